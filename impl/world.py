@@ -4,8 +4,7 @@ Production gives it real things (impl/stores, impl/stores/system.py), the simula
 seam is plain `async def`; it awaits nothing but these methods, so one await is one store request, or one sleep.
 """
 
-from collections.abc import Awaitable
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from impl.errors import ListingNeverEnds
 
@@ -84,19 +83,6 @@ class Ids(Protocol):
         """A ULID in its 26-letter form, never given before."""
 
 
-class Tasks(Protocol):
-    """Concurrency, where a protocol needs any."""
-
-    def spawn(self, work: Awaitable[Any]) -> Any:
-        """Start `work` beside the caller; awaiting the handle gives its result."""
-
-    async def first(self, *handles: Any) -> int:
-        """The index of the first handle that is done."""
-
-    async def timeout(self, work: Awaitable[Any], limit_ms: int) -> Any:
-        """The result of `work`, or TimeoutError; what `work` has sent to the store may still be applied."""
-
-
 class Metrics(Protocol):
     def count(self, name: str, amount: int = 1) -> None:
         """Add to a counter."""
@@ -114,7 +100,6 @@ class World(NamedTuple):
     store: ObjectStore
     clock: Clock
     ids: Ids
-    tasks: Tasks
     metrics: Metrics
 
 

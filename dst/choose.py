@@ -1,0 +1,58 @@
+"""Safety: a run is a function of its tape: every decision that is not the implementation's own is one labelled, bounded
+choice `(site, choice, bound)`, and nothing else in a run is random.
+
+Choices are drawn from named streams of one master seed, so that a draw more in one stream does not move the others. The
+generator is BLAKE2b in counter mode: the same numbers on every machine and version of Python.
+"""
+
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
+from struct import Struct
+
+Choice = tuple[str, int, int]  # site, choice, bound
+BLOCK = Struct("<16I")
+
+
+class TapeMismatch(Exception):
+    """The run asked for another choice than the tape holds: the code has changed, or something is not deterministic."""
+
+
+def words(seed: int, stream: str) -> Iterator[int]:
+    """Numbers of 32 bits, uniform, without end."""
+    key = blake2b(f"highwater/1/{seed}/{stream}".encode(), digest_size=32).digest()
+    counter = 0
+    while True:
+        yield from BLOCK.unpack(blake2b(counter.to_bytes(8, "little"), key=key).digest())
+        counter += 1
+
+
+class Chooser:
+    """Draws, and records; or, given a tape, replays it strictly: the first mismatch is named."""
+
+    def __init__(self, seed: int, tape: list[Choice] | None = None):
+        self.seed, self.tape = seed, [] if tape is None else tape
+        self.replaying = None if tape is None else iter(tape)
+
+    def stream(self, name: str) -> Callable[[str, int], int]:
+        """choose(site, bound) -> a number in 0..bound-1; a bound of 1 leaves no choice and is not recorded."""
+        return self._drawing(name) if self.replaying is None else self._replay
+
+    def _drawing(self, name: str) -> Callable[[str, int], int]:
+        draw, record = words(self.seed, name).__next__, self.tape.append
+
+        def choose(site: str, bound: int) -> int:
+            if bound == 1:
+                return 0
+            choice = draw() * bound >> 32
+            record((site, choice, bound))
+            return choice
+
+        return choose
+
+    def _replay(self, site: str, bound: int) -> int:
+        if bound == 1:
+            return 0
+        recorded = next(self.replaying, None)
+        if recorded is None or (recorded[0], recorded[2]) != (site, bound):
+            raise TapeMismatch(f"the run asks for {site!r} of {bound}, the tape holds {recorded or 'nothing more'}")
+        return recorded[1]

@@ -1,0 +1,201 @@
+"""Safety: none of its own; writers, collectors and readers that run impl/ unchanged, for traces/ to judge.
+
+Each writer brings its updates home one after another: an update of unknown outcome is not repeated, one that surely did
+not happen is. Collectors work in rounds. Readers read the current value. After the faults have stopped, and everything
+still under way has arrived, one writer, reader and collector must each get on, and nothing stale may be left.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from dst.kernel import Client, Kernel
+from dst.world.store import ClientClock, ClientStore, SimulatedStore, Stored
+from impl import manifest_json
+from impl.boundary_object import ObjectVersionBehindBoundary
+from impl.errors import Definite, Indefinite
+from impl.layout import Namespace
+from impl.manifest_json import Checkpoint, Manifest
+from impl.sequenced_metadata_boundary import MetadataStore
+from impl.sequenced_storage import FIRST_ID
+from impl.world import World
+from model.sequenced_metadata_boundary import latest, present
+from traces.event import Event
+from traces.refine import Failure, Refiner
+from traces.sequenced_metadata_boundary import Trace, constants, refiner
+
+MOST_WRITERS, MOST_COLLECTORS, MOST_READERS = 3, 2, 1  # the model is made for so many; a run may have fewer
+Build = Callable[[World, Namespace, bool, int], MetadataStore]  # world, namespace, spare checkpoints, number of the client
+
+
+class Shape(NamedTuple):
+    """How large a run is, drawn from its seed unless given."""
+
+    writers: int = 2
+    commits: int = 3
+    collectors: int = 1
+    rounds: int = 1
+    readers: int = 0
+    reads: int = 0
+    page_size: int = 1000
+    min_age_ms: int = 150
+    manifest: bool = False  # the namespace that has checkpoints
+    skew_ms: int = 0  # clients' clocks are at most so far ahead of the store's, or behind
+
+
+def draw_shape(choose: Callable[[str, int], int]) -> Shape:
+    def of(site: str, *values: int) -> int:
+        return values[choose(f"shape.{site}", len(values))]
+
+    readers = of("readers", 0, 1)
+    return Shape(of("writers", 2, 3), of("commits", 2, 3, 4), of("collectors", 1, 2), of("rounds", 1, 2, 3), readers,
+                 readers * of("reads", 1, 2, 3), of("page_size", 1000, 1000, 2), of("min_age_ms", 60, 150, 400),
+                 bool(of("manifest", 0, 1)), of("skew_ms", 0, 50))
+
+
+REFINERS: dict[tuple, Refiner] = {}  # what they have worked out of the model serves every run of the process
+
+
+def trace_of(shape: Shape) -> Trace:
+    page = shape.page_size if shape.page_size < 1000 else 0
+    key = (page, shape.manifest)
+    if key not in REFINERS:
+        REFINERS[key] = refiner(constants(MOST_WRITERS, MOST_COLLECTORS, MOST_READERS, page, shape.manifest))
+    return Trace(REFINERS[key], namespace(shape), shape.skew_ms)
+
+
+def namespace(shape: Shape) -> Namespace:
+    return Namespace("db", "manifest" if shape.manifest else "compactions")
+
+
+def production(world: World, where: Namespace, spare_checkpoints: bool, client: int) -> MetadataStore:
+    return MetadataStore(world, where, spare_checkpoints=spare_checkpoints)
+
+
+class QuietMetrics:
+    def count(self, name: str, amount: int = 1) -> None:
+        pass
+
+    def observe(self, name: str, value: float) -> None:
+        pass
+
+    def warn(self, message: str) -> None:
+        pass
+
+
+class Actors:
+    """The clients of one run and their workloads."""
+
+    def __init__(self, kernel: Kernel, store: SimulatedStore, shape: Shape, choose: Callable[[str, int], int],
+                 tell: Callable[[Event], None], build: Build):
+        self.kernel, self.shape, self.choose, self.tell, self.build = kernel, shape, choose, tell, build
+        self.namespace = namespace(shape)
+        store.objects[self.namespace.key(FIRST_ID)] = Stored(manifest_json.encode(Manifest()), "v0", 0)
+        store.keys.append(self.namespace.key(FIRST_ID))
+        self.roles = (("Writer", shape.writers, self.writer, shape.commits),
+                      ("Collector", shape.collectors, self.collector, shape.rounds),
+                      ("Reader", shape.readers, self.reader, shape.reads))
+        self.clients = [self._client(f"{role}#{i}") for role, number, _, _ in self.roles for i in range(number)]
+        self.work = {f"{role}#{i}": work for role, number, work, _ in self.roles for i in range(number)}
+        self.left = {f"{role}#{i}": amount for role, number, _, amount in self.roles for i in range(number)}
+        self.updates = 0
+        self.faults = True
+
+    def _client(self, name: str) -> Client:
+        skew_ms = self.shape.skew_ms
+        return Client(name, self.choose("skew", 2 * skew_ms + 1) - skew_ms if skew_ms else 0)
+
+    def start(self, client: Client) -> None:
+        """Begin, or begin again after a crash, with what is left to do, and knowing nothing."""
+        world = World(ClientStore(client), ClientClock(self.kernel, client), None, QuietMetrics())
+        number = int(client.name.partition("#")[2])
+        store = self.build(world, self.namespace, self.shape.manifest, number)
+        self.kernel.start(client, self.work[client.name](client, world, store))
+
+    def _told(self, client: Client, op: str, body: bytes, file_id: int = 0) -> None:
+        key = self.namespace.key(file_id) if file_id else ""
+        self.tell(Event(self.kernel.now_ms, client.name, "told", 0, op, key, "", 0, "", body))
+
+    async def writer(self, client: Client, world: World, store: MetadataStore) -> None:
+        while self.left[client.name]:
+            self.left[client.name] -= 1  # begun: not repeated after a crash
+            self.updates += 1
+            update = f"{client.name}/{self.updates}"
+            lifetime_ms = self._lifetime_ms()
+
+            def change(next_id: int, manifest: Manifest, update: str = update, lifetime: int | None = lifetime_ms) -> Manifest:
+                after = manifest.with_update(update)
+                if lifetime is None:
+                    return after
+                expiry_ms = lifetime and self.kernel.now_ms + lifetime
+                return after.with_checkpoint(Checkpoint(update, next_id, expiry_ms))
+
+            while True:
+                try:
+                    committed = await store.update(change)
+                    self._told(client, "committed", update.encode(), committed.id)
+                except Definite:
+                    self._told(client, "failed", update.encode())
+                    continue
+                except ObjectVersionBehindBoundary:
+                    self._told(client, "refused", update.encode())
+                except Indefinite:
+                    self._told(client, "unknown", update.encode())
+                break
+
+    def _lifetime_ms(self) -> int | None:
+        """Of the checkpoint that an update takes; None: it takes none; 0: for ever."""
+        if not self.shape.manifest:
+            return None
+        return (None, None, None, 0, self.shape.min_age_ms, 3 * self.shape.min_age_ms)[self.choose("checkpoint", 6)]
+
+    async def collector(self, client: Client, world: World, store: MetadataStore) -> None:
+        while self.left[client.name]:
+            self.left[client.name] -= 1
+            await world.clock.sleep_ms(self._pause_ms())
+            try:
+                await store.collect(self.shape.min_age_ms)
+            except (Definite, Indefinite):
+                continue  # the next round begins anew
+
+    async def reader(self, client: Client, world: World, store: MetadataStore) -> None:
+        while self.left[client.name]:
+            self.left[client.name] -= 1
+            await world.clock.sleep_ms(self._pause_ms())
+            try:
+                file_id, manifest = await store.current()
+            except Definite:
+                continue
+            self._told(client, "read", manifest_json.encode(manifest), file_id)
+
+    def _pause_ms(self) -> int:
+        return self.shape.min_age_ms // 2 + self.choose("pause", 2 * self.shape.min_age_ms) if self.faults else 1
+
+    # --- when the faults have stopped
+
+    def unfinished(self) -> list[str]:
+        return [client.name for client in self.clients if not client.done]
+
+    def begin_audit(self) -> None:
+        """One more update, then, when everything is old enough, one more round and one more read."""
+        self.faults = False
+        self._once("Writer#0")
+
+    def continue_audit(self) -> None:
+        self._once("Collector#0")
+        if self.shape.readers:
+            self._once("Reader#0")
+
+    def _once(self, name: str) -> None:
+        client = next(client for client in self.clients if client.name == name)
+        self.left[name] = 1
+        self.start(client)
+
+    @staticmethod
+    def final_check(trace: Trace) -> None:
+        """«Eventually the garbage collector will LIST and notice the conflicting file, cleaning it up.» (source 004)"""
+        shared = trace.refiner.shared()
+        kept = latest(shared).checkpoints - shared.expired
+        stale = [i for i in range(1, shared.high) if present(shared, i) and i not in kept]
+        if stale:
+            raise Failure("liveness", "liveness:stale", f"after the last round of collection ids {stale} are still there, "
+                          "though neither the latest nor held by an active checkpoint")

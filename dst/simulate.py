@@ -1,0 +1,106 @@
+"""Safety: a run passes only if its trace refines the model, its callers were told the truth, and everyone got on in the end.
+
+One run of a scenario: chaos, then quiet (faults off, whatever is under way arrives), then an audit.
+"""
+
+import gc
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import NamedTuple
+
+from dst.choose import Choice, Chooser, TapeMismatch
+from dst.kernel import Kernel
+from dst.scenarios import sequenced_metadata_boundary as scenario
+from dst.scenarios.sequenced_metadata_boundary import Actors, Build, Shape
+from dst.world.faults import NONE, Weights, fates, swarm
+from dst.world.network import Network
+from dst.world.store import SimulatedStore
+from traces.event import Event
+from traces.refine import Failure
+
+MOST_STEPS = 20_000  # of the kernel, for each phase: many times what any run needs
+MOST_TIMES = 1000  # of min_age, for each phase, in virtual time
+
+
+class Outcome(NamedTuple):
+    seed: int
+    kind: str  # "" if all is well; refinement, safety, liveness, nondeterminism, exception
+    signature: str  # short and stable: what kind of failure, of what
+    message: str
+    digest: str  # of the trace, 128 bits in hex
+    shape: Shape
+    requests: int
+    virtual_ms: int
+    events: list[Event]
+    tape: list[Choice]
+    failure: Failure | None
+
+
+def simulate(seed: int, build: Build = scenario.production, shape: Shape | None = None, weights: Weights | None = None,
+             tape: list[Choice] | None = None) -> Outcome:
+    """Run one seed. What is not given is drawn. With a tape, its choices are replayed strictly."""
+    chooser = Chooser(seed, tape)
+    workload, fault = chooser.stream("workload"), chooser.stream("fault")
+    shape = shape or scenario.draw_shape(workload)
+    table = fates(swarm(fault, Weights()) if weights is None else weights)
+    events: list[Event] = []
+    trace = scenario.trace_of(shape)
+
+    def observe(event: Event) -> None:
+        events.append(event)
+        trace.observe(event)
+
+    kernel, store = Kernel(), SimulatedStore(shape.page_size)
+    actors = Actors(kernel, store, shape, workload, observe, build)
+    network = Network(kernel, store, observe, chooser.stream("latency"), fault, table, shape.min_age_ms, actors.start)
+    failure, kind, signature = None, "", ""
+    try:
+        run_phases(kernel, network, actors, shape)
+        actors.final_check(trace)
+    except Failure as error:
+        failure, kind, signature = error, error.kind, error.signature
+    except TapeMismatch as error:
+        failure, kind, signature = error, "nondeterminism", "nondeterminism:tape"
+    except Exception as error:  # the implementation let out what it never should
+        failure, kind, signature = error, "safety", f"exception:{type(error).__name__}"
+    kernel.close()
+    digest = blake2b("\n".join([event.line() for event in events]).encode(), digest_size=16).hexdigest()
+    return Outcome(seed, kind, signature, str(failure or ""), digest, shape, network.requests, kernel.now_ms, events,
+                   chooser.tape, failure)
+
+
+def run_phases(kernel: Kernel, network: Network, actors: Actors, shape: Shape) -> None:
+    for client in actors.clients:
+        actors.start(client)
+    run(kernel, shape)  # chaos: until there is nothing left to do, or to arrive
+    network.fates = fates(NONE)
+    run(kernel, shape)
+    stuck = actors.unfinished()
+    if stuck:
+        raise Failure("liveness", f"liveness:{stuck[0].split('#')[0]}", f"{', '.join(stuck)} did not finish within "
+                      f"{MOST_STEPS} steps and {MOST_TIMES} times min_age after the faults had stopped")
+    for begin in (actors.begin_audit, actors.continue_audit):
+        begin()
+        kernel.now_ms += 2 * (shape.min_age_ms + shape.skew_ms) + 1
+        run(kernel, shape)
+        if actors.unfinished():
+            raise Failure("liveness", "liveness:audit", f"{actors.unfinished()} did not finish although nothing was in the way")
+
+
+def run(kernel: Kernel, shape: Shape) -> None:
+    kernel.run(kernel.now_ms + MOST_TIMES * shape.min_age_ms, MOST_STEPS)
+
+
+def many(seeds: range, each: Callable[[Outcome], None], build: Build = scenario.production, **options: object) -> None:
+    """Run seed after seed in this process. The garbage collector rests meanwhile: a run leaves next to no cycles."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        for i, seed in enumerate(seeds):
+            each(simulate(seed, build, **options))
+            if i % 2000 == 1999:
+                gc.collect()
+    finally:
+        gc.enable()
+        gc.unfreeze()

@@ -1,0 +1,165 @@
+"""Safety: what `update` returns as committed stays in the history that every later writer and reader builds on, and no
+id is ever committed twice, although old files are deleted and any client may stall for any time at any point.
+
+Source 000 in three moves: «Before GC may delete sequenced metadata file ID i, the durable boundary for that namespace
+must be >= i» (`collect`); «Before a writer may return success for sequenced metadata file ID i, it must observe the
+durable boundary for that namespace as < i after the file create succeeds» (`BoundedSequencedStorage.create`); and what
+that source leaves out: a reader may trust the latest file only if its id is ahead of a boundary read after it
+(`BoundedSequencedStorage.current`), for a refused writer may have put another file in its place meanwhile.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from impl import manifest_json
+from impl.boundary_object import BoundaryObject, InvalidBoundary, ObjectStoreBoundaryObject, ObjectVersionBehindBoundary
+from impl.errors import Definite, NotFound, OutcomeUnknown, Unavailable
+from impl.layout import Namespace
+from impl.sequenced_storage import FIRST_ID, Listed, NoLatest, ObjectVersionExists, SequencedStorage
+from impl.world import World
+
+
+class BoundedSequencedStorage:
+    """A SequencedStorage whose creates succeed only ahead of the boundary."""
+
+    def __init__(self, storage: SequencedStorage, boundary: BoundaryObject):
+        self.storage, self.boundary = storage, boundary
+        self.read = storage.read
+
+    async def list(self) -> list[Listed]:
+        """As SequencedStorage.list. Raises InvalidBoundary where a boundary that was read before this listing began is at
+        or ahead of everything listed: the latest is always ahead of the boundary, so everyone would wait for ever."""
+        boundary = self.boundary.at_least
+        files = await self.storage.list()
+        if files and files[-1].id <= boundary:
+            key = self.storage.namespace.boundary_key
+            raise InvalidBoundary(f"{key!r} was {boundary}, but the latest file is {files[-1].id}: no collector puts the "
+                                  "boundary at or ahead of the latest file; set it to less, after making sure of the files")
+        return files
+
+    async def latest(self) -> tuple[int, bytes]:
+        """LIST, then GET the largest id: what a writer builds on (its create finds out if that was stale). A collector may
+        delete the file in between; then there is a later one, so list again. Raises NoLatest, InvalidName, InvalidBoundary."""
+        for _ in range(self.storage.read_attempts):
+            files = await self.list()
+            if not files:
+                raise NoLatest(f"there is no file in {self.storage.namespace.prefix!r}: initialise it first")
+            try:
+                return files[-1].id, await self.read(files[-1].id)
+            except NotFound:
+                continue
+        key = self.storage.namespace.key(files[-1].id)
+        raise NoLatest(f"{key!r} is listed but not there, {self.storage.read_attempts} times over")
+
+    async def current(self) -> tuple[int, bytes]:
+        """What a reader may trust: the latest file, if it is ahead of a boundary that was read after it; else once more."""
+        for _ in range(self.storage.read_attempts):
+            file_id, body = await self.latest()
+            if file_id > await self.boundary.read():
+                return file_id, body
+        raise NoLatest(f"{self.storage.namespace.prefix!r}: {self.storage.read_attempts} times over the latest file was "
+                       "behind the boundary before it could be read: this reader is slower than min_age")
+
+    async def create(self, file_id: int, body: bytes) -> None:
+        """«Create the next metadata file with create-if-absent», then «read the namespace boundary». Raises
+        ObjectVersionExists (definite); ObjectVersionBehindBoundary, OutcomeUnknown, InvalidBoundary, BoundaryLost (not)."""
+        await self.storage.create(file_id, body)
+        try:
+            await self.boundary.check(file_id)
+        except Unavailable as error:
+            raise OutcomeUnknown(f"id {file_id} is created, but the boundary could not be read: {error}") from error
+
+
+class Committed(NamedTuple):
+    id: int
+    value: Any
+
+
+class MetadataStore:
+    """One namespace of sequenced metadata with its boundary: updates, reads, collection."""
+
+    def __init__(self, world: World, namespace: Namespace, codec: Any = manifest_json, spare_checkpoints: bool = True,
+                 storage: BoundedSequencedStorage | None = None):
+        self.world, self.codec, self.spare_checkpoints = world, codec, spare_checkpoints
+        self.bounded = storage or BoundedSequencedStorage(
+            SequencedStorage(world, namespace), ObjectStoreBoundaryObject(world, namespace))
+
+    async def initialise(self, value: Any) -> None:
+        """Create the first file, if there is none and has never been one."""
+        if not await self.bounded.list():
+            try:
+                await self.bounded.create(FIRST_ID, self.codec.encode(value))
+            except (ObjectVersionExists, ObjectVersionBehindBoundary):
+                pass  # somebody else has; it may even have been collected since
+
+    async def update(self, change: Callable[[int, Any], Any], attempts: int | None = None) -> Committed:
+        """Apply `change(id of the next file, latest value)` to the latest value, again after each conflict.
+
+        Returns what was committed. A Definite error: the update is nowhere, and may be repeated (ObjectVersionExists
+        after so many `attempts`). An Indefinite one: it may be in the history, now or later, so nothing here repeats it.
+        """
+        while True:
+            latest, body = await self.bounded.latest()
+            value = change(latest + 1, self.codec.decode(body))
+            try:
+                await self.bounded.create(latest + 1, self.codec.encode(value))
+            except ObjectVersionExists:
+                self.world.metrics.count("update_conflicts")
+                attempts = None if attempts is None else attempts - 1
+                if attempts == 0:
+                    raise
+            else:
+                return Committed(latest + 1, value)
+
+    async def current(self) -> Committed:
+        """The latest committed value. Raises NoLatest, InvalidName, InvalidBoundary, BoundaryLost, Unavailable."""
+        file_id, body = await self.bounded.current()
+        return Committed(file_id, self.codec.decode(body))
+
+    async def read(self, file_id: int) -> Any:
+        """The value of one file, e.g. of one that a checkpoint retains behind the boundary. Raises NotFound."""
+        return self.codec.decode(await self.bounded.read(file_id))
+
+    async def advance_boundary(self, boundary: int) -> None:
+        await self.bounded.boundary.advance(boundary)
+
+    async def collect(self, min_age_ms: int) -> list[int]:
+        """One round of garbage collection; returns the ids deleted.
+
+        The boundary is «the maximum file ID from that filtered list»: of all files older than `min_age_ms` but the latest,
+        those that a checkpoint refers to included. Deleted is what is old, behind it, and not so referred to.
+        """
+        files = await self.bounded.list()
+        now_ms = self.world.clock.now_ms()
+        old = [file.id for file in files[:-1] if now_ms - file.last_modified_ms > min_age_ms]
+        if not old:
+            return []  # «If no files are old enough, GC skips the boundary update for that namespace.»
+        await self.advance_boundary(max(old))
+        spared = await self._spared(files[-1].id, now_ms)
+        return [file_id for file_id in old if file_id not in spared and await self._delete(file_id)] \
+            if spared is not None else []
+
+    async def _spared(self, latest: int, now_ms: int) -> frozenset[int] | None:
+        """What active checkpoints refer to; None if the latest file listed is gone, so that the listing is too old."""
+        if not self.spare_checkpoints:
+            return frozenset()
+        try:
+            return self.codec.referenced(await self.read(latest), now_ms)
+        except NotFound:
+            return None
+
+    async def _delete(self, file_id: int) -> bool:
+        try:
+            await self.bounded.storage.delete(file_id)
+        except (Definite, OutcomeUnknown) as error:
+            self.world.metrics.warn(f"delete of id {file_id} failed, the next round will find it: {error}")
+            return False
+        return True
+
+
+def manifest_store(world: World, root: str) -> MetadataStore:
+    return MetadataStore(world, Namespace(root, "manifest"))
+
+
+def compactions_store(world: World, root: str) -> MetadataStore:
+    return MetadataStore(world, Namespace(root, "compactions"), spare_checkpoints=False)
