@@ -5,7 +5,6 @@ One run of a scenario: chaos, then quiet (faults off, whatever is under way arri
 
 import gc
 from collections.abc import Callable
-from hashlib import blake2b
 from typing import NamedTuple
 
 from dst.choose import Choice, Chooser, TapeMismatch
@@ -15,7 +14,7 @@ from dst.scenarios.sequenced_metadata_boundary import Actors, Build, Shape
 from dst.world.faults import NONE, Weights, fates, swarm
 from dst.world.network import Network
 from dst.world.store import SimulatedStore
-from traces.event import Event
+from traces.event import Event, digest
 from traces.refine import Failure
 
 MOST_STEPS = 20_000  # of the kernel, for each phase: many times what any run needs
@@ -51,7 +50,7 @@ def simulate(seed: int, build: Build = scenario.production, shape: Shape | None 
         trace.observe(event)
 
     kernel, store = Kernel(), SimulatedStore(shape.page_size)
-    actors = Actors(kernel, store, shape, workload, observe, build)
+    actors = Actors(kernel, store, shape, workload, trace, observe, build)
     network = Network(kernel, store, observe, chooser.stream("latency"), fault, table, shape.min_age_ms, actors.start)
     failure, kind, signature = None, "", ""
     try:
@@ -64,8 +63,7 @@ def simulate(seed: int, build: Build = scenario.production, shape: Shape | None 
     except Exception as error:  # the implementation let out what it never should
         failure, kind, signature = error, "safety", f"exception:{type(error).__name__}"
     kernel.close()
-    digest = blake2b("\n".join([event.line() for event in events]).encode(), digest_size=16).hexdigest()
-    return Outcome(seed, kind, signature, str(failure or ""), digest, shape, network.requests, kernel.now_ms, events,
+    return Outcome(seed, kind, signature, str(failure or ""), digest(events), shape, network.requests, kernel.now_ms, events,
                    chooser.tape, failure)
 
 
@@ -81,7 +79,6 @@ def run_phases(kernel: Kernel, network: Network, actors: Actors, shape: Shape) -
                       f"{MOST_STEPS} steps and {MOST_TIMES} times min_age after the faults had stopped")
     for begin in (actors.begin_audit, actors.continue_audit):
         begin()
-        kernel.now_ms += 2 * (shape.min_age_ms + shape.skew_ms) + 1
         run(kernel, shape)
         if actors.unfinished():
             raise Failure("liveness", "liveness:audit", f"{actors.unfinished()} did not finish although nothing was in the way")

@@ -36,9 +36,12 @@ class InvalidManifest(Definite):
     """A file that this codec has not written."""
 
 
+ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+
+
 def encode(manifest: Manifest) -> bytes:
     document = {"checkpoints": [c._asdict() for c in manifest.checkpoints], "updates": manifest.updates}
-    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+    return ENCODER.encode(document).encode()
 
 
 def decode(body: bytes) -> Manifest:

@@ -60,14 +60,14 @@ class SequencedStorage:
 
     async def list(self) -> list[Listed]:
         """All files in ascending order of id. Raises InvalidName. Other suffixes are skipped, each with one warning."""
-        files = []
-        for entry in await list_all(self.store, self.namespace.prefix):
-            file_id = self.namespace.file_id(entry.key)
-            if file_id is not None:
-                files.append(Listed(file_id, entry.last_modified_ms))
-            elif entry.key not in self._warned:
-                self._warned.add(entry.key)
-                self.world.metrics.warn(f"{entry.key!r} is no file of {self.namespace.prefix!r}: ignored")
+        files, file_id = [], self.namespace.file_id
+        for key, _, last_modified_ms, _ in await list_all(self.store, self.namespace.prefix):
+            number = file_id(key)
+            if number is not None:
+                files.append(Listed(number, last_modified_ms))
+            elif key not in self._warned:
+                self._warned.add(key)
+                self.world.metrics.warn(f"{key!r} is no file of {self.namespace.prefix!r}: ignored")
         return files
 
     async def read(self, file_id: int) -> bytes:

@@ -5,6 +5,7 @@ crashes, and what their callers were told (`told`). Version 1; one JSON object a
 """
 
 import json
+from hashlib import blake2b
 from typing import NamedTuple
 
 VERSION = 1
@@ -12,10 +13,10 @@ VERSION = 1
 
 class Event(NamedTuple):
     t_ms: int  # by the store's clock
-    client: str  # "Writer#0"
-    kind: str  # applied | refused (not applied, and said so) | timeout | crash | restart | told
     request: int  # number of the request; 0 for none
-    op: str  # create update put get get_if_changed list delete head; for `told`: committed conflict refused unknown read
+    client: str  # "Writer#0"
+    kind: str  # applied | refused (not applied, and said so) | timeout | crash | told
+    op: str  # create update put get get_if_changed list delete head; for `told`: committed refused unknown failed read
     key: str  # for a list: prefix
     condition: str  # version named by the request; for a list: the key to begin after
     status: int  # as HTTP: 200 204 304 404 412 503
@@ -26,27 +27,33 @@ class Event(NamedTuple):
     awaited: bool = True  # applied: its client still waits for the reply
     pending: bool = False  # timeout, crash: the request that was waited for may still be applied
 
-    def line(self) -> str:
-        """Canonical and unambiguous: what the digest of a trace is taken over."""
-        return repr(tuple(self))
+
+def digest(events: list[Event]) -> str:
+    """128 bits in hex, of all fields of all events."""
+    lines = [f"{t} {r} {client} {kind} {op} {key} {condition} {status} {version} {len(body)} {keys} {truncated}{awaited}{pending}"
+             for t, r, client, kind, op, key, condition, status, version, body, keys, truncated, awaited, pending in events]
+    hasher = blake2b("\n".join(lines).encode(), digest_size=16)
+    hasher.update(b"".join([event[9] for event in events]))
+    return hasher.hexdigest()
+
+
+EMPTY = Event(0, 0, "", "", "", "", "", 0, "", b"")
 
 
 def to_json(event: Event) -> str:
-    fields = {name: value for name, value in event._asdict().items() if value not in ("", b"", (), 0, False)}
-    fields["awaited"] = event.awaited
+    fields = {name: value for name, value in event._asdict().items() if value != getattr(EMPTY, name)}
     if event.body:
-        fields["body"] = event.body.decode("utf-8", "backslashreplace")
+        fields["body"] = event.body.decode("utf-8", "surrogateescape")
     return json.dumps({"v": VERSION, **fields}, sort_keys=True, separators=(",", ":"))
 
 
 def from_json(line: str) -> Event:
     """Raises ValueError for a line that is no event of this version."""
-    fields = json.loads(line)
-    if fields.pop("v", None) != VERSION:
-        raise ValueError(f"not an event of version {VERSION}: {line[:80]!r}")
-    empty = Event(0, "", "", 0, "", "", "", 0, "", b"")
     try:
-        event = empty._replace(**fields)
-    except ValueError as error:
-        raise ValueError(f"{error} in {line[:80]!r}") from None
-    return event._replace(keys=tuple(event.keys), body=str(event.body).encode() if isinstance(event.body, str) else b"")
+        fields = json.loads(line)
+        if fields.pop("v", None) != VERSION:
+            raise ValueError(f"not version {VERSION}")
+        event = EMPTY._replace(**fields)
+        return event._replace(keys=tuple(event.keys), body=fields.get("body", "").encode("utf-8", "surrogateescape"))
+    except (ValueError, AttributeError) as error:
+        raise ValueError(f"no event of a trace: {error}: {line[:80]!r}") from None

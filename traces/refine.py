@@ -3,6 +3,9 @@
 Forward simulation with a set of model states (subset construction): each event maps to the model's actions that may be
 behind it; the states that these lead to, and that agree with what was observed, are the next set. An empty set is a
 refinement failure. The set has one element here, since every action of our models is one request that the trace shows.
+
+What an event does to a pair (shared state, local state of its client) is always the same, so it is worked out once and
+looked up in every later run.
 """
 
 from collections.abc import Callable
@@ -16,17 +19,18 @@ LIMIT = 300_000  # interned values and moves; beyond it the tables start anew
 
 
 class Match(NamedTuple):
-    """What one event may be in the model. `observed` must be hashable; `agrees(action, observed, shared, local, shared',
-    local')` tells whether the step shows what was observed."""
+    """What one event may be in the model. `agrees(shared, local, shared', local')` tells whether a step of `action` shows
+    what was observed."""
 
     process: str
     actions: tuple[str | None, ...]
-    choices: tuple | None  # None: any
-    observed: Any = None
+    choices: tuple | None = None  # None: any
+    agrees: Callable[[str, Shared, Local, Shared, Local], bool] | None = None
 
 
 class Failure(Exception):
-    """`kind`: "refinement" (the model cannot do what was done) or "safety" (it can, and a property fails there)."""
+    """`kind`: "refinement" (the model cannot do what was done), "safety" (it can, and a property fails there; or a caller
+    was not told the truth) or "liveness"."""
 
     def __init__(self, kind: str, signature: str, message: str, states: tuple[State, ...] = (), match: Match | None = None):
         super().__init__(message)
@@ -36,8 +40,8 @@ class Failure(Exception):
 class Refiner:
     """One model, and its moves so far seen: made once, used for any number of traces (`begin`)."""
 
-    def __init__(self, model: Model, agrees: Callable[[str, Any, Shared, Local, Shared, Local], bool]):
-        self.model, self.agrees = model, agrees
+    def __init__(self, model: Model):
+        self.model = model
         self.index = {process.name: p for p, process in enumerate(model.processes)}
         self._start_tables()
 
@@ -58,29 +62,51 @@ class Refiner:
         part = self.index[process] + 1
         return self.explorer.values[part][self.states[0] >> BITS * part & FIELD]
 
-    def step(self, match: Match, event: Event | None = None) -> None:
+    def unpacked(self) -> tuple[State, ...]:
+        return tuple(self.explorer.unpack(state) for state in self.states)
+
+    def event(self, process: str, event: tuple, match: Callable[[Event], Match | None]) -> None:
+        """Take the step that `match(event)` says, or none. `match` must be a function of the event, and of its time and
+        request number not at all: what it says of one event is taken to hold for every equal one. Raises Failure."""
+        mask = self.explorer.masks[self.index[process]]
+        if len(self.states) == 1:
+            state = self.states[0]
+            differences = self.moves.get((state & mask, event[2:]))
+            if differences is not None and len(differences) == 1:
+                self.states = (state + differences[0],)
+                if self.explorer.broken:
+                    self._judge(mask, None)
+                return
+        found = match(event)
+        if found is not None:
+            self.step(found, event[2:])
+        else:
+            for state in self.states:
+                self.moves[state & mask, event[2:]] = (0,)
+
+    def step(self, match: Match, event: tuple | None = None) -> None:
         """Raises Failure."""
         p = self.index[match.process]
         mask = self.explorer.masks[p]
-        following: tuple[int, ...] = ()
+        following: list[int] = []
         for state in self.states:
-            pair = state & mask
-            key = (p, pair, *match[1:])
-            differences = self.moves.get(key)
-            if differences is None:
-                differences = self.moves[key] = self._moves(p, pair, match)
-            following += tuple([state + difference for difference in differences])
+            differences = self._moves(p, state & mask, match)
+            if event is not None:
+                self.moves[state & mask, event] = differences
+            following += [state + difference for difference in differences]
         if not following:
-            raise Failure("refinement", f"refinement:{match.process.split('#')[0]}.{'|'.join(map(str, match.actions))}",
-                          f"no action of the model fits {match}", self.unpacked(), match)
-        self.states = following if len(following) == 1 else tuple(dict.fromkeys(following))
-        broken = self.explorer.broken
-        if broken and len(self.states) == 1 and self.states[0] & mask in broken:
-            name = broken[self.states[0] & mask]
-            raise Failure("safety", f"safety:{name}", f"{name} does not hold", self.unpacked(), match)
+            actions = "|".join(action for action in match.actions if action is not STUTTER)
+            raise Failure("refinement", f"refinement:{match.process.partition('#')[0]}.{actions}",
+                          f"{match.process} has done what the model cannot do here: {actions}", self.unpacked(), match)
+        self.states = tuple(dict.fromkeys(following))
+        if self.explorer.broken:
+            self._judge(mask, match)
 
-    def unpacked(self) -> tuple[State, ...]:
-        return tuple(self.explorer.unpack(state) for state in self.states)
+    def _judge(self, mask: int, match: Match | None) -> None:
+        """A property that fails in every state that the trace may be in has failed."""
+        broken = [self.explorer.broken.get(state & mask) for state in self.states]
+        if all(broken):
+            raise Failure("safety", f"safety:{broken[0]}", f"{broken[0]} does not hold", self.unpacked(), match)
 
     def _moves(self, p: int, pair: int, match: Match) -> tuple[int, ...]:
         x, process, part = self.explorer, self.model.processes[p], p + 1
@@ -91,7 +117,7 @@ class Refiner:
                 continue
             for choices, shared2, local2 in process.actions[action](self.model.constants, process.index, shared, local):
                 if match.choices in (None, choices) and \
-                        self.agrees(action, match.observed, shared, local, shared2, local2):
+                        (match.agrees is None or match.agrees(action, shared, local, shared2, local2)):
                     successor = x.intern(0, shared2) | x.intern(part, local2) << BITS * part
                     x.judge(p, successor, shared2, local2)
                     found.append(successor - pair)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from dst.kernel import Client, Kernel
-from dst.world.store import ClientClock, ClientStore, SimulatedStore, Stored
+from dst.world.store import ClientClock, ClientStore, SimulatedStore
 from impl import manifest_json
 from impl.boundary_object import ObjectVersionBehindBoundary
 from impl.errors import Definite, Indefinite
@@ -86,19 +86,17 @@ class Actors:
     """The clients of one run and their workloads."""
 
     def __init__(self, kernel: Kernel, store: SimulatedStore, shape: Shape, choose: Callable[[str, int], int],
-                 tell: Callable[[Event], None], build: Build):
-        self.kernel, self.shape, self.choose, self.tell, self.build = kernel, shape, choose, tell, build
+                 trace: Trace, tell: Callable[[Event], None], build: Build):
+        self.kernel, self.shape, self.choose, self.trace, self.tell, self.build = kernel, shape, choose, trace, tell, build
         self.namespace = namespace(shape)
-        store.objects[self.namespace.key(FIRST_ID)] = Stored(manifest_json.encode(Manifest()), "v0", 0)
-        store.keys.append(self.namespace.key(FIRST_ID))
+        store.put(self.namespace.key(FIRST_ID), manifest_json.encode(Manifest()), 0)
         self.roles = (("Writer", shape.writers, self.writer, shape.commits),
                       ("Collector", shape.collectors, self.collector, shape.rounds),
                       ("Reader", shape.readers, self.reader, shape.reads))
         self.clients = [self._client(f"{role}#{i}") for role, number, _, _ in self.roles for i in range(number)]
         self.work = {f"{role}#{i}": work for role, number, work, _ in self.roles for i in range(number)}
         self.left = {f"{role}#{i}": amount for role, number, _, amount in self.roles for i in range(number)}
-        self.updates = 0
-        self.faults = True
+        self.auditing = False
 
     def _client(self, name: str) -> Client:
         skew_ms = self.shape.skew_ms
@@ -113,13 +111,12 @@ class Actors:
 
     def _told(self, client: Client, op: str, body: bytes, file_id: int = 0) -> None:
         key = self.namespace.key(file_id) if file_id else ""
-        self.tell(Event(self.kernel.now_ms, client.name, "told", 0, op, key, "", 0, "", body))
+        self.tell(Event(self.kernel.now_ms, 0, client.name, "told", op, key, "", 0, "", body))
 
     async def writer(self, client: Client, world: World, store: MetadataStore) -> None:
         while self.left[client.name]:
             self.left[client.name] -= 1  # begun: not repeated after a crash
-            self.updates += 1
-            update = f"{client.name}/{self.updates}"
+            update = self.name_update(client.name)
             lifetime_ms = self._lifetime_ms()
 
             def change(next_id: int, manifest: Manifest, update: str = update, lifetime: int | None = lifetime_ms) -> Manifest:
@@ -141,6 +138,10 @@ class Actors:
                 except Indefinite:
                     self._told(client, "unknown", update.encode())
                 break
+
+    def name_update(self, writer: str) -> str:
+        """As the model counts them, so that bodies, and what was worked out for them, recur in many runs."""
+        return f"{writer.partition('#')[2]}.{self.trace.refiner.local(writer).k}"
 
     def _lifetime_ms(self) -> int | None:
         """Of the checkpoint that an update takes; None: it takes none; 0: for ever."""
@@ -168,7 +169,9 @@ class Actors:
             self._told(client, "read", manifest_json.encode(manifest), file_id)
 
     def _pause_ms(self) -> int:
-        return self.shape.min_age_ms // 2 + self.choose("pause", 2 * self.shape.min_age_ms) if self.faults else 1
+        if self.auditing:
+            return 4 * self.shape.min_age_ms + 2 * self.shape.skew_ms + 1  # everything is old; checkpoints are over
+        return self.shape.min_age_ms // 2 + self.choose("pause", 2 * self.shape.min_age_ms)
 
     # --- when the faults have stopped
 
@@ -177,7 +180,7 @@ class Actors:
 
     def begin_audit(self) -> None:
         """One more update, then, when everything is old enough, one more round and one more read."""
-        self.faults = False
+        self.auditing = True
         self._once("Writer#0")
 
     def continue_audit(self) -> None:

@@ -5,6 +5,7 @@ A fault befalls one request, when it is issued. Long times are drawn log-uniform
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 Choose = Callable[[str, int], int]
@@ -29,6 +30,7 @@ def swarm(choose: Choose, weights: Weights) -> Weights:
     return Weights(*(weight * SWARM[choose(f"swarm.{name}", len(SWARM))] for name, weight in weights._asdict().items()))
 
 
+@cache
 def fates(weights: Weights) -> tuple[str, ...]:
     """A table of 1000 entries: index it with a choice."""
     table = [name for name, weight in weights._asdict().items() for _ in range(weight)]

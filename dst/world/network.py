@@ -9,12 +9,14 @@ from collections.abc import Callable
 from dst.kernel import Client, Kernel, Request
 from dst.world.faults import Choose, long_time_ms
 from dst.world.store import Reply, SimulatedStore
+from impl.world import Page
 from impl.errors import AlreadyExists, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
 from traces.event import Event
 
 TIMEOUT_MS = 200
 LATENCY_MS = 20  # of a request and of its reply: 1 to this
 READS = ("get", "get_if_changed", "head", "list")
+NEW = tuple.__new__  # a NamedTuple of fields in order, in half the time
 SITES = {op: f"fate.{op}" for op in (*READS, "create", "update", "put", "delete")}
 FAILURES = {("create", 412): AlreadyExists, ("update", 412): PreconditionFailed, ("get", 404): NotFound,
             ("get_if_changed", 404): NotFound, ("head", 404): NotFound}
@@ -95,7 +97,8 @@ class Network:
         self.kernel.at(self.kernel.now_ms + self._long("restart"), self.restart, r.client)
 
     def _tell(self, r: Request, kind: str, reply: Reply, awaited: bool, pending: bool = False) -> None:
-        page = reply.page
-        keys = tuple([entry.key for entry in page.entries]) if page else ()
-        self.observe(Event(self.kernel.now_ms, r.client.name, kind, r.number, r.op, r.key, r.condition, reply.status,
-                           reply.version, r.body or reply.body, keys, page is not None and page.truncated, awaited, pending))
+        keys, truncated = (), False
+        if r.op == "list" and type(reply.answer) is Page:
+            keys, truncated = tuple([entry.key for entry in reply.answer.entries]), reply.answer.truncated
+        self.observe(NEW(Event, (self.kernel.now_ms, r.number, r.client.name, kind, r.op, r.key, r.condition, reply.status,
+                                 reply.version, r.body or reply.body, keys, truncated, awaited, pending)))

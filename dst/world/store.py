@@ -5,72 +5,68 @@ in faults.py, which decides when a request is applied and whether anyone hears o
 """
 
 from bisect import bisect_left, bisect_right, insort
+from hashlib import blake2b
 from typing import NamedTuple
 
 from dst.kernel import Client, Kernel, Request, Sleep, wait_for
 from impl.world import Entry, Object, Page
 
 
-class Stored(NamedTuple):
-    body: bytes
-    version: str
-    last_modified_ms: int
-
-
 class Reply(NamedTuple):
     status: int  # as HTTP
     version: str = ""
     body: bytes = b""
-    last_modified_ms: int = 0
-    page: Page | None = None
+    answer: Object | Page | Entry | None = None
+
+
+NO_CONTENT, NOT_FOUND, FAILED = Reply(204), Reply(404), Reply(412)
 
 
 class SimulatedStore:
-    """Objects in memory. `page_size`: keys on one page of a listing."""
+    """Objects in memory. `page_size`: keys on one page of a listing. A version is a digest of the content, as on S3: to
+    put the same bytes again brings the same version back."""
 
     def __init__(self, page_size: int = 1000):
-        self.objects: dict[str, Stored] = {}
+        self.objects: dict[str, tuple[Object, Entry]] = {}
         self.keys: list[str] = []  # sorted
-        self.page_size, self._versions = page_size, 0
+        self.page_size = page_size
 
     def apply(self, r: Request, now_ms: int) -> Reply:
         op, key = r.op, r.key
-        found = self.objects.get(key)
-        if op == "create":
-            return Reply(412) if found else self._store(key, r.body, now_ms)
-        if op == "update":
-            return self._store(key, r.body, now_ms) if found and found.version == r.condition else Reply(412)
-        if op == "put":
-            return self._store(key, r.body, now_ms)
         if op == "list":
             return self._list(key, r.condition)
+        found = self.objects.get(key)
+        if op == "create":
+            return FAILED if found else self.put(key, r.body, now_ms)
+        if op == "update":
+            return self.put(key, r.body, now_ms) if found and found[0].version == r.condition else FAILED
+        if op == "put":
+            return self.put(key, r.body, now_ms)
         if op == "delete":
             if found:
                 del self.objects[key]
                 del self.keys[bisect_left(self.keys, key)]
-            return Reply(204)
+            return NO_CONTENT
         if found is None:
-            return Reply(404)
-        if op == "get_if_changed" and found.version == r.condition:
-            return Reply(304, found.version)
-        return Reply(200, found.version, found.body, found.last_modified_ms)  # get, get_if_changed, head
+            return NOT_FOUND
+        answer, entry = found
+        if op == "get_if_changed" and answer.version == r.condition:
+            return Reply(304, answer.version)
+        return Reply(200, answer.version, answer.body, entry if op == "head" else answer)
 
-    def _store(self, key: str, body: bytes, now_ms: int) -> Reply:
-        self._versions += 1
+    def put(self, key: str, body: bytes, now_ms: int) -> Reply:
         if key not in self.objects:
             insort(self.keys, key)
-        self.objects[key] = Stored(body, f"v{self._versions}", now_ms)
-        return Reply(200, f"v{self._versions}")
+        version = blake2b(body, digest_size=8).hexdigest()
+        self.objects[key] = Object(body, version, now_ms), Entry(key, len(body), now_ms, version)
+        return Reply(200, version)
 
     def _list(self, prefix: str, after: str) -> Reply:
-        keys = self.keys
+        keys, objects = self.keys, self.objects
         first = bisect_right(keys, after) if after >= prefix else bisect_left(keys, prefix)
-        last = first
-        while last < len(keys) and keys[last].startswith(prefix):
-            last += 1
-        page = keys[first:min(last, first + self.page_size)]
-        entries = tuple(Entry(k, len(o.body), o.last_modified_ms, o.version) for k in page for o in (self.objects[k],))
-        return Reply(200, page=Page(entries, last - first > self.page_size))
+        last = bisect_left(keys, prefix + "\U0010ffff", first)
+        end = min(last, first + self.page_size)
+        return Reply(200, answer=Page(tuple([objects[key][1] for key in keys[first:end]]), end < last))
 
 
 class ClientStore:
@@ -91,19 +87,16 @@ class ClientStore:
         return (await wait_for(Request(self.client, "put", key, body))).version
 
     async def get(self, key: str) -> Object:
-        reply = await wait_for(Request(self.client, "get", key))
-        return Object(reply.body, reply.version, reply.last_modified_ms)
+        return (await wait_for(Request(self.client, "get", key))).answer
 
     async def get_if_changed(self, key: str, version: str) -> Object | None:
-        reply = await wait_for(Request(self.client, "get_if_changed", key, condition=version))
-        return None if reply.status == 304 else Object(reply.body, reply.version, reply.last_modified_ms)
+        return (await wait_for(Request(self.client, "get_if_changed", key, b"", version))).answer
 
     async def head(self, key: str) -> Entry:
-        reply = await wait_for(Request(self.client, "head", key))
-        return Entry(key, len(reply.body), reply.last_modified_ms, reply.version)
+        return (await wait_for(Request(self.client, "head", key))).answer
 
     async def list_page(self, prefix: str, after: str = "") -> Page:
-        return (await wait_for(Request(self.client, "list", prefix, condition=after))).page
+        return (await wait_for(Request(self.client, "list", prefix, b"", after))).answer
 
     async def delete(self, key: str) -> None:
         await wait_for(Request(self.client, "delete", key))
