@@ -7,6 +7,7 @@ generator is BLAKE2b in counter mode: the same numbers on every machine and vers
 
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
+from itertools import count
 from struct import Struct
 
 Choice = tuple[str, int, int]  # site, choice, bound
@@ -17,13 +18,11 @@ class TapeMismatch(Exception):
     """The run asked for another choice than the tape holds: the code has changed, or something is not deterministic."""
 
 
-def words(seed: int, stream: str) -> Iterator[int]:
-    """Numbers of 32 bits, uniform, without end."""
+def words(seed: int, stream: str) -> Iterator[tuple[int, ...]]:
+    """Numbers of 32 bits, uniform, sixteen at a time, without end."""
     key = blake2b(f"highwater/1/{seed}/{stream}".encode(), digest_size=32).digest()
-    counter = 0
-    while True:
-        yield from BLOCK.unpack(blake2b(counter.to_bytes(8, "little"), key=key).digest())
-        counter += 1
+    for counter in count():
+        yield BLOCK.unpack(blake2b(counter.to_bytes(8, "little"), key=key).digest())
 
 
 class Chooser:
@@ -38,12 +37,14 @@ class Chooser:
         return self._drawing(name) if self.replaying is None else self._replay
 
     def _drawing(self, name: str) -> Callable[[str, int], int]:
-        draw, record = words(self.seed, name).__next__, self.tape.append
+        more, drawn, record = words(self.seed, name), [], self.tape.append
 
         def choose(site: str, bound: int) -> int:
             if bound == 1:
                 return 0
-            choice = draw() * bound >> 32
+            if not drawn:
+                drawn.extend(next(more))
+            choice = drawn.pop() * bound >> 32
             record((site, choice, bound))
             return choice
 

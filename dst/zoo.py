@@ -4,6 +4,7 @@ find it within its budget is no good.
 A mutant is a `Build`: it makes the MetadataStore of one client.
 """
 
+from dst.scenarios.sequenced_metadata_boundary import Codec
 from impl.boundary_object import ObjectStoreBoundaryObject, ObjectVersionBehindBoundary
 from impl.errors import OutcomeUnknown
 from impl.layout import Namespace
@@ -15,8 +16,7 @@ from impl.world import World
 def build(world: World, where: Namespace, spare: bool, *, bounded: type = BoundedSequencedStorage,
           boundary: type = ObjectStoreBoundaryObject, storage: type = SequencedStorage,
           store: type = MetadataStore) -> MetadataStore:
-    return store(world, where, spare_checkpoints=spare,
-                 storage=bounded(storage(world, where), boundary(world, where)))
+    return store(world, where, Codec, spare, bounded(storage(world, where), boundary(world, where)))
 
 
 class Unchecked(BoundedSequencedStorage):

@@ -15,7 +15,8 @@ class Namespace:
         self.prefix = f"{folder}{name}/"
         self.suffix = SUFFIXES.get(name, f".{name}")
         self.boundary_key = f"{folder}gc/{name}.boundary"
-        self._length = len(self.prefix) + DIGITS + len(self.suffix)
+        self._start, self._end = len(self.prefix), len(self.prefix) + DIGITS
+        self._length = self._end + len(self.suffix)
 
     def key(self, file_id: int) -> str:
         return f"{self.prefix}{file_id:020d}{self.suffix}"
@@ -28,10 +29,10 @@ class Namespace:
         """
         if not key.endswith(self.suffix):
             return None
-        digits = key[len(self.prefix):-len(self.suffix)]
-        if len(key) != self._length or not (digits.isascii() and digits.isdigit()):
-            raise InvalidName(key)
-        return int(digits)
+        digits = key[self._start:self._end]
+        if len(key) == self._length and digits.isdigit() and digits.isascii():
+            return int(digits)
+        raise InvalidName(key)
 
 
 class InvalidName(Definite):

@@ -9,7 +9,7 @@ looked up in every later run.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from model.core import BITS, FIELD, Explorer, Local, Model, Shared, State
 from traces.event import Event

@@ -26,7 +26,7 @@ def constants(writers: int, collectors: int, readers: int, page_size: int, check
 
 def refiner(c: Constants) -> Refiner:
     """Make it once, and use it for many traces: it keeps what it has worked out."""
-    return Refiner(model(c))
+    return Refiner(model(c)._replace(sometimes={}))
 
 
 def decoded(body: bytes) -> tuple[File, tuple[tuple[int, int], ...]]:
@@ -47,12 +47,14 @@ class Trace:
 
     def __init__(self, refiner: Refiner, namespace: Namespace, skew_ms: int = 0):
         self.refiner, self.namespace, self.skew_ms = refiner, namespace, skew_ms
+        self.events: list[Event] = []
         self.pending: dict[int, tuple] = {}  # request number -> its element of the model's pool
         self.expiries: list[tuple[int, int]] = []  # (when, id of the file that the checkpoint refers to)
         refiner.begin()
 
     def observe(self, e: Event) -> None:
         """Raises Failure."""
+        self.events.append(e)
         if self.expiries:
             self._expire(e.t_ms + self.skew_ms)
         if e.kind == "told":

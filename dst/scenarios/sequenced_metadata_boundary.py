@@ -6,6 +6,7 @@ still under way has arrived, one writer, reader and collector must each get on, 
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 from dst.kernel import Client, Kernel
@@ -18,8 +19,9 @@ from impl.manifest_json import Checkpoint, Manifest
 from impl.sequenced_metadata_boundary import MetadataStore
 from impl.sequenced_storage import FIRST_ID
 from impl.world import World
-from model.sequenced_metadata_boundary import latest, present
+from model.sequenced_metadata_boundary import Shared, latest, present
 from traces.event import Event
+from traces.history import damage
 from traces.refine import Failure, Refiner
 from traces.sequenced_metadata_boundary import Trace, constants, refiner
 
@@ -39,6 +41,8 @@ class Shape(NamedTuple):
     page_size: int = 1000
     min_age_ms: int = 150
     manifest: bool = False  # the namespace that has checkpoints
+    think_ms: int = 100  # a writer's pause between two updates is at most so long
+    audit: bool = True  # in the end one more update, round of collection and read
     skew_ms: int = 0  # clients' clocks are at most so far ahead of the store's, or behind
 
 
@@ -49,7 +53,8 @@ def draw_shape(choose: Callable[[str, int], int]) -> Shape:
     readers = of("readers", 0, 1)
     return Shape(of("writers", 2, 3), of("commits", 2, 3, 4), of("collectors", 1, 2), of("rounds", 1, 2, 3), readers,
                  readers * of("reads", 1, 2, 3), of("page_size", 1000, 1000, 2), of("min_age_ms", 60, 150, 400),
-                 bool(of("manifest", 0, 1)), of("skew_ms", 0, 50))
+                 bool(of("manifest", 0, 1)), of("think_ms", 1, 1, 100), bool(of("audit", 1, 0, 0, 0)),
+                 of("skew_ms", 0, 50))
 
 
 REFINERS: dict[tuple, Refiner] = {}  # what they have worked out of the model serves every run of the process
@@ -67,8 +72,16 @@ def namespace(shape: Shape) -> Namespace:
     return Namespace("db", "manifest" if shape.manifest else "compactions")
 
 
+class Codec:
+    """manifest_json, which is a function of its argument, and so asked for each value once in a process."""
+
+    referenced = staticmethod(manifest_json.referenced)
+    encode = staticmethod(lru_cache(100_000)(manifest_json.encode))
+    decode = staticmethod(lru_cache(100_000)(manifest_json.decode))
+
+
 def production(world: World, where: Namespace, spare_checkpoints: bool, client: int) -> MetadataStore:
-    return MetadataStore(world, where, spare_checkpoints=spare_checkpoints)
+    return MetadataStore(world, where, Codec, spare_checkpoints)
 
 
 class QuietMetrics:
@@ -86,8 +99,9 @@ class Actors:
     """The clients of one run and their workloads."""
 
     def __init__(self, kernel: Kernel, store: SimulatedStore, shape: Shape, choose: Callable[[str, int], int],
-                 trace: Trace, tell: Callable[[Event], None], build: Build):
+                 trace: Trace | None, tell: Callable[[Event], None], build: Build):
         self.kernel, self.shape, self.choose, self.trace, self.tell, self.build = kernel, shape, choose, trace, tell, build
+        self.store, self.begun = store, 0
         self.namespace = namespace(shape)
         store.put(self.namespace.key(FIRST_ID), manifest_json.encode(Manifest()), 0)
         self.roles = (("Writer", shape.writers, self.writer, shape.commits),
@@ -138,10 +152,13 @@ class Actors:
                 except Indefinite:
                     self._told(client, "unknown", update.encode())
                 break
+            if self.left[client.name] and self.shape.think_ms > 1:
+                await world.clock.sleep_ms(self.choose("think", self.shape.think_ms))
 
     def name_update(self, writer: str) -> str:
         """As the model counts them, so that bodies, and what was worked out for them, recur in many runs."""
-        return f"{writer.partition('#')[2]}.{self.trace.refiner.local(writer).k}"
+        self.begun += 1
+        return f"{writer.partition('#')[2]}.{self.trace.refiner.local(writer).k if self.trace else self.begun}"
 
     def _lifetime_ms(self) -> int | None:
         """Of the checkpoint that an update takes; None: it takes none; 0: for ever."""
@@ -193,10 +210,20 @@ class Actors:
         self.left[name] = 1
         self.start(client)
 
+    def final_check(self, events: list[Event]) -> None:
+        """Of the callers' history; and: «Eventually the garbage collector will LIST and notice the conflicting file,
+        cleaning it up.» (source 004)"""
+        files = [key for key in self.store.keys if key.startswith(self.namespace.prefix)]
+        if not files:
+            raise Failure("safety", "history:nothing left", "there is no file left")
+        found = damage(events, self.namespace, self.store.objects[files[-1]][0].body)
+        if found:
+            raise Failure("safety", f"history:{found[0].partition(':')[0]}", "; ".join(found))
+        if self.trace and self.shape.audit:
+            self._nothing_stale(self.trace.refiner.shared())
+
     @staticmethod
-    def final_check(trace: Trace) -> None:
-        """«Eventually the garbage collector will LIST and notice the conflicting file, cleaning it up.» (source 004)"""
-        shared = trace.refiner.shared()
+    def _nothing_stale(shared: Shared) -> None:
         kept = latest(shared).checkpoints - shared.expired
         stale = [i for i in range(1, shared.high) if present(shared, i) and i not in kept]
         if stale:

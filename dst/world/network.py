@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dst.kernel import Client, Kernel, Request
 from dst.world.faults import Choose, long_time_ms
 from dst.world.store import Reply, SimulatedStore
-from impl.world import Page
 from impl.errors import AlreadyExists, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
+from impl.world import Page
 from traces.event import Event
 
 TIMEOUT_MS = 200
-LATENCY_MS = 20  # of a request and of its reply: 1 to this
+LATENCY_MS = 40  # from one request of a client to its next: 1 to this, if nothing is wrong
 READS = ("get", "get_if_changed", "head", "list")
 NEW = tuple.__new__  # a NamedTuple of fields in order, in half the time
 SITES = {op: f"fate.{op}" for op in (*READS, "create", "update", "put", "delete")}
@@ -33,15 +33,15 @@ class Network:
     def issue(self, r: Request) -> None:
         self.requests += 1
         r.number = self.requests
-        kernel, delay = self.kernel, self.latency("latency", LATENCY_MS * LATENCY_MS)
-        there_ms, back_ms = kernel.now_ms + 1 + delay % LATENCY_MS, 1 + delay // LATENCY_MS
+        kernel = self.kernel
+        there_ms = kernel.now_ms + 1 + self.latency("latency", LATENCY_MS)
         fate = self.fates[self.fault(SITES[r.op], 1000)]
         if fate == "ok":
-            kernel.at(there_ms, self.apply, r, back_ms)
+            kernel.at(there_ms, self.apply, r, 0)
         elif fate == "stall":
-            kernel.at(there_ms, self.apply, r, back_ms + self._long("stall"))
+            kernel.at(there_ms, self.apply, r, self._long("stall"))
         elif fate == "refused":
-            kernel.at(there_ms, self.refuse, r, back_ms)
+            kernel.at(there_ms, self.refuse, r)
         elif fate == "crash":
             self._crash(r, there_ms)
         else:
@@ -67,20 +67,27 @@ class Network:
             kernel.at(there_ms + 1, self.crash, r, False)
 
     def apply(self, r: Request, back_ms: int | None) -> None:
-        """The request reaches the store; its reply is under way for `back_ms`, or lost (None)."""
+        """The request reaches the store. Its client goes on after `back_ms`, or its reply is lost (None).
+
+        What a client does between a reply and its next request nobody sees, so that the way back takes no time of its own:
+        it is in the latency of the next request.
+        """
         kernel, client = self.kernel, r.client
         reply = self.store.apply(r, kernel.now_ms)
         awaited = client.waiting is r
         self._tell(r, "applied", reply, awaited)
         if awaited and back_ms is not None:
-            error = FAILURES.get((r.op, reply.status))
-            kernel.at(kernel.now_ms + back_ms, kernel.resume, client, r.incarnation, reply, error and error(r.key))
+            error = None
+            if reply.status >= 400:
+                error = FAILURES[r.op, reply.status](r.key)
+            if back_ms:
+                kernel.at(kernel.now_ms + back_ms, kernel.resume, client, r.incarnation, reply, error)
+            else:
+                kernel.resume(client, r.incarnation, reply, error)
 
-    def refuse(self, r: Request, back_ms: int) -> None:
+    def refuse(self, r: Request) -> None:
         self._tell(r, "refused", Reply(503), True)
-        kernel = self.kernel
-        error = Unavailable(f"{r.op} {r.key}: 503 slow down")
-        kernel.at(kernel.now_ms + back_ms, kernel.resume, r.client, r.incarnation, None, error)
+        self.kernel.resume(r.client, r.incarnation, None, Unavailable(f"{r.op} {r.key}: 503 slow down"))
 
     def time_out(self, r: Request, pending: bool) -> None:
         if r.client.waiting is not r:

@@ -64,7 +64,7 @@ class SimulatedStore:
     def _list(self, prefix: str, after: str) -> Reply:
         keys, objects = self.keys, self.objects
         first = bisect_right(keys, after) if after >= prefix else bisect_left(keys, prefix)
-        last = bisect_left(keys, prefix + "\U0010ffff", first)
+        last = bisect_left(keys, prefix[:-1] + chr(ord(prefix[-1]) + 1), first)  # the first key behind all with the prefix
         end = min(last, first + self.page_size)
         return Reply(200, answer=Page(tuple([objects[key][1] for key in keys[first:end]]), end < last))
 

@@ -1,0 +1,44 @@
+# Two commands do all the set-up on a fresh machine: `make verify` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help verify test setup fizzbee lint bench docs lock clean
+
+help:  ## what there is
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /make \1\t/' | expand -t 16
+
+verify: setup fizzbee  ## the gate: specs, models, proofs, simulation, mutants, campaign; the exit code tells what failed
+	@$(BIN)/highwater verify
+
+test: setup fizzbee  ## the test suite
+	@$(BIN)/python -m pytest -n 2 --dist loadfile
+
+setup: .venv/ready  ## the virtual environment with pinned packages, once
+
+.venv/ready: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo 'highwater needs Python 3.11 or newer: make PYTHON=python3.12 ...' >&2; exit 3; }
+	@echo 'setting up .venv (some minutes, once)'
+	@$(PYTHON) -m venv --clear .venv
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+fizzbee: setup  ## the FizzBee CLI, built once; without it its checks are skipped, and the verdict is incomplete
+	@$(PYTHON) tools/fizzbee/build.py || test $$? -eq 3
+
+lint: setup  ## ruff
+	@$(BIN)/ruff check .
+
+bench: setup  ## the benchmarks, as ratios
+	@$(BIN)/python -m bench
+
+docs: setup  ## write the generated parts of docs/ and README.md anew
+	@$(BIN)/python -m bench.pages
+
+lock:  ## requirements.lock from pyproject.toml (needs uv)
+	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
+	  --no-header --no-annotate --no-emit-index-url -o requirements.lock
+
+clean:  ## everything that was built or cached
+	rm -rf .venv .cache out *.egg-info

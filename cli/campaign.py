@@ -1,0 +1,102 @@
+"""Safety: `highwater campaign run` exits with 0 only if every seed has run and none failed.
+
+Exit codes are in cli/exits.py: 2 bad input, 3 no Java for Spark, 10 to 15 the worst kind of failure, 130 Ctrl-C.
+"""
+
+import os
+import re
+import time
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from cli import exits
+
+app = typer.Typer(help="Many seeds of a scenario, on Spark or in local processes: one row a seed.", no_args_is_help=True)
+LARGEST_SEED = 2**63 - 1  # Parquet's integers have 64 bits
+
+
+@app.callback()
+def group() -> None:
+    """Many seeds of a scenario, on Spark or in local processes: one row a seed."""
+
+
+@app.command("run")
+def run_command(
+    scenario: Annotated[str, typer.Option(help="What is simulated.")],
+    seeds: Annotated[str, typer.Option(metavar="FROM:TO", help="TO is not among them.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="A new folder; or this campaign's own, and it goes on.")],
+    mutant: Annotated[str, typer.Option(help="A known-bad implementation, which must fail.")] = "",
+    engine: Annotated[Literal["spark", "local"], typer.Option(help="Both write the same rows.")] = "spark",
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes. [default: one a processor]")] = None,
+    range_size: Annotated[int | None, typer.Option(min=1, help="Seeds in a task. [default: for some seconds]")] = None,
+    seed_limit_s: Annotated[float, typer.Option(min=0.001, help="A seed that takes longer is a row of kind timeout.")] = 60.0,
+) -> None:
+    """Run a range of seeds and sum up the failures by signature. The same command again goes on where it was stopped."""
+    from dst import campaign as dst
+
+    began = time.monotonic()
+    try:
+        asked = parse_seeds(seeds)
+        summary = run_campaign(dst.campaign_of(scenario, mutant), asked, out, engine, jobs or os.cpu_count() or 1,
+                               range_size or 0, seed_limit_s)
+    except dst.Refused as error:
+        stop(exits.BAD_INPUT, str(error))
+    except dst.NoSpark as error:
+        stop(exits.INCOMPLETE, str(error))
+    except (dst.CampaignError, OSError) as error:
+        stop(exits.HARNESS, f"The campaign has failed; what is done is kept. {error}")
+    except KeyboardInterrupt:
+        stop(exits.INTERRUPTED, "Stopped. What is done is kept: the same command goes on.")
+    print_summary(summary, out, time.monotonic() - began)
+    raise typer.Exit(exits.of_kinds(failure["kind"] for failure in summary["failures"]))
+
+
+def parse_seeds(text: str) -> tuple[int, int]:
+    from dst.campaign import Refused
+
+    match = re.fullmatch(r"(\d{1,19}):(\d{1,19})", text, re.ASCII)
+    if not match or not int(match[1]) < int(match[2]) <= LARGEST_SEED:
+        raise Refused(f"--seeds {text}: it should be FROM:TO with FROM < TO, as 0:1000 for the seeds 0 to 999")
+    return int(match[1]), int(match[2])
+
+
+def run_campaign(campaign: tuple, seeds: tuple[int, int], out: Path, engine: str, jobs: int, range_size: int,
+                 seed_limit_s: float) -> dict:
+    """The summary. Shows how far it is if there is a terminal."""
+    from dst import campaign as dst
+
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with dst.ENGINES[engine](jobs) as write, Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("seeds", total=seeds[1] - seeds[0])
+        return dst.run(campaign, seeds, out, write, jobs, range_size, seed_limit_s,
+                       lambda done: bar.update(task, completed=done))
+
+
+def print_summary(summary: dict, out: Path, took_s: float) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    name = summary["scenario"] + (f" with {summary['mutant']}" if summary["mutant"] else "")
+    console.print(f"{summary['runs']:,} runs of {name}, {summary['failed']:,} failed; {took_s:.0f} s; rows and summary: {out}",
+                  markup=False)
+    if not summary["failures"]:
+        return
+    table = Table("signature", "runs", "smallest seed")
+    for failure in summary["failures"]:
+        table.add_row(failure["signature"], f"{failure['count']:,}", str(failure["smallest_seed"]))
+    console.print(table)
+    for failure in summary["failures"]:
+        console.print(failure["replay"], markup=False)
+
+
+def stop(code: int, message: str) -> None:
+    Console(stderr=True, highlight=False, soft_wrap=True).print(message, markup=False)
+    raise typer.Exit(code)
+
+
+if __name__ == "__main__":
+    app()

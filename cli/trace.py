@@ -1,0 +1,48 @@
+"""highwater trace: check."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.console import console, refuse
+from cli.exits import of_kinds
+from traces.event import from_json
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+def traces() -> None:
+    """Recorded traces."""
+
+
+@app.command("check")
+def check_command(file: Annotated[Path, typer.Argument(help="NDJSON, an event a line")],
+                  root: Annotated[str, typer.Option(help="folder of the database in the store")] = "db",
+                  namespace: Annotated[str, typer.Option(help="manifest or compactions")] = "compactions",
+                  page_size: Annotated[int, typer.Option(min=0, help="keys on a page of a listing; 0: one page")] = 0,
+                  skew_ms: Annotated[int, typer.Option(min=0, help="clients' clocks are at most so far ahead")] = 0) -> None:
+    """Tell whether the model could have done what a trace shows; explain the first event that it could not."""
+    from impl.layout import Namespace
+    from traces.explain import explain
+    from traces.refine import Failure
+    from traces.sequenced_metadata_boundary import Trace, constants, refiner
+
+    if namespace not in ("manifest", "compactions"):
+        refuse(f"namespace {namespace!r}: manifest or compactions")
+    try:
+        events = [from_json(line) for line in file.read_text().splitlines() if line]
+    except (OSError, ValueError) as error:
+        refuse(f"{file}: {error}")
+    numbers = {role: 1 + max([int(e.client.partition("#")[2]) for e in events if e.client.startswith(role)], default=0)
+               for role in ("Writer", "Collector", "Reader")}
+    trace = Trace(refiner(constants(*numbers.values(), page_size, namespace == "manifest")), Namespace(root, namespace), skew_ms)
+    try:
+        for event in events:
+            trace.observe(event)
+    except Failure as failure:
+        console.print(f"[bold red]{failure.kind}[/] ({failure.signature})")
+        console.print(explain(trace.events, failure, f"highwater trace check {file}"), markup=False)
+        raise typer.Exit(of_kinds([failure.kind])) from None
+    console.print(f"[green]ok[/]: {len(events):,} events refine the model")

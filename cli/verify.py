@@ -1,0 +1,306 @@
+"""highwater verify: the gate. One row for each check; the exit code is the class of the worst failure.
+
+Safety: 0 is said only if every check ran to its end and found what it was to find; a check that could not run is a row of
+its own and makes the verdict incomplete (3), never green.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+from statistics import median
+from typing import Annotated, NamedTuple
+
+import typer
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from cli.console import STEM, console, replay_command
+from cli.exits import HARNESS, INCOMPLETE, NONDETERMINISM, OF_KIND, PROOF, SAFETY, SPEC, of_kinds, worst
+
+CORES = 2
+CANARY = "no_check"  # must fail, by the model and by what callers were told
+
+
+class Found(NamedTuple):
+    """What a check came to. `code` as in cli/exits.py."""
+
+    figure: str
+    code: int = 0
+    message: str = ""
+
+
+class Check(NamedTuple):
+    part: str
+    what: str
+    run: Callable[[], Found]
+
+
+class Row(NamedTuple):
+    part: str
+    what: str
+    figure: str
+    seconds: float
+    code: int
+    message: str
+
+    @property
+    def verdict(self) -> str:
+        return "ok" if self.code == 0 else "skipped" if self.code == INCOMPLETE else "FAILED"
+
+
+def verify(seeds: Annotated[int, typer.Option(min=2, help="how many to simulate")] = 10_000,
+           campaign: Annotated[int, typer.Option(min=2, help="how many on Spark")] = 2_000,
+           report: Annotated[Path, typer.Option("--json", help="the same table, for machines")] = Path("out/verify.json"),
+           ) -> None:
+    """Check everything: specs, models, proofs, simulation, mutants, campaign."""
+    start = time.monotonic()
+    rows = []
+    columns = (SpinnerColumn(), TextColumn("{task.completed}/{task.total} {task.description}"), TimeElapsedColumn())
+    checks = [*specs(), *models(), *proofs(), *simulation(seeds), *mutants(), *campaigns(campaign)]
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("", total=len(checks))
+        for part in dict.fromkeys(check.part for check in checks):
+            of_part = [check for check in checks if check.part == part]
+            with ThreadPoolExecutor(CORES if part == "spec" else 1) as pool:  # FizzBee is a process of its own
+                for check, row in zip(of_part, pool.map(timed, of_part)):
+                    rows.append(row)
+                    progress.update(task, advance=1, description=f"{check.part}: {check.what}")
+    code = worst(row.code for row in rows)
+    show(rows, code, time.monotonic() - start)
+    report.parent.mkdir(parents=True, exist_ok=True)
+    document = {"exit": code, "rows": [{**row._asdict(), "verdict": row.verdict} for row in rows]}
+    report.write_text(json.dumps(document, indent=1) + "\n")
+    raise typer.Exit(code)
+
+
+def timed(check: Check) -> Row:
+    start = time.monotonic()
+    try:
+        found = check.run()
+    except Exception as error:  # a check that breaks down has not passed
+        found = Found("", HARNESS, f"{type(error).__name__}: {error}")
+    return Row(check.part, check.what, found.figure, round(time.monotonic() - start, 1), found.code, found.message)
+
+
+def show(rows: list[Row], code: int, seconds: float) -> None:
+    table = Table("part", "what", "figure", "s", "verdict")
+    colours = {"ok": "green", "skipped": "yellow", "FAILED": "bold red"}
+    for row in rows:
+        table.add_row(row.part, row.what, row.figure, f"{row.seconds:.1f}", f"[{colours[row.verdict]}]{row.verdict}[/]")
+    console.print(table)
+    for row in rows:
+        if row.code:
+            console.print(f"[{colours[row.verdict]}]{row.verdict}[/] {row.part}, {row.what} (exit {row.code}): ", end="")
+            console.print(row.message, markup=False)
+    count = {verdict: sum(row.verdict == verdict for row in rows) for verdict in colours}
+    console.print(f"{count['ok']} ok, {count['FAILED']} failed, {count['skipped']} skipped in {seconds:.0f} s: exit {code}")
+
+
+# --- spec: FizzBee's verdicts, and its graphs against the model's
+
+def specs() -> Iterator[Check]:
+    from specs.fizz import Fizz, FizzMissing
+    from specs.manifest import rows
+
+    try:
+        fizz = Fizz.find()
+    except FizzMissing as error:
+        missing = Found("", INCOMPLETE, str(error))
+        yield Check("spec", "all rows of specs/manifest.toml", lambda: missing)
+        return
+    for row in rows():
+        what = f"{row.id}: {row.expect}" + (f" {row.violates}" if row.violates else "")
+        yield Check("spec", what, lambda row=row: conformance(row, fizz))
+
+
+def conformance(row, fizz) -> Found:
+    from cli.conform import conform
+
+    result = conform(row, fizz)
+    return Found(result.figure, 0 if result.ok else {"spec": SPEC, "safety": SAFETY}[result.kind], result.message)
+
+
+# --- model: instances larger than FizzBee's
+
+INSTANCES = {
+    "2 writers x 2, 2 collectors": {"COLLECTORS": 2},
+    "2 writers x 2, 1 reader, ids to 4": {"READERS": 1, "MAX_ID": 4},
+    "2 writers x 2, a request pending": {"MAX_PENDING": 1},
+    "2 writers x 2, checkpoints, a crash": {"CHECKPOINTS": 1, "MAX_CRASHES": 1},
+    "1 writer x 3, pages, 2 collectors, ids to 4": {"WRITERS": 1, "COMMITS": 3, "PAGE": 1, "COLLECTORS": 2, "MAX_ID": 4},
+}
+
+
+def models() -> Iterator[Check]:
+    for what, constants in INSTANCES.items():
+        yield Check("model", what, lambda constants=constants: exploration(constants))
+    yield Check("model", "a refused file can always still be collected", collectable)
+
+
+def exploration(constants: dict) -> Found:
+    from cli.model import told
+    from model.core import explore
+    from model.sequenced_metadata_boundary import Constants, model
+
+    instance = model(Constants(**constants))
+    found = explore(instance)
+    if found.violated:
+        return Found("", SAFETY, told(instance, found))
+    return Found(f"{found.states:,} states, {found.transitions:,} transitions, depth {found.depth}")
+
+
+def collectable() -> Found:
+    from model.core import always_possible
+    from model.sequenced_metadata_boundary import Constants, model, stale_files_are_collected
+
+    stuck = always_possible(model(Constants(MAX_CRASHES=1)), stale_files_are_collected)
+    if stuck is not None:
+        return Found("", OF_KIND["liveness"], f"after {[step.label for step in stuck]} a stale file stays for ever")
+    return Found("from every state of 9,742")
+
+
+# --- proof: any number of clients, ids, checkpoints, requests under way
+
+KNOBS = {"CHECK": "off", "OLD_WRITERS": 1, "FRESH_BOUNDARY": False, "BOUNDARY_FIRST": False, "CONDITIONAL_ADVANCE": False,
+         "KEEP_LATEST": False, "SPARE_CHECKPOINTS": False, "CHECK_READS": False, "BOUNDARY": False}
+
+
+def proofs() -> Iterator[Check]:
+    yield Check("proof", "every action keeps every clause", proof)
+    for knob, value in KNOBS.items():
+        yield Check("proof", f"fails with {knob} = {value}", lambda knob=knob, value=value: proof_without(knob, value))
+    yield Check("proof", "its transition relation is the model's", tied)
+
+
+def proof() -> Found:
+    from model.proofs.sequenced_metadata_boundary import prove, unbounded
+
+    found = prove(unbounded())
+    if not found.holds:
+        return Found("", PROOF, "\n".join(f"{row.verdict} {row.action} {row.clause}\n{row.counterexample}"
+                                          for row in found.failures()))
+    return Found(f"{len(found.rows)} queries, slowest {max(row.ms for row in found.rows):.0f} ms")
+
+
+def proof_without(knob: str, value: object) -> Found:
+    from model.proofs.sequenced_metadata_boundary import prove, unbounded
+    from model.sequenced_metadata_boundary import Constants
+
+    found = prove(unbounded(Constants(**{knob: value})))
+    failed = sorted({row.action for row in found.failures()})
+    if not failed:
+        return Found("", PROOF, f"the proof does not need {knob}")
+    return Found(f"at {', '.join(failed)}")
+
+
+def tied() -> Found:
+    from model.proofs.sequenced_metadata_boundary import tie
+    from model.sequenced_metadata_boundary import Constants
+
+    states = 0
+    for constants in ({"COMMITS": 1}, {"COMMITS": 1, "MAX_PENDING": 1}, {"COMMITS": 1, "CHECKPOINTS": 1, "PAGE": 1},
+                      {"WRITERS": 1, "READERS": 1, "MAX_LOST": 1, "MAX_CRASHES": 1, "COMMITS": 1}):
+        found = tie(Constants(**constants))
+        if not found.holds:
+            return Found("", PROOF, found.message)
+        states += found.states
+    return Found(f"equal on {states:,} states")
+
+
+# --- simulation
+
+def simulation(seeds: int) -> Iterator[Check]:
+    yield Check("simulation", f"{seeds:,} seeds refine the model", lambda: seeds_refine(seeds))
+    yield Check("simulation", "same digests in other processes, whatever the hash seed", deterministic)
+    yield Check("simulation", "the canary fails, as it must", canary)
+
+
+def run_range(bounds: tuple[int, int]) -> tuple[int, list[tuple[int, str, str]]]:
+    """(requests, failures as (seed, kind, signature)) of a range of seeds."""
+    from dst.simulate import many
+
+    requests, failures = [], []
+
+    def each(outcome) -> None:
+        requests.append(outcome.requests)
+        if outcome.kind:
+            failures.append((outcome.seed, outcome.kind, outcome.signature))
+
+    many(range(*bounds), each)
+    return sum(requests), failures
+
+
+def seeds_refine(seeds: int) -> Found:
+    step = max(1, seeds // (4 * CORES))
+    ranges = [(low, min(low + step, seeds)) for low in range(0, seeds, step)]
+    start = time.monotonic()
+    with ProcessPoolExecutor(CORES) as pool:
+        results = list(pool.map(run_range, ranges))
+    failures = [failure for _, found in results for failure in found]
+    if failures:
+        seed, _, signature = failures[0]
+        message = f"{len(failures)} of {seeds:,} seeds failed, the first as {signature}: {replay_command(seed)}"
+        return Found("", of_kinds(kind for _, kind, _ in failures), message)
+    requests = sum(count for count, _ in results)
+    return Found(f"{requests:,} requests, {seeds / (time.monotonic() - start):,.0f} runs/s on {CORES} cores")
+
+
+def deterministic() -> Found:
+    seeds = "0:100"
+    command = [sys.executable, "-m", "cli.main", "dst", "run", "--seeds", seeds, "--digests"]
+    said = {}
+    for hash_seed in ("1", "2"):
+        result = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONHASHSEED": hash_seed})
+        said[hash_seed] = result.stdout.splitlines()
+    if len(said["1"]) != 100:
+        return Found("", HARNESS, result.stderr[-500:])
+    for one, two in zip(said["1"], said["2"]):
+        if one != two:
+            return Found("", NONDETERMINISM, f"{one} with PYTHONHASHSEED=1, {two} with 2")
+    return Found("100 seeds, 2 hash seeds")
+
+
+def canary() -> Found:
+    from cli.dst import hunt
+    from dst.zoo import ZOO
+
+    judged = {by: hunt(ZOO[CANARY][1], 1, 2_000, by_model=by == "model") for by in ("model", "history")}
+    silent = [by for by, (waits, _) in judged.items() if not waits]
+    if silent:
+        return Found("", HARNESS, f"the mutant {CANARY} passed 2,000 seeds judged by {silent}: the simulation finds nothing")
+    return Found(", ".join(f"by {by} after {waits[0]} seeds" for by, (waits, _) in judged.items()))
+
+
+# --- mutants
+
+def mutants() -> Iterator[Check]:
+    from dst.zoo import ZOO
+
+    for name, (what, build) in ZOO.items():
+        yield Check("mutant", f"{name}: {what}", lambda build=build: killed(build))
+
+
+def killed(build) -> Found:
+    from cli.dst import hunt
+
+    waits, signatures = hunt(build, 5, 2_000)
+    if not waits:
+        return Found("", HARNESS, "survived 2,000 seeds")
+    return Found(f"dies after {median(waits):.0f} seeds (median of {len(waits)}): {', '.join(sorted(signatures)[:2])}")
+
+
+# --- campaign
+
+def campaigns(seeds: int) -> Iterator[Check]:
+    yield Check("campaign", f"{seeds:,} seeds on Spark, the same rows as here", lambda: on_spark(seeds))
+
+
+def on_spark(seeds: int) -> Found:
+    from cli.campaign import compare_engines
+
+    return Found(*compare_engines(STEM, range(seeds)))

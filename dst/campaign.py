@@ -1,0 +1,436 @@
+"""Safety: a campaign passes only if every seed that was asked for has exactly one row, and no row is a failure.
+
+A row is a function of scenario, mutant, seed and code (all but `cpu_us`, and which seeds are too slow for their time limit):
+the same with either engine, for any cut into ranges, on any machine. What goes wrong in a seed is its row: a simulation's
+failure, an exception of the harness (kind "harness"), a seed that hangs (kind "timeout").
+
+A campaign's folder:
+
+    campaign.json       scenario, mutant, code version: a folder is one campaign's
+    rows/wave=N/        Parquet, columns as in SCHEMA, some seeds each; renamed into place, so never half-written
+    summary.json        failures by signature; there only when all seeds that were asked for are
+    .lock  .writing/    one campaign at a time; what a killed one has left is thrown away
+
+Spark is imported by its engine alone.
+"""
+
+import fcntl
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed, wait
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache, partial
+from hashlib import blake2b
+from itertools import islice
+from multiprocessing import get_context, parent_process
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from dst.scenarios import sequenced_metadata_boundary
+from dst.simulate import Outcome, many
+from dst.zoo import ZOO
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parent.parent
+CODE = ("model/*.py", "impl/*.py", "traces/*.py", "dst/**/*.py")  # what rows are a function of
+VERSION = 1  # of a campaign's folder
+SCHEMA = pa.schema([
+    ("seed", pa.int64()),
+    ("scenario", pa.string()),
+    ("mutant", pa.string()),  # "" for the implementation itself
+    ("kind", pa.string()),  # "" if all is well
+    ("signature", pa.string()),
+    ("message", pa.string()),
+    ("digest", pa.string()),  # of the trace; "" if there is none
+    ("requests", pa.int64()),
+    ("virtual_ms", pa.int64()),
+    ("shape", pa.string()),  # JSON; "" if there is none
+    ("cpu_us", pa.int64()),  # of the processor: the one column that differs from run to run
+])
+SQL_TYPES = {pa.int64(): "bigint", pa.string(): "string"}
+MOST_SEEDS = 500  # in a range, unless asked otherwise: a task of some seconds
+WAVE = 8  # ranges for each job, committed together
+LONGEST_SEED_S = 60.0  # thousands of times what a seed takes
+
+Seeds = tuple[int, int]  # from, up to and without
+Progress = Callable[[int], None]  # how many seeds of the wave are done
+
+
+class CampaignError(Exception):
+    """The campaign could not run to its end; the message opens with one line that says why."""
+
+
+class Refused(CampaignError):
+    """What was asked for makes no sense, or the folder is not for it. Nothing was written."""
+
+
+class NoSpark(CampaignError):
+    """Spark cannot start on this machine."""
+
+
+class Hung(BaseException):
+    """A seed has used up its time. Not an Exception: the simulation takes those for the implementation's."""
+
+
+class Campaign(NamedTuple):
+    scenario: str
+    mutant: str  # "": none
+    code: str
+
+
+Engine = Callable[[Campaign, list[Seeds], Path, float, Progress], None]
+"""Run the ranges, write their rows as Parquet files into the folder, and return when all are written; else raise."""
+
+
+# --- what runs
+
+
+def campaign_of(scenario: str, mutant: str = "") -> Campaign:
+    """Raises Refused."""
+    if scenario not in SCENARIOS:
+        raise Refused(f"there is no scenario {scenario!r}; there is: {', '.join(SCENARIOS)}")
+    mutants = [name for name in SCENARIOS[scenario] if name]
+    if mutant and mutant not in mutants:
+        raise Refused(f"there is no mutant {mutant!r} of {scenario}; there are: {', '.join(mutants)}")
+    return Campaign(scenario, mutant, code_version())
+
+
+@cache
+def code_version() -> str:
+    """A hash of the sources that a row depends on."""
+    hasher = blake2b(digest_size=8)
+    for path in sorted(path for pattern in CODE for path in ROOT.glob(pattern)):
+        source = path.read_bytes()
+        hasher.update(f"{path.relative_to(ROOT).as_posix()} {len(source)}\n".encode() + source)
+    return hasher.hexdigest()
+
+
+def run_range(campaign: Campaign, seeds: Seeds, limit_s: float) -> pa.Table:
+    """One row a seed, in order. To be called in a main thread: the alarm goes off there."""
+    if code_version() != campaign.code:
+        raise CampaignError("the code has changed since the campaign started: start it again, with a new folder")
+    rows: list[tuple] = []
+    began = time.process_time()
+
+    def add(*fields: Any) -> None:
+        nonlocal began
+        ended = time.process_time()
+        rows.append((seeds[0] + len(rows), campaign.scenario, campaign.mutant, *fields, int((ended - began) * 1e6)))
+        began = ended
+
+    def each(outcome: Outcome) -> None:
+        set_alarm(0)  # if it has just gone off, Hung is raised here, and there is no row yet
+        add(outcome.kind, outcome.signature, outcome.message, outcome.digest, outcome.requests, outcome.virtual_ms,
+            json.dumps(outcome.shape._asdict()))
+        if len(rows) < seeds[1] - seeds[0]:
+            set_alarm(limit_s)
+
+    handler = signal.signal(signal.SIGALRM, raise_hung)
+    try:
+        while len(rows) < seeds[1] - seeds[0]:
+            failed = run_until_failure(campaign, range(seeds[0] + len(rows), seeds[1]), each, limit_s)
+            if failed:
+                add(*failed, "", 0, 0, "")
+                sequenced_metadata_boundary.REFINERS.clear()  # it may have been amid a change to them
+    finally:
+        signal.signal(signal.SIGALRM, handler)
+    return pa.Table.from_arrays([pa.array(column, field.type) for column, field in zip(zip(*rows), SCHEMA)], schema=SCHEMA)
+
+
+def run_until_failure(campaign: Campaign, seeds: range, each: Callable[[Outcome], None], limit_s: float
+                      ) -> tuple[str, str, str] | None:
+    """Kind, signature, and message of what the harness let out in the first seed that had no outcome; None if all had."""
+    try:
+        try:
+            set_alarm(limit_s)
+            many(seeds, each, SCENARIOS[campaign.scenario][campaign.mutant])
+            return None
+        finally:
+            set_alarm(0)
+    except Hung:
+        return "timeout", "timeout", f"not done after {limit_s:g} s"
+    except Exception as error:
+        return "harness", f"harness:{type(error).__name__}", f"{error} ({place_of(error)})"
+
+
+def set_alarm(after_s: float) -> None:
+    """0: off. It goes off again each second, lest Hung be lost in a destructor."""
+    signal.setitimer(signal.ITIMER_REAL, after_s, 1)
+
+
+def raise_hung(number: int, frame: FrameType | None) -> None:
+    raise Hung
+
+
+def place_of(error: Exception) -> str:
+    """File and line that raised it, the same on every machine."""
+    trace = error.__traceback__
+    while trace.tb_next:
+        trace = trace.tb_next
+    return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
+
+
+# --- the folder
+
+
+def run(campaign: Campaign, seeds: Seeds, out: Path, engine: Engine, jobs: int, range_size: int = 0,
+        limit_s: float = LONGEST_SEED_S, progress: Progress = lambda done: None) -> dict:
+    """Run what the folder does not hold yet; returns the summary. `progress` is told how many seeds there are rows of."""
+    size = range_size or max(1, min(MOST_SEEDS, (seeds[1] - seeds[0]) // (4 * jobs)))
+    with opened(out, campaign):
+        todo = missing(out, seeds)
+        done = seeds[1] - seeds[0] - sum(hi - lo for lo, hi in todo)
+        progress(done)
+        ranges = cut(todo, size)
+        while wave := list(islice(ranges, WAVE * jobs)):
+            commit(out, lambda folder, wave=wave, before=done: engine(campaign, wave, folder, limit_s,
+                                                                      lambda more: progress(before + more)))
+            done += sum(hi - lo for lo, hi in wave)
+            progress(done)
+        summary = summarize(campaign, seeds, out)
+        write_json(out / "summary.json", summary)
+        return summary
+
+
+@contextmanager
+def opened(out: Path, campaign: Campaign) -> Iterator[None]:
+    """The folder, made if it is not there, for this process alone, without leftovers. Raises Refused."""
+    label = out / "campaign.json"
+    if out.exists() and not label.exists() and any(path.name not in (".lock", ".campaign.json") for path in out.iterdir()):
+        raise Refused(f"{out} is not empty, and no campaign's folder: give a new one")
+    out.mkdir(parents=True, exist_ok=True)
+    with open(out / ".lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise Refused(f"another campaign is running in {out}") from None
+        if not label.exists():
+            write_json(label, {"version": VERSION, **campaign._asdict()})
+        compare(out, json.loads(label.read_text()), {"version": VERSION, **campaign._asdict()})
+        shutil.rmtree(out / ".writing", ignore_errors=True)
+        (out / "summary.json").unlink(missing_ok=True)
+        (out / "rows").mkdir(exist_ok=True)
+        yield
+
+
+def compare(out: Path, there: dict, wanted: dict) -> None:
+    """Raises Refused."""
+    differences = [f"{name} {there.get(name)!r}, not {value!r}" for name, value in wanted.items() if there.get(name) != value]
+    if differences:
+        raise Refused(f"{out} holds another campaign ({'; '.join(differences)}): give a new folder")
+
+
+def read(out: Path, seeds: Seeds, columns: list[str]) -> pa.Table:
+    """The rows of these seeds, in no order. Raises CampaignError if a file is not whole: then it is not ours."""
+    try:
+        return ds.dataset(out / "rows", schema=SCHEMA, format="parquet").to_table(columns=columns, filter=within(seeds))
+    except (pa.ArrowException, OSError) as error:
+        raise CampaignError(f"{out / 'rows'} cannot be read: {error}") from error
+
+
+def missing(out: Path, seeds: Seeds) -> list[Seeds]:
+    """The gaps between the seeds that there are rows of."""
+    there = read(out, seeds, ["seed"])["seed"].to_numpy()
+    edges = np.concatenate(([seeds[0] - 1], np.unique(there), [seeds[1]]))
+    gaps = np.flatnonzero(np.diff(edges) > 1)
+    return [(int(edges[i]) + 1, int(edges[i + 1])) for i in gaps]
+
+
+def within(seeds: Seeds) -> pc.Expression:
+    return (ds.field("seed") >= seeds[0]) & (ds.field("seed") < seeds[1])
+
+
+def cut(gaps: list[Seeds], size: int) -> Iterator[Seeds]:
+    for lo, hi in gaps:
+        yield from ((at, min(at + size, hi)) for at in range(lo, hi, size))
+
+
+def commit(out: Path, write: Callable[[Path], None]) -> None:
+    """What `write` puts into a folder is there as a whole, or not at all."""
+    writing = out / ".writing"
+    shutil.rmtree(writing, ignore_errors=True)
+    writing.mkdir()
+    write(writing)
+    number = 1 + max((int(path.name.partition("=")[2]) for path in (out / "rows").glob("wave=*")), default=-1)
+    writing.rename(out / "rows" / f"wave={number}")
+
+
+def write_json(path: Path, value: dict) -> None:
+    half = path.with_name(f".{path.name}")
+    half.write_text(json.dumps(value, indent=2) + "\n")
+    half.replace(path)
+
+
+def summarize(campaign: Campaign, seeds: Seeds, out: Path) -> dict:
+    """Failures by signature, the most frequent first. A function of the rows, `cpu_us` left out. Raises CampaignError
+    unless each seed has one row."""
+    columns = [name for name in SCHEMA.names if name not in ("scenario", "mutant", "shape", "cpu_us")]
+    table = read(out, seeds, columns).sort_by("seed")
+    if not np.array_equal(table["seed"].to_numpy(), np.arange(*seeds)):
+        raise CampaignError(f"{table.num_rows} rows for {seeds[1] - seeds[0]} seeds: each should have one")
+    failed = table.filter(pc.field("kind") != "")
+    groups = failed.group_by(["kind", "signature"]).aggregate([("seed", "count"), ("seed", "min")]).to_pylist()
+    messages = {row["seed"]: row["message"] for row in
+                failed.filter(pc.is_in(failed["seed"], pa.array([g["seed_min"] for g in groups], pa.int64()))).to_pylist()}
+    failures = [{"kind": group["kind"], "signature": group["signature"], "count": group["seed_count"],
+                 "smallest_seed": group["seed_min"], "message": messages[group["seed_min"]],
+                 "replay": replay_command(campaign, group["seed_min"])} for group in groups]
+    return {**campaign._asdict(), "seeds": f"{seeds[0]}:{seeds[1]}", "runs": table.num_rows, "failed": failed.num_rows,
+            "requests": pc.sum(table["requests"]).as_py(), "digest": digest_of(table),
+            "failures": sorted(failures, key=lambda f: (-f["count"], f["smallest_seed"]))}
+
+
+def digest_of(table: pa.Table) -> str:
+    """Of all rows: two campaigns with the same one have found the same, and their traces are equal."""
+    hasher = blake2b(digest_size=16)
+    for batch in table.select(["seed", "kind", "signature", "digest"]).to_batches(10_000):
+        hasher.update("".join(f"{row}\n" for row in zip(*(column.to_pylist() for column in batch.columns))).encode())
+    return hasher.hexdigest()
+
+
+def replay_command(campaign: Campaign, seed: int) -> str:
+    mutant = f" --mutant {campaign.mutant}" if campaign.mutant else ""
+    return f"highwater dst run --scenario {campaign.scenario} --seed {seed}{mutant}"
+
+
+# --- the engine without Spark
+
+
+@contextmanager
+def local_engine(jobs: int) -> Iterator[Engine]:
+    """Processes that are started anew, not forked: the caller may have threads."""
+    pool = ProcessPoolExecutor(jobs, get_context("spawn"), initializer=begin_worker)
+    try:
+        yield partial(write_with_pool, pool)
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def begin_worker() -> None:
+    """Ctrl-C ends a worker at once, and so does the end of its parent, even by SIGKILL."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    threading.Thread(target=end_with, args=(parent_process(),), daemon=True).start()
+
+
+def end_with(parent: Any) -> None:
+    parent.join()
+    os._exit(1)
+
+
+def write_with_pool(pool: Executor, campaign: Campaign, ranges: list[Seeds], folder: Path, limit_s: float,
+                    progress: Progress) -> None:
+    done = 0
+    try:
+        futures = {pool.submit(write_range, campaign, seeds, folder, limit_s): seeds for seeds in ranges}
+        for future in as_completed(futures):
+            future.result()
+            done += futures[future][1] - futures[future][0]
+            progress(done)
+    except CampaignError:
+        raise
+    except Exception as error:  # a worker that was killed, a full disk; nothing that a seed did
+        raise CampaignError(f"a worker failed: {type(error).__name__}: {error}") from error
+
+
+def write_range(campaign: Campaign, seeds: Seeds, folder: Path, limit_s: float) -> None:
+    pq.write_table(run_range(campaign, seeds, limit_s), folder / f"{seeds[0]}-{seeds[1]}.parquet")
+
+
+# --- the engine on Spark
+
+
+@contextmanager
+def spark_engine(jobs: int) -> Iterator[Engine]:
+    spark = start_spark(jobs)
+    try:
+        yield partial(write_with_spark, spark)
+    finally:
+        spark.stop()
+
+
+def start_spark(jobs: int) -> "SparkSession":
+    """A session of this process; nothing of it listens outside of the machine. Raises NoSpark."""
+    java = load_java()
+    home = java.find_java()
+    if home is None:
+        raise NoSpark(java.MISSING)
+    os.environ.update(JAVA_HOME=home, PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
+    from pyspark.sql import SparkSession
+
+    settings = {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "FATAL",  # of a task that fails we tell ourselves
+        "spark.executorEnv.PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+        "spark.python.worker.faulthandler.enabled": "true",  # a worker that crashes says where
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    }
+    return SparkSession.builder.appName("highwater campaign").master(f"local[{jobs}]").config(map=settings).getOrCreate()
+
+
+def load_java() -> ModuleType:
+    found = importlib.util.spec_from_file_location("highwater_java", ROOT / "tools" / "java.py")
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def write_with_spark(spark: "SparkSession", campaign: Campaign, ranges: list[Seeds], folder: Path, limit_s: float,
+                     progress: Progress) -> None:
+    """One task a range: one row with its number in, one row a seed out, written by the task."""
+
+    def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column("id").to_pylist():
+                yield from run_range(campaign, ranges[number], limit_s).to_batches()
+
+    columns = ", ".join(f"{field.name} {SQL_TYPES[field.type]}" for field in SCHEMA)
+    frame = spark.range(0, len(ranges), 1, len(ranges)).mapInArrow(rows, columns)
+    write = partial(frame.write.mode("append").parquet, folder.absolute().as_uri())
+    watch(spark, write, sum(hi - lo for lo, hi in ranges), progress)
+
+
+def watch(spark: "SparkSession", job: Callable[[], None], seeds: int, progress: Progress) -> None:
+    """Do the job in another thread, and tell how far it is meanwhile. Raises CampaignError if it fails."""
+    with ThreadPoolExecutor(1) as thread:
+        future, part = thread.submit(job), 0.0
+        try:
+            while not wait([future], timeout=0.5).done:
+                part = max(part, part_done(spark))  # no stage is active before the first, nor after the last
+                progress(int(seeds * part))
+            future.result()
+        except Exception as error:
+            raise CampaignError(f"Spark: {error}") from error
+        finally:
+            spark.sparkContext.cancelAllJobs()  # there is one left only after Ctrl-C, or an exception here
+
+
+def part_done(spark: "SparkSession") -> float:
+    tracker = spark.sparkContext.statusTracker()
+    stages = [info for stage in tracker.getActiveStageIds() if (info := tracker.getStageInfo(stage))]
+    return sum(info.numCompletedTasks for info in stages) / max(sum(info.numTasks for info in stages), 1)
+
+
+SCENARIOS = {  # scenario -> mutant, or "" -> how its clients are built
+    "sequenced_metadata_boundary": {"": sequenced_metadata_boundary.production,
+                                    **{name: build for name, (_, build) in ZOO.items()}},
+}
+ENGINES: dict[str, Callable[[int], AbstractContextManager[Engine]]] = {"spark": spark_engine, "local": local_engine}

@@ -1,0 +1,42 @@
+"""Safety: what callers were told is judged by itself, without the model: a second opinion, and a measure of damage.
+
+A refinement failure is a step that the model could not take; it need not have hurt anyone yet. What is found here has.
+"""
+
+from collections.abc import Iterable
+
+from impl import manifest_json
+from impl.layout import Namespace
+from traces.event import Event
+
+
+def damage(events: Iterable[Event], namespace: Namespace, final: bytes) -> list[str]:
+    """What went wrong, as far as the callers of the clients can tell. `final`: the content of the latest file in the end.
+
+    duplicate commit   one id was reported as committed for two updates
+    lost update        an update that was reported as committed is not in the end's history
+    applied twice      an update stands twice in the end's history
+    read off history   a reader was given an update that is not in the end's history
+    read went back     a reader was given less than it had been given before
+    """
+    kept = manifest_json.decode(final).updates
+    commits: dict[int, str] = {}
+    seen: dict[str, frozenset[str]] = {}
+    found = [f"applied twice: {update} in the end" for update in sorted({u for u in kept if kept.count(u) > 1})]
+    for e in events:
+        if e.kind != "told":
+            continue
+        if e.op == "committed":
+            update, file_id = e.body.decode(), namespace.file_id(e.key)
+            if commits.setdefault(file_id, update) != update:
+                found.append(f"duplicate commit: id {file_id} for {commits[file_id]} and for {update}")
+            if update not in kept:
+                found.append(f"lost update: {update}, committed as id {file_id}, is not in the latest file")
+        elif e.op == "read":
+            updates = frozenset(manifest_json.decode(e.body).updates)
+            if updates - set(kept):
+                found.append(f"read off history: {e.client} was given {sorted(updates - set(kept))}")
+            if not seen.get(e.client, frozenset()) <= updates:
+                found.append(f"read went back: {e.client} was no longer given {sorted(seen[e.client] - updates)}")
+            seen[e.client] = updates
+    return found
