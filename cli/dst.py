@@ -23,7 +23,8 @@ Mutant = Annotated[str | None, typer.Option(help="a known-bad implementation of 
 def run_command(scenario: Scenario = STEM, seed: Annotated[int | None, typer.Option(min=0)] = None,
                 seeds: Annotated[str | None, typer.Option(help="A:B")] = None, mutant: Mutant = None,
                 digests: Annotated[bool, typer.Option("--digests", help="print a line a seed: seed, verdict, digest")] = False,
-                out: Annotated[Path | None, typer.Option(help="with --seed: write tape and trace into this folder")] = None) -> None:
+                out: Annotated[Path | None, typer.Option(help="with --seed: write tape and trace in this folder")] = None,
+                ) -> None:
     """Run one seed and tell what happened, or many and tell which failed."""
     scenario_of(scenario)
     build = build_of(mutant)
@@ -107,7 +108,8 @@ def zoo_command(runs: Annotated[int, typer.Option(min=1, help="how many failures
     missed = []
     for name, (what, build) in track(ZOO.items(), "mutants", console=console, transient=True):
         waits, signatures = hunt(build, runs, budget, by_model=not harm)
-        table.add_row(name, what, f"{len(waits)}/{runs}", f"{median(waits):.0f}" if waits else "-", ", ".join(sorted(signatures)))
+        wait = f"{median(waits):.0f}" if waits else "-"
+        table.add_row(name, what, f"{len(waits)}/{runs}", wait, ", ".join(sorted(signatures)))
         missed += [] if waits else [name]
     console.print(table)
     if missed:

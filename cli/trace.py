@@ -37,7 +37,8 @@ def check_command(file: Annotated[Path, typer.Argument(help="NDJSON, an event a 
         refuse(f"{file}: {error}")
     numbers = {role: 1 + max([int(e.client.partition("#")[2]) for e in events if e.client.startswith(role)], default=0)
                for role in ("Writer", "Collector", "Reader")}
-    trace = Trace(refiner(constants(*numbers.values(), page_size, namespace == "manifest")), Namespace(root, namespace), skew_ms)
+    model = constants(*numbers.values(), page_size, namespace == "manifest")
+    trace = Trace(refiner(model), Namespace(root, namespace), skew_ms)
     try:
         for event in events:
             trace.observe(event)

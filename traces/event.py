@@ -30,8 +30,8 @@ class Event(NamedTuple):
 
 def digest(events: list[Event]) -> str:
     """128 bits in hex, of all fields of all events."""
-    lines = [f"{t} {r} {client} {kind} {op} {key} {condition} {status} {version} {len(body)} {keys} {truncated}{awaited}{pending}"
-             for t, r, client, kind, op, key, condition, status, version, body, keys, truncated, awaited, pending in events]
+    lines = [f"{t} {r} {client} {kind} {op} {key} {condition} {status} {version} {len(body)} {keys} {more}{awaited}{pending}"
+             for t, r, client, kind, op, key, condition, status, version, body, keys, more, awaited, pending in events]
     hasher = blake2b("\n".join(lines).encode(), digest_size=16)
     hasher.update(b"".join([event[9] for event in events]))
     return hasher.hexdigest()
