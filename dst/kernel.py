@@ -6,18 +6,21 @@ says when, and with what, it goes on. There is no asyncio here and no thread.
 
 from collections.abc import Callable, Coroutine, Generator
 from heapq import heappop, heappush
-from types import coroutine
 from typing import Any
 
 
 class Request:
-    """One request to the store, which lives apart from its caller: the caller may be gone before it is applied."""
+    """One request to the store, which lives apart from its caller: the caller may be gone before it is applied. To await it
+    is to wait for its reply."""
 
     __slots__ = ("body", "client", "condition", "incarnation", "key", "number", "op")
 
     def __init__(self, client: "Client", op: str, key: str, body: bytes = b"", condition: str = ""):
         self.client, self.op, self.key, self.body, self.condition = client, op, key, body, condition
         self.incarnation, self.number = client.incarnation, 0
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return (yield self)
 
 
 class Sleep:
@@ -26,11 +29,8 @@ class Sleep:
     def __init__(self, duration_ms: int):
         self.duration_ms = duration_ms
 
-
-@coroutine
-def wait_for(what: Any) -> Generator[Any, Any, Any]:
-    """Await the kernel."""
-    return (yield what)
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return (yield self)
 
 
 class Client:

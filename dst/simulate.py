@@ -49,7 +49,8 @@ def simulate(seed: int, build: Build = scenario.production, shape: Shape | None 
 
     kernel, store = Kernel(), SimulatedStore(shape.page_size)
     actors = Actors(kernel, store, shape, workload, trace, observe, build)
-    network = Network(kernel, store, observe, chooser.stream("latency"), fault, table, shape.min_age_ms, actors.start)
+    network = Network(kernel, store, observe, chooser.stream("latency"), fault, table,
+                      shape.stall_ms or shape.min_age_ms, actors.start)
     failure, kind, signature = None, "", ""
     try:
         run_phases(kernel, network, actors, shape)
@@ -68,9 +69,9 @@ def simulate(seed: int, build: Build = scenario.production, shape: Shape | None 
 def run_phases(kernel: Kernel, network: Network, actors: Actors, shape: Shape) -> None:
     for client in actors.clients:
         actors.start(client)
-    run(kernel, shape)  # chaos: until there is nothing left to do, or to arrive
+    kernel.run(shape.chaos * shape.min_age_ms, MOST_STEPS)
     network.fates = fates(NONE)
-    run(kernel, shape)
+    run(kernel, shape)  # until there is nothing left to do, and nothing left to arrive
     stuck = actors.unfinished()
     if stuck:
         raise Failure("liveness", f"liveness:{stuck[0].split('#')[0]}", f"{', '.join(stuck)} did not finish within "

@@ -395,7 +395,7 @@ def apply_pending(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
             after = advanced(after, args[1])
         elif kind == "Delete":
             after = after._replace(files=with_file(s.files, args[0], None))
-        yield request, after, ()
+        yield (request,), after, ()
 
 
 def expire_checkpoint(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:

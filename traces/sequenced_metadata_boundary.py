@@ -152,7 +152,7 @@ class Trace:
     def _arrived(self, e: Event) -> None:
         request = self.pending.pop(e.request, None)
         if request is not None:  # else a read, of which nobody learns
-            self.refiner.step(Match("", ("ApplyPending",), request))
+            self.refiner.step(Match("", ("ApplyPending",), (request,)))
             if request[0] == "Create" and e.status == 200:
                 self._note_checkpoints(e)
 

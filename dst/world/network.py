@@ -81,9 +81,9 @@ class Network:
             if reply.status >= 400:
                 error = FAILURES[r.op, reply.status](r.key)
             if back_ms:
-                kernel.at(kernel.now_ms + back_ms, kernel.resume, client, r.incarnation, reply, error)
+                kernel.at(kernel.now_ms + back_ms, kernel.resume, client, r.incarnation, reply.answer, error)
             else:
-                kernel.resume(client, r.incarnation, reply, error)
+                kernel.resume(client, r.incarnation, reply.answer, error)
 
     def refuse(self, r: Request) -> None:
         self._tell(r, "refused", Reply(503), True)

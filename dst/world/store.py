@@ -5,10 +5,11 @@ in faults.py, which decides when a request is applied and whether anyone hears o
 """
 
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Awaitable
 from hashlib import blake2b
 from typing import NamedTuple
 
-from dst.kernel import Client, Kernel, Request, Sleep, wait_for
+from dst.kernel import Client, Kernel, Request, Sleep
 from impl.world import Entry, Object, Page
 
 
@@ -16,7 +17,7 @@ class Reply(NamedTuple):
     status: int  # as HTTP
     version: str = ""
     body: bytes = b""
-    answer: Object | Page | Entry | None = None
+    answer: Object | Page | Entry | str | None = None  # what the client is given
 
 
 NO_CONTENT, NOT_FOUND, FAILED = Reply(204), Reply(404), Reply(412)
@@ -59,7 +60,7 @@ class SimulatedStore:
             insort(self.keys, key)
         version = blake2b(body, digest_size=8).hexdigest()
         self.objects[key] = Object(body, version, now_ms), Entry(key, len(body), now_ms, version)
-        return Reply(200, version)
+        return Reply(200, version, b"", version)
 
     def _list(self, prefix: str, after: str) -> Reply:
         keys, objects = self.keys, self.objects
@@ -70,36 +71,36 @@ class SimulatedStore:
 
 
 class ClientStore:
-    """The ObjectStore that one client sees."""
+    """The ObjectStore that one client sees: each method gives a request to await; its reply brings what the seam says."""
 
     caches = False
 
     def __init__(self, client: Client):
         self.client = client
 
-    async def create(self, key: str, body: bytes) -> str:
-        return (await wait_for(Request(self.client, "create", key, body))).version
+    def create(self, key: str, body: bytes) -> Awaitable[str]:
+        return Request(self.client, "create", key, body)
 
-    async def update(self, key: str, body: bytes, version: str) -> str:
-        return (await wait_for(Request(self.client, "update", key, body, version))).version
+    def update(self, key: str, body: bytes, version: str) -> Awaitable[str]:
+        return Request(self.client, "update", key, body, version)
 
-    async def put(self, key: str, body: bytes) -> str:
-        return (await wait_for(Request(self.client, "put", key, body))).version
+    def put(self, key: str, body: bytes) -> Awaitable[str]:
+        return Request(self.client, "put", key, body)
 
-    async def get(self, key: str) -> Object:
-        return (await wait_for(Request(self.client, "get", key))).answer
+    def get(self, key: str) -> Awaitable[Object]:
+        return Request(self.client, "get", key)
 
-    async def get_if_changed(self, key: str, version: str) -> Object | None:
-        return (await wait_for(Request(self.client, "get_if_changed", key, b"", version))).answer
+    def get_if_changed(self, key: str, version: str) -> Awaitable[Object | None]:
+        return Request(self.client, "get_if_changed", key, b"", version)
 
-    async def head(self, key: str) -> Entry:
-        return (await wait_for(Request(self.client, "head", key))).answer
+    def head(self, key: str) -> Awaitable[Entry]:
+        return Request(self.client, "head", key)
 
-    async def list_page(self, prefix: str, after: str = "") -> Page:
-        return (await wait_for(Request(self.client, "list", prefix, b"", after))).answer
+    def list_page(self, prefix: str, after: str = "") -> Awaitable[Page]:
+        return Request(self.client, "list", prefix, b"", after)
 
-    async def delete(self, key: str) -> None:
-        await wait_for(Request(self.client, "delete", key))
+    def delete(self, key: str) -> Awaitable[None]:
+        return Request(self.client, "delete", key)
 
 
 class ClientClock:
@@ -112,4 +113,4 @@ class ClientClock:
         return self.kernel.now_ms + self.client.clock_offset_ms
 
     async def sleep_ms(self, duration_ms: int) -> None:
-        await wait_for(Sleep(duration_ms))
+        await Sleep(duration_ms)
