@@ -109,15 +109,21 @@ def conform_command(ids: Annotated[list[str] | None, typer.Argument(help="rows o
 @app.command("prove")
 def prove_command(settings: Settings = None) -> None:
     """Prove the safety properties for any number of clients, ids, checkpoints and requests under way."""
-    from model.proofs.sequenced_metadata_boundary import prove, unbounded
+    from model.proofs.sequenced_metadata_boundary import prove
 
-    table = Table("action", "clauses", "ms", "verdict")
     with console.status("proving") as status:
-        proof = prove(unbounded(constants_of(settings)), lambda text: status.update(f"proving {text}"))
-    for action, clauses, ms, verdict in proof.by_action():
-        table.add_row(action, str(clauses), f"{ms:.0f}", verdict)
+        proof = prove(constants_of(settings), lambda row: status.update(f"proving {row.action}"))
+    table = Table("action", "clauses", "ms", "verdict")
+    for action in dict.fromkeys(row.action for row in proof.rows):
+        rows = [row for row in proof.rows if row.action == action]
+        failing = [f"{row.clause} {row.verdict}" for row in rows if row.verdict != "proved"]
+        failing += [] if proof.possible.get(action, True) else ["never possible: its guard contradicts the invariant"]
+        table.add_row(action, str(len(rows)), f"{sum(row.ms for row in rows):.0f}", ", ".join(failing) or "proved")
     console.print(table)
+    console.print(f"{len(proof.rows):,} queries, {proof.ms:,.0f} ms" +
+                  (f"; switched off: {', '.join(proof.disabled)}" if proof.disabled else ""))
+    for action, row in {row.action: row for row in reversed(proof.rows) if row.verdict != "proved"}.items():
+        console.print(f"[bold red]{action} does not keep {row.clause}[/]")
+        console.print(row.counterexample, markup=False)
     if not proof.holds:
-        for row in proof.failures():
-            console.print(f"[bold red]{row.verdict}[/] {row.action} does not keep {row.clause}\n{row.counterexample}")
         raise typer.Exit(PROOF)

@@ -1,0 +1,775 @@
+"""Safety, for any number of writers, collectors, readers, updates, ids, checkpoints and requests in flight: every `always`
+property of model/sequenced_metadata_boundary.py, by an inductive invariant, action by action.
+
+The invariant. Let high be the largest id ever created; the clauses say of it what is true of the latest file.
+
+Of the store
+- BoundaryIsMonotone: the boundary is the largest that ever was. BoundaryIsBelowLatest: 0 <= boundary < high.
+- LatestIsKept: file high is there. FileIsCreated: 1 <= i <= high for every file i.
+- DeletedIsBehindBoundary: every id above the boundary, up to high, has its file. So an id can be created a second time only
+  at or behind the boundary: with AcceptedIsNew and OneMayAccept, this is the whole protocol.
+- CommitIsUnique: an id is acknowledged to one update. AckedIsCreated: it is at most high. AckIsChecked: none without a check.
+- AckedIsKept: the latest file has every acknowledged update. HistoryIsKept: and all that a file ahead of the boundary has.
+  So no chain over the files is needed: what happens behind the boundary is nobody's business, ahead of it files only come.
+- CheckpointedIsKept: the file of an active checkpoint of the latest file is there.
+- FileKnowsCheckpoints: every file i, even one that came back from the dead, has the active checkpoints up to i. (An id that is
+  an active checkpoint cannot come back: its file is there.) So a collector may read them from any file that it listed last.
+Of a writer
+- WriterKnowsCreated: it has listed 0 <= n <= high, and created n+1 <= high.
+- Ready to create the next latest file (n = high): BaseHasLatest, its base has the updates of the latest file, and
+  BaseIsOfLatest, exactly its checkpoints. To create an older one: BaseKnowsCheckpoints, as of files.
+- It may accept if it has created n+1 and n+1 > boundary. Then AcceptedIsNew: n+1 is not acknowledged; OneMayAccept: no other
+  writer may accept it; AcceptedIsKept: the latest file has its update. LateIsBehindBoundary: a create that landed at or
+  behind the boundary still is there, as the boundary only rises.
+Of a collector
+- ListedIsCreated: 1 <= i <= high for what it listed. So what it listed before another is below high.
+- KnownIsDurable: the boundary that it knows is at most the boundary.
+- MarkedIsFree: once it has read the checkpoints, what it may delete is no active checkpoint, and will never be: a later
+  latest file adds no checkpoint but itself.
+Of a request under way, which may be applied at any time: what its sender knew, in terms that time does not change
+- PendingCreateIsNext: 1 <= id <= high+1. If it is high+1, PendingHasLatest and PendingIsOfLatest, else
+  PendingKnowsCheckpoints: as for a base.
+- PendingAdvanceIsForward: 0 <= the boundary that it replaces < the boundary to be < high.
+- PendingDeleteIsFree: the id is at or behind the boundary, and no active checkpoint.
+Of a reader (must: what the read has to show; got: what it has seen)
+- OwedIsKept: the latest file has what it must show. GotIsKept: and what it has seen, unless it is about to discard it.
+- While n > boundary, file n cannot have been replaced. So ListedHasOwed: file n has what it must show, and ReadHasOwed: so has
+  what it got. ReadIsCurrent: when it is done, too.
+
+Where CHECKPOINTS is 0 a collector does not read them, which is another system and has its own proof, with three more clauses:
+no file, base or request has any. Other bounds only take steps away from the unbounded system, so it speaks for all of them.
+
+Every clause but LatestIsKept, which follows, is necessary. `high` needs no definition by the files, and with it no query
+needs induction over them. That a set of ids has a greatest (a listing ends with it) is taken from the sets being finite.
+
+What ties this to the model: `tie` evaluates the relation below in plain Python, on every reachable state of an instance.
+"""
+
+import sys
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any, Literal, NewType
+
+from model import sequenced_metadata_boundary as m
+from model.proofs import inductive
+from model.proofs.inductive import And, If, Implies, Not, Or, View, at
+
+Id = NewType("Id", int)  # of a file
+Count = NewType("Count", int)
+Update = NewType("Update", object)  # s.update(writer, k)
+Request = NewType("Request", object)  # under way, nobody waits for it
+Writer, Collector, Reader = NewType("Writer", View), NewType("Collector", View), NewType("Reader", View)
+
+ROLES = {"Writer": Writer, "Collector": Collector, "Reader": Reader}
+
+FIELDS = {
+    "": {
+        "present": (Id, bool), "updates": (Id, Update, bool), "checkpoints": (Id, Id, bool),  # of the file of that id
+        "boundary": (Id,), "expired": (Id, bool), "lost": (Count,), "crashes": (Count,),
+        "kind": (Request, Literal["None", "Create", "Advance", "Delete"]),
+        "id": (Request, Id), "over": (Request, Id),  # of an Advance: the boundary to be, and the one that it replaces
+        "with_updates": (Request, Update, bool), "with_checkpoints": (Request, Id, bool),  # of a Create
+        "acked": (Id, Update, bool), "unchecked": (Id, bool), "high": (Id,), "peak": (Id,),
+    },
+    "Writer": {
+        "pc": (Literal["Idle", "Listing", "Listed", "Ready", "Prechecked", "Created"],), "n": (Id,),
+        "base_updates": (Update, bool), "base_checkpoints": (Id, bool), "k": (Count,), "late": (bool,), "seen": (Id,),
+    },
+    "Collector": {
+        "pc": (Literal["Idle", "Listing", "Listed", "Known"],), "listed": (Id, bool), "marked": (bool,), "b": (Id,),
+    },
+    "Reader": {
+        "pc": (Literal["Idle", "Listing", "Listed", "Read", "Done"],), "n": (Id,),
+        "must": (Update, bool), "got": (Update, bool),
+    },
+}
+RIGID = {"update": (Writer, Count, Update), "old": (Writer, bool)}  # old: of a version that does not check
+
+
+def meaning(c: m.Constants) -> dict:
+    return {"update": lambda w, k: (w, k), "old": lambda w: w < c.OLD_WRITERS}
+
+
+def nothing(*_: Any) -> bool:
+    return False
+
+
+WRITER = {"pc": "Idle", "n": 0, "base_updates": nothing, "base_checkpoints": nothing, "k": 0, "late": False, "seen": 0}
+COLLECTOR = {"pc": "Idle", "listed": nothing, "marked": False, "b": 0}
+READER = {"pc": "Idle", "n": 0, "must": nothing, "got": nothing}
+
+
+def initial(c: m.Constants) -> dict[str, dict]:
+    shared = {
+        "present": lambda i: i == 1, "updates": nothing, "checkpoints": nothing, "boundary": 0, "expired": nothing,
+        "lost": 0, "crashes": 0, "kind": lambda r: "None", "id": lambda r: 0, "over": lambda r: 0,
+        "with_updates": nothing, "with_checkpoints": nothing, "acked": nothing, "unchecked": nothing, "high": 1, "peak": 0}
+    return {"": shared, "Writer": WRITER, "Collector": COLLECTOR, "Reader": READER}
+
+
+# --- the transition relation: action by action that of model/sequenced_metadata_boundary.py -----------------------------
+
+def room(used: Any, bound: int | None) -> Any:
+    if not bound:
+        return bound is None
+    return (used() if callable(used) else used) < bound
+
+
+def one_more(used: Any, bound: int | None) -> Any:
+    return 0 if bound is None else used + 1
+
+
+def checks(c: m.Constants, s: View, w: View, when: str) -> Any:
+    return And(c.BOUNDARY, when == c.CHECK, c.OLD_WRITERS == 0 or Not(s.old(w.me)))
+
+
+def full_page(c: m.Constants, s: View, cursor: Any, end: Any) -> Any:
+    """The page after `cursor` ends with the id `end`, and more follow. PAGE None: a page may have any size."""
+    size = True if c.PAGE is None else s.count(Id, lambda i: And(s.present(i), cursor < i, i <= end)) == c.PAGE
+    more = s.some(Id, lambda i: And(s.present(i), i > end))
+    return And(c.PAGE != 0, s.present(end), cursor < end, size, more)
+
+
+def last_page(c: m.Constants, s: View, cursor: Any) -> Any:
+    return True if not c.PAGE else s.count(Id, lambda i: And(s.present(i), cursor < i)) <= c.PAGE
+
+
+def listed_after(s: View, cursor: Any) -> Any:
+    """The last id of a listing that ends now and had got to `cursor`."""
+    return s.greatest(Id, lambda i: Or(i == cursor, And(s.present(i), i > cursor)))
+
+
+def writer_idle(w: View, k: Any) -> View:
+    return w.but(**{**WRITER, "k": k, "seen": w.seen})
+
+
+def writer_list_page(c, s, w, end: Id):
+    yield (And(at(w.pc, "Idle", "Listing"), room(w.k, c.COMMITS), full_page(c, s, w.n, end)), (),
+           s, w.but(pc="Listing", n=end))
+
+
+def writer_list(c, s, w):
+    guard = And(at(w.pc, "Idle", "Listing"), room(w.k, c.COMMITS), last_page(c, s, w.n))
+    yield guard, (), s, w.but(pc="Listed", n=listed_after(s, w.n))
+
+
+def read_latest(c, s, w):
+    yield (And(at(w.pc, "Listed"), s.present(w.n)), (), s, w.but(
+        pc="Ready", base_updates=lambda u: s.updates(w.n, u), base_checkpoints=lambda p: s.checkpoints(w.n, p)))
+
+
+def read_missing(c, s, w):
+    yield And(at(w.pc, "Listed"), Not(s.present(w.n))), (), s, w.but(pc="Idle", n=0)
+
+
+def precheck(c, s, w):
+    yield And(at(w.pc, "Ready"), checks(c, s, w, "before"), w.n + 1 > s.boundary), (), s, w.but(pc="Prechecked")
+
+
+def precheck_reject(c, s, w):
+    yield And(at(w.pc, "Ready"), checks(c, s, w, "before"), w.n + 1 <= s.boundary), (), s, writer_idle(w, w.k)
+
+
+def about_to_create(c, s, w):
+    first = checks(c, s, w, "before")
+    return And(Or(And(first, at(w.pc, "Prechecked")), And(Not(first), at(w.pc, "Ready"))), room(w.n, c.MAX_ID))
+
+
+def extended(c, s, w):
+    """The contents that the writer may put next: `pin`, its guard, the updates, the checkpoints."""
+    for pin in (False, True):
+        guard = Or(not pin, room(lambda: s.count(Id, w.base_checkpoints), c.CHECKPOINTS))
+        yield (pin, guard, lambda u: Or(w.base_updates(u), u == s.update(w.me, w.k)),
+               lambda p, pin=pin: Or(w.base_checkpoints(p), And(pin, p == w.n + 1)))
+
+
+def created(s, i, updates, checkpoints):
+    return s.but(
+        present=lambda j: Or(j == i, s.present(j)),
+        updates=lambda j, u: If(j == i, updates(u), s.updates(j, u)),
+        checkpoints=lambda j, p: If(j == i, checkpoints(p), s.checkpoints(j, p)),
+        high=If(i > s.high, i, s.high))
+
+
+def acknowledged(s, w, late):
+    return s.but(acked=lambda i, u: Or(s.acked(i, u), And(i == w.n + 1, u == s.update(w.me, w.k))),
+                 unchecked=lambda i: Or(s.unchecked(i), And(i == w.n + 1, late)))
+
+
+def create_next(c, s, w):
+    late, checked = w.n + 1 <= s.boundary, checks(c, s, w, "after")
+    for pin, guard, updates, checkpoints in extended(c, s, w):
+        here = And(about_to_create(c, s, w), Not(s.present(w.n + 1)), guard)
+        after = created(s, w.n + 1, updates, checkpoints)
+        yield (And(here, checked), (pin,), after,
+               w.but(pc="Created", base_updates=nothing, base_checkpoints=nothing, late=late))
+        yield And(here, Not(checked)), (pin,), acknowledged(after, w, late), writer_idle(w, w.k + 1)
+
+
+def create_conflict(c, s, w):
+    yield And(about_to_create(c, s, w), s.present(w.n + 1)), (), s, writer_idle(w, w.k)
+
+
+def boundary_seen(c, s, w):
+    return s.boundary if c.FRESH_BOUNDARY else If(w.seen == 0, s.boundary, w.seen)
+
+
+def cached(c, s, w):
+    return 0 if c.FRESH_BOUNDARY else boundary_seen(c, s, w)
+
+
+def accept(c, s, w):
+    yield (And(at(w.pc, "Created"), w.n + 1 > boundary_seen(c, s, w)), (),
+           acknowledged(s, w, w.late), writer_idle(w, w.k + 1).but(seen=cached(c, s, w)))
+
+
+def reject(c, s, w):
+    yield (And(at(w.pc, "Created"), w.n + 1 <= boundary_seen(c, s, w)), (),
+           s, writer_idle(w, w.k + 1).but(seen=cached(c, s, w)))
+
+
+def sent(c, s, r, kind, **fields):
+    """The guard that `r` is not in use, and the shared state with `r` under way."""
+    guard = And(at(s.kind(r), "None"), room(lambda: s.count(Request, lambda q: Not(at(s.kind(q), "None"))), c.MAX_PENDING))
+
+    def put(field, value):
+        if callable(value):
+            return lambda q, x: If(q == r, value(x), getattr(s, field)(q, x))
+        return lambda q: If(q == r, value, getattr(s, field)(q))
+    return guard, s.but(**{field: put(field, value) for field, value in {"kind": kind, **fields}.items()})
+
+
+def send_create(c, s, w, r: Request):
+    for pin, guard, updates, checkpoints in extended(c, s, w):
+        unused, after = sent(c, s, r, "Create", id=w.n + 1, with_updates=updates, with_checkpoints=checkpoints)
+        yield And(about_to_create(c, s, w), guard, unused), (pin,), after, writer_idle(w, w.k + 1)
+
+
+def writer_lose_reply(c, s, w):
+    yield (And(Not(at(w.pc, "Idle")), room(s.lost, c.MAX_LOST)), (), s.but(lost=one_more(s.lost, c.MAX_LOST)),
+           writer_idle(w, If(at(w.pc, "Created"), w.k + 1, w.k)))
+
+
+def writer_crash(c, s, w):
+    yield (And(Or(Not(at(w.pc, "Idle")), w.seen != 0), room(s.crashes, c.MAX_CRASHES)), (),
+           s.but(crashes=one_more(s.crashes, c.MAX_CRASHES)),
+           w.but(**{**WRITER, "k": If(at(w.pc, "Idle"), w.k, w.k + 1)}))
+
+
+def collector_listing(c, s, g):
+    """What the collector has of a listing that goes on or begins, and where it got to."""
+    def listed(i):
+        return And(at(g.pc, "Listing"), g.listed(i))
+    return listed, s.greatest(Id, listed)
+
+
+def collector_list_page(c, s, g, end: Id):
+    listed, cursor = collector_listing(c, s, g)
+    yield full_page(c, s, cursor, end), (), s, g.but(**{
+        **COLLECTOR, "pc": "Listing", "listed": lambda i: Or(listed(i), And(s.present(i), cursor < i, i <= end))})
+
+
+def collector_list(c, s, g):
+    listed, cursor = collector_listing(c, s, g)
+
+    def now(i):
+        return Or(listed(i), And(s.present(i), cursor < i))
+    two = s.some(Id, lambda i: And(now(i), s.some(Id, lambda j: And(now(j), i < j))))
+    yield And(last_page(c, s, cursor), two), (), s, g.but(
+        pc="Listed", listed=now, marked=c.CHECKPOINTS == 0 or not c.SPARE_CHECKPOINTS, b=0)
+
+
+def read_checkpoints(c, s, g):
+    last = s.greatest(Id, g.listed)
+
+    def spared(i):
+        return And(s.checkpoints(last, i), Not(s.expired(i)), i != last)
+    yield And(at(g.pc, "Listed", "Known"), Not(g.marked), s.present(last)), (), s, g.but(
+        listed=lambda i: And(g.listed(i), Not(spared(i))), marked=True)
+
+
+def checkpoints_missing(c, s, g):
+    guard = And(at(g.pc, "Listed", "Known"), Not(g.marked), Not(s.present(s.greatest(Id, g.listed))))
+    yield guard, (), s, g.but(**COLLECTOR)
+
+
+def read_boundary(c, s, g):
+    yield And(at(g.pc, "Listed"), c.BOUNDARY), (), s, g.but(pc="Known", b=s.boundary)
+
+
+def is_old(c, s, g, i):
+    """The collector may take `i` for old: it listed it, and (KEEP_LATEST) another after it."""
+    return And(g.listed(i), not c.KEEP_LATEST or s.some(Id, lambda j: And(g.listed(j), i < j)))
+
+
+def advanced(s, d):
+    return s.but(boundary=d, peak=If(d > s.peak, d, s.peak))
+
+
+def advance(c, s, g, d: Id):
+    current = Or(not c.CONDITIONAL_ADVANCE, s.boundary == g.b)
+    yield And(at(g.pc, "Known"), current, d > g.b, is_old(c, s, g, d)), (d,), advanced(s, d), g.but(b=d)
+
+
+def advance_conflict(c, s, g):
+    ahead = s.some(Id, lambda d: And(d > g.b, is_old(c, s, g, d)))
+    yield (And(at(g.pc, "Known"), c.CONDITIONAL_ADVANCE, s.boundary != g.b, ahead), (),
+           s, g.but(pc="Listed", b=0))
+
+
+def may_delete(c, s, g, i):
+    first = c.BOUNDARY and c.BOUNDARY_FIRST
+    return And(g.marked, Or(at(g.pc, "Known"), And(not first, at(g.pc, "Listed"))), Or(not first, i <= g.b),
+               is_old(c, s, g, i))
+
+
+def without(c, s, g, i):
+    """What becomes of a collector that is done with `i`: (guard, its state), by whether it has more."""
+    more = s.some(Id, lambda j: And(g.listed(j), j != i))
+    yield more, g.but(listed=lambda j: And(g.listed(j), j != i))
+    yield Not(more), g.but(**COLLECTOR)
+
+
+def delete(c, s, g, i: Id):
+    for guard, after in without(c, s, g, i):
+        yield And(may_delete(c, s, g, i), guard), (i,), s.but(present=lambda j: And(s.present(j), j != i)), after
+
+
+def send_advance(c, s, g, d: Id, r: Request):
+    unused, after = sent(c, s, r, "Advance", id=d, over=g.b)
+    yield And(at(g.pc, "Known"), d > g.b, is_old(c, s, g, d), unused), (d,), after, g.but(pc="Listed", b=0)
+
+
+def send_delete(c, s, g, i: Id, r: Request):
+    unused, after = sent(c, s, r, "Delete", id=i)
+    for guard, own in without(c, s, g, i):
+        yield And(may_delete(c, s, g, i), unused, guard), (i,), after, own
+
+
+def collector_lose_reply(c, s, g):
+    after = s.but(lost=one_more(s.lost, c.MAX_LOST))
+    yield And(at(g.pc, "Known"), room(s.lost, c.MAX_LOST)), (), after, g.but(pc="Listed", b=0)
+    yield And(at(g.pc, "Listing"), room(s.lost, c.MAX_LOST)), (), after, g.but(**COLLECTOR)
+
+
+def collector_crash(c, s, g):
+    yield (And(Not(at(g.pc, "Idle")), room(s.crashes, c.MAX_CRASHES)), (),
+           s.but(crashes=one_more(s.crashes, c.MAX_CRASHES)), g.but(**COLLECTOR))
+
+
+def reader_listing(s, r):
+    """Where a listing that goes on or begins got to, and what the read must show."""
+    begun = at(r.pc, "Listing")
+
+    def must(u):
+        return Or(r.must(u), And(Not(begun), Or(r.got(u), s.some(Id, lambda i: s.acked(i, u)))))
+    return If(begun, r.n, 0), must
+
+
+def reader_list_page(c, s, r, end: Id):
+    cursor, must = reader_listing(s, r)
+    yield (And(at(r.pc, "Idle", "Listing", "Done"), full_page(c, s, cursor, end)), (),
+           s, r.but(pc="Listing", n=end, must=must, got=nothing))
+
+
+def reader_list(c, s, r):
+    cursor, must = reader_listing(s, r)
+    yield (And(at(r.pc, "Idle", "Listing", "Done"), last_page(c, s, cursor)), (),
+           s, r.but(pc="Listed", n=listed_after(s, cursor), must=must, got=nothing))
+
+
+def reader_read_latest(c, s, r):
+    yield (And(at(r.pc, "Listed"), s.present(r.n)), (),
+           s, r.but(pc="Read" if c.CHECK_READS else "Done", got=lambda u: s.updates(r.n, u)))
+
+
+def reader_read_missing(c, s, r):
+    yield And(at(r.pc, "Listed"), Not(s.present(r.n))), (), s, r.but(pc="Idle", n=0)
+
+
+def read_accept(c, s, r):
+    yield And(at(r.pc, "Read"), r.n > s.boundary), (), s, r.but(pc="Done")
+
+
+def read_reject(c, s, r):
+    yield And(at(r.pc, "Read"), r.n <= s.boundary), (), s, r.but(pc="Idle", n=0, got=nothing)
+
+
+def reader_lose_reply(c, s, r):
+    yield (And(Not(at(r.pc, "Idle", "Done")), room(s.lost, c.MAX_LOST)), (), s.but(lost=one_more(s.lost, c.MAX_LOST)),
+           r.but(**{**READER, "must": r.must}))
+
+
+def reader_crash(c, s, r):
+    yield (And(Not(at(r.pc, "Idle")), room(s.crashes, c.MAX_CRASHES)), (),
+           s.but(crashes=one_more(s.crashes, c.MAX_CRASHES)), r.but(**READER))
+
+
+def apply_pending(c, s, _, r: Request):
+    i, current = s.id(r), Or(not c.CONDITIONAL_ADVANCE, s.boundary == s.over(r))
+    creates, advances, deletes = (at(s.kind(r), kind) for kind in ("Create", "Advance", "Delete"))
+    done = s.but(kind=lambda q: If(q == r, "None", s.kind(q)))
+    yield (And(creates, Not(s.present(i))), (r,),
+           created(done, i, lambda u: s.with_updates(r, u), lambda p: s.with_checkpoints(r, p)), None)
+    yield And(creates, s.present(i)), (r,), done, None
+    yield And(advances, current), (r,), advanced(done, i), None
+    yield And(advances, Not(current)), (r,), done, None
+    yield deletes, (r,), done.but(present=lambda j: And(s.present(j), j != i)), None
+
+
+def expire_checkpoint(c, s, _, p: Id):
+    taken = s.some(Id, lambda i: And(s.present(i), s.checkpoints(i, p)))
+    yield And(Not(s.expired(p)), taken), (p,), s.but(expired=lambda q: Or(s.expired(q), q == p)), None
+
+
+ACTIONS = {
+    "Writer": {
+        "ListPage": writer_list_page, "List": writer_list, "ReadLatest": read_latest, "ReadMissing": read_missing,
+        "Precheck": precheck, "PrecheckReject": precheck_reject, "CreateNext": create_next,
+        "CreateConflict": create_conflict, "Accept": accept, "Reject": reject,
+        "SendCreate": send_create, "LoseReply": writer_lose_reply, "Crash": writer_crash,
+    },
+    "Collector": {
+        "ListPage": collector_list_page, "List": collector_list, "ReadCheckpoints": read_checkpoints,
+        "CheckpointsMissing": checkpoints_missing, "ReadBoundary": read_boundary, "Advance": advance,
+        "AdvanceConflict": advance_conflict, "Delete": delete, "SendAdvance": send_advance, "SendDelete": send_delete,
+        "LoseReply": collector_lose_reply, "Crash": collector_crash,
+    },
+    "Reader": {
+        "ListPage": reader_list_page, "List": reader_list, "ReadLatest": reader_read_latest,
+        "ReadMissing": reader_read_missing, "ReadAccept": read_accept, "ReadReject": read_reject,
+        "LoseReply": reader_lose_reply, "Crash": reader_crash,
+    },
+    "": {"ApplyPending": apply_pending, "ExpireCheckpoint": expire_checkpoint},
+}
+
+
+# --- the invariant, as in the docstring -----------------------------------------------------------------------------------
+
+def boundary_is_monotone(c, s):
+    return s.boundary == s.peak
+
+
+def boundary_is_below_latest(c, s):
+    return And(s.boundary >= 0, s.boundary < s.high)
+
+
+def latest_is_kept(c, s):
+    return s.present(s.high)
+
+
+def file_is_created(c, s, i: Id):
+    return Implies(s.present(i), And(i >= 1, i <= s.high))
+
+
+def deleted_is_behind_boundary(c, s, i: Id):
+    return Implies(And(c.BOUNDARY, s.boundary < i, i <= s.high), s.present(i))
+
+
+def commit_is_unique(c, s, i: Id, u: Update, v: Update):
+    return Implies(And(s.acked(i, u), s.acked(i, v)), u == v)
+
+
+def acked_is_created(c, s, i: Id, u: Update):
+    return Implies(s.acked(i, u), i <= s.high)
+
+
+def ack_is_checked(c, s, i: Id):
+    return Not(s.unchecked(i))
+
+
+def acked_is_kept(c, s, i: Id, u: Update):
+    return Implies(s.acked(i, u), s.updates(s.high, u))
+
+
+def history_is_kept(c, s, i: Id, u: Update):
+    return Implies(And(s.boundary < i, s.present(i), s.updates(i, u)), s.updates(s.high, u))
+
+
+def active(s, p):
+    return And(s.checkpoints(s.high, p), Not(s.expired(p)))
+
+
+def checkpointed_is_kept(c, s, p: Id):
+    return Implies(active(s, p), s.present(p))
+
+
+def file_knows_checkpoints(c, s, i: Id, p: Id):
+    return Implies(And(s.present(i), active(s, p), p <= i), s.checkpoints(i, p))
+
+
+def writer_knows_created(c, s, w: Writer):
+    return And(w.n >= 0, If(at(w.pc, "Created"), w.n + 1, w.n) <= s.high)
+
+
+def ready(w):
+    return at(w.pc, "Ready", "Prechecked")
+
+
+def base_has_latest(c, s, w: Writer, u: Update):
+    return Implies(And(ready(w), w.n == s.high, s.updates(s.high, u)), w.base_updates(u))
+
+
+def base_is_of_latest(c, s, w: Writer, p: Id):
+    return Implies(And(ready(w), w.n == s.high), w.base_checkpoints(p) == s.checkpoints(s.high, p))
+
+
+def base_knows_checkpoints(c, s, w: Writer, p: Id):
+    return Implies(And(ready(w), active(s, p), p <= w.n), w.base_checkpoints(p))
+
+
+def may_accept(s, w):
+    return And(at(w.pc, "Created"), w.n + 1 > s.boundary)
+
+
+def accepted_is_new(c, s, w: Writer, u: Update):
+    return Implies(may_accept(s, w), Not(s.acked(w.n + 1, u)))
+
+
+def one_may_accept(c, s, w: Writer, v: Writer):
+    return Implies(And(may_accept(s, w), may_accept(s, v), w.n == v.n), w.me == v.me)
+
+
+def accepted_is_kept(c, s, w: Writer):
+    return Implies(may_accept(s, w), s.updates(s.high, s.update(w.me, w.k)))
+
+
+def late_is_behind_boundary(c, s, w: Writer):
+    return Implies(And(at(w.pc, "Created"), w.late), w.n + 1 <= s.boundary)
+
+
+def listed_is_created(c, s, g: Collector, i: Id):
+    return Implies(g.listed(i), And(i >= 1, i <= s.high))
+
+
+def known_is_durable(c, s, g: Collector):
+    return Implies(at(g.pc, "Known"), And(g.b >= 0, g.b <= s.boundary))
+
+
+def marked_is_free(c, s, g: Collector, i: Id, j: Id):
+    return Implies(And(g.marked, g.listed(i), g.listed(j), i < j), Not(active(s, i)))
+
+
+def pending_create_is_next(c, s, r: Request):
+    return Implies(at(s.kind(r), "Create"), And(s.id(r) >= 1, s.id(r) <= s.high + 1))
+
+
+def creates_latest(s, r):
+    return And(at(s.kind(r), "Create"), s.id(r) == s.high + 1)
+
+
+def pending_has_latest(c, s, r: Request, u: Update):
+    return Implies(And(creates_latest(s, r), s.updates(s.high, u)), s.with_updates(r, u))
+
+
+def pending_is_of_latest(c, s, r: Request, p: Id):
+    return Implies(And(creates_latest(s, r), p != s.id(r)), s.with_checkpoints(r, p) == s.checkpoints(s.high, p))
+
+
+def pending_knows_checkpoints(c, s, r: Request, p: Id):
+    return Implies(And(at(s.kind(r), "Create"), active(s, p), p < s.id(r)), s.with_checkpoints(r, p))
+
+
+def pending_advance_is_forward(c, s, r: Request):
+    return Implies(at(s.kind(r), "Advance"), And(s.over(r) >= 0, s.over(r) < s.id(r), s.id(r) < s.high))
+
+
+def pending_delete_is_free(c, s, r: Request):
+    return Implies(at(s.kind(r), "Delete"), And(s.id(r) >= 1, s.id(r) <= s.boundary, Not(active(s, s.id(r)))))
+
+
+def owed_is_kept(c, s, r: Reader, u: Update):
+    return Implies(r.must(u), s.updates(s.high, u))
+
+
+def got_is_kept(c, s, r: Reader, u: Update):
+    discards = And(at(r.pc, "Read"), r.n <= s.boundary)
+    return Implies(And(r.got(u), Not(discards)), s.updates(s.high, u))
+
+
+def listed_has_owed(c, s, r: Reader, u: Update):
+    return Implies(And(at(r.pc, "Listed"), r.n > s.boundary, s.present(r.n), r.must(u)), s.updates(r.n, u))
+
+
+def read_has_owed(c, s, r: Reader, u: Update):
+    return Implies(And(at(r.pc, "Read"), r.n > s.boundary, r.must(u)), r.got(u))
+
+
+def read_is_current(c, s, r: Reader, u: Update):
+    return Implies(And(at(r.pc, "Done"), r.must(u)), r.got(u))
+
+
+CLAUSES = {
+    "BoundaryIsMonotone": boundary_is_monotone, "BoundaryIsBelowLatest": boundary_is_below_latest,
+    "LatestIsKept": latest_is_kept, "FileIsCreated": file_is_created,
+    "DeletedIsBehindBoundary": deleted_is_behind_boundary, "CommitIsUnique": commit_is_unique,
+    "AckedIsCreated": acked_is_created, "AckIsChecked": ack_is_checked, "AckedIsKept": acked_is_kept,
+    "HistoryIsKept": history_is_kept, "CheckpointedIsKept": checkpointed_is_kept,
+    "FileKnowsCheckpoints": file_knows_checkpoints,
+    "WriterKnowsCreated": writer_knows_created, "BaseHasLatest": base_has_latest, "BaseIsOfLatest": base_is_of_latest,
+    "BaseKnowsCheckpoints": base_knows_checkpoints, "AcceptedIsNew": accepted_is_new, "OneMayAccept": one_may_accept,
+    "AcceptedIsKept": accepted_is_kept, "LateIsBehindBoundary": late_is_behind_boundary,
+    "ListedIsCreated": listed_is_created, "KnownIsDurable": known_is_durable, "MarkedIsFree": marked_is_free,
+    "PendingCreateIsNext": pending_create_is_next, "PendingHasLatest": pending_has_latest,
+    "PendingIsOfLatest": pending_is_of_latest, "PendingKnowsCheckpoints": pending_knows_checkpoints,
+    "PendingAdvanceIsForward": pending_advance_is_forward, "PendingDeleteIsFree": pending_delete_is_free,
+    "OwedIsKept": owed_is_kept, "GotIsKept": got_is_kept, "ListedHasOwed": listed_has_owed,
+    "ReadHasOwed": read_has_owed, "ReadIsCurrent": read_is_current,
+}
+
+
+def file_has_no_checkpoint(c, s, i: Id, p: Id):
+    return Not(s.checkpoints(i, p))
+
+
+def base_has_no_checkpoint(c, s, w: Writer, p: Id):
+    return Not(w.base_checkpoints(p))
+
+
+def pending_has_no_checkpoint(c, s, r: Request, p: Id):
+    return Not(s.with_checkpoints(r, p))
+
+
+NO_CHECKPOINTS = {
+    "FileHasNoCheckpoint": file_has_no_checkpoint, "BaseHasNoCheckpoint": base_has_no_checkpoint,
+    "PendingHasNoCheckpoint": pending_has_no_checkpoint,
+}
+
+
+# --- the properties, as the model states them: of the latest file that is there -------------------------------------------
+
+def is_latest(s, i):
+    return And(s.present(i), s.every(Id, lambda j: Implies(s.present(j), j <= i)))
+
+
+def latest_is_above_boundary(c, s):
+    return s.some(Id, lambda i: And(is_latest(s, i), s.boundary < i))
+
+
+def high_is_latest(c, s):
+    return is_latest(s, s.high)
+
+
+def latest_has_acked(c, s, i: Id, u: Update):
+    return Implies(s.acked(i, u), s.some(Id, lambda j: And(is_latest(s, j), s.updates(j, u))))
+
+
+def latest_has_checkpointed(c, s, i: Id, p: Id):
+    return Implies(And(is_latest(s, i), s.checkpoints(i, p), Not(s.expired(p))), s.present(p))
+
+
+PROPERTIES = {
+    "CommitIsUnique": commit_is_unique, "AckedIsKept": latest_has_acked, "AckIsChecked": ack_is_checked,
+    "BoundaryIsMonotone": boundary_is_monotone, "BoundaryIsBelowLatest": latest_is_above_boundary,
+    "LatestIsKept": high_is_latest, "DeletedIsBehindBoundary": deleted_is_behind_boundary,
+    "CheckpointedIsKept": latest_has_checkpointed, "ReadIsCurrent": read_is_current,
+}
+
+
+# --- the model's values as tables, and back ------------------------------------------------------------------------------
+
+def read(role: str, value: Any) -> inductive.Tables:
+    tables = value._asdict()
+    if role == "Writer":
+        return tables | {"base_updates": value.base.updates, "base_checkpoints": value.base.checkpoints}
+    if role:
+        return tables
+    files = {i: file for i, file in enumerate(value.files, 1) if file}
+    creates = {r: request for r, request in enumerate(value.pool) if request[0] == "Create"}
+    advances = {r: request for r, request in enumerate(value.pool) if request[0] == "Advance"}
+    return tables | {
+        "present": frozenset(files), "updates": frozenset((i, u) for i, file in files.items() for u in file.updates),
+        "checkpoints": frozenset((i, p) for i, file in files.items() for p in file.checkpoints),
+        "kind": defaultdict(lambda: "None", ((r, request[0]) for r, request in enumerate(value.pool))),
+        "id": defaultdict(int, ((r, request[2 if r in advances else 1]) for r, request in enumerate(value.pool))),
+        "over": defaultdict(int, ((r, request[1]) for r, request in advances.items())),
+        "with_updates": frozenset((r, u) for r, request in creates.items() for u in request[2]),
+        "with_checkpoints": frozenset((r, p) for r, request in creates.items() for p in request[3]),
+        "acked": frozenset((i, (w, k)) for i, w, k in value.acked)}
+
+
+def write(role: str, t: inductive.Tables) -> Any:
+    if role == "Writer":
+        return m.Writer(t["pc"], t["n"], m.File(t["base_updates"], t["base_checkpoints"]), t["k"], t["late"], t["seen"])
+    if role:
+        return {"Collector": m.Collector, "Reader": m.Reader}[role](**t)
+    files = (m.File(of(t["updates"], i), of(t["checkpoints"], i)) if i in t["present"] else None
+             for i in range(1, t["high"] + 1))
+    pool = sorted(request(t, r) for r, kind in t["kind"].items() if kind != "None")
+    acked = frozenset((i, w, k) for i, (w, k) in t["acked"])
+    return m.Shared(tuple(files), t["boundary"], tuple(pool), t["expired"], t["lost"], t["crashes"], acked, t["unchecked"],
+                    t["high"], t["peak"])
+
+
+def of(pairs: frozenset, x: Any) -> frozenset:
+    return frozenset(b for a, b in pairs if a == x)
+
+
+def request(t: inductive.Tables, r: int) -> tuple:
+    kind, i = t["kind"][r], t["id"][r]
+    if kind == "Create":
+        return kind, i, tuple(sorted(of(t["with_updates"], r))), tuple(sorted(of(t["with_checkpoints"], r)))
+    return (kind, t["over"][r], i) if kind == "Advance" else (kind, i)
+
+
+def choices(action: str, chosen: tuple, shared: inductive.Tables) -> tuple:
+    return (request(shared, *chosen),) if action == "ApplyPending" else chosen
+
+
+def scope(ids: int, writers: int, updates: int, requests: int) -> inductive.Scope:
+    return {Id: [*range(ids + 1)], Count: [*range(updates + 1)], Request: [*range(requests)],
+            Update: [(w, k) for w in range(writers) for k in range(updates + 1)],
+            Writer: [*range(writers)], Collector: [0, 1], Reader: [0]}
+
+
+SYSTEM = inductive.System(FIELDS, ROLES, RIGID, meaning, initial, ACTIONS, CLAUSES, PROPERTIES,
+                          scope(ids=3, writers=2, updates=1, requests=2), read, write, choices)
+UNBOUNDED = {bound: None for bound in ("COMMITS", "MAX_ID", "CHECKPOINTS", "PAGE", "MAX_PENDING", "MAX_LOST", "MAX_CRASHES")}
+SAFEGUARDS_OFF = (
+    {"CHECK": "off"}, {"CHECK": "before"}, {"OLD_WRITERS": 1}, {"FRESH_BOUNDARY": False}, {"BOUNDARY_FIRST": False},
+    {"CONDITIONAL_ADVANCE": False}, {"KEEP_LATEST": False}, {"SPARE_CHECKPOINTS": False}, {"CHECK_READS": False},
+    {"BOUNDARY": False},
+)
+
+
+def system(c: m.Constants) -> inductive.System:
+    return SYSTEM._replace(clauses=CLAUSES | NO_CHECKPOINTS) if c.CHECKPOINTS == 0 else SYSTEM
+
+
+def prove(constants: m.Constants | None = None, progress: Callable[[inductive.Row], None] | None = None,
+          explain: bool = True, checkpoints: bool = True) -> inductive.Proof:
+    """Of the constants only the safeguards count: nothing is bounded, a page of a listing may have any size, and OLD_WRITERS is
+    any set of the writers. `explain`: with counterexamples to induction. Not `checkpoints`: with CHECKPOINTS=0."""
+    c = (constants or m.Constants())._replace(**UNBOUNDED)
+    c = c if checkpoints else c._replace(CHECKPOINTS=0)
+    return inductive.prove(system(c), c, progress, explain)
+
+
+def tie(c: m.Constants) -> inductive.Tie:
+    """Of an instance in which everything is bounded."""
+    return inductive.tie(system(c), m.model(c), scope(c.MAX_ID, c.WRITERS, c.COMMITS, c.MAX_PENDING))
+
+
+def main() -> int:
+    """Print the proof by action, that without checkpoints, and where it fails with each safeguard off."""
+    proof, plain = prove(), prove(checkpoints=False)
+    for action in dict.fromkeys(row.action for row in proof.rows):
+        rows = [row for row in proof.rows if row.action == action]
+        failing = [f"{row.clause} {row.verdict}" for row in rows if row.verdict != "proved"]
+        failing += ["never possible"] if not proof.possible.get(action, True) else []
+        print(f"{action:28}{len(rows):4} clauses{sum(row.ms for row in rows):8.0f} ms  {', '.join(failing) or 'proved'}")
+    print(f"{len(proof.rows)} queries, {proof.ms:.0f} ms; switched off: {', '.join(proof.disabled)}")
+    print(f"and with CHECKPOINTS=0: {len(plain.rows)} queries, {plain.ms:.0f} ms, {plain.failing or 'proved'}")
+    complete = True
+    for off in SAFEGUARDS_OFF:
+        without = prove(m.Constants(**off))
+        complete &= bool(without.failing)
+        print("\nwith " + ", ".join(f"{name}={value}" for name, value in off.items()))
+        for action in dict.fromkeys(action for action, _ in without.failing):
+            rows = [row for row in without.rows if row.action == action and row.verdict != "proved"]
+            print(f"{action}: {', '.join(row.clause for row in rows)}\n    " + rows[0].counterexample.replace("\n", "\n    "))
+    return 0 if proof.holds and not plain.failing and complete else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
