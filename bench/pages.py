@@ -27,19 +27,21 @@ def protocols() -> str:
     held = [row for row in rows() if row.expect == "PASSED"]
     failed = [row for row in rows() if row.expect == "FAILED"]
     states = sum(row.states for row in rows() if row.how == "graph")
-    return ("| protocol | properties | safeguards, each with its counterexample | runs of the spec | states compared with FizzBee | mutants |\n"
+    return ("| protocol | properties | safeguards | runs of the spec | states compared with FizzBee | mutants |\n"
             "|---|---|---|---|---|---|\n"
-            f"| [{STEM}](docs/{STEM}.md) | {len(protocol.ALWAYS)}, proved | {len(failed)} | {len(held)} hold, {len(failed)} fail "
-            f"as they must | {states:,} | {len(ZOO)} |\n")
+            f"| [{STEM}](docs/{STEM}.md) | {len(protocol.ALWAYS)}, proved | {len(failed)} | {len(held)} hold, {len(failed)} "
+            f"fail as they must | {states:,} | {len(ZOO)} |\n")
 
 
 def failure() -> str:
+    from dst.scenarios.sequenced_metadata_boundary import trace_of
     from traces.explain import explain
 
     build = ZOO[EXAMPLE][1]
     seed = next(seed for seed in range(1000) if simulate(seed, build).kind)
     outcome = simulate(seed, build)
-    return "```text\n" + explain(outcome.events, outcome.failure, replay_command(seed, EXAMPLE)) + "\n```\n"
+    text = explain(outcome.events, outcome.failure, trace_of(outcome.shape), replay_command(seed, EXAMPLE))
+    return f"```text\n{text}```\n"
 
 
 def properties() -> str:

@@ -6,6 +6,9 @@ Exit codes are in cli/exits.py: 2 bad input, 3 no Java for Spark, 10 to 15 the w
 import os
 import re
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -41,9 +44,11 @@ def run_command(
 
     began = time.monotonic()
     try:
-        asked = parse_seeds(seeds)
-        summary = run_campaign(dst.campaign_of(scenario, mutant), asked, out, engine, jobs or os.cpu_count() or 1,
-                               range_size or 0, seed_limit_s)
+        first, end = parse_seeds(seeds)
+        processes = jobs or os.cpu_count() or 1
+        with shown(end - first) as progress:
+            summary = dst.run(dst.campaign_of(scenario, mutant), (first, end), out, partial(dst.ENGINES[engine], processes),
+                              processes, range_size or 0, seed_limit_s, progress)
     except dst.Refused as error:
         stop(exits.BAD_INPUT, str(error))
     except dst.NoSpark as error:
@@ -65,17 +70,25 @@ def parse_seeds(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def run_campaign(campaign: tuple, seeds: tuple[int, int], out: Path, engine: str, jobs: int, range_size: int,
-                 seed_limit_s: float) -> dict:
-    """The summary. Shows how far it is if there is a terminal."""
-    from dst import campaign as dst
-
+@contextmanager
+def shown(total: int) -> Iterator[Callable[[int], None]]:
+    """To be told how many seeds are done. From then on there is a progress bar, if there is a terminal."""
     console = Console(stderr=True)
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with dst.ENGINES[engine](jobs) as write, Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("seeds", total=seeds[1] - seeds[0])
-        return dst.run(campaign, seeds, out, write, jobs, range_size, seed_limit_s,
-                       lambda done: bar.update(task, completed=done))
+    if not console.is_terminal:
+        yield lambda done: None
+        return
+    columns = TextColumn("seeds"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    bar = Progress(*columns, console=console)
+    task = bar.add_task("", total=total)
+
+    def show(done: int) -> None:
+        bar.start()
+        bar.update(task, completed=done)
+
+    try:
+        yield show
+    finally:
+        bar.stop()
 
 
 def print_summary(summary: dict, out: Path, took_s: float) -> None:

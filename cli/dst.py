@@ -65,10 +65,12 @@ def report(outcome: Outcome, mutant: str | None) -> None:
     if not outcome.kind:
         console.print("[green]ok[/]: the trace refines the model, nobody was told an untruth, everybody got on")
         return
+    from dst.scenarios.sequenced_metadata_boundary import trace_of
     from traces.explain import explain
 
     console.print(f"[bold red]{outcome.kind}[/] ({outcome.signature})")
-    console.print(explain(outcome.events, outcome.failure, replay_command(outcome.seed, mutant)), markup=False)
+    text = explain(outcome.events, outcome.failure, trace_of(outcome.shape), replay_command(outcome.seed, mutant))
+    console.print(text, markup=False)
 
 
 def bundle(outcome: Outcome, mutant: str | None, folder: Path) -> None:

@@ -44,6 +44,6 @@ def check_command(file: Annotated[Path, typer.Argument(help="NDJSON, an event a 
             trace.observe(event)
     except Failure as failure:
         console.print(f"[bold red]{failure.kind}[/] ({failure.signature})")
-        console.print(explain(trace.events, failure, f"highwater trace check {file}"), markup=False)
+        console.print(explain(trace.events, failure, trace, f"highwater trace check {file}"), markup=False)
         raise typer.Exit(of_kinds([failure.kind])) from None
     console.print(f"[green]ok[/]: {len(events):,} events refine the model")

@@ -169,9 +169,10 @@ class Trace:
         token = tuple(map(int, e.body.split(b".")))
         found = [i for i, *update in shared.acked if tuple(update) == token]
         if e.op == "committed" and self.namespace.file_id(e.key) not in found:
-            raise self._misled(e, f"the model has it acknowledged as id {found[0] if found else 'none'}")
+            raise self._misled(e, f"in the model it is acknowledged as id {found[0]}" if found else
+                               "in the model it is not acknowledged")
         if e.op in ("refused", "failed") and found:
-            raise self._misled(e, f"the model has it acknowledged as id {found[0]}")
+            raise self._misled(e, f"in the model it is acknowledged as id {found[0]}")
 
     def _misled(self, e: Event, why: str) -> Failure:
         return Failure("safety", f"told:{e.op}", f"{e.client} was told {e.op!r} of {e.body.decode()!r} {e.key}, but {why}",
