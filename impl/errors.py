@@ -30,7 +30,7 @@ class PreconditionFailed(Definite):
 
 
 class Unavailable(Definite):
-    """A read got no answer, or the store refused the request before it looked at it (a read has no effect to doubt)."""
+    """A read got no answer (it has no effect to doubt), or the store refused a request and says that nothing was applied."""
 
 
 class OutcomeUnknown(Indefinite):

@@ -27,7 +27,8 @@ class Entry(NamedTuple):
 
 
 class Page(NamedTuple):
-    """One page of a listing: entries in ascending key order; `truncated` tells that further keys may follow the last."""
+    """One page of a listing: entries in ascending key order; `truncated` tells that further keys may follow the last, and
+    may be true where none does."""
 
     entries: tuple[Entry, ...]
     truncated: bool
@@ -38,7 +39,8 @@ class ObjectStore(Protocol):
 
     Every method is atomic at one moment between its call and its return; after an indefinite error that moment may
     still lie ahead. A page of a listing sees every put that was completed before the page was asked for; a listing of
-    several pages is not a snapshot.
+    several pages is not a snapshot. Keys are segments between slashes, none of them empty, `.` or `..`; a store raises
+    ValueError for any other.
     """
 
     caches: bool  # True for a store that may answer a read from memory; sequenced metadata refuses such a store

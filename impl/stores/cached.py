@@ -1,0 +1,53 @@
+"""Unsafe on purpose: a read may be answered from memory long after another client has changed the object.
+
+Source 000: «The boundary read must not be served from a stale object cache. Manifest and compactions stores must not
+use CachedObjectStore.» This is such a store. Sequenced metadata refuses it by its `caches`, and a mutant that uses it
+all the same shows why.
+"""
+
+from impl.world import Entry, Object, ObjectStore, Page
+
+
+class CachingStore:
+    """A read-through cache over `inner`: of each object the first GET is kept, and answers every later one.
+
+    Its own writes and deletes go through and drop what it kept; those of other clients it never notices. Listings and
+    HEAD are not cached.
+    """
+
+    caches = True
+
+    def __init__(self, inner: ObjectStore):
+        self._inner = inner
+        self._kept: dict[str, Object] = {}
+
+    async def create(self, key: str, body: bytes) -> str:
+        self._kept.pop(key, None)
+        return await self._inner.create(key, body)
+
+    async def update(self, key: str, body: bytes, version: str) -> str:
+        self._kept.pop(key, None)
+        return await self._inner.update(key, body, version)
+
+    async def put(self, key: str, body: bytes) -> str:
+        self._kept.pop(key, None)
+        return await self._inner.put(key, body)
+
+    async def get(self, key: str) -> Object:
+        if key not in self._kept:
+            self._kept[key] = await self._inner.get(key)
+        return self._kept[key]
+
+    async def get_if_changed(self, key: str, version: str) -> Object | None:
+        found = await self.get(key)
+        return None if found.version == version else found
+
+    async def head(self, key: str) -> Entry:
+        return await self._inner.head(key)
+
+    async def list_page(self, prefix: str, after: str = "") -> Page:
+        return await self._inner.list_page(prefix, after)
+
+    async def delete(self, key: str) -> None:
+        self._kept.pop(key, None)
+        await self._inner.delete(key)

@@ -1,0 +1,86 @@
+"""Safety: no id is given twice, and no sleep is too short.
+
+The real world behind the seam: stores by their URL, asyncio, the machine's clocks, metrics in memory.
+"""
+
+import asyncio
+import logging
+import time
+from urllib.parse import unquote
+
+from ulid import ULID
+
+from impl.stores.local import LocalStore
+from impl.stores.memory import MemoryStore, wall_clock_ms
+from impl.world import ObjectStore, World
+
+ACCEPTED = "memory://, file:///a/folder, a/folder, s3://bucket or s3://bucket/prefix"
+log = logging.getLogger("highwater")
+
+
+def open_store(url: str) -> ObjectStore:
+    """The store that `url` names; ValueError if it names none. Nothing is asked of a server until the first request.
+
+    memory:// is a new, empty store at each call. A folder is made if need be. For s3:// the region, the credentials and
+    the endpoint come from where every AWS tool takes them: AWS_REGION, AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, ...
+    """
+    scheme, separator, place = url.partition("://")
+    if not separator and url:
+        return LocalStore(url)
+    if url == "memory://":
+        return MemoryStore()
+    if scheme == "file" and place.startswith("/"):
+        return LocalStore(unquote(place))
+    bucket, _, prefix = place.partition("/")
+    if scheme == "s3" and bucket:
+        from impl.stores.s3 import S3Store, connect  # boto3 takes long to import, and other stores do not need it
+
+        return S3Store(connect(), bucket, prefix, ids=Ulids())
+    raise ValueError(f"bad store URL {url!r}: accepted are {ACCEPTED}")
+
+
+def system_world(store: ObjectStore) -> World:
+    """What a client gets outside of the simulator; call it once for each client."""
+    return World(store, SystemClock(), Ulids(), Counters())
+
+
+class SystemClock:
+    """The wall clock to tell the time, which may be set back; the monotonic clock to sleep by."""
+
+    def now_ms(self) -> int:
+        return wall_clock_ms()
+
+    async def sleep_ms(self, duration_ms: int) -> None:
+        end_ns = time.monotonic_ns() + duration_ms * 1_000_000
+        while (left_ns := end_ns - time.monotonic_ns()) > 0:  # a timer may fire a little early
+            await asyncio.sleep(left_ns / 1e9)
+
+
+class Ulids:
+    def new_id(self) -> str:
+        return str(ULID())
+
+
+class Counters:
+    """Metrics in memory; warnings go to the log as well."""
+
+    def __init__(self):
+        self._counts: dict[str, int] = {}
+        self._values: dict[str, list[float]] = {}
+
+    def count(self, name: str, amount: int = 1) -> None:
+        self._counts[name] = self._counts.get(name, 0) + amount
+
+    def observe(self, name: str, value: float) -> None:
+        number, total, least, most = self._values.get(name, (0, 0.0, value, value))
+        self._values[name] = [number + 1, total + value, min(least, value), max(most, value)]
+
+    def warn(self, message: str) -> None:
+        self.count("warnings")
+        log.warning("%s", message)
+
+    def snapshot(self) -> dict[str, float]:
+        """{"gets": 2, "get_ms.count": 2, "get_ms.sum": 9.5, "get_ms.min": 1.5, "get_ms.max": 8.0}, sorted by name."""
+        parts = ("count", "sum", "min", "max")
+        values = {f"{name}.{part}": v for name, seen in self._values.items() for part, v in zip(parts, seen)}
+        return dict(sorted({**self._counts, **values}.items()))

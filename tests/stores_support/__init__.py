@@ -1,0 +1,1 @@
+"""What the tests of stores stand on: fixtures.py is the way in for other tests."""
