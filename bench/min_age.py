@@ -12,7 +12,7 @@ from dst.simulate import simulate
 from dst.world.faults import Weights
 from dst.zoo import ZOO
 
-SEEDS = 3_000
+SEEDS = 1_000
 MIN_AGES_MS = (50, 100, 200, 400, 800, 1600, 3200, 6400, 12800)
 STALLS_MS = tuple(50 << i for i in range(9))  # the middle of a run's stalls: 50 ms to 12.8 s
 STALLING = Weights(stall=200, refused=0, request_lost=0, reply_lost=0, late=0, crash=0)

@@ -13,7 +13,7 @@ from typing import Any
 
 from model.core import State
 from traces.event import Event
-from traces.refine import Failure, Match, Refiner
+from traces.refine import STUTTER, Failure, Match, Refiner
 
 LAST = 12  # events shown before the failing one
 LONGEST = 400  # characters of one value
@@ -21,11 +21,11 @@ REQUESTS = {"create": "put {} if absent", "update": "put {} over the version rea
 REPLIES = {304: "not changed", 404: "not there", 412: "condition failed", 503: "refused"}
 
 
-def explain(failure: Exception, events: list[Event], trace: Any, command: str = "") -> str:
-    """`events`: up to the failing one; `trace`: a fresh Trace of the same kind; `command`: what replays the run. A failure
-    that is not of the trace (liveness, an exception of the implementation) is told with the last events and the state."""
-    record = trace.refiner = Record(trace.refiner.model)
-    record.begin()
+def explain(events: list[Event], failure: Exception, trace: Any, command: str = "") -> str:
+    """`events`: up to the failing one; `trace`: a Trace of the same kind, used or not; `command`: what replays the run. A
+    failure that is not of the trace (liveness, an exception of impl) is told with the last events and the state."""
+    record = Record(trace.refiner.model)
+    trace = type(trace)(record, trace.namespace, trace.skew_ms)
     rows, found, event = [], None, None
     for number, event in enumerate(events):
         record.taken = []
@@ -40,7 +40,7 @@ def explain(failure: Exception, events: list[Event], trace: Any, command: str = 
     parts = [f"{getattr(error, 'signature', type(error).__name__)}\n{error}"]
     if event:
         parts += [f"{'Failing' if found else 'Last'} event, number {rows[-1][0]}:\n  {words(event)}",
-                  "The events before it, and what each was in the model:\n" + table(rows[-LAST - 1:])]
+                  "The last events, and what each was in the model:\n" + table(rows[-LAST - 1:])]
     if isinstance(error, Failure):
         parts += reasons(error, record, error.match.process if error.match else event.client if event else "")
     return "\n\n".join([*parts, f"Replay: {command}"] if command else parts) + "\n"
@@ -134,7 +134,7 @@ def reasons(failure: Failure, record: Record, client: str) -> Iterator[str]:
         if len(states) > 1:
             yield f"State {number + 1} of the {len(states)} that the model may be in:"
         if failure.kind == "refinement" and match:
-            yield "\n".join(impossible(record, match, action, state) for action in filter(None, match.actions))
+            yield "\n".join(impossible(record, match, action, state) for action in match.actions if action or match.agrees)
         if failure.signature.startswith("safety:"):
             role, holds = model.always[failure.signature.removeprefix("safety:")]
             c, _, *of = record.arguments(client, state)
@@ -143,14 +143,16 @@ def reasons(failure: Failure, record: Record, client: str) -> Iterator[str]:
         if client in record.index:
             able = [labelled(action, move[0]) for action in model.processes[record.index[client]].actions
                     for move in record.possible(client, action, state)]
-            yield f"What {client} could do here: {', '.join(able) or 'nothing'}"
+            yield f"What {client or 'the store'} could do here: {', '.join(able) or 'nothing'}"
             if hasattr(record.arguments(client, state)[3], "_fields"):
                 yield fields(client, record.arguments(client, state)[3])
         yield fields("Shared", state.shared)
 
 
-def impossible(record: Record, match: Match, action: str, state: State) -> str:
+def impossible(record: Record, match: Match, action: str | None, state: State) -> str:
     process, of = record.model.processes[record.index[match.process]], record.arguments(match.process, state)
+    if action is STUTTER:
+        return f"To take no step: expected {why_not(match.agrees, action, *of[2:], *of[2:])}"
     name, moves = f"{process.role}.{action}".lstrip("."), record.possible(match.process, action, state)
     if not moves:
         return f"{name} needs {why_not(process.actions[action], *of, observed=match.choices)}"
@@ -178,22 +180,24 @@ def why_not(function: Callable, *arguments: Any, observed: tuple | None = None) 
     body = [ast.Return(found.body)] if isinstance(found, ast.Lambda) else found.body
     scope = {**function.__globals__, **seen, **inspect.signature(function).bind(*arguments).arguments}
     refusals = list(refused(body, scope, ()))
+    if not refusals:
+        return f"more than its tests say ({function.__module__.replace('.', '/')}.py:{found.lineno})"
     _, node, wanted, scope = next((r for r in refusals if r[0] == observed), refusals[0])
     while isinstance(node, (ast.UnaryOp, ast.BoolOp)):  # down to the conjunct that is false
         if isinstance(node, ast.UnaryOp):
             node, wanted = node.operand, not wanted
-        elif isinstance(node.op, ast.And) == wanted:
-            node = next(part for part in node.values if bool(value_of(part, scope)) != wanted)
-        else:
+        elif isinstance(node.op, ast.And) != wanted:
             break
+        else:
+            node = next(part for part in node.values if bool(value_of(part, scope)) != wanted)
     text = f"{'not ' * (not wanted)}{' '.join(ast.get_source_segment(source, node).split())}"
     text += f" ({function.__module__.replace('.', '/')}.py:{node.lineno})"
-    if wanted and isinstance(node, ast.Call) and inspect.isfunction(value_of(node.func, scope)):
+    if wanted and isinstance(node, ast.Call) and not node.keywords and inspect.isfunction(value_of(node.func, scope)):
         return f"{text}, which needs {why_not(value_of(node.func, scope), *[value_of(part, scope) for part in node.args])}"
-    operands = []
+    operands, compared = [], [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
     for part in operands_of(node):
         of_event, value = {n.id for n in ast.walk(part) if isinstance(n, ast.Name)} <= set(seen), value_of(part, scope)
-        if of_event or not (isinstance(part, ast.Name) and hasattr(value, "_fields")):  # not the whole of s or w
+        if part in compared or not (isinstance(part, ast.Name) and hasattr(value, "_fields")):  # not the whole of s or w
             operands.append(f"{'observed ' * of_event}{ast.get_source_segment(source, part)} is {show(value)}")
     return f"{text}: {', '.join(dict.fromkeys(operands))}"
 

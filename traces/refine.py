@@ -47,6 +47,8 @@ class Refiner:
 
     def _start_tables(self) -> None:
         self.explorer = Explorer(self.model)
+        self.masks = {process.name: mask for process, mask in zip(self.model.processes, self.explorer.masks)}
+        self.broken = self.explorer.broken
         self.moves: dict[tuple, tuple[int, ...]] = {}
 
     def begin(self) -> None:
@@ -68,14 +70,12 @@ class Refiner:
     def event(self, process: str, event: tuple, match: Callable[[Event], Match | None]) -> None:
         """Take the step that `match(event)` says, or none. `match` must be a function of the event, and of its time and
         request number not at all: what it says of one event is taken to hold for every equal one. Raises Failure."""
-        mask = self.explorer.masks[self.index[process]]
+        mask = self.masks[process]
         if len(self.states) == 1:
             state = self.states[0]
             differences = self.moves.get((state & mask, event[2:]))
-            if differences is not None and len(differences) == 1:
+            if differences and not differences[1:] and not self.broken:
                 self.states = (state + differences[0],)
-                if self.explorer.broken:
-                    self._judge(mask, None)
                 return
         found = match(event)
         if found is not None:
@@ -99,12 +99,12 @@ class Refiner:
             raise Failure("refinement", f"refinement:{match.process.partition('#')[0]}.{actions}",
                           f"{match.process} has done what the model cannot do here: {actions}", self.unpacked(), match)
         self.states = tuple(dict.fromkeys(following))
-        if self.explorer.broken:
+        if self.broken:
             self._judge(mask, match)
 
-    def _judge(self, mask: int, match: Match | None) -> None:
+    def _judge(self, mask: int, match: Match) -> None:
         """A property that fails in every state that the trace may be in has failed."""
-        broken = [self.explorer.broken.get(state & mask) for state in self.states]
+        broken = [self.broken.get(state & mask) for state in self.states]
         if all(broken):
             raise Failure("safety", f"safety:{broken[0]}", f"{broken[0]} does not hold", self.unpacked(), match)
 

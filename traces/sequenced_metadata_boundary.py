@@ -57,9 +57,10 @@ class Trace:
         self.events.append(e)
         if self.expiries:
             self._expire(e.t_ms + self.skew_ms)
-        if e.kind == "told":
+        kind = e.kind
+        if kind == "told":
             self._told(e)
-        elif e.kind == "applied" and not e.awaited:
+        elif kind == "applied" and not e.awaited:
             self._arrived(e)
         else:
             if e.pending and e.op in MUTATIONS:
@@ -166,8 +167,9 @@ class Trace:
             if (reader.pc, reader.n, reader.got) != ("Done", file_id, decoded(e.body)[0].updates):
                 raise self._misled(e, f"the reader of the model is {reader}")
             return
-        token = tuple(map(int, e.body.split(b".")))
-        found = [i for i, *update in shared.acked if tuple(update) == token]
+        writer, _, number = e.body.partition(b".")
+        writer, number = int(writer), int(number)
+        found = [i for i, w, k in shared.acked if w == writer and k == number]
         if e.op == "committed" and self.namespace.file_id(e.key) not in found:
             raise self._misled(e, f"in the model it is acknowledged as id {found[0]}" if found else
                                "in the model it is not acknowledged")

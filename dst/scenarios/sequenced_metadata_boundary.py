@@ -70,8 +70,11 @@ def trace_of(shape: Shape) -> Trace:
     return Trace(REFINERS[key], namespace(shape), shape.skew_ms)
 
 
+NAMESPACES = {True: Namespace("db", "manifest"), False: Namespace("db", "compactions")}
+
+
 def namespace(shape: Shape) -> Namespace:
-    return Namespace("db", "manifest" if shape.manifest else "compactions")
+    return NAMESPACES[shape.manifest]
 
 
 class Codec:
