@@ -53,5 +53,5 @@ def from_json(line: str) -> Event:
             raise ValueError(f"not version {VERSION}")
         event = EMPTY._replace(**fields)
         return event._replace(keys=tuple(event.keys), body=fields.get("body", "").encode("utf-8", "surrogateescape"))
-    except (ValueError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"no event of a trace: {error}: {line[:80]!r}") from None

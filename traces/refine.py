@@ -121,4 +121,5 @@ class Refiner:
                     successor = x.intern(0, shared2) | x.intern(part, local2) << BITS * part
                     x.judge(p, successor, shared2, local2)
                     found.append(successor - pair)
-        return tuple(found) if found or STUTTER not in match.actions else (0,)
+        stays = STUTTER in match.actions and (match.agrees is None or match.agrees(STUTTER, shared, local, shared, local))
+        return tuple(found) if found or not stays else (0,)

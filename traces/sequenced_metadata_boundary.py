@@ -8,12 +8,12 @@ update that the model's writer w begins.
 from heapq import heappop, heappush
 
 from impl import manifest_json
-from impl.layout import Namespace
-from model.sequenced_metadata_boundary import Constants, File, Shared, model, page_after
+from impl.layout import InvalidName, Namespace
+from model.sequenced_metadata_boundary import Collector, Constants, File, Reader, Shared, Writer, model, page_after, present
 from traces.event import Event
 from traces.refine import STUTTER, Failure, Match, Refiner
 
-MUTATIONS = ("create", "update", "delete")
+MUTATIONS = ("create", "update", "put", "delete")
 FILES: dict[bytes, tuple[File, tuple[tuple[int, int], ...]]] = {}  # what a body says is the same in every run
 LIMIT = 100_000
 
@@ -42,32 +42,46 @@ def decoded(body: bytes) -> tuple[File, tuple[tuple[int, int], ...]]:
     return found
 
 
+def would_apply(s: Shared, request: tuple) -> bool:
+    kind, *args = request
+    return not present(s, args[0]) if kind == "Create" else s.boundary == args[0] if kind == "Advance" else True
+
+
+def listed_up_to(local: Writer | Collector | Reader) -> int:
+    """The id after which the next page of its listing begins."""
+    return 0 if local.pc != "Listing" else max(local.listed) if isinstance(local, Collector) else local.n
+
+
 class Trace:
     """Refines one trace. `skew_ms`: how far any client's clock may be ahead of the store's."""
 
     def __init__(self, refiner: Refiner, namespace: Namespace, skew_ms: int = 0):
         self.refiner, self.namespace, self.skew_ms = refiner, namespace, skew_ms
         self.events: list[Event] = []
-        self.pending: dict[int, tuple] = {}  # request number -> its element of the model's pool
+        self.pending: dict[int, tuple[tuple, str, bytes]] = {}  # request number -> its element of the pool, key, body
         self.expiries: list[tuple[int, int]] = []  # (when, id of the file that the checkpoint refers to)
         refiner.begin()
 
     def observe(self, e: Event) -> None:
-        """Raises Failure."""
+        """Raises Failure, also for an event that is none of this protocol's."""
         self.events.append(e)
-        if self.expiries:
-            self._expire(e.t_ms + self.skew_ms)
-        kind = e.kind
-        if kind == "told":
-            self._told(e)
-        elif kind == "applied" and not e.awaited:
-            self._arrived(e)
-        else:
-            if e.pending and e.op in MUTATIONS:
-                self._sent(e)
-            self.refiner.event(e.client, e, self._match)
-            if e.op == "create" and e.status == 200 and e.key != self.namespace.boundary_key:
-                self._note_checkpoints(e)
+        try:
+            if self.expiries:
+                self._expire(e.t_ms + self.skew_ms)
+            kind = e.kind
+            if kind == "told":
+                self._told(e)
+            elif kind == "applied" and not e.awaited:
+                self._arrived(e)
+            else:
+                if e.pending and e.op in MUTATIONS:
+                    self._sent(e)
+                self.refiner.event(e.client, e, self._match)
+                if e.op == "create" and e.status == 200 and e.key != self.namespace.boundary_key:
+                    self._note_checkpoints(e)
+        except (KeyError, ValueError, InvalidName, manifest_json.InvalidManifest) as error:
+            message = f"event {len(self.events) - 1} is none of this protocol's: {error}"
+            raise Failure("refinement", f"refinement:{type(error).__name__}", message, self.refiner.unpacked()) from error
 
     def _expire(self, now_ms: int) -> None:
         while self.expiries and self.expiries[0][0] <= now_ms:
@@ -97,9 +111,10 @@ class Trace:
         c = self.refiner.model.constants
         page = [i for i in map(self.namespace.file_id, e.keys) if i is not None], e.truncated
         cursor = self.namespace.file_id(e.condition) if e.condition else 0
-        if role == "Collector" and not e.truncated and not cursor and len(page[0]) < 2:
-            return None  # of a single file nothing is to be collected
-        return Match(e.client, ("List", "ListPage"), (), lambda a, s, l, s2, l2: page_after(c, s, cursor) == page)
+        if role == "Collector" and not e.truncated and not cursor and len(page[0]) < 2:  # there is nothing to collect
+            return Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: page_after(c, s, cursor) == page)
+        return Match(e.client, ("List", "ListPage"), (),
+                     lambda a, s, l, s2, l2: cursor == listed_up_to(l) and page_after(c, s, cursor) == page)
 
     def _boundary(self, e: Event, role: str) -> Match:
         if e.op in ("get", "get_if_changed"):
@@ -115,7 +130,9 @@ class Trace:
         if e.op == "get" and role == "Collector":
             if e.status == 404:
                 return Match(client, ("CheckpointsMissing",), (), lambda a, s, l, s2, l2: max(l.listed) == file_id)
-            return Match(client, ("ReadCheckpoints",), (), lambda a, s, l, s2, l2: max(l.listed) == file_id)
+            file = decoded(e.body)[0]
+            return Match(client, ("ReadCheckpoints",), (),
+                         lambda a, s, l, s2, l2: max(l.listed) == file_id and s.files[file_id - 1] == file)
         if e.op == "get":
             if e.status == 404:
                 return Match(client, ("ReadMissing",), (), lambda a, s, l, s2, l2: l.n == file_id)
@@ -148,14 +165,19 @@ class Trace:
             before = self.refiner.shared().pool
             self.refiner.step(Match(e.client, ("SendCreate",), None, lambda a, s, l, s2, l2:
                                     s2.pool == tuple(sorted((*before, request)))))
-        self.pending[e.request] = request
+        self.pending[e.request] = request, e.key, e.body
 
     def _arrived(self, e: Event) -> None:
-        request = self.pending.pop(e.request, None)
-        if request is not None:  # else a read, of which nobody learns
-            self.refiner.step(Match("", ("ApplyPending",), (request,)))
-            if request[0] == "Create" and e.status == 200:
-                self._note_checkpoints(e)
+        if e.op not in MUTATIONS:
+            return  # a read, of which nobody learns
+        request, key, body = self.pending.pop(e.request, ((), "", b""))
+        if (key, body) != (e.key, e.body):
+            raise Failure("refinement", "refinement:ApplyPending", f"request {e.request}, {e.op} {e.key}, was sent by nobody",
+                          self.refiner.unpacked())
+        self.refiner.step(Match("", ("ApplyPending",), (request,),
+                                lambda a, s, l, s2, l2: (e.status < 300) == would_apply(s, request)))
+        if request[0] == "Create" and e.status == 200:
+            self._note_checkpoints(e)
 
     # --- what callers were told
 
@@ -173,6 +195,9 @@ class Trace:
         if e.op == "committed" and self.namespace.file_id(e.key) not in found:
             raise self._misled(e, f"in the model it is acknowledged as id {found[0]}" if found else
                                "in the model it is not acknowledged")
+        if e.op == "failed" and (any((writer, number) in file.updates for file in shared.files if file)
+                                 or any(r[0] == "Create" and (writer, number) in r[2] for r in shared.pool)):
+            raise self._misled(e, "in the model it is in a file, or under way")
         if e.op in ("refused", "failed") and found:
             raise self._misled(e, f"in the model it is acknowledged as id {found[0]}")
 
