@@ -9,6 +9,8 @@ from cli.exits import BAD_INPUT
 
 STEM = "sequenced_metadata_boundary"  # the one protocol so far
 console = Console(highlight=False, soft_wrap=True)
+if not console.is_terminal:
+    console.width = 160  # a log has room
 
 
 def refuse(message: str) -> NoReturn:

@@ -11,8 +11,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Annotated, NamedTuple
 
 import typer
@@ -24,6 +26,7 @@ from cli.exits import HARNESS, INCOMPLETE, NONDETERMINISM, OF_KIND, PROOF, SAFET
 
 CORES = 2
 CANARY = "no_check"  # must fail, by the model and by what callers were told
+CANARY_BUDGET = 2_000  # seeds
 
 
 class Found(NamedTuple):
@@ -185,9 +188,11 @@ def proof(checkpoints: bool) -> Found:
     from model.proofs.sequenced_metadata_boundary import prove
 
     found = prove(checkpoints=checkpoints)
-    if not found.holds:
-        return Found("", PROOF, "\n".join(f"{row.action} {row.clause} {row.verdict}\n{row.counterexample}"
-                                          for row in found.rows if row.verdict != "proved") or "an action is never possible")
+    impossible = {action for action, possible in found.possible.items() if not possible}
+    if found.failing or impossible != (set() if checkpoints else {"ExpireCheckpoint"}):
+        failing = [f"{row.action} {row.clause} {row.verdict}\n{row.counterexample}"
+                   for row in found.rows if row.verdict != "proved"]
+        return Found("", PROOF, "\n".join(failing) or f"never possible, so nothing is proved of them: {sorted(impossible)}")
     return Found(f"{len(found.rows):,} queries, slowest {max(row.ms for row in found.rows):.0f} ms")
 
 
@@ -269,10 +274,11 @@ def canary() -> Found:
     from cli.dst import hunt
     from dst.zoo import ZOO
 
-    judged = {by: hunt(ZOO[CANARY][1], 1, 2_000, by_model=by == "model") for by in ("model", "history")}
+    judged = {by: hunt(ZOO[CANARY][1], 1, CANARY_BUDGET, by_model=by == "model") for by in ("model", "history")}
     silent = [by for by, (waits, _) in judged.items() if not waits]
     if silent:
-        return Found("", HARNESS, f"the mutant {CANARY} passed 2,000 seeds judged by {silent}: the simulation finds nothing")
+        message = f"the mutant {CANARY} passed {CANARY_BUDGET} seeds judged by {silent}: the simulation finds nothing"
+        return Found("", HARNESS, message)
     return Found(", ".join(f"by {by} after {waits[0]} seeds" for by, (waits, _) in judged.items()))
 
 
@@ -301,6 +307,19 @@ def campaigns(seeds: int) -> Iterator[Check]:
 
 
 def on_spark(seeds: int) -> Found:
-    from cli.campaign import compare_engines
+    from dst import campaign
 
-    return Found(*compare_engines(STEM, range(seeds)))
+    summaries = {}
+    with TemporaryDirectory() as folder:
+        for engine in ("local", "spark"):
+            start = partial(campaign.ENGINES[engine], CORES)
+            try:
+                summaries[engine] = campaign.run(campaign.campaign_of(STEM), (0, seeds), Path(folder) / engine, start, CORES)
+            except campaign.NoSpark as error:
+                return Found("", INCOMPLETE, str(error))
+    if summaries["spark"] != summaries["local"]:
+        return Found("", NONDETERMINISM, f"Spark: {summaries['spark']}, local processes: {summaries['local']}")
+    failures = summaries["spark"]["failures"]
+    if failures:
+        return Found("", of_kinds(failure["kind"] for failure in failures), "\n".join(f["replay"] for f in failures))
+    return Found(f"{summaries['spark']['runs']:,} rows, digest {summaries['spark']['digest'][:12]}")
