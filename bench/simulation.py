@@ -9,7 +9,7 @@ from dst.scenarios.sequenced_metadata_boundary import Shape, production
 from dst.simulate import many
 
 SHAPE = Shape(audit=False)
-WARM, RUNS, EACH = 4_000, 30, 200
+WARM, RUNS, EACH = 4_000, 7, 2_000
 
 
 def main() -> None:

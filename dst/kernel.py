@@ -1,36 +1,34 @@
 """Safety: nothing happens but in the order of the heap, so a run is a function of its choices.
 
-A trampoline for coroutines in virtual time. A client's coroutine awaits a Request or a Sleep; whoever drives the kernel
-says when, and with what, it goes on. There is no asyncio here and no thread.
+A trampoline for coroutines in virtual time. What a client awaits it yields: a Request to the store, or a Sleep; whoever
+drives the kernel says when, and with what, it goes on. There is no asyncio here and no thread.
 """
 
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, NamedTuple
 
 
-class Request:
-    """One request to the store, which lives apart from its caller: the caller may be gone before it is applied. To await it
-    is to wait for its reply."""
+class Request(NamedTuple):
+    """What a client asks of the store."""
 
-    __slots__ = ("body", "client", "condition", "incarnation", "key", "number", "op")
-
-    def __init__(self, client: "Client", op: str, key: str, body: bytes = b"", condition: str = ""):
-        self.client, self.op, self.key, self.body, self.condition = client, op, key, body, condition
-        self.incarnation, self.number = client.incarnation, 0
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        return (yield self)
+    op: str
+    key: str
+    body: bytes = b""
+    condition: str = ""
 
 
-class Sleep:
-    __slots__ = ("duration_ms",)
+class Sleep(NamedTuple):
+    duration_ms: int
 
-    def __init__(self, duration_ms: int):
-        self.duration_ms = duration_ms
 
-    def __await__(self) -> Generator[Any, Any, Any]:
-        return (yield self)
+class Sent(NamedTuple):
+    """A request on its way, which lives apart from its caller: the caller may be gone before it is applied."""
+
+    client: "Client"
+    incarnation: int  # of the client that sent it
+    number: int
+    request: Request
 
 
 class Client:
@@ -42,7 +40,7 @@ class Client:
         self.name, self.clock_offset_ms = name, clock_offset_ms
         self.incarnation, self.done = 0, False
         self.coroutine: Coroutine | None = None
-        self.waiting: Request | None = None
+        self.waiting = 0  # the number of the request that it waits for; 0: none
 
 
 class Kernel:
@@ -50,7 +48,7 @@ class Kernel:
         self.now_ms, self._number = 0, 0
         self._heap: list[tuple[int, int, Callable, tuple]] = []
         self._graveyard: list[Coroutine] = []  # of crashed clients: never resumed, closed after the run
-        self.on_request: Callable[[Request], None]
+        self.on_request: Callable[[Client, Request], None]
 
     def at(self, t_ms: int, action: Callable, *args: Any) -> None:
         self._number += 1
@@ -65,22 +63,21 @@ class Kernel:
         if client.coroutine is not None:
             self._graveyard.append(client.coroutine)
         client.incarnation += 1
-        client.coroutine = client.waiting = None
+        client.coroutine, client.waiting = None, 0
 
     def resume(self, client: Client, incarnation: int, result: Any, error: Exception | None = None) -> None:
         if client.incarnation != incarnation:
             return
-        client.waiting = None
+        client.waiting = 0
         try:
             asked = client.coroutine.send(result) if error is None else client.coroutine.throw(error)
         except StopIteration:
             client.done = True
             return
-        if type(asked) is Sleep:
-            self.at(self.now_ms + max(asked.duration_ms, 1), self.resume, client, incarnation, None)
+        if type(asked) is Request:
+            self.on_request(client, asked)
         else:
-            client.waiting = asked
-            self.on_request(asked)
+            self.at(self.now_ms + max(asked.duration_ms, 1), self.resume, client, incarnation, None)
 
     def run(self, until_ms: int, max_steps: int) -> int:
         """Take the events up to that time, at most so many; returns how many were taken."""

@@ -97,6 +97,7 @@ def many(seeds: range, each: Callable[[Outcome], None], build: Build = scenario.
             each(simulate(seed, build, **options))
             if i % 2000 == 1999:
                 gc.collect()
+                gc.freeze()  # what is left are tables that last: not to be looked through again
     finally:
         gc.enable()
         gc.unfreeze()

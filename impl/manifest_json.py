@@ -26,10 +26,10 @@ class Manifest(NamedTuple):
     checkpoints: tuple[Checkpoint, ...] = ()
 
     def with_update(self, update: str) -> "Manifest":
-        return self._replace(updates=(*self.updates, update))
+        return Manifest((*self.updates, update), self.checkpoints)
 
     def with_checkpoint(self, checkpoint: Checkpoint) -> "Manifest":
-        return self._replace(checkpoints=(*self.checkpoints, checkpoint))
+        return Manifest(self.updates, (*self.checkpoints, checkpoint))
 
 
 class InvalidManifest(Definite):

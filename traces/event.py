@@ -14,7 +14,7 @@ VERSION = 1
 
 class Event(NamedTuple):
     t_ms: int  # by the store's clock
-    request: int  # number of the request; 0 for none
+    request: int  # number of the request, rising for each client, which has one at a time; 0 for none
     client: str  # "Writer#0"
     kind: str  # applied | refused (not applied, and said so) | timeout | crash | told
     op: str  # create update put get get_if_changed list delete head; for `told`: committed refused unknown failed read

@@ -58,6 +58,7 @@ class Trace:
     def __init__(self, refiner: Refiner, namespace: Namespace, skew_ms: int = 0):
         self.refiner, self.namespace, self.skew_ms = refiner, namespace, skew_ms
         self.events: list[Event] = []
+        self.last: dict[str, int] = {}  # number of the last request of each client: it has one at a time
         self.pending: dict[int, tuple[tuple, str, bytes]] = {}  # request number -> its element of the pool, key, body
         self.expiries: list[tuple[int, int]] = []  # (when, id of the file that the checkpoint refers to)
         refiner.begin()
@@ -74,6 +75,10 @@ class Trace:
             elif kind == "applied" and not e.awaited:
                 self._arrived(e)
             else:
+                if e.request < self.last.get(e.client, 0):
+                    raise Failure("refinement", "refinement:order", f"{e.client} has asked for something else meanwhile: "
+                                  f"request {e.request} after {self.last[e.client]}", self.refiner.unpacked())
+                self.last[e.client] = e.request
                 if e.pending and e.op in MUTATIONS:
                     self._sent(e)
                 self.refiner.event(e.client, e, self._match)

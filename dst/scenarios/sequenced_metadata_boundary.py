@@ -41,7 +41,7 @@ class Shape(NamedTuple):
     page_size: int = 1000
     min_age_ms: int = 150
     manifest: bool = False  # the namespace that has checkpoints
-    think_ms: int = 100  # a writer's pause between two updates is at most so long
+    think_ms: int = 300  # a writer's pause between two updates is at most so long
     chaos: int = 1000  # after so many times min_age the faults stop
     audit: bool = True  # in the end one more update, round of collection and read
     skew_ms: int = 0  # clients' clocks are at most so far ahead of the store's, or behind
@@ -55,7 +55,7 @@ def draw_shape(choose: Callable[[str, int], int]) -> Shape:
     readers = of("readers", 0, 1)
     return Shape(of("writers", 2, 3), of("commits", 2, 3, 4), of("collectors", 1, 2), of("rounds", 1, 2, 3), readers,
                  readers * of("reads", 1, 2, 3), of("page_size", 1000, 1000, 2), of("min_age_ms", 60, 150, 400),
-                 bool(of("manifest", 0, 1)), of("think_ms", 1, 1, 100), of("chaos", 3, 30, 1000), bool(of("audit", 1, 0, 0, 0)),
+                 bool(of("manifest", 0, 1)), of("think_ms", 1, 1, 300), of("chaos", 3, 30, 1000), bool(of("audit", 1, 0, 0, 0)),
                  of("skew_ms", 0, 50))
 
 
@@ -123,7 +123,7 @@ class Actors:
 
     def start(self, client: Client) -> None:
         """Begin, or begin again after a crash, with what is left to do, and knowing nothing."""
-        world = World(ClientStore(client), ClientClock(self.kernel, client), None, QuietMetrics())
+        world = World(ClientStore(), ClientClock(self.kernel, client), None, QuietMetrics())
         number = int(client.name.partition("#")[2])
         store = self.build(world, self.namespace, self.shape.manifest, number)
         self.kernel.start(client, self.work[client.name](client, world, store))

@@ -6,17 +6,15 @@ client stops waiting, is an event of the trace.
 
 from collections.abc import Callable
 
-from dst.kernel import Client, Kernel, Request
+from dst.kernel import Client, Kernel, Request, Sent
 from dst.world.faults import Choose, long_time_ms
-from dst.world.store import Reply, SimulatedStore
+from dst.world.store import NEW, SimulatedStore
 from impl.errors import AlreadyExists, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
-from impl.world import Page
 from traces.event import Event
 
 TIMEOUT_MS = 200
 LATENCY_MS = 40  # from one request of a client to its next: 1 to this, if nothing is wrong
 READS = ("get", "get_if_changed", "head", "list")
-NEW = tuple.__new__  # a NamedTuple of fields in order, in half the time
 SITES = {op: f"fate.{op}" for op in (*READS, "create", "update", "put", "delete")}
 FAILURES = {("create", 412): AlreadyExists, ("update", 412): PreconditionFailed, ("get", 404): NotFound,
             ("get_if_changed", 404): NotFound, ("head", 404): NotFound}
@@ -30,82 +28,84 @@ class Network:
         self.requests = 0
         kernel.on_request = self.issue
 
-    def issue(self, r: Request) -> None:
-        self.requests += 1
-        r.number = self.requests
+    def issue(self, client: Client, request: Request) -> None:
         kernel = self.kernel
+        self.requests = client.waiting = number = self.requests + 1
+        sent = NEW(Sent, (client, client.incarnation, number, request))
         there_ms = kernel.now_ms + 1 + self.latency("latency", LATENCY_MS)
-        fate = self.fates[self.fault(SITES[r.op], 1000)]
+        fate = self.fates[self.fault(SITES[request.op], 1000)]
         if fate == "ok":
-            kernel.at(there_ms, self.apply, r, 0)
+            kernel.at(there_ms, self.apply, sent, 0)
         elif fate == "stall":
-            kernel.at(there_ms, self.apply, r, self._long("stall"))
+            kernel.at(there_ms, self.apply, sent, self._long("stall"))
         elif fate == "refused":
-            kernel.at(there_ms, self.refuse, r)
+            kernel.at(there_ms, self.refuse, sent)
         elif fate == "crash":
-            self._crash(r, there_ms)
+            self._crash(sent, there_ms)
         else:
             timeout_ms = kernel.now_ms + TIMEOUT_MS
             if fate == "reply_lost":
-                kernel.at(there_ms, self.apply, r, None)
-            kernel.at(timeout_ms, self.time_out, r, fate == "late")
+                kernel.at(there_ms, self.apply, sent, None)
+            kernel.at(timeout_ms, self.time_out, sent, fate == "late")
             if fate == "late":
-                kernel.at(timeout_ms + self._long("late"), self.apply, r, None)
+                kernel.at(timeout_ms + self._long("late"), self.apply, sent, None)
 
     def _long(self, site: str) -> int:
         return long_time_ms(self.fault, site, self.around_ms)
 
-    def _crash(self, r: Request, there_ms: int) -> None:
+    def _crash(self, sent: Sent, there_ms: int) -> None:
         kernel, when = self.kernel, self.fault("crash", 3)
         if when == 0:  # before the request leaves
-            kernel.at(kernel.now_ms, self.crash, r, False)
+            kernel.at(kernel.now_ms, self.crash, sent, False)
         elif when == 1:  # with the request under way
-            kernel.at(kernel.now_ms, self.crash, r, True)
-            kernel.at(there_ms + self._long("late"), self.apply, r, None)
+            kernel.at(kernel.now_ms, self.crash, sent, True)
+            kernel.at(there_ms + self._long("late"), self.apply, sent, None)
         else:  # before its reply
-            kernel.at(there_ms, self.apply, r, None)
-            kernel.at(there_ms + 1, self.crash, r, False)
+            kernel.at(there_ms, self.apply, sent, None)
+            kernel.at(there_ms + 1, self.crash, sent, False)
 
-    def apply(self, r: Request, back_ms: int | None) -> None:
+    def apply(self, sent: Sent, back_ms: int | None) -> None:
         """The request reaches the store. Its client goes on after `back_ms`, or its reply is lost (None).
 
         What a client does between a reply and its next request nobody sees, so that the way back takes no time of its own:
         it is in the latency of the next request.
         """
-        kernel, client = self.kernel, r.client
-        reply = self.store.apply(r, kernel.now_ms)
-        awaited = client.waiting is r
-        self._tell(r, "applied", reply, awaited)
-        if awaited and back_ms is not None:
-            error = None
-            if reply.status >= 400:
-                error = FAILURES[r.op, reply.status](r.key)
-            if back_ms:
-                kernel.at(kernel.now_ms + back_ms, kernel.resume, client, r.incarnation, reply.answer, error)
-            else:
-                kernel.resume(client, r.incarnation, reply.answer, error)
-
-    def refuse(self, r: Request) -> None:
-        self._tell(r, "refused", Reply(503), True)
-        self.kernel.resume(r.client, r.incarnation, None, Unavailable(f"{r.op} {r.key}: 503 slow down"))
-
-    def time_out(self, r: Request, pending: bool) -> None:
-        if r.client.waiting is not r:
-            return
-        self._tell(r, "timeout", Reply(0), True, pending)
-        error = Unavailable if r.op in READS else OutcomeUnknown
-        self.kernel.resume(r.client, r.incarnation, None, error(f"{r.op} {r.key}: no reply within {TIMEOUT_MS} ms"))
-
-    def crash(self, r: Request, pending: bool) -> None:
-        if r.client.waiting is not r:
-            return
-        self._tell(r, "crash", Reply(0), True, pending)
-        self.kernel.crash(r.client)
-        self.kernel.at(self.kernel.now_ms + self._long("restart"), self.restart, r.client)
-
-    def _tell(self, r: Request, kind: str, reply: Reply, awaited: bool, pending: bool = False) -> None:
+        client, incarnation, number, (op, key, body, condition) = sent
+        kernel = self.kernel
+        status, version, found, answer = self.store.apply(op, key, body, condition, kernel.now_ms)
+        awaited = client.waiting == number
         keys, truncated = (), False
-        if r.op == "list" and type(reply.answer) is Page:
-            keys, truncated = tuple([entry.key for entry in reply.answer.entries]), reply.answer.truncated
-        self.observe(NEW(Event, (self.kernel.now_ms, r.number, r.client.name, kind, r.op, r.key, r.condition, reply.status,
-                                 reply.version, r.body or reply.body, keys, truncated, awaited, pending)))
+        if op == "list":
+            keys, truncated = tuple([entry[0] for entry in answer[0]]), answer[1]
+        self.observe(NEW(Event, (kernel.now_ms, number, client.name, "applied", op, key, condition, status, version,
+                                 body or found, keys, truncated, awaited, False)))
+        if awaited and back_ms is not None:
+            error = FAILURES[op, status](key) if status >= 400 else None
+            if back_ms:
+                kernel.at(kernel.now_ms + back_ms, kernel.resume, client, incarnation, answer, error)
+            else:
+                kernel.resume(client, incarnation, answer, error)
+
+    def refuse(self, sent: Sent) -> None:
+        self._tell(sent, "refused", 503)
+        op, key = sent.request[:2]
+        self.kernel.resume(sent.client, sent.incarnation, None, Unavailable(f"{op} {key}: 503 slow down"))
+
+    def time_out(self, sent: Sent, pending: bool) -> None:
+        if sent.client.waiting == sent.number:
+            self._tell(sent, "timeout", 0, pending)
+            op, key = sent.request[:2]
+            error = (Unavailable if op in READS else OutcomeUnknown)(f"{op} {key}: no reply within {TIMEOUT_MS} ms")
+            self.kernel.resume(sent.client, sent.incarnation, None, error)
+
+    def crash(self, sent: Sent, pending: bool) -> None:
+        if sent.client.waiting == sent.number:
+            self._tell(sent, "crash", 0, pending)
+            self.kernel.crash(sent.client)
+            self.kernel.at(self.kernel.now_ms + self._long("restart"), self.restart, sent.client)
+
+    def _tell(self, sent: Sent, kind: str, status: int, pending: bool = False) -> None:
+        """That a client stops waiting: of a request that may still be applied, or that was, or that never will be."""
+        op, key, body, condition = sent.request
+        self.observe(Event(self.kernel.now_ms, sent.number, sent.client.name, kind, op, key, condition, status, "", body,
+                           pending=pending))
