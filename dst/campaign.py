@@ -125,28 +125,32 @@ def run_range(campaign: Campaign, seeds: Seeds, limit_s: float) -> pa.Table:
     """One row a seed, in order. To be called in a main thread: the alarm goes off there."""
     if code_version() != campaign.code:
         raise CampaignError("the code has changed since the campaign started: start it again, with a new folder")
+    todo = range(*seeds)
     rows: list[tuple] = []
     began = time.process_time()
 
-    def add(*fields: Any) -> None:
+    def add(kind: str, signature: str, message: str, *fields: Any) -> None:
         nonlocal began
         ended = time.process_time()
-        rows.append((seeds[0] + len(rows), campaign.scenario, campaign.mutant, *fields, int((ended - began) * 1e6)))
+        rows.append((todo[len(rows)], *campaign[:2], kind, signature, message.encode(errors="backslashreplace").decode(),
+                     *fields, int((ended - began) * 1e6)))
         began = ended
 
     def each(outcome: Outcome) -> None:
         set_alarm(0)  # if it has just gone off, Hung is raised here, and there is no row yet
+        if outcome.seed != todo[len(rows)]:
+            raise CampaignError(f"the outcome of seed {outcome.seed} came instead")
         add(outcome.kind, outcome.signature, outcome.message, outcome.digest, outcome.requests, outcome.virtual_ms,
             json.dumps(outcome.shape._asdict()))
-        if len(rows) < seeds[1] - seeds[0]:
+        if len(rows) < len(todo):
             set_alarm(limit_s)
 
     handler = signal.signal(signal.SIGALRM, raise_hung)
     try:
-        while len(rows) < seeds[1] - seeds[0]:
-            failed = run_until_failure(campaign, range(seeds[0] + len(rows), seeds[1]), each, limit_s)
-            if failed:
-                add(*failed, "", 0, 0, "")
+        while len(rows) < len(todo):
+            failure = run_until_failure(campaign, todo[len(rows):], each, limit_s)
+            if len(rows) < len(todo):
+                add(*failure, "", 0, 0, "")
                 sequenced_metadata_boundary.REFINERS.clear()  # it may have been amid a change to them
     finally:
         signal.signal(signal.SIGALRM, handler)
@@ -154,13 +158,13 @@ def run_range(campaign: Campaign, seeds: Seeds, limit_s: float) -> pa.Table:
 
 
 def run_until_failure(campaign: Campaign, seeds: range, each: Callable[[Outcome], None], limit_s: float
-                      ) -> tuple[str, str, str] | None:
-    """Kind, signature, and message of what the harness let out in the first seed that had no outcome; None if all had."""
+                      ) -> tuple[str, str, str]:
+    """Kind, signature, and message of the row of the first seed that had no outcome, if there is one."""
     try:
         try:
             set_alarm(limit_s)
             many(seeds, each, SCENARIOS[campaign.scenario][campaign.mutant])
-            return None
+            return "harness", "harness:skipped", "no outcome"
         finally:
             set_alarm(0)
     except Hung:
@@ -189,29 +193,39 @@ def place_of(error: Exception) -> str:
 # --- the folder
 
 
-def run(campaign: Campaign, seeds: Seeds, out: Path, engine: Engine, jobs: int, range_size: int = 0,
-        limit_s: float = LONGEST_SEED_S, progress: Progress = lambda done: None) -> dict:
-    """Run what the folder does not hold yet; returns the summary. `progress` is told how many seeds there are rows of."""
+def run(campaign: Campaign, seeds: Seeds, out: Path, start: Callable[[], AbstractContextManager[Engine]], jobs: int,
+        range_size: int = 0, limit_s: float = LONGEST_SEED_S, progress: Progress = lambda done: None) -> dict:
+    """Run what the folder does not hold yet, if anything; returns the summary. `progress` is told how many seeds have rows."""
     size = range_size or max(1, min(MOST_SEEDS, (seeds[1] - seeds[0]) // (4 * jobs)))
     with opened(out, campaign):
         todo = missing(out, seeds)
-        done = seeds[1] - seeds[0] - sum(hi - lo for lo, hi in todo)
-        progress(done)
-        ranges = cut(todo, size)
-        while wave := list(islice(ranges, WAVE * jobs)):
-            commit(out, lambda folder, wave=wave, before=done: engine(campaign, wave, folder, limit_s,
-                                                                      lambda more: progress(before + more)))
-            done += sum(hi - lo for lo, hi in wave)
-            progress(done)
+        if todo:
+            done = seeds[1] - seeds[0] - sum(hi - lo for lo, hi in todo)
+            with start() as engine:
+                run_waves(campaign, cut(todo, size), WAVE * jobs, out, engine, limit_s, lambda more: progress(done + more))
         summary = summarize(campaign, seeds, out)
         write_json(out / "summary.json", summary)
         return summary
+
+
+def run_waves(campaign: Campaign, ranges: Iterator[Seeds], most: int, out: Path, engine: Engine, limit_s: float,
+              progress: Progress) -> None:
+    """So many ranges at a time, each time committed together."""
+    done = 0
+    progress(done)
+    while wave := list(islice(ranges, most)):
+        with committed(out) as folder:
+            engine(campaign, wave, folder, limit_s, lambda more, before=done: progress(before + more))
+        done += sum(hi - lo for lo, hi in wave)
+        progress(done)
 
 
 @contextmanager
 def opened(out: Path, campaign: Campaign) -> Iterator[None]:
     """The folder, made if it is not there, for this process alone, without leftovers. Raises Refused."""
     label = out / "campaign.json"
+    if out.exists() and not out.is_dir():
+        raise Refused(f"{out} is not a folder")
     if out.exists() and not label.exists() and any(path.name not in (".lock", ".campaign.json") for path in out.iterdir()):
         raise Refused(f"{out} is not empty, and no campaign's folder: give a new one")
     out.mkdir(parents=True, exist_ok=True)
@@ -222,7 +236,7 @@ def opened(out: Path, campaign: Campaign) -> Iterator[None]:
             raise Refused(f"another campaign is running in {out}") from None
         if not label.exists():
             write_json(label, {"version": VERSION, **campaign._asdict()})
-        compare(out, json.loads(label.read_text()), {"version": VERSION, **campaign._asdict()})
+        compare(out, read_json(label), {"version": VERSION, **campaign._asdict()})
         shutil.rmtree(out / ".writing", ignore_errors=True)
         (out / "summary.json").unlink(missing_ok=True)
         (out / "rows").mkdir(exist_ok=True)
@@ -261,14 +275,23 @@ def cut(gaps: list[Seeds], size: int) -> Iterator[Seeds]:
         yield from ((at, min(at + size, hi)) for at in range(lo, hi, size))
 
 
-def commit(out: Path, write: Callable[[Path], None]) -> None:
-    """What `write` puts into a folder is there as a whole, or not at all."""
+@contextmanager
+def committed(out: Path) -> Iterator[Path]:
+    """A folder to write to, whose files are rows all together, and only if the block ends without an exception."""
     writing = out / ".writing"
     shutil.rmtree(writing, ignore_errors=True)
     writing.mkdir()
-    write(writing)
+    yield writing
     number = 1 + max((int(path.name.partition("=")[2]) for path in (out / "rows").glob("wave=*")), default=-1)
     writing.rename(out / "rows" / f"wave={number}")
+
+
+def read_json(path: Path) -> dict:
+    """Nothing, if it is not an object."""
+    try:
+        return dict(json.loads(path.read_text()))
+    except (ValueError, TypeError):
+        return {}
 
 
 def write_json(path: Path, value: dict) -> None:

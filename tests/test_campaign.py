@@ -1,0 +1,389 @@
+"""Campaigns: every seed one row, the same row whoever runs it; nothing half-done is taken for done; a failure is seen.
+
+In reading order: one range; the engines agree; a campaign that was stopped goes on; what is refused; the summary and the
+exit code; Java.
+"""
+
+import json
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from cli import exits
+from cli.campaign import app
+from dst import campaign as dst
+from dst.simulate import simulate
+
+ROOT = Path(__file__).resolve().parent.parent
+SCENARIO = "sequenced_metadata_boundary"
+PRODUCTION, MUTANT = dst.campaign_of(SCENARIO), dst.campaign_of(SCENARIO, "no_check")
+
+
+def comparable(table: pa.Table) -> list[dict]:
+    return table.drop_columns(["cpu_us"]).sort_by("seed").to_pylist()
+
+
+def rows(out: Path, seeds: dst.Seeds) -> list[dict]:
+    return comparable(dst.read(out, seeds, dst.SCHEMA.names))
+
+
+def cli(*words: object) -> list[str]:
+    return [sys.executable, "-m", "cli.campaign", "run", "--scenario", SCENARIO, *map(str, words)]
+
+
+def called(*words: object) -> tuple[int, str]:
+    """Exit code and output of the command, run in this process."""
+    result = CliRunner().invoke(app, ["run", *map(str, words)])
+    return result.exit_code, result.output
+
+
+Start = Callable[[], AbstractContextManager[dst.Engine]]
+
+
+@pytest.fixture(scope="module")
+def local() -> Iterator[Start]:
+    """The one pool of this file."""
+    with dst.local_engine(2) as engine:
+        yield lambda: nullcontext(engine)
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Start]:
+    """The one session of this file."""
+    if dst.load_java().find_java() is None:
+        warnings.warn("SPARK IS NOT TESTED: there is no Java here", stacklevel=1)
+        pytest.skip("there is no Java here")
+    with dst.spark_engine(2) as engine:
+        yield lambda: nullcontext(engine)
+
+
+@pytest.fixture(scope="module")
+def expected() -> list[dict]:
+    """Rows of the seeds 0 to 119, without any engine."""
+    return comparable(dst.run_range(PRODUCTION, (0, 120), 60))
+
+
+# --- one range
+
+
+def test_a_row_tells_what_simulate_found() -> None:
+    build = dst.SCENARIOS[SCENARIO]["no_check"]
+    for row in dst.run_range(MUTANT, (7, 10), 60).to_pylist():
+        outcome = simulate(row["seed"], build)
+        assert (row["scenario"], row["mutant"], row["cpu_us"] > 0) == (SCENARIO, "no_check", True)
+        assert json.loads(row["shape"]) == outcome.shape._asdict()
+        for name in ("kind", "signature", "message", "digest", "requests", "virtual_ms"):
+            assert row[name] == getattr(outcome, name)
+
+
+def test_hang_and_exception_are_rows_and_the_others_are_as_ever(monkeypatch: pytest.MonkeyPatch, expected: list[dict]) -> None:
+    whole = dst.many
+
+    def faulty(seeds: range, each: object, build: object) -> None:
+        for seed in seeds:
+            if seed == 2:
+                while True:
+                    pass
+            if seed in (4, 9):
+                raise KeyError("of the harness")
+            whole(range(seed, seed + 1), each, build)
+
+    monkeypatch.setattr(dst, "many", faulty)
+    found = comparable(dst.run_range(PRODUCTION, (0, 10), 2))
+    kinds = {row["seed"]: (row["kind"], row["signature"], row["digest"]) for row in found if row["kind"]}
+    let_out = ("harness", "harness:KeyError", "")
+    assert kinds == {2: ("timeout", "timeout", ""), 4: let_out, 9: let_out}
+    assert "test_campaign.py:" in found[4]["message"]
+    assert [row for row in found if not row["kind"]] == [row for row in expected[:10] if row["seed"] not in kinds]
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0 and signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
+
+
+def test_the_code_version_covers_all_that_a_run_imports() -> None:
+    """Otherwise rows of different code could stand in one folder."""
+    program = "import sys, dst.campaign; print(*(getattr(m, '__file__', '') for m in list(sys.modules.values())), sep='\\n')"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    files = done.stdout.split("\n")
+    packages = [ROOT / name for name in ("specs", "model", "impl", "traces", "dst", "cli", "tools")]
+    ours = {Path(file) for file in files if any(Path(file).is_relative_to(package) for package in packages)}
+    assert len(ours) > 15
+    assert ours <= {path for pattern in dst.CODE for path in ROOT.glob(pattern)}
+
+
+def test_workers_with_other_code_are_refused() -> None:
+    with pytest.raises(dst.CampaignError, match="code has changed"):
+        dst.run_range(PRODUCTION._replace(code="0"), (0, 1), 60)
+
+
+# --- the engines agree
+
+
+@pytest.mark.parametrize("size", [13, 120])
+def test_local_rows_for_any_cut(local: Start, expected: list[dict], tmp_path: Path, size: int) -> None:
+    dst.run(PRODUCTION, (0, 120), tmp_path, local, 2, size)
+    assert rows(tmp_path, (0, 120)) == expected
+
+
+@pytest.mark.parametrize("size", [13, 120])
+def test_spark_rows_for_any_cut(spark: Start, expected: list[dict], tmp_path: Path, size: int) -> None:
+    dst.run(PRODUCTION, (0, 120), tmp_path, spark, 2, size)
+    assert rows(tmp_path, (0, 120)) == expected
+
+
+def test_spark_reads_all_rows_from_the_folder_of_either_engine(spark: Start, local: Start, tmp_path: Path) -> None:
+    dst.run(MUTANT, (0, 10), tmp_path, local, 2)
+    dst.run(MUTANT, (0, 20), tmp_path, spark, 2)
+    from pyspark.sql import SparkSession
+
+    frame = SparkSession.getActiveSession().read.parquet(str(tmp_path / "rows")).drop("wave")
+    assert [(field.name, field.dataType.simpleString()) for field in frame.schema] == \
+        [(field.name, dst.SQL_TYPES[field.type]) for field in dst.SCHEMA]
+    assert sorted(row.seed for row in frame.collect()) == list(range(20))
+
+
+def test_both_engines_time_out_a_seed(spark: Start, local: Start, tmp_path: Path) -> None:
+    summaries = [dst.run(PRODUCTION, (0, 6), tmp_path / name, engine, 2, limit_s=0.0001)
+                 for name, engine in (("spark", spark), ("local", local))]
+    assert summaries[0] == summaries[1]
+    assert [(f["kind"], f["count"], f["smallest_seed"]) for f in summaries[0]["failures"]] == [("timeout", 6, 0)]
+
+
+def test_rows_and_summary_are_the_same_under_another_hash_seed(local: Start, expected: list[dict], tmp_path: Path) -> None:
+    subprocess.run(cli("--seeds", "0:60", "--out", tmp_path / "a", "--engine", "local", "--jobs", 1), cwd=ROOT, check=True,
+                   env=os.environ | {"PYTHONHASHSEED": "4321"}, capture_output=True)
+    dst.run(PRODUCTION, (0, 60), tmp_path / "b", local, 2)
+    assert rows(tmp_path / "a", (0, 120)) == rows(tmp_path / "b", (0, 120)) == expected[:60]
+    assert (tmp_path / "a" / "summary.json").read_bytes() == (tmp_path / "b" / "summary.json").read_bytes()
+
+
+# --- a campaign that was stopped goes on
+
+
+def test_only_missing_ranges_run(local: Start, expected: list[dict], tmp_path: Path) -> None:
+    ran: list[dst.Seeds] = []
+
+    def spy(campaign: dst.Campaign, ranges: list[dst.Seeds], *rest: object) -> None:
+        ran.extend(ranges)
+        with local() as engine:
+            engine(campaign, ranges, *rest)
+
+    dst.run(PRODUCTION, (20, 60), tmp_path, lambda: nullcontext(spy), 2, 10)
+    (tmp_path / "rows" / "wave=0" / "40-50.parquet").unlink()
+    (tmp_path / ".writing").mkdir()
+    (tmp_path / ".writing" / "0-20.parquet").write_bytes(b"half of a fil")
+    ran.clear()
+    summary = dst.run(PRODUCTION, (0, 70), tmp_path, lambda: nullcontext(spy), 2, 20)
+    assert ran == [(0, 20), (40, 50), (60, 70)]
+    assert rows(tmp_path, (0, 70)) == expected[:70]
+    ran.clear()
+    assert dst.run(PRODUCTION, (0, 70), tmp_path, lambda: nullcontext(spy), 2) == summary
+    assert ran == []
+
+
+def test_a_killed_campaign_goes_on(tmp_path: Path, local: Start) -> None:
+    seeds, out = (0, 1500), tmp_path / "out"
+    options = ("--out", out, "--engine", "local", "--mutant", "no_check")
+    running = subprocess.Popen(cli("--seeds", "0:1500", "--jobs", 2, "--range-size", 10, *options), cwd=ROOT,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_until(lambda: (out / "rows" / "wave=1").exists())
+    busy = called("--scenario", SCENARIO, "--seeds", "0:10", *options)
+    workers = subprocess.run(["ps", "-o", "pid=", "--ppid", str(running.pid)], capture_output=True, text=True).stdout.split()
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    assert busy[0] == exits.BAD_INPUT and "another campaign is running" in busy[1]
+    assert len(workers) >= 2
+    wait_until(lambda: not any(Path("/proc", pid).exists() for pid in workers))
+
+    done = rows(out, seeds)
+    assert 320 <= len(done) < 1500 and not (out / "summary.json").exists()
+    dst.run(MUTANT, seeds, out, local, 2)
+    assert rows(out, seeds) == comparable(dst.run_range(MUTANT, seeds, 60))
+    assert (out / "summary.json").exists()
+
+
+def wait_until(true: object, longest_s: float = 30) -> None:
+    began = time.monotonic()
+    while not true():
+        assert time.monotonic() - began < longest_s
+        time.sleep(0.005)
+
+
+def test_a_wave_that_fails_leaves_nothing_and_is_never_green(tmp_path: Path) -> None:
+    def dies(campaign: dst.Campaign, ranges: list[dst.Seeds], folder: Path, limit_s: float, progress: dst.Progress) -> None:
+        dst.write_range(campaign, ranges[0], folder, limit_s)
+        raise dst.CampaignError("a worker failed")
+
+    with pytest.raises(dst.CampaignError, match="a worker failed"):
+        dst.run(PRODUCTION, (0, 4), tmp_path, lambda: nullcontext(dies), 1)
+    assert rows(tmp_path, (0, 4)) == [] and not (tmp_path / "summary.json").exists()
+
+
+def nothing() -> AbstractContextManager[dst.Engine]:
+    return nullcontext(lambda *_: None)
+
+
+def test_rows_that_are_missing_or_twice_there_are_never_green(tmp_path: Path) -> None:
+    with pytest.raises(dst.CampaignError, match="each should have one"):
+        dst.run(PRODUCTION, (0, 4), tmp_path, nothing, 1)
+    (tmp_path / "rows" / "wave=0").rmdir()
+    for name in ("a", "b"):
+        (tmp_path / "rows" / name).mkdir()
+        pq.write_table(dst.run_range(PRODUCTION, (0, 4), 60), tmp_path / "rows" / name / "0-4.parquet")
+    with pytest.raises(dst.CampaignError, match="8 rows for 4 seeds"):
+        dst.run(PRODUCTION, (0, 4), tmp_path, nothing, 1)
+    (tmp_path / "rows" / "b" / "0-4.parquet").write_bytes(b"PAR1 and then no more")
+    with pytest.raises(dst.CampaignError, match="cannot be read"):
+        dst.run(PRODUCTION, (0, 4), tmp_path, nothing, 1)
+
+
+# --- what is refused
+
+
+@pytest.mark.parametrize(("changed", "message"), [
+    ({"--seeds": "5:1"}, "FROM < TO"), ({"--seeds": "5:5"}, "FROM < TO"), ({"--seeds": "-1:5"}, "FROM < TO"),
+    ({"--seeds": "100"}, "FROM:TO"), ({"--seeds": f"0:{2**63}"}, "FROM:TO"),
+    ({"--scenario": "unheard_of"}, f"there is no scenario 'unheard_of'; there is: {SCENARIO}"),
+    ({"--mutant": "cosmic_rays"}, "there is no mutant 'cosmic_rays' of sequenced_metadata_boundary; there are: no_check,"),
+    ({"--engine": "steam"}, "steam"), ({"--jobs": "0"}, "--jobs"), ({"--range-size": "0"}, "--range-size"),
+    ({"--seed-limit-s": "0"}, "--seed-limit-s"),
+])
+def test_bad_input(tmp_path: Path, changed: dict, message: str) -> None:
+    options = {"--scenario": SCENARIO, "--seeds": "0:1", "--out": str(tmp_path / "out"), "--engine": "local"} | changed
+    code, output = called(*(word for option in options.items() for word in option))
+    assert code == exits.BAD_INPUT and message in output
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_folder_of_another_campaign_is_refused(tmp_path: Path) -> None:
+    foreign = tmp_path / "foreign"
+    with dst.opened(foreign, PRODUCTION._replace(code="0123")):
+        pass
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "novel.txt").write_text("Call me Ishmael")
+    options = ("--scenario", SCENARIO, "--seeds", "0:1", "--engine", "local")
+    code, output = called(*options, "--out", foreign, "--mutant", "no_check")
+    assert code == exits.BAD_INPUT and "mutant '', not 'no_check'" in output and "code '0123', not" in output
+    code, output = called(*options, "--out", home)
+    assert code == exits.BAD_INPUT and "no campaign's folder" in output
+    assert [path.name for path in home.iterdir()] == ["novel.txt"]
+    code, output = called(*options, "--out", home / "novel.txt")
+    assert code == exits.BAD_INPUT and "not a folder" in output
+
+
+# --- the summary and the exit code
+
+
+def test_a_mutant_fails_and_every_signature_can_be_replayed(tmp_path: Path) -> None:
+    code, output = called("--scenario", SCENARIO, "--seeds", "0:300", "--out", tmp_path, "--engine", "local",
+                          "--mutant", "no_check")
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    found = [row for row in rows(tmp_path, (0, 300)) if row["kind"]]
+    assert summary["runs"] == 300 and summary["failed"] == len(found) > 0
+    assert {f["signature"] for f in summary["failures"]} == {row["signature"] for row in found}
+    for failure in summary["failures"]:
+        same = [row for row in found if (row["kind"], row["signature"]) == (failure["kind"], failure["signature"])]
+        assert (failure["count"], failure["smallest_seed"]) == (len(same), same[0]["seed"])
+        assert failure["message"] == same[0]["message"]
+        replay = f"highwater dst run --scenario {SCENARIO} --seed {same[0]['seed']} --mutant no_check"
+        assert failure["replay"] == replay and replay in output.splitlines()
+        outcome = simulate(same[0]["seed"], dst.SCENARIOS[SCENARIO]["no_check"])
+        assert (outcome.signature, outcome.digest) == (failure["signature"], same[0]["digest"])
+    assert code == min(exits.OF_KIND[f["kind"]] for f in summary["failures"])
+
+
+def test_production_passes(tmp_path: Path) -> None:
+    code, output = called("--scenario", SCENARIO, "--seeds", "0:50", "--out", tmp_path, "--engine", "local", "--jobs", 1)
+    assert (code, json.loads((tmp_path / "summary.json").read_text())["failures"]) == (0, [])
+    assert "50 runs" in output
+
+
+@pytest.mark.parametrize(("codes", "worst"), [
+    ([], 0), ([0, 0], 0), ([0, exits.INCOMPLETE], exits.INCOMPLETE), ([exits.INCOMPLETE, exits.TIMEOUT], exits.TIMEOUT),
+    ([exits.LIVENESS, exits.SAFETY, 0, exits.PROOF], exits.SAFETY),
+])
+def test_worst_exit_code(codes: list[int], worst: int) -> None:
+    assert exits.worst(codes) == worst
+
+
+def test_a_kind_that_is_not_known_is_never_green() -> None:
+    assert exits.of_kinds(["never heard of"]) == exits.HARNESS
+    assert exits.of_kinds(["timeout", "liveness"]) == exits.LIVENESS
+    assert exits.of_kinds([]) == 0
+
+
+# --- Java
+
+
+def runtime(home: Path, version: str, modules: str) -> Path:
+    """A program that says what `java` says."""
+    java = home / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f'#!/bin/sh\nif [ "$1" = --list-modules ]; then echo "{modules}"; exit; fi\n'
+                    f'echo "    java.home = {home}" >&2\necho "openjdk version \\"{version}\\" 2025-04-15" >&2\n')
+    java.chmod(java.stat().st_mode | stat.S_IXUSR)
+    return java
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine without Java, whose install-jdk reaches nothing. Where its PYTHONPATH begins."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    monkeypatch.setenv("HIGHWATER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "modules"))
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / "jdk.py").write_text("class JdkError(Exception): pass\ndef install(version, path): raise OSError\n")
+    return tmp_path
+
+
+def java_tool() -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, ROOT / "tools" / "java.py"], capture_output=True, text=True)
+
+
+def test_without_java_the_spark_engine_is_incomplete_and_says_what_to_do(bare: Path) -> None:
+    found = java_tool()
+    assert (found.returncode, found.stdout) == (3, "")
+    assert found.stderr.count("\n") == 1 and "openjdk-17-jre-headless" in found.stderr and "JAVA_HOME" in found.stderr
+    ran = subprocess.run(cli("--seeds", "0:1", "--out", bare / "out"), cwd=ROOT, capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (exits.INCOMPLETE, "", found.stderr)
+
+
+def test_java_is_looked_for_in_java_home_then_on_path_then_in_the_cache(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime(bare / "cache" / "jdk-17" / "jdk-17.0.1", "17.0.1", "jdk.incubator.vector@17.0.1")
+    assert java_tool().stdout == f"{bare / 'cache' / 'jdk-17' / 'jdk-17.0.1'}\n"
+    monkeypatch.setenv("PATH", str(runtime(bare / "path", "21", "jdk.incubator.vector@21").parent))
+    assert java_tool().stdout == f"{bare / 'path'}\n"
+    for name, version, modules in (("old", "11.0.2", "jdk.incubator.vector@11"), ("older", "1.8.0_400", ""),
+                                   ("bare", "25", "java.base@25")):
+        runtime(bare / name, version, modules)
+        monkeypatch.setenv("JAVA_HOME", str(bare / name))
+        assert java_tool().stdout == f"{bare / 'path'}\n"
+    runtime(bare / "good", "17.0.15", "jdk.incubator.vector@17.0.15")
+    monkeypatch.setenv("JAVA_HOME", str(bare / "good"))
+    assert java_tool().stdout == f"{bare / 'good'}\n"
+
+
+def test_java_is_installed_into_the_cache(bare: Path) -> None:
+    runtime(bare / "download", "17.0.9", "jdk.incubator.vector@17.0.9")
+    script = bare / "download" / "bin" / "java"
+    script.write_text(script.read_text().replace(str(bare / "download"), str(bare / "cache" / "jdk-17" / "jdk-17.0.9")))
+    (bare / "modules" / "jdk.py").write_text(
+        "import shutil\nclass JdkError(Exception): pass\n"
+        f"def install(version, path): shutil.copytree({str(bare / 'download')!r}, path + '/jdk-17.0.9')\n")
+    assert java_tool().stdout == f"{bare / 'cache' / 'jdk-17' / 'jdk-17.0.9'}\n"
+    shutil.rmtree(bare / "modules")
+    assert java_tool().returncode == 0
+    assert [path.name for path in (bare / "cache").iterdir()] == ["jdk-17"]
