@@ -427,7 +427,7 @@ def write_with_spark(spark: "SparkSession", campaign: Campaign, ranges: list[See
 
     columns = ", ".join(f"{field.name} {SQL_TYPES[field.type]}" for field in SCHEMA)
     frame = spark.range(0, len(ranges), 1, len(ranges)).mapInArrow(rows, columns)
-    write = partial(frame.write.mode("append").parquet, folder.absolute().as_uri())
+    write = partial(frame.write.mode("append").parquet, f"file://{folder.absolute()}")  # Hadoop does not want it quoted
     watch(spark, write, sum(hi - lo for lo, hi in ranges), progress)
 
 

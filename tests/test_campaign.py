@@ -120,6 +120,7 @@ def test_the_code_version_covers_all_that_a_run_imports() -> None:
     ours = {Path(file) for file in files if any(Path(file).is_relative_to(package) for package in packages)}
     assert len(ours) > 15
     assert ours <= {path for pattern in dst.CODE for path in ROOT.glob(pattern)}
+    assert not [file for file in files if "pyspark" in file]  # only its engine needs it
 
 
 def test_workers_with_other_code_are_refused() -> None:
@@ -138,8 +139,9 @@ def test_local_rows_for_any_cut(local: Start, expected: list[dict], tmp_path: Pa
 
 @pytest.mark.parametrize("size", [13, 120])
 def test_spark_rows_for_any_cut(spark: Start, expected: list[dict], tmp_path: Path, size: int) -> None:
-    dst.run(PRODUCTION, (0, 120), tmp_path, spark, 2, size)
-    assert rows(tmp_path, (0, 120)) == expected
+    out = tmp_path / "a b%20 é[0]"
+    dst.run(PRODUCTION, (0, 120), out, spark, 2, size)
+    assert rows(out, (0, 120)) == expected
 
 
 def test_spark_reads_all_rows_from_the_folder_of_either_engine(spark: Start, local: Start, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ MAY = {  # folder -> our folders, and the libraries beside stdlib
     "impl": (set(), set()),
     "impl/stores": ({"impl"}, {"boto3", "botocore", "ulid"}),
     "traces": ({"model", "impl.layout", "impl.manifest_json"}, set()),
-    "dst": ({"impl", "traces", "model"}, {"pyspark", "pyarrow"}),
+    "dst": ({"impl", "traces", "model"}, {"pyspark", "pyarrow", "numpy"}),
     "cli": (OURS, {"typer", "rich", "pyspark", "pyarrow"}),
     "bench": (OURS, {"rich", "matplotlib"}),
 }
