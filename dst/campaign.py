@@ -41,7 +41,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from dst.scenarios import sequenced_metadata_boundary
-from dst.simulate import Outcome, many
+from dst.simulate import Outcome, many, place_of
 from dst.zoo import ZOO
 
 if TYPE_CHECKING:
@@ -180,14 +180,6 @@ def set_alarm(after_s: float) -> None:
 
 def raise_hung(number: int, frame: FrameType | None) -> None:
     raise Hung
-
-
-def place_of(error: Exception) -> str:
-    """File and line that raised it, the same on every machine."""
-    trace = error.__traceback__
-    while trace.tb_next:
-        trace = trace.tb_next
-    return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
 
 
 # --- the folder

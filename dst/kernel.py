@@ -90,5 +90,9 @@ class Kernel:
         return max_steps
 
     def close(self) -> None:
+        """End the crashed clients, and let go of everything, so that a run leaves no cycles behind."""
         for work in self._graveyard:
             work.close()
+        self._graveyard.clear()
+        self._heap.clear()
+        del self.on_request

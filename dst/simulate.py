@@ -5,6 +5,7 @@ One run of a scenario: chaos, then quiet (faults off, whatever is under way arri
 
 import gc
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 from dst.choose import Choice, Chooser, TapeMismatch
@@ -61,9 +62,20 @@ def simulate(seed: int, build: Build = scenario.production, shape: Shape | None 
         failure, kind, signature = error, "nondeterminism", "nondeterminism:tape"
     except Exception as error:  # the implementation let out what it never should
         failure, kind, signature = error, "safety", f"exception:{type(error).__name__}"
+        error.args = (f"{error} ({place_of(error)})",)
     kernel.close()
+    if failure:
+        failure.__traceback__ = None  # it leads to this frame, which leads to it
     return Outcome(seed, kind, signature, str(failure or ""), digest(events), shape, network.requests, kernel.now_ms, events,
                    chooser.tape, failure)
+
+
+def place_of(error: Exception) -> str:
+    """File and line that raised it, the same on every machine."""
+    trace = error.__traceback__
+    while trace.tb_next:
+        trace = trace.tb_next
+    return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
 
 
 def run_phases(kernel: Kernel, network: Network, actors: Actors, shape: Shape) -> None:
@@ -88,16 +100,10 @@ def run(kernel: Kernel, shape: Shape) -> None:
 
 
 def many(seeds: range, each: Callable[[Outcome], None], build: Build = scenario.production, **options: object) -> None:
-    """Run seed after seed in this process. The garbage collector rests meanwhile: a run leaves next to no cycles."""
-    gc.collect()
-    gc.freeze()
+    """Run seed after seed in this process. A run leaves no cycles, so the garbage collector rests meanwhile."""
     gc.disable()
     try:
-        for i, seed in enumerate(seeds):
+        for seed in seeds:
             each(simulate(seed, build, **options))
-            if i % 2000 == 1999:
-                gc.collect()
-                gc.freeze()  # what is left are tables that last: not to be looked through again
     finally:
         gc.enable()
-        gc.unfreeze()

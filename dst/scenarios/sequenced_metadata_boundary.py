@@ -109,12 +109,10 @@ class Actors:
         self.store, self.begun = store, 0
         self.namespace = namespace(shape)
         store.put(self.namespace.key(FIRST_ID), manifest_json.encode(Manifest()), 0)
-        self.roles = (("Writer", shape.writers, self.writer, shape.commits),
-                      ("Collector", shape.collectors, self.collector, shape.rounds),
-                      ("Reader", shape.readers, self.reader, shape.reads))
-        self.clients = [self._client(f"{role}#{i}") for role, number, _, _ in self.roles for i in range(number)]
-        self.work = {f"{role}#{i}": work for role, number, work, _ in self.roles for i in range(number)}
-        self.left = {f"{role}#{i}": amount for role, number, _, amount in self.roles for i in range(number)}
+        roles = (("Writer", shape.writers, shape.commits), ("Collector", shape.collectors, shape.rounds),
+                 ("Reader", shape.readers, shape.reads))
+        self.left = {f"{role}#{i}": amount for role, number, amount in roles for i in range(number)}
+        self.clients = [self._client(name) for name in self.left]
         self.auditing = False
 
     def _client(self, name: str) -> Client:
@@ -124,9 +122,9 @@ class Actors:
     def start(self, client: Client) -> None:
         """Begin, or begin again after a crash, with what is left to do, and knowing nothing."""
         world = World(ClientStore(), ClientClock(self.kernel, client), None, QuietMetrics())
-        number = int(client.name.partition("#")[2])
-        store = self.build(world, self.namespace, self.shape.manifest, number)
-        self.kernel.start(client, self.work[client.name](client, world, store))
+        role, _, number = client.name.partition("#")
+        store = self.build(world, self.namespace, self.shape.manifest, int(number))
+        self.kernel.start(client, WORK[role](self, client, world, store))
 
     def _told(self, client: Client, op: str, body: bytes, file_id: int = 0) -> None:
         key = self.namespace.key(file_id) if file_id else ""
@@ -234,3 +232,6 @@ class Actors:
         if stale:
             raise Failure("liveness", "liveness:stale", f"after the last round of collection ids {stale} are still there, "
                           "though neither the latest nor held by an active checkpoint")
+
+
+WORK = {"Writer": Actors.writer, "Collector": Actors.collector, "Reader": Actors.reader}
