@@ -15,7 +15,7 @@ from model.core import BITS, FIELD, Explorer, Local, Model, Shared, State
 from traces.event import Event
 
 STUTTER = None  # among the actions of a Match: the event may also leave the model as it is, if no action fits
-LIMIT = 60_000  # interned values, or moves; beyond it the tables start anew: larger ones no longer fit the caches
+LIMIT = 60_000  # interned values, or moves; beyond it the tables start anew, so that memory is bounded
 
 
 class Match(NamedTuple):
