@@ -41,7 +41,7 @@ def failure() -> str:
     seed = next(seed for seed in range(1000) if simulate(seed, build).kind)
     outcome = simulate(seed, build)
     text = explain(outcome.events, outcome.failure, trace_of(outcome.shape), replay_command(seed, EXAMPLE))
-    return f"```text\n{text}```\n"
+    return f"    highwater dst run --seed {seed} --mutant {EXAMPLE}\n\n```text\n{text}```\n"
 
 
 def properties() -> str:
