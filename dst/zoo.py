@@ -63,6 +63,11 @@ class KeepsNothing(MetadataStore):
         return [file_id for file_id in old if await self._delete(file_id)]
 
 
+class TakesAnyForOld(MetadataStore):
+    async def collect(self, min_age_ms: int) -> list[int]:
+        return await super().collect(-(1 << 40))
+
+
 class DeletesFirst(MetadataStore):
     async def collect(self, min_age_ms: int) -> list[int]:
         files: list[Listed] = await self.bounded.list()
@@ -106,9 +111,6 @@ class LostReplyIsConflict(SequencedStorage):
             raise ObjectVersionExists(file_id) from None
 
 
-
-
-
 ZOO = {  # name -> (what it does wrong, its Build)
     "no_check": ("a writer does not check the boundary",
                  lambda w, n, spare, i: build(w, n, spare, bounded=Unchecked)),
@@ -126,6 +128,8 @@ ZOO = {  # name -> (what it does wrong, its Build)
                                 lambda w, n, spare, i: build(w, n, spare, boundary=WrittenBlindly)),
     "latest_deleted": ("the latest file is collected, too",
                        lambda w, n, spare, i: build(w, n, spare, store=KeepsNothing)),
+    "age_ignored": ("files younger than min_age are deleted",
+                    lambda w, n, spare, i: build(w, n, spare, store=TakesAnyForOld)),
     "checkpoints_not_spared": ("files that checkpoints refer to are deleted",
                                lambda w, n, spare, i: build(w, n, spare, store=SparesNothing)),
     "reads_not_checked": ("a reader trusts the latest file without asking for the boundary, as source 000 has it",

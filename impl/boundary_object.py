@@ -5,13 +5,12 @@ never moves backward.
 treated as potentially deleted.» (source 000)
 """
 
+import re
 from typing import Protocol
 
-from impl.errors import AlreadyExists, Indefinite, NotFound, OutcomeUnknown, PreconditionFailed
-from impl.layout import Namespace
+from impl.errors import AlreadyExists, Indefinite, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
+from impl.layout import U64, InvalidId, Namespace
 from impl.world import World
-
-U64 = 1 << 64
 
 
 class ObjectVersionBehindBoundary(Indefinite):
@@ -61,6 +60,9 @@ class ObjectStoreBoundaryObject:
     """
 
     def __init__(self, world: World, namespace: Namespace, attempts: int = 100):
+        if world.store.caches:
+            raise ValueError(f"{type(world.store).__name__} answers reads from memory: a boundary must not be read through a "
+                             "cache; give the store that it wraps")
         self.world, self.key, self.attempts = world, namespace.boundary_key, attempts
         self.seen: tuple[int, str] | None = None  # value, version
 
@@ -102,17 +104,22 @@ class ObjectStoreBoundaryObject:
         """«If a concurrent GC wins the conditional update race, retry until the durable boundary is greater than or
         equal to the desired value.» Another collector's win is progress, so `attempts` ends only a store that answers
         conditions wrongly. Raises what `read` raises, and OutcomeUnknown after as many attempts."""
+        if not 0 <= boundary < U64:
+            raise InvalidId(f"the boundary {self.key!r} cannot be {boundary}: it is not in 0 .. 2^64 - 1")
         for _ in range(self.attempts):
-            if await self.read() >= boundary:
-                return
-            self.world.metrics.count("boundary_advance_attempts")
             try:
+                if await self.read() >= boundary:
+                    return
+                self.world.metrics.count("boundary_advance_attempts")
                 version = await self._write(boundary)
             except (AlreadyExists, PreconditionFailed, OutcomeUnknown) as error:
                 self.world.metrics.warn(f"boundary advance of {self.key!r} to {boundary} failed, reading it again: {error}")
-                continue
-            self.seen = boundary, version
-            return
+            except Unavailable as error:
+                self.world.metrics.warn(f"boundary advance of {self.key!r} to {boundary} failed: {error}")
+                raise
+            else:
+                self.seen = boundary, version
+                return
         raise OutcomeUnknown(f"{self.key!r} could not be advanced to {boundary} in {self.attempts} attempts")
 
     async def _write(self, boundary: int) -> str:
@@ -123,8 +130,7 @@ class ObjectStoreBoundaryObject:
 
 
 def parse(key: str, body: bytes) -> int:
-    text = body.strip()
-    if not text.isdigit() or int(text) >= U64:
+    if not re.fullmatch(rb"\s*\d{1,40}\s*", body) or int(body) >= U64:
         raise InvalidBoundary(f"{key!r} holds {body[:40]!r}, not an ASCII number below 2^64: restore the last value that a "
                               "collector wrote, or a larger one that is below the latest id")
-    return int(text)
+    return int(body)

@@ -3,6 +3,8 @@
 from impl.errors import Definite
 
 DIGITS = 20  # enough for every u64
+U64 = 1 << 64
+LEAST_TOO_LARGE = str(U64)  # also of 20 digits, so that text compares as numbers do
 SUFFIXES = {"wal": ".sst"}  # elsewhere the folder's own name
 
 
@@ -19,6 +21,9 @@ class Namespace:
         self._length = self._end + len(self.suffix)
 
     def key(self, file_id: int) -> str:
+        """Raises InvalidId for what is no u64."""
+        if not 0 <= file_id < U64:
+            raise InvalidId(f"id {file_id} is not in 0 .. 2^64 - 1: the namespace {self.prefix!r} is used up")
         return f"{self.prefix}{file_id:020d}{self.suffix}"
 
     def file_id(self, key: str) -> int | None:
@@ -30,13 +35,19 @@ class Namespace:
         if not key.endswith(self.suffix):
             return None
         digits = key[self._start:self._end]
-        if len(key) == self._length and digits.isdigit() and digits.isascii():
+        if len(key) == self._length and digits.isdigit() and digits.isascii() and digits < LEAST_TOO_LARGE:
             return int(digits)
         raise InvalidName(key)
 
 
+class InvalidId(Definite):
+    """An id that no file can have."""
+
+
 class InvalidName(Definite):
+    """A key with the suffix of a namespace that names no id."""
+
     def __init__(self, key: str):
         self.key = key
-        super().__init__(f"{key!r} has the suffix of sequenced metadata, but its name is not {DIGITS} digits: "
+        super().__init__(f"{key!r} has the suffix of sequenced metadata, but its name is not a u64 of {DIGITS} digits: "
                          "move it out of the folder, nobody can tell which id it is")

@@ -98,13 +98,18 @@ class MetadataStore:
         Returns what was committed. A Definite error: the update is nowhere, and may be repeated (ObjectVersionExists
         after so many `attempts`). An Indefinite one: it may be in the history, now or later, so nothing here repeats it.
         """
+        conflicts: dict[int, int] = {}
         while True:
             latest, body = await self.bounded.latest()
+            if conflicts.get(latest, 0) > self.bounded.storage.read_attempts:
+                key = self.bounded.storage.namespace.key(latest + 1)
+                raise NoLatest(f"{key!r} is said to exist, but is not listed, {conflicts[latest]} times over")
             value = change(latest + 1, self.codec.decode(body))
             try:
                 await self.bounded.create(latest + 1, self.codec.encode(value))
             except ObjectVersionExists:
                 self.world.metrics.count("update_conflicts")
+                conflicts = {latest: conflicts.get(latest, 0) + 1}
                 attempts = None if attempts is None else attempts - 1
                 if attempts == 0:
                     raise
@@ -140,13 +145,20 @@ class MetadataStore:
             if spared is not None else []
 
     async def _spared(self, latest: int, now_ms: int) -> frozenset[int] | None:
-        """What active checkpoints refer to; None if the latest file listed is gone, so that the listing is too old."""
+        """What active checkpoints refer to, by the latest file listed; None if the listing is too old to tell.
+
+        As for any reader, that file is to be trusted only if its id is ahead of a boundary read after it: else it may have
+        been collected, and what is there now be a refused writer's, with checkpoints that have ended and without later ones.
+        """
         if not self.spare_checkpoints:
             return frozenset()
         try:
-            return self.codec.referenced(await self.read(latest), now_ms)
+            value = await self.read(latest)
         except NotFound:
             return None
+        if latest <= await self.bounded.boundary.read():
+            return None
+        return self.codec.referenced(value, now_ms)
 
     async def _delete(self, file_id: int) -> bool:
         try:

@@ -17,6 +17,7 @@ DIES_OF = {  # one of the signatures seen must be this
     "delete_before_advance": "refinement:Collector.Delete",
     "boundary_moves_backward": "refinement:Collector.Advance",
     "latest_deleted": "refinement:Collector.Advance",
+    "age_ignored": "history:too young",
     "checkpoints_not_spared": "refinement:Collector.Delete",
     "reads_not_checked": "told:read",
     "lost_reply_is_conflict": "refinement:Writer.CreateNext",

@@ -9,8 +9,8 @@ from stores_support.held import Held
 from cli.conform import model_of
 from dst.simulate import many
 from impl.boundary_object import BoundaryLost, InvalidBoundary, ObjectStoreBoundaryObject, ObjectVersionBehindBoundary
-from impl.errors import Definite, Indefinite, NotFound, OutcomeUnknown, Unavailable
-from impl.layout import InvalidName, Namespace
+from impl.errors import AlreadyExists, Definite, Indefinite, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
+from impl.layout import InvalidId, InvalidName, Namespace
 from impl.manifest_json import Checkpoint, Manifest
 from impl.sequenced_metadata_boundary import MetadataStore, compactions_store, manifest_store
 from impl.sequenced_storage import NoLatest, ObjectVersionExists, SequencedStorage
@@ -385,7 +385,94 @@ def test_boundary_of_another_namespace():
     asyncio.run(case())
 
 
+def test_a_boundary_is_a_u64_and_not_read_through_a_cache():
+    async def case():
+        store = MemoryStore()
+        for value in (-1, 1 << 64):
+            with pytest.raises(InvalidId):
+                await boundary_of(store).advance(value)
+        with pytest.raises(NotFound):
+            await store.get("db/gc/manifest.boundary")
+        await store.put("db/gc/manifest.boundary", b"9" * 5000)
+        with pytest.raises(InvalidBoundary):
+            await boundary_of(store).read()
+        with pytest.raises(ValueError, match="must not be read through a cache"):
+            boundary_of(CachingStore(store), "wal")
+
+    asyncio.run(case())
+
+
+def test_an_advance_that_fails_is_warned_of():
+    """«warn on boundary advance failures»"""
+
+    async def warnings(method, error, raises):
+        store = MemoryStore()
+        await boundary_of(store).advance(1)
+        boundary = boundary_of(Failing(store, method, "boundary", error))
+        boundary.attempts = 3
+        with pytest.raises(raises):
+            await boundary.advance(5)
+        return boundary.world.metrics.snapshot()["warnings"]
+
+    assert asyncio.run(warnings("update", PreconditionFailed("lost"), OutcomeUnknown)) == 3
+    assert asyncio.run(warnings("update", Unavailable("503"), Unavailable)) == 1
+    assert asyncio.run(warnings("get", Unavailable("503"), Unavailable)) == 1
+
+
 # --- names, caches, errors
+
+def test_ids_end_with_u64():
+    async def case():
+        store = MemoryStore()
+        last = Namespace("db", "manifest").key(2**64 - 1)
+        await store.put(last, b'{"checkpoints":[],"updates":[]}')
+        with pytest.raises(InvalidId, match="used up"):
+            await opened(store).update(lambda _, m: m)
+        await store.put(last.replace("18446744073709551615", "18446744073709551616"), b"?")
+        with pytest.raises(InvalidName):
+            await opened(store).current()
+
+    asyncio.run(case())
+
+
+def test_a_conflict_with_an_id_that_is_never_listed_is_an_error_that_names_it():
+    async def case():
+        store = MemoryStore()
+        await grown(store, 1)
+        with pytest.raises(NoLatest, match=r"0003\.manifest' is said to exist, but is not listed"):
+            await opened(Failing(store, "create", "manifest/", AlreadyExists("so it says"))).update(lambda _, m: m)
+
+    asyncio.run(case())
+
+
+def test_a_collector_trusts_checkpoints_only_ahead_of_the_boundary():
+    """The latest file that it listed was collected and put back by a refused writer, with other checkpoints, before it read
+    it. (The model's checkpoints only ever grow: it cannot show this.)"""
+
+    async def case():
+        store = MemoryStore()
+        first = await grown(store, 0)
+        await first.update(lambda i, m: m.with_checkpoint(Checkpoint("c1", i, 0)))  # 2, and 2 is pinned by c1
+        await first.update(lambda _, m: m.with_update("0.1"))  # 3
+        held = Held(store, "create", "manifest/")
+        stale = asyncio.ensure_future(opened(held).update(lambda _, m: Manifest((*m.updates, "stale"))))  # 4 without c1
+        await held.reached.wait()
+        await first.update(lambda _, m: Manifest(m.updates, (Checkpoint("c2", 2, 0),)))  # 4: c2 in the place of c1
+        slow = Held(store, "get", "gc/")
+        collector = asyncio.ensure_future(manifest_store(aged(slow), "db").collect(0))  # has listed 1 to 4
+        await slow.reached.wait()
+        await first.update(lambda _, m: m.with_update("0.2"))
+        await first.update(lambda _, m: m.with_update("0.3"))
+        assert await manifest_store(aged(store), "db").collect(0) == [1, 3, 4, 5]
+        held.release.set()
+        with pytest.raises(ObjectVersionBehindBoundary):
+            await stale  # its 4 stays for the moment
+        slow.release.set()
+        assert await collector == []
+        assert (await first.read(2)).checkpoints[0].id == "c1"
+
+    asyncio.run(case())
+
 
 def test_a_foreign_name_with_our_suffix_is_an_error_that_names_it(stores):
     async def case():

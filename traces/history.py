@@ -10,6 +10,20 @@ from impl.layout import Namespace
 from traces.event import Event
 
 
+def too_young(events: Iterable[Event], namespace: Namespace, least_ms: int) -> str:
+    """Of the first file that was deleted less than `least_ms` after it was put, or "". No model can tell: to it any file may be
+    old."""
+    put_ms: dict[str, int] = {}
+    for e in events:
+        if e.kind != "applied" or e.key == namespace.boundary_key:
+            continue
+        if e.op == "create" and e.status == 200:
+            put_ms[e.key] = e.t_ms
+        elif e.op == "delete" and e.t_ms - put_ms.pop(e.key, -least_ms) < least_ms:
+            return f"{e.client} deleted {e.key} at {e.t_ms} ms, less than {least_ms} ms after it was put"
+    return ""
+
+
 def damage(events: Iterable[Event], namespace: Namespace, final: bytes) -> list[str]:
     """What went wrong, as far as the callers of the clients can tell. `final`: the content of the latest file in the end.
 

@@ -124,8 +124,10 @@ class Trace:
     def _boundary(self, e: Event, role: str) -> Match:
         if e.op in ("get", "get_if_changed"):
             value = 0 if e.status == 404 else int(e.body) if e.status == 200 else None  # 304 shows no value
-            actions = {"Writer": ("Accept", "Reject"), "Collector": ("ReadBoundary",), "Reader": ("ReadAccept", "ReadReject")}
-            return Match(e.client, actions[role], (), lambda a, s, l, s2, l2: value in (None, s.boundary))
+            actions = {"Writer": ("Accept", "Reject"), "Collector": ("ReadBoundary", STUTTER),
+                       "Reader": ("ReadAccept", "ReadReject")}
+            return Match(e.client, actions[role], (), lambda a, s, l, s2, l2: value in (None, s.boundary) and (
+                a is not STUTTER or l.pc == "Known"))  # a collector that knows the boundary may look again
         if e.op in ("create", "update", "put") and e.status == 200:
             return Match(e.client, ("Advance",), (int(e.body),))
         return Match(e.client, ("AdvanceConflict",), ())

@@ -21,7 +21,7 @@ from impl.sequenced_storage import FIRST_ID
 from impl.world import World
 from model.sequenced_metadata_boundary import Shared, latest, present
 from traces.event import Event
-from traces.history import damage
+from traces.history import damage, too_young
 from traces.refine import Failure, Refiner
 from traces.sequenced_metadata_boundary import Trace, constants, refiner
 
@@ -222,6 +222,9 @@ class Actors:
         found = damage(events, self.namespace, self.store.objects[files[-1]][0].body)
         if found:
             raise Failure("safety", f"history:{found[0].partition(':')[0]}", "; ".join(found))
+        young = self.trace and too_young(events, self.namespace, self.shape.min_age_ms - self.shape.skew_ms)
+        if young:
+            raise Failure("safety", "history:too young", young)
         if self.trace and self.shape.audit:
             self._nothing_stale(self.trace.refiner.shared())
 
