@@ -18,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from cli import exits
+from cli.console import STEM
 
 app = typer.Typer(help="Many seeds of a scenario, on Spark or in local processes: one row a seed.", no_args_is_help=True)
 LARGEST_SEED = 2**63 - 1  # Parquet's integers have 64 bits
@@ -30,9 +31,9 @@ def group() -> None:
 
 @app.command("run")
 def run_command(
-    scenario: Annotated[str, typer.Option(help="What is simulated.")],
     seeds: Annotated[str, typer.Option(metavar="FROM:TO", help="TO is not among them.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="A new folder; or this campaign's own, and it goes on.")],
+    scenario: Annotated[str, typer.Option(help="What is simulated.")] = STEM,
     mutant: Annotated[str, typer.Option(help="A known-bad implementation, which must fail.")] = "",
     engine: Annotated[Literal["spark", "local"], typer.Option(help="Both write the same rows.")] = "spark",
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes. [default: one a processor]")] = None,

@@ -1,9 +1,12 @@
 """What the verbs have in common: how they print, and how they refuse bad input."""
 
+import re
+from pathlib import Path
 from typing import NoReturn
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from cli.exits import BAD_INPUT
 
@@ -15,8 +18,17 @@ if not console.is_terminal:
 
 def refuse(message: str) -> NoReturn:
     """One line to stderr, exit 2."""
-    Console(stderr=True, highlight=False, soft_wrap=True).print(f"[bold red]error:[/] {message}")
+    Console(stderr=True, highlight=False, soft_wrap=True).print(f"[bold red]error:[/] {escape(message)}")
     raise typer.Exit(BAD_INPUT)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Refuses, in one line, a place that cannot be written to."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    except OSError as error:
+        refuse(f"{path} cannot be written: {error.strerror}")
 
 
 def scenario_of(name: str) -> str:
@@ -27,10 +39,10 @@ def scenario_of(name: str) -> str:
 
 def seeds_of(text: str) -> range:
     """"A:B", A included and B not."""
-    low, colon, high = text.partition(":")
-    if not (colon and low.isdigit() and high.isdigit() and int(low) < int(high)):
+    match = re.fullmatch(r"(\d{1,18}):(\d{1,18})", text, re.ASCII)
+    if not match or int(match[1]) >= int(match[2]):
         refuse(f"seeds {text!r}: write A:B, with A < B; A is the first, B is one beyond the last")
-    return range(int(low), int(high))
+    return range(int(match[1]), int(match[2]))
 
 
 def build_of(mutant: str | None):
@@ -40,7 +52,7 @@ def build_of(mutant: str | None):
 
     if mutant is None:
         return production
-    if mutant not in ZOO:
+    if not isinstance(mutant, str) or mutant not in ZOO:
         refuse(f"there is no mutant {mutant!r}; there are {', '.join(ZOO)}")
     return ZOO[mutant][1]
 

@@ -9,8 +9,9 @@ import typer
 from rich.progress import track
 from rich.table import Table
 
-from cli.console import STEM, build_of, console, refuse, replay_command, scenario_of, seeds_of
+from cli.console import STEM, build_of, console, refuse, replay_command, scenario_of, seeds_of, write_text
 from cli.exits import of_kinds
+from dst.scenarios.sequenced_metadata_boundary import Shape, namespace, trace_of
 from dst.simulate import Outcome, simulate
 from traces.event import to_json
 
@@ -30,6 +31,8 @@ def run_command(scenario: Scenario = STEM, seed: Annotated[int | None, typer.Opt
     build = build_of(mutant)
     if (seed is None) == (seeds is None):
         refuse("give either --seed N or --seeds A:B")
+    if out and seed is None:
+        refuse("--out goes with --seed: it holds the tape and the trace of one run")
     if seed is not None:
         outcome = simulate(seed, build)
         if out:
@@ -65,7 +68,6 @@ def report(outcome: Outcome, mutant: str | None) -> None:
     if not outcome.kind:
         console.print("[green]ok[/]: the trace refines the model, nobody was told an untruth, everybody got on")
         return
-    from dst.scenarios.sequenced_metadata_boundary import trace_of
     from traces.explain import explain
 
     console.print(f"[bold red]{outcome.kind}[/] ({outcome.signature})")
@@ -75,11 +77,10 @@ def report(outcome: Outcome, mutant: str | None) -> None:
 
 def bundle(outcome: Outcome, mutant: str | None, folder: Path) -> None:
     """tape.json (what `replay` takes) and trace.ndjson (what `trace check` takes)."""
-    folder.mkdir(parents=True, exist_ok=True)
     tape = {"v": 1, "scenario": STEM, "seed": outcome.seed, "mutant": mutant, "digest": outcome.digest, "tape": outcome.tape}
-    (folder / "tape.json").write_text(json.dumps(tape) + "\n")
-    (folder / "trace.ndjson").write_text("".join(to_json(event) + "\n" for event in outcome.events))
-    console.print(f"written: {folder / 'tape.json'}, {folder / 'trace.ndjson'}")
+    write_text(folder / "tape.json", json.dumps(tape) + "\n")
+    write_text(folder / "trace.ndjson", "".join(to_json(event) + "\n" for event in outcome.events))
+    console.print(f"written: {folder / 'tape.json'}, and the trace: {trace_command(outcome.shape, folder / 'trace.ndjson')}")
 
 
 @app.command("replay")
@@ -87,16 +88,26 @@ def replay_command_(tape: Annotated[Path, typer.Argument(help="a tape.json that 
     """Run a tape again, strictly: the first choice that does not fit is named."""
     try:
         saved = json.loads(tape.read_text())
-        choices = [(site, choice, bound) for site, choice, bound in saved["tape"]]
-        seed, mutant, digest = saved["seed"], saved["mutant"], saved["digest"]
+        choices = [(str(site), int(choice), int(bound)) for site, choice, bound in saved["tape"]]
+        seed, mutant, digest = int(saved["seed"]), saved["mutant"], saved["digest"]
+        if not all(0 <= choice < bound for _, choice, bound in choices):
+            raise ValueError("a choice is not within its bound")
     except (OSError, ValueError, KeyError, TypeError) as error:
         refuse(f"{tape}: not a tape: {error}")
+    scenario_of(saved.get("scenario"))
     outcome = simulate(seed, build_of(mutant), tape=choices)
     report(outcome, mutant)
-    if not outcome.kind and outcome.digest != digest:
+    if outcome.digest != digest and outcome.kind != "nondeterminism":
         console.print(f"[bold red]nondeterminism[/]: the trace was {digest}")
         raise typer.Exit(of_kinds(["nondeterminism"]))
     raise typer.Exit(of_kinds([outcome.kind] if outcome.kind else []))
+
+
+def trace_command(shape: Shape, file: Path) -> str:
+    """What holds the trace of a run of this shape against the model."""
+    page = f" --page-size {shape.page_size}" if shape.page_size < 1000 else ""
+    return f"highwater trace check {file} --namespace {namespace(shape).name}{page}" + (
+        f" --skew-ms {shape.skew_ms}" if shape.skew_ms else "")
 
 
 @app.command("zoo")

@@ -27,6 +27,10 @@ def constants_of(settings: list[str] | None) -> protocol.Constants:
             values[name] = text
         if type(values[name]) is not type(getattr(protocol.Constants(), name)):
             refuse(f"{setting!r}: {name} is {getattr(protocol.Constants(), name)!r} unless set; give one like it")
+        if name == "CHECK" and values[name] not in ("after", "before", "off"):
+            refuse(f"{setting!r}: CHECK is after, before or off")
+        if type(values[name]) is int and not (name in ("WRITERS", "MAX_ID")) <= values[name] <= 100:
+            refuse(f"{setting!r}: {name} is from {int(name in ('WRITERS', 'MAX_ID'))} to 100")
     return protocol.Constants(**values)
 
 

@@ -1,5 +1,6 @@
 """highwater trace: check."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -35,8 +36,15 @@ def check_command(file: Annotated[Path, typer.Argument(help="NDJSON, an event a 
         events = [from_json(line) for line in file.read_text().splitlines() if line]
     except (OSError, ValueError) as error:
         refuse(f"{file}: {error}")
+    if not events:
+        refuse(f"{file}: there is no event in it")
+    strange = [e.client for e in events if not re.fullmatch(r"(Writer|Collector|Reader)#\d{1,2}", e.client)]
+    if strange:
+        refuse(f"{file}: client {strange[0]!r}: clients are Writer#0, Collector#0, Reader#0 and so on")
     numbers = {role: 1 + max([int(e.client.partition("#")[2]) for e in events if e.client.startswith(role)], default=0)
                for role in ("Writer", "Collector", "Reader")}
+    command = (f"highwater trace check {file} --root {root} --namespace {namespace} --page-size {page_size} "
+               f"--skew-ms {skew_ms}")
     model = constants(*numbers.values(), page_size, namespace == "manifest")
     trace = Trace(refiner(model), Namespace(root, namespace), skew_ms)
     try:
@@ -44,6 +52,6 @@ def check_command(file: Annotated[Path, typer.Argument(help="NDJSON, an event a 
             trace.observe(event)
     except Failure as failure:
         console.print(f"[bold red]{failure.kind}[/] ({failure.signature})")
-        console.print(explain(trace.events, failure, trace, f"highwater trace check {file}"), markup=False)
+        console.print(explain(trace.events, failure, trace, command), markup=False)
         raise typer.Exit(of_kinds([failure.kind])) from None
     console.print(f"[green]ok[/]: {len(events):,} events refine the model")

@@ -50,6 +50,12 @@ class Chooser:
 
         return choose
 
+    def end(self) -> None:
+        """Raises TapeMismatch if a tape that is replayed holds more choices than the run has asked for."""
+        left = next(self.replaying, None) if self.replaying is not None else None
+        if left is not None:
+            raise TapeMismatch(f"the run is over, the tape goes on with {left}")
+
     def _replay(self, site: str, bound: int) -> int:
         if bound == 1:
             return 0

@@ -56,6 +56,7 @@ def simulate(seed: int, build: Build = scenario.production, shape: Shape | None 
     try:
         run_phases(kernel, network, actors, shape)
         actors.final_check(events)
+        chooser.end()
     except Failure as error:
         failure, kind, signature = error, error.kind, error.signature
     except TapeMismatch as error:

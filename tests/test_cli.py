@@ -38,6 +38,15 @@ def test_the_lowest_failure_wins_and_incomplete_is_never_green():
     (["model", "explore", "--set", "COMMITS=many"], "COMMITS is 2 unless set"),
     (["model", "conform", "nothing"], "there is no run 'nothing' in specs/manifest.toml"),
     (["trace", "check", "nowhere.ndjson"], "nowhere.ndjson"),
+    (["trace", "check", "/dev/null"], "there is no event in it"),
+    (["dst", "run", "--seeds", "[/x]"], "[/x]"),
+    (["dst", "run", "--seeds", "²:5"], "write A:B"),
+    (["dst", "run", "--seeds", "0:2", "--out", "x"], "--out goes with --seed"),
+    (["dst", "run", "--seed", "1", "--out", "/dev/null/x"], "cannot be written"),
+    (["verify", "--json", "/dev/null/x"], "cannot be written"),
+    (["model", "explore", "--set", "PAGE=-1"], "PAGE is from 0 to 100"),
+    (["model", "explore", "--set", "WRITERS=0"], "WRITERS is from 1 to 100"),
+    (["model", "explore", "--set", "CHECK=foo"], "CHECK is after, before or off"),
     (["trace", "check", str(GOLDEN / "good.ndjson"), "--namespace", "wal"], "manifest or compactions"),
 ])
 def test_bad_input_is_refused_in_one_line(arguments, says):
@@ -60,6 +69,24 @@ def test_a_bad_seed_says_how_to_see_it_again():
     assert f"Replay: highwater {command}" in again.output
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_the_trace_of_a_good_run_refines_by_itself(seed, tmp_path):
+    written = ran("dst", "run", "--seed", str(seed), "--out", str(tmp_path)).output
+    command = written.partition("and the trace: highwater ")[2].partition("\n")[0]
+    result = ran(*command.split())
+    assert result.exit_code == 0 and "refine the model" in result.output, result.output
+
+
+def test_every_line_for_daily_use_in_the_readme_is_a_command():
+    readme = (Path(__file__).parent.parent / "README.md").read_text().partition("## For daily use")[2].partition("## ")[0]
+    lines = [line.split("#")[0].split() for line in readme.splitlines() if line.startswith("    highwater ")]
+    assert len(lines) >= 9
+    for _, *arguments in lines:
+        verb = arguments[:1] if arguments[0] == "verify" else arguments[:2]
+        shown = ran(*verb, "--help").output
+        assert all(option in shown for option in arguments if option.startswith("--")), arguments
+
+
 def test_tape_and_trace_of_a_run(tmp_path):
     assert ran("dst", "run", "--seed", "4", "--out", str(tmp_path)).exit_code == 0
     again = ran("dst", "replay", str(tmp_path / "tape.json"))
@@ -67,6 +94,11 @@ def test_tape_and_trace_of_a_run(tmp_path):
     tape = json.loads((tmp_path / "tape.json").read_text())
     (tmp_path / "tape.json").write_text(json.dumps({**tape, "tape": tape["tape"][:30]}))
     assert ran("dst", "replay", str(tmp_path / "tape.json")).exit_code == 13
+    (tmp_path / "tape.json").write_text(json.dumps({**tape, "tape": [*tape["tape"], ["more", 0, 2]]}))
+    assert "the tape goes on" in ran("dst", "replay", str(tmp_path / "tape.json")).output
+    for bad in ({"mutant": ["x"]}, {"scenario": "other"}, {"tape": [["site", 5, 2]]}, {"seed": "x"}):
+        (tmp_path / "tape.json").write_text(json.dumps({**tape, **bad}))
+        assert ran("dst", "replay", str(tmp_path / "tape.json")).exit_code == 2
     (tmp_path / "tape.json").write_text(json.dumps({**tape, "digest": "0" * 32}))
     assert "nondeterminism" in ran("dst", "replay", str(tmp_path / "tape.json")).output
 
@@ -91,6 +123,11 @@ def test_recorded_traces(tmp_path):
     broken.write_text("\n".join(line for line in lines if '"create"' not in line) + "\n")
     result = ran("trace", "check", str(broken), "--namespace", "manifest")
     assert result.exit_code in (SAFETY, REFINEMENT) and "Failing event" in result.output
+    for line in ('{"v":1,"client":"Writer#x"}', '{"v":1,"client":7}', '{"v":1,"request":"a","client":"Writer#0"}'):
+        broken.write_text(line + "\n")
+        assert ran("trace", "check", str(broken)).exit_code == 2
+    broken.write_text('{"v":1,"client":"Writer#0","kind":"told","op":"read","body":"[1]"}\n')
+    assert ran("trace", "check", str(broken)).exit_code == REFINEMENT
     broken.write_text("not json\n")
     assert ran("trace", "check", str(broken)).exit_code == 2
 

@@ -52,9 +52,11 @@ NEXT = {  # role -> state -> what the client does -> its next state; "!": anythi
                "listed": {"get 200": "read", "get 404": "idle"}, "read": {"boundary": "idle"}},
     "Collector": {"listing": {"P": "listing", "L": "listed"},
                   "listed": {"boundary": "known", "get 200": "listed+", "get 404": "idle"},
-                  "known": {"advance 200": "known", "advance 412": "listed", "get 200": "known+", "get 404": "idle"},
+                  "known": {"advance 200": "known", "advance 412": "listed", "get 200": "known+", "get 404": "idle",
+                            "boundary": "known"},  # it may look again
                   "listed+": {"boundary": "known+"},
-                  "known+": {"advance 200": "known+", "advance 412": "listed+", "delete": "known+"}},
+                  "known+": {"advance 200": "known+", "advance 412": "listed+", "delete": "known+",
+                             "boundary": "known+"}},
 }
 
 
@@ -311,6 +313,7 @@ EXPLAINED = {  # mutant -> signature of its failure; what its explanation says
                                 r"Collector\.Advance needs s\.boundary == g\.b or .*: s\.boundary is \d+, g\.b is \d+"),
     "latest_deleted": ("refinement:Collector.Advance",
                        r"Collector\.Advance is possible, but not this one: expected Advance \d.*, observed Advance \d"),
+    "age_ignored": ("history:too young", r"Collector#\d deleted .*, less than \d+ ms after it was put"),
     "checkpoints_not_spared": ("refinement:Collector.Delete", r"Collector\.Delete (needs|is possible, but not this one)"),
     "reads_not_checked": ("told:read", r"What Reader#0 could do here: Read(Accept|Reject), "),
     "lost_reply_is_conflict": ("refinement:Writer.CreateNext",
@@ -342,7 +345,8 @@ def test_explanation_names_what_is_wrong(mutant):
     text, (signature, says) = told_of(outcome), EXPLAINED[mutant]
     assert text.startswith(f"{signature}\n{outcome.message}\n")  # and so the slow walk agrees with the tables
     assert re.search(says, text), text
-    assert f"Failing event, number {len(outcome.events) - 1}:" in text
+    which = "Last" if outcome.signature.startswith("history:") else "Failing"  # what is judged in the end has no event
+    assert f"{which} event, number {len(outcome.events) - 1}:" in text
     assert text.endswith(f"\nReplay: highwater dst replay {outcome.seed}\n")
     assert str(ROOT) not in text
     for source, path, line in re.findall(r"(?:needs|expected) (?:not )?(.+?) \((\w+/\w+\.py):(\d+)\)", text):

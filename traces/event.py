@@ -51,7 +51,11 @@ def from_json(line: str) -> Event:
         fields = json.loads(line)
         if fields.pop("v", None) != VERSION:
             raise ValueError(f"not version {VERSION}")
-        event = EMPTY._replace(**fields)
-        return event._replace(keys=tuple(event.keys), body=fields.get("body", "").encode("utf-8", "surrogateescape"))
+        body = fields.pop("body", "").encode("utf-8", "surrogateescape")
+        event = EMPTY._replace(**{**fields, "keys": tuple(fields.get("keys", ()))})
+        for name, value, usual in zip(Event._fields, event, EMPTY):
+            if type(value) is not type(usual) or (name == "keys" and not all(isinstance(key, str) for key in value)):
+                raise ValueError(f"{name} is {value!r}")
+        return event._replace(body=body)
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"no event of a trace: {error}: {line[:80]!r}") from None

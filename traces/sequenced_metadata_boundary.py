@@ -84,7 +84,7 @@ class Trace:
                 self.refiner.event(e.client, e, self._match)
                 if e.op == "create" and e.status == 200 and e.key != self.namespace.boundary_key:
                     self._note_checkpoints(e)
-        except (KeyError, ValueError, InvalidName, manifest_json.InvalidManifest) as error:
+        except (LookupError, ValueError, TypeError, AttributeError, InvalidName, manifest_json.InvalidManifest) as error:
             message = f"event {len(self.events) - 1} is none of this protocol's: {error}"
             raise Failure("refinement", f"refinement:{type(error).__name__}", message, self.refiner.unpacked()) from error
 
