@@ -11,15 +11,15 @@ from traces.event import Event
 
 
 def too_young(events: Iterable[Event], namespace: Namespace, least_ms: int) -> str:
-    """Of the first file that was deleted less than `least_ms` after it was put, or "". No model can tell: to it any file may be
-    old."""
+    """Of the first id that was deleted less than `least_ms` after it was first put, or "". (A refused writer may put a deleted
+    id again, and a slow collector delete that as well.) No model can tell: to it any file may be old."""
     put_ms: dict[str, int] = {}
     for e in events:
         if e.kind != "applied" or e.key == namespace.boundary_key:
             continue
         if e.op == "create" and e.status == 200:
-            put_ms[e.key] = e.t_ms
-        elif e.op == "delete" and e.t_ms - put_ms.pop(e.key, -least_ms) < least_ms:
+            put_ms.setdefault(e.key, e.t_ms)
+        elif e.op == "delete" and e.t_ms - put_ms.get(e.key, -least_ms) < least_ms:
             return f"{e.client} deleted {e.key} at {e.t_ms} ms, less than {least_ms} ms after it was put"
     return ""
 
