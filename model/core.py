@@ -154,13 +154,13 @@ class Explorer:
         return tuple(reversed(steps))
 
 
-def explore(model: Model, max_states: int | None = None, progress: Callable[[int, int], None] | None = None,
-            explorer: Explorer | None = None) -> Exploration:
+def explore(model: Model, max_states: int | None = None,
+            progress: Callable[[int, int], None] | None = None) -> Exploration:
     """Breadth-first search from the initial state to the first violation of an `always` property, or to the end.
 
     `progress(states, depth)` is called once a level. `max_states` bounds the search (the result is then not complete).
     """
-    x = explorer or Explorer(model)
+    x = Explorer(model)
     parents = {x.initial: x.initial}
     frontier, transitions, depth = [x.initial], 0, 0
     views = list(zip(x.masks, x.table, range(len(x.masks))))
