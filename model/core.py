@@ -32,16 +32,24 @@ class Process(NamedTuple):
     actions: dict[str, Action]
 
 
+Property = tuple[str | None, Callable[..., bool]]  # (None, f(c, shared)), or (role, f(c, shared, local)) of each process
+
+
 class Model(NamedTuple):
-    """`always` and `sometimes`: name -> (role or None, predicate). A property of the shared state is `(None, f)` with
-    f(c, shared); one of a role is `(role, f)` with f(c, shared, local), and speaks of each process of that role."""
+    """The last four speak of roles: which actions are weakly fair, which nobody but their own client can see (Accept
+    of a value read before), and which clients are interchangeable: `renamed[role](part, names)` is a shared or local
+    part with client i of that role called names[i], and None instead of a function says that no part names a client."""
 
     name: str
     constants: Any
     shared: Shared  # initial
     processes: tuple[Process, ...]
-    always: dict[str, tuple[str | None, Callable[..., bool]]]
-    sometimes: dict[str, tuple[str | None, Callable[..., bool]]]
+    always: dict[str, Property]
+    sometimes: dict[str, Property]
+    eventually: dict[str, Property] = {}  # noqa: RUF012  # from every state on, again and again, if the fair actions are fair
+    fair: dict[str, frozenset[str]] = {}  # noqa: RUF012
+    unseen: dict[str, frozenset[str]] = {}  # noqa: RUF012
+    renamed: dict[str, Callable[[Any, tuple[int, ...]], Any] | None] = {}  # noqa: RUF012
 
 
 class State(NamedTuple):
