@@ -10,13 +10,19 @@ choice is `for`, the effect is a yield:
 
 so a label is (process, action, choices). States are immutable: ints, strings, tuples, frozensets.
 
-Because an action sees only (shared, its own local), its moves are a function of that pair. `explore` interns both parts
-as small integers, packs a global state into one integer, asks the readable action once for each pair, and keeps the
-answer as integer differences: to explore is then to mask, look up and add.
+`moves` below is the definition of a model's steps; model/plain.py searches with nothing else, and is the reference that
+every faster way must equal, state for state. Because an action sees only (shared, its own local), its moves are a
+function of that pair. `Explorer` interns both parts as small integers, packs a global state into one integer, asks the
+readable action once for each pair, and keeps the answer as integer differences: to explore is then to mask, look up and
+add. model/wide.py does the same to a whole level at a time.
 """
 
+import resource
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
+
+from model.reads import Answers, Recorder
 
 Shared = Any
 Local = Any
@@ -65,33 +71,120 @@ class Step(NamedTuple):
 class Exploration(NamedTuple):
     states: int
     transitions: int
-    depth: int  # breadth-first levels after the initial state
+    depth: int  # breadth-first levels after the initial state; depth-first: the longest path that was walked
     violated: str | None  # the `always` property that fails in the last state of `trace`
-    trace: tuple[Step, ...]  # a shortest path to the violation; the first label is ("", "Init", ())
+    trace: tuple[Step, ...]  # a path to the violation, a shortest if breadth-first; the first label is ("", "Init", ())
     fired: frozenset[tuple[str, str]]  # (role, action)
     never: tuple[str, ...]  # `sometimes` properties that no state witnesses (empty after a violation)
-    complete: bool  # False: stopped at the bound on states or at a violation
+    widest: int = 0  # the largest number of moves from one state
+    ends: int = 0  # states without a move
+    stopped: str = ""  # the bound that ended the search, or nothing
 
+    @property
+    def complete(self) -> bool:
+        return not self.violated and not self.stopped
+
+    def idle(self, model: Model) -> tuple[tuple[str, str], ...]:
+        """(role, action) of what never fired, in the model's order."""
+        return tuple(dict.fromkeys((p.role, a) for p in model.processes for a in p.actions if (p.role, a) not in self.fired))
+
+
+def init(model: Model) -> State:
+    return State(model.shared, tuple(p.local for p in model.processes))
+
+
+def moves(model: Model, state: State) -> Iterator[Step]:
+    """Every step from a state: the definition of what a model does."""
+    for p, (process, local) in enumerate(zip(model.processes, state.locals)):
+        for action, generator in process.actions.items():
+            for choices, shared2, local2 in generator(model.constants, process.index, state.shared, local):
+                yield Step((process.name, action, choices),
+                           State(shared2, (*state.locals[:p], local2, *state.locals[p + 1:])))
+
+
+def broken(model: Model, state: State) -> list[str]:
+    """The `always` properties that do not hold in a state, in their order."""
+    return [name for name, prop in model.always.items() if not all(verdicts(model, state, prop))]
+
+
+def witnessed(model: Model, state: State) -> list[str]:
+    return [name for name, prop in model.sometimes.items() if any(verdicts(model, state, prop))]
+
+
+def verdicts(model: Model, state: State, prop: Property) -> Iterator[bool]:
+    """What the property says of the shared state, or of each process of its role."""
+    of, holds = prop
+    if of is None:
+        yield holds(model.constants, state.shared)
+    else:
+        for process, local in zip(model.processes, state.locals):
+            if process.role == of:
+                yield holds(model.constants, state.shared, local)
+
+
+class Bounds(NamedTuple):
+    """What ends a search before its end. A search that a bound ended has not answered for the whole instance."""
+
+    states: int | None = None
+    depth: int | None = None
+    bytes: int | None = None  # of this whole process, resident, at its peak
+
+    def reached(self, states: int, depth: int, needed: int = 0) -> str:
+        """The bound that is reached, in words; `needed`: bytes that the next step will take."""
+        if self.states is not None and states >= self.states:
+            return f"{self.states:,} states"
+        if self.depth is not None and depth >= self.depth:
+            return f"depth {self.depth:,}"
+        if self.bytes is not None and peak_bytes() + needed > self.bytes:
+            return f"{self.bytes / 1e6:,.0f} MB of memory"
+        return ""
+
+
+def peak_bytes() -> int:
+    """The most memory that this process has held so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+Progress = Callable[[int, int], None]  # (states, depth)
 
 BITS = 24  # of a packed state, for the shared part and for each local part: at most 16 million different values of each
 FIELD = (1 << BITS) - 1
 
 
 class Explorer:
-    """The packed state space of one model. `table[p]`: (shared, local of p) packed -> tuple of (difference, label)."""
+    """The packed state space of one model. `table[p]`: (shared, local of p) packed -> tuple of differences.
+
+    The locals of one role share their numbers, so that a client's local means the same in another's place."""
 
     def __init__(self, model: Model):
         self.model = model
-        self.values: list[list[Any]] = [[] for _ in range(len(model.processes) + 1)]
-        self.numbers: list[dict[Any, int]] = [{} for _ in self.values]
+        self.values: list[list[Any]] = [[]]
+        self.numbers: list[dict[Any, int]] = [{}]
+        roles: dict[str, tuple[list, dict]] = {}
+        for process in model.processes:
+            values, numbers = roles.setdefault(process.role, ([], {}))
+            self.values.append(values)
+            self.numbers.append(numbers)
         self.masks = [FIELD | FIELD << BITS * (p + 1) for p in range(len(model.processes))]
         self.table: list[dict[int, tuple[int, ...]]] = [{} for _ in model.processes]
         self.labels: list[dict[int, tuple[Label, ...]]] = [{} for _ in model.processes]
-        self.broken: dict[int, str] = {}  # the pair (shared, local of p) -> the property that it breaks
+        self.broken: dict[tuple[int, int], str] = {}  # (p, the pair) -> the property that it breaks
         self.fired: set[tuple[str, str]] = set()
         self.witnessed: set[str] = set()
         self.judged: dict[int, str | None] = {}
-        self.initial = self.pack(State(model.shared, tuple(p.local for p in model.processes)))
+        self.symmetry: Any = None  # model.reductions.Symmetry, where one state stands for others
+        # Shared parts by their fields; one that has no named fields is a field itself.
+        self.names: tuple[str, ...] = getattr(model.shared, "_fields", ())
+        self.fields: list[tuple[int, ...]] = []  # a shared part's number -> its fields' numbers
+        self.shared: dict[tuple[int, ...], int] = {}  # and back
+        self.field_values: list[list[Any]] = [[] for _ in self.names or (1,)]
+        self.field_numbers: list[dict[Any, int]] = [{} for _ in self.names or (1,)]
+        self.plans: list[dict[int, list[Answers]]] = [{} for _ in model.processes]  # by local: the actions that may fire
+        self.judges = [tuple([n for n, (of, _) in properties.items() if of == role]  # each process's, and the shared part's
+                             for properties in (model.always, model.sometimes))
+                       for role in (*(p.role for p in model.processes), None)]
+        self.verdicts: dict[tuple, Answers] = {}  # (property, a local or nothing)
+        self.initial = self.pack(init(model))
 
     def intern(self, part: int, value: Any) -> int:
         number = self.numbers[part].setdefault(value, len(self.values[part]))
@@ -100,6 +193,21 @@ class Explorer:
                 raise OverflowError(f"{self.model.name}: more than {FIELD} different values of part {part}")
             self.values[part].append(value)
         return number
+
+    def field(self, place: int, value: Any) -> int:
+        number = self.field_numbers[place].setdefault(value, len(self.field_values[place]))
+        if number == len(self.field_values[place]):
+            self.field_values[place].append(value)
+        return number
+
+    def fields_of(self, number: int) -> tuple[int, ...]:
+        """The numbers of a shared part's fields."""
+        while len(self.fields) <= number:
+            value = self.values[0][len(self.fields)]
+            fields = tuple(map(self.field, range(len(self.field_values)), value if self.names else (value,)))
+            self.shared[fields] = len(self.fields)
+            self.fields.append(fields)
+        return self.fields[number]
 
     def pack(self, state: State) -> int:
         packed = self.intern(0, state.shared)
@@ -112,34 +220,90 @@ class Explorer:
         return State(parts[0], tuple(parts[1:]))
 
     def expand(self, p: int, pair: int) -> tuple[int, ...]:
-        """Ask the actions of process `p` for their moves from this pair, and the properties for their verdict of it."""
-        model, process, part = self.model, self.model.processes[p], p + 1
-        shared, local = self.values[0][pair & FIELD], self.values[part][pair >> BITS * part]
-        self.judge(p, pair, shared, local)
-        differences, labels = [], []
-        for action, moves in process.actions.items():
-            for choices, shared2, local2 in moves(model.constants, process.index, shared, local):
-                successor = self.intern(0, shared2) | self.intern(part, local2) << BITS * part
-                differences.append(successor - pair)
-                labels.append((process.name, action, choices))
-                self.fired.add((process.role, action))
-        self.table[p][pair], self.labels[p][pair] = tuple(differences), tuple(labels)
+        """The moves of process `p` from this pair, as differences."""
+        part = p + 1
+        number, local = pair & FIELD, pair >> BITS * part
+        moves = self.visit(p, number, local)
+        self.labels[p][pair] = tuple([label for label, _, _ in moves])
+        self.table[p][pair] = tuple([shared2 - number + (local2 - local << BITS * part) for _, shared2, local2 in moves])
         return self.table[p][pair]
 
+    def visit(self, p: int, number: int, local: int) -> list[tuple[Label, int, int]]:
+        """`moves`, and the properties' verdict of the pair, and whether renaming it changes either."""
+        self.judge(p, number | local << BITS * (p + 1), self.values[0][number], self.values[p + 1][local])
+        moves = self.moves(p, number, local)
+        if self.symmetry:
+            self.symmetry.check(p, number, local, moves)
+        return moves
+
+    def moves(self, p: int, number: int, local: int) -> list[tuple[Label, int, int]]:
+        """(label, number of the shared part after, of the local) of each move of process `p` from two numbers."""
+        plan = self.plans[p].get(local)
+        if plan is None:
+            plan = self.plans[p][local] = [Answers(partial(self.ask, p, action, self.values[p + 1][local]))
+                                           for action in self.model.processes[p].actions]
+        shared, fields, found, idle = self.values[0][number], self.fields_of(number), [], []
+        for answers in plan:
+            answer = answers.of(shared, fields) if self.names else answers.ask(shared)
+            for label, writes, local2 in answer:
+                found.append((label, self.written(number, fields, writes) if writes else number, local2))
+            if answers.constant is answer and not answer:
+                idle.append(answers)
+        for answers in idle:  # nothing comes of it from this local, whatever the shared part is
+            plan.remove(answers)
+        return found
+
+    def ask(self, p: int, action: str, local: Local, shared: Any) -> list[tuple[Label, tuple, int]]:
+        """The readable action's moves: (label, what it writes as (place of a field, number), number of the local)."""
+        process, found = self.model.processes[p], []
+        for choices, shared2, local2 in process.actions[action](self.model.constants, process.index, shared, local):
+            if isinstance(shared2, Recorder):
+                writes = [(place, self.field(place, shared2.written()[name]))
+                          for place, name in enumerate(self.names) if name in shared2.written()]
+            else:
+                parts = shared2 if self.names else (shared2,)
+                writes = [(place, self.field(place, value)) for place, value in enumerate(parts)]
+            found.append(((process.name, action, choices), tuple(writes), self.intern(p + 1, local2)))
+        if found:
+            self.fired.add((process.role, action))
+        return found
+
+    def written(self, number: int, fields: tuple[int, ...], writes: tuple[tuple[int, int], ...]) -> int:
+        """The number of the shared part in which these fields are written."""
+        after = list(fields)
+        for place, value in writes:
+            after[place] = value
+        known = self.shared.get(tuple(after))
+        if known is None:
+            values = [of[value] for of, value in zip(self.field_values, after)]
+            known = self.intern(0, self.values[0][number]._make(values) if self.names else values[0])
+            self.fields_of(known)
+        return known
+
     def judge(self, p: int, pair: int, shared: Shared, local: Local) -> None:
-        c, role = self.model.constants, self.model.processes[p].role
-        number = pair & FIELD
+        number, (always, sometimes) = pair & FIELD, self.judges[p]
         if number not in self.judged:
-            self.judged[number] = next(
-                (n for n, (of, holds) in self.model.always.items() if of is None and not holds(c, shared)), None)
-            self.witnessed |= {n for n, (of, holds) in self.model.sometimes.items() if of is None and holds(c, shared)}
-        broken = self.judged[number] or next(
-            (n for n, (of, holds) in self.model.always.items() if of == role and not holds(c, shared, local)), None)
-        if broken:
-            self.broken[pair] = broken
-        self.witnessed |= {
-            n for n, (of, holds) in self.model.sometimes.items()
-            if of == role and n not in self.witnessed and holds(c, shared, local)}
+            self.judged[number] = next((n for n in self.judges[-1][0] if not self.verdict(n, shared, number)), None)
+            self.witnessed |= {n for n in self.judges[-1][1] if n not in self.witnessed and self.verdict(n, shared, number)}
+        failing = self.judged[number] or (
+            next((n for n in always if not self.verdict(n, shared, number, local)), None) if always else None)
+        if failing:
+            self.broken[p, pair] = failing
+        if sometimes:
+            self.witnessed |= {n for n in sometimes
+                               if n not in self.witnessed and self.verdict(n, shared, number, local)}
+
+    def verdict(self, name: str, shared: Shared, number: int, *local: Local) -> bool:
+        """What a property says of a shared part, or of it and a local one."""
+        c, holds = self.model.constants, (self.model.always.get(name) or self.model.sometimes[name])[1]
+        if not self.names:
+            return bool(holds(c, shared, *local))
+        if (name, *local) not in self.verdicts:
+            self.verdicts[name, *local] = Answers(lambda recorder: bool(holds(c, recorder, *local)))
+        return self.verdicts[name, *local].of(shared, self.fields_of(number))
+
+    def never(self) -> tuple[str, ...]:
+        return tuple(n for n in self.model.sometimes if n not in self.witnessed)
 
     def successors(self, packed: int) -> Iterator[tuple[Label, int]]:
         for p, mask in enumerate(self.masks):
@@ -150,53 +314,77 @@ class Explorer:
             for difference, label in zip(differences, self.labels[p][pair]):
                 yield label, packed + difference
 
-    def path(self, parents: dict[int, int], packed: int) -> tuple[Step, ...]:
-        """From the initial state to `packed`, following the parents that breadth-first search left."""
-        steps: list[Step] = []
-        while packed != self.initial:
-            parent = parents[packed]
-            label = next(label for label, successor in self.successors(parent) if successor == packed)
-            steps.append(Step(label, self.unpack(packed)))
-            packed = parent
-        steps.append(Step(("", "Init", ()), self.unpack(packed)))
-        return tuple(reversed(steps))
+    def trace(self, path: list[int], canonical: Callable[[int], int] | None = None) -> tuple[Step, ...]:
+        """The steps along packed states that follow each other; where they stand for others, the steps of the first."""
+        steps, here = [Step(("", "Init", ()), self.unpack(self.initial))], self.initial
+        canonical = canonical or (lambda packed: packed)
+        for wanted in map(canonical, path[1:]):
+            label, here = next((label, after) for label, after in self.successors(here) if canonical(after) == wanted)
+            steps.append(Step(label, self.unpack(here)))
+        return tuple(steps)
 
 
-def explore(model: Model, max_states: int | None = None,
-            progress: Callable[[int, int], None] | None = None) -> Exploration:
-    """Breadth-first search from the initial state to the first violation of an `always` property, or to the end.
+def explore(model: Model, max_states: int | None = None, progress: Progress | None = None, depth_first: bool = False,
+            symmetry: bool = False, bounds: Bounds | None = None) -> Exploration:
+    """Search from the initial state to the first violation of an `always` property, or to the end, or to a bound.
 
-    `progress(states, depth)` is called once a level. `max_states` bounds the search (the result is then not complete).
+    Breadth-first a violation is a nearest one, and its trace a shortest. Of the violations at the same depth the one is
+    told whose property stands first in `always`. `progress(states, depth)` is called now and then. With `symmetry` one
+    state stands for all that differ from it in the names of interchangeable clients (model/reductions.py, which checks
+    that they are).
     """
-    x = Explorer(model)
+    bounds = bounds or Bounds(states=max_states)
+    x, canonical = Explorer(model), None
+    if symmetry:
+        from model.reductions import Symmetry
+        canonical = Symmetry(x).canonical
+        x.initial = canonical(x.initial)
     parents = {x.initial: x.initial}
-    frontier, transitions, depth = [x.initial], 0, 0
+    frontier, stack, transitions, depth, deepest, widest, ends, stopped = [x.initial], [], 0, 0, 0, 0, 0, ""
+    order = {name: number for number, name in enumerate(model.always)}
     views = list(zip(x.masks, x.table, range(len(x.masks))))
     while frontier:
         following: list[int] = []
+        violations: list[tuple[int, int]] = []  # (the property's place in `always`, the state), in this frontier
         for packed in frontier:
+            degree = 0
             for mask, table, p in views:
                 pair = packed & mask
                 differences = table.get(pair)
                 if differences is None:
                     differences = x.expand(p, pair)
-                    if pair in x.broken:
-                        return Exploration(len(parents), transitions, depth, x.broken[pair],
-                                           x.path(parents, packed), frozenset(x.fired), (), False)
-                transitions += len(differences)
+                    if (p, pair) in x.broken:
+                        violations.append((order[x.broken[p, pair]], packed))
+                degree += len(differences)
                 for difference in differences:
-                    successor = packed + difference
+                    successor = packed + difference if canonical is None else canonical(packed + difference)
                     if successor not in parents:
                         parents[successor] = packed
                         following.append(successor)
-        if progress:
+            transitions += degree
+            widest = degree if degree > widest else widest
+            ends += not degree
+        if violations:
+            property_, packed = min(violations, key=lambda found: found[0])
+            path = [packed]
+            while path[-1] != x.initial:
+                path.append(parents[path[-1]])
+            return Exploration(len(parents), transitions, deepest, list(model.always)[property_],
+                               x.trace(path[::-1], canonical), frozenset(x.fired), (), widest, ends)
+        if progress and (not depth_first or len(parents) % 1024 == 0):
             progress(len(parents), depth)
-        if max_states is not None and len(parents) >= max_states and following:
-            return Exploration(len(parents), transitions, depth, None, (), frozenset(x.fired), (), False)
-        frontier = following
-        depth += bool(following)
-    never = tuple(n for n in model.sometimes if n not in x.witnessed)
-    return Exploration(len(parents), transitions, depth, None, (), frozenset(x.fired), never, True)
+        reached = bounds.reached(len(parents), depth) if following else ""
+        stopped = stopped or reached
+        if reached and not (depth_first and depth == bounds.depth):  # depth-first a deep path ends, not the search
+            break
+        if depth_first:
+            stack += [(successor, depth + 1) for successor in reversed(following) if not reached]
+            following, depth = ([], depth) if not stack else ([stack[-1][0]], stack.pop()[1])
+        else:
+            depth += bool(following)
+        frontier, deepest = following, max(deepest, depth)
+    return Exploration(len(parents), transitions, deepest, None, (), frozenset(x.fired), () if stopped else x.never(),
+                       widest, ends, stopped)
 
 
 def graph(model: Model) -> tuple[Explorer, dict[int, list[tuple[Label, int]]]]:
@@ -230,7 +418,10 @@ def always_possible(model: Model, goal: Callable[[Any, Shared], bool]) -> tuple[
     parents, frontier = {x.initial: x.initial}, [x.initial]
     for packed in frontier:  # grows while we walk it: breadth first
         if packed not in reaching:
-            return x.path(parents, packed)
+            path = [packed]
+            while path[-1] != x.initial:
+                path.append(parents[path[-1]])
+            return x.trace(path[::-1])
         for _, successor in edges[packed]:
             if successor not in parents:
                 parents[successor] = packed

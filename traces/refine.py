@@ -100,11 +100,12 @@ class Refiner:
                           f"{match.process} has done what the model cannot do here: {actions}", self.unpacked(), match)
         self.states = tuple(dict.fromkeys(following))
         if self.broken:
-            self._judge(mask, match)
+            self._judge(p, match)
 
-    def _judge(self, mask: int, match: Match) -> None:
+    def _judge(self, p: int, match: Match) -> None:
         """A property that fails in every state that the trace may be in has failed."""
-        broken = [self.broken.get(state & mask) for state in self.states]
+        mask = self.explorer.masks[p]
+        broken = [self.broken.get((p, state & mask)) for state in self.states]
         if all(broken):
             raise Failure("safety", f"safety:{broken[0]}", f"{broken[0]} does not hold", self.unpacked(), match)
 
