@@ -126,7 +126,7 @@ class Bounds(NamedTuple):
     """What ends a search before its end. A search that a bound ended has not answered for the whole instance."""
 
     states: int | None = None
-    depth: int | None = None
+    depth: int | None = None  # of the last level that is judged; what follows it is only counted
     bytes: int | None = None  # of this whole process, resident, at its peak
 
     def reached(self, states: int, depth: int, needed: int = 0) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from itertools import permutations, product
 from typing import Any
 
-from model.core import BITS, FIELD, Action, Explorer, Label, Model, State
+from model.core import BITS, FIELD, Action, Exploration, Explorer, Label, Model, State, explore, graph, init
 
 Names = dict[str, tuple[int, ...]]  # role -> what client i of it is called
 
@@ -74,6 +74,8 @@ class Symmetry:
         self.nameless = [[BITS * (p + 1) for p in clients(model, r)] for r, rename in model.renamed.items() if not rename]
         self.least: dict[int, tuple[int, list[int]]] = {}  # shared -> the least it can be called, and by which of `named`
         self.renumbered: list[list[dict[int, int]]] = [[{} for _ in x.values] for _ in named]
+        self.arrays: list[list[Any]] = []  # renumbered, for numpy
+        self.alike: set[tuple[int, int]] = set()  # shared parts that every property judges alike
         x.symmetry = self
 
     def number(self, g: int, part: int, number: int) -> int:
@@ -90,15 +92,14 @@ class Symmetry:
 
     def close(self) -> None:
         """Numbers for every part under every renaming; `arrays[g][part]` is then the table of all of them."""
-        from numpy import array
-        known = None
-        while known != (known := [len(values) for values in self.x.values]):
-            for g in range(len(self.named)):
+        import numpy as np
+        if not self.arrays:
+            self.arrays = [[np.zeros(0, np.int64) for _ in self.x.values] for _ in self.named]
+        while any(len(array) < len(values) for array, values in zip(self.arrays[0], self.x.values)):
+            for g, arrays in enumerate(self.arrays):
                 for part, values in enumerate(self.x.values):
-                    for number in range(len(self.renumbered[g][part]), len(values)):
-                        self.number(g, part, number)
-        self.arrays = [[array([table[number] for number in range(len(table))]) for table in tables]
-                       for tables in self.renumbered]
+                    more = [self.number(g, part, number) for number in range(len(arrays[part]), len(values))]
+                    arrays[part] = np.concatenate((arrays[part], np.array(more, np.int64)))
 
     def canonical(self, packed: int) -> int:
         """The least of the packed states that differ from this one by a renaming."""
@@ -124,31 +125,33 @@ class Symmetry:
     def check(self, p: int, shared: int, local: int, moves: list[tuple[Label, int, int]]) -> None:
         """Raises NotSymmetric unless under each renaming the pair's moves are these, renamed, and every property judges
         it alike."""
-        model, part = self.x.model, p + 1
+        model, part, values = self.x.model, p + 1, self.x.values
         for names, g, place in self.all:
             q = place[p]
             shared_, local_ = self.number(g, 0, shared), self.number(g, part, local)
             ours = {(label[1], self.number(g, 0, shared2), self.number(g, part, local2)) for label, shared2, local2 in moves}
             theirs = {(label[1], shared2, local2) for label, shared2, local2 in self.x.moves(q, shared_, local_)}
             for action, shared2, local2 in sorted(ours ^ theirs):
-                values = self.x.values
                 raise NotSymmetric(
                     f"{model.name}: {model.processes[p].name}.{action} does not do the same under other names: {names}\n"
                     f"  from      {values[0][shared]}, {values[part][local]}\n"
                     f"  renamed   {values[0][shared_]}, {values[part][local_]}\n"
                     f"  only {'the step, renamed,' if (action, shared2, local2) in ours else 'a step from the renamed state'} "
                     f"leads to\n            {values[0][shared2]}, {values[part][local2]}")
-            for name, (of, _) in {**model.always, **model.sometimes}.items():
-                if of is None:
-                    one, other = [self.x.verdict(name, self.x.values[0][s], s) for s in (shared, shared_)]
-                elif of == model.processes[p].role:
-                    one, other = [self.x.verdict(name, self.x.values[0][s], s, self.x.values[part][l])
-                                  for s, l in ((shared, local), (shared_, local_))]
-                else:
-                    continue
-                if one != other:
-                    raise NotSymmetric(f"{model.name}: {name} tells clients apart that are called {names}: "
-                                       f"{self.x.values[0][shared]}, {self.x.values[part][local]}")
+            self.check_verdicts(names, None, shared, shared_)
+            self.check_verdicts(names, p, shared, shared_, values[part][local], values[part][local_])
+
+    def check_verdicts(self, names: Names, p: int | None, one: int, other: int, *locals_: Any) -> None:
+        """Of the shared part alone: once."""
+        x = self.x
+        if p is None and (one, other) in self.alike:
+            return
+        self.alike.add((one, other))
+        of_one, of_other = [(x.values[0][number], number, *local) for number, local in
+                            zip((one, other), ([local] for local in locals_) if locals_ else ([], []))]
+        for name in (name for judged in x.judges[-1 if p is None else p] for name in judged):
+            if x.verdict(name, *of_one) != x.verdict(name, *of_other):
+                raise NotSymmetric(f"{x.model.name}: {name} tells clients apart that are called {names}: {of_one}, {of_other}")
 
 
 # --- merging
@@ -191,3 +194,43 @@ def unfused(model: Model, label: Label) -> tuple[str, ...]:
     process, action, choices = label
     known = {name for p in model.processes if p.name == process for name in model.unseen.get(p.role, ())}
     return action, *(choice for choice in choices if isinstance(choice, str) and choice in known)
+
+
+# --- both, held against the whole graph of an instance
+
+def symmetry_differs(model: Model) -> str:
+    """Empty if the states that a reduced search visits are one of each set of states that a renaming makes of one another
+    in the whole graph, and both find a violation or none; else what is not so."""
+    x, edges = graph(model)
+    whole = {x.unpack(packed) for packed in edges}
+    rename = [renaming(model, names) for names in group(model)]
+    orbits = {frozenset(r(state) for r in rename) for state in whole}
+    for orbit in orbits:
+        for state in orbit - whole:
+            return f"only by renaming there is {state}"
+    try:
+        found = explore(model, symmetry=True)
+    except NotSymmetric as error:
+        return str(error)
+    return agreed(explore(model), found, len(orbits))
+
+
+def merging_differs(model: Model) -> str:
+    """Empty if the merged model's states are the initial one and those of the whole graph in which no unseen action is
+    enabled, and both find a violation or none; else what is not so."""
+    x, edges = graph(model)
+    resting_ = {state for state in map(x.unpack, edges) if resting(model, state)} | {init(model)}
+    small = merged(model)
+    y, edges = graph(small)
+    reached = {y.unpack(packed) for packed in edges}
+    for state in reached ^ resting_:
+        return f"only {'the merged model' if state in reached else 'the whole graph'} has {state}"
+    return agreed(explore(model), explore(small), len(reached))
+
+
+def agreed(whole: Exploration, reduced: Exploration, states: int) -> str:
+    if bool(whole.violated) != bool(reduced.violated):
+        return f"violated: {whole.violated} in the whole graph, {reduced.violated} in the reduced"
+    if not whole.violated and reduced.states != states:
+        return f"{reduced.states} states, where the whole graph has {states} that differ"
+    return ""

@@ -264,7 +264,10 @@ def without(states: np.ndarray, run: np.ndarray) -> np.ndarray:
 def explore(model: Model, max_states: int | None = None, progress: Progress | None = None, symmetry: bool = False,
             bounds: Bounds | None = None) -> Exploration:
     """As model.core.explore, breadth-first. Raises TooWide for a model whose states do not fit 63 bits."""
-    bounds, w = bounds or Bounds(states=max_states), Wide(model, symmetry)
+    return search(Wide(model, symmetry), bounds or Bounds(states=max_states), progress)
+
+
+def search(w: Wide, bounds: Bounds, progress: Progress | None = None) -> Exploration:
     x, states, transitions, widest, ends = w.x, 1, 0, 0, 0
 
     def found(violated: str | None = None, path: tuple = (), stopped: str = "") -> Exploration:
