@@ -281,17 +281,22 @@ class Explorer:
         return known
 
     def judge(self, p: int, pair: int, shared: Shared, local: Local) -> None:
-        number, (always, sometimes) = pair & FIELD, self.judges[p]
-        if number not in self.judged:
-            self.judged[number] = next((n for n in self.judges[-1][0] if not self.verdict(n, shared, number)), None)
-            self.witnessed |= {n for n in self.judges[-1][1] if n not in self.witnessed and self.verdict(n, shared, number)}
-        failing = self.judged[number] or (
-            next((n for n in always if not self.verdict(n, shared, number, local)), None) if always else None)
+        failing, (always, sometimes) = self.judge_shared(pair & FIELD), self.judges[p]
+        if not failing and always:
+            failing = next((n for n in always if not self.verdict(n, shared, pair & FIELD, local)), None)
         if failing:
             self.broken[p, pair] = failing
         if sometimes:
             self.witnessed |= {n for n in sometimes
-                               if n not in self.witnessed and self.verdict(n, shared, number, local)}
+                               if n not in self.witnessed and self.verdict(n, shared, pair & FIELD, local)}
+
+    def judge_shared(self, number: int) -> str | None:
+        """The first property of the shared part that it breaks."""
+        if number not in self.judged:
+            shared, (always, sometimes) = self.values[0][number], self.judges[-1]
+            self.judged[number] = next((n for n in always if not self.verdict(n, shared, number)), None)
+            self.witnessed |= {n for n in sometimes if n not in self.witnessed and self.verdict(n, shared, number)}
+        return self.judged[number]
 
     def verdict(self, name: str, shared: Shared, number: int, *local: Local) -> bool:
         """What a property says of a shared part, or of it and a local one."""

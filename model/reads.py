@@ -73,13 +73,13 @@ class Answers:
 
     def __init__(self, ask: Callable[[Recorder], Any]):
         self.ask = ask  # given a Recorder
-        self.known: list[tuple[Callable, dict]] = []  # (the fields that were read, their numbers -> the answer)
+        self.known: dict[tuple[int, ...], tuple[Callable, dict]] = {}  # places read -> (those of fields, answers by them)
         self.constant: Any = UNKNOWN  # the answer, if nothing was read
 
     def of(self, shared: Any, fields: tuple[int, ...]) -> Any:
         if self.constant is not UNKNOWN:
             return self.constant
-        for read, answers in self.known:
+        for read, answers in self.known.values():
             answer = answers.get(read(fields), UNKNOWN)
             if answer is not UNKNOWN:
                 return answer
@@ -89,10 +89,6 @@ class Answers:
             self.constant = answer
             return answer
         places = tuple(sorted(map(shared._fields.index, reads)))
-        for read, answers in self.known:
-            if read.__reduce__()[1] == places:
-                answers[read(fields)] = answer
-                return answer
-        read = itemgetter(*places)
-        self.known.append((read, {read(fields): answer}))
+        read, answers = self.known.setdefault(places, (itemgetter(*places), {}))
+        answers[read(fields)] = answer
         return answer
