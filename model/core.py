@@ -17,12 +17,14 @@ readable action once for each pair, and keeps the answer as integer differences:
 add. model/wide.py does the same to a whole level at a time.
 """
 
+import gc
 import resource
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
-from model.reads import Answers, Recorder
+from model.reads import UNKNOWN, Answers, Recorder
 
 Shared = Any
 Local = Any
@@ -183,7 +185,9 @@ class Explorer:
         self.judges = [tuple([n for n, (of, _) in properties.items() if of == role]  # each process's, and the shared part's
                              for properties in (model.always, model.sometimes))
                        for role in (*(p.role for p in model.processes), None)]
-        self.verdicts: dict[tuple, Answers] = {}  # (property, a local or nothing)
+        self.verdicts: dict[str, Answers] = {}  # of properties
+        self.locals: list[dict[int, tuple[int, ...]]] = [{} for _ in self.values]  # a local's number -> its fields' numbers
+        self.field_of_locals: dict[Any, int] = {}
         self.initial = self.pack(init(model))
 
     def intern(self, part: int, value: Any) -> int:
@@ -223,14 +227,14 @@ class Explorer:
         """The moves of process `p` from this pair, as differences."""
         part = p + 1
         number, local = pair & FIELD, pair >> BITS * part
-        moves = self.visit(p, number, local)
-        self.labels[p][pair] = tuple([label for label, _, _ in moves])
-        self.table[p][pair] = tuple([shared2 - number + (local2 - local << BITS * part) for _, shared2, local2 in moves])
-        return self.table[p][pair]
+        differences = tuple([shared2 - number + (local2 - local << BITS * part)
+                             for _, shared2, local2 in self.visit(p, number, local)])
+        self.table[p][pair] = differences
+        return differences
 
     def visit(self, p: int, number: int, local: int) -> list[tuple[Label, int, int]]:
-        """`moves`, and the properties' verdict of the pair, and whether renaming it changes either."""
-        self.judge(p, number | local << BITS * (p + 1), self.values[0][number], self.values[p + 1][local])
+        """`moves`; notes what the properties say of the pair; and checks that to rename it changes neither."""
+        self.judge(p, number, local)
         moves = self.moves(p, number, local)
         if self.symmetry:
             self.symmetry.check(p, number, local, moves)
@@ -242,15 +246,15 @@ class Explorer:
         if plan is None:
             plan = self.plans[p][local] = [Answers(partial(self.ask, p, action, self.values[p + 1][local]))
                                            for action in self.model.processes[p].actions]
-        shared, fields, found, idle = self.values[0][number], self.fields_of(number), [], []
+        shared, fields, found, idle = self.values[0][number], self.fields_of(number), [], False
         for answers in plan:
-            answer = answers.of(shared, fields) if self.names else answers.ask(shared)
+            answer = answers.of((shared,), fields) if self.names else answers.ask(shared)
             for label, writes, local2 in answer:
                 found.append((label, self.written(number, fields, writes) if writes else number, local2))
-            if answers.constant is answer and not answer:
-                idle.append(answers)
-        for answers in idle:  # nothing comes of it from this local, whatever the shared part is
-            plan.remove(answers)
+            if not answer and answers.constant is answer:
+                idle = True
+        if idle:  # nothing comes of some of them from this local, whatever the shared part is
+            plan[:] = [answers for answers in plan if answers.constant is UNKNOWN or answers.constant]
         return found
 
     def ask(self, p: int, action: str, local: Local, shared: Any) -> list[tuple[Label, tuple, int]]:
@@ -280,32 +284,48 @@ class Explorer:
             self.fields_of(known)
         return known
 
-    def judge(self, p: int, pair: int, shared: Shared, local: Local) -> None:
-        failing, (always, sometimes) = self.judge_shared(pair & FIELD), self.judges[p]
-        if not failing and always:
-            failing = next((n for n in always if not self.verdict(n, shared, pair & FIELD, local)), None)
+    def judge(self, p: int, number: int, local: int) -> None:
+        """Notes what a pair breaks, and what it witnesses."""
+        always, sometimes = self.judges[p]
+        failing = self.judged[number] if number in self.judged else self.judge_shared(number)
+        if always and not failing:
+            for name in always:
+                if not self.verdict(name, number, p, local):
+                    failing = name
+                    break
         if failing:
-            self.broken[p, pair] = failing
-        if sometimes:
-            self.witnessed |= {n for n in sometimes
-                               if n not in self.witnessed and self.verdict(n, shared, pair & FIELD, local)}
+            self.broken[p, number | local << BITS * (p + 1)] = failing
+        for name in sometimes:
+            if name not in self.witnessed and self.verdict(name, number, p, local):
+                self.witnessed.add(name)
 
     def judge_shared(self, number: int) -> str | None:
         """The first property of the shared part that it breaks."""
-        if number not in self.judged:
-            shared, (always, sometimes) = self.values[0][number], self.judges[-1]
-            self.judged[number] = next((n for n in always if not self.verdict(n, shared, number)), None)
-            self.witnessed |= {n for n in sometimes if n not in self.witnessed and self.verdict(n, shared, number)}
+        always, sometimes = self.judges[-1]
+        self.judged[number] = next((n for n in always if not self.verdict(n, number)), None)
+        self.witnessed |= {n for n in sometimes if n not in self.witnessed and self.verdict(n, number)}
         return self.judged[number]
 
-    def verdict(self, name: str, shared: Shared, number: int, *local: Local) -> bool:
-        """What a property says of a shared part, or of it and a local one."""
-        c, holds = self.model.constants, (self.model.always.get(name) or self.model.sometimes[name])[1]
-        if not self.names:
-            return bool(holds(c, shared, *local))
-        if (name, *local) not in self.verdicts:
-            self.verdicts[name, *local] = Answers(lambda recorder: bool(holds(c, recorder, *local)))
-        return self.verdicts[name, *local].of(shared, self.fields_of(number))
+    def verdict(self, name: str, number: int, p: int = -1, local: int = -1) -> bool:
+        """What a property says of a shared part, or of it and a local one of process `p`."""
+        shared, fields = self.values[0][number], self.fields_of(number)
+        holds = (self.model.always.get(name) or self.model.sometimes[name])[1]
+        own = () if p < 0 else (self.values[p + 1][local],)
+        if not self.names or (own and not hasattr(own[0], "_fields")):
+            return bool(holds(self.model.constants, shared, *own))
+        if name not in self.verdicts:
+            self.verdicts[name] = Answers(lambda *parts: bool(holds(self.model.constants, *parts)))
+        if own:
+            fields += self.local_fields(p + 1, local)
+        return self.verdicts[name].of((shared, *own), fields)
+
+    def local_fields(self, part: int, local: int) -> tuple[int, ...]:
+        """The numbers of a local part's fields."""
+        known = self.locals[part].get(local)
+        if known is None:
+            known = self.locals[part][local] = tuple([self.field_of_locals.setdefault(value, len(self.field_of_locals))
+                                                      for value in self.values[part][local]])
+        return known
 
     def never(self) -> tuple[str, ...]:
         return tuple(n for n in self.model.sometimes if n not in self.witnessed)
@@ -313,10 +333,14 @@ class Explorer:
     def successors(self, packed: int) -> Iterator[tuple[Label, int]]:
         for p, mask in enumerate(self.masks):
             pair = packed & mask
+            labels = self.labels[p].get(pair)
+            if labels is None:
+                labels = self.labels[p][pair] = tuple(
+                    [label for label, _, _ in self.moves(p, pair & FIELD, pair >> BITS * (p + 1))])
             differences = self.table[p].get(pair)
             if differences is None:
                 differences = self.expand(p, pair)
-            for difference, label in zip(differences, self.labels[p][pair]):
+            for difference, label in zip(differences, labels):
                 yield label, packed + difference
 
     def trace(self, path: list[int], canonical: Callable[[int], int] | None = None) -> tuple[Step, ...]:
@@ -329,6 +353,19 @@ class Explorer:
         return tuple(steps)
 
 
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Without looking for garbage in cycles: a search makes millions of tuples, and no cycles."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@uncollected()
 def explore(model: Model, max_states: int | None = None, progress: Progress | None = None, depth_first: bool = False,
             symmetry: bool = False, bounds: Bounds | None = None) -> Exploration:
     """Search from the initial state to the first violation of an `always` property, or to the end, or to a bound.
@@ -347,15 +384,15 @@ def explore(model: Model, max_states: int | None = None, progress: Progress | No
     parents = {x.initial: x.initial}
     frontier, stack, transitions, depth, deepest, widest, ends, stopped = [x.initial], [], 0, 0, 0, 0, 0, ""
     order = {name: number for number, name in enumerate(model.always)}
-    views = list(zip(x.masks, x.table, range(len(x.masks))))
+    views = [(mask, table.get, p) for p, (mask, table) in enumerate(zip(x.masks, x.table))]
     while frontier:
         following: list[int] = []
         violations: list[tuple[int, int]] = []  # (the property's place in `always`, the state), in this frontier
         for packed in frontier:
             degree = 0
-            for mask, table, p in views:
+            for mask, known, p in views:
                 pair = packed & mask
-                differences = table.get(pair)
+                differences = known(pair)
                 if differences is None:
                     differences = x.expand(p, pair)
                     if (p, pair) in x.broken:
@@ -403,32 +440,3 @@ def graph(model: Model) -> tuple[Explorer, dict[int, list[tuple[Label, int]]]]:
             edges[packed] = list(x.successors(packed))
             stack.extend(successor for _, successor in edges[packed])
     return x, edges
-
-
-def always_possible(model: Model, goal: Callable[[Any, Shared], bool]) -> tuple[Step, ...] | None:
-    """None if from every reachable state a state whose shared part satisfies `goal(c, shared)` can be reached;
-    otherwise a shortest path to a state from which none can."""
-    x, edges = graph(model)
-    before: dict[int, list[int]] = {}
-    for packed, moves in edges.items():
-        for _, successor in moves:
-            before.setdefault(successor, []).append(packed)
-    reaching = {packed for packed in edges if goal(model.constants, x.values[0][packed & FIELD])}
-    stack = list(reaching)
-    while stack:
-        for packed in before.get(stack.pop(), ()):
-            if packed not in reaching:
-                reaching.add(packed)
-                stack.append(packed)
-    parents, frontier = {x.initial: x.initial}, [x.initial]
-    for packed in frontier:  # grows while we walk it: breadth first
-        if packed not in reaching:
-            path = [packed]
-            while path[-1] != x.initial:
-                path.append(parents[path[-1]])
-            return x.trace(path[::-1])
-        for _, successor in edges[packed]:
-            if successor not in parents:
-                parents[successor] = packed
-                frontier.append(successor)
-    return None

@@ -15,24 +15,24 @@ UNKNOWN = object()
 class Recorder:
     """A named tuple whose reads and writes are noted. To replace fields makes another one with the same notes."""
 
-    __slots__ = ("__reads", "__values", "__writes")
+    __slots__ = ("__first", "__reads", "__values", "__writes")
 
-    def __init__(self, values: Any, reads: set[str], writes: dict[str, Any]):
-        self.__values, self.__reads, self.__writes = values, reads, writes
+    def __init__(self, values: Any, reads: set[int], writes: dict[str, Any], first: int = 0):
+        self.__values, self.__reads, self.__writes, self.__first = values, reads, writes, first
 
     def __getattr__(self, name: str) -> Any:
         if name in self.__writes:
             return self.__writes[name]
         if name not in self.__values._fields:
             return getattr(self.__whole(), name)
-        self.__reads.add(name)
+        self.__reads.add(self.__first + self.__values._fields.index(name))
         return getattr(self.__values, name)
 
     def _replace(self, **changes: Any) -> "Recorder":
-        return Recorder(self.__values, self.__reads, {**self.__writes, **changes})
+        return Recorder(self.__values, self.__reads, {**self.__writes, **changes}, self.__first)
 
     def __whole(self) -> Any:
-        self.__reads.update(self.__values._fields)
+        self.__reads.update(range(self.__first, self.__first + len(self.__values)))
         return self.__values._replace(**self.__writes)
 
     def written(self) -> dict[str, Any]:
@@ -67,28 +67,44 @@ class Recorder:
 
 
 class Answers:
-    """What one function answered. `fields` below are the numbers of a shared state's fields, in their order."""
+    """What a function of some records answered. `fields` are the numbers of all their fields, one record's after another's."""
 
-    __slots__ = ("ask", "constant", "known")
+    __slots__ = ("answers", "ask", "constant", "others", "read")
 
-    def __init__(self, ask: Callable[[Recorder], Any]):
-        self.ask = ask  # given a Recorder
-        self.known: dict[tuple[int, ...], tuple[Callable, dict]] = {}  # places read -> (those of fields, answers by them)
+    def __init__(self, ask: Callable):
+        self.ask = ask  # given a Recorder for each record
         self.constant: Any = UNKNOWN  # the answer, if nothing was read
+        self.read: Callable = nothing  # those of the fields that were read,
+        self.answers: dict[Any, Any] = {}  # and the answers by them
+        self.others: dict[tuple[int, ...], tuple[Callable, dict]] = {}  # the same for all sets of fields: places -> both
 
-    def of(self, shared: Any, fields: tuple[int, ...]) -> Any:
+    def of(self, records: tuple, fields: tuple[int, ...]) -> Any:
         if self.constant is not UNKNOWN:
             return self.constant
-        for read, answers in self.known.values():
+        answer = self.answers.get(self.read(fields), UNKNOWN)
+        return answer if answer is not UNKNOWN else self.anew(records, fields)
+
+    def anew(self, records: tuple, fields: tuple[int, ...]) -> Any:
+        for read, answers in self.others.values():
             answer = answers.get(read(fields), UNKNOWN)
             if answer is not UNKNOWN:
                 return answer
-        reads: set[str] = set()
-        answer = self.ask(Recorder(shared, reads, {}))
+        reads: set[int] = set()
+        recorders, first = [], 0
+        for record in records:
+            recorders.append(Recorder(record, reads, {}, first))
+            first += len(record)
+        answer = self.ask(*recorders)
         if not reads:
             self.constant = answer
             return answer
-        places = tuple(sorted(map(shared._fields.index, reads)))
-        read, answers = self.known.setdefault(places, (itemgetter(*places), {}))
+        places = tuple(sorted(reads))
+        read, answers = self.others.setdefault(places, (itemgetter(*places), {}))
+        if len(self.others) == 1:
+            self.read, self.answers = read, answers
         answers[read(fields)] = answer
         return answer
+
+
+def nothing(fields: tuple[int, ...]) -> None:
+    return None

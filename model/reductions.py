@@ -138,20 +138,17 @@ class Symmetry:
                     f"  renamed   {values[0][shared_]}, {values[part][local_]}\n"
                     f"  only {'the step, renamed,' if (action, shared2, local2) in ours else 'a step from the renamed state'} "
                     f"leads to\n            {values[0][shared2]}, {values[part][local2]}")
-            self.check_verdicts(names, None, shared, shared_)
-            self.check_verdicts(names, p, shared, shared_, values[part][local], values[part][local_])
+            if (shared, shared_) not in self.alike:
+                self.alike.add((shared, shared_))
+                self.check_verdicts(names, -1, (shared, -1), (shared_, -1))
+            self.check_verdicts(names, p, (shared, local), (shared_, local_))
 
-    def check_verdicts(self, names: Names, p: int | None, one: int, other: int, *locals_: Any) -> None:
-        """Of the shared part alone: once."""
+    def check_verdicts(self, names: Names, p: int, one: tuple[int, int], other: tuple[int, int]) -> None:
         x = self.x
-        if p is None and (one, other) in self.alike:
-            return
-        self.alike.add((one, other))
-        of_one, of_other = [(x.values[0][number], number, *local) for number, local in
-                            zip((one, other), ([local] for local in locals_) if locals_ else ([], []))]
-        for name in (name for judged in x.judges[-1 if p is None else p] for name in judged):
-            if x.verdict(name, *of_one) != x.verdict(name, *of_other):
-                raise NotSymmetric(f"{x.model.name}: {name} tells clients apart that are called {names}: {of_one}, {of_other}")
+        for name in (name for judged in x.judges[p] for name in judged):
+            if x.verdict(name, one[0], p, one[1]) != x.verdict(name, other[0], p, other[1]):
+                told = [(x.values[0][number], *(() if p < 0 else (x.values[p + 1][local],))) for number, local in (one, other)]
+                raise NotSymmetric(f"{x.model.name}: {name} tells clients apart that are called {names}: {told[0]}, {told[1]}")
 
 
 # --- merging

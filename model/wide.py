@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from model.core import BITS, FIELD, Bounds, Exploration, Explorer, Model, Progress
+from model.core import BITS, FIELD, Bounds, Exploration, Explorer, Model, Progress, uncollected
 
 BLOCK = 1 << 17  # states that are expanded at once
 NEEDLES = 1 << 14  # states that are looked up at once in a run of seen ones
@@ -267,6 +267,7 @@ def explore(model: Model, max_states: int | None = None, progress: Progress | No
     return search(Wide(model, symmetry), bounds or Bounds(states=max_states), progress)
 
 
+@uncollected()
 def search(w: Wide, bounds: Bounds, progress: Progress | None = None) -> Exploration:
     x, states, transitions, widest, ends = w.x, 1, 0, 0, 0
 

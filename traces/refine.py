@@ -120,7 +120,7 @@ class Refiner:
                 if match.choices in (None, choices) and \
                         (match.agrees is None or match.agrees(action, shared, local, shared2, local2)):
                     successor = x.intern(0, shared2) | x.intern(part, local2) << BITS * part
-                    x.judge(p, successor, shared2, local2)
+                    x.judge(p, successor & FIELD, successor >> BITS * part)
                     found.append(successor - pair)
         stays = STUTTER in match.actions and (match.agrees is None or match.agrees(STUTTER, shared, local, shared, local))
         return tuple(found) if found or not stays else (0,)
