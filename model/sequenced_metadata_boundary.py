@@ -39,6 +39,14 @@ class Constants(NamedTuple):
     CHECK_READS: bool = True  # a reader checks the boundary after it has read the latest file
 
 
+MANY = range(101)
+LIMITS = {  # what an instance may have
+    **dict.fromkeys(("COMMITS", "COLLECTORS", "READERS", "CHECKPOINTS", "PAGE", "MAX_PENDING", "MAX_LOST", "MAX_CRASHES",
+                     "OLD_WRITERS"), MANY),
+    **dict.fromkeys(("WRITERS", "MAX_ID"), MANY[1:]),
+    "CHECK": ("after", "before", "off"),
+}
+
 Update = tuple[int, int]  # (writer, its how-manieth update)
 
 
@@ -493,8 +501,18 @@ def reader_sees_commit(c: Constants, s: Shared, r: Reader) -> bool:
     return r.pc == "Done" and bool(r.must)
 
 
+def updates_end(c: Constants, s: Shared, w: Writer) -> bool:
+    """Every writer comes to the end of its last update: committed, refused, or in doubt."""
+    return not below(w.k, c.COMMITS)
+
+
+def reads_end(c: Constants, s: Shared, r: Reader) -> bool:
+    """Again and again a reader has come to the end of a read."""
+    return r.pc == "Done"
+
+
 def stale_files_are_collected(c: Constants, s: Shared) -> bool:
-    """The goal of `always_possible`: behind the boundary there is nothing but what checkpoints hold."""
+    """Behind the boundary there is nothing but what active checkpoints hold."""
     return all(not present(s, i) or i in latest(s).checkpoints - s.expired for i in range(1, s.boundary + 1))
 
 
@@ -539,6 +557,36 @@ SOMETIMES = {
     "CheckpointOutlivesBoundary": (None, checkpoint_outlives_boundary),
     "ReaderSeesCommit": ("Reader", reader_sees_commit),
 }
+EVENTUALLY = {
+    "UpdatesEnd": ("Writer", updates_end),
+    "ReadsEnd": ("Reader", reads_end),
+    "StaleFilesAreCollected": (None, stale_files_are_collected),  # does not hold: collectors may list anew at any time
+}
+FAULTS = {"SendCreate", "SendAdvance", "SendDelete", "LoseReply", "Crash"}
+FAIR = {role: frozenset(actions.keys() - FAULTS)
+        for role, actions in (("Writer", WRITER), ("Collector", COLLECTOR), ("Reader", READER))}
+
+
+def renamed_writers(part: tuple, names: tuple[int, ...]) -> tuple:
+    """A shared or a local part in which writer i is called names[i]. Collectors and readers are named nowhere."""
+    def updates(those: frozenset[Update]) -> frozenset[Update]:
+        return frozenset((names[w], k) for w, k in those)
+
+    def file(one: File | None) -> File | None:
+        return one and one._replace(updates=updates(one.updates))
+
+    def request(one: tuple) -> tuple:
+        return (*one[:2], tuple(sorted(updates(one[2]))), one[3]) if one[0] == "Create" else one
+
+    match part:
+        case Shared():
+            return part._replace(files=tuple(map(file, part.files)), pool=tuple(sorted(map(request, part.pool))),
+                                 acked=frozenset((i, names[w], k) for i, w, k in part.acked))
+        case Writer():
+            return part._replace(base=file(part.base))
+        case Reader():
+            return part._replace(must=updates(part.must), got=updates(part.got))
+    return part
 
 
 def initial(c: Constants) -> Shared:
@@ -555,4 +603,8 @@ def model(c: Constants) -> Model:
     sometimes = {name: witness for name, witness in SOMETIMES.items()
                  if (c.CHECKPOINTS != 0 or name != "CheckpointOutlivesBoundary")
                  and (c.READERS or name != "ReaderSeesCommit")}
-    return Model("sequenced_metadata_boundary", c, initial(c), (*processes, store), ALWAYS, sometimes)
+    renamed = {"Writer": None if c.WRITERS < 2 else renamed_writers, "Collector": None, "Reader": None}
+    if 0 < c.OLD_WRITERS < c.WRITERS:
+        del renamed["Writer"]  # they are of two kinds
+    return Model("sequenced_metadata_boundary", c, initial(c), (*processes, store), ALWAYS, sometimes,
+                 EVENTUALLY, FAIR, renamed=renamed)

@@ -14,6 +14,17 @@ Claim: a verdict and a graph are of the spec and the constants that were asked f
   graph that the run wrote.
 - `--experimental_no_graph` is 1.4 times faster, but crashes where a transition assertion fails, sees deadlocks that are
   none, and gives no states. Here it is used for what then passes (or lacks a witness); anything else is run again.
+- `always eventually`: a FAILED is right, a PASSED may be wrong. What it judges is weak fairness, per role instance and action:
+  a cycle counts unless some `fair` action is enabled in each of its states and taken by none of its steps; a self-loop
+  counts as a step; a state may last for ever where no `fair` action is enabled (a deadlock, too); whoever takes a fair
+  action may choose badly for ever (`oneof`; `fair oneof` is another matter). All of that is as it should be. But it
+  searches once, depth first, for cycles that close over the search's own path: a cycle that leads through a state already
+  left is never looked at. Of 3,000 random graphs of 2 to 6 states (2 role instances, 2 fair actions each) it agreed about
+  the 570 that hold, about all 1,120 with a run that just stops, and about 1,276 of the 1,310 that fail on a cycle; the
+  other 34 it PASSED. Three states are enough for that: tests/test_liveness.py. (Upstream, issue 212 has two `eventually
+  always` that contradict each other and PASSED.) So the model's judgement is the one to believe (model/liveness.py), and
+  conformance wants both to be the same. Its search copies its path at each step, which is quadratic: keep such rows small.
+  The reference says that liveness is off by default; it is on.
 
 A canonical state is `(globals, roles)`: globals are `((name, value), ...)` sorted by name, roles are
 `((ref_string, ((field, value), ...)), ...)` sorted by role and number, parameters left out. Values, as FizzBee's JSON has them:
@@ -38,6 +49,7 @@ import ast
 import hashlib
 import importlib.util
 import json
+import marshal
 import os
 import re
 import signal
@@ -46,7 +58,7 @@ import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -246,6 +258,16 @@ def with_constants(text: str, constants: dict[str, object], spec: Path) -> str:
 
 ASSERTION = re.compile(r"^[a-z ]*\bassertion\b", re.MULTILINE)
 LIVENESS = re.compile(r"^[a-z ]*\beventually\b[a-z ]*\bassertion\b", re.MULTILINE)
+
+
+def others(only: Collection[str], text: str, spec: Path) -> re.Pattern:
+    """The header of every assertion but those named. Raises SpecError for a name that the spec does not have."""
+    known = re.findall(rf"{ASSERTION.pattern}\s+(\w+)", text, re.MULTILINE)
+    unknown = [name for name in only if name not in known]
+    if unknown:
+        raise SpecError(f"{spec}: no assertion {unknown[0]}")
+    kept = "".join(rf"(?!\s+{name}\b)" for name in only)
+    return re.compile(ASSERTION.pattern + kept, re.MULTILINE)
 
 
 def without(which: re.Pattern, text: str) -> str:
@@ -493,20 +515,24 @@ class Fizz:
         return cls(*found)
 
     def check(self, spec: Path, constants: dict[str, object] | None = None, *, liveness: bool | None = None,
-              graph: bool = False, timeout: float | None = None, cache: bool = False) -> CheckResult:
+              only: Collection[str] | None = None, graph: bool = False, timeout: float | None = None,
+              cache: bool = False) -> CheckResult:
         """Explores every state and checks every assertion. Raises SpecError; a run-time error is the verdict ERROR.
 
-        `liveness`: None checks `eventually` assertions where the spec has some, False leaves them out. `graph` keeps
-        FizzBee's state graph while exploring: slower, no other result. `timeout` is in seconds; past it: STOPPED.
-        `cache` returns an earlier PASSED, FAILED or DEADLOCK of the same spec, constants, FizzBee and wrapper.
+        `liveness`: None checks `eventually` assertions where the spec has some, False leaves them out. `only` leaves out
+        all assertions but these. `graph` keeps FizzBee's state graph while exploring: slower, no other result. `timeout` is
+        in seconds; past it: STOPPED. `cache` returns an earlier PASSED, FAILED or DEADLOCK of the same spec, constants,
+        options, FizzBee and wrapper.
         """
         spec, constants = Path(spec), dict(constants or {})
         if cache:
-            return self._cached("check", spec, constants, [liveness, graph],
-                                lambda: self.check(spec, constants, liveness=liveness, graph=graph, timeout=timeout))
+            return self._cached("check", spec, constants, [liveness, only and sorted(only), graph], lambda: self.check(
+                spec, constants, liveness=liveness, only=only, graph=graph, timeout=timeout))
         text = with_constants(spec.read_text(), constants, spec)
         if liveness is False:
             text = without(LIVENESS, text)
+        if only is not None:
+            text = without(others(only, text, spec), text)
         symmetry = [] if re.search(r"symmetric|symmetry", text) else ["--no-symmetry-reduction"]  # the same states, sooner
         started = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="fizz-") as folder:
@@ -543,8 +569,9 @@ class Fizz:
                 raise FizzError(f"{spec}: {error}") from error
 
     def guided(self, spec: Path, constants: dict[str, object] | None, trace: Iterable[str], *,
-               timeout: float | None = None) -> CheckResult:
-        """Drives FizzBee along link names, at most 100 actions, checking `always` and `transition` assertions on the way.
+               assertions: bool = True, timeout: float | None = None, cache: bool = False) -> CheckResult:
+        """Drives FizzBee along link names, at most 100 actions, checking `always` and `transition` assertions on the way,
+        unless `assertions` is False.
 
         The names are those of CheckResult.trace: `Writer#0.Create`, then for each choice that the action makes a line
         `Any:k=1` (or `Stmt:0`, a branch of an `oneof:` block); a leading `Init` is skipped. PASSED: followed to the end.
@@ -555,7 +582,11 @@ class Fizz:
         links = links[1:] if links[:1] == ["Init"] else links
         if sum(not link.startswith(("Any:", "Stmt:")) for link in links) > LONGEST_GUIDED:
             raise FizzError(f"FizzBee follows at most {LONGEST_GUIDED} actions of a guided trace; this one is longer")
+        if cache:
+            return self._cached("guided", spec, dict(constants or {}), [assertions, *links], lambda: self.guided(
+                spec, constants, links, assertions=assertions, timeout=timeout))
         text = with_constants(spec.read_text(), dict(constants or {}), spec)
+        text = text if assertions else without(ASSERTION, text)
         started, ask = time.monotonic(), len(links)
         with tempfile.TemporaryDirectory(prefix="fizz-") as folder:
             scratch = self._parse(Path(folder), spec, text)
@@ -598,37 +629,23 @@ class Fizz:
         digest = hashlib.sha256()
         knobs = {name: literal(value) for name, value in constants.items()}
         for part in (spec.read_bytes(), Path(__file__).read_bytes(),
-                     json.dumps([what, spec.name, self.version, options, knobs], sort_keys=True).encode()):
+                     json.dumps([what, spec.name, self.version, options, knobs, marshal.version], sort_keys=True).encode()):
             digest.update(len(part).to_bytes(8, "big") + part)
         folder = build_module().cache() / "specs"
         path = folder / f"{spec.stem}-{what}-{digest.hexdigest()[:32]}.z"
         try:
-            return UNPACK[what](json.loads(zlib.decompress(path.read_bytes())))
-        except (OSError, zlib.error, ValueError, TypeError, KeyError):
+            entry = marshal.loads(zlib.decompress(path.read_bytes()))
+            return Graph(*entry) if what == "graph" else CheckResult(**entry)
+        except (OSError, zlib.error, ValueError, TypeError, EOFError):
             pass
         result = compute()
         if isinstance(result, Graph) or result.verdict in ("PASSED", "FAILED", "DEADLOCK"):
             folder.mkdir(parents=True, exist_ok=True)
-            entry = [result.states, result.initial, list(result.edges)] if isinstance(result, Graph) else asdict(result)
+            entry = (result.states, result.initial, result.edges) if isinstance(result, Graph) else asdict(result)
             with tempfile.NamedTemporaryFile(dir=folder, prefix=".new-", delete=False) as new:
-                new.write(zlib.compress(json.dumps(entry).encode()))
+                new.write(zlib.compress(marshal.dumps(entry)))
             os.replace(new.name, path)
         return result
-
-
-def tuples(value: Any) -> Any:
-    """JSON's arrays as tuples, all the way down."""
-    return tuple(tuples(v) for v in value) if isinstance(value, list) else value
-
-
-def unpack_check(entry: dict) -> CheckResult:
-    return CheckResult(**entry | {"failed_assertions": tuples(entry["failed_assertions"]),
-                                  "trace": tuple((name, state) for name, state in entry["trace"])})
-
-
-def unpack_graph(entry: list) -> Graph:
-    states, initial, edges = entry
-    return Graph(list(map(tuples, states)), initial, set(map(tuples, edges)))
 
 
 # --- by hand
@@ -679,6 +696,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("verb", choices=["check", "graph", "guided"])
     parser.add_argument("file", type=Path)
     parser.add_argument("--set", dest="constants", type=setting, action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--only", action="append", metavar="ASSERTION", help="check: leave out all others; may be repeated")
     parser.add_argument("--trace", type=Path, help="guided: a file with a link name on each line")
     parser.add_argument("--timeout", type=float, metavar="SECONDS")
     asked = parser.parse_args(arguments)
@@ -689,7 +707,7 @@ def main(arguments: list[str] | None = None) -> int:
         if asked.verb == "graph":
             return print_graph(fizz.graph(asked.file, constants, timeout=asked.timeout))
         if asked.verb == "check":
-            return print_check(fizz.check(asked.file, constants, timeout=asked.timeout))
+            return print_check(fizz.check(asked.file, constants, only=asked.only, timeout=asked.timeout))
         if not asked.trace:
             parser.error("guided needs --trace FILE")
         links = [line for line in asked.trace.read_text().splitlines() if line.strip() and not line.startswith("#")]
@@ -700,8 +718,6 @@ def main(arguments: list[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 3
 
-
-UNPACK = {"check": unpack_check, "graph": unpack_graph}
 
 if __name__ == "__main__":
     sys.exit(main())

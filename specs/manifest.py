@@ -10,12 +10,14 @@ FOLDER = Path(__file__).resolve().parent
 class Row(NamedTuple):
     id: str
     spec: str  # "SequencedMetadataBoundary"
-    how: str  # graph | check | guided
+    how: str  # graph | check | guided | live
     expect: str  # PASSED | FAILED
     states: int
     constants: dict[str, object] = {}  # noqa: RUF012  (never written to)
     violates: str = ""
     never: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()  # actions that do not fire in this run alone; see `silent` below
+    eventually: str = ""  # the one property that is judged, where how = "live"
 
     @property
     def path(self) -> Path:
@@ -32,14 +34,22 @@ def rows(path: Path = FOLDER / "manifest.toml") -> list[Row]:
     found = []
     for number, entry in enumerate(tomllib.loads(path.read_text())["run"], 1):
         try:
-            row = Row(**{**entry, "never": tuple(entry.get("never", ()))})
+            row = Row(**{**entry, **{name: tuple(entry.get(name, ())) for name in ("never", "silent")}})
         except TypeError as error:
             raise ValueError(f"{path.name}: run {number} ({entry.get('id', 'without id')}): {error}") from None
-        if row.how not in ("graph", "check", "guided") or row.expect not in ("PASSED", "FAILED"):
+        if row.how not in ("graph", "check", "guided", "live") or row.expect not in ("PASSED", "FAILED"):
             raise ValueError(f"{path.name}: run {row.id}: how = {row.how!r}, expect = {row.expect!r}")
         if (row.expect == "FAILED") != bool(row.violates):
             raise ValueError(f"{path.name}: run {row.id}: violates where, and only where, expect is FAILED")
+        if (row.how == "live") != bool(row.eventually) or (row.how == "live" and row.violates not in ("", row.eventually)):
+            raise ValueError(f"{path.name}: run {row.id}: eventually where, and only where, how is live; violates is the same")
         if row.id in {other.id for other in found}:
             raise ValueError(f"{path.name}: two runs have the id {row.id}")
         found.append(row)
     return found
+
+
+def silent(constants: dict[str, object], path: Path = FOLDER / "manifest.toml") -> set[str]:
+    """The actions, as "Writer.Crash", that are said not to fire where the constants have these values."""
+    return {action for entry in tomllib.loads(path.read_text()).get("silent", ()) for action in entry["actions"]
+            if all(constants.get(name) == value for name, value in entry["where"].items())}

@@ -162,6 +162,22 @@ def test_liveness(fizz, spec):
     assert fizz.check(spec(text)).failed_assertion == "Arrives"
     assert fizz.check(spec(text), liveness=False).verdict == "PASSED"
     assert fizz.check(spec(text.replace("atomic action Inc", "atomic fair action Inc"))).verdict == "PASSED"
+    off = text.replace("deadlock_detection: false", "deadlock_detection: false\nliveness: 'false'")
+    assert fizz.check(spec(off)).verdict == "PASSED"  # what FizzBee's reference has as the default
+
+
+def test_only_the_assertions_asked_for(fizz, spec):
+    text = COUNTER + "\nalways assertion Small:\n  return n < 2\n\nalways eventually assertion Arrives:\n  return n == TOP\n"
+    path = spec(text + "\nalways assertion Smaller:\n  return n < 1\n")
+    assert fizz.check(path, only=[]).verdict == "PASSED"
+    assert fizz.check(path, only=["Small"]).failed_assertion == "Small"
+    assert fizz.check(path, only=["Arrives"]).failed_assertion == "Arrives"
+    assert fizz.check(path, {"TOP": 0}, only=["Small", "Arrives"]).verdict == "PASSED"
+    with pytest.raises(SpecError, match=r"Small\.fizz: no assertion Smal$"):
+        fizz.check(path, only=["Smal"])
+    names = [name for name, _ in fizz.check(path).trace]
+    assert fizz.guided(path, {}, names).failed_assertion == "Smaller"
+    assert fizz.guided(path, {}, [*names, "Inc"], assertions=False).verdict == "PASSED"
 
 
 def test_deadlock_only_where_there_is_one(fizz, spec):
@@ -394,20 +410,58 @@ def test_a_long_guided_trace_is_refused(fizz, spec):
 
 def test_cache(fizz, spec, tmp_path, monkeypatch):
     monkeypatch.setenv("HIGHWATER_CACHE", str(tmp_path / "cache"))
-    path = spec(FILES)
-    arguments = [({"CHECK": False, "IDS": 1}, "check"), ({"WRITERS": 1}, "graph")]
-    before = [getattr(fizz, what)(path, constants, cache=True) for constants, what in arguments]
+    path, links = spec(FILES), ["Writer#0.List", "Writer#0.CreateNext", "Any:body=1"]
+
+    def ask():
+        return (fizz.check(path, {"CHECK": False, "IDS": 1}, cache=True), fizz.graph(path, {"WRITERS": 1}, cache=True),
+                fizz.guided(path, {"WRITERS": 1}, links, cache=True), fizz.guided(path, {"WRITERS": 1}, links[:1], cache=True))
+
+    before = ask()
     with monkeypatch.context() as patch:
         patch.setattr(wrapper, "execute", lambda *_: pytest.fail("not from the cache"))
-        assert [getattr(fizz, what)(path, constants, cache=True) for constants, what in arguments] == before
+        assert ask() == before
     entries = sorted((tmp_path / "cache" / "specs").iterdir())
-    assert len(entries) == 2
-    entries[0].write_bytes(entries[0].read_bytes()[:-20])
-    entries[1].write_bytes(b"")
-    after = [getattr(fizz, what)(path, constants, cache=True) for constants, what in arguments]
-    assert after[1] == before[1] and after[0].trace == before[0].trace
-    assert fizz.check(spec(FILES + "\n# changed\n"), {"CHECK": False, "IDS": 1}, cache=True).verdict == "FAILED"
-    assert len(list((tmp_path / "cache" / "specs").iterdir())) == 3
+    assert len(entries) == 4 and [before[i].followed for i in (2, 3)] == [3, 1]
+    for entry, broken in zip(entries, (entries[0].read_bytes()[:-20], b"", b"?", b"")):
+        entry.write_bytes(broken)
+    after = ask()
+    assert after[1] == before[1] and all(after[i].trace == before[i].trace for i in (0, 2, 3))
+
+
+def test_what_is_cached_is_of_this_spec_these_constants_and_this_fizzbee(fizz, spec, tmp_path, monkeypatch):
+    monkeypatch.setenv("HIGHWATER_CACHE", str(tmp_path / "cache"))
+    path, constants = spec(COUNTER + "\nalways assertion Small:\n  return n < 9\n"), {"TOP": 1}
+    asked = []
+
+    def ran(*_):
+        asked.append(1)
+        return "PASSED: this one did not run\n", 0, False
+
+    monkeypatch.setattr(wrapper, "execute", ran)
+
+    def runs(ask) -> bool:
+        """Whether FizzBee is run, and the second time is not."""
+        before = len(asked)
+        ask()
+        came = len(asked)
+        ask()
+        assert len(asked) == came
+        return came > before
+
+    def check(fizz=fizz, path=path, constants=constants, **options):
+        return lambda: fizz.check(path, constants, cache=True, **options)
+
+    assert runs(check()) and not runs(check())
+    assert not runs(check(constants=dict(constants)))
+    assert runs(check(constants={})) and runs(check(constants={"TOP": 2})) and runs(check(constants={"TOP": True}))
+    assert runs(check(fizz=wrapper.replace(fizz, version="0.5.5")))
+    assert runs(check(only=[])) and runs(check(only=["Small"])) and runs(check(liveness=False)) and runs(check(graph=True))
+    text = path.read_text()
+    path.write_text(text + "# changed\n")
+    assert runs(check())
+    path.write_text(text)
+    assert not runs(check())
+    assert runs(check(path=spec(text, "Other.fizz")))
 
 
 def test_by_hand(fizz, spec, capfd):

@@ -5,9 +5,10 @@ import ast
 import inspect
 import re
 
+from cli.conform import fair_actions
 from model import sequenced_metadata_boundary as model
 from model.proofs import sequenced_metadata_boundary as proof
-from specs.manifest import FOLDER
+from specs.manifest import FOLDER, rows
 from traces import sequenced_metadata_boundary as traces
 
 SPEC = (FOLDER / "SequencedMetadataBoundary.fizz").read_text()
@@ -19,15 +20,38 @@ def test_actions():
     for line in SPEC.splitlines():
         if match := re.match(r"role (\w+):", line):
             role = match[1]
-        elif match := re.match(r"(\s*)atomic action (\w+):", line):
+        elif match := re.match(r"(\s*)atomic (?:fair )?action (\w+):", line):
             found[role if match[1] else ""].add(match[2])
     assert found == {name: set(actions) for name, actions in ACTIONS.items()}
 
 
 def test_properties_and_what_they_say():
-    said = dict(re.findall(r"(?:^# (.*)\n)^always assertion (\w+):", SPEC, re.M))
-    assert {name: text for text, name in said.items()} == {
-        name: " ".join(inspect.getdoc(holds).split()) for name, (_, holds) in model.ALWAYS.items()}
+    for operators, properties in (("always", model.ALWAYS), ("always eventually", model.EVENTUALLY)):
+        said = dict(re.findall(rf"(?:^# (.*)\n)^{operators} assertion (\w+):", SPEC, re.M))
+        assert {name: text for text, name in said.items()} == {
+            name: " ".join(inspect.getdoc(holds).split()) for name, (_, holds) in properties.items()}
+    assert len(re.findall(r"^[a-z ]*assertion ", SPEC, re.M)) == len(model.ALWAYS) + len(model.EVENTUALLY)
+
+
+def test_properties_are_functions_in_snake_case():
+    for properties in (model.ALWAYS, model.SOMETIMES, model.EVENTUALLY):
+        for name, (role, holds) in properties.items():
+            assert holds.__name__ == re.sub(r"(?<!^)([A-Z])", r"_\1", name).lower()
+            assert role in (None, *ACTIONS)
+
+
+def test_who_is_fair():
+    assert fair_actions(SPEC) == model.FAIR
+    assert {role: set(actions) - model.FAIR[role] for role, actions in ACTIONS.items() if role} == {
+        "Writer": {"SendCreate", "LoseReply", "Crash"}, "Collector": {"SendAdvance", "SendDelete", "LoseReply", "Crash"},
+        "Reader": {"LoseReply", "Crash"}}
+
+
+def test_every_eventually_is_run_and_can_fail():
+    runs = {(row.eventually, row.expect) for row in rows() if row.how == "live"}
+    assert {name for name, _ in runs} == set(model.EVENTUALLY)
+    assert {name for name, expect in runs if expect == "FAILED"} == set(model.EVENTUALLY)
+    assert {name for name, expect in runs if expect == "PASSED"} == {"UpdatesEnd", "ReadsEnd"}
 
 
 def test_constants_and_their_values():
@@ -40,7 +64,7 @@ def test_variables():
     globals_ = set(re.findall(r"^  (\w+) = ", SPEC.partition("\naction Init:")[2].partition("\n#")[0], re.M))
     assert globals_ - {"clients"} == set(model.Shared._fields)
     for role, local in {"Writer": model.Writer, "Collector": model.Collector, "Reader": model.Reader}.items():
-        body = SPEC.partition(f"role {role}:")[2].partition("atomic action")[0]
+        body = SPEC.partition(f"role {role}:")[2].partition("atomic ")[0]
         assert re.findall(r"self\.(\w+) = ", body) == list(local._fields)
 
 
