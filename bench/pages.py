@@ -1,36 +1,57 @@
 """The generated parts of README.md and docs/: `python -m bench.pages` writes them anew, `--check` tells if they are stale.
 
-A part stands between `<!-- generated: NAME -->` and `<!-- end -->`. That of `min_age` takes minutes, and is written by
-`python -m bench.pages min_age` alone.
+A part stands between `<!-- generated: NAME -->` and `<!-- end -->`; a protocol's parts are named STEM.NAME here. A diagram
+is a whole file. The part `min_age` takes minutes, and is written by `python -m bench.pages min_age` alone.
+
+Another protocol's page comes by an entry in PROTOCOLS and a docs/STEM.md with the markers in it.
 """
 
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 
-from cli.conform import model_of
-from cli.console import STEM, replay_command
+from bench import page_protocol, page_safeguards
+from bench.page_protocol import Instances
+from cli.console import STEM
 from cli.dst import hunt
-from dst.simulate import simulate
+from dst.simulate import replay_command, simulate
 from dst.zoo import ZOO
-from model import sequenced_metadata_boundary as protocol
-from model.core import explore
 from specs.manifest import rows
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = "reported_though_refused"
 
 
+def instances(stem: str, *constants: dict[str, int]) -> Instances:
+    return Instances(stem, tuple(tuple(of.items()) for of in constants))
+
+
+PROTOCOLS = (
+    instances(
+        "sequenced_metadata_boundary", {},
+        {"WRITERS": 1, "READERS": 1, "COMMITS": 1, "CHECKPOINTS": 1, "PAGE": 1, "MAX_PENDING": 1, "MAX_LOST": 1,
+         "MAX_CRASHES": 1},
+        {"COMMITS": 1, "PAGE": 1, "MAX_PENDING": 1, "MAX_LOST": 1, "MAX_CRASHES": 1},
+        {"WRITERS": 1, "READERS": 1, "COMMITS": 3, "MAX_ID": 4, "PAGE": 1},
+        {"WRITERS": 1, "COLLECTORS": 2, "CHECKPOINTS": 1}),
+)
+
+
 def protocols() -> str:
-    held = [row for row in rows() if row.expect == "PASSED"]
-    failed = [row for row in rows() if row.expect == "FAILED"]
-    states = sum(row.states for row in rows() if row.how == "graph")
-    return ("| protocol | properties | safeguards | runs of the spec | states compared with FizzBee | mutants |\n"
-            "|---|---|---|---|---|---|\n"
-            f"| [{STEM}](docs/{STEM}.md) | {len(protocol.ALWAYS)}, proved | {len(failed)} | {len(held)} hold, {len(failed)} "
-            f"fail as they must | {states:,} | {len(ZOO)} |\n")
+    lines = ["| protocol | properties | safeguards | runs of the spec | states compared with FizzBee | mutants |",
+             "|---|---|---|---|---|---|"]
+    for of in PROTOCOLS:
+        runs = [row for row in rows() if row.stem == of.stem]
+        held, failed = ([row for row in runs if row.expect == verdict] for verdict in ("PASSED", "FAILED"))
+        off = {setting for row in failed for setting in row.constants.items()
+               if setting[0] in page_protocol.safeguards_of(of.module)}
+        states = sum(row.states for row in runs if row.how == "graph")
+        lines.append(f"| [{of.stem}](docs/{of.stem}.md) | {len(of.module.ALWAYS)}, proved | {len(off)} | {len(held)} hold, "
+                     f"{len(failed)} fail as they must | {states:,} | {len(ZOO)} |")
+    return "\n".join(lines) + "\n"
 
 
 def failure() -> str:
@@ -42,26 +63,6 @@ def failure() -> str:
     outcome = simulate(seed, build)
     text = explain(outcome.events, outcome.failure, trace_of(outcome.shape), replay_command(seed, EXAMPLE))
     return f"    highwater dst run --seed {seed} --mutant {EXAMPLE}\n\n```text\n{text}```\n"
-
-
-def properties() -> str:
-    lines = ["| property | of | |", "|---|---|---|"]
-    for name, (role, holds) in protocol.ALWAYS.items():
-        lines.append(f"| {name} | {role or 'the store'} | {' '.join(holds.__doc__.split())} |")
-    return "\n".join(lines) + "\n"
-
-
-def safeguards() -> str:
-    lines = ["| run | switched off | what fails | steps | instance |", "|---|---|---|---|---|"]
-    default = protocol.Constants()
-    knobs = default._fields[default._fields.index("BOUNDARY"):]
-    for row in rows():
-        if row.expect == "FAILED":
-            off = ", ".join(f"{name} = {value}" for name, value in row.constants.items() if name in knobs)
-            rest = ", ".join(f"{name} = {value}" for name, value in row.constants.items() if name not in knobs)
-            found = explore(model_of(row))
-            lines.append(f"| {row.id} | {off} | {found.violated} | {len(found.trace) - 1} | {rest or 'plain'} |")
-    return "\n".join(lines) + "\n"
 
 
 def mutants() -> str:
@@ -85,12 +86,16 @@ def min_age() -> str:
     return table(counts)
 
 
+OF_A_PROTOCOL = (
+    page_protocol.state, page_protocol.constants, page_protocol.instances, page_protocol.actions, page_protocol.properties,
+    page_protocol.witnesses, page_protocol.liveness, page_safeguards.safeguards, page_safeguards.counterexamples)
 PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "protocols": ("README.md", protocols),
     "failure": ("README.md", failure),
-    "properties": (f"docs/{STEM}.md", properties),
-    "safeguards": (f"docs/{STEM}.md", safeguards),
-    "mutants": (f"docs/{STEM}.md", mutants),
+    **{f"{of.stem}.{part.__name__}": (f"docs/{of.stem}.md", partial(part, of)) for of in PROTOCOLS for part in OF_A_PROTOCOL},
+    **{f"{of.stem}.{role.lower()}.svg": (f"docs/{of.stem}.{role.lower()}.svg", partial(page_protocol.diagram, of, role))
+       for of in PROTOCOLS for role in page_protocol.drawn(of)},
+    f"{STEM}.mutants": (f"docs/{STEM}.md", mutants),
     "min_age": ("docs/boundary-files.md", min_age),
 }
 
@@ -109,8 +114,8 @@ def main(arguments: list[str]) -> int:
     stale = []
     for name in names:
         path, render = ROOT / PARTS[name][0], PARTS[name][1]
-        text = path.read_text()
-        anew = with_part(text, name, render())
+        text = path.read_text() if path.exists() else ""
+        anew = render() if path.suffix == ".svg" else with_part(text, name.rpartition(".")[2], render())
         if check and anew != text:
             stale.append(name)
         elif not check:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from model.core import State
+from model.guards import show, why_not
 from traces.event import Event
-from traces.guards import show, why_not
 from traces.refine import STUTTER, Failure, Match, Refiner
 
 LAST = 12  # events shown before the failing one
