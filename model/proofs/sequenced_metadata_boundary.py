@@ -42,17 +42,22 @@ no file, base or request has any. Other bounds only take steps away from the unb
 Every clause but LatestIsKept, which follows, is necessary. `high` needs no definition by the files, and with it no query
 needs induction over them. That a set of ids has a greatest (a listing ends with it) is taken from the sets being finite.
 
-What ties this to the model: `tie` evaluates the relation below in plain Python, on every reachable state of an instance.
+What ties this to the model: `tie` evaluates the relation below in plain Python, on every reachable state of an instance; and
+tests do, on walks through larger ones. What cross-checks the explorer: `bounded` unrolls the same relation for one instance.
 """
 
-import sys
 from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, Literal, NewType
 
 from model import sequenced_metadata_boundary as m
+from model.core import Step
+from model.proofs import bounded as unrolling
 from model.proofs import inductive
-from model.proofs.inductive import And, If, Implies, Not, Or, View, at
+from model.proofs import tie as tying
+from model.proofs.logic import And, If, Implies, Not, Or, at
+from model.proofs.plain import Plain
+from model.proofs.system import Scope, System, Tables, View
 
 Id = NewType("Id", int)  # of a file
 Count = NewType("Count", int)
@@ -668,7 +673,7 @@ PROPERTIES = {
 
 # --- the model's values as tables, and back ------------------------------------------------------------------------------
 
-def read(role: str, value: Any) -> inductive.Tables:
+def read(role: str, value: Any) -> Tables:
     tables = value._asdict()
     if role == "Writer":
         return tables | {"base_updates": value.base.updates, "base_checkpoints": value.base.checkpoints}
@@ -688,7 +693,7 @@ def read(role: str, value: Any) -> inductive.Tables:
         "acked": frozenset((i, (w, k)) for i, w, k in value.acked)}
 
 
-def write(role: str, t: inductive.Tables) -> Any:
+def write(role: str, t: Tables) -> Any:
     if role == "Writer":
         return m.Writer(t["pc"], t["n"], m.File(t["base_updates"], t["base_checkpoints"]), t["k"], t["late"], t["seen"])
     if role:
@@ -705,71 +710,70 @@ def of(pairs: frozenset, x: Any) -> frozenset:
     return frozenset(b for a, b in pairs if a == x)
 
 
-def request(t: inductive.Tables, r: int) -> tuple:
+def request(t: Tables, r: int) -> tuple:
     kind, i = t["kind"][r], t["id"][r]
     if kind == "Create":
         return kind, i, tuple(sorted(of(t["with_updates"], r))), tuple(sorted(of(t["with_checkpoints"], r)))
     return (kind, t["over"][r], i) if kind == "Advance" else (kind, i)
 
 
-def choices(action: str, chosen: tuple, shared: inductive.Tables) -> tuple:
+def choices(action: str, chosen: tuple, shared: Tables) -> tuple:
     return (request(shared, *chosen),) if action == "ApplyPending" else chosen
 
 
-def scope(ids: int, writers: int, updates: int, requests: int) -> inductive.Scope:
-    return {Id: [*range(ids + 1)], Count: [*range(updates + 1)], Request: [*range(requests)],
-            Update: [(w, k) for w in range(writers) for k in range(updates + 1)],
-            Writer: [*range(writers)], Collector: [0, 1], Reader: [0]}
+def scope(c: m.Constants) -> Scope:
+    """What there is in an instance in which everything is bounded."""
+    return {Id: [*range(c.MAX_ID + 1)], Count: [*range(max(c.COMMITS, c.MAX_LOST, c.MAX_CRASHES) + 1)],
+            Update: [(w, k) for w in range(c.WRITERS) for k in range(c.COMMITS)], Request: [*range(c.MAX_PENDING)],
+            Writer: [*range(c.WRITERS)], Collector: [*range(c.COLLECTORS)], Reader: [*range(c.READERS)]}
 
 
-SYSTEM = inductive.System(FIELDS, ROLES, RIGID, meaning, initial, ACTIONS, CLAUSES, PROPERTIES,
-                          scope(ids=3, writers=2, updates=1, requests=2), read, write, choices)
-UNBOUNDED = {bound: None for bound in ("COMMITS", "MAX_ID", "CHECKPOINTS", "PAGE", "MAX_PENDING", "MAX_LOST", "MAX_CRASHES")}
+# Counterexamples to induction are looked for here. A writer may begin any update that there is.
+SMALL = scope(m.Constants(WRITERS=2, COMMITS=2, COLLECTORS=2, READERS=1, MAX_ID=3, MAX_PENDING=2)) | {Count: [0, 1]}
+SYSTEM = System(FIELDS, ROLES, RIGID, meaning, initial, ACTIONS, CLAUSES, PROPERTIES, SMALL, read, write, choices)
+UNBOUNDED = dict.fromkeys(("COMMITS", "MAX_ID", "CHECKPOINTS", "PAGE", "MAX_PENDING", "MAX_LOST", "MAX_CRASHES"))
+SAFEGUARDS = {*m.Constants._fields} - {"WRITERS", "COLLECTORS", "READERS", *UNBOUNDED}
 SAFEGUARDS_OFF = (
     {"CHECK": "off"}, {"CHECK": "before"}, {"OLD_WRITERS": 1}, {"FRESH_BOUNDARY": False}, {"BOUNDARY_FIRST": False},
     {"CONDITIONAL_ADVANCE": False}, {"KEEP_LATEST": False}, {"SPARE_CHECKPOINTS": False}, {"CHECK_READS": False},
     {"BOUNDARY": False},
 )
+SYSTEMS = {"": {}, " where CHECKPOINTS is 0": {"checkpoints": False}}  # what is proved, each by itself
+# Instances that together take every action, for the tie.
+INSTANCES = (
+    {}, {"CHECK": "before"},
+    {"WRITERS": 1, "PAGE": 1, "MAX_LOST": 1},
+    {"WRITERS": 1, "PAGE": 1, "COMMITS": 1, "COLLECTORS": 2, "MAX_LOST": 1},
+    {"WRITERS": 1, "PAGE": 1, "COMMITS": 1, "READERS": 1, "MAX_CRASHES": 1},
+    {"WRITERS": 1, "COMMITS": 1, "CHECKPOINTS": 1, "MAX_PENDING": 1},
+    {"WRITERS": 1, "COMMITS": 1, "COLLECTORS": 2, "MAX_PENDING": 1, "MAX_LOST": 1},
+    {"WRITERS": 1, "COMMITS": 1, "READERS": 1, "CHECKPOINTS": 1, "MAX_LOST": 1},
+    {"WRITERS": 1, "COLLECTORS": 2, "CHECKPOINTS": 1},
+)
 
 
-def system(c: m.Constants) -> inductive.System:
+def system(c: m.Constants) -> System:
     return SYSTEM._replace(clauses=CLAUSES | NO_CHECKPOINTS) if c.CHECKPOINTS == 0 else SYSTEM
 
 
 def prove(constants: m.Constants | None = None, progress: Callable[[inductive.Row], None] | None = None,
-          explain: bool = True, checkpoints: bool = True) -> inductive.Proof:
+          explain: bool = True, checkpoints: bool = True, timeout_ms: int = inductive.TIMEOUT_MS) -> inductive.Proof:
     """Of the constants only the safeguards count: nothing is bounded, a page of a listing may have any size, and OLD_WRITERS is
     any set of the writers. `explain`: with counterexamples to induction. Not `checkpoints`: with CHECKPOINTS=0."""
     c = (constants or m.Constants())._replace(**UNBOUNDED)
     c = c if checkpoints else c._replace(CHECKPOINTS=0)
-    return inductive.prove(system(c), c, progress, explain)
+    never = frozenset() if checkpoints else frozenset({"ExpireCheckpoint"})
+    return inductive.prove(system(c), c, progress, explain, timeout_ms, never)
 
 
-def tie(c: m.Constants) -> inductive.Tie:
-    """Of an instance in which everything is bounded."""
-    return inductive.tie(system(c), m.model(c), scope(c.MAX_ID, c.WRITERS, c.COMMITS, c.MAX_PENDING))
+def tie(c: m.Constants, nearest: int | None = None) -> tying.Tie:
+    return tying.tie(system(c), m.model(c), scope(c), nearest)
 
 
-def main() -> int:
-    """Print the proof by action, that without checkpoints, and where it fails with each safeguard off."""
-    proof, plain = prove(), prove(checkpoints=False)
-    for action in dict.fromkeys(row.action for row in proof.rows):
-        rows = [row for row in proof.rows if row.action == action]
-        failing = [f"{row.clause} {row.verdict}" for row in rows if row.verdict != "proved"]
-        failing += ["never possible"] if not proof.possible.get(action, True) else []
-        print(f"{action:28}{len(rows):4} clauses{sum(row.ms for row in rows):8.0f} ms  {', '.join(failing) or 'proved'}")
-    print(f"{len(proof.rows)} queries, {proof.ms:.0f} ms; switched off: {', '.join(proof.disabled)}")
-    print(f"and with CHECKPOINTS=0: {len(plain.rows)} queries, {plain.ms:.0f} ms, {plain.failing or 'proved'}")
-    complete = True
-    for off in SAFEGUARDS_OFF:
-        without = prove(m.Constants(**off))
-        complete &= bool(without.failing)
-        print("\nwith " + ", ".join(f"{name}={value}" for name, value in off.items()))
-        for action in dict.fromkeys(action for action, _ in without.failing):
-            rows = [row for row in without.rows if row.action == action and row.verdict != "proved"]
-            print(f"{action}: {', '.join(row.clause for row in rows)}\n    " + rows[0].counterexample.replace("\n", "\n    "))
-    return 0 if proof.holds and not plain.failing and complete else 1
+def bounded(c: m.Constants, depth: int, progress: Callable[[int], None] | None = None,
+            timeout_ms: int = unrolling.TIMEOUT_MS, reduced: bool = True) -> unrolling.Bounded:
+    return unrolling.bounded(system(c), c, scope(c), depth, progress, timeout_ms, reduced)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def told(c: m.Constants, steps: tuple[Step, ...]) -> str:
+    return unrolling.told(Plain(system(c), c, scope(c)), steps)

@@ -1,0 +1,126 @@
+"""Safety: a relation is written once and has one meaning, whatever its values are; these are the words it is written in.
+
+They fold on Python's booleans (the plain reading), take `Cases` apart (the bounded one), and otherwise are Z3's. A word, as of
+a program counter, is itself in Python, a number in Z3.
+"""
+
+import itertools
+import operator
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import z3
+
+WORDS: dict[str, int] = {}
+
+
+def term(x: Any) -> Any:
+    return WORDS.setdefault(x, len(WORDS)) if isinstance(x, str) else x
+
+
+def And(*xs: Any) -> Any:
+    terms = []
+    for x in xs:
+        if x is False:
+            return False
+        if x is not True:
+            terms.append(x)
+    return (z3.And(terms) if len(terms) > 1 else terms[0]) if terms else True
+
+
+def Or(*xs: Any) -> Any:
+    terms = []
+    for x in xs:
+        if x is True:
+            return True
+        if x is not False:
+            terms.append(x)
+    return (z3.Or(terms) if len(terms) > 1 else terms[0]) if terms else False
+
+
+def Not(x: Any) -> Any:
+    return not x if isinstance(x, bool) else z3.Not(x)
+
+
+def Implies(x: Any, y: Any) -> Any:
+    return Or(Not(x), y)
+
+
+def If(x: Any, y: Any, z: Any) -> Any:
+    if isinstance(x, bool):
+        return y if x else z
+    if isinstance(y, Cases) or isinstance(z, Cases):
+        return one_of([*((v, And(x, when)) for v, when in cases(y)), *((v, And(Not(x), when)) for v, when in cases(z))])
+    return z3.If(x, term(y), term(z))
+
+
+def at(x: Any, *words: str) -> Any:
+    """The word `x` is one of `words`."""
+    if isinstance(x, str):
+        return x in words
+    return Or(*(x == (word if isinstance(x, Cases) else term(word)) for word in words))
+
+
+# --- what may be one of few values --------------------------------------------------------------------------------------
+
+class Cases:
+    """One of these values, each under a condition of Z3's; exactly one of the conditions is true."""
+
+    __slots__ = ("when",)
+    __hash__ = None  # it equals what it does only under a condition
+
+    def __init__(self, when: dict[Any, Any]):
+        self.when = when
+
+    def __bool__(self) -> bool:
+        raise TypeError("what this is depends on conditions: write And, Or, Not, If, not Python's own")
+
+    def __add__(self, other: Any) -> Any:
+        return applied(operator.add, self, other)
+
+    def __eq__(self, other: Any) -> Any:
+        return Or(*(And(self.when[v], when) for v, when in cases(other) if v in self.when))
+
+    def __ne__(self, other: Any) -> Any:
+        return Not(self == other)
+
+    def __lt__(self, other: Any) -> Any:
+        return applied(operator.lt, self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return applied(operator.le, self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return applied(operator.gt, self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return applied(operator.ge, self, other)
+
+
+def cases(x: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(x, z3.ArithRef):
+        raise TypeError(f"{x}: a number of Z3's where there are none")
+    return x.when.items() if isinstance(x, Cases) else [(x, True)]
+
+
+def one_of(values: Iterable[tuple[Any, Any]]) -> Any:
+    """Of pairs (value, condition), values may come more than once. It is the value itself, where there is only one."""
+    whens: dict[Any, list] = {}
+    for value, when in values:
+        for v, w in cases(value):
+            if (both := And(w, when)) is not False:
+                whens.setdefault(v, []).append(both)
+    if len(whens) == 1:
+        return next(iter(whens))
+    return Cases({value: Or(*when) for value, when in whens.items()})
+
+
+def applied(f: Callable, *xs: Any) -> Any:
+    """`f` of values that are `Cases`: a condition if it tells what is true, otherwise `Cases` again."""
+    pairs = []
+    for given in itertools.product(*map(cases, xs)):
+        if (when := And(*(w for _, w in given))) is not False:
+            pairs.append((f(*(v for v, _ in given)), when))
+    if any(not isinstance(value, bool) and not isinstance(value, z3.BoolRef) for value, _ in pairs):
+        return one_of(pairs)
+    return Or(*(And(value, when) for value, when in pairs))
