@@ -4,7 +4,6 @@ Exit codes are in cli/exits.py: 2 bad input, 3 no Java for Spark, 10 to 15 the w
 """
 
 import os
-import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,10 +17,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from cli import exits
-from cli.console import STEM
+from cli.console import STEM, seeds_of
 
 app = typer.Typer(help="Many seeds of a scenario, on Spark or in local processes: one row a seed.", no_args_is_help=True)
-LARGEST_SEED = 2**63 - 1  # Parquet's integers have 64 bits
 
 
 @app.callback()
@@ -31,7 +29,7 @@ def group() -> None:
 
 @app.command("run")
 def run_command(
-    seeds: Annotated[str, typer.Option(metavar="FROM:TO", help="TO is not among them.")],
+    seeds: Annotated[str, typer.Option(metavar="A:B", help="B is not among them.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="A new folder; or this campaign's own, and it goes on.")],
     scenario: Annotated[str, typer.Option(help="What is simulated.")] = STEM,
     mutant: Annotated[str, typer.Option(help="A known-bad implementation, which must fail.")] = "",
@@ -43,13 +41,13 @@ def run_command(
     """Run a range of seeds and sum up the failures by signature. The same command again goes on where it was stopped."""
     from dst import campaign as dst
 
-    began = time.monotonic()
+    began, asked = time.monotonic(), seeds_of(seeds)
     try:
-        first, end = parse_seeds(seeds)
         processes = jobs or os.cpu_count() or 1
-        with shown(end - first) as progress:
-            summary = dst.run(dst.campaign_of(scenario, mutant), (first, end), out, partial(dst.ENGINES[engine], processes),
-                              processes, range_size or 0, seed_limit_s, progress)
+        with shown(len(asked)) as progress:
+            start = partial(dst.ENGINES[engine], processes)
+            summary = dst.run(dst.campaign_of(scenario, mutant), (asked.start, asked.stop), out, start, processes,
+                              range_size or 0, seed_limit_s, progress)
     except dst.Refused as error:
         stop(exits.BAD_INPUT, str(error))
     except dst.NoSpark as error:
@@ -60,15 +58,6 @@ def run_command(
         stop(exits.INTERRUPTED, "Stopped. What is done is kept: the same command goes on.")
     print_summary(summary, out, time.monotonic() - began)
     raise typer.Exit(exits.of_kinds(failure["kind"] for failure in summary["failures"]))
-
-
-def parse_seeds(text: str) -> tuple[int, int]:
-    from dst.campaign import Refused
-
-    match = re.fullmatch(r"(\d{1,19}):(\d{1,19})", text, re.ASCII)
-    if not match or not int(match[1]) < int(match[2]) <= LARGEST_SEED:
-        raise Refused(f"--seeds {text}: it should be FROM:TO with FROM < TO, as 0:1000 for the seeds 0 to 999")
-    return int(match[1]), int(match[2])
 
 
 @contextmanager

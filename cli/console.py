@@ -11,6 +11,7 @@ from rich.markup import escape
 from cli.exits import BAD_INPUT
 
 STEM = "sequenced_metadata_boundary"  # the one protocol so far
+LARGEST_SEED = 2**63 - 1  # Parquet's integers have 64 bits
 console = Console(highlight=False, soft_wrap=True)
 if not console.is_terminal:
     console.width = 160  # a log has room
@@ -39,8 +40,8 @@ def scenario_of(name: str) -> str:
 
 def seeds_of(text: str) -> range:
     """"A:B", A included and B not."""
-    match = re.fullmatch(r"(\d{1,18}):(\d{1,18})", text, re.ASCII)
-    if not match or int(match[1]) >= int(match[2]):
+    match = re.fullmatch(r"(\d{1,19}):(\d{1,19})", text, re.ASCII)
+    if not match or not int(match[1]) < int(match[2]) <= LARGEST_SEED:
         refuse(f"seeds {text!r}: write A:B, with A < B; A is the first, B is one beyond the last")
     return range(int(match[1]), int(match[2]))
 
@@ -55,7 +56,3 @@ def build_of(mutant: str | None):
     if not isinstance(mutant, str) or mutant not in ZOO:
         refuse(f"there is no mutant {mutant!r}; there are {', '.join(ZOO)}")
     return ZOO[mutant][1]
-
-
-def replay_command(seed: int, mutant: str | None = None) -> str:
-    return f"highwater dst run --scenario {STEM} --seed {seed}" + (f" --mutant {mutant}" if mutant else "")

@@ -9,10 +9,10 @@ import typer
 from rich.progress import track
 from rich.table import Table
 
-from cli.console import STEM, build_of, console, refuse, replay_command, scenario_of, seeds_of, write_text
+from cli.console import STEM, build_of, console, refuse, scenario_of, seeds_of, write_text
 from cli.exits import of_kinds
 from dst.scenarios.sequenced_metadata_boundary import Shape, namespace, trace_of
-from dst.simulate import Outcome, simulate
+from dst.simulate import Outcome, replay_command, simulate
 from traces.event import to_json
 
 app = typer.Typer(no_args_is_help=True)

@@ -21,7 +21,7 @@ import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from cli.console import STEM, console, replay_command, write_text
+from cli.console import STEM, console, write_text
 from cli.exits import HARNESS, INCOMPLETE, NONDETERMINISM, OF_KIND, PROOF, SAFETY, SPEC, of_kinds, worst
 
 CORES = 2
@@ -125,7 +125,7 @@ def conformance(row, fizz) -> Found:
     from cli.conform import conform
 
     result = conform(row, fizz)
-    return Found(result.figure, 0 if result.ok else {"spec": SPEC, "safety": SAFETY}[result.kind], result.message)
+    return Found(result.figure, 0 if result.ok else ({"spec": SPEC} | OF_KIND)[result.kind], result.message)
 
 
 # --- model: instances larger than FizzBee's
@@ -144,24 +144,68 @@ def models() -> Iterator[Check]:
     for what, (constants, *never) in INSTANCES.items():
         yield Check("model", what, lambda constants=constants, never=tuple(never): exploration(constants, never))
     yield Check("model", "a refused file can always still be collected", collectable)
+    for name, constants in LIVE.items():
+        yield Check("model", f"{name}, if steps are weakly fair", lambda name=name, constants=constants: live(name, constants))
+    yield Check("model", "reductions leave out nothing, on two instances", reductions)
+    yield Check("model", "the wide engine visits what the plain one visits", engines)
 
 
 def exploration(constants: dict, never: tuple[str, ...]) -> Found:
-    from cli.model import told
+    from cli.explore import told
     from model.core import explore
     from model.sequenced_metadata_boundary import Constants, model
 
     instance = model(Constants(**constants))
     found = explore(instance)
     if found.violated:
-        return Found("", SAFETY, told(instance, found))
+        return Found("", SAFETY, told(instance, found.violated, found.trace))
     if not found.complete or set(found.never) != set(never):
         return Found("", HARNESS, f"complete: {found.complete}; never witnessed: {found.never}, expected: {never}")
     return Found(f"{found.states:,} states, {found.transitions:,} transitions, depth {found.depth}")
 
 
+LIVE = {"UpdatesEnd": {"MAX_ID": 5}, "ReadsEnd": {"COMMITS": 1, "READERS": 2}}
+
+
+def live(name: str, constants: dict) -> Found:
+    from cli.explore import told_lasso
+    from model.liveness import eventually
+    from model.sequenced_metadata_boundary import Constants, model
+
+    instance = model(Constants(**constants))
+    lasso = eventually(instance, [name])[name]
+    if lasso:
+        return Found("", OF_KIND["liveness"], told_lasso(instance, lasso))
+    return Found(", ".join(f"{constant} = {value}" for constant, value in constants.items()))
+
+
+def reductions() -> Found:
+    from bench import boundary_peer
+    from model import sequenced_metadata_boundary as protocol
+    from model.core import explore
+    from model.reductions import merging_differs, symmetry_differs
+
+    figures = []
+    for instance in (protocol.model(protocol.Constants()), boundary_peer.model(boundary_peer.Constants())):
+        if differs := symmetry_differs(instance) or merging_differs(instance):
+            return Found("", HARNESS, f"{instance.name}: {differs}")
+        figures.append(f"{explore(instance).states:,} to {explore(instance, symmetry=True).states:,} states")
+    return Found(", ".join(figures))
+
+
+def engines() -> Found:
+    from bench import boundary_peer
+    from model import core, plain, wide
+
+    instance = boundary_peer.model(boundary_peer.S1)
+    found = {engine.__name__: engine.explore(instance) for engine in (plain, core, wide)}
+    if len(set(found.values())) > 1:
+        return Found("", HARNESS, "\n".join(f"{name}: {result[:5]}" for name, result in found.items()))
+    return Found(f"{found['model.wide'].states:,} states of S1, three engines")
+
+
 def collectable() -> Found:
-    from model.core import always_possible
+    from model.liveness import always_possible
     from model.sequenced_metadata_boundary import Constants, model, stale_files_are_collected
 
     stuck = always_possible(model(Constants(MAX_CRASHES=1)), stale_files_are_collected)
@@ -251,6 +295,8 @@ def seeds_refine(seeds: int) -> Found:
         results = list(pool.map(run_range, ranges))
     failures = [failure for _, found in results for failure in found]
     if failures:
+        from dst.simulate import replay_command
+
         seed, _, signature = failures[0]
         message = f"{len(failures)} of {seeds:,} seeds failed, the first as {signature}: {replay_command(seed)}"
         return Found("", of_kinds(kind for _, kind, _ in failures), message)

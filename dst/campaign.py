@@ -41,7 +41,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from dst.scenarios import sequenced_metadata_boundary
-from dst.simulate import Outcome, many, place_of
+from dst.simulate import Outcome, many, place_of, replay_command
 from dst.zoo import ZOO
 
 if TYPE_CHECKING:
@@ -305,7 +305,7 @@ def summarize(campaign: Campaign, seeds: Seeds, out: Path) -> dict:
                 failed.filter(pc.is_in(failed["seed"], pa.array([g["seed_min"] for g in groups], pa.int64()))).to_pylist()}
     failures = [{"kind": group["kind"], "signature": group["signature"], "count": group["seed_count"],
                  "smallest_seed": group["seed_min"], "message": messages[group["seed_min"]],
-                 "replay": replay_command(campaign, group["seed_min"])} for group in groups]
+                 "replay": replay_command(group["seed_min"], campaign.mutant)} for group in groups]
     return {**campaign._asdict(), "seeds": f"{seeds[0]}:{seeds[1]}", "runs": table.num_rows, "failed": failed.num_rows,
             "requests": pc.sum(table["requests"]).as_py(), "digest": digest_of(table),
             "failures": sorted(failures, key=lambda f: (-f["count"], f["smallest_seed"]))}
@@ -317,11 +317,6 @@ def digest_of(table: pa.Table) -> str:
     for batch in table.select(["seed", "kind", "signature", "digest"]).to_batches(10_000):
         hasher.update("".join(f"{row}\n" for row in zip(*(column.to_pylist() for column in batch.columns))).encode())
     return hasher.hexdigest()
-
-
-def replay_command(campaign: Campaign, seed: int) -> str:
-    mutant = f" --mutant {campaign.mutant}" if campaign.mutant else ""
-    return f"highwater dst run --scenario {campaign.scenario} --seed {seed}{mutant}"
 
 
 # --- the engine without Spark

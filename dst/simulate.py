@@ -24,7 +24,7 @@ MOST_TIMES = 1000  # of min_age, for each phase, in virtual time
 
 class Outcome(NamedTuple):
     seed: int
-    kind: str  # "" if all is well; refinement, safety, liveness, nondeterminism, exception
+    kind: str  # "" if all is well; refinement, safety, liveness, nondeterminism; an exception is "safety"
     signature: str  # short and stable: what kind of failure, of what
     message: str
     digest: str  # of the trace, 128 bits in hex
@@ -108,3 +108,9 @@ def many(seeds: range, each: Callable[[Outcome], None], build: Build = scenario.
             each(simulate(seed, build, **options))
     finally:
         gc.enable()
+
+
+def replay_command(seed: int, mutant: str | None = None) -> str:
+    """What a user types to see this run again."""
+    name = scenario.__name__.rpartition(".")[2]
+    return f"highwater dst run --scenario {name} --seed {seed}" + (f" --mutant {mutant}" if mutant else "")
