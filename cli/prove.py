@@ -100,7 +100,7 @@ def tied(proofs: ModuleType, safeguards: dict[str, Any]) -> bool:
     broken: dict[str, dict[str, Any]] = {}
     for instance, tie in ties:
         if not instance.keys() & proofs.SAFEGUARDS:
-            broken = {**dict.fromkeys(tie.broken, {**instance, **safeguards}), **broken}
+            broken = {**{name: {**instance, **safeguards} for name in tie.broken}, **broken}
     for name, instance in broken.items():
         where = ", ".join(f"{k}={v}" for k, v in instance.items())
         console.print(f"[bold red]{name} does not hold[/] in a reachable state" + (f" with {where}" if where else ""))

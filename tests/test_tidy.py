@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 OURS = {"specs", "model", "impl", "traces", "dst", "cli", "bench"}
 MAY = {  # folder -> our folders, and the libraries beside stdlib
     "specs": (set(), set()),
-    "model": (set(), {"numpy", "networkx"}),
+    "model": (set(), {"numpy"}),
     "model/proofs": ({"model"}, {"z3"}),
     "impl": (set(), set()),
     "impl/stores": ({"impl"}, {"boto3", "botocore", "ulid"}),
