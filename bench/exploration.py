@@ -14,12 +14,12 @@ from collections.abc import Callable
 
 from bench import boundary_peer as bp
 from bench.peers import run as peers
-from model import core, plain, wide
+from model import plain, tabulated, wide
 from model import sequenced_metadata_boundary as smb
 from model.core import Model, peak_bytes
 from model.walk import walk
 
-ENGINES = {"plain": plain.explore, "tabulated": core.explore, "wide": wide.explore}
+ENGINES = {"plain": plain.explore, "tabulated": tabulated.explore, "wide": wide.explore}
 OURS = {  # of our own protocol: what FizzBee ends within a minute, and one of millions of states
     "smb_small": smb.Constants(),
     "smb_large": smb.Constants(COLLECTORS=2, READERS=1, MAX_ID=4),

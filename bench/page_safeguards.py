@@ -12,9 +12,10 @@ from bench.page_protocol import Instances, details, differing, fence, safeguards
 from cli.conform import model_of
 from cli.difference import AS_SPEC
 from cli.page import doc, told
-from model.core import Model, Step, explore
+from model.core import Model, Step
 from model.guards import refusal, show
 from model.liveness import eventually
+from model.tabulated import explore
 from specs.manifest import FOLDER, Row, rows
 
 NARROW = 64  # letters of a line of what a step of a counterexample changes

@@ -9,8 +9,9 @@ from importlib import import_module
 from typing import NamedTuple
 
 from cli.difference import compare, property_read, short, spelt, told
-from model.core import Exploration, Model, Step, explore
+from model.core import Exploration, Model, Step
 from model.liveness import Lasso, eventually
+from model.tabulated import explore
 from specs.fizz import CheckResult, Fizz, FizzError, SpecError, link_names, with_constants
 from specs.manifest import Row, silent
 

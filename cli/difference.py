@@ -9,7 +9,8 @@ from pathlib import Path
 from textwrap import dedent, indent
 from typing import Any, NamedTuple
 
-from model.core import Explorer, Label, Model, State
+from model.core import Label, Model, State
+from model.tabulated import Explorer
 from specs.fizz import Graph, canonical
 from specs.manifest import Row
 

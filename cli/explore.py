@@ -10,11 +10,12 @@ from cli.console import console, refuse, write_text
 from cli.exits import BAD_INPUT, INCOMPLETE, LIVENESS, SAFETY
 from cli.protocols import Name, Settings, instance
 from model import plain
-from model.core import Bounds, Exploration, Model, State, Step, broken, explore, init, moves, peak_bytes
+from model.core import Bounds, Exploration, Model, State, Step, broken, init, moves, peak_bytes
 from model.guards import guards_of, why_not
 from model.liveness import Lasso, space
 from model.liveness import eventually as judged
 from model.reductions import NotSymmetric, merged
+from model.tabulated import explore
 
 SMALL = 50_000  # states up to which no numpy is needed
 

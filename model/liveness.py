@@ -21,7 +21,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple
 
-from model.core import Explorer, Model, Progress, Property, Shared, Step
+from model.core import Model, Progress, Property, Shared, Step
+from model.tabulated import Explorer
 
 TRIES = 32  # states that are tried as the beginning of a cycle, the nearest ones, to find a short one
 TAKEN, DISABLED, NEVER_ENABLED = "taken", "disabled", "never enabled"

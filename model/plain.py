@@ -10,7 +10,7 @@ from model.core import Bounds, Exploration, Model, Progress, State, Step, broken
 
 def explore(model: Model, max_states: int | None = None, progress: Progress | None = None, symmetry: bool = False,
             bounds: Bounds | None = None) -> Exploration:
-    """As model.core.explore, breadth-first."""
+    """As model.tabulated.explore, breadth-first."""
     bounds = bounds or Bounds(states=max_states)
     orbit = orbits(model) if symmetry else lambda state: (state,)
     came: dict[State, Step] = {}  # state -> the label of the step that led to it, and the state before

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from itertools import permutations, product
 from typing import Any
 
-from model.core import BITS, FIELD, Action, Exploration, Explorer, Label, Model, State, explore, graph, init
+from model.core import Action, Exploration, Label, Model, State, init
+from model.tabulated import BITS, FIELD, Explorer, explore, graph
 
 Names = dict[str, tuple[int, ...]]  # role -> what client i of it is called
 

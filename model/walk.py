@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from model.core import Explorer, Model, Progress, Step
+from model.core import Model, Progress, Step
+from model.tabulated import Explorer
 from model.wide import Wide, violating
 
 ABREAST = 1 << 13

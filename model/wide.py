@@ -1,4 +1,4 @@
-"""Safety: as model.core.explore, whose states, edges and verdicts it has, a whole level of states at a time.
+"""Safety: as model.tabulated.explore, whose states, edges and verdicts it has, a whole level of states at a time.
 
 A state is one 64-bit integer: the number of its shared part in the high bits, those of the locals below, each field as
 wide as the numbers so far need (fields are widened, and all states with them, when a number no longer fits). A level is a
@@ -15,7 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from model.core import BITS, FIELD, Bounds, Exploration, Explorer, Model, Progress, uncollected
+from model.core import Bounds, Exploration, Model, Progress
+from model.tabulated import BITS, FIELD, Explorer, uncollected
 
 BLOCK = 1 << 17  # states that are expanded at once
 NEEDLES = 1 << 14  # states that are looked up at once in a run of seen ones
@@ -24,7 +25,7 @@ KEY_BITS = 63
 
 
 class TooWide(OverflowError):
-    """A state of this model does not fit 63 bits; model.core.explore takes any width."""
+    """A state of this model does not fit 63 bits; model.tabulated.explore takes any width."""
 
 
 class Moves:
@@ -263,7 +264,7 @@ def without(states: np.ndarray, run: np.ndarray) -> np.ndarray:
 
 def explore(model: Model, max_states: int | None = None, progress: Progress | None = None, symmetry: bool = False,
             bounds: Bounds | None = None) -> Exploration:
-    """As model.core.explore, breadth-first. Raises TooWide for a model whose states do not fit 63 bits."""
+    """As model.tabulated.explore, breadth-first. Raises TooWide for a model whose states do not fit 63 bits."""
     return search(Wide(model, symmetry), bounds or Bounds(states=max_states), progress)
 
 

@@ -5,7 +5,8 @@ import pytest
 
 from bench.boundary_peer import EXACT, MUTANTS, Constants, latest, model
 from bench.peers.run import HERE, PEERS, PeerFailed, PeerMissing, Rate, agreed
-from model.core import State, explore, init, moves
+from model.core import State, init, moves
+from model.tabulated import explore
 from specs.fizz import Fizz, FizzMissing, canonical
 
 SMALL = {c: counts for c, counts in EXACT.items() if counts.distinct < 100_000}

@@ -8,8 +8,8 @@ import pytest
 
 from cli.conform import choice_variables, conform, driven_around, fair_actions, model_of, unlike_silence
 from model import sequenced_metadata_boundary as protocol
-from model.core import explore
 from model.liveness import eventually
+from model.tabulated import explore
 from specs.fizz import Fizz, FizzMissing
 from specs.manifest import FOLDER, Row, rows
 

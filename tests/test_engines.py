@@ -7,7 +7,7 @@ import pytest
 from bench import boundary_peer as bp
 from bench.boundary_peer import BOTH, EXACT, MERGED, MUTANTS, S1, S2, S4, SYMMETRIC
 from cli.conform import model_of
-from model import core, plain, reductions, wide
+from model import core, plain, reductions, tabulated, wide
 from model.core import Bounds, Model, Process, init, moves
 from model.reductions import NotSymmetric, merged, merging_differs, symmetry_differs
 from model.walk import walk
@@ -15,7 +15,7 @@ from specs.manifest import rows
 
 SMALL = [row for row in EXACT if EXACT[row][0] <= 12_000]
 INSTANCES = {f"BP{tuple(row[:4])}": bp.model(row) for row in SMALL[:3]} | {row.id: model_of(row) for row in rows()[:6]}
-ENGINES = {"plain": plain.explore, "tabulated": core.explore, "wide": wide.explore}
+ENGINES = {"plain": plain.explore, "tabulated": tabulated.explore, "wide": wide.explore}
 
 
 def levels(model):
@@ -36,14 +36,14 @@ def test_engines_visit_the_same_states_at_the_same_depths(name):
     w = wide.Wide(model)
     found = wide.search(w, Bounds())
     assert [{w.x.unpack(w.packed(state)) for state in level} for level in w.levels] == expected
-    for explore in (plain.explore, core.explore):
+    for explore in (plain.explore, tabulated.explore):
         assert explore(model) == found  # counts, depth, out-degrees, what fired, what was witnessed
     assert (found.states, found.depth) == (sum(map(len, expected)), len(expected) - 1)
 
 
 @pytest.mark.parametrize("name", INSTANCES)
 def test_tables_have_the_edges_of_the_definition(name):
-    x, edges = core.graph(INSTANCES[name])
+    x, edges = tabulated.graph(INSTANCES[name])
     for packed, found in edges.items():
         assert [(label, x.unpack(after)) for label, after in found] == list(moves(INSTANCES[name], x.unpack(packed)))
 
@@ -128,7 +128,7 @@ def test_clients_that_are_not_alike_are_caught():
     lazy = model.processes[1]._replace(actions={n: a for n, a in model.processes[1].actions.items() if n != "Reject"})
     model = model._replace(processes=(model.processes[0], lazy, *model.processes[2:]))
     with pytest.raises(NotSymmetric, match="Reject does not do the same"):
-        core.explore(model, symmetry=True)
+        tabulated.explore(model, symmetry=True)
 
 
 def test_a_property_that_tells_clients_apart_is_caught():
@@ -137,7 +137,7 @@ def test_a_property_that_tells_clients_apart_is_caught():
 
     model = bp.model(SMALL[1])
     with pytest.raises(NotSymmetric, match="FirstWriterLeads tells clients apart"):
-        core.explore(model._replace(sometimes={"FirstWriterLeads": (None, first_writer_leads)}), symmetry=True)
+        tabulated.explore(model._replace(sometimes={"FirstWriterLeads": (None, first_writer_leads)}), symmetry=True)
 
 
 def test_an_action_that_others_can_see_is_not_merged_unnoticed():
@@ -178,12 +178,12 @@ def test_bounds_are_part_of_the_answer(engine):
 
 def test_depth_first_visits_all_and_its_path_is_real():
     model = bp.model(SMALL[1])
-    deep, broad = core.explore(model, depth_first=True), core.explore(model)
+    deep, broad = tabulated.explore(model, depth_first=True), tabulated.explore(model)
     assert (deep.states, deep.transitions) == (broad.states, broad.transitions) and deep.depth > broad.depth
-    found = core.explore(bp.model(MUTANTS["m2"][0]), depth_first=True)
+    found = tabulated.explore(bp.model(MUTANTS["m2"][0]), depth_first=True)
     valid(bp.model(MUTANTS["m2"][0]), found.trace)
     assert len(found.trace) > MUTANTS["m2"][2]
-    shallow = core.explore(model, depth_first=True, bounds=Bounds(depth=6))
+    shallow = tabulated.explore(model, depth_first=True, bounds=Bounds(depth=6))
     assert shallow.stopped == "depth 6" and 1 < shallow.states < broad.states
 
 
@@ -208,13 +208,13 @@ def test_a_state_too_wide_for_63_bits_is_said_so():
     model = Model("wide", None, 0, tuple(Process(f"P#{i}", "P", i, 0, {"Step": step}) for i in range(40)), {}, {})
     with pytest.raises(wide.TooWide, match="wide: a state takes .* bits, more than 63"):
         wide.explore(model)
-    assert core.explore(model, max_states=1000).stopped
+    assert tabulated.explore(model, max_states=1000).stopped
 
 
 def test_what_never_fired_is_named():
     model = model_of(rows()[0])
-    assert ("Writer", "SendCreate") in core.explore(model).idle(model)
-    assert ("Writer", "CreateNext") not in core.explore(model).idle(model)
+    assert ("Writer", "SendCreate") in tabulated.explore(model).idle(model)
+    assert ("Writer", "CreateNext") not in tabulated.explore(model).idle(model)
 
 
 # --- random walks
@@ -231,7 +231,7 @@ def test_walks_take_every_action_and_no_more_than_was_asked():
     model = bp.model(S1)
     found = walk(model, walks=9_000, steps=80)
     assert found.walks == 9_000 and found.longest <= 80 and found.steps <= 9_000 * 80 and not found.violated
-    assert found.fired == core.explore(model).fired
+    assert found.fired == tabulated.explore(model).fired
 
 
 def test_no_walk_of_a_model_without_moves():
@@ -254,7 +254,7 @@ def test_an_answer_is_kept_under_what_was_read():
             yield (), s._replace(acked=s.acked | {len(s.acked)}), local
 
     model = Model("reads", None, bp.Shared((None,)), (Process("P#0", "P", 0, 0, {"Step": step, "Noise": noise}),), {}, {})
-    found = core.explore(model)
+    found = tabulated.explore(model)
     assert found.states == 4 * 6 and sorted(asked) == [0, 1, 2, 3]
 
 
@@ -268,7 +268,7 @@ def test_a_state_taken_as_a_whole_counts_as_read():
             yield (), s._replace(acked=s.acked | {len(s.acked)}), local
 
     model = Model("reads", None, bp.Shared((None,)), (Process("P#0", "P", 0, 0, {"Step": step, "Noise": noise}),), {}, {})
-    assert core.explore(model) == plain.explore(model) == wide.explore(model)
+    assert tabulated.explore(model) == plain.explore(model) == wide.explore(model)
 
 
 def test_group_is_every_renaming():

@@ -20,10 +20,11 @@ from bench import boundary_peer
 from cli.conform import model_of
 from cli.page import embedded, fields, page, tabulate, told
 from model import sequenced_metadata_boundary as protocol
-from model.core import Model, Process, State, Step, explore, graph
+from model.core import Model, Process, State, Step
 from model.guards import refusal, show
 from model.liveness import eventually
 from model.reductions import merged
+from model.tabulated import explore, graph
 from specs.manifest import rows
 
 ROOT = Path(__file__).resolve().parent.parent

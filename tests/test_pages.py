@@ -14,8 +14,8 @@ from bench.page_diagram import LETTER, lines_of, order, svg
 from bench.page_protocol import NOWHERE, Instances
 from bench.pages import PARTS, PROTOCOLS, ROOT, instances, main, with_part
 from model import sequenced_metadata_boundary as protocol
-from model.core import explore
 from model.guards import guards_of, notes, sections
+from model.tabulated import explore
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -18,9 +18,9 @@ from impl.stores.cached import CachingStore
 from impl.stores.memory import MemoryStore
 from impl.stores.system import system_world
 from impl.world import World
-from model.core import explore
 from model.liveness import always_possible
 from model.sequenced_metadata_boundary import Constants, model, stale_files_are_collected
+from model.tabulated import explore
 from specs.manifest import rows
 
 pytest_plugins = ["stores_support.fixtures"]

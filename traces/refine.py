@@ -11,7 +11,8 @@ looked up in every later run.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from model.core import BITS, FIELD, Explorer, Local, Model, Shared, State
+from model.core import Local, Model, Shared, State
+from model.tabulated import BITS, FIELD, Explorer
 from traces.event import Event
 
 STUTTER = None  # among the actions of a Match: the event may also leave the model as it is, if no action fits

@@ -1,0 +1,310 @@
+"""Safety: as model/plain.py, whose states, edges and verdicts it has, with a model's moves worked out once.
+
+Because an action sees only (shared, its own local), its moves are a function of that pair. `Explorer` interns both parts
+as small integers, packs a global state into one integer, asks the readable action once for each pair (or not at all, if it
+was asked for one that differs only in what it did not read), and keeps the answer as integer differences: to explore is
+then to mask, look up and add.
+"""
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from model.core import Bounds, Exploration, Label, Local, Model, Progress, State, Step, init
+from model.reads import UNKNOWN, Answers, Recorder
+
+BITS = 24  # of a packed state, for the shared part and for each local part: at most 16 million different values of each
+FIELD = (1 << BITS) - 1
+
+
+class Explorer:
+    """The packed state space of one model. `table[p]`: (shared, local of p) packed -> tuple of differences.
+
+    The locals of one role share their numbers, so that a client's local means the same in another's place."""
+
+    def __init__(self, model: Model):
+        self.model = model
+        self.values: list[list[Any]] = [[]]
+        self.numbers: list[dict[Any, int]] = [{}]
+        roles: dict[str, tuple[list, dict]] = {}
+        for process in model.processes:
+            values, numbers = roles.setdefault(process.role, ([], {}))
+            self.values.append(values)
+            self.numbers.append(numbers)
+        self.masks = [FIELD | FIELD << BITS * (p + 1) for p in range(len(model.processes))]
+        self.table: list[dict[int, tuple[int, ...]]] = [{} for _ in model.processes]
+        self.labels: list[dict[int, tuple[Label, ...]]] = [{} for _ in model.processes]
+        self.broken: dict[tuple[int, int], str] = {}  # (p, the pair) -> the property that it breaks
+        self.fired: set[tuple[str, str]] = set()
+        self.witnessed: set[str] = set()
+        self.judged: dict[int, str | None] = {}
+        self.symmetry: Any = None  # model.reductions.Symmetry, where one state stands for others
+        # Shared parts by their fields; one that has no named fields is a field itself.
+        self.names: tuple[str, ...] = getattr(model.shared, "_fields", ())
+        self.fields: list[tuple[int, ...]] = []  # a shared part's number -> its fields' numbers
+        self.shared: dict[tuple[int, ...], int] = {}  # and back
+        self.field_values: list[list[Any]] = [[] for _ in self.names or (1,)]
+        self.field_numbers: list[dict[Any, int]] = [{} for _ in self.names or (1,)]
+        self.plans: list[dict[int, list[Answers]]] = [{} for _ in model.processes]  # by local: the actions that may fire
+        self.judges = [tuple([n for n, (of, _) in properties.items() if of == role]  # each process's, and the shared part's
+                             for properties in (model.always, model.sometimes))
+                       for role in (*(p.role for p in model.processes), None)]
+        self.verdicts: dict[str, Answers] = {}  # of properties
+        self.locals: list[dict[int, tuple[int, ...]]] = [{} for _ in self.values]  # a local's number -> its fields' numbers
+        self.field_of_locals: dict[Any, int] = {}
+        for name in model.always.keys() & model.sometimes.keys():
+            raise ValueError(f"{model.name}: {name} is both an always and a sometimes property")
+        self.initial = self.pack(init(model))
+
+    def intern(self, part: int, value: Any) -> int:
+        number = self.numbers[part].setdefault(value, len(self.values[part]))
+        if number == len(self.values[part]):
+            if number > FIELD:
+                raise OverflowError(f"{self.model.name}: more than {FIELD} different values of part {part}")
+            self.values[part].append(value)
+        return number
+
+    def field(self, place: int, value: Any) -> int:
+        number = self.field_numbers[place].setdefault(value, len(self.field_values[place]))
+        if number == len(self.field_values[place]):
+            self.field_values[place].append(value)
+        return number
+
+    def fields_of(self, number: int) -> tuple[int, ...]:
+        """The numbers of a shared part's fields."""
+        while len(self.fields) <= number:
+            value = self.values[0][len(self.fields)]
+            fields = tuple(map(self.field, range(len(self.field_values)), value if self.names else (value,)))
+            self.shared[fields] = len(self.fields)
+            self.fields.append(fields)
+        return self.fields[number]
+
+    def pack(self, state: State) -> int:
+        packed = self.intern(0, state.shared)
+        for part, local in enumerate(state.locals, 1):
+            packed |= self.intern(part, local) << BITS * part
+        return packed
+
+    def unpack(self, packed: int) -> State:
+        parts = [self.values[part][packed >> BITS * part & FIELD] for part in range(len(self.values))]
+        return State(parts[0], tuple(parts[1:]))
+
+    def expand(self, p: int, pair: int) -> tuple[int, ...]:
+        """The moves of process `p` from this pair, as differences."""
+        part = p + 1
+        number, local = pair & FIELD, pair >> BITS * part
+        differences = tuple([shared2 - number + (local2 - local << BITS * part)
+                             for _, shared2, local2 in self.visit(p, number, local)])
+        self.table[p][pair] = differences
+        return differences
+
+    def visit(self, p: int, number: int, local: int) -> list[tuple[Label, int, int]]:
+        """`moves`; notes what the properties say of the pair; and checks that to rename it changes neither."""
+        self.judge(p, number, local)
+        moves = self.moves(p, number, local)
+        if self.symmetry:
+            self.symmetry.check(p, number, local, moves)
+        return moves
+
+    def moves(self, p: int, number: int, local: int) -> list[tuple[Label, int, int]]:
+        """(label, number of the shared part after, of the local) of each move of process `p` from two numbers."""
+        plan = self.plans[p].get(local)
+        if plan is None:
+            plan = self.plans[p][local] = [Answers(partial(self.ask, p, action, self.values[p + 1][local]))
+                                           for action in self.model.processes[p].actions]
+        shared, fields, found, idle = self.values[0][number], self.fields_of(number), [], False
+        for answers in plan:
+            answer = answers.of((shared,), fields) if self.names else answers.ask(shared)
+            for label, writes, local2 in answer:
+                found.append((label, self.written(number, fields, writes) if writes else number, local2))
+            if not answer and answers.constant is answer:
+                idle = True
+        if idle:  # nothing comes of some of them from this local, whatever the shared part is
+            plan[:] = [answers for answers in plan if answers.constant is UNKNOWN or answers.constant]
+        return found
+
+    def ask(self, p: int, action: str, local: Local, shared: Any) -> list[tuple[Label, tuple, int]]:
+        """The readable action's moves: (label, what it writes as (place of a field, number), number of the local)."""
+        process, found = self.model.processes[p], []
+        for choices, shared2, local2 in process.actions[action](self.model.constants, process.index, shared, local):
+            if isinstance(shared2, Recorder):
+                writes = [(place, self.field(place, shared2.written()[name]))
+                          for place, name in enumerate(self.names) if name in shared2.written()]
+            else:
+                parts = shared2 if self.names else (shared2,)
+                writes = [(place, self.field(place, value)) for place, value in enumerate(parts)]
+            found.append(((process.name, action, choices), tuple(writes), self.intern(p + 1, local2)))
+        if found:
+            self.fired.add((process.role, action))
+        return found
+
+    def written(self, number: int, fields: tuple[int, ...], writes: tuple[tuple[int, int], ...]) -> int:
+        """The number of the shared part in which these fields are written."""
+        after = list(fields)
+        for place, value in writes:
+            after[place] = value
+        known = self.shared.get(tuple(after))
+        if known is None:
+            values = [of[value] for of, value in zip(self.field_values, after)]
+            known = self.intern(0, self.values[0][number]._make(values) if self.names else values[0])
+            self.fields_of(known)
+        return known
+
+    def judge(self, p: int, number: int, local: int) -> None:
+        """Notes what a pair breaks, and what it witnesses."""
+        always, sometimes = self.judges[p]
+        failing = self.judged[number] if number in self.judged else self.judge_shared(number)
+        if always and not failing:
+            for name in always:
+                if not self.verdict(name, number, p, local):
+                    failing = name
+                    break
+        if failing:
+            self.broken[p, number | local << BITS * (p + 1)] = failing
+        for name in sometimes:
+            if name not in self.witnessed and self.verdict(name, number, p, local):
+                self.witnessed.add(name)
+
+    def judge_shared(self, number: int) -> str | None:
+        """The first property of the shared part that it breaks."""
+        always, sometimes = self.judges[-1]
+        self.judged[number] = next((n for n in always if not self.verdict(n, number)), None)
+        self.witnessed |= {n for n in sometimes if n not in self.witnessed and self.verdict(n, number)}
+        return self.judged[number]
+
+    def verdict(self, name: str, number: int, p: int = -1, local: int = -1) -> bool:
+        """What a property says of a shared part, or of it and a local one of process `p`."""
+        shared, fields = self.values[0][number], self.fields_of(number)
+        holds = (self.model.always.get(name) or self.model.sometimes[name])[1]
+        own = () if p < 0 else (self.values[p + 1][local],)
+        if not self.names or (own and not hasattr(own[0], "_fields")):
+            return bool(holds(self.model.constants, shared, *own))
+        if name not in self.verdicts:
+            self.verdicts[name] = Answers(lambda *parts: bool(holds(self.model.constants, *parts)))
+        if own:
+            fields += self.local_fields(p + 1, local)
+        return self.verdicts[name].of((shared, *own), fields)
+
+    def local_fields(self, part: int, local: int) -> tuple[int, ...]:
+        """The numbers of a local part's fields."""
+        known = self.locals[part].get(local)
+        if known is None:
+            known = self.locals[part][local] = tuple([self.field_of_locals.setdefault(value, len(self.field_of_locals))
+                                                      for value in self.values[part][local]])
+        return known
+
+    def never(self) -> tuple[str, ...]:
+        return tuple(n for n in self.model.sometimes if n not in self.witnessed)
+
+    def successors(self, packed: int) -> Iterator[tuple[Label, int]]:
+        for p, mask in enumerate(self.masks):
+            pair = packed & mask
+            labels = self.labels[p].get(pair)
+            if labels is None:
+                labels = self.labels[p][pair] = tuple(
+                    [label for label, _, _ in self.moves(p, pair & FIELD, pair >> BITS * (p + 1))])
+            differences = self.table[p].get(pair)
+            if differences is None:
+                differences = self.expand(p, pair)
+            for difference, label in zip(differences, labels):
+                yield label, packed + difference
+
+    def trace(self, path: list[int], canonical: Callable[[int], int] | None = None) -> tuple[Step, ...]:
+        """The steps along packed states that follow each other; where they stand for others, the steps of the first."""
+        steps, here = [Step(("", "Init", ()), self.unpack(self.initial))], self.initial
+        canonical = canonical or (lambda packed: packed)
+        for wanted in map(canonical, path[1:]):
+            label, here = next((label, after) for label, after in self.successors(here) if canonical(after) == wanted)
+            steps.append(Step(label, self.unpack(here)))
+        return tuple(steps)
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Without looking for garbage in cycles: a search makes millions of tuples, and no cycles."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@uncollected()
+def explore(model: Model, max_states: int | None = None, progress: Progress | None = None, depth_first: bool = False,
+            symmetry: bool = False, bounds: Bounds | None = None) -> Exploration:
+    """Search from the initial state to the first violation of an `always` property, or to the end, or to a bound.
+
+    Breadth-first a violation is a nearest one, and its trace a shortest. Of the violations at the same depth the one is
+    told whose property stands first in `always`. `progress(states, depth)` is called now and then. With `symmetry` one
+    state stands for all that differ from it in the names of interchangeable clients (model/reductions.py, which checks
+    that they are).
+    """
+    bounds = bounds or Bounds(states=max_states)
+    x, canonical = Explorer(model), None
+    if symmetry:
+        from model.reductions import Symmetry
+        canonical = Symmetry(x).canonical
+        x.initial = canonical(x.initial)
+    parents = {x.initial: x.initial}
+    frontier, stack, transitions, depth, deepest, widest, ends, stopped = [x.initial], [], 0, 0, 0, 0, 0, ""
+    order = {name: number for number, name in enumerate(model.always)}
+    views = [(mask, table.get, p) for p, (mask, table) in enumerate(zip(x.masks, x.table))]
+    while frontier:
+        following: list[int] = []
+        violations: list[tuple[int, int]] = []  # (the property's place in `always`, the state), in this frontier
+        for packed in frontier:
+            degree = 0
+            for mask, known, p in views:
+                pair = packed & mask
+                differences = known(pair)
+                if differences is None:
+                    differences = x.expand(p, pair)
+                    if (p, pair) in x.broken:
+                        violations.append((order[x.broken[p, pair]], packed))
+                degree += len(differences)
+                for difference in differences:
+                    successor = packed + difference if canonical is None else canonical(packed + difference)
+                    if successor not in parents:
+                        parents[successor] = packed
+                        following.append(successor)
+            transitions += degree
+            widest = degree if degree > widest else widest
+            ends += not degree
+        if violations:
+            property_, packed = min(violations, key=lambda found: found[0])
+            path = [packed]
+            while path[-1] != x.initial:
+                path.append(parents[path[-1]])
+            return Exploration(len(parents), transitions, deepest, list(model.always)[property_],
+                               x.trace(path[::-1], canonical), frozenset(x.fired), (), widest, ends)
+        if progress and (not depth_first or len(parents) % 1024 == 0):
+            progress(len(parents), depth)
+        reached = bounds.reached(len(parents), depth) if following else ""
+        stopped = stopped or reached
+        if reached and not (depth_first and depth == bounds.depth):  # depth-first a deep path ends, not the search
+            break
+        if depth_first:
+            stack += [(successor, depth + 1) for successor in reversed(following) if not reached]
+            following, depth = ([], depth) if not stack else ([stack[-1][0]], stack.pop()[1])
+        else:
+            depth += bool(following)
+        frontier, deepest = following, max(deepest, depth)
+    return Exploration(len(parents), transitions, deepest, None, (), frozenset(x.fired), () if stopped else x.never(),
+                       widest, ends, stopped)
+
+
+def graph(model: Model) -> tuple[Explorer, dict[int, list[tuple[Label, int]]]]:
+    """Every reachable packed state with its labelled edges, violations or not."""
+    x = Explorer(model)
+    edges: dict[int, list[tuple[Label, int]]] = {}
+    stack = [x.initial]
+    while stack:
+        packed = stack.pop()
+        if packed not in edges:
+            edges[packed] = list(x.successors(packed))
+            stack.extend(successor for _, successor in edges[packed])
+    return x, edges
