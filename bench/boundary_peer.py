@@ -59,11 +59,12 @@ def present(s: Shared) -> list[int]:
 
 def top(s: Shared) -> int:
     """The largest id present, 0 if none is."""
-    return next((i for i in range(len(s.files), 0, -1) if s.files[i - 1] is not None), 0)
+    return max(present(s), default=0)
 
 
 def latest(s: Shared) -> frozenset[Update]:
-    return s.files[top(s) - 1] if top(s) else NOTHING
+    n = top(s)
+    return s.files[n - 1] if n else NOTHING
 
 
 def with_file(s: Shared, i: int, file: frozenset[Update] | None) -> Shared:

@@ -23,10 +23,11 @@ class Recorder:
     def __getattr__(self, name: str) -> Any:
         if name in self.__writes:
             return self.__writes[name]
-        if name not in self.__values._fields:
+        values = self.__values
+        if name not in values._fields:
             return getattr(self.__whole(), name)
-        self.__reads.add(self.__first + self.__values._fields.index(name))
-        return getattr(self.__values, name)
+        self.__reads.add(self.__first + values._fields.index(name))
+        return getattr(values, name)
 
     def _replace(self, **changes: Any) -> "Recorder":
         return Recorder(self.__values, self.__reads, {**self.__writes, **changes}, self.__first)
@@ -67,42 +68,37 @@ class Recorder:
 
 
 class Answers:
-    """What a function of some records answered. `fields` are the numbers of all their fields, one record's after another's."""
+    """What a function of some records answered, which is never None. `fields` are the numbers of all their fields, one
+    record's after another's."""
 
-    __slots__ = ("answers", "ask", "constant", "others", "read")
+    __slots__ = ("ask", "constant", "known", "others", "read")
 
     def __init__(self, ask: Callable):
         self.ask = ask  # given a Recorder for each record
-        self.constant: Any = UNKNOWN  # the answer, if nothing was read
+        self.constant = False  # whether nothing is read
         self.read: Callable = nothing  # those of the fields that were read,
-        self.answers: dict[Any, Any] = {}  # and the answers by them
+        self.known: dict[Any, Any] = {}  # and the answers by them
         self.others: dict[tuple[int, ...], tuple[Callable, dict]] = {}  # the same for all sets of fields: places -> both
 
     def of(self, records: tuple, fields: tuple[int, ...]) -> Any:
-        if self.constant is not UNKNOWN:
-            return self.constant
-        answer = self.answers.get(self.read(fields), UNKNOWN)
-        return answer if answer is not UNKNOWN else self.anew(records, fields)
+        answer = self.known.get(self.read(fields))
+        return answer if answer is not None else self.anew(records, fields)
 
     def anew(self, records: tuple, fields: tuple[int, ...]) -> Any:
-        for read, answers in self.others.values():
-            answer = answers.get(read(fields), UNKNOWN)
-            if answer is not UNKNOWN:
+        for read, known in self.others.values():
+            answer = known.get(read(fields))
+            if answer is not None:
                 return answer
         reads: set[int] = set()
-        recorders, first = [], 0
-        for record in records:
-            recorders.append(Recorder(record, reads, {}, first))
-            first += len(record)
-        answer = self.ask(*recorders)
-        if not reads:
-            self.constant = answer
-            return answer
+        shared, *own = records
+        answer = self.ask(Recorder(shared, reads, {}), *[Recorder(local, reads, {}, len(shared)) for local in own])
         places = tuple(sorted(reads))
-        read, answers = self.others.setdefault(places, (itemgetter(*places), {}))
-        if len(self.others) == 1:
-            self.read, self.answers = read, answers
-        answers[read(fields)] = answer
+        if places not in self.others:
+            self.others[places] = itemgetter(*places) if places else nothing, {}
+            if len(self.others) == 1:
+                (self.read, self.known), self.constant = self.others[places], not places
+        read, known = self.others[places]
+        known[read(fields)] = answer
         return answer
 
 

@@ -77,6 +77,7 @@ class Symmetry:
         self.renumbered: list[list[dict[int, int]]] = [[{} for _ in x.values] for _ in named]
         self.arrays: list[list[Any]] = []  # renumbered, for numpy
         self.alike: set[tuple[int, int]] = set()  # shared parts that every property judges alike
+        self.properties = x.judges  # all: nothing has been witnessed yet
         x.symmetry = self
 
     def number(self, g: int, part: int, number: int) -> int:
@@ -146,8 +147,8 @@ class Symmetry:
 
     def check_verdicts(self, names: Names, p: int, one: tuple[int, int], other: tuple[int, int]) -> None:
         x = self.x
-        for name in (name for judged in x.judges[p] for name in judged):
-            if x.verdict(name, one[0], p, one[1]) != x.verdict(name, other[0], p, other[1]):
+        for name, answers in self.properties[p]:
+            if x.verdict(answers, p, *one) != x.verdict(answers, p, *other):
                 told = [(x.values[0][number], *(() if p < 0 else (x.values[p + 1][local],))) for number, local in (one, other)]
                 raise NotSymmetric(f"{x.model.name}: {name} tells clients apart that are called {names}: {told[0]}, {told[1]}")
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from model.core import Bounds, Exploration, Label, Local, Model, Progress, State, Step, init
-from model.reads import UNKNOWN, Answers, Recorder
+from model.reads import Answers, Recorder
 
 BITS = 24  # of a packed state, for the shared part and for each local part: at most 16 million different values of each
 FIELD = (1 << BITS) - 1
@@ -39,7 +39,6 @@ class Explorer:
         self.broken: dict[tuple[int, int], str] = {}  # (p, the pair) -> the property that it breaks
         self.fired: set[tuple[str, str]] = set()
         self.witnessed: set[str] = set()
-        self.judged: dict[int, str | None] = {}
         self.symmetry: Any = None  # model.reductions.Symmetry, where one state stands for others
         # Shared parts by their fields; one that has no named fields is a field itself.
         self.names: tuple[str, ...] = getattr(model.shared, "_fields", ())
@@ -48,10 +47,9 @@ class Explorer:
         self.field_values: list[list[Any]] = [[] for _ in self.names or (1,)]
         self.field_numbers: list[dict[Any, int]] = [{} for _ in self.names or (1,)]
         self.plans: list[dict[int, list[Answers]]] = [{} for _ in model.processes]  # by local: the actions that may fire
-        self.judges = [tuple([n for n, (of, _) in properties.items() if of == role]  # each process's, and the shared part's
-                             for properties in (model.always, model.sometimes))
-                       for role in (*(p.role for p in model.processes), None)]
-        self.verdicts: dict[str, Answers] = {}  # of properties
+        self.idle: dict[tuple[int, str], dict[tuple[int, ...], set]] = {}  # see idles
+        self.judges = [self.properties(role) for role in (*(p.role for p in model.processes), None)]
+        self.sound: set[int] = set()  # shared parts that break no property
         self.locals: list[dict[int, tuple[int, ...]]] = [{} for _ in self.values]  # a local's number -> its fields' numbers
         self.field_of_locals: dict[Any, int] = {}
         for name in model.always.keys() & model.sometimes.keys():
@@ -64,6 +62,9 @@ class Explorer:
             if number > FIELD:
                 raise OverflowError(f"{self.model.name}: more than {FIELD} different values of part {part}")
             self.values[part].append(value)
+            if not part:
+                self.fields.append(tuple(map(self.field, range(len(self.field_values)), value if self.names else (value,))))
+                self.shared[self.fields[-1]] = number
         return number
 
     def field(self, place: int, value: Any) -> int:
@@ -71,15 +72,6 @@ class Explorer:
         if number == len(self.field_values[place]):
             self.field_values[place].append(value)
         return number
-
-    def fields_of(self, number: int) -> tuple[int, ...]:
-        """The numbers of a shared part's fields."""
-        while len(self.fields) <= number:
-            value = self.values[0][len(self.fields)]
-            fields = tuple(map(self.field, range(len(self.field_values)), value if self.names else (value,)))
-            self.shared[fields] = len(self.fields)
-            self.fields.append(fields)
-        return self.fields[number]
 
     def pack(self, state: State) -> int:
         packed = self.intern(0, state.shared)
@@ -102,7 +94,8 @@ class Explorer:
 
     def visit(self, p: int, number: int, local: int) -> list[tuple[Label, int, int]]:
         """`moves`; notes what the properties say of the pair; and checks that to rename it changes neither."""
-        self.judge(p, number, local)
+        if number not in self.sound or self.judges[p]:
+            self.judge(p, number, local)
         moves = self.moves(p, number, local)
         if self.symmetry:
             self.symmetry.check(p, number, local, moves)
@@ -113,29 +106,50 @@ class Explorer:
         plan = self.plans[p].get(local)
         if plan is None:
             plan = self.plans[p][local] = [Answers(partial(self.ask, p, action, self.values[p + 1][local]))
-                                           for action in self.model.processes[p].actions]
-        shared, fields, found, idle = self.values[0][number], self.fields_of(number), [], False
+                                           for action in self.model.processes[p].actions
+                                           if not self.idles(p, action, number, local)]
+        fields, found, idle = self.fields[number], [], False
         for answers in plan:
-            answer = answers.of((shared,), fields) if self.names else answers.ask(shared)
+            answer = answers.known.get(answers.read(fields))
+            if answer is None:
+                answer = self.answer(answers, number)
             for label, writes, local2 in answer:
                 found.append((label, self.written(number, fields, writes) if writes else number, local2))
-            if not answer and answers.constant is answer:
+            if not answer and answers.constant:
                 idle = True
         if idle:  # nothing comes of some of them from this local, whatever the shared part is
-            plan[:] = [answers for answers in plan if answers.constant is UNKNOWN or answers.constant]
+            plan[:] = [answers for answers in plan if not answers.constant or answers.known[None]]
         return found
+
+    def idles(self, p: int, action: str, number: int, local: int) -> bool:
+        """Whether some fields of a local part tell alone that nothing comes of an action: most often its pc."""
+        process, own, fields = self.model.processes[p], self.values[p + 1][local], self.local_fields(p + 1, local)
+        if not self.names or not fields:
+            return False
+        known = self.idle.setdefault((p, action), {})
+        for places, seen in known.items():
+            if tuple([fields[place] for place in places]) in seen:
+                return True
+        reads: tuple[set[int], set[int]] = set(), set()
+        records = map(Recorder, (self.values[0][number], own), reads, ({}, {}))
+        if next(iter(process.actions[action](self.model.constants, process.index, *records)), None) or reads[0]:
+            return False
+        known.setdefault(tuple(reads[1]), set()).add(tuple([fields[place] for place in reads[1]]))
+        return True
+
+    def answer(self, answers: Answers, number: int) -> Any:
+        return answers.of((self.values[0][number],), self.fields[number]) if self.names else answers.ask(self.values[0][number])
 
     def ask(self, p: int, action: str, local: Local, shared: Any) -> list[tuple[Label, tuple, int]]:
         """The readable action's moves: (label, what it writes as (place of a field, number), number of the local)."""
         process, found = self.model.processes[p], []
         for choices, shared2, local2 in process.actions[action](self.model.constants, process.index, shared, local):
             if isinstance(shared2, Recorder):
-                writes = [(place, self.field(place, shared2.written()[name]))
-                          for place, name in enumerate(self.names) if name in shared2.written()]
+                writes = [(self.names.index(name), value) for name, value in shared2.written().items()]
             else:
-                parts = shared2 if self.names else (shared2,)
-                writes = [(place, self.field(place, value)) for place, value in enumerate(parts)]
-            found.append(((process.name, action, choices), tuple(writes), self.intern(p + 1, local2)))
+                writes = list(enumerate(shared2 if self.names else (shared2,)))
+            writes = tuple([(place, self.field(place, value)) for place, value in writes])
+            found.append(((process.name, action, choices), writes, self.intern(p + 1, local2)))
         if found:
             self.fired.add((process.role, action))
         return found
@@ -149,50 +163,53 @@ class Explorer:
         if known is None:
             values = [of[value] for of, value in zip(self.field_values, after)]
             known = self.intern(0, self.values[0][number]._make(values) if self.names else values[0])
-            self.fields_of(known)
         return known
 
     def judge(self, p: int, number: int, local: int) -> None:
         """Notes what a pair breaks, and what it witnesses."""
-        always, sometimes = self.judges[p]
-        failing = self.judged[number] if number in self.judged else self.judge_shared(number)
-        if always and not failing:
-            for name in always:
-                if not self.verdict(name, number, p, local):
-                    failing = name
-                    break
+        failing = None
+        if number not in self.sound:
+            failing = self.first_broken(-1, number, -1)
+            if not failing:
+                self.sound.add(number)
+        if self.judges[p]:
+            failing = failing or self.first_broken(p, number, local)
         if failing:
             self.broken[p, number | local << BITS * (p + 1)] = failing
-        for name in sometimes:
-            if name not in self.witnessed and self.verdict(name, number, p, local):
+
+    def first_broken(self, p: int, number: int, local: int) -> str | None:
+        failing, fields = None, self.fields[number]
+        if p >= 0:
+            fields += self.locals[p + 1].get(local) or self.local_fields(p + 1, local)
+        for name, answers in self.judges[p]:
+            holds = answers.known.get(answers.read(fields))
+            if holds is None:
+                holds = self.verdict(answers, p, number, local)
+            if not holds:
+                failing = failing or name * (name in self.model.always) or None
+            elif name in self.model.sometimes:  # nobody asks again
                 self.witnessed.add(name)
+                self.judges = [[judge for judge in judges if judge[0] != name] for judges in self.judges]
+        return failing
 
-    def judge_shared(self, number: int) -> str | None:
-        """The first property of the shared part that it breaks."""
-        always, sometimes = self.judges[-1]
-        self.judged[number] = next((n for n in always if not self.verdict(n, number)), None)
-        self.witnessed |= {n for n in sometimes if n not in self.witnessed and self.verdict(n, number)}
-        return self.judged[number]
+    def properties(self, role: str | None) -> list[tuple[str, Answers]]:
+        """Those of a role, or (None) of the shared part."""
+        return [(name, Answers(partial(holds, self.model.constants))) for of in (self.model.always, self.model.sometimes)
+                for name, (whose, holds) in of.items() if whose == role]
 
-    def verdict(self, name: str, number: int, p: int = -1, local: int = -1) -> bool:
+    def verdict(self, answers: Answers, p: int, number: int, local: int) -> bool:
         """What a property says of a shared part, or of it and a local one of process `p`."""
-        shared, fields = self.values[0][number], self.fields_of(number)
-        holds = (self.model.always.get(name) or self.model.sometimes[name])[1]
-        own = () if p < 0 else (self.values[p + 1][local],)
-        if not self.names or (own and not hasattr(own[0], "_fields")):
-            return bool(holds(self.model.constants, shared, *own))
-        if name not in self.verdicts:
-            self.verdicts[name] = Answers(lambda *parts: bool(holds(self.model.constants, *parts)))
-        if own:
-            fields += self.local_fields(p + 1, local)
-        return self.verdicts[name].of((shared, *own), fields)
+        parts = (self.values[0][number], *(() if p < 0 else (self.values[p + 1][local],)))
+        fields = self.fields[number] + (() if p < 0 else self.local_fields(p + 1, local))
+        return bool(answers.of(parts, fields) if all(hasattr(part, "_fields") for part in parts) else answers.ask(*parts))
 
     def local_fields(self, part: int, local: int) -> tuple[int, ...]:
         """The numbers of a local part's fields."""
         known = self.locals[part].get(local)
         if known is None:
-            known = self.locals[part][local] = tuple([self.field_of_locals.setdefault(value, len(self.field_of_locals))
-                                                      for value in self.values[part][local]])
+            value = self.values[part][local]
+            known = self.locals[part][local] = tuple([self.field_of_locals.setdefault(field, len(self.field_of_locals))
+                                                      for field in (value if hasattr(value, "_fields") else ())])
         return known
 
     def never(self) -> tuple[str, ...]:
