@@ -2,15 +2,20 @@
 choice `(site, choice, bound)`, and nothing else in a run is random.
 
 Choices are drawn from named streams of one master seed, so that a draw more in one stream does not move the others. The
-generator is BLAKE2b in counter mode: the same numbers on every machine and version of Python.
+generator is BLAKE2b in counter mode: the same numbers on every machine and version of Python. Of every choice 0 is the
+mildest: no fault, the earliest event, the shortest time.
 """
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from itertools import count
 from struct import Struct
+from typing import Any
 
 Choice = tuple[str, int, int]  # site, choice, bound
+Choose = Callable[[str, int], int]  # choose(site, bound) -> a number in 0..bound-1
+Decide = Callable[[str, int, Callable[[Any], int], Any], int]  # decide(site, bound, how, argument): how(argument), recorded
 BLOCK = Struct("<16I")
 
 
@@ -25,18 +30,27 @@ def words(seed: int, stream: str) -> Iterator[tuple[int, ...]]:
         yield BLOCK.unpack(blake2b(counter.to_bytes(8, "little"), key=key).digest())
 
 
+def drawing(seed: int, stream: str) -> Callable[[int], int]:
+    """draw(bound) -> a number in 0..bound-1, recorded nowhere."""
+    more, drawn = words(seed, stream), []
+
+    def draw(bound: int) -> int:
+        if not drawn:
+            drawn.extend(next(more))
+        return drawn.pop() * bound >> 32
+
+    return draw
+
+
 class Chooser:
-    """Draws, and records; or, given a tape, replays it strictly: the first mismatch is named."""
+    """Draws, and records."""
 
-    def __init__(self, seed: int, tape: list[Choice] | None = None):
-        self.seed, self.tape = seed, [] if tape is None else tape
-        self.replaying = None if tape is None else iter(tape)
+    def __init__(self, seed: int):
+        self.seed = seed
+        self.tape: list[Choice] = []
 
-    def stream(self, name: str) -> Callable[[str, int], int]:
-        """choose(site, bound) -> a number in 0..bound-1; a bound of 1 leaves no choice and is not recorded."""
-        return self._drawing(name) if self.replaying is None else self._replay
-
-    def _drawing(self, name: str) -> Callable[[str, int], int]:
+    def stream(self, name: str) -> Choose:
+        """A bound of 1 leaves no choice and is not recorded."""
         more, drawn, record = words(self.seed, name), [], self.tape.append
 
         def choose(site: str, bound: int) -> int:
@@ -50,16 +64,75 @@ class Chooser:
 
         return choose
 
+    def decider(self) -> Decide:
+        """For choices that are not drawn evenly, such as what befalls a request, or which event is next: what
+        `how(argument)` says is recorded, and on replay it is not asked."""
+        record = self.tape.append
+
+        def decide(site: str, bound: int, how: Callable[[Any], int], argument: Any) -> int:
+            if bound == 1:
+                return 0
+            choice = how(argument)
+            record((site, choice, bound))
+            return choice
+
+        return decide
+
     def end(self) -> None:
         """Raises TapeMismatch if a tape that is replayed holds more choices than the run has asked for."""
-        left = next(self.replaying, None) if self.replaying is not None else None
-        if left is not None:
-            raise TapeMismatch(f"the run is over, the tape goes on with {left}")
 
-    def _replay(self, site: str, bound: int) -> int:
+
+class Strict(Chooser):
+    """Replays a tape; the first mismatch is named."""
+
+    def __init__(self, seed: int, tape: Iterable[Choice]):
+        super().__init__(seed)
+        self.left = deque(tape)
+
+    def stream(self, name: str) -> Choose:
+        return self._next
+
+    def decider(self) -> Decide:
+        return lambda site, bound, how, argument: self._next(site, bound)
+
+    def end(self) -> None:
+        if self.left:
+            raise TapeMismatch(f"the run is over, the tape goes on with {self.left[0]}")
+
+    def _next(self, site: str, bound: int) -> int:
         if bound == 1:
             return 0
-        recorded = next(self.replaying, None)
+        recorded = self.left.popleft() if self.left else None
         if recorded is None or (recorded[0], recorded[2]) != (site, bound):
-            raise TapeMismatch(f"the run asks for {site!r} of {bound}, the tape holds {recorded or 'nothing more'}")
+            raise TapeMismatch(f"choice {len(self.tape)}: the run asks for {site!r} of {bound}, the tape holds "
+                               f"{recorded or 'nothing more'}")
+        self.tape.append(recorded)
         return recorded[1]
+
+
+class Lenient(Chooser):
+    """Takes for each choice the next that the tape holds for its site, and the mildest where there is none or where it is
+    out of bounds; or, if `fresh`, draws there. So a tape survives changes of the code that keep the sites' labels, and
+    choices can be cut out of it. What was chosen in the end is a tape that replays strictly."""
+
+    def __init__(self, seed: int, tape: Iterable[Choice], fresh: bool = False):
+        super().__init__(seed)
+        self.fresh, self.left = fresh, {}
+        for site, choice, _ in tape:
+            self.left.setdefault(site, deque()).append(choice)
+
+    def stream(self, name: str) -> Choose:
+        draw = drawing(self.seed, name)
+        return lambda site, bound: self._next(site, bound, draw, bound)
+
+    def decider(self) -> Decide:
+        return self._next
+
+    def _next(self, site: str, bound: int, how: Callable[[Any], int], argument: Any) -> int:
+        if bound == 1:
+            return 0
+        left = self.left.get(site)
+        choice = left.popleft() if left else how(argument) if self.fresh else 0
+        choice = choice if choice < bound else 0
+        self.tape.append((site, choice, bound))
+        return choice

@@ -1,9 +1,14 @@
-"""Safety: nothing happens but in the order of the heap, so a run is a function of its choices.
+"""Safety: nothing happens but one event after another, in an order that is a function of the run's choices.
 
 A trampoline for coroutines in virtual time. What a client awaits it yields: a Request to the store, or a Sleep; whoever
 drives the kernel says when, and with what, it goes on. There is no asyncio here and no thread.
+
+Without a `schedule` events happen at their time. With one, the time of an event is only the earliest at which it may happen:
+the schedule picks any of those that are waiting, and time goes on to the latest picked so far. What is not picked is
+late, as in a store or a client that stalls.
 """
 
+from bisect import insort
 from collections.abc import Callable, Coroutine
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
@@ -22,37 +27,54 @@ class Sleep(NamedTuple):
     duration_ms: int
 
 
-class Sent(NamedTuple):
-    """A request on its way, which lives apart from its caller: the caller may be gone before it is applied."""
-
-    client: "Client"
-    incarnation: int  # of the client that sent it
-    number: int
-    request: Request
-
-
 class Client:
     """A process that may crash: `incarnation` counts its lives, and what an earlier life awaited finds nobody."""
 
-    __slots__ = ("clock_offset_ms", "coroutine", "done", "incarnation", "name", "waiting")
+    __slots__ = ("clock_offset_ms", "coroutine", "done", "incarnation", "name", "sent", "sites", "under_way", "waiting")
 
     def __init__(self, name: str, clock_offset_ms: int = 0):
         self.name, self.clock_offset_ms = name, clock_offset_ms
         self.incarnation, self.done = 0, False
         self.coroutine: Coroutine | None = None
         self.waiting = 0  # the number of the request that it waits for; 0: none
+        self.sent: Sent | None = None  # its last request
+        self.under_way = False  # whether that may still be applied
+        self.sites: dict[str, str] = {}  # the labels of its choices
+
+
+class Sent(NamedTuple):
+    """A request on its way, which lives apart from its caller: the caller may be gone before it is applied."""
+
+    client: Client
+    incarnation: int  # of the client that sent it
+    number: int
+    request: Request
+
+
+class Event(NamedTuple):
+    """What waits to happen. A schedule sees these, sorted."""
+
+    t_ms: int
+    number: int
+    owner: str  # the client that it is the next step of; or "late Writer#0", for a request that nobody waits for
+    action: Callable
+    args: tuple
 
 
 class Kernel:
-    def __init__(self) -> None:
+    def __init__(self, schedule: Callable[[list[Event]], int] | None = None) -> None:
         self.now_ms, self._number = 0, 0
-        self._heap: list[tuple[int, int, Callable, tuple]] = []
+        self.schedule = schedule
+        self.waiting: list[Event] = []  # a heap; or, with a schedule, sorted
         self._graveyard: list[Coroutine] = []  # of crashed clients: never resumed, closed after the run
         self.on_request: Callable[[Client, Request], None]
 
-    def at(self, t_ms: int, action: Callable, *args: Any) -> None:
+    def at(self, t_ms: int, owner: str, action: Callable, *args: Any) -> None:
         self._number += 1
-        heappush(self._heap, (t_ms, self._number, action, args))
+        if self.schedule is None:
+            heappush(self.waiting, (t_ms, self._number, owner, action, args))
+        else:
+            insort(self.waiting, Event(t_ms, self._number, owner, action, args))
 
     def start(self, client: Client, work: Coroutine) -> None:
         client.coroutine, client.done = work, False
@@ -77,22 +99,43 @@ class Kernel:
         if type(asked) is Request:
             self.on_request(client, asked)
         else:
-            self.at(self.now_ms + max(asked.duration_ms, 1), self.resume, client, incarnation, None)
+            self.at(self.now_ms + max(asked.duration_ms, 1), client.name, self.resume, client, incarnation, None)
 
     def run(self, until_ms: int, max_steps: int) -> int:
         """Take the events up to that time, at most so many; returns how many were taken."""
-        heap = self._heap
+        if self.schedule is not None:
+            return self._run_scheduled(until_ms, max_steps)
+        heap = self.waiting
         for steps in range(max_steps):
             if not heap or heap[0][0] > until_ms:
                 return steps
-            self.now_ms, _, action, args = heappop(heap)
+            self.now_ms, _, _, action, args = heappop(heap)
             action(*args)
         return max_steps
+
+    def _run_scheduled(self, until_ms: int, max_steps: int) -> int:
+        waiting, schedule = self.waiting, self.schedule
+        for steps in range(max_steps):
+            enabled = waiting
+            if waiting and waiting[-1].t_ms > until_ms:
+                enabled = [event for event in waiting if event.t_ms <= until_ms]
+            if not enabled:
+                return steps
+            t_ms, _, _, action, args = waiting.pop(schedule(enabled) if len(enabled) > 1 else 0)
+            self.now_ms = max(self.now_ms, t_ms)
+            action(*args)
+        return max_steps
+
+    def in_time(self) -> None:
+        """From now on events happen at their time; those that are late happen at once."""
+        self.schedule = None
+        self.waiting = [(max(event[0], self.now_ms), *event[1:]) for event in self.waiting]
+        self.waiting.sort()
 
     def close(self) -> None:
         """End the crashed clients, and let go of everything, so that a run leaves no cycles behind."""
         for work in self._graveyard:
             work.close()
         self._graveyard.clear()
-        self._heap.clear()
-        del self.on_request
+        self.waiting.clear()
+        del self.on_request, self.schedule

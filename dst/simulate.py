@@ -8,11 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from dst.choose import Choice, Chooser, TapeMismatch
+from dst.choose import Choice, Chooser, Decide, Lenient, Strict, TapeMismatch, drawing
+from dst.kernel import Event as Waiting
 from dst.kernel import Kernel
 from dst.scenarios import sequenced_metadata_boundary as scenario
 from dst.scenarios.sequenced_metadata_boundary import Actors, Build, Shape
-from dst.world.faults import NONE, Weights, fates, swarm
+from dst.strategies import PORTFOLIO, STRATEGIES, Strategy
+from dst.world.faults import Weights, fates, swarm
 from dst.world.network import Network
 from dst.world.store import SimulatedStore
 from traces.event import Event, digest
@@ -29,6 +31,7 @@ class Outcome(NamedTuple):
     message: str
     digest: str  # of the trace, 128 bits in hex
     shape: Shape
+    strategy: str
     requests: int
     virtual_ms: int
     events: list[Event]
@@ -37,21 +40,27 @@ class Outcome(NamedTuple):
 
 
 def simulate(seed: int, build: Build = scenario.production, shape: Shape | None = None, weights: Weights | None = None,
-             tape: list[Choice] | None = None, by_model: bool = True) -> Outcome:
-    """Run one seed. What is not given is drawn. With a tape, its choices are replayed strictly. Without `by_model` only
-    the callers' history is judged: whether anyone came to harm, not whether anyone did what the model does not."""
-    chooser = Chooser(seed, tape)
-    workload, fault = chooser.stream("workload"), chooser.stream("fault")
+             tape: list[Choice] | None = None, by_model: bool = True, strategy: str = "portfolio", lenient: bool = False,
+             fresh: bool = False, watch: Callable[..., None] | None = None) -> Outcome:
+    """Run one seed. What is not given is drawn. With a tape, its choices are replayed strictly, or `lenient` (and `fresh`)
+    as dst/choose.py says. Without `by_model` only the callers' history is judged: whether anyone came to harm, not whether
+    anyone did what the model does not. `watch(ms, what, client, request number)` is told what no trace shows."""
+    chooser = Chooser(seed) if tape is None else Lenient(seed, tape, fresh) if lenient else Strict(seed, tape)
+    workload, fault, decide = chooser.stream("workload"), chooser.stream("fault"), chooser.decider()
     shape = shape or scenario.draw_shape(workload)
     table = fates(swarm(fault, Weights()) if weights is None else weights)
+    draw = drawing(seed, "strategy")
+    name = PORTFOLIO[draw(len(PORTFOLIO))] if strategy == "portfolio" else strategy
+    untimed = decide("untimed", 2, is_untimed, name)
+    schedule = scheduled(STRATEGIES[name], draw, decide, shape) if untimed else None
     trace = scenario.trace_of(shape) if by_model else None
     events: list[Event] = trace.events if trace else []
     observe = trace.observe if trace else events.append
 
-    kernel, store = Kernel(), SimulatedStore(shape.page_size)
+    kernel, store = Kernel(schedule), SimulatedStore(shape.page_size)
     actors = Actors(kernel, store, shape, workload, trace, observe, build)
-    network = Network(kernel, store, observe, chooser.stream("latency"), fault, table,
-                      shape.stall_ms or shape.min_age_ms, actors.start)
+    network = Network(kernel, store, observe, chooser.stream("latency"), fault, decide, drawing(seed, "fate"), table,
+                      scenario.waits_ms(shape), shape.skew_ms, actors.start, watch and noted(watch, kernel))
     failure, kind, signature = None, "", ""
     try:
         run_phases(kernel, network, actors, shape)
@@ -67,8 +76,29 @@ def simulate(seed: int, build: Build = scenario.production, shape: Shape | None 
     kernel.close()
     if failure:
         failure.__traceback__ = None  # it leads to this frame, which leads to it
-    return Outcome(seed, kind, signature, str(failure or ""), digest(events), shape, network.requests, kernel.now_ms, events,
-                   chooser.tape, failure)
+    return Outcome(seed, kind, signature, str(failure or ""), digest(events), shape, name, network.requests, kernel.now_ms,
+                   events, chooser.tape, failure)
+
+
+def is_untimed(strategy: str) -> int:
+    return int(STRATEGIES[strategy] is not None)
+
+
+def scheduled(of: type[Strategy] | None, draw: Callable[[int], int], decide: Decide, shape: Shape) -> Callable:
+    """What the kernel asks for the next event. (A tape of untimed picks may be replayed under a seed that draws times.)"""
+    strategy = (of or STRATEGIES["random"])()
+    strategy.begin(draw, scenario.length(shape))
+
+    def schedule(events: list[Waiting]) -> int:
+        place = decide("schedule", len(events), strategy.pick, events)
+        strategy.ran(events[place], [*events[:place], *events[place + 1:]])
+        return place
+
+    return schedule
+
+
+def noted(watch: Callable[[int, str, str, int], None], kernel: Kernel) -> Callable[[str, str, int], None]:
+    return lambda what, client, number: watch(kernel.now_ms, what, client, number)
 
 
 def place_of(error: Exception) -> str:
@@ -83,7 +113,10 @@ def run_phases(kernel: Kernel, network: Network, actors: Actors, shape: Shape) -
     for client in actors.clients:
         actors.start(client)
     kernel.run(shape.chaos * shape.min_age_ms, MOST_STEPS)
-    network.fates = fates(NONE)
+    network.fates, network.cut_off = (), {}
+    kernel.in_time()
+    for client in actors.who_retires():
+        network.retire(client)
     run(kernel, shape)  # until there is nothing left to do, and nothing left to arrive
     stuck = actors.unfinished()
     if stuck:

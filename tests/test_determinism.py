@@ -8,7 +8,7 @@ from itertools import islice
 
 import pytest
 
-from dst.choose import Chooser, TapeMismatch, words
+from dst.choose import Chooser, Strict, TapeMismatch, words
 from dst.simulate import simulate
 from dst.zoo import ZOO
 
@@ -59,7 +59,7 @@ def test_choices_are_bounded_and_recorded():
     assert choose("nothing to choose", 1) == 0 and chooser.tape == []
     drawn = [choose("six", 6) for _ in range(600)]
     assert set(drawn) == set(range(6)) and chooser.tape == [("six", value, 6) for value in drawn]
-    replayed = Chooser(2, chooser.tape[:1]).stream("s")
+    replayed = Strict(2, chooser.tape[:1]).stream("s")
     assert replayed("six", 6) == drawn[0]
     with pytest.raises(TapeMismatch, match="nothing more"):
         replayed("six", 6)

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from dst.kernel import Client, Kernel
+from dst.world.network import TIMEOUT_MS, offset_ms
 from dst.world.store import ClientClock, ClientStore, SimulatedStore
 from impl import manifest_json
 from impl.boundary_object import ObjectVersionBehindBoundary
@@ -45,7 +46,7 @@ class Shape(NamedTuple):
     chaos: int = 1000  # after so many times min_age the faults stop
     audit: bool = True  # in the end one more update, round of collection and read
     skew_ms: int = 0  # clients' clocks are at most so far ahead of the store's, or behind
-    stall_ms: int = 0  # stalls are drawn around this; 0: around min_age_ms
+    stall_ms: int = 0  # stalls are drawn around this; 0: around each of waits_ms()
 
 
 def draw_shape(choose: Callable[[str, int], int]) -> Shape:
@@ -57,6 +58,16 @@ def draw_shape(choose: Callable[[str, int], int]) -> Shape:
                  readers * of("reads", 1, 2, 3), of("page_size", 1000, 1000, 2), of("min_age_ms", 60, 150, 400),
                  bool(of("manifest", 0, 1)), of("think_ms", 1, 1, 300), of("chaos", 3, 30, 1000), bool(of("audit", 1, 0, 0, 0)),
                  of("skew_ms", 0, 50))
+
+
+def waits_ms(shape: Shape) -> tuple[int, ...]:
+    """What the protocol and its callers wait by: min_age, a request's time-out, a checkpoint's lifetime, a poll."""
+    return (shape.stall_ms,) if shape.stall_ms else (shape.min_age_ms, TIMEOUT_MS, 3 * shape.min_age_ms, shape.think_ms)
+
+
+def length(shape: Shape) -> int:
+    """About how many events happen in a run without faults: calibrated in tests."""
+    return 6 * shape.writers * shape.commits + 6 * shape.collectors * shape.rounds + 4 * shape.readers * shape.reads
 
 
 REFINERS: dict[tuple, Refiner] = {}  # what they have worked out of the model serves every run of the process
@@ -117,7 +128,7 @@ class Actors:
 
     def _client(self, name: str) -> Client:
         skew_ms = self.shape.skew_ms
-        return Client(name, self.choose("skew", 2 * skew_ms + 1) - skew_ms if skew_ms else 0)
+        return Client(name, offset_ms(self.choose, f"{name}.skew", skew_ms) if skew_ms else 0)
 
     def start(self, client: Client) -> None:
         """Begin, or begin again after a crash, with what is left to do, and knowing nothing."""
@@ -134,7 +145,7 @@ class Actors:
         while self.left[client.name]:
             self.left[client.name] -= 1  # begun: not repeated after a crash
             update = self.name_update(client.name)
-            lifetime_ms = self._lifetime_ms()
+            lifetime_ms = self._lifetime_ms(client)
 
             def change(next_id: int, manifest: Manifest, update: str = update, lifetime: int | None = lifetime_ms) -> Manifest:
                 after = manifest.with_update(update)
@@ -156,23 +167,24 @@ class Actors:
                     self._told(client, "unknown", update.encode())
                 break
             if self.left[client.name] and self.shape.think_ms > 1:
-                await world.clock.sleep_ms(self.choose("think", self.shape.think_ms))
+                await world.clock.sleep_ms(self.choose(f"{client.name}.think", self.shape.think_ms))
 
     def name_update(self, writer: str) -> str:
         """As the model counts them, so that bodies, and what was worked out for them, recur in many runs."""
         self.begun += 1
         return f"{writer.partition('#')[2]}.{self.trace.refiner.local(writer).k if self.trace else self.begun}"
 
-    def _lifetime_ms(self) -> int | None:
+    def _lifetime_ms(self, client: Client) -> int | None:
         """Of the checkpoint that an update takes; None: it takes none; 0: for ever."""
         if not self.shape.manifest:
             return None
-        return (None, None, None, 0, self.shape.min_age_ms, 3 * self.shape.min_age_ms)[self.choose("checkpoint", 6)]
+        age_ms = self.shape.min_age_ms
+        return (None, None, None, 0, age_ms, 3 * age_ms)[self.choose(f"{client.name}.checkpoint", 6)]
 
     async def collector(self, client: Client, world: World, store: MetadataStore) -> None:
         while self.left[client.name]:
             self.left[client.name] -= 1
-            await world.clock.sleep_ms(self._pause_ms())
+            await world.clock.sleep_ms(self._pause_ms(client))
             try:
                 await store.collect(self.shape.min_age_ms)
             except (Definite, Indefinite):
@@ -181,19 +193,24 @@ class Actors:
     async def reader(self, client: Client, world: World, store: MetadataStore) -> None:
         while self.left[client.name]:
             self.left[client.name] -= 1
-            await world.clock.sleep_ms(self._pause_ms())
+            await world.clock.sleep_ms(self._pause_ms(client))
             try:
                 file_id, manifest = await store.current()
             except Definite:
                 continue
             self._told(client, "read", manifest_json.encode(manifest), file_id)
 
-    def _pause_ms(self) -> int:
+    def _pause_ms(self, client: Client) -> int:
         if self.auditing:
             return 4 * self.shape.min_age_ms + 2 * self.shape.skew_ms + 1  # everything is old; checkpoints are over
-        return self.shape.min_age_ms // 2 + self.choose("pause", 2 * self.shape.min_age_ms)
+        return self.shape.min_age_ms // 2 + self.choose(f"{client.name}.pause", 2 * self.shape.min_age_ms)
 
     # --- when the faults have stopped
+
+    def who_retires(self) -> list[Client]:
+        """Of one run in four, a random set: the others have to get on without them."""
+        some = self.choose("retire", 4) == 3
+        return [client for client in self.clients if some and self.choose(f"{client.name}.retires", 2)]
 
     def unfinished(self) -> list[str]:
         return [client.name for client in self.clients if not client.done]

@@ -1,7 +1,8 @@
 """Safety: none; this is what goes wrong. Which of it, and how often, is drawn for each run (swarm sampling).
 
-A fault befalls one request, when it is issued. Long times are drawn log-uniform around the protocol's own constant, its
-`min_age`, for bugs live where a stall and a time-out of the protocol meet.
+A fault befalls one request, when it is issued. Long times are drawn log-uniform around the constants that the protocol and its
+callers wait by, for bugs live where a stall and a time-out meet. The catalogue, and what of it is elsewhere, is in
+docs/simulation.md.
 """
 
 from collections.abc import Callable
@@ -14,16 +15,19 @@ Choose = Callable[[str, int], int]
 class Weights(NamedTuple):
     """How often, of 1000 requests."""
 
-    stall: int = 100  # the client does not run for a long time after the reply came
-    refused: int = 10  # 503: not applied, and the client is told so
-    request_lost: int = 10  # never applied; the client gets a time-out
-    reply_lost: int = 10  # applied; the client gets a time-out
-    late: int = 10  # the client gets a time-out, and the request is applied long after
-    crash: int = 10  # the client dies: before the request leaves, or with it under way, or before its reply
+    stall: int = 100  # the client does not run for a long time after the reply came, and its clock has jumped (F12, F13)
+    refused: int = 10  # 503: not applied, and the client is told so (F10)
+    conflict: int = 5  # 409 to a mutation: another one was under way; not applied, and the client is told so (F6)
+    request_lost: int = 10  # never applied; the client gets a time-out (F4)
+    reply_lost: int = 10  # applied; the client gets a time-out (F1)
+    late: int = 10  # the client gets a time-out, and the request is applied long after (F4)
+    crash: int = 10  # the client dies: before the request leaves, or with it under way, or before its reply (F21, F22)
+    cut_off: int = 3  # for a long time this client's requests, or their replies, are lost, or it has no credentials (F23, F24)
 
 
-NONE = Weights(0, 0, 0, 0, 0, 0)
-SWARM = (0, 1, 1, 3)  # a weight is multiplied by one of these in each run
+FATES = ("ok", *Weights._fields)  # a fate is its place here
+NONE = Weights(0, 0, 0, 0, 0, 0, 0, 0)
+SWARM = (1, 0, 1, 3)  # a weight is multiplied by one of these in each run
 
 
 def swarm(choose: Choose, weights: Weights) -> Weights:
@@ -31,15 +35,15 @@ def swarm(choose: Choose, weights: Weights) -> Weights:
 
 
 @cache
-def fates(weights: Weights) -> tuple[str, ...]:
-    """A table of 1000 entries: index it with a choice."""
-    table = [name for name, weight in weights._asdict().items() for _ in range(weight)]
-    return tuple(table[:1000] + ["ok"] * (1000 - len(table)))
+def fates(weights: Weights) -> tuple[int, ...]:
+    """A table of 1000 entries, to be indexed with a random number."""
+    table = [FATES.index(name) for name, weight in weights._asdict().items() for _ in range(weight)]
+    return tuple([0] * (1000 - len(table)) + table[:1000])
 
 
 LOG_UNIFORM = tuple(round(100 * 50 ** (i / 63)) for i in range(64))  # 0.1 to 5, in thousandths
 
 
-def long_time_ms(choose: Choose, site: str, around_ms: int) -> int:
-    """Log-uniform from 0.1 to 5 times `around_ms`."""
-    return LOG_UNIFORM[choose(site, 64)] * around_ms // 1000 + 1
+def long_time_ms(choose: Choose, site: str, around_ms: tuple[int, ...]) -> int:
+    """Log-uniform from 0.1 to 5 times one of these."""
+    return LOG_UNIFORM[choose(site, 64)] * around_ms[choose(f"{site}.around", len(around_ms))] // 1000 + 1

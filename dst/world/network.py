@@ -6,8 +6,9 @@ client stops waiting, is an event of the trace.
 
 from collections.abc import Callable
 
+from dst.choose import Choose, Decide
 from dst.kernel import Client, Kernel, Request, Sent
-from dst.world.faults import Choose, long_time_ms
+from dst.world.faults import FATES, long_time_ms
 from dst.world.store import NEW, SimulatedStore
 from impl.errors import AlreadyExists, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
 from traces.event import Event
@@ -15,54 +16,107 @@ from traces.event import Event
 TIMEOUT_MS = 200
 LATENCY_MS = 40  # from one request of a client to its next: 1 to this, if nothing is wrong
 READS = ("get", "get_if_changed", "head", "list")
-SITES = {op: f"fate.{op}" for op in (*READS, "create", "update", "put", "delete")}
+OPS = (*READS, "create", "update", "put", "delete")
 FAILURES = {("create", 412): AlreadyExists, ("update", 412): PreconditionFailed, ("get", 404): NotFound,
             ("get_if_changed", 404): NotFound, ("head", 404): NotFound}
+REFUSALS = {"refused": (503, "503 slow down"), "conflict": (409, "409 conflicting request"),
+            "forbidden": (403, "403 forbidden")}
+CUT_OFF = ("forbidden", "request_lost", "reply_lost")
+
+
+def offset_ms(choose: Choose, site: str, skew_ms: int) -> int:
+    """Of a client's clock from the store's: -skew_ms .. skew_ms, and 0 is the mildest."""
+    return (choose(site, 2 * skew_ms + 1) + skew_ms) % (2 * skew_ms + 1) - skew_ms
 
 
 class Network:
-    def __init__(self, kernel: Kernel, store: SimulatedStore, observe: Callable[[Event], None], latency: Choose,
-                 fault: Choose, fates: tuple[str, ...], around_ms: int, restart: Callable[[Client], None]):
-        self.kernel, self.store, self.observe = kernel, store, observe
-        self.latency, self.fault, self.fates, self.around_ms, self.restart = latency, fault, fates, around_ms, restart
+    """`draw`: of the fates' random numbers, 0..bound-1. `around_ms`: what stalls are drawn around. `timed`: requests take
+    time; else only the schedule makes them late. `watch(what, client, request number)` is told what no trace shows."""
+
+    def __init__(self, kernel: Kernel, store: SimulatedStore, observe: Callable[[Event], None], latency: Choose, fault: Choose,
+                 decide: Decide, draw: Callable[[int], int], fates: tuple[int, ...], around_ms: tuple[int, ...], skew_ms: int,
+                 restart: Callable[[Client], None], watch: Callable[[str, str, int], None] | None = None):
+        self.kernel, self.store, self.observe, self.watch = kernel, store, observe, watch
+        self.latency, self.fault, self.decide, self.draw = latency, fault, decide, draw
+        self.fates, self.around_ms, self.skew_ms, self.restart = fates, around_ms, skew_ms, restart
+        self.timed = kernel.schedule is None
+        self.cut_off: dict[str, tuple[int, str]] = {}  # client -> until when, and how
         self.requests = 0
         kernel.on_request = self.issue
 
     def issue(self, client: Client, request: Request) -> None:
         kernel = self.kernel
         self.requests = client.waiting = number = self.requests + 1
-        sent = NEW(Sent, (client, client.incarnation, number, request))
-        there_ms = kernel.now_ms + 1 + self.latency("latency", LATENCY_MS)
-        fate = self.fates[self.fault(SITES[request.op], 1000)]
+        client.sent = sent = NEW(Sent, (client, client.incarnation, number, request))
+        client.under_way = True
+        sites = client.sites or self._label(client)
+        there_ms = kernel.now_ms + 1
+        if self.timed:
+            there_ms += self.latency(sites["latency"], LATENCY_MS)
+        fate = self.decide(sites[request.op], len(FATES), self._drawn, self.fates) if self.fates else 0
+        if self.watch:
+            self.watch("issue", client.name, number)
+        if not fate and not self.cut_off:
+            kernel.at(there_ms, client.name, self.apply, sent, 0)
+        else:
+            self._befall(self._now_cut_off(client) or FATES[fate], sent, there_ms)
+
+    def _label(self, client: Client) -> dict[str, str]:
+        client.sites = {of: f"{client.name}.{of}" for of in (*OPS, "latency", "stall", "late", "restart", "crash", "clock",
+                                                             "cut_off")}
+        return client.sites
+
+    def _drawn(self, fates: tuple[int, ...]) -> int:
+        return fates[self.draw(1000)]
+
+    def _befall(self, fate: str, sent: Sent, there_ms: int) -> None:
+        kernel, client = self.kernel, sent.client
+        name, late = client.name, f"late {client.name}"
+        if self.watch and fate != "ok":
+            self.watch(fate, name, sent.number)
+        if fate == "cut_off":
+            kind = CUT_OFF[self.fault(client.sites["cut_off"], len(CUT_OFF))]
+            self.cut_off[name] = kernel.now_ms + self._long(client, "late"), kind
+            fate = kind
+        if fate == "conflict" and sent.request.op in READS:
+            fate = "ok"
         if fate == "ok":
-            kernel.at(there_ms, self.apply, sent, 0)
+            kernel.at(there_ms, name, self.apply, sent, 0)
         elif fate == "stall":
-            kernel.at(there_ms, self.apply, sent, self._long("stall"))
-        elif fate == "refused":
-            kernel.at(there_ms, self.refuse, sent)
+            kernel.at(there_ms, name, self.apply, sent, self._long(client, "stall"))
+        elif fate in REFUSALS:
+            kernel.at(there_ms, name, self.refuse, sent, *REFUSALS[fate])
         elif fate == "crash":
             self._crash(sent, there_ms)
         else:
             timeout_ms = kernel.now_ms + TIMEOUT_MS
             if fate == "reply_lost":
-                kernel.at(there_ms, self.apply, sent, None)
-            kernel.at(timeout_ms, self.time_out, sent, fate == "late")
+                kernel.at(there_ms, late, self.apply, sent, None)
+            kernel.at(timeout_ms, name, self.time_out, sent)
             if fate == "late":
-                kernel.at(timeout_ms + self._long("late"), self.apply, sent, None)
+                kernel.at(timeout_ms + self._long(client, "late"), late, self.apply, sent, None)
+            elif fate == "request_lost":
+                client.under_way = False
 
-    def _long(self, site: str) -> int:
-        return long_time_ms(self.fault, site, self.around_ms)
+    def _long(self, client: Client, of: str) -> int:
+        return long_time_ms(self.fault, client.sites[of], self.around_ms)
+
+    def _now_cut_off(self, client: Client) -> str:
+        until_ms, kind = self.cut_off.get(client.name, (0, ""))
+        return kind if self.kernel.now_ms < until_ms else ""
 
     def _crash(self, sent: Sent, there_ms: int) -> None:
-        kernel, when = self.kernel, self.fault("crash", 3)
+        kernel, client = self.kernel, sent.client
+        late, when = f"late {client.name}", self.fault(client.sites["crash"], 3)
         if when == 0:  # before the request leaves
-            kernel.at(kernel.now_ms, self.crash, sent, False)
-        elif when == 1:  # with the request under way
-            kernel.at(kernel.now_ms, self.crash, sent, True)
-            kernel.at(there_ms + self._long("late"), self.apply, sent, None)
-        else:  # before its reply
-            kernel.at(there_ms, self.apply, sent, None)
-            kernel.at(there_ms + 1, self.crash, sent, False)
+            client.under_way = False
+            kernel.at(kernel.now_ms, client.name, self.crash, sent)
+        elif when == 1:  # before its reply
+            kernel.at(there_ms, late, self.apply, sent, None)
+            kernel.at(there_ms + 1, client.name, self.crash, sent)
+        else:  # with the request under way
+            kernel.at(kernel.now_ms, client.name, self.crash, sent)
+            kernel.at(there_ms + self._long(client, "late"), late, self.apply, sent, None)
 
     def apply(self, sent: Sent, back_ms: int | None) -> None:
         """The request reaches the store. Its client goes on after `back_ms`, or its reply is lost (None).
@@ -74,6 +128,8 @@ class Network:
         kernel = self.kernel
         status, version, found, answer = self.store.apply(op, key, body, condition, kernel.now_ms)
         awaited = client.waiting == number
+        if awaited:
+            client.under_way = False
         keys, truncated = (), False
         if op == "list":
             keys, truncated = tuple([entry[0] for entry in answer[0]]), answer[1]
@@ -82,27 +138,47 @@ class Network:
         if awaited and back_ms is not None:
             error = FAILURES[op, status](key) if status >= 400 else None
             if back_ms:
-                kernel.at(kernel.now_ms + back_ms, kernel.resume, client, incarnation, answer, error)
+                kernel.at(kernel.now_ms + back_ms, client.name, self.wake, client, incarnation, answer, error)
             else:
                 kernel.resume(client, incarnation, answer, error)
 
-    def refuse(self, sent: Sent) -> None:
-        self._tell(sent, "refused", 503)
-        op, key = sent.request[:2]
-        self.kernel.resume(sent.client, sent.incarnation, None, Unavailable(f"{op} {key}: 503 slow down"))
+    def wake(self, client: Client, incarnation: int, answer: object, error: Exception | None) -> None:
+        """After a stall; its clock has been put right meanwhile, as right as clocks are."""
+        if self.skew_ms:
+            client.clock_offset_ms = offset_ms(self.fault, client.sites["clock"], self.skew_ms)
+        self.kernel.resume(client, incarnation, answer, error)
 
-    def time_out(self, sent: Sent, pending: bool) -> None:
+    def refuse(self, sent: Sent, status: int, words: str) -> None:
         if sent.client.waiting == sent.number:
-            self._tell(sent, "timeout", 0, pending)
+            sent.client.under_way = False
+            self._tell(sent, "refused", status)
+            op, key = sent.request[:2]
+            self.kernel.resume(sent.client, sent.incarnation, None, Unavailable(f"{op} {key}: {words}"))
+
+    def time_out(self, sent: Sent) -> None:
+        if sent.client.waiting == sent.number:
+            self._tell(sent, "timeout", 0, sent.client.under_way)
             op, key = sent.request[:2]
             error = (Unavailable if op in READS else OutcomeUnknown)(f"{op} {key}: no reply within {TIMEOUT_MS} ms")
             self.kernel.resume(sent.client, sent.incarnation, None, error)
 
-    def crash(self, sent: Sent, pending: bool) -> None:
-        if sent.client.waiting == sent.number:
-            self._tell(sent, "crash", 0, pending)
-            self.kernel.crash(sent.client)
-            self.kernel.at(self.kernel.now_ms + self._long("restart"), self.restart, sent.client)
+    def crash(self, sent: Sent) -> None:
+        client = sent.client
+        if client.waiting == sent.number:
+            self._tell(sent, "crash", 0, client.under_way)
+            self.kernel.crash(client)
+            self.kernel.at(self.kernel.now_ms + self._long(client, "restart"), client.name, self._start_again, client)
+
+    def _start_again(self, client: Client) -> None:
+        if not client.done:  # retired meanwhile
+            self.restart(client)
+
+    def retire(self, client: Client) -> None:
+        """It dies, and is not started again."""
+        if client.sent:
+            self._tell(client.sent, "crash", 0, client.waiting > 0 and client.under_way)
+        self.kernel.crash(client)
+        client.done = True
 
     def _tell(self, sent: Sent, kind: str, status: int, pending: bool = False) -> None:
         """That a client stops waiting: of a request that may still be applied, or that was, or that never will be."""

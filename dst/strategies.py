@@ -1,0 +1,105 @@
+"""Safety: none; a strategy says only which of the events that may happen next does. Whatever it says is a legal run.
+
+A strategy has three methods: `begin` a run, `pick` one of the waiting events, and hear that it `ran`. Its own random numbers go
+onto no tape, only its picks do, so that a tape means the same whatever strategy made it: pick 0 is the earliest event, and a
+run of such picks is what would happen without any strategy.
+
+`times` is none of these classes but the absence of one: events happen at their time, which is drawn, with stalls around the
+protocol's own constants (faults.py).
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from dst.dependency import dependent
+from dst.kernel import Event, Sent
+
+Draw = Callable[[int], int]  # draw(bound) -> 0..bound-1
+
+
+class Strategy(Protocol):
+    def begin(self, draw: Draw, length: int) -> None:
+        """`draw` gives the strategy's random numbers; a run of this shape takes about `length` picks."""
+
+    def pick(self, events: list[Event]) -> int:
+        """The place of the next one. `events` are sorted by their time, and at least two."""
+
+    def ran(self, event: Event, left: list[Event]) -> None:
+        """`event` is what was picked; `left` may still happen."""
+
+
+class Random:
+    """Any event is as likely as any other."""
+
+    def begin(self, draw: Draw, length: int) -> None:
+        self.draw = draw
+
+    def pick(self, events: list[Event]) -> int:
+        return self.draw(len(events))
+
+    def ran(self, event: Event, left: list[Event]) -> None:
+        pass
+
+
+class PCT:
+    """Probabilistic concurrency testing (Burckhardt et al., ASPLOS 2010): the client of the highest priority goes on; at
+    depth - 1 places of the run, drawn before, who has just gone on falls behind all others. One of depth 2 to 5 is drawn.
+    A client of low priority is one that stalls."""
+
+    def __init__(self, depth: int = 0):
+        self.depth = depth  # 0: drawn
+
+    def begin(self, draw: Draw, length: int) -> None:
+        self.draw, self.step, self.fallen = draw, 0, 0
+        depth = self.depth or 2 + draw(4)
+        self.changes = {draw(max(length, 1)) for _ in range(depth - 1)}
+        self.priorities: dict[str, int] = {}
+
+    def pick(self, events: list[Event]) -> int:
+        priorities = self.priorities
+        for event in events:
+            if event.owner not in priorities:
+                priorities[event.owner] = self.draw(1 << 30)
+        ranks = [priorities[event.owner] for event in events]
+        return ranks.index(max(ranks))
+
+    def ran(self, event: Event, left: list[Event]) -> None:
+        self.step += 1
+        if self.step in self.changes:
+            self.fallen -= 1
+            self.priorities[event.owner] = self.fallen
+
+
+class POS:
+    """Partial order sampling (Yuan et al., CAV 2018): each event has a priority, and the highest happens; those that race
+    with it, as `dependent` says, are given another."""
+
+    def begin(self, draw: Draw, length: int) -> None:
+        self.draw, self.priorities = draw, {}
+
+    def pick(self, events: list[Event]) -> int:
+        priorities = self.priorities
+        for event in events:
+            if event.number not in priorities:
+                priorities[event.number] = self.draw(1 << 30)
+        ranks = [priorities[event.number] for event in events]
+        return ranks.index(max(ranks))
+
+    def ran(self, event: Event, left: list[Event]) -> None:
+        request = request_of(event)
+        for other in left:
+            if racing(request, request_of(other)):
+                self.priorities.pop(other.number, None)
+
+
+def request_of(event: Event) -> Sent | None:
+    return event.args[0] if event.args and type(event.args[0]) is Sent else None
+
+
+def racing(one: Sent | None, other: Sent | None) -> bool:
+    """Whether the order of two events may matter. What is no request (a client wakes up) races with nothing."""
+    return one is not None and other is not None and dependent(one.request, other.request)
+
+
+STRATEGIES: dict[str, type | None] = {"times": None, "random": Random, "pct": PCT, "pos": POS}
+PORTFOLIO = ("times", "times", "times", "times", "pct", "pct", "pos", "random")  # one of these is drawn for each run
