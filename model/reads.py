@@ -1,70 +1,122 @@
 """Safety: a function of the shared state is asked again only if a field differs that it read: its answer is otherwise the same.
 
-An action, or a property, is given a `Recorder` for the shared state, which looks like it and notes which fields are read
-and written. An answer is then kept under the values of the fields that were read. A field that the recorder can't see
-read (the state compared, hashed or walked through as a whole) counts as read.
+An action, or a property, is given a recorder for the shared state: a record of the same type, or as good as, that notes which
+fields are read and written. An answer is then kept under the values of the fields that were read. To compare, hash, unpack or
+walk through a record reads all of it. What asks for the exact type (`type(state) is State`), and what the interpreter reads
+in C behind a recorder's back (`"%s" % state`), is not noticed. So a model that uses `type` is refused; and of each new set of
+fields read the function is asked with the plain record as well, and a model whose answer differs is refused.
 """
 
 from collections.abc import Callable
+from functools import cache
 from operator import itemgetter
 from typing import Any
 
-UNKNOWN = object()
+RECORDED: dict[type, type] = {}  # the type of recorders -> that of what they record
+item, values_of = tuple.__getitem__, tuple.__iter__
+WHOLE = ("__iter__", "__contains__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__", "__add__",
+         "__mul__", "__rmul__", "__repr__", "__format__", "__str__", "count", "index", "_asdict")
 
 
-class Recorder:
-    """A named tuple whose reads and writes are noted. To replace fields makes another one with the same notes."""
+class NotPlain(ValueError):
+    """A function of the model answers another thing about a state than about a recorder of it."""
 
-    __slots__ = ("__first", "__reads", "__values", "__writes")
 
-    def __init__(self, values: Any, reads: set[int], writes: dict[str, Any], first: int = 0):
-        self.__values, self.__reads, self.__writes, self.__first = values, reads, writes, first
+def asks_for_type(function: Callable, seen: set[int]) -> bool:
+    """Whether a function, or one that it names, names `type`."""
+    code, named = getattr(function, "__code__", None), getattr(function, "__globals__", {})
+    if code is None or id(code) in seen:
+        return False
+    seen.add(id(code))
+    codes = [code]
+    for inner in codes:
+        codes += [constant for constant in inner.co_consts if hasattr(constant, "co_names")]
+    names = {name for inner in codes for name in inner.co_names}
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    return ("type" in names and "type" not in named) or any(
+        asks_for_type(other, seen) for other in (*cells, *[named[name] for name in sorted(names & named.keys())]))
 
-    def __getattr__(self, name: str) -> Any:
-        if name in self.__writes:
-            return self.__writes[name]
-        values = self.__values
-        if name not in values._fields:
-            return getattr(self.__whole(), name)
-        self.__reads.add(self.__first + values._fields.index(name))
-        return getattr(values, name)
 
-    def _replace(self, **changes: Any) -> "Recorder":
-        return Recorder(self.__values, self.__reads, {**self.__writes, **changes}, self.__first)
+def recording(record: Any, reads: set[int], first: int = 0) -> Any:
+    """A record like this one whose reads are noted: of its field at a place, as first + place."""
+    made = tuple.__new__(recorder(type(record)), values_of(record))
+    made.__dict__.update(_reads=reads, _first=first, _written=())
+    return made
 
-    def __whole(self) -> Any:
-        self.__reads.update(range(self.__first, self.__first + len(self.__values)))
-        return self.__values._replace(**self.__writes)
 
-    def written(self) -> dict[str, Any]:
-        return self.__writes
+def writes_of(record: Any, reads: set[int]) -> list[tuple[int, Any]] | None:
+    """(place, value) of each field that is another than in the record that `reads` are noted of; None if this is no
+    recorder of that one, and so a state of its own."""
+    notes = getattr(record, "__dict__", {})
+    return [(place, item(record, place)) for place in notes["_written"]] if notes.get("_reads") is reads else None
 
-    def __iter__(self) -> Any:
-        return iter(self.__whole())
 
-    def __len__(self) -> int:
-        return len(self.__values)
+def plain(value: Any) -> Any:
+    """The value, or, of a recorder, the record, all of which is then read."""
+    of = RECORDED.get(type(value))
+    return tuple.__new__(of, iter(value)) if of else value
 
-    def __getitem__(self, index: Any) -> Any:
-        return self.__whole()[index]
 
-    def __contains__(self, value: Any) -> bool:
-        return value in self.__whole()
+@cache
+def recorder(of: type) -> type:
+    """The type of the recorders of a named tuple's type."""
 
-    def __eq__(self, other: Any) -> bool:
-        return self.__whole() == (other.__whole() if isinstance(other, Recorder) else other)
+    def field(place: int) -> property:
+        def get(self: Any) -> Any:
+            notes = self.__dict__
+            if place not in notes["_written"]:
+                notes["_reads"].add(notes["_first"] + place)
+            return item(self, place)
+        return property(get)
 
-    def __hash__(self) -> int:
-        return hash(self.__whole())
+    def note(self: Any) -> None:
+        notes = self.__dict__
+        notes["_reads"].update([notes["_first"] + place for place in places if place not in notes["_written"]])
 
-    def __lt__(self, other: Any) -> bool:
-        return self.__whole() < other
+    def whole(name: str) -> Callable:
+        method = getattr(of, name)
 
-    def __add__(self, other: Any) -> Any:
-        return self.__whole() + other
+        def call(self: Any, *arguments: Any) -> Any:
+            note(self)
+            return method(recorded(self), *map(plain, arguments))
+        return call
 
-    def __repr__(self) -> str:
-        return repr(self.__whole())
+    def replace(self: Any, **changes: Any) -> Any:
+        unknown = changes.keys() - set(of._fields)
+        if unknown:
+            raise ValueError(f"{of.__name__} has no field {', '.join(sorted(unknown))}")
+        values = list(values_of(self))
+        for name, value in changes.items():
+            values[index[name]] = value
+        made = tuple.__new__(made_of, values)
+        made.__dict__.update(self.__dict__)
+        made.__dict__["_written"] = tuple({*self.__dict__["_written"], *[index[name] for name in changes]})
+        return made
+
+    def recorded(self: Any) -> Any:
+        return tuple.__new__(of, values_of(self))
+
+    def get(self: Any, index: Any) -> Any:
+        note(self)
+        return item(self, index)
+
+    def added_to(self: Any, other: Any) -> Any:
+        note(self)
+        return other + recorded(self)
+
+    def reduced(self: Any, protocol: int) -> Any:
+        note(self)
+        return recorded(self).__reduce_ex__(protocol)
+
+    places = range(len(of._fields))
+    index = {name: place for place, name in enumerate(of._fields)}
+    made_of: type = type(of.__name__, (of,), {
+        **{name: whole(name) for name in WHOLE}, **{name: field(place) for name, place in index.items()},
+        "_replace": replace, "__getitem__": get, "__radd__": added_to, "__reduce_ex__": reduced,
+        "_make": classmethod(lambda cls, values: of._make(values)), "__new__": lambda cls, *a, **k: of(*a, **k),
+        "__class__": property(lambda self: of), "__module__": of.__module__, "__qualname__": of.__qualname__})
+    RECORDED[made_of] = of
+    return made_of
 
 
 class Answers:
@@ -74,7 +126,7 @@ class Answers:
     __slots__ = ("ask", "constant", "known", "others", "read")
 
     def __init__(self, ask: Callable):
-        self.ask = ask  # given a Recorder for each record
+        self.ask = ask  # given what reads are noted in, and a recorder for each record
         self.constant = False  # whether nothing is read
         self.read: Callable = nothing  # those of the fields that were read,
         self.known: dict[Any, Any] = {}  # and the answers by them
@@ -91,7 +143,7 @@ class Answers:
                 return answer
         reads: set[int] = set()
         shared, *own = records
-        answer = self.ask(Recorder(shared, reads, {}), *[Recorder(local, reads, {}, len(shared)) for local in own])
+        answer = self.ask(reads, recording(shared, reads), *[recording(local, reads, len(shared)) for local in own])
         places = tuple(sorted(reads))
         if places not in self.others:
             self.others[places] = itemgetter(*places) if places else nothing, {}

@@ -148,7 +148,7 @@ class Symmetry:
     def check_verdicts(self, names: Names, p: int, one: tuple[int, int], other: tuple[int, int]) -> None:
         x = self.x
         for name, answers in self.properties[p]:
-            if x.verdict(answers, p, *one) != x.verdict(answers, p, *other):
+            if x.verdict(name, answers, p, *one) != x.verdict(name, answers, p, *other):
                 told = [(x.values[0][number], *(() if p < 0 else (x.values[p + 1][local],))) for number, local in (one, other)]
                 raise NotSymmetric(f"{x.model.name}: {name} tells clients apart that are called {names}: {told[0]}, {told[1]}")
 

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from model.core import Bounds, Exploration, Label, Local, Model, Progress, State, Step, init
-from model.reads import Answers, Recorder
+from model.core import Bounds, Exploration, Label, Local, Model, Process, Progress, State, Step, init
+from model.reads import Answers, NotPlain, asks_for_type, plain, recording, writes_of
 
 BITS = 24  # of a packed state, for the shared part and for each local part: at most 16 million different values of each
 FIELD = (1 << BITS) - 1
@@ -25,6 +25,8 @@ class Explorer:
     The locals of one role share their numbers, so that a client's local means the same in another's place."""
 
     def __init__(self, model: Model):
+        if not model.processes:  # somebody has to look at the shared part
+            model = model._replace(processes=(Process("nobody", "nobody", 0, None, {}),))
         self.model = model
         self.values: list[list[Any]] = [[]]
         self.numbers: list[dict[Any, int]] = [{}]
@@ -40,14 +42,15 @@ class Explorer:
         self.fired: set[tuple[str, str]] = set()
         self.witnessed: set[str] = set()
         self.symmetry: Any = None  # model.reductions.Symmetry, where one state stands for others
-        # Shared parts by their fields; one that has no named fields is a field itself.
+        # Shared parts by their fields, if they are records of the type of the first.
         self.names: tuple[str, ...] = getattr(model.shared, "_fields", ())
-        self.fields: list[tuple[int, ...]] = []  # a shared part's number -> its fields' numbers
+        self.fields: list[tuple[int, ...]] = []  # a shared part's number -> its fields' numbers; () if it is none of those
         self.shared: dict[tuple[int, ...], int] = {}  # and back
-        self.field_values: list[list[Any]] = [[] for _ in self.names or (1,)]
-        self.field_numbers: list[dict[Any, int]] = [{} for _ in self.names or (1,)]
+        self.field_values: list[list[Any]] = [[] for _ in self.names]
+        self.field_numbers: list[dict[Any, int]] = [{} for _ in self.names]
         self.plans: list[dict[int, list[Answers]]] = [{} for _ in model.processes]  # by local: the actions that may fire
         self.idle: dict[tuple[int, str], dict[tuple[int, ...], set]] = {}  # see idles
+        self.order = {name: number for number, name in enumerate(model.always)}
         self.judges = [self.properties(role) for role in (*(p.role for p in model.processes), None)]
         self.sound: set[int] = set()  # shared parts that break no property
         self.locals: list[dict[int, tuple[int, ...]]] = [{} for _ in self.values]  # a local's number -> its fields' numbers
@@ -55,6 +58,12 @@ class Explorer:
         for name in model.always.keys() & model.sometimes.keys():
             raise ValueError(f"{model.name}: {name} is both an always and a sometimes property")
         self.initial = self.pack(init(model))
+        seen: set[int] = set()
+        for name, function in (*[(f"{p.name}.{action}", of) for p in model.processes for action, of in p.actions.items()],
+                               *[(name, of) for name, (_, of) in (*model.always.items(), *model.sometimes.items())]):
+            if asks_for_type(function, seen):
+                raise NotPlain(f"{model.name}: {name} uses type(...), and what it is given may be of a type derived from the "
+                               "state's: use isinstance")
 
     def intern(self, part: int, value: Any) -> int:
         number = self.numbers[part].setdefault(value, len(self.values[part]))
@@ -63,8 +72,10 @@ class Explorer:
                 raise OverflowError(f"{self.model.name}: more than {FIELD} different values of part {part}")
             self.values[part].append(value)
             if not part:
-                self.fields.append(tuple(map(self.field, range(len(self.field_values)), value if self.names else (value,))))
-                self.shared[self.fields[-1]] = number
+                known = self.names and type(value) is type(self.model.shared)
+                self.fields.append(tuple(map(self.field, range(len(self.names)), value)) if known else ())
+                if known:
+                    self.shared[self.fields[-1]] = number
         return number
 
     def field(self, place: int, value: Any) -> int:
@@ -103,12 +114,15 @@ class Explorer:
 
     def moves(self, p: int, number: int, local: int) -> list[tuple[Label, int, int]]:
         """(label, number of the shared part after, of the local) of each move of process `p` from two numbers."""
+        fields, found, idle = self.fields[number], [], False
+        if not fields:  # nothing is known of what is read of such a shared part
+            return [(label, self.written(number, fields, writes), local2) for action in self.model.processes[p].actions
+                    for label, writes, local2 in self.ask(p, action, self.values[p + 1][local], None, self.values[0][number])]
         plan = self.plans[p].get(local)
         if plan is None:
             plan = self.plans[p][local] = [Answers(partial(self.ask, p, action, self.values[p + 1][local]))
                                            for action in self.model.processes[p].actions
                                            if not self.idles(p, action, number, local)]
-        fields, found, idle = self.fields[number], [], False
         for answers in plan:
             answer = answers.known.get(answers.read(fields))
             if answer is None:
@@ -124,31 +138,47 @@ class Explorer:
     def idles(self, p: int, action: str, number: int, local: int) -> bool:
         """Whether some fields of a local part tell alone that nothing comes of an action: most often its pc."""
         process, own, fields = self.model.processes[p], self.values[p + 1][local], self.local_fields(p + 1, local)
-        if not self.names or not fields:
+        if not fields:
             return False
         known = self.idle.setdefault((p, action), {})
         for places, seen in known.items():
             if tuple([fields[place] for place in places]) in seen:
                 return True
-        reads: tuple[set[int], set[int]] = set(), set()
-        records = map(Recorder, (self.values[0][number], own), reads, ({}, {}))
-        if next(iter(process.actions[action](self.model.constants, process.index, *records)), None) or reads[0]:
+        shared, of, of_own = self.values[0][number], set(), set()
+        moves = partial(process.actions[action], self.model.constants, process.index)
+        for _ in moves(recording(shared, of), recording(own, of_own)):
             return False
-        known.setdefault(tuple(reads[1]), set()).add(tuple([fields[place] for place in reads[1]]))
+        if of or any(True for _ in moves(shared, own)):
+            return False
+        known.setdefault(tuple(of_own), set()).add(tuple([fields[place] for place in of_own]))
         return True
 
-    def answer(self, answers: Answers, number: int) -> Any:
-        return answers.of((self.values[0][number],), self.fields[number]) if self.names else answers.ask(self.values[0][number])
+    def answer(self, answers: Answers, number: int) -> list[tuple[Label, tuple, int]]:
+        """Raises NotPlain."""
+        shared, fields, ways = self.values[0][number], self.fields[number], len(answers.others)
+        answer = answers.of((shared,), fields)
+        if len(answers.others) > ways:
+            ours, plainly = ([(label, self.written(number, fields, writes), local2) for label, writes, local2 in moves]
+                             for moves in (answer, answers.ask(None, shared)))
+            if ours != plainly:
+                raise NotPlain(self.not_plain(".".join((plainly or ours)[0][0][:2]), shared))
+        return answer
 
-    def ask(self, p: int, action: str, local: Local, shared: Any) -> list[tuple[Label, tuple, int]]:
-        """The readable action's moves: (label, what it writes as (place of a field, number), number of the local)."""
+    def not_plain(self, what: str, shared: Any) -> str:
+        return (f"{self.model.name}: {what} does not do the same with a record like the state as with the state, {shared}: "
+                "ask for its type with isinstance")
+
+    def ask(self, p: int, action: str, local: Local, reads: set[int] | None,
+            shared: Any) -> list[tuple[Label, tuple, int]]:
+        """The readable action's moves: (label, what it writes as (place of a field, number), number of the local). The
+        place of a whole shared part is -1."""
         process, found = self.model.processes[p], []
         for choices, shared2, local2 in process.actions[action](self.model.constants, process.index, shared, local):
-            if isinstance(shared2, Recorder):
-                writes = [(self.names.index(name), value) for name, value in shared2.written().items()]
-            else:
-                writes = list(enumerate(shared2 if self.names else (shared2,)))
-            writes = tuple([(place, self.field(place, value)) for place, value in writes])
+            writes = None if reads is None else writes_of(shared2, reads)
+            if writes is None:
+                writes = ((-1, self.intern(0, plain(shared2))),)
+            elif writes:
+                writes = tuple([(place, self.field(place, plain(value))) for place, value in writes])
             found.append(((process.name, action, choices), writes, self.intern(p + 1, local2)))
         if found:
             self.fired.add((process.role, action))
@@ -158,58 +188,71 @@ class Explorer:
         """The number of the shared part in which these fields are written."""
         after = list(fields)
         for place, value in writes:
+            if place < 0:
+                return value
             after[place] = value
         known = self.shared.get(tuple(after))
         if known is None:
-            values = [of[value] for of, value in zip(self.field_values, after)]
-            known = self.intern(0, self.values[0][number]._make(values) if self.names else values[0])
+            known = self.intern(0, self.values[0][number]._make([of[value] for of, value in zip(self.field_values, after)]))
         return known
 
     def judge(self, p: int, number: int, local: int) -> None:
         """Notes what a pair breaks, and what it witnesses."""
-        failing = None
+        failing = ""
         if number not in self.sound:
             failing = self.first_broken(-1, number, -1)
             if not failing:
                 self.sound.add(number)
         if self.judges[p]:
-            failing = failing or self.first_broken(p, number, local)
+            own = self.first_broken(p, number, local)
+            failing = min(filter(None, (failing, own)), key=self.order.__getitem__, default="")
         if failing:
             self.broken[p, number | local << BITS * (p + 1)] = failing
 
-    def first_broken(self, p: int, number: int, local: int) -> str | None:
-        failing, fields = None, self.fields[number]
+    def first_broken(self, p: int, number: int, local: int) -> str:
+        """Of the properties of a process, or (-1) of the shared part."""
+        failing, fields = "", self.fields[number]
         if p >= 0:
-            fields += self.locals[p + 1].get(local) or self.local_fields(p + 1, local)
+            own = self.locals[p + 1].get(local) or self.local_fields(p + 1, local)
+            fields = fields and own and fields + own
         for name, answers in self.judges[p]:
-            holds = answers.known.get(answers.read(fields))
+            holds = answers.known.get(answers.read(fields)) if fields else None
             if holds is None:
-                holds = self.verdict(answers, p, number, local)
+                holds = self.verdict(name, answers, p, number, local)
             if not holds:
-                failing = failing or name * (name in self.model.always) or None
-            elif name in self.model.sometimes:  # nobody asks again
+                failing = failing or name * (name in self.order)
+            elif name not in self.order:  # witnessed: nobody asks again
                 self.witnessed.add(name)
                 self.judges = [[judge for judge in judges if judge[0] != name] for judges in self.judges]
         return failing
 
     def properties(self, role: str | None) -> list[tuple[str, Answers]]:
         """Those of a role, or (None) of the shared part."""
-        return [(name, Answers(partial(holds, self.model.constants))) for of in (self.model.always, self.model.sometimes)
-                for name, (whose, holds) in of.items() if whose == role]
+        return [(name, Answers(lambda reads, *parts, holds=holds: bool(holds(self.model.constants, *parts))))
+                for of in (self.model.always, self.model.sometimes) for name, (whose, holds) in of.items() if whose == role]
 
-    def verdict(self, answers: Answers, p: int, number: int, local: int) -> bool:
-        """What a property says of a shared part, or of it and a local one of process `p`."""
-        parts = (self.values[0][number], *(() if p < 0 else (self.values[p + 1][local],)))
-        fields = self.fields[number] + (() if p < 0 else self.local_fields(p + 1, local))
-        return bool(answers.of(parts, fields) if all(hasattr(part, "_fields") for part in parts) else answers.ask(*parts))
+    def verdict(self, name: str, answers: Answers, p: int, number: int, local: int) -> bool:
+        """What a property says of a shared part, or of it and a local one of process `p`. Raises NotPlain."""
+        parts, fields = (self.values[0][number],), self.fields[number]
+        if p >= 0:
+            own = self.local_fields(p + 1, local)
+            parts, fields = (*parts, self.values[p + 1][local]), fields and own and fields + own
+        if not fields:
+            return answers.ask(None, *parts)
+        ways = len(answers.others)
+        holds = answers.of(parts, fields)
+        if len(answers.others) > ways and holds != answers.ask(None, *parts):
+            raise NotPlain(self.not_plain(name, parts[0]))
+        return holds
 
     def local_fields(self, part: int, local: int) -> tuple[int, ...]:
-        """The numbers of a local part's fields."""
+        """The numbers of a local part's fields; none if it is no record of its process's type."""
         known = self.locals[part].get(local)
         if known is None:
-            value = self.values[part][local]
-            known = self.locals[part][local] = tuple([self.field_of_locals.setdefault(field, len(self.field_of_locals))
-                                                      for field in (value if hasattr(value, "_fields") else ())])
+            value, kind = self.values[part][local], type(self.model.processes[part - 1].local)
+            known = self.locals[part][local] = tuple([
+                self.field_of_locals.setdefault(field, len(self.field_of_locals)) for field in value
+            ]) if hasattr(kind, "_fields") and type(value) is kind else ()
         return known
 
     def never(self) -> tuple[str, ...]:
@@ -268,7 +311,6 @@ def explore(model: Model, max_states: int | None = None, progress: Progress | No
         x.initial = canonical(x.initial)
     parents = {x.initial: x.initial}
     frontier, stack, transitions, depth, deepest, widest, ends, stopped = [x.initial], [], 0, 0, 0, 0, 0, ""
-    order = {name: number for number, name in enumerate(model.always)}
     views = [(mask, table.get, p) for p, (mask, table) in enumerate(zip(x.masks, x.table))]
     while frontier:
         following: list[int] = []
@@ -281,7 +323,7 @@ def explore(model: Model, max_states: int | None = None, progress: Progress | No
                 if differences is None:
                     differences = x.expand(p, pair)
                     if (p, pair) in x.broken:
-                        violations.append((order[x.broken[p, pair]], packed))
+                        violations.append((x.order[x.broken[p, pair]], packed))
                 degree += len(differences)
                 for difference in differences:
                     successor = packed + difference if canonical is None else canonical(packed + difference)
