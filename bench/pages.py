@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from bench import page_protocol, page_safeguards
+from bench import page_profiles, page_protocol, page_safeguards
 from bench.page_protocol import Instances
 from cli.console import STEM
 from cli.dst import hunt
@@ -97,6 +97,8 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
        for of in PROTOCOLS for role in page_protocol.drawn(of)},
     f"{STEM}.mutants": (f"docs/{STEM}.md", mutants),
     "min_age": ("docs/boundary-files.md", min_age),
+    "profiles": ("docs/store-profiles.md", page_profiles.profiles),
+    "differences": ("docs/store-profiles.md", page_profiles.differences),
 }
 
 

@@ -19,6 +19,7 @@ from dst.world.network import Network
 from dst.world.store import SimulatedStore
 from traces.event import Event, digest
 from traces.refine import Failure
+from traces.sequenced_metadata_boundary import Trace
 
 MOST_STEPS = 20_000  # of the kernel, for each phase: many times what any run needs
 MOST_TIMES = 1000  # of min_age, for each phase, in virtual time
@@ -41,11 +42,13 @@ class Outcome(NamedTuple):
 
 def simulate(seed: int, build: Build = scenario.production, shape: Shape | None = None, weights: Weights | None = None,
              tape: list[Choice] | None = None, by_model: bool = True, strategy: str = "portfolio", lenient: bool = False,
-             fresh: bool = False, watch: Callable[..., None] | None = None) -> Outcome:
+             fresh: bool = False, watch: Callable[..., None] | None = None, chooser: Chooser | None = None,
+             trace_of: Callable[[Shape], Trace] = scenario.trace_of) -> Outcome:
     """Run one seed. What is not given is drawn. With a tape, its choices are replayed strictly, or `lenient` (and `fresh`)
     as dst/choose.py says. Without `by_model` only the callers' history is judged: whether anyone came to harm, not whether
-    anyone did what the model does not. `watch(ms, what, client, request number)` is told what no trace shows."""
-    chooser = Chooser(seed) if tape is None else Lenient(seed, tape, fresh) if lenient else Strict(seed, tape)
+    anyone did what the model does not. `watch(ms, what, client, request number)` is told what no trace shows. A `chooser` of
+    one's own stands in for seed and tape, and finds the events so far in its `events`; so does `trace_of` for what judges."""
+    chooser = chooser or (Chooser(seed) if tape is None else Lenient(seed, tape, fresh) if lenient else Strict(seed, tape))
     workload, fault, decide = chooser.stream("workload"), chooser.stream("fault"), chooser.decider()
     shape = shape or scenario.draw_shape(workload)
     table = fates(swarm(fault, Weights()) if weights is None else weights)
@@ -53,11 +56,12 @@ def simulate(seed: int, build: Build = scenario.production, shape: Shape | None 
     name = PORTFOLIO[draw(len(PORTFOLIO))] if strategy == "portfolio" else strategy
     untimed = decide("untimed", 2, is_untimed, name)
     schedule = scheduled(STRATEGIES[name], draw, decide, shape) if untimed else None
-    trace = scenario.trace_of(shape) if by_model else None
+    trace = trace_of(shape) if by_model else None
     events: list[Event] = trace.events if trace else []
     observe = trace.observe if trace else events.append
+    chooser.events = events
 
-    kernel, store = Kernel(schedule), SimulatedStore(shape.page_size)
+    kernel, store = Kernel(schedule), SimulatedStore(shape.page_size, scenario.profile(shape))
     actors = Actors(kernel, store, shape, workload, trace, observe, build)
     network = Network(kernel, store, observe, chooser.stream("latency"), fault, decide, drawing(seed, "fate"), table,
                       scenario.waits_ms(shape), shape.skew_ms, actors.start, watch and noted(watch, kernel))
@@ -143,7 +147,8 @@ def many(seeds: range, each: Callable[[Outcome], None], build: Build = scenario.
         gc.enable()
 
 
-def replay_command(seed: int, mutant: str | None = None) -> str:
+def replay_command(seed: int, mutant: str | None = None, strategy: str = "portfolio") -> str:
     """What a user types to see this run again."""
     name = scenario.__name__.rpartition(".")[2]
-    return f"highwater dst run --scenario {name} --seed {seed}" + (f" --mutant {mutant}" if mutant else "")
+    return f"highwater dst run --scenario {name} --seed {seed}" + (f" --mutant {mutant}" if mutant else "") + (
+        f" --strategy {strategy}" if strategy != "portfolio" else "")

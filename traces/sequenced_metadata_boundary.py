@@ -67,26 +67,29 @@ class Trace:
         """Raises Failure, also for an event that is none of this protocol's."""
         self.events.append(e)
         try:
-            if self.expiries:
-                self._expire(e.t_ms + self.skew_ms)
-            kind = e.kind
-            if kind == "told":
-                self._told(e)
-            elif kind == "applied" and not e.awaited:
-                self._arrived(e)
-            else:
-                if e.request < self.last.get(e.client, 0):
-                    raise Failure("refinement", "refinement:order", f"{e.client} has asked for something else meanwhile: "
-                                  f"request {e.request} after {self.last[e.client]}", self.refiner.unpacked())
-                self.last[e.client] = e.request
-                if e.pending and e.op in MUTATIONS:
-                    self._sent(e)
-                self.refiner.event(e.client, e, self._match)
-                if e.op == "create" and e.status == 200 and e.key != self.namespace.boundary_key:
-                    self._note_checkpoints(e)
+            self._take(e)
         except (LookupError, ValueError, TypeError, AttributeError, InvalidName, manifest_json.InvalidManifest) as error:
             message = f"event {len(self.events) - 1} is none of this protocol's: {error}"
             raise Failure("refinement", f"refinement:{type(error).__name__}", message, self.refiner.unpacked()) from error
+
+    def _take(self, e: Event) -> None:
+        if self.expiries:
+            self._expire(e.t_ms + self.skew_ms)
+        kind = e.kind
+        if kind == "told":
+            self._told(e)
+        elif kind == "applied" and not e.awaited:
+            self._arrived(e)
+        else:
+            if e.request < self.last.get(e.client, 0):
+                raise Failure("refinement", "refinement:order", f"{e.client} has asked for something else meanwhile: "
+                              f"request {e.request} after {self.last[e.client]}", self.refiner.unpacked())
+            self.last[e.client] = e.request
+            if e.pending and e.op in MUTATIONS:
+                self._sent(e)
+            self.refiner.event(e.client, e, self._match)
+            if e.op == "create" and e.status == 200 and e.key != self.namespace.boundary_key:
+                self._note_checkpoints(e)
 
     def _expire(self, now_ms: int) -> None:
         while self.expiries and self.expiries[0][0] <= now_ms:
@@ -182,7 +185,7 @@ class Trace:
             raise Failure("refinement", "refinement:ApplyPending", f"request {e.request}, {e.op} {e.key}, was sent by nobody",
                           self.refiner.unpacked())
         self.refiner.step(Match("", ("ApplyPending",), (request,),
-                                lambda a, s, l, s2, l2: (e.status < 300) == would_apply(s, request)))
+                                lambda a, s, l, s2, l2: e.op == "delete" or (e.status < 300) == would_apply(s, request)))
         if request[0] == "Create" and e.status == 200:
             self._note_checkpoints(e)
 

@@ -6,12 +6,14 @@ still under way has arrived, one writer, reader and collector must each get on, 
 """
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from dst.kernel import Client, Kernel
 from dst.world.network import TIMEOUT_MS, offset_ms
-from dst.world.store import ClientClock, ClientStore, SimulatedStore
+from dst.world.profiles import PROFILES, Profile, scaled
+from dst.world.sdk import IN_SIMULATION, SdkStore
+from dst.world.store import S3_IN_MS, ClientClock, ClientStore, SimulatedStore
 from impl import manifest_json
 from impl.boundary_object import ObjectVersionBehindBoundary
 from impl.errors import Definite, Indefinite
@@ -19,8 +21,10 @@ from impl.layout import Namespace
 from impl.manifest_json import Checkpoint, Manifest
 from impl.sequenced_metadata_boundary import MetadataStore
 from impl.sequenced_storage import FIRST_ID
+from impl.stores.verified import verified
 from impl.world import World
 from model.sequenced_metadata_boundary import Shared, latest, present
+from traces import retries
 from traces.event import Event
 from traces.history import damage, too_young
 from traces.refine import Failure, Refiner
@@ -46,7 +50,9 @@ class Shape(NamedTuple):
     chaos: int = 1000  # after so many times min_age the faults stop
     audit: bool = True  # in the end one more update, round of collection and read
     skew_ms: int = 0  # clients' clocks are at most so far ahead of the store's, or behind
+    store: str = "s3"  # of dst/world/profiles.py
     stall_ms: int = 0  # stalls are drawn around this; 0: around each of waits_ms()
+    sdk: str = ""  # of dst/world/sdk.py, between every client and the network; "": each request is sent once
 
 
 def draw_shape(choose: Callable[[str, int], int]) -> Shape:
@@ -57,7 +63,17 @@ def draw_shape(choose: Callable[[str, int], int]) -> Shape:
     return Shape(of("writers", 2, 3), of("commits", 2, 3, 4), of("collectors", 1, 2), of("rounds", 1, 2, 3), readers,
                  readers * of("reads", 1, 2, 3), of("page_size", 1000, 1000, 2), of("min_age_ms", 60, 150, 400),
                  bool(of("manifest", 0, 1)), of("think_ms", 1, 1, 300), of("chaos", 3, 30, 1000), bool(of("audit", 1, 0, 0, 0)),
-                 of("skew_ms", 0, 50))
+                 of("skew_ms", 0, 50), of("store", "s3", "s3", "s3", "s3", *STORES), sdk=of("sdk", *("",) * (3 * len(SDKS)), *SDKS))
+
+
+SDKS = tuple(IN_SIMULATION)
+SECOND_MS = 10  # of a run: its min_age, hours of real time, is some hundreds of ms
+STORES = ("gcs", "azure", "r2", "minio-2025-08", "ceph", "strict-rfc9110")  # that have all that the protocol needs
+
+
+@cache
+def profile(shape: Shape) -> Profile:
+    return scaled(PROFILES[shape.store], SECOND_MS) if shape.store != "s3" else S3_IN_MS
 
 
 def waits_ms(shape: Shape) -> tuple[int, ...]:
@@ -75,10 +91,11 @@ REFINERS: dict[tuple, Refiner] = {}  # what they have worked out of the model se
 
 def trace_of(shape: Shape) -> Trace:
     page = shape.page_size if shape.page_size < 1000 else 0
-    key = (page, shape.manifest)
+    key = (page, shape.manifest, bool(shape.sdk))
     if key not in REFINERS:
-        REFINERS[key] = refiner(constants(MOST_WRITERS, MOST_COLLECTORS, MOST_READERS, page, shape.manifest))
-    return Trace(REFINERS[key], namespace(shape), shape.skew_ms)
+        of = retries.refiner if shape.sdk else refiner
+        REFINERS[key] = of(constants(MOST_WRITERS, MOST_COLLECTORS, MOST_READERS, page, shape.manifest))
+    return (retries.RetryingTrace if shape.sdk else Trace)(REFINERS[key], namespace(shape), shape.skew_ms)
 
 
 NAMESPACES = {True: Namespace("db", "manifest"), False: Namespace("db", "compactions")}
@@ -133,9 +150,17 @@ class Actors:
     def start(self, client: Client) -> None:
         """Begin, or begin again after a crash, with what is left to do, and knowing nothing."""
         world = World(ClientStore(), ClientClock(self.kernel, client), None, QuietMetrics())
+        if self.shape.sdk:
+            world = self._retrying(world, client.name)
         role, _, number = client.name.partition("#")
         store = self.build(world, self.namespace, self.shape.manifest, int(number))
         self.kernel.start(client, WORK[role](self, client, world, store))
+
+    def _retrying(self, world: World, client: str) -> World:
+        """Its requests may be sent again; so what it is told of its creates is verified."""
+        policy = IN_SIMULATION[self.shape.sdk]
+        sdk = SdkStore(world.store, world.clock, policy, self.choose, client)
+        return verified(world._replace(store=sdk), self.namespace, silent=not policy.tells)
 
     def _told(self, client: Client, op: str, body: bytes, file_id: int = 0) -> None:
         key = self.namespace.key(file_id) if file_id else ""
@@ -239,7 +264,8 @@ class Actors:
         found = damage(events, self.namespace, self.store.objects[files[-1]][0].body)
         if found:
             raise Failure("safety", f"history:{found[0].partition(':')[0]}", "; ".join(found))
-        young = self.trace and too_young(events, self.namespace, self.shape.min_age_ms - self.shape.skew_ms)
+        young = self.trace and too_young(events, self.namespace, self.shape.min_age_ms - self.shape.skew_ms
+                                     - self.store.profile.last_modified_ms + 1)
         if young:
             raise Failure("safety", "history:too young", young)
         if self.trace and self.shape.audit:

@@ -16,7 +16,7 @@ class Weights(NamedTuple):
     """How often, of 1000 requests."""
 
     stall: int = 100  # the client does not run for a long time after the reply came, and its clock has jumped (F12, F13)
-    refused: int = 10  # 503: not applied, and the client is told so (F10)
+    refused: int = 10  # 503: not applied, which nobody can tell from the answer (F10)
     conflict: int = 5  # 409 to a mutation: another one was under way; not applied, and the client is told so (F6)
     request_lost: int = 10  # never applied; the client gets a time-out (F4)
     reply_lost: int = 10  # applied; the client gets a time-out (F1)

@@ -9,18 +9,16 @@ from collections.abc import Callable
 from dst.choose import Choose, Decide
 from dst.kernel import Client, Kernel, Request, Sent
 from dst.world.faults import FATES, long_time_ms
+from dst.world.profiles import error_of
 from dst.world.store import NEW, SimulatedStore
-from impl.errors import AlreadyExists, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
+from impl.errors import OutcomeUnknown, Unavailable
 from traces.event import Event
 
 TIMEOUT_MS = 200
 LATENCY_MS = 40  # from one request of a client to its next: 1 to this, if nothing is wrong
 READS = ("get", "get_if_changed", "head", "list")
 OPS = (*READS, "create", "update", "put", "delete")
-FAILURES = {("create", 412): AlreadyExists, ("update", 412): PreconditionFailed, ("get", 404): NotFound,
-            ("get_if_changed", 404): NotFound, ("head", 404): NotFound}
-REFUSALS = {"refused": (503, "503 slow down"), "conflict": (409, "409 conflicting request"),
-            "forbidden": (403, "403 forbidden")}
+REFUSALS = {"refused": 503, "conflict": 409, "forbidden": 403}
 CUT_OFF = ("forbidden", "request_lost", "reply_lost")
 
 
@@ -85,7 +83,7 @@ class Network:
         elif fate == "stall":
             kernel.at(there_ms, name, self.apply, sent, self._long(client, "stall"))
         elif fate in REFUSALS:
-            kernel.at(there_ms, name, self.refuse, sent, *REFUSALS[fate])
+            kernel.at(there_ms, name, self.refuse, sent, REFUSALS[fate])
         elif fate == "crash":
             self._crash(sent, there_ms)
         else:
@@ -128,6 +126,12 @@ class Network:
         kernel = self.kernel
         status, version, found, answer = self.store.apply(op, key, body, condition, kernel.now_ms)
         awaited = client.waiting == number
+        error = None
+        if not 200 <= status < 300:
+            error = error_of(self.store.profile, op, status, key)
+            if type(error) is Unavailable:  # throttled, or another was under way: the answer tells nothing of the object
+                self.refuse(sent, status)
+                return
         if awaited:
             client.under_way = False
         keys, truncated = (), False
@@ -136,7 +140,6 @@ class Network:
         self.observe(NEW(Event, (kernel.now_ms, number, client.name, "applied", op, key, condition, status, version,
                                  body or found, keys, truncated, awaited, False)))
         if awaited and back_ms is not None:
-            error = FAILURES[op, status](key) if status >= 400 else None
             if back_ms:
                 kernel.at(kernel.now_ms + back_ms, client.name, self.wake, client, incarnation, answer, error)
             else:
@@ -148,12 +151,13 @@ class Network:
             client.clock_offset_ms = offset_ms(self.fault, client.sites["clock"], self.skew_ms)
         self.kernel.resume(client, incarnation, answer, error)
 
-    def refuse(self, sent: Sent, status: int, words: str) -> None:
+    def refuse(self, sent: Sent, status: int) -> None:
         if sent.client.waiting == sent.number:
             sent.client.under_way = False
             self._tell(sent, "refused", status)
-            op, key = sent.request[:2]
-            self.kernel.resume(sent.client, sent.incarnation, None, Unavailable(f"{op} {key}: {words}"))
+            error = error_of(self.store.profile, sent.request.op, status, sent.request.key)
+            error.status = status  # for the client's SDK (sdk.py)
+            self.kernel.resume(sent.client, sent.incarnation, None, error)
 
     def time_out(self, sent: Sent) -> None:
         if sent.client.waiting == sent.number:

@@ -1,16 +1,19 @@
 """Safety: a request is applied at one moment, all of it or nothing, in the order in which the kernel says.
 
-The simulated store: linearizable, and listing sees every put before it (source 004). What it does wrong is not here but
-in faults.py, which decides when a request is applied and whether anyone hears of it.
+The simulated store: linearizable, and listing sees every put before it (source 004). What it answers, where stores differ,
+is data of profiles.py. What goes wrong on the way is not here but in faults.py, which decides when a request is applied and
+whether anyone hears of it.
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from functools import cache
 from hashlib import blake2b
 from types import coroutine
 from typing import Any, NamedTuple
 
 from dst.kernel import Client, Kernel, Request, Sleep
+from dst.world.profiles import READS, S3, Profile, scaled
 from impl.world import Entry, Object, Page
 
 NEW = tuple.__new__  # makes a NamedTuple of its fields in order, in half the time
@@ -20,56 +23,167 @@ class Reply(NamedTuple):
     status: int  # as HTTP
     version: str = ""
     body: bytes = b""
-    answer: Object | Page | Entry | str | None = None  # what the client is given
+    answer: Object | Page | Entry | str | tuple | None = None  # what the client is given
 
 
-NO_CONTENT, NOT_FOUND, FAILED = Reply(204), Reply(404), Reply(412)
+NO_CONTENT, NOT_FOUND = Reply(204), Reply(404)
+S3_IN_MS = scaled(S3, 1)  # a run lasts some seconds: last_modified to the millisecond
 
 
 class SimulatedStore:
-    """Objects in memory. `page_size`: keys on one page of a listing. A version is a digest of the content, as on S3: to
-    put the same bytes again brings the same version back."""
+    """Objects in memory. `page_size`: keys on one page of a listing, if not as many as the profile says.
 
-    def __init__(self, page_size: int = 1000):
+    `choose(site, bound)`, 0 being the mildest, decides what a store is free to do: whether a page is empty though more
+    follow, how far a read lags behind, which keys of a multi-delete fail. Without it a store does the mildest.
+    """
+
+    def __init__(self, page_size: int | None = None, profile: Profile = S3_IN_MS,
+                 choose: Callable[[str, int], int] | None = None):
         self.objects: dict[str, tuple[Object, Entry]] = {}
         self.keys: list[str] = []  # sorted
-        self.page_size = page_size
+        self.profile, self.choose, self.page_size = profile, choose, page_size or profile.page_size
+        self._exists, self._differs = refusal(profile.create_exists), refusal(profile.update_stale)
+        self._missing, self._nothing = refusal(profile.update_missing), refusal(profile.delete_missing)
+        self._unchanged = profile.get_unchanged
+        self._digest, self._ordered = profile.version == "digest", profile.lexicographic
+        self._tick_ms = profile.last_modified_ms
+        self._special = bool(profile.mutation_gap_ms or profile.stale or choose)
+        self._writes = 0
+        self._changed_ms: dict[str, int] = {}  # key -> when it was last changed
+        self._past: list[tuple[str, tuple[Object, Entry] | None]] = []  # of each change: key, what was there before
 
-    def apply(self, op: str, key: str, body: bytes, condition: str, now_ms: int) -> Reply:
+    def apply(self, op: str, key: str, body: bytes, condition: str, now_ms: int, contended: bool = False) -> Reply:
+        """`contended`: another mutation of the key is under way. Where a mutation is not answered with 2xx nothing was applied.
+        By `contended`, or as `throttled`, it is refused without a look at its condition: the answer tells nothing of the
+        object."""
+        if contended or self._special:
+            reply = self._before(op, key, condition, now_ms, contended)
+            if reply is not None:
+                return reply
         if op == "list":
             return self._list(key, condition)
         found = self.objects.get(key)
         if op == "create":
-            return FAILED if found else self.put(key, body, now_ms)
+            return (found and self._exists) or self.put(key, body, now_ms)
         if op == "update":
-            return self.put(key, body, now_ms) if found and found[0].version == condition else FAILED
+            if found is None:
+                return self._missing or self.put(key, body, now_ms)
+            version = found[0].version
+            return (version != condition and self._of_another(version, condition)) or self.put(key, body, now_ms)
         if op == "put":
             return self.put(key, body, now_ms)
         if op == "delete":
-            if found:
-                del self.objects[key]
-                del self.keys[bisect_left(self.keys, key)]
-            return NO_CONTENT
+            return self._delete(key, now_ms) if found else self._nothing
         if found is None:
             return NOT_FOUND
         answer, entry = found
-        if op == "get_if_changed" and answer.version == condition:
-            return Reply(304, answer.version)
-        return NEW(Reply, (200, answer.version, answer.body, entry if op == "head" else answer))
+        version = answer.version
+        if op == "get_if_changed" and (self._unchanged if version == condition else self._form(version, condition)) == 304:
+            return NEW(Reply, (304, version, b"", None))
+        return NEW(Reply, (200, version, answer.body, entry if op == "head" else answer))
 
     def put(self, key: str, body: bytes, now_ms: int) -> Reply:
+        if self._special:
+            self._note(key, now_ms)
         if key not in self.objects:
             insort(self.keys, key)
-        version = blake2b(body, digest_size=8).hexdigest()
-        self.objects[key] = Object(body, version, now_ms), Entry(key, len(body), now_ms, version)
+        version = blake2b(body, digest_size=8).hexdigest() if self._digest else self._new_version()
+        if self._tick_ms != 1:
+            now_ms -= now_ms % self._tick_ms
+        self.objects[key] = NEW(Object, (body, version, now_ms)), NEW(Entry, (key, len(body), now_ms, version))
         return NEW(Reply, (200, version, b"", version))
+
+    def delete_many(self, keys: Sequence[str], now_ms: int) -> Reply:
+        """A multi-delete: each key for itself. The answer: (key, status) of each."""
+        if len(keys) > self.profile.delete_many:
+            return Reply(400)
+        done = []
+        for key in keys:
+            failed = self.choose is not None and self.choose("delete_many.failed", 2)
+            if not failed and key in self.objects:
+                self._delete(key, now_ms)
+            done.append((key, 500 if failed else 204))
+        return Reply(200, answer=tuple(done))
+
+    def _delete(self, key: str, now_ms: int) -> Reply:
+        if self._special:
+            self._note(key, now_ms)
+        del self.objects[key]
+        del self.keys[bisect_left(self.keys, key)]
+        return NO_CONTENT
 
     def _list(self, prefix: str, after: str) -> Reply:
         keys, objects = self.keys, self.objects
-        first = bisect_right(keys, after) if after >= prefix else bisect_left(keys, prefix)
-        last = bisect_left(keys, prefix[:-1] + chr(ord(prefix[-1]) + 1), first)  # the first key behind all with the prefix
+        if not self._ordered:
+            keys = sorted([key for key in keys if key.startswith(prefix)], key=scattered)
+            first, last = bisect_right(keys, scattered(after), key=scattered) if after else 0, len(keys)
+        else:
+            first = bisect_right(keys, after) if after >= prefix else bisect_left(keys, prefix)
+            last = bisect_left(keys, prefix[:-1] + chr(ord(prefix[-1]) + 1), first)  # the first key behind all with the prefix
         end = min(last, first + self.page_size)
-        return Reply(200, answer=Page(tuple([objects[key][1] for key in keys[first:end]]), end < last))
+        page = NEW(Page, (tuple([objects[key][1] for key in keys[first:end]]), end < last))
+        return NEW(Reply, (200, "", b"", page))
+
+    # --- what only some stores do, and only some of the time
+
+    def _of_another(self, version: str, condition: str) -> Reply | None:
+        """The answer to an update that does not name this version; None: it is done all the same."""
+        return refusal(self.profile.update_weak) if condition == f"W/{version}" else self._differs
+
+    def _form(self, version: str, condition: str) -> int:
+        """The answer to a conditional GET that does not name this version as it was given: but perhaps in another form."""
+        if condition == f"W/{version}":
+            return self.profile.get_weak
+        return self.profile.get_requoted if condition.strip('"') == version.strip('"') else 200
+
+    def _new_version(self) -> str:
+        self._writes += 1
+        if self.profile.version == "generation":
+            return str(self._writes)
+        return blake2b(b"%d" % self._writes, digest_size=8).hexdigest()
+
+    def _note(self, key: str, now_ms: int) -> None:
+        self._changed_ms[key] = now_ms
+        if self.profile.stale:
+            self._past.append((key, self.objects.get(key)))
+
+    def _before(self, op: str, key: str, condition: str, now_ms: int, contended: bool) -> Reply | None:
+        """The answer, if the store gives one without a look at the object as it is now."""
+        profile, choose = self.profile, self.choose
+        if op not in READS:
+            changed_ms = self._changed_ms.get(key)
+            if changed_ms is not None and now_ms - changed_ms < profile.mutation_gap_ms:
+                return refusal(profile.throttled)
+            return refusal(getattr(profile, f"{op}_contended", 0)) if contended else None
+        if choose and profile.stale:
+            past = [change for change in self._past if op == "list" or change[0] == key][-profile.stale:]
+            lag = choose(f"stale.{op}", len(past) + 1)
+            if lag:
+                return self._as_before(past[-lag:]).apply(op, key, b"", condition, now_ms)
+        if choose and op == "list" and profile.empty_pages and choose("list.empty", 2):
+            return Reply(200, answer=Page((), True))
+        return None
+
+    def _as_before(self, changes: list[tuple[str, tuple[Object, Entry] | None]]) -> "SimulatedStore":
+        store = SimulatedStore(self.page_size, self.profile)
+        store.objects = dict(self.objects)
+        for key, found in reversed(changes):
+            store.objects.pop(key, None)
+            if found:
+                store.objects[key] = found
+        store.keys = sorted(store.objects)
+        return store
+
+
+@cache
+def refusal(status: int) -> Reply | None:
+    """None for 0 and 200: the store does as it is asked."""
+    return Reply(status) if status > 200 else None
+
+
+def scattered(key: str) -> bytes:
+    """An order of keys that is no order of their letters."""
+    return blake2b(key.encode(), digest_size=8).digest()
 
 
 @coroutine

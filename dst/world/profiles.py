@@ -1,0 +1,118 @@
+"""Safety: what a protocol may rely on is what every one of these stores answers, and no more.
+
+What each object store answers to the same conditional request, as data: nothing in the simulator knows a store by name. A
+field that is named in `unverified` is from memory, or a guess by likeness: neither a document nor a server was asked. The
+rest is from the fault catalogue (F1-F25 of simulation.md), what was measured (ecosystem.md), the stores' documents, or the
+threads named beside it. A 0 of the last two fields: nothing of the kind is known.
+
+What succeeds is 200, and 204 for a delete, of whatever store: some say 201 or 202.
+"""
+
+from typing import NamedTuple
+
+from impl.errors import AlreadyExists, NotFound, OutcomeUnknown, PreconditionFailed, StoreError, Unavailable
+
+READS = ("get", "get_if_changed", "head", "list")
+
+
+class Profile(NamedTuple):
+    """Defaults are what most stores with the S3 API do."""
+
+    name: str
+    create_exists: int = 412  # `If-None-Match: *`, and there is such an object; 200: the condition is ignored
+    create_contended: int = 0  # create, another mutation of the key being under way: nothing is applied; 0: it proceeds
+    update_stale: int = 412  # `If-Match` of another version; 200: the condition is ignored
+    update_missing: int = 412  # `If-Match`, and there is no object; 200: it is created
+    update_contended: int = 0  # as create_contended
+    update_weak: int = 412  # `If-Match` of the current version, marked as weak: `W/`
+    get_unchanged: int = 304  # GET `If-None-Match` of the current version
+    get_weak: int = 304  # the same, marked as weak: `W/`
+    get_requoted: int = 304  # the same, its quotes taken away, or added where it has none
+    version: str = "digest"  # digest of the content: ABA; generation: a number that rises; random: never given twice
+    delete_missing: int = 204  # DELETE, and there is no object
+    delete_many: int = 1000  # keys that one multi-delete takes; more: 400, and none is deleted
+    page_size: int = 1000  # keys on one page of a LIST
+    empty_pages: bool = False  # a page may be empty and yet not the last: a continuation token follows
+    lexicographic: bool = True  # the order of a LIST
+    last_modified_ms: int = 1000  # it is a multiple of this, rounded down
+    throttled: int = 503  # too many requests
+    mutation_gap_ms: int = 0  # between two mutations of one object; sooner: `throttled`
+    stale: int = 0  # GET and LIST may lag behind by so many changes
+    unverified: tuple[str, ...] = ()
+
+
+# As in nobody's documents; but one of a store that speaks S3 very likely does as S3.
+LIKE_S3 = ("update_weak", "get_weak", "get_requoted", "delete_missing", "delete_many", "last_modified_ms", "throttled")
+
+PROFILES: dict[str, Profile] = {profile.name: profile for profile in (
+    # PutObject in the API reference and «conditional writes» in the user guide: 412, 404 and 409; F6, F7, F10, F15, F17, F19.
+    # The digest is not of objects encrypted with KMS or put in parts: theirs is opaque.
+    Profile("s3", create_contended=409, update_missing=404, update_contended=409, empty_pages=True,
+            unverified=("update_weak", "get_weak", "get_requoted", "delete_many")),
+    # «Differences for directory buckets» in the user guide: order of LIST, ETags.
+    Profile("s3express", create_contended=409, update_missing=404, update_contended=409, version="random", empty_pages=True,
+            lexicographic=False, unverified=("create_contended", "update_contended", "update_missing", "get_unchanged",
+                                             "page_size", "empty_pages", *LIKE_S3)),
+    # F9, F10, F19; its condition is x-goog-if-generation-match (0: absent).
+    Profile("gcs", version="generation", get_weak=200, delete_missing=404, delete_many=100, empty_pages=True,
+            last_modified_ms=1, throttled=429, mutation_gap_ms=1000, unverified=(
+                "create_contended", "update_stale", "update_missing", "update_contended", "update_weak", "get_unchanged",
+                "get_weak", "get_requoted", "delete_missing", "delete_many", "page_size", "empty_pages", "lexicographic",
+                "last_modified_ms")),
+    # F9 has 412 and 409 (BlobAlreadyExists among the error codes) of create; Azurite#2589 412 of update; F19.
+    Profile("azure", create_exists=409, version="random", delete_missing=404, delete_many=256, page_size=5000, empty_pages=True,
+            unverified=("create_exists", "create_contended", "update_contended", "get_unchanged", "page_size",
+                        "empty_pages", "lexicographic", *LIKE_S3)),
+    # F9; «conditional operations» and «limits» in its documents: one write a second to one key, else 429.
+    # cloudflare-docs#32793 asks what two creates at once are told.
+    Profile("r2", throttled=429, mutation_gap_ms=1000, unverified=(
+        "create_contended", "update_stale", "update_missing", "update_contended", "get_unchanged", "version", "page_size",
+        "empty_pages", "lexicographic", *[name for name in LIKE_S3 if name != "throttled"])),
+    # minio#21526: an update of nothing was accepted; a later MinIO was run (ecosystem.md): 404, and the rest as here.
+    Profile("minio-2025-08", update_missing=200, unverified=("update_contended", "create_contended", "empty_pages", *LIKE_S3)),
+    # minio#19442, fixed 2024-04: 304 to a PUT If-None-Match. (There of an ETag; of `*`, F9.)
+    Profile("minio-2024-03", create_exists=304, update_missing=200, unverified=(
+        "create_exists", "create_contended", "update_stale", "update_missing", "update_contended", "get_unchanged",
+        "empty_pages", *LIKE_S3)),
+    # F7, minio#21526; ceph#63348 (merged 2025) makes the update of nothing 404.
+    Profile("ceph", unverified=("create_contended", "update_contended", "get_unchanged", "version", "page_size",
+                                "empty_pages", "lexicographic", *LIKE_S3)),
+    # pithings/mountx#19, F8: conditions of a PUT were parsed and dropped. Two owners at one epoch, every time.
+    Profile("mountx-2026-08", create_exists=200, update_stale=200, update_missing=200, update_weak=200, unverified=(
+        "create_contended", "update_missing", "update_contended", "get_unchanged", "version", "page_size", "empty_pages",
+        "lexicographic", *LIKE_S3)),
+    # RFC 9110: 412 and 304 in 13.1.1, 13.1.2 and 13.2.2; weak and strong comparison in 8.8.3.2; a date has whole seconds.
+    # What it leaves open is chosen: the answer to a DELETE of nothing, and the limits.
+    Profile("strict-rfc9110", version="random", get_requoted=200, delete_missing=404, unverified=(
+        "create_contended", "update_contended", "version", "delete_missing", "delete_many", "page_size", "empty_pages",
+        "lexicographic", "throttled")),
+    # No store that one should use: S3 as it would be if reads lagged behind. To show which guarantees a protocol needs.
+    Profile("eventual", create_contended=409, update_missing=404, update_contended=409, empty_pages=True, stale=3),
+)}
+S3 = PROFILES["s3"]
+
+
+def scaled(profile: Profile, second_ms: int) -> Profile:
+    """The same store in a run in which a second lasts so long: a run's own times are fractions of a real second."""
+    return profile._replace(last_modified_ms=max(profile.last_modified_ms * second_ms // 1000, 1),
+                            mutation_gap_ms=profile.mutation_gap_ms * second_ms // 1000)
+
+
+def error_of(profile: Profile, op: str, status: int, key: str) -> StoreError | None:
+    """What a careful client makes of a status (0: there was no answer); None: it is no error. As impl/stores/s3.py does when
+    it has given up sending again, and has found no trace of its request.
+
+    A 409 does not tell that there is such an object, but of a store that has no other answer to say so. A 503 to a mutation
+    is no refusal: a store that has lost some of its disks answers so to what the others have kept.
+    """
+    if 200 <= status < 300 or (op == "get_if_changed" and status == 304) or (op == "delete" and status == 404):
+        return None
+    if status == 404 and op in ("get", "get_if_changed", "head"):
+        return NotFound(key)
+    if op == "create" and (status == 412 or status == profile.create_exists != profile.create_contended):
+        return AlreadyExists(key)
+    if op == "update" and status in (404, 412):
+        return PreconditionFailed(key)
+    said = f"{op} {key}: {f'{status} from {profile.name}' if status else 'no answer'}"
+    doubt = op not in READS and (status < 300 or status == 408 or status >= 500)
+    return OutcomeUnknown(said) if doubt else Unavailable(said)
