@@ -1,37 +1,74 @@
 """Simulation: runs a second and microseconds a step, with online refinement and digest, default fault weights.
 
-Shape: 2 writers x 3 commits, 1 collector (`Shape()`), without the audit that one run in four has. A step is a request."""
+Shape: 2 writers x 3 commits, 1 collector (`Shape()`), without the audit that one run in four has; strategy `times`, and
+the default portfolio. A step is a request; of the bare kernel, whatever a client awaits. Other simulators:
+bench/peers/simulators.py."""
 
 import statistics
 import time
+from collections.abc import Callable, Generator
+from types import coroutine
 
-from dst.scenarios.sequenced_metadata_boundary import Shape, production
-from dst.simulate import many
+from dst.kernel import Client, Kernel, Request, Sleep
+from dst.scenarios.sequenced_metadata_boundary import Build, Shape, production
+from dst.simulate import Outcome, many
 
 SHAPE = Shape(audit=False)
 WARM, RUNS, EACH = 4_000, 7, 2_000
+CLIENTS, STEPS = 3, 200_000
+
+
+ROWS = {"refined": {}, "not refined": {"by_model": False}, "portfolio": {"strategy": "portfolio"}}
 
 
 def main() -> None:
-    judged = [measure(True, RUNS)][0]
-    unjudged = [measure(False, RUNS)][0]
-    for name, (rate, step_us, requests) in {"refined": judged, "not refined": unjudged}.items():
-        print(f"{name:12} {rate:7,.0f} runs/s/core, {step_us:5.1f} us a step, {requests:.1f} requests a run "
-              f"(median of {RUNS} x {EACH} runs)")
-    print(f"online refinement costs {judged[1] / unjudged[1]:.2f} times the simulation alone")
+    steps_us = {}
+    for name, options in ROWS.items():
+        rate, steps_us[name], requests = measure(RUNS, **options)
+        print(f"{name:12} {rate:7,.0f} runs/s/core, {steps_us[name]:5.1f} us a step, {requests:.1f} requests a run "
+              f"(median of {RUNS} x {EACH} runs)", flush=True)
+    print(f"online refinement costs {steps_us['refined'] / steps_us['not refined']:.2f} times the simulation alone")
+    print(f"kernel, bare {bare_step_us():5.2f} us a step (median of {RUNS} x {STEPS} steps)")
 
 
-def measure(by_model: bool, runs: int) -> tuple[float, float, float]:
-    many(range(WARM), lambda outcome: None, production, shape=SHAPE, by_model=by_model)
+def ours(seeds: range, each: Callable[[Outcome], None], build: Build = production, **options: object) -> None:
+    """The scenario that is measured, here and against other simulators."""
+    many(seeds, each, build, **{"shape": SHAPE, "strategy": "times", **options})
+
+
+def measure(runs: int, **options: object) -> tuple[float, float, float]:
+    ours(range(WARM), lambda outcome: None, **options)
     rates, steps, counts = [], [], []
     for number in range(runs):
         requests: list[int] = []
         low = WARM + number * EACH
         start = time.process_time()
-        many(range(low, low + EACH), lambda outcome, r=requests: r.append(outcome.requests), production, shape=SHAPE,
-             by_model=by_model)
+        ours(range(low, low + EACH), lambda outcome, r=requests: r.append(outcome.requests), **options)
         seconds = time.process_time() - start
         rates.append(EACH / seconds)
         steps.append(seconds / sum(requests) * 1e6)
         counts.append(sum(requests) / EACH)
     return statistics.median(rates), statistics.median(steps), statistics.mean(counts)
+
+
+def bare_step_us(steps: int = STEPS, runs: int = RUNS) -> float:
+    """Of the kernel alone: clients that sleep and ask in turn, and a store that answers at once."""
+    def measured() -> float:
+        kernel = Kernel()
+        kernel.on_request = lambda client, request: kernel.at(
+            kernel.now_ms + 1, client.name, kernel.resume, client, client.incarnation, None)
+        for number in range(CLIENTS):
+            kernel.start(Client(f"Client#{number}"), asks_and_sleeps())
+        start = time.process_time()
+        taken = kernel.run(steps, steps)  # each client takes a step a millisecond
+        return (time.process_time() - start) / taken * 1e6
+
+    return statistics.median(measured() for _ in range(runs))
+
+
+@coroutine
+def asks_and_sleeps() -> Generator[Request | Sleep, None, None]:
+    request, sleep = Request("get", "key"), Sleep(1)
+    while True:
+        yield request
+        yield sleep
