@@ -25,8 +25,10 @@ from impl.stores.verified import verified
 from impl.world import World
 from model.sequenced_metadata_boundary import Shared, latest, present
 from traces import retries
+from traces.bounds import too_many
 from traces.event import Event
 from traces.history import damage, too_young
+from traces.linear import anomalies
 from traces.refine import Failure, Refiner
 from traces.sequenced_metadata_boundary import Trace, constants, refiner
 
@@ -63,10 +65,11 @@ def draw_shape(choose: Callable[[str, int], int]) -> Shape:
     return Shape(of("writers", 2, 3), of("commits", 2, 3, 4), of("collectors", 1, 2), of("rounds", 1, 2, 3), readers,
                  readers * of("reads", 1, 2, 3), of("page_size", 1000, 1000, 2), of("min_age_ms", 60, 150, 400),
                  bool(of("manifest", 0, 1)), of("think_ms", 1, 1, 300), of("chaos", 3, 30, 1000), bool(of("audit", 1, 0, 0, 0)),
-                 of("skew_ms", 0, 50), of("store", "s3", "s3", "s3", "s3", *STORES), sdk=of("sdk", *("",) * (3 * len(SDKS)), *SDKS))
+                 of("skew_ms", 0, 50), of("store", "s3", "s3", "s3", "s3", *STORES), sdk=of("sdk", *NO_SDK, *SDKS))
 
 
 SDKS = tuple(IN_SIMULATION)
+NO_SDK = ("",) * (3 * len(SDKS))  # most runs are without
 SECOND_MS = 10  # of a run: its min_age, hours of real time, is some hundreds of ms
 STORES = ("gcs", "azure", "r2", "minio-2025-08", "ceph", "strict-rfc9110")  # that have all that the protocol needs
 
@@ -261,13 +264,18 @@ class Actors:
         files = [key for key in self.store.keys if key.startswith(self.namespace.prefix)]
         if not files:
             raise Failure("safety", "history:nothing left", "there is no file left")
-        found = damage(events, self.namespace, self.store.objects[files[-1]][0].body)
+        final = self.store.objects[files[-1]][0].body
+        found = damage(events, self.namespace, final) or \
+            anomalies(events, self.namespace, self.namespace.file_id(files[-1]), final)
         if found:
             raise Failure("safety", f"history:{found[0].partition(':')[0]}", "; ".join(found))
         young = self.trace and too_young(events, self.namespace, self.shape.min_age_ms - self.shape.skew_ms
                                      - self.store.profile.last_modified_ms + 1)
         if young:
             raise Failure("safety", "history:too young", young)
+        many = too_many(events, self.namespace, bool(self.shape.sdk))
+        if many:
+            raise Failure("liveness", "liveness:requests", many)
         if self.trace and self.shape.audit:
             self._nothing_stale(self.trace.refiner.shared())
 

@@ -76,7 +76,7 @@ class Network:
             kind = CUT_OFF[self.fault(client.sites["cut_off"], len(CUT_OFF))]
             self.cut_off[name] = kernel.now_ms + self._long(client, "late"), kind
             fate = kind
-        if fate == "conflict" and sent.request.op in READS:
+        if fate == "conflict" and (sent.request.op in READS or self.store.profile.create_exists == 409):
             fate = "ok"
         if fate == "ok":
             kernel.at(there_ms, name, self.apply, sent, 0)
