@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from cli.difference import AS_SPEC
 from model.core import Label, Model, State, Step, init, moves
-from model.guards import Refusal, choices_of, definition, guards_of, notes, refusal, show
+from model.guards import Refusal, choices_of, doc, guards_of, notes, place_of, refusal, show
 
 FOLDER = Path(__file__).parent  # of page.html, page.css and page.js
 MAX_STATES = 20_000
@@ -96,14 +96,20 @@ def page(model: Model, trace: tuple[Step, ...] = (), violated: str | None = None
     ValueError for a trace that is not the model's."""
     data = embedded(model, trace, violated, loop, max_states)
     data = {"size": "@SIZE@", **data, "command": command, "more": more}
+    return written("page", f"{model.name}: {violated} fails" if violated else f"{model.name}: states", data)
+
+
+def written(stem: str, title: str, data: dict, *styles: str) -> str:
+    """<stem>.html with its style, after these other styles, its script and its data in it; "@SIZE@" in the data is the
+    page's size."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
-    html, style, script = (FOLDER.joinpath(f"page.{kind}").read_text() for kind in ("html", "css", "js"))
+    html, script = (FOLDER.joinpath(f"{stem}.{kind}").read_text() for kind in ("html", "js"))
+    style = "".join(FOLDER.joinpath(f"{name}.css").read_text() for name in (*styles, stem))
     size = sum(len(part.encode()) for part in (html, style, script, text))
     weight = f"{size / 1024:,.0f} KiB" if size < 10 << 20 else f"{size / 2**20:,.0f} MiB"
-    title = escape(f"{model.name}: {violated} fails" if violated else f"{model.name}: states")
-    parts = {"TITLE": title, "STYLE": style, "SCRIPT": script, "DATA": text.replace("@SIZE@", weight, 1)}
+    parts = {"TITLE": escape(title), "STYLE": style, "SCRIPT": script, "DATA": text.replace("@SIZE@", weight, 1)}
     return re.sub("@(TITLE|STYLE|SCRIPT|DATA)@", lambda match: parts[match[1]], html)
 
 
@@ -214,13 +220,8 @@ def told(action: Callable, choices: tuple) -> str:
                      for name, value in zip(names if len(names) == len(choices) else [""] * len(choices), choices))
 
 
-def doc(function: Callable) -> str:
-    return " ".join((function.__doc__ or "").split())
-
-
 def about(name: str, action: Callable) -> list:
-    found, path = definition(action.__module__, action.__code__)
-    return [name, doc(action), f"{path}:{found.lineno}", list(guards_of(action))]
+    return [name, doc(action), place_of(action), list(guards_of(action))]
 
 
 def noted(record: Any) -> dict[str, str]:

@@ -7,10 +7,11 @@ nothing of it. The text is a function of the arguments: no path of this machine 
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
-from model.core import State
-from model.guards import show, why_not
+from model.core import Label, State
+from model.guards import refusal, show, why_not
+from traces.causes import Cause, History, causes
 from traces.event import Event
 from traces.refine import STUTTER, Failure, Match, Refiner
 
@@ -19,29 +20,129 @@ REQUESTS = {"create": "put {} if absent", "update": "put {} over the version rea
 REPLIES = {304: "not changed", 404: "not there", 412: "condition failed", 503: "refused"}
 
 
+class Row(NamedTuple):
+    """One event, and what it was in the model."""
+
+    event: Event
+    steps: tuple[Label, ...]  # more than one: something expired or was sent, too, or the trace leaves open which it was
+    after: State | None  # None from the event on that the model cannot follow
+
+
+class Replayed(NamedTuple):
+    rows: list[Row]  # of all events
+    initial: State
+    failing: int | None  # the number of the event that the model cannot follow
+    error: Exception | None  # what it was refused for
+    record: "Record"
+
+    def before(self, number: int) -> State | None:
+        """The model's state before an event."""
+        return self.rows[number - 1].after if number else self.initial
+
+
+def replay(events: list[Event], trace: Any) -> Replayed:
+    """Feed the events to a trace of the same kind that keeps what each was in the model."""
+    record = Record(trace.refiner.model)
+    trace = type(trace)(record, trace.namespace, trace.skew_ms)
+    rows, failing, error, initial = [], None, None, record.unpacked()[0]
+    for number, event in enumerate(events):
+        record.taken = []
+        if error is None:
+            try:
+                trace.observe(event)
+            except Exception as refused:  # a Failure, or what an event that nobody can have sent leads to
+                failing, error = number, refused
+        rows.append(Row(event, tuple(record.taken), None if error else record.unpacked()[0]))
+    return Replayed(rows, initial, failing, error, record)
+
+
 def explain(events: list[Event], failure: Exception, trace: Any, command: str = "") -> str:
     """`events`: up to the failing one; `trace`: a Trace of the same kind, used or not; `command`: what replays the run. A
     failure that is not of the trace (liveness, an exception of impl) is told with the last events and the state."""
-    record = Record(trace.refiner.model)
-    trace = type(trace)(record, trace.namespace, trace.skew_ms)
-    rows, found, event = [], None, None
-    for number, event in enumerate(events):
-        record.taken = []
-        try:
-            trace.observe(event)
-        except Exception as error:  # a Failure, or what an event that nobody can have sent leads to
-            found = error
-        rows.append((str(number), f"{event.t_ms} ms", event.client, request(event), reply(event), ", ".join(record.taken)))
-        if found:
-            break
+    replayed = replay(events, trace)
+    return told(replayed, failure, command)
+
+
+def told(replayed: Replayed, failure: Exception, command: str = "") -> str:
+    rows, _, failing, found, record = replayed
+    rows = rows[:len(rows) if failing is None else failing + 1]
+    event = rows[-1].event if rows else None
     error = found or failure
     parts = [f"{getattr(error, 'signature', type(error).__name__)}\n{error}"]
     if event:
-        parts += [f"{'Failing' if found else 'Last'} event, number {rows[-1][0]}:\n  {words(event)}",
-                  "The last events, and what each was in the model:\n" + table(rows[-LAST - 1:])]
+        shown = [(str(number), f"{e.t_ms} ms", e.client, request(e), reply(e), in_the_model(steps))
+                 for number, (e, steps, _) in enumerate(rows)]
+        parts += [f"{'Failing' if found else 'Last'} event, number {len(rows) - 1}:\n  {words(event)}",
+                  "The last events, and what each was in the model:\n" + table(shown[-LAST - 1:])]
     if isinstance(error, Failure):
-        parts += reasons(error, record, error.match.process if error.match else event.client if event else "")
+        parts += reasons(error, record, client_of(error, event))
     return "\n\n".join([*parts, f"Replay: {command}"] if command else parts) + "\n"
+
+
+def client_of(error: Failure, event: Event | None) -> str:
+    return error.match.process if error.match else event.client if event else ""
+
+
+def in_the_model(steps: tuple[Label, ...]) -> str:
+    return ", ".join(labelled(action, choices) for _, action, choices in steps)
+
+
+def instead(replayed: Replayed, number: int) -> list[str]:
+    """What the client's step at an event was not: of each action that its place in its course allows the false guard."""
+    e, steps, _ = replayed.rows[number]
+    state, record, found = replayed.before(number), replayed.record, []
+    if not steps or state is None or e.client not in record.index:
+        return found
+    process, of = record.model.processes[record.index[e.client]], record.arguments(e.client, state)
+    for action, function in process.actions.items():
+        if not record.possible(e.client, action, state):
+            last = why = refusal(function, *of)
+            while last.needs:
+                last = last.needs
+            if ".pc" not in last.guard:
+                found.append(f"{action} needs {why}")
+    return found
+
+
+def step_before(replayed: Replayed, failing: list[int]) -> int | None:
+    """Of a caller that was misled: the last event that its client saw before."""
+    last = max(failing, default=-1)
+    if last < 0 or replayed.rows[last].event.kind != "told":
+        return None
+    client = replayed.rows[last].event.client
+    return next((number for number in range(last - 1, -1, -1) if replayed.rows[number].event.client == client), None)
+
+
+# --- the causal slice ---------------------------------------------------------------------------------------------------
+
+def failing_events(replayed: Replayed, failure: Exception | None) -> list[int]:
+    """The event that the model cannot follow; of a failure that is found in the end those that its message names by client
+    and time, or by what a caller was told; else the last."""
+    if replayed.failing is not None:
+        return [replayed.failing]
+    if failure is None or not replayed.rows:
+        return []
+    text = str(failure)
+    named = [number for number, (e, *_) in enumerate(replayed.rows)
+             if (e.client in text and e.key in text and f"at {e.t_ms} ms" in text) or
+             (e.op == "committed" and re.search(rf"\b{re.escape(e.body.decode(errors='replace'))}\b", text))]
+    return named or [len(replayed.rows) - 1]
+
+
+def mattered(replayed: Replayed, failing: list[int], namespace: Any) -> list[Cause]:
+    def local(number: int, client: str) -> Any:
+        state, index = replayed.before(number), replayed.record.index
+        return state.locals[index[client]] if state and client in index else None
+
+    return causes(History([row.event for row in replayed.rows], namespace, local), failing)
+
+
+def what_mattered(replayed: Replayed, found: list[Cause], failing: list[int]) -> str:
+    rows = [("#", "time", "client", "request", "reply", "in the model", "why it matters")]
+    for number, why in sorted([(cause.number, cause.why) for cause in found] + [(number, "fails") for number in failing]):
+        e, steps, _ = replayed.rows[number]
+        rows.append((str(number), f"{e.t_ms} ms", e.client, request(e), reply(e), in_the_model(steps), why))
+    return f"What mattered, {len(rows) - 1} of {len(replayed.rows)} events:\n" + table(rows[1:], rows[0])
 
 
 class Record(Refiner):
@@ -55,7 +156,7 @@ class Record(Refiner):
     def step(self, match: Match, event: tuple | None = None) -> None:
         self.before = self.unpacked()
         of = self.arguments(match.process, self.before[0])[2:]
-        self.taken += [labelled(action, move[0]) for action in filter(None, match.actions)
+        self.taken += [(match.process, action, move[0]) for action in filter(None, match.actions)
                        for move in self.possible(match.process, action, self.before[0])
                        if match.choices in (None, move[0]) and (not match.agrees or match.agrees(action, *of, *move[1:]))]
         super().step(match)
@@ -96,8 +197,11 @@ def words(e: Event) -> str:
     return f"{e.client} at {e.t_ms} ms: {request(e)}{of}{'; ' * (e.kind != 'told')}{reply(e)}{content}"
 
 
-def table(rows: list[tuple[str, ...]]) -> str:
-    rows = [("#", "time", "client", "request", "reply", "in the model"), *rows]
+HEAD = "#", "time", "client", "request", "reply", "in the model"
+
+
+def table(rows: list[tuple[str, ...]], head: tuple[str, ...] = HEAD) -> str:
+    rows = [head, *rows]
     widths = [max(map(len, column)) for column in zip(*rows)]
     return "\n".join("  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 

@@ -1,0 +1,110 @@
+"""highwater dst explain: why a run failed, as text; and what its verbs and those of timeline and export run: a seed, a
+bundle or a tape.
+"""
+
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+from cli.console import STEM, build_of, console, refuse, scenario_of
+from cli.dst_replay import again, saved_in, seed_of
+from cli.dst_report import command_of, given_of
+from cli.exits import of_kinds
+from dst.nearest import Search, nearest
+from dst.nearest import told as told_nearest
+from dst.scenarios.sequenced_metadata_boundary import Shape, namespace, trace_of
+from dst.simulate import Outcome, replay_command, simulate
+from dst.world.faults import NONE, Weights
+from traces.causes import Cause
+from traces.explain import Replayed, failing_events, instead, mattered, replay, step_before, told, what_mattered, words
+from traces.timeline import Watched
+
+What = Annotated[str, typer.Argument(help="a seed, a bundle's folder, or a tape.json")]
+Shrunk = Annotated[bool, typer.Option("--shrunk", help="of a bundle: what `shrink` made of the run")]
+Mutant = Annotated[str | None, typer.Option(help="a known-bad implementation of dst/zoo.py in place of impl/")]
+Strategy = Annotated[str, typer.Option(help="with a seed: the strategy that it was run with")]
+Scenario = Annotated[str, typer.Option(help="what to run")]
+
+
+class Told(NamedTuple):
+    """A run, and what there is to say of it."""
+
+    outcome: Outcome
+    mutant: str | None
+    command: str  # shows it again
+    watched: list[Watched]
+    replayed: Replayed
+    failing: list[int]
+    causes: list[Cause]
+    nearest: Search | None  # of a run that failed
+
+
+def run_of(what: str, mutant: str | None = None, strategy: str = "portfolio", scenario: str = STEM,
+           shrunk: bool = False) -> tuple[Outcome, str | None, str]:
+    """The outcome, its mutant, and the command that shows it again. Refuses what is neither a seed nor holds a tape."""
+    scenario_of(scenario)
+    seed = seed_of(what)
+    if seed is not None and shrunk:
+        refuse(f"--shrunk is of a bundle: {what} is a seed")
+    if seed is not None:
+        given = given_of(seed, mutant, strategy)
+        return simulate(seed, build_of(mutant), strategy=strategy), mutant, command_of(given)
+    if mutant or strategy != "portfolio":
+        refuse(f"--mutant and --strategy go with a seed: {what} holds its own")
+    saved = saved_in(Path(what), shrunk)
+    return again(saved), saved.given.mutant, f"highwater dst replay {Path(what).name}" + " --shrunk" * shrunk
+
+
+def given(outcome: Outcome) -> tuple[Shape | None, Weights | None]:
+    """The shape and the weights that a run had been given, where its tape does not hold them. (Which weights does not matter:
+    what befell each request is on the tape.)"""
+    sites = {site.partition(".")[0] for site, *_ in outcome.tape}
+    return None if "shape" in sites else outcome.shape, None if "swarm" in sites else NONE
+
+
+def seen_in(outcome: Outcome, mutant: str | None) -> tuple[list[Watched], bool]:
+    """Run it again and look on: what was seen (nothing, if it does not come out the same), and whether the model judges."""
+    for by_model in (True, False):
+        seen: list[Watched] = []
+        same = simulate(outcome.seed, build_of(mutant), *given(outcome), outcome.tape, by_model, outcome.strategy,
+                        watch=lambda *what, seen=seen: seen.append(Watched(*what)))
+        if same.digest == outcome.digest:
+            return seen, by_model
+    return [], True
+
+
+def look(outcome: Outcome, mutant: str | None = None, command: str = "", search: bool = True) -> Told:
+    replayed, build = replay(outcome.events, trace_of(outcome.shape)), build_of(mutant)
+    seen, by_model = seen_in(outcome, mutant)
+    failing = failing_events(replayed, outcome.failure)
+    found = mattered(replayed, failing, namespace(outcome.shape))
+    near = nearest(outcome, lambda tape: simulate(outcome.seed, build, *given(outcome), tape, by_model, outcome.strategy,
+                                                  lenient=True)) if outcome.kind and search else None
+    if not command:  # a run whose shape was given has no seed that draws it
+        command = "highwater dst replay BUNDLE --shrunk" if given(outcome)[0] else replay_command(outcome.seed, mutant)
+    return Told(outcome, mutant, command, seen, replayed, failing, found, near)
+
+
+def text_of(look: Told) -> str:
+    outcome, replayed = look.outcome, look.replayed
+    before = step_before(replayed, look.failing)
+    other = instead(replayed, before) if before is not None else []
+    parts = [told(replayed, outcome.failure).rstrip(), *(f"At event {before}, {text}" for text in other),
+             what_mattered(replayed, look.causes, look.failing)]
+    if look.nearest:
+        parts.append(told_nearest(look.nearest, outcome, lambda e: words(e).partition("\n")[0]))
+    return "\n\n".join([*parts, f"Replay: {look.command}"]) + "\n"
+
+
+def explain_command(what: What, mutant: Mutant = None, strategy: Strategy = "portfolio", scenario: Scenario = STEM,
+                    shrunk: Shrunk = False) -> None:
+    """Why a run failed: the failing event, the model's state, the guards that were false, what mattered, the nearest run that
+    passes."""
+    outcome, mutant, command = run_of(what, mutant, strategy, scenario, shrunk)
+    if not outcome.kind:
+        console.print(f"[green]ok[/]: seed {outcome.seed} passes, there is nothing to explain ({len(outcome.events)} events)")
+        return
+    console.print(f"[bold red]{outcome.kind}[/] ({outcome.signature})")
+    console.print(text_of(look(outcome, mutant, command)), markup=False)
+    raise typer.Exit(of_kinds([outcome.kind]))

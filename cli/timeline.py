@@ -1,0 +1,149 @@
+"""highwater dst timeline: one run as a page: lanes for clients, clock and store, arcs for requests, the model's state at the
+cursor, and what mattered to the event that fails. One file that needs no network (timeline.html, page.css, timeline.css and
+timeline.js with the data put into it).
+"""
+
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cli.console import STEM, console, refuse, write_text
+from cli.explain import Mutant, Scenario, Shrunk, Strategy, Told, look, run_of
+from cli.page import written
+from dst.simulate import Outcome
+from traces.event import from_json
+from traces.explain import (
+    Replayed,
+    client_of,
+    failing_events,
+    in_the_model,
+    instead,
+    mattered,
+    reasons,
+    replay,
+    reply,
+    request,
+    step_before,
+    thing,
+)
+from traces.refine import Failure
+from traces.timeline import Watched, timeline
+
+KINDS = {"refinement": "Not a behaviour of the model", "safety": "Safety", "liveness": "Liveness"}
+
+
+def page(outcome: Outcome, mutant: str | None = None, command: str = "") -> str:
+    """The HTML text, the same bytes for the same outcome. Runs the outcome's tape again, to see what no trace shows."""
+    return page_of(look(outcome, mutant, command))
+
+
+def page_of(told: Told) -> str:
+    outcome = told.outcome
+    what = f"{told.mutant}, " * bool(told.mutant) + f"seed {outcome.seed}"
+    wrong = f"{KINDS.get(outcome.kind, outcome.kind)}: {plain(outcome.message)}. {seen_before(told)}{needs(told)}"
+    story = [["wrong", wrong]] if outcome.kind else []
+    if told.nearest and told.nearest.passing:
+        story.append(["well", f"If {told.nearest.passing[0].change.words}, nothing would have failed."])
+    facts = f"{outcome.requests} requests, {outcome.virtual_ms:,} ms of virtual time, strategy {outcome.strategy}"
+    return drawn(f"{what}: {outcome.signature or 'passes'}", facts, story, told.command, told.replayed, told.failing,
+                 outcome.failure, told.causes, told.watched)
+
+
+def drawn(title: str, facts: str, story: list, command: str, replayed: Replayed, failing: list[int], failure: Exception | None,
+          causes: list, watched: list[Watched]) -> str:
+    error = replayed.error or failure
+    data = {"title": title, "facts": facts, "story": story, "command": command, "error": plain(str(error or "")),
+            "why": guards(replayed, failing), **timeline(replayed, failing, causes, watched)}
+    return written("timeline", title, data, "page")
+
+
+def seen_before(told: Told) -> str:
+    """Of what a caller was told: what its client had seen last, and why that was no other step."""
+    number = step_before(told.replayed, told.failing)
+    if number is None:
+        return ""
+    e, steps, _ = told.replayed.rows[number]
+    was = f", in the model {in_the_model(steps)}" if steps else ""
+    why = "".join(f"; {text}" for text in instead(told.replayed, number)[:1])
+    return without_lines(plain(f"Its step before: {request(e)}, {reply(e)}{was}{why}."))
+
+
+def without_lines(text: str) -> str:
+    """Without the lines of the sources that it refers to."""
+    return re.sub(r" \([\w/]+\.py:\d+\)", "", text)
+
+
+def needs(told: Told) -> str:
+    """Of what the model cannot do: the first guard that was false."""
+    if told.outcome.kind != "refinement":
+        return ""
+    return without_lines(guards(told.replayed, told.failing).partition("\n")[0])
+
+
+def plain(text: str) -> str:
+    """With "id 4" for a key, and a name for the store."""
+    text = re.sub(r"^ has done", "The store has done", text)
+    text = re.sub(r"\S*/\d{20}\.\w+|\S*/gc/\w+\.boundary", lambda match: thing(match[0]), text)
+    return re.sub(r"\s+(?=,)", "", re.sub(r"\s+", " ", text)).strip()
+
+
+def guards(replayed: Replayed, failing: list[int]) -> str:
+    """Of a refused event the guards that were false; or what its client could have done."""
+    error = replayed.error
+    if not isinstance(error, Failure) or not failing:
+        return ""
+    parts = list(reasons(error, replayed.record, client_of(error, replayed.rows[failing[-1]].event)))
+    return "\n\n".join(part for part in parts if " in the model (what is empty" not in part)
+
+
+def timeline_command(what: Annotated[str, typer.Argument(help="a seed, a bundle's folder, a tape.json, or a trace.ndjson")],
+                     out: Annotated[Path, typer.Option("--out", "-o", help="the HTML file to write")],
+                     mutant: Mutant = None, strategy: Strategy = "portfolio", scenario: Scenario = STEM,
+                     shrunk: Shrunk = False,
+                     root: Annotated[str, typer.Option(help="of a trace: folder of the database in the store")] = "db",
+                     namespace: Annotated[str, typer.Option(help="of a trace: manifest or compactions")] = "compactions",
+                     page_size: Annotated[int, typer.Option(min=0, help="of a trace: keys on a page of a listing")] = 0,
+                     skew_ms: Annotated[int, typer.Option(min=0, help="of a trace: how far clocks may be ahead")] = 0) -> None:
+    """Draw a run, or a recorded trace, as one HTML page that works offline."""
+    if what.endswith(".ndjson"):
+        html = page_of_trace(Path(what), root, namespace, page_size, skew_ms)
+    else:
+        html = page_of(look(*run_of(what, mutant, strategy, scenario, shrunk)))
+    write_text(out, html)
+    console.print(f"written: {out} ({len(html.encode()) / 1024:,.0f} KiB)")
+
+
+def page_of_trace(file: Path, root: str, namespace: str, page_size: int, skew_ms: int) -> str:
+    """Of a trace alone: when a request was sent nobody knows, so it is drawn from the client's event before."""
+    trace = trace_of_file(file, root, namespace, page_size, skew_ms)
+    replayed = replay(trace.recorded, trace)
+    failing = failing_events(replayed, None)
+    story = [["wrong", plain(str(replayed.error))]] if replayed.error else []
+    causes = mattered(replayed, failing, trace.namespace)
+    title = f"{file.name}: {getattr(replayed.error, 'signature', 'fails') if replayed.error else 'refines the model'}"
+    facts = f"{len(replayed.rows)} events of a trace; when requests were sent it does not tell"
+    return drawn(title, facts, story, "", replayed, failing, replayed.error, causes, [])
+
+
+def trace_of_file(file: Path, root: str, namespace: str, page_size: int, skew_ms: int) -> Any:
+    """A Trace for as many clients as the events, in its `recorded`, are of."""
+    from impl.layout import Namespace
+    from traces.sequenced_metadata_boundary import Trace, constants, refiner
+
+    if namespace not in ("manifest", "compactions"):
+        refuse(f"namespace {namespace!r}: manifest or compactions")
+    try:
+        events = [from_json(line) for line in file.read_text().splitlines() if line]
+    except (OSError, ValueError) as error:
+        refuse(f"{file}: {error}")
+    strange = [e.client for e in events if not re.fullmatch(r"(Writer|Collector|Reader)#\d{1,2}", e.client)]
+    if strange or not events:
+        refuse(f"{file}: " + (f"client {strange[0]!r}: clients are Writer#0, Collector#0, Reader#0 and so on" if strange else
+                              "there is no event in it"))
+    numbers = [1 + max([int(e.client.partition("#")[2]) for e in events if e.client.startswith(role)], default=0)
+               for role in ("Writer", "Collector", "Reader")]
+    trace = Trace(refiner(constants(*numbers, page_size, namespace == "manifest")), Namespace(root, namespace), skew_ms)
+    trace.recorded = events
+    return trace
