@@ -1,6 +1,8 @@
 """What the verbs have in common: how they print, and how they refuse bad input."""
 
+import os
 import re
+import sys
 from pathlib import Path
 from typing import NoReturn
 
@@ -12,7 +14,16 @@ from cli.exits import BAD_INPUT
 
 STEM = "sequenced_metadata_boundary"  # the one protocol so far
 LARGEST_SEED = 2**63 - 1  # Parquet's integers have 64 bits
-console = Console(highlight=False, soft_wrap=True)
+
+
+class Output(Console):
+    def on_broken_pipe(self) -> None:
+        """Whoever read has left (`| head`): the rest is said to nobody, and the exit code is still the verdict's."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+console = Output(highlight=False, soft_wrap=True)
 if not console.is_terminal:
     console.width = 160  # a log has room
 

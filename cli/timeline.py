@@ -5,15 +5,16 @@ timeline.js with the data put into it).
 
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from cli.console import STEM, console, refuse, write_text
+from cli.console import STEM, console, write_text
 from cli.explain import Mutant, Scenario, Shrunk, Strategy, Told, look, run_of
 from cli.page import written
+from cli.trace import In, PageSize, Retries, Root, SkewMs, recorded
 from dst.simulate import Outcome
-from traces.event import from_json
+from traces.event import Event
 from traces.explain import (
     Replayed,
     client_of,
@@ -29,6 +30,7 @@ from traces.explain import (
     thing,
 )
 from traces.refine import Failure
+from traces.sequenced_metadata_boundary import Trace
 from traces.timeline import Watched, timeline
 
 KINDS = {"refinement": "Not a behaviour of the model", "safety": "Safety", "liveness": "Liveness"}
@@ -102,48 +104,23 @@ def timeline_command(what: Annotated[str, typer.Argument(help="a seed, a bundle'
                      out: Annotated[Path, typer.Option("--out", "-o", help="the HTML file to write")],
                      mutant: Mutant = None, strategy: Strategy = "portfolio", scenario: Scenario = STEM,
                      shrunk: Shrunk = False,
-                     root: Annotated[str, typer.Option(help="of a trace: folder of the database in the store")] = "db",
-                     namespace: Annotated[str, typer.Option(help="of a trace: manifest or compactions")] = "compactions",
-                     page_size: Annotated[int, typer.Option(min=0, help="of a trace: keys on a page of a listing")] = 0,
-                     skew_ms: Annotated[int, typer.Option(min=0, help="of a trace: how far clocks may be ahead")] = 0) -> None:
-    """Draw a run, or a recorded trace, as one HTML page that works offline."""
+                     root: Root = "db", namespace: In = "compactions", page_size: PageSize = 0, skew_ms: SkewMs = 0,
+                     retries: Retries = False) -> None:
+    """Draw a run, or a recorded trace (of which the last five options tell), as one HTML page that works offline."""
     if what.endswith(".ndjson"):
-        html = page_of_trace(Path(what), root, namespace, page_size, skew_ms)
+        html = page_of_trace(Path(what), *recorded(Path(what), root, namespace, page_size, skew_ms, retries))
     else:
         html = page_of(look(*run_of(what, mutant, strategy, scenario, shrunk)))
     write_text(out, html)
     console.print(f"written: {out} ({len(html.encode()) / 1024:,.0f} KiB)")
 
 
-def page_of_trace(file: Path, root: str, namespace: str, page_size: int, skew_ms: int) -> str:
+def page_of_trace(file: Path, events: list[Event], trace: Trace) -> str:
     """Of a trace alone: when a request was sent nobody knows, so it is drawn from the client's event before."""
-    trace = trace_of_file(file, root, namespace, page_size, skew_ms)
-    replayed = replay(trace.recorded, trace)
+    replayed = replay(events, trace)
     failing = failing_events(replayed, None)
     story = [["wrong", plain(str(replayed.error))]] if replayed.error else []
     causes = mattered(replayed, failing, trace.namespace)
     title = f"{file.name}: {getattr(replayed.error, 'signature', 'fails') if replayed.error else 'refines the model'}"
     facts = f"{len(replayed.rows)} events of a trace; when requests were sent it does not tell"
     return drawn(title, facts, story, "", replayed, failing, replayed.error, causes, [])
-
-
-def trace_of_file(file: Path, root: str, namespace: str, page_size: int, skew_ms: int) -> Any:
-    """A Trace for as many clients as the events, in its `recorded`, are of."""
-    from impl.layout import Namespace
-    from traces.sequenced_metadata_boundary import Trace, constants, refiner
-
-    if namespace not in ("manifest", "compactions"):
-        refuse(f"namespace {namespace!r}: manifest or compactions")
-    try:
-        events = [from_json(line) for line in file.read_text().splitlines() if line]
-    except (OSError, ValueError) as error:
-        refuse(f"{file}: {error}")
-    strange = [e.client for e in events if not re.fullmatch(r"(Writer|Collector|Reader)#\d{1,2}", e.client)]
-    if strange or not events:
-        refuse(f"{file}: " + (f"client {strange[0]!r}: clients are Writer#0, Collector#0, Reader#0 and so on" if strange else
-                              "there is no event in it"))
-    numbers = [1 + max([int(e.client.partition("#")[2]) for e in events if e.client.startswith(role)], default=0)
-               for role in ("Writer", "Collector", "Reader")]
-    trace = Trace(refiner(constants(*numbers, page_size, namespace == "manifest")), Namespace(root, namespace), skew_ms)
-    trace.recorded = events
-    return trace

@@ -2,13 +2,13 @@
 
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from cli.console import console, refuse
 from cli.exits import of_kinds
-from traces.event import from_json
+from traces.event import Event, from_json
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -18,16 +18,39 @@ def traces() -> None:
     """Recorded traces."""
 
 
+Root = Annotated[str, typer.Option(help="folder of the database in the store")]
+In = Annotated[str, typer.Option(help="manifest or compactions")]
+PageSize = Annotated[int, typer.Option(min=0, help="keys on a page of a listing; 0: one page")]
+SkewMs = Annotated[int, typer.Option(min=0, help="clients' clocks are at most so far ahead")]
+Retries = Annotated[bool, typer.Option("--retries", help="clients repeat a request that had no answer, as SDKs do")]
+
+
 @app.command("check")
-def check_command(file: Annotated[Path, typer.Argument(help="NDJSON, an event a line")],
-                  root: Annotated[str, typer.Option(help="folder of the database in the store")] = "db",
-                  namespace: Annotated[str, typer.Option(help="manifest or compactions")] = "compactions",
-                  page_size: Annotated[int, typer.Option(min=0, help="keys on a page of a listing; 0: one page")] = 0,
-                  skew_ms: Annotated[int, typer.Option(min=0, help="clients' clocks are at most so far ahead")] = 0) -> None:
+def check_command(file: Annotated[Path, typer.Argument(help="NDJSON, an event a line")], root: Root = "db",
+                  namespace: In = "compactions", page_size: PageSize = 0, skew_ms: SkewMs = 0,
+                  retries: Retries = False) -> None:
     """Tell whether the model could have done what a trace shows; explain the first event that it could not."""
-    from impl.layout import Namespace
     from traces.explain import explain
     from traces.refine import Failure
+
+    events, trace = recorded(file, root, namespace, page_size, skew_ms, retries)
+    command = (f"highwater trace check {file} --root {root} --namespace {namespace} --page-size {page_size} "
+               f"--skew-ms {skew_ms}" + " --retries" * retries)
+    try:
+        for event in events:
+            trace.observe(event)
+    except Failure as failure:
+        console.print(f"[bold red]{failure.kind}[/] ({failure.signature})")
+        console.print(explain(trace.events, failure, trace, command), markup=False)
+        raise typer.Exit(of_kinds([failure.kind])) from None
+    console.print(f"[green]ok[/]: {len(events):,} events refine the model")
+
+
+def recorded(file: Path, root: str, namespace: str, page_size: int, skew_ms: int,
+             with_retries: bool = False) -> tuple[list[Event], Any]:
+    """A file's events, and a Trace for as many clients as they are of."""
+    from impl.layout import Namespace
+    from traces import retries
     from traces.sequenced_metadata_boundary import Trace, constants, refiner
 
     if namespace not in ("manifest", "compactions"):
@@ -41,17 +64,9 @@ def check_command(file: Annotated[Path, typer.Argument(help="NDJSON, an event a 
     strange = [e.client for e in events if not re.fullmatch(r"(Writer|Collector|Reader)#\d{1,2}", e.client)]
     if strange:
         refuse(f"{file}: client {strange[0]!r}: clients are Writer#0, Collector#0, Reader#0 and so on")
-    numbers = {role: 1 + max([int(e.client.partition("#")[2]) for e in events if e.client.startswith(role)], default=0)
-               for role in ("Writer", "Collector", "Reader")}
-    command = (f"highwater trace check {file} --root {root} --namespace {namespace} --page-size {page_size} "
-               f"--skew-ms {skew_ms}")
-    model = constants(*numbers.values(), page_size, namespace == "manifest")
-    trace = Trace(refiner(model), Namespace(root, namespace), skew_ms)
-    try:
-        for event in events:
-            trace.observe(event)
-    except Failure as failure:
-        console.print(f"[bold red]{failure.kind}[/] ({failure.signature})")
-        console.print(explain(trace.events, failure, trace, command), markup=False)
-        raise typer.Exit(of_kinds([failure.kind])) from None
-    console.print(f"[green]ok[/]: {len(events):,} events refine the model")
+    numbers = [1 + max([int(e.client.partition("#")[2]) for e in events if e.client.startswith(role)], default=0)
+               for role in ("Writer", "Collector", "Reader")]
+    of = constants(*numbers, page_size, namespace == "manifest")
+    where = Namespace(root, namespace)
+    return events, (retries.RetryingTrace(retries.refiner(of), where, skew_ms) if with_retries
+                    else Trace(refiner(of), where, skew_ms))

@@ -16,7 +16,7 @@ MAY = {  # folder -> our folders, and the libraries beside stdlib
     "impl": (set(), set()),
     "impl/stores": ({"impl"}, {"boto3", "botocore", "ulid"}),
     "traces": ({"model", "impl.layout", "impl.manifest_json"}, set()),
-    "dst": ({"impl", "traces", "model"}, {"pyspark", "pyarrow", "numpy"}),
+    "dst": ({"impl", "traces", "model"}, {"pyspark", "pyarrow", "numpy", "hypothesis"}),
     "cli": (OURS, {"typer", "rich", "pyspark", "pyarrow"}),
     "bench": (OURS, {"rich", "matplotlib"}),
 }

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from cli.explain import Told, look
 from cli.main import app
 from cli.timeline import page, page_of, page_of_trace, plain
+from cli.trace import recorded
 from dst.scenarios.sequenced_metadata_boundary import Shape
 from dst.simulate import simulate
 from dst.zoo import ZOO
@@ -145,7 +146,7 @@ def test_nothing_is_fetched_and_texts_are_escaped():
 
 
 def test_a_trace_alone(tmp_path):
-    html = page_of_trace(GOLDEN, "db", "compactions", 0, 0)
+    html = page_of_trace(GOLDEN, *recorded(GOLDEN, "db", "compactions", 0, 0))
     data = data_of(html)
     assert len(data["rows"]) == len(GOLDEN.read_text().splitlines()) and data["failing"] and not data["pauses"]
     out = tmp_path / "x.html"

@@ -1,0 +1,104 @@
+"""highwater dst replay: a bundle, a tape or a seed again, strictly unless it is said to be lenient."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.console import LARGEST_SEED, build_of, console, refuse, scenario_of
+from cli.dst_report import given_of, report, strategy_of
+from cli.exits import of_kinds
+from dst.bundle import Refused, Saved, code_version, read
+from dst.choose import TapeMismatch
+from dst.scenarios.sequenced_metadata_boundary import trace_of
+from dst.simulate import Outcome, simulate
+
+
+def replay_command(what: Annotated[str, typer.Argument(help="a bundle's folder, a tape.json, or a seed")],
+                   lenient: Annotated[bool, typer.Option("--lenient", help="where the tape does not fit: the mildest")] = False,
+                   shrunk: Annotated[bool, typer.Option("--shrunk", help="of a bundle: what `shrink` made of the run")] = False,
+                   until: Annotated[int | None, typer.Option(min=0, help="stop at this event, show the model's state")] = None,
+                   mutant: Annotated[str | None, typer.Option(help="with a seed: as `run` has it")] = None,
+                   strategy: Annotated[str | None, typer.Option(help="with a seed: as `run` has it")] = None) -> None:
+    """Run a tape again: the first choice that does not fit is named."""
+    seed = seed_of(what)
+    if seed is not None and (lenient or shrunk):
+        refuse(f"--lenient and --shrunk are of a bundle or a tape: {what} is a seed, which fits any code")
+    if seed is None and (mutant or strategy):
+        refuse(f"--mutant and --strategy go with a seed: {what} holds its own")
+    saved = recorded(seed, mutant, strategy or "portfolio") if seed is not None else saved_in(Path(what), shrunk)
+    outcome = again(saved, lenient)
+    if until is not None:
+        stop(outcome, until)
+        return
+    report(outcome, saved.given)
+    tell_changes(saved, outcome.kind == "nondeterminism" and not lenient)
+    if outcome.digest != saved.digest and outcome.kind != "nondeterminism":
+        if lenient:
+            console.print(f"the trace is another one than was recorded, {saved.digest}")
+        else:
+            console.print(f"[bold red]nondeterminism[/]: the trace was {saved.digest}")
+            raise typer.Exit(of_kinds(["nondeterminism"]))
+    raise typer.Exit(of_kinds([outcome.kind] if outcome.kind else []))
+
+
+def seed_of(what: str) -> int | None:
+    return int(what) if what.isascii() and what.isdigit() and int(what) <= LARGEST_SEED else None
+
+
+def recorded(seed: int, mutant: str | None, strategy: str) -> Saved:
+    """The tape of a run that is made now."""
+    given = given_of(seed, mutant, strategy)
+    outcome = simulate(seed, build_of(mutant), strategy=strategy)
+    return Saved(given, outcome.tape, outcome.digest, None)
+
+
+def saved_in(path: Path, shrunk: bool = False) -> Saved:
+    """Refuses what is damaged, or of something that is not here."""
+    try:
+        saved = read(path, shrunk)
+    except Refused as error:
+        refuse(str(error))
+    scenario_of(saved.given.scenario)
+    build_of(saved.given.mutant)
+    strategy_of(saved.given.strategy)
+    return saved
+
+
+def again(saved: Saved, lenient: bool = False) -> Outcome:
+    """Exits where the tape does not fit before the run has begun; else the outcome says so."""
+    given = saved.given
+    try:
+        return simulate(given.seed, build_of(given.mutant), given.shape, given.weights, saved.tape, strategy=given.strategy,
+                        lenient=lenient)
+    except TapeMismatch as error:
+        console.print("[bold red]nondeterminism[/]: ", end="")
+        console.print(str(error), markup=False)
+        tell_changes(saved, True)
+        raise typer.Exit(of_kinds(["nondeterminism"])) from None
+
+
+def tell_changes(saved: Saved, hint: bool) -> None:
+    """Of the code, since the tape was recorded."""
+    if saved.code is not None and saved.code != code_version():
+        console.print(f"[yellow]the code has changed[/] since it was recorded: {saved.code} then, {code_version()} now" +
+                      "; --lenient replays it all the same" * hint)
+
+
+def stop(outcome: Outcome, until: int) -> None:
+    """The events up to that one, and the model's state after it."""
+    from traces.explain import fields, in_the_model, replay, reply, request, table
+
+    if until >= len(outcome.events):
+        refuse(f"--until {until}: the run has {len(outcome.events)} events, numbered from 0")
+    replayed = replay(outcome.events[:until + 1], trace_of(outcome.shape))
+    last = replayed.rows[-1]
+    console.print(table([(str(number), f"{e.t_ms} ms", e.client, request(e), reply(e), in_the_model(steps))
+                         for number, (e, steps, _) in enumerate(replayed.rows)]), markup=False)
+    if last.after is None:
+        console.print(f"\nAt event {replayed.failing} the run leaves the model: {replayed.error}", markup=False)
+    state = last.after or replayed.before(replayed.failing)
+    console.print(f"\nThe model's state {'after' if last.after else 'before'} that event:", markup=False)
+    for name, part in (("Shared", state.shared), *zip(replayed.record.index, state.locals)):
+        if hasattr(part, "_fields"):
+            console.print(fields(name, part), markup=False)

@@ -1,0 +1,63 @@
+"""highwater dst shrink: the same failure with as few requests, faults and odd choices as can be found."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.console import build_of, console, refuse
+from cli.dst_replay import again, recorded, saved_in, seed_of
+from cli.dst_report import bundle, report
+from cli.exits import HARNESS, NONDETERMINISM
+from dst.bundle import Saved
+from dst.doctor import Broken, replays
+from dst.shrink import BUDGET, Shrunk, faults, measure, shrink
+
+
+def shrink_command(what: Annotated[str, typer.Argument(help="a seed that fails, a bundle's folder, or a tape.json")],
+                   budget: Annotated[int, typer.Option(min=1, help="runs at most")] = BUDGET,
+                   mutant: Annotated[str | None, typer.Option(help="with a seed: as `run` has it")] = None,
+                   strategy: Annotated[str | None, typer.Option(help="with a seed: as `run` has it")] = None,
+                   out: Annotated[Path | None, typer.Option("-o", "--out", help="keep both in this bundle; if a bundle is "
+                                                            "shrunk: that one, unless said otherwise")] = None) -> None:
+    """Make a failing run small: it still fails in the same way."""
+    seed = seed_of(what)
+    if seed is None and (mutant or strategy):
+        refuse(f"--mutant and --strategy go with a seed: {what} holds its own")
+    saved = recorded(seed, mutant, strategy or "portfolio") if seed is not None else saved_in(Path(what))
+    outcome = again(saved)
+    if not outcome.kind:
+        refuse(f"{what} does not fail: there is nothing to shrink")
+    if outcome.kind == "nondeterminism":
+        refuse(f"{what} does not replay, so it cannot be shrunk: {outcome.message}")
+    found = shrink(outcome, build_of(saved.given.mutant), saved.given.shape, saved.given.weights, budget)
+    given = saved.given._replace(strategy=found.outcome.strategy, shape=found.shape, weights=found.weights)
+    report(found.outcome, given)
+    console.print(told(found, budget))
+    confirm(saved, found)
+    folder = out or (Path(what) if Path(what).is_dir() else None)
+    if folder:
+        bundle(outcome, saved.given, folder, (found.outcome, given))
+        console.print(f"written: {folder}; highwater dst replay {folder} --shrunk")
+    else:
+        console.print("-o FOLDER keeps it, to be replayed and mailed")
+
+
+def told(found: Shrunk, budget: int) -> str:
+    (a, b, _), (c, d, _) = measure(found.before), measure(found.outcome)
+    ended = ", the whole budget: a larger one may find less" if found.runs >= budget else ""
+    return (f"requests {a} -> {c}, faults {faults(found.before)} -> {faults(found.outcome)}, choices other than the mildest "
+            f"{b} -> {d}, {found.runs} runs used{ended}")
+
+
+def confirm(saved: Saved, found: Shrunk) -> None:
+    """Says that it replays only after it did, in another process."""
+    try:
+        same = replays(found.outcome, found.shape, found.weights, saved.given.mutant)
+    except Broken as error:
+        console.print(f"[bold red]not replayed[/]: {error}")
+        raise typer.Exit(HARNESS) from None
+    if not same:
+        console.print("[bold red]nondeterminism[/]: in a fresh process the tape gives another run: highwater dst doctor")
+        raise typer.Exit(NONDETERMINISM)
+    console.print("it replays strictly in a fresh process")

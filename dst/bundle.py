@@ -1,0 +1,190 @@
+"""Safety: a bundle is whole, or it is not there; what is damaged is refused, never replayed in part.
+
+A run in a folder, to be kept or mailed:
+
+    manifest.json          what the run is a function of, what came of it, and a hash of every other file
+    tape.json              its choices; alone it is enough to replay the run
+    trace.ndjson           its events, as `trace check` takes them
+    report.txt             what happened, and why that is wrong
+    timeline.html          the same to look at
+    shrunk.*               the same of the run that `dst shrink` made of it
+
+Nothing in it names a path, an address or a time of day: of one run, one code and one Python it is the same everywhere.
+"""
+
+import json
+import shutil
+import sys
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dst.choose import Choice
+from dst.scenarios.sequenced_metadata_boundary import MOST_COLLECTORS, MOST_READERS, MOST_WRITERS, Shape
+from dst.simulate import Outcome
+from dst.world.faults import Weights
+from dst.world.profiles import PROFILES
+from traces.event import to_json
+
+FORMAT = 1  # of a bundle
+TAPE_FORMAT = 2  # of a tape.json; 1 had no strategy, shape, weights
+SHRUNK = "shrunk."
+
+
+class Refused(Exception):
+    """The folder, or what is in it, is not for this. One line that says why, and what to do."""
+
+
+class Given(NamedTuple):
+    """What a run is a function of, apart from the code and its tape."""
+
+    scenario: str
+    seed: int
+    mutant: str | None = None
+    strategy: str = "portfolio"
+    shape: Shape | None = None  # None: drawn
+    weights: Weights | None = None
+
+
+class Saved(NamedTuple):
+    given: Given
+    tape: list[Choice]
+    digest: str
+    code: str | None  # None: not known
+
+
+# --- to write
+
+
+def tape_text(given: Given, outcome: Outcome, code: str) -> str:
+    """One choice a line."""
+    head = {"v": TAPE_FORMAT, **fields_of(given), "digest": outcome.digest, "code": code}
+    lines = ",\n".join(json.dumps(choice, separators=(",", ":")) for choice in outcome.tape)
+    return json.dumps(head, indent=1)[:-2] + f',\n "tape": [\n{lines}\n]}}\n'
+
+
+def trace_text(outcome: Outcome) -> str:
+    return "".join(to_json(event) + "\n" for event in outcome.events)
+
+
+def files_of(given: Given, outcome: Outcome, code: str, report: str, timeline: str | None, prefix: str = "") -> dict[str, str]:
+    files = {"tape.json": tape_text(given, outcome, code), "trace.ndjson": trace_text(outcome), "report.txt": report,
+             "timeline.html": timeline}
+    return {prefix + name: text for name, text in files.items() if text is not None}
+
+
+def write(folder: Path, given: Given, outcome: Outcome, code: str, files: dict[str, str]) -> None:
+    """`files` of the run, and perhaps of what it was shrunk to. A bundle that is there is replaced. Raises OSError; Refused,
+    if something else is there."""
+    manifest = {"format": FORMAT, **fields_of(given), "played": outcome.strategy, "profile": outcome.shape.store,
+                "kind": outcome.kind, "signature": outcome.signature, "requests": outcome.requests, "digest": outcome.digest,
+                "tape": tape_hash(outcome.tape), "code": code, "python": ".".join(map(str, sys.version_info[:3])),
+                "files": {name: hashed(text) for name, text in sorted(files.items())}}
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / "manifest.json").exists():
+        raise Refused(f"{folder} is not empty, and no bundle: give a new folder")
+    half, old = folder.with_name(f".{folder.name}.writing"), folder.with_name(f".{folder.name}.old")
+    for left in (half, old):
+        shutil.rmtree(left, ignore_errors=True)
+    half.mkdir(parents=True)
+    for name, text in {**files, "manifest.json": json.dumps(manifest, indent=1) + "\n"}.items():
+        (half / name).write_bytes(text.encode())
+    if folder.exists():
+        folder.rename(old)
+    half.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def fields_of(given: Given) -> dict[str, Any]:
+    return {**given._asdict(), "shape": given.shape and given.shape._asdict(),
+            "weights": given.weights and given.weights._asdict()}
+
+
+def hashed(text: str) -> str:
+    return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def tape_hash(tape: list[Choice]) -> str:
+    return hashed(json.dumps([list(choice) for choice in tape]))
+
+
+def code_version() -> str:
+    """Of the sources that a run depends on. Its home loads Arrow, so it is asked only when something is kept or replayed."""
+    from dst.campaign import code_version
+
+    return code_version()
+
+
+# --- to read
+
+
+def read(path: Path, shrunk: bool = False) -> Saved:
+    """A bundle, or a tape by itself. Raises Refused."""
+    if not path.is_dir():
+        return read_tape(path, text_of(path))
+    manifest = read_manifest(path)
+    for name, hash_ in manifest["files"].items():
+        if hashed(text_of(path / name)) != hash_:
+            raise Refused(f"{path}: the bundle is damaged: {name} is not what was written; get it anew")
+    name = (SHRUNK if shrunk else "") + "tape.json"
+    if name not in manifest["files"]:
+        raise Refused(f"{path}: it holds no {name}" + (f": highwater dst shrink {path}" if shrunk else ""))
+    return read_tape(path / name, text_of(path / name))
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads(text_of(path / "manifest.json"))
+        names = [*manifest["files"]]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Refused(f"{path}: the bundle is damaged: manifest.json: {error!r}; get it anew") from None
+    if manifest.get("format") != FORMAT:
+        raise Refused(f"{path}: a bundle of format {manifest.get('format')!r}; this reads {FORMAT}")
+    if any(Path(name).name != name for name in names):
+        raise Refused(f"{path}: the bundle is damaged: manifest.json names files outside of it")
+    return manifest
+
+
+def files_there(path: Path) -> dict[str, str]:
+    """Of the run itself, not of what it was shrunk to. Raises Refused."""
+    return {name: text_of(path / name) for name in read_manifest(path)["files"] if not name.startswith(SHRUNK)}
+
+
+def text_of(path: Path) -> str:
+    """Raises Refused."""
+    try:
+        return path.read_bytes().decode()
+    except OSError as error:
+        raise Refused(f"{path}: not a tape: {error.strerror}; give a bundle's folder, a tape.json, or a seed") from None
+    except ValueError:
+        raise Refused(f"{path}: not a tape: it is no text") from None
+
+
+def read_tape(path: Path, text: str) -> Saved:
+    try:
+        saved = json.loads(text)
+        if saved["v"] not in (1, TAPE_FORMAT):
+            raise ValueError(f"version {saved['v']!r}; this reads 1 and {TAPE_FORMAT}")
+        tape = [(str(site), int(choice), int(bound)) for site, choice, bound in saved["tape"]]
+        if not all(0 <= choice < bound for _, choice, bound in tape):
+            raise ValueError("a choice is not within its bound")
+        given = Given(saved["scenario"], int(saved["seed"]), saved["mutant"], str(saved.get("strategy", "portfolio")),
+                      record(Shape(), saved.get("shape")), record(Weights(), saved.get("weights")))
+        return Saved(given, tape, str(saved["digest"]), saved.get("code"))
+    except KeyError as error:
+        raise Refused(f"{path}: not a tape: it has no {error}") from None
+    except (ValueError, TypeError, AttributeError) as error:
+        raise Refused(f"{path}: not a tape: {error}") from None
+
+
+def record(usual: Any, saved: dict[str, Any] | None) -> Any:
+    """Raises ValueError where a field is not of its kind, or beyond what the scenario is made for."""
+    if saved is None:
+        return None
+    for name, value in saved.items():
+        like = getattr(usual, name, None)
+        most = {"writers": MOST_WRITERS, "collectors": MOST_COLLECTORS, "readers": MOST_READERS}.get(name, 1 << 40)
+        least = 1 if name in ("page_size", "min_age_ms", "think_ms", "chaos") else 0
+        if type(value) is not type(like) or (type(value) is int and not least <= value <= most) or (
+                name == "store" and value not in PROFILES):
+            raise ValueError(f"{type(usual).__name__.lower()}: {name} is {value!r}")
+    return usual._replace(**saved)
