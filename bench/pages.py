@@ -16,7 +16,7 @@ from statistics import median
 from bench import page_profiles, page_protocol, page_safeguards
 from bench.page_protocol import Instances
 from cli.console import STEM
-from cli.dst import hunt
+from dst.hunt import hunt
 from dst.simulate import replay_command, simulate
 from dst.zoo import ZOO
 from specs.manifest import rows

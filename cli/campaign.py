@@ -86,6 +86,7 @@ def print_summary(summary: dict, out: Path, took_s: float) -> None:
     name = summary["scenario"] + (f" with {summary['mutant']}" if summary["mutant"] else "")
     console.print(f"{summary['runs']:,} runs of {name}, {summary['failed']:,} failed; {took_s:.0f} s; rows and summary: {out}",
                   markup=False)
+    print_reached(summary, console)
     if not summary["failures"]:
         return
     table = Table("signature", "runs", "smallest seed")
@@ -94,6 +95,13 @@ def print_summary(summary: dict, out: Path, took_s: float) -> None:
     console.print(table)
     for failure in summary["failures"]:
         console.print(failure["replay"], markup=False)
+
+
+def print_reached(summary: dict, console: Console) -> None:
+    """What was never reached was never tested, which is no failure, but worth to know."""
+    never, number = summary["never"], len(summary["never"]) + len(summary["reached"])
+    console.print(f"Never reached, {len(never)} of {number}: {', '.join(never)}" if never else
+                  f"Everything that is looked for was reached: {number} witnesses", markup=False)
 
 
 def stop(code: int, message: str) -> None:

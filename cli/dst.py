@@ -1,14 +1,10 @@
-"""highwater dst: run | replay | shrink | explain | timeline | export | doctor | lint | zoo."""
+"""highwater dst: run | replay | shrink | explain | timeline | export | doctor | zoo | exhaust."""
 
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
-from statistics import median
 from typing import Annotated
 
 import typer
 from rich.progress import track
-from rich.table import Table
 
 from cli.console import STEM, build_of, console, refuse, scenario_of, seeds_of
 from cli.dst_doctor import doctor_command
@@ -16,6 +12,10 @@ from cli.dst_replay import replay_command as replay_tape
 from cli.dst_report import bundle, given_of, report, strategy_of, trace_command
 from cli.dst_shrink import shrink_command
 from cli.exits import of_kinds
+from cli.explain import explain_command
+from cli.export import export_command
+from cli.timeline import timeline_command
+from cli.zoo import exhaust_command, zoo_command
 from dst.simulate import Outcome, replay_command, simulate
 
 app = typer.Typer(no_args_is_help=True)
@@ -23,8 +23,6 @@ Scenario = Annotated[str, typer.Option(help="what to run")]
 Mutant = Annotated[str | None, typer.Option(help="a known-bad implementation of dst/zoo.py in place of impl/")]
 Strategy = Annotated[str, typer.Option(help="what decides which event is next: portfolio (one of these is drawn for each "
                                        "seed), times, random, pct, pos")]
-ELSEWHERE = {"explain": "cli.explain:explain_command", "timeline": "cli.timeline:timeline_command",
-             "export": "cli.export:export_command", "lint": "cli.lint:lint_command", "zoo": "cli.zoo:zoo_command"}
 
 
 @app.command("run")
@@ -71,44 +69,7 @@ def many_seeds(seeds: range, build, mutant: str | None, strategy: str, digests: 
     raise typer.Exit(of_kinds({outcomes[0].kind for outcomes in failed.values()}))
 
 
-def zoo_command(runs: Annotated[int, typer.Option(min=1, help="how many failures of each to wait for")] = 9,
-                budget: Annotated[int, typer.Option(min=1, help="seeds for each at most")] = 5_000,
-                harm: Annotated[bool, typer.Option("--harm", help="judge by what callers were told alone")] = False) -> None:
-    """Run every mutant until it fails, and print how many seeds that took."""
-    from dst.zoo import ZOO
-
-    table = Table("mutant", "what it does wrong", "found", "median seeds", "as")
-    missed = []
-    for name, (what, build) in track(ZOO.items(), "mutants", console=console, transient=True):
-        waits, signatures = hunt(build, runs, budget, by_model=not harm)
-        wait = f"{median(waits):.0f}" if waits else "-"
-        table.add_row(name, what, f"{len(waits)}/{runs}", wait, ", ".join(sorted(signatures)))
-        missed += [] if waits else [name]
-    console.print(table)
-    if missed:
-        console.print(f"[bold red]survived[/]: {', '.join(missed)}")
-        raise typer.Exit(of_kinds(["harness"]))
-
-
-def hunt(build, runs: int, budget: int, by_model: bool = True) -> tuple[list[int], set[str]]:
-    """Seeds from each failure to the next, for as many failures as asked or within the budget; and their signatures."""
-    waits, signatures, last = [], set(), -1
-    for seed in range(budget):
-        outcome = simulate(seed, build, by_model=by_model)
-        if outcome.kind:
-            waits.append(seed - last)
-            signatures.add(outcome.signature)
-            last = seed
-            if len(waits) == runs:
-                break
-    return waits, signatures
-
-
-for name, command in {"replay": replay_tape, "shrink": shrink_command, "doctor": doctor_command}.items():
+COMMANDS = {"replay": replay_tape, "shrink": shrink_command, "explain": explain_command, "timeline": timeline_command,
+            "export": export_command, "doctor": doctor_command, "zoo": zoo_command, "exhaust": exhaust_command}
+for name, command in COMMANDS.items():
     app.command(name)(command)
-for name, place in ELSEWHERE.items():
-    module, _, function = place.partition(":")
-    if find_spec(module):
-        app.command(name)(getattr(import_module(module), function))
-    elif name == "zoo":
-        app.command(name)(zoo_command)

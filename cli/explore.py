@@ -1,23 +1,24 @@
 """highwater model explore, walk and step: every state of an instance, some thousand random walks, or one walk by hand."""
 
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Literal
 
 import typer
 from rich.markup import escape
 
 from cli.console import console, refuse, write_text
-from cli.exits import BAD_INPUT, INCOMPLETE, LIVENESS, SAFETY
-from cli.protocols import Name, Settings, instance
+from cli.exits import INCOMPLETE, LIVENESS, SAFETY
+from cli.protocols import Name, Settings, instance, made, module_of, of_user
 from model import plain
 from model.core import Bounds, Exploration, Model, State, Step, broken, init, moves, peak_bytes
-from model.guards import guards_of, why_not
+from model.guards import doc, guards_of, why_not
 from model.liveness import Lasso, space
 from model.liveness import eventually as judged
-from model.reductions import NotSymmetric, merged
+from model.reductions import NotSymmetric, NotUnseen, merged, merging_differs, small_enough
 from model.tabulated import explore
 
-SMALL = 50_000  # states up to which no numpy is needed
+SMALL = 50_000  # states up to which no numpy is needed, and of which merging is checked
 
 
 def search(model: Model, engine: str, order: str, symmetry: bool, bounds: Bounds, progress=None) -> Exploration:
@@ -61,7 +62,7 @@ def explore_command(
     html_states: Annotated[int, typer.Option(min=1, help="states in the page, at most")] = 20_000,
 ) -> None:
     """Visit every state of an instance, or print a shortest counterexample. 0 only if every state was visited."""
-    whole = instance(name, settings)
+    whole, protocol = instance(name, settings), module_of(name)
     model = merged(whole) if merge else whole
     bounds = Bounds(max_states, max_depth, max_memory_mb and max_memory_mb * 1_000_000)
     if order == "depth" and engine in ("plain", "wide"):
@@ -70,63 +71,112 @@ def explore_command(
         refuse(f"{model.name} has no eventually property {unknown[0]!r}; it has {', '.join(model.eventually) or 'none'}")
     if symmetry and not model.renamed:
         refuse(f"{model.name} declares no interchangeable clients for these constants; leave --symmetry out")
-    console.print(f"{model.name}: {', '.join(f'{k}={v}' for k, v in model.constants._asdict().items())}", markup=False)
-    with console.status("exploring") as status:
-        def progress(states: int, depth: int) -> None:
-            status.update(f"exploring: {states:,} states, depth {depth}, {peak_bytes() / 1e6:,.0f} MB")
+    if merge and not any(whole.unseen.values()):
+        refuse(f"{model.name} declares no actions that only their own client sees; leave --merge out")
+    if symmetry and engine == "plain":
+        refuse("the plain engine does not check that clients are interchangeable; leave --engine plain or --symmetry out")
+    console.print(f"{model.name}: {constants_of(model)}", markup=False)
+    with of_user(protocol):
         try:
-            found = search(model, engine, order, symmetry, bounds, progress)
-        except (NotSymmetric, OverflowError) as error:
+            if merge:
+                console.print(check_merging(whole, protocol), markup=False)
+            with console.status("exploring") as status:
+                def progress(states: int, depth: int) -> None:
+                    status.update(f"exploring: {states:,} states, depth {depth}, {peak_bytes() / 1e6:,.0f} MB")
+                found = search(model, engine, order, symmetry, bounds, progress)
+        except (NotSymmetric, NotUnseen) as error:
             console.print(escape(str(error)), style="red")
-            raise typer.Exit(SAFETY if isinstance(error, NotSymmetric) else BAD_INPUT) from None
+            raise typer.Exit(SAFETY) from None
     console.print(told_counts(model, found, set() if not merge else {(r, a) for r in whole.unseen for a in whole.unseen[r]}))
-    trace, violated, loop = found.trace, found.violated, None
+    trace, violated, loop, unjudged = found.trace, found.violated, None, False
     if violated:
         console.print(told(whole, violated, trace))
-    lasso = judge(whole, eventually) if eventually and found.complete else None
+    lasso = None
+    if eventually and found.complete:
+        with of_user(protocol):
+            lasso, unjudged = judge(whole, eventually, bounds)
+    elif eventually:
+        why = f"{escape(violated)} fails" if violated else f"the search stopped at {found.stopped}"
+        console.print(f"[bold yellow]NOT judged[/]: {escape(', '.join(eventually))}, because {why}")
     if lasso:
         trace, violated, loop = lasso.stem + lasso.cycle, lasso.violated, len(lasso.stem) - 1
         console.print(told_lasso(whole, lasso))
     if html:
         from cli.page import page
         said = " ".join((f"highwater model explore {name}", *(f"--set {s}" for s in settings or ()), f"--html {html}"))
-        write_text(html, page(whole, trace, violated, loop=loop, command=said, max_states=html_states,
-                              more=f"{said} --html-states {10 * html_states}"))
-        console.print(f"wrote {html}")
+        with of_user(protocol):
+            write_text(html, page(whole, trace, violated, loop=loop, command=said, max_states=html_states,
+                                  more=f"{said} --html-states {10 * html_states}"))
+        console.print(f"wrote {html}", markup=False)
     if violated:
         raise typer.Exit(LIVENESS if lasso else SAFETY)
-    if found.stopped:
+    if found.stopped or unjudged:
         raise typer.Exit(INCOMPLETE)
 
 
-def judge(model: Model, names: list[str]) -> Lasso | None:
-    """The first of the properties that fails, having said of the others that they hold."""
+def constants_of(model: Model) -> str:
+    return ", ".join(f"{k}={v}" for k, v in model.constants._asdict().items())
+
+
+def check_merging(whole: Model, protocol: ModuleType) -> str:
+    """Says of what instance it was checked that nothing is lost: this one if it is small, or the usual one. Raises NotUnseen
+    if something is lost, or neither is small."""
+    usual = protocol.Constants()
+    with console.status("checking that nothing is lost by merging"):
+        for constants in dict.fromkeys((whole.constants, usual)):
+            checked = whole if constants == whole.constants else made(protocol, constants)
+            if small_enough(checked, SMALL):
+                if differs := merging_differs(checked):
+                    raise NotUnseen(f"{whole.name}: merging loses or adds something, with {constants_of(checked)}: {differs}")
+                here = "this instance" if checked is whole else f"a smaller instance, {constants_of(checked)}"
+                return f"that merging loses nothing was checked of {here}"
+    raise NotUnseen(f"{whole.name}: that merging loses nothing cannot be checked, neither of this instance nor of "
+                    f"{constants_of(made(protocol, usual))}: they have more than {SMALL:,} states; leave --merge out")
+
+
+class Stopped(Exception):
+    """The whole graph is larger than it may be."""
+
+
+def judge(model: Model, names: list[str], bounds: Bounds) -> tuple[Lasso | None, bool]:
+    """The first of the properties that fails, having said of the others that they hold; and whether a bound was reached first.
+    The graph is whole, also where the search before was not."""
+    def watch(states: int, _: int = 0) -> None:
+        if stopped := bounds._replace(depth=None, states=bounds.states and bounds.states + 1).reached(states, 0):
+            raise Stopped(stopped if bounds.states is None or states <= bounds.states else f"{bounds.states:,} states")
+
     with console.status("looking for fair cycles"):
-        space_ = space(model)
+        try:
+            space_ = space(model, watch)
+            watch(len(space_.states))
+        except Stopped as stopped:
+            console.print(f"[bold yellow]NOT judged[/]: {escape(', '.join(names))}, because the whole graph, which that takes, "
+                          f"stopped at {stopped}")
+            return None, True
         for name in names:
             if lasso := judged(model, [name], space_)[name]:
-                return lasso
+                return lasso, False
             console.print(f"{name} holds along every weakly fair run: {doc_of(model, name)}", markup=False)
-    return None
+    return None, False
 
 
 def told_lasso(model: Model, lasso: Lasso) -> str:
     """The way to the cycle, the cycle, and how each fair action is served on it."""
-    whose = f" for {lasso.process}" if lasso.process else ""
-    lines = [f"[bold red]{lasso.violated} fails{whose}[/]: {escape(doc_of(model, lasso.violated))}", "",
+    whose = f" for {escape(lasso.process)}" if lasso.process else ""
+    lines = [f"[bold red]{escape(lasso.violated)} fails{whose}[/]: {escape(doc_of(model, lasso.violated))}", "",
              *told_steps(model, lasso.stem)]
     if lasso.cycle:
         lines += ["[bold]and then for ever[/]", *told_steps(model, lasso.stem + lasso.cycle, len(lasso.stem))]
     else:
         lines.append("[bold]and then nothing more happens[/], for no fair action is enabled")
     told = {"taken": "taken in step {}", "disabled": "not enabled after step {}", "never enabled": "never enabled"}
-    lines += [f"    fair: {w.process}.{w.action}".replace(": .", ": ") + " "
+    lines += [escape(f"    fair: {w.process}.{w.action}".replace(": .", ": ")) + " "
               + told[w.how].format(w.at + len(lasso.stem) - 1) for w in lasso.fair if w.how != "never enabled"]
     return "\n".join(lines)
 
 
 def doc_of(model: Model, name: str) -> str:
-    return " ".join(((model.always.get(name) or model.eventually[name])[1].__doc__ or "").split())
+    return doc((model.always.get(name) or model.eventually[name])[1])
 
 
 def told_counts(model: Model, found: Exploration, unseen: set[tuple[str, str]]) -> str:
@@ -136,16 +186,16 @@ def told_counts(model: Model, found: Exploration, unseen: set[tuple[str, str]]) 
     if found.stopped:
         lines.append(f"[bold yellow]NOT complete[/]: stopped at {found.stopped}; beyond it nothing is known")
     if found.never:
-        lines.append(f"never witnessed: {', '.join(found.never)}")
+        lines.append(f"never witnessed: {escape(', '.join(found.never))}")
     if idle := [action for action in found.idle(model) if action not in unseen]:
-        lines.append(f"never fired: {', '.join(f'{role}.{action}'.lstrip('.') for role, action in idle)}")
+        lines.append(f"never fired: {escape(', '.join(f'{role}.{action}'.lstrip('.') for role, action in idle))}")
     return "\n".join(lines)
 
 
 def told(model: Model, violated: str, trace: tuple[Step, ...]) -> str:
     """A counterexample, step by step: which action, which guard it passed, what changed."""
-    doc = doc_of(model, violated)
-    return "\n".join([f"[bold red]{violated} fails[/]{': ' * bool(doc)}{escape(doc)}", "", *told_steps(model, trace)])
+    text = doc_of(model, violated)
+    return "\n".join([f"[bold red]{escape(violated)} fails[/]{': ' * bool(text)}{escape(text)}", "", *told_steps(model, trace)])
 
 
 def told_steps(model: Model, trace: tuple[Step, ...], first: int = 0) -> list[str]:
@@ -178,7 +228,7 @@ def shown(value: object) -> str:
     if hasattr(value, "_asdict"):
         return "{" + ", ".join(f"{k} {shown(v)}" for k, v in value._asdict().items()) + "}"
     if isinstance(value, frozenset):
-        return "{" + ", ".join(shown(v) for v in sorted(value)) + "}"
+        return "{" + ", ".join(sorted(map(shown, value), key=lambda text: (len(text), text))) + "}"
     if isinstance(value, tuple):
         return "(" + ", ".join(shown(v) for v in value) + ")"
     return repr(value)
@@ -193,10 +243,10 @@ def walk_command(
     from model.walk import walk
 
     model = instance(name, settings)
-    with console.status("walking") as status:
+    with of_user(module_of(name)), console.status("walking") as status:
         found = walk(model, seed, walks, steps, lambda taken, far: status.update(f"walking: {taken:,} steps, {far} deep"))
     console.print(f"{found.walks:,} walks, {found.steps:,} steps, the longest {found.longest}"
-                  + (f"; never witnessed: {', '.join(found.never)}" if found.never else ""))
+                  + (f"; never witnessed: {', '.join(found.never)}" if found.never else ""), markup=False)
     if found.violated:
         console.print(f"walk {found.walk} of seed {seed}:")
         console.print(told(model, found.violated, found.trace))
@@ -210,8 +260,13 @@ def step_command(
     """Walk by hand: the moves of each state are worked out as you come to it, however large the instance is."""
     model = instance(name, settings)
     trace = [Step(("", "Init", ()), init(model))]
-    for text in filter(None, take.split(",")):
-        forward(model, trace, text)
+    with of_user(module_of(name)):
+        for text in take.split(",") if take else ():
+            forward(model, trace, text)
+        by_hand(model, trace)
+
+
+def by_hand(model: Model, trace: list[Step]) -> None:
     while True:
         enabled = show_state(model, trace)
         try:
@@ -244,7 +299,7 @@ def show_state(model: Model, trace: list[Step]) -> list[Step]:
     for process, local in zip(model.processes, state.locals):
         console.print(f"    {process.name or 'the store'} {shown(local)}", markup=False)
     for violated in broken(model, state):
-        console.print(f"    [bold red]{violated} fails here[/]")
+        console.print(f"    [bold red]{escape(violated)} fails here[/]")
     for number, step in enumerate(enabled):
         console.print(f"{number:3} {spelt(step)}")
     return enabled

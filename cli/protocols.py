@@ -1,8 +1,11 @@
-"""Which models there are, and an instance of one from what a user wrote."""
+"""Which models there are, and an instance of one from what a user wrote; what is wrong with that is told in one line."""
 
 import ast
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
+from traceback import extract_tb
 from types import ModuleType
 from typing import Annotated, Any
 
@@ -10,6 +13,7 @@ import typer
 
 from cli.console import STEM, refuse
 from model.core import Model
+from model.reads import NotPlain
 from specs.manifest import rows
 
 Name = Annotated[str, typer.Argument(
@@ -26,15 +30,51 @@ def module_of(name: str = STEM) -> ModuleType:
     if name in protocols():
         return import_module(f"model.{name}")
     sys.path.insert(0, "")  # a model of the user's own, in the folder where he is
+    none = (f"there is no model {name!r}; there are {', '.join(protocols())}, and any Python module that has Constants and "
+            "model, as bench.boundary_peer")
+    if not all(part.isidentifier() for part in name.split(".")):
+        refuse(none)
     try:
         module = import_module(name)
-    except (ImportError, ValueError, TypeError) as error:
-        refuse(f"there is no model {name!r} ({error}); there are {', '.join(protocols())}, and any Python module that has "
-               f"Constants and model, as bench.boundary_peer")
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
+            refuse(none)
+        refuse(f"the module {name} cannot be imported: {raised(error)}")
     for needed in ("Constants", "model"):
         if not hasattr(module, needed):
             refuse(f"the module {name} has no {needed}; a model has a NamedTuple Constants and a function model(constants)")
+    if not isinstance(module.Constants, type) or not hasattr(module.Constants, "_field_defaults") or not callable(module.model):
+        refuse(f"the module {name}: a model has a NamedTuple Constants and a function model(constants)")
+    if lacking := [field for field in module.Constants._fields if field not in module.Constants._field_defaults]:
+        refuse(f"the module {name}: Constants.{lacking[0]} has no default")
     return module
+
+
+def raised(error: BaseException) -> str:
+    """In one line, and where it was raised."""
+    if isinstance(error, SyntaxError):
+        return f"{type(error).__name__}: {error.msg} ({error.filename}:{error.lineno})"
+    frames = extract_tb(error.__traceback__)
+    return f"{type(error).__name__}: {' '.join(str(error).split())}" + (
+        f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else "")
+
+
+@contextmanager
+def of_user(module: ModuleType) -> Iterator[None]:
+    """Refuses, in one line, what the model's own code raises, a state that cannot be one, and what is too large. What else
+    this project raises is its own fault, and is shown whole."""
+    try:
+        yield
+    except Exception as error:
+        frames = extract_tb(error.__traceback__)
+        if isinstance(error, TypeError) and str(error).startswith("unhashable type"):
+            refuse(f"the module {module.__name__}: there is what can change in a state ({error}); states, and choices, are "
+                   "made of ints, strings, tuples, frozensets")
+        if frames and frames[-1].filename == getattr(module, "__file__", None):
+            refuse(f"the module {module.__name__}: {raised(error)}")
+        if isinstance(error, (NotPlain, OverflowError)):
+            refuse(str(error))
+        raise
 
 
 def constants_of(settings: list[str] | None, protocol: ModuleType | None = None) -> Any:
@@ -61,4 +101,19 @@ def constants_of(settings: list[str] | None, protocol: ModuleType | None = None)
 
 def instance(name: str, settings: list[str] | None) -> Model:
     protocol = module_of(name)
-    return protocol.model(constants_of(settings, protocol))
+    return made(protocol, constants_of(settings, protocol))
+
+
+def made(protocol: ModuleType, constants: Any) -> Model:
+    """Refuses what is no model."""
+    try:
+        model = protocol.model(constants)
+    except Exception as error:
+        refuse(f"the module {protocol.__name__}: model({constants}) raises {raised(error)}")
+    if not isinstance(model, Model):
+        refuse(f"the module {protocol.__name__}: model({constants}) returns {model!r}, which is no model.core.Model")
+    if not model.processes:
+        refuse(f"the module {protocol.__name__}: model({constants}) has no process")
+    for name in model.always.keys() & model.sometimes.keys():
+        refuse(f"the module {protocol.__name__}: {name} is both an always and a sometimes property")
+    return model

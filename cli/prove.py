@@ -45,7 +45,8 @@ def prove_command(
 
 
 def proofs_of(name: str) -> ModuleType:
-    """It has what is used below: SAFEGUARDS, SYSTEMS, INSTANCES, prove, tie, bounded, told, and the model's module as m."""
+    """It has what is used below: SAFEGUARDS, SYSTEMS, INSTANCES, WALKED, WALKS, prove, tie, walked, bounded, told, and the
+    model's module as m."""
     try:
         return import_module(f"model.proofs.{name}")
     except ModuleNotFoundError as error:
@@ -91,10 +92,14 @@ def tied(proofs: ModuleType, safeguards: dict[str, Any]) -> bool:
     with console.status("comparing the relation with the model"):
         ties = [(instance, proofs.tie(proofs.m.Constants(**{**instance, **safeguards}), NEAREST if safeguards else None))
                 for instance in proofs.INSTANCES]
-    mismatches = list(dict.fromkeys(mismatch for _, tie in ties for mismatch in tie.mismatches))
+        far = proofs.walked(proofs.m.Constants(**{**proofs.WALKED, **safeguards}))
     states, steps = sum(tie.states for _, tie in ties), sum(tie.steps for _, tie in ties)
-    console.print(f"the relation {'[bold red]is NOT[/]' if mismatches else 'is'} the model's: {steps:,} steps compared, from "
-                  f"{states:,} states of {len(ties)} instances")
+    ties.append((proofs.WALKED, far))
+    mismatches = list(dict.fromkeys(mismatch for _, tie in ties for mismatch in tie.mismatches))
+    console.print(f"the relation {'[bold red]is NOT[/]' if mismatches else 'is'} the model's where they were compared: "
+                  f"{steps:,} steps, from {'the nearest ' * bool(safeguards)}{states:,} states of {len(ties) - 1} instances "
+                  f"({bounds_of(proofs, proofs.INSTANCES)}), and {far.steps:,} on {proofs.WALKS} random walks "
+                  f"({bounds_of(proofs, [proofs.WALKED])})")
     for mismatch in mismatches[:TOLD]:
         console.print(mismatch, markup=False)
     broken: dict[str, dict[str, Any]] = {}
@@ -105,6 +110,12 @@ def tied(proofs: ModuleType, safeguards: dict[str, Any]) -> bool:
         where = ", ".join(f"{k}={v}" for k, v in instance.items())
         console.print(f"[bold red]{name} does not hold[/] in a reachable state" + (f" with {where}" if where else ""))
     return not mismatches and not broken
+
+
+def bounds_of(proofs: ModuleType, instances: Iterable[dict[str, Any]]) -> str:
+    """The largest that each of the constants that make an instance large is in these."""
+    made = [proofs.m.Constants(**instance)._asdict() for instance in instances]
+    return ", ".join(f"{name} <= {max(of[name] for of in made)}" for name in proofs.WALKED)
 
 
 def table_of(proof: Any, each: bool, brief: bool) -> Table:

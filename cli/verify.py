@@ -27,6 +27,8 @@ from cli.exits import HARNESS, INCOMPLETE, NONDETERMINISM, OF_KIND, PROOF, SAFET
 CORES = 2
 CANARY = "no_check"  # must fail, by the model and by what callers were told
 CANARY_BUDGET = 2_000  # seeds
+JUDGED = 4  # runs that FizzBee judges, too: some seconds each
+IMPOSSIBLE = "delete_before_advance"  # a mutant that does what the spec cannot do
 
 
 class Found(NamedTuple):
@@ -292,6 +294,7 @@ def simulation(seeds: int) -> Iterator[Check]:
     yield Check("simulation", f"{seeds:,} seeds refine the model", lambda: seeds_refine(seeds))
     yield Check("simulation", "same digests in other processes, whatever the hash seed", deterministic)
     yield Check("simulation", "the canary fails, as it must", canary)
+    yield Check("simulation", "FizzBee follows runs as we do, and not a mutant's", second_judge)
 
 
 def run_range(bounds: tuple[int, int]) -> tuple[int, list[tuple[int, str, str]]]:
@@ -342,7 +345,7 @@ def deterministic() -> Found:
 
 
 def canary() -> Found:
-    from cli.dst import hunt
+    from dst.hunt import hunt
     from dst.zoo import ZOO
 
     judged = {by: hunt(ZOO[CANARY][1], 1, CANARY_BUDGET, by_model=by == "model") for by in ("model", "history")}
@@ -351,6 +354,25 @@ def canary() -> Found:
         message = f"the mutant {CANARY} passed {CANARY_BUDGET} seeds judged by {silent}: the simulation finds nothing"
         return Found("", HARNESS, message)
     return Found(", ".join(f"by {by} after {waits[0]} seeds" for by, (waits, _) in judged.items()))
+
+
+def second_judge() -> Found:
+    """FizzBee, driven along runs of the simulation (cli/judge.py)."""
+    from cli.judge import judge, small_runs
+    from specs.fizz import Fizz, FizzMissing
+
+    try:
+        fizz = Fizz.find()
+    except FizzMissing as error:
+        return Found("", INCOMPLETE, str(error))
+    runs = [*small_runs("", JUDGED), *small_runs(IMPOSSIBLE, 1)]
+    with ThreadPoolExecutor(CORES) as pool:
+        judged = list(pool.map(lambda run: judge(fizz, run[0]), runs))
+    wrong = [f"{command}: ours says {outcome.signature or 'ok'}, FizzBee {'accepts' if found.accepted else found.why}"
+             for (outcome, command), found in zip(runs, judged) if found.accepted == bool(outcome.kind)]
+    if wrong:
+        return Found("", SPEC, "\n".join(wrong))
+    return Found(f"{JUDGED} runs accepted, {sum(found.steps for found in judged[:JUDGED])} links; rejected: {judged[-1].why}")
 
 
 # --- mutants
@@ -363,7 +385,7 @@ def mutants() -> Iterator[Check]:
 
 
 def killed(build) -> Found:
-    from cli.dst import hunt
+    from dst.hunt import hunt
 
     waits, signatures = hunt(build, 5, 2_000)
     if not waits:

@@ -2,7 +2,8 @@
 
 A row is a function of scenario, mutant, seed and code (all but `cpu_us`, and which seeds are too slow for their time limit):
 the same with either engine, for any cut into ranges, on any machine. What goes wrong in a seed is its row: a simulation's
-failure, an exception of the harness (kind "harness"), a seed that hangs (kind "timeout").
+failure, an exception of the harness (kind "harness"), a seed that hangs (kind "timeout"), one of a sample that is run a second
+time and is not the same (kind "nondeterminism"). Some of the sample are run in two other processes, too, under two hash seeds.
 
 A campaign's folder:
 
@@ -40,16 +41,19 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from dst import doctor
+from dst.reached import BIT, Watch
 from dst.scenarios import sequenced_metadata_boundary
 from dst.simulate import Outcome, many, place_of, replay_command
 from dst.zoo import ZOO
+from traces.event import to_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parent.parent
-CODE = ("model/*.py", "impl/*.py", "traces/*.py", "dst/**/*.py")  # what rows are a function of
-VERSION = 1  # of a campaign's folder
+CODE = ("model/*.py", "impl/**/*.py", "traces/*.py", "dst/**/*.py")  # what rows are a function of
+VERSION = 2  # of a campaign's folder
 SCHEMA = pa.schema([
     ("seed", pa.int64()),
     ("scenario", pa.string()),
@@ -61,11 +65,14 @@ SCHEMA = pa.schema([
     ("requests", pa.int64()),
     ("virtual_ms", pa.int64()),
     ("shape", pa.string()),  # JSON; "" if there is none
+    ("reached", pa.int64()),  # one bit for each of dst/reached.py's WITNESSES, the first the lowest
     ("cpu_us", pa.int64()),  # of the processor: the one column that differs from run to run
 ])
 SQL_TYPES = {pa.int64(): "bigint", pa.string(): "string"}
 MOST_SEEDS = 500  # in a range, unless asked otherwise: a task of some seconds
 WAVE = 8  # ranges for each job, committed together
+TWICE = 500  # each seed that this divides is run twice
+MOST_IN_PROCESSES = 20  # of those, so many at most in other processes, too
 LONGEST_SEED_S = 60.0  # thousands of times what a seed takes
 
 Seeds = tuple[int, int]  # from, up to and without
@@ -127,6 +134,8 @@ def run_range(campaign: Campaign, seeds: Seeds, limit_s: float) -> pa.Table:
         raise CampaignError("the code has changed since the campaign started: start it again, with a new folder")
     todo = range(*seeds)
     rows: list[tuple] = []
+    sample: list[Outcome] = []
+    watch = Watch()
     began = time.process_time()
 
     def add(kind: str, signature: str, message: str, *fields: Any) -> None:
@@ -140,30 +149,54 @@ def run_range(campaign: Campaign, seeds: Seeds, limit_s: float) -> pa.Table:
         set_alarm(0)  # if it has just gone off, Hung is raised here, and there is no row yet
         if outcome.seed != todo[len(rows)]:
             raise CampaignError(f"the outcome of seed {outcome.seed} came instead")
+        if outcome.seed % TWICE == 0:
+            sample.append(outcome)
         add(outcome.kind, outcome.signature, outcome.message, outcome.digest, outcome.requests, outcome.virtual_ms,
-            json.dumps(outcome.shape._asdict()))
+            json.dumps(outcome.shape._asdict()), watch.reached(outcome))
         if len(rows) < len(todo):
             set_alarm(limit_s)
 
     handler = signal.signal(signal.SIGALRM, raise_hung)
     try:
         while len(rows) < len(todo):
-            failure = run_until_failure(campaign, todo[len(rows):], each, limit_s)
+            failure = run_until_failure(campaign, todo[len(rows):], each, limit_s, watch)
             if len(rows) < len(todo):
-                add(*failure, "", 0, 0, "")
+                add(*failure, "", 0, 0, "", 0)
                 sequenced_metadata_boundary.REFINERS.clear()  # it may have been amid a change to them
+        for outcome in reversed(sample):
+            failure = run_again(campaign, outcome, limit_s)
+            if any(failure):
+                row = rows[outcome.seed - todo.start]
+                rows[outcome.seed - todo.start] = (*row[:3], *failure, *row[6:])
     finally:
         signal.signal(signal.SIGALRM, handler)
     return pa.Table.from_arrays([pa.array(column, field.type) for column, field in zip(zip(*rows), SCHEMA)], schema=SCHEMA)
 
 
-def run_until_failure(campaign: Campaign, seeds: range, each: Callable[[Outcome], None], limit_s: float
+def run_again(campaign: Campaign, first: Outcome, limit_s: float) -> tuple[str, str, str]:
+    """After all that has been run since: kind, signature and message, all "" if it is the same."""
+    found: list[Outcome] = []
+    failure = run_until_failure(campaign, range(first.seed, first.seed + 1), found.append, limit_s, Watch())
+    if not found:
+        return failure
+    if doctor.summary(found[0]) == doctor.summary(first):
+        return "", "", ""
+    said = []
+    for what, show, runs in (("choice", doctor.choice, [one.tape for one in (first, *found)]),
+                             ("event", doctor.event, [list(map(to_json, one.events)) for one in (first, *found)])):
+        at = doctor.first_difference(*runs)
+        if at is not None:
+            said.append(f"{what} {at}: {show(runs[0], at)} at first, {show(runs[1], at)} the second time")
+    return "nondeterminism", "nondeterminism:twice", "; ".join(said) or f"{first.signature!r}, then {found[0].signature!r}"
+
+
+def run_until_failure(campaign: Campaign, seeds: range, each: Callable[[Outcome], None], limit_s: float, watch: Watch
                       ) -> tuple[str, str, str]:
     """Kind, signature, and message of the row of the first seed that had no outcome, if there is one."""
     try:
         try:
             set_alarm(limit_s)
-            many(seeds, each, SCENARIOS[campaign.scenario][campaign.mutant])
+            many(seeds, each, SCENARIOS[campaign.scenario][campaign.mutant], trace_of=watch.trace_of)
             return "harness", "harness:skipped", "no outcome"
         finally:
             set_alarm(0)
@@ -295,7 +328,7 @@ def write_json(path: Path, value: dict) -> None:
 def summarize(campaign: Campaign, seeds: Seeds, out: Path) -> dict:
     """Failures by signature, the most frequent first. A function of the rows, `cpu_us` left out. Raises CampaignError
     unless each seed has one row."""
-    columns = [name for name in SCHEMA.names if name not in ("scenario", "mutant", "shape", "cpu_us")]
+    columns = [name for name in SCHEMA.names if name not in ("scenario", "mutant", "shape", "cpu_us", "virtual_ms")]
     table = read(out, seeds, columns).sort_by("seed")
     if not np.array_equal(table["seed"].to_numpy(), np.arange(*seeds)):
         raise CampaignError(f"{table.num_rows} rows for {seeds[1] - seeds[0]} seeds: each should have one")
@@ -306,9 +339,37 @@ def summarize(campaign: Campaign, seeds: Seeds, out: Path) -> dict:
     failures = [{"kind": group["kind"], "signature": group["signature"], "count": group["seed_count"],
                  "smallest_seed": group["seed_min"], "message": messages[group["seed_min"]],
                  "replay": replay_command(group["seed_min"], campaign.mutant)} for group in groups]
+    failures.sort(key=lambda f: (-f["count"], f["smallest_seed"]))
+    twice, different = compared(campaign, seeds)
+    reached = witnessed(table)
     return {**campaign._asdict(), "seeds": f"{seeds[0]}:{seeds[1]}", "runs": table.num_rows, "failed": failed.num_rows,
-            "requests": pc.sum(table["requests"]).as_py(), "digest": digest_of(table),
-            "failures": sorted(failures, key=lambda f: (-f["count"], f["smallest_seed"]))}
+            "requests": pc.sum(table["requests"]).as_py(), "digest": digest_of(table), "failures": failures + different,
+            "reached": reached, "never": [name for name in BIT if name not in reached], "in_other_processes": twice}
+
+
+def witnessed(table: pa.Table) -> dict[str, dict[str, int]]:
+    """Of each witness that was reached: in how many runs, and in which first. The table is sorted by seed."""
+    masks, seeds = table["reached"].to_numpy(), table["seed"].to_numpy()
+    hits = {name: seeds[masks & bit > 0] for name, bit in BIT.items()}
+    return {name: {"runs": len(those), "smallest_seed": int(those[0])} for name, those in hits.items() if len(those)}
+
+
+def compared(campaign: Campaign, seeds: Seeds) -> tuple[list[int], list[dict]]:
+    """Which of the sample were run in two fresh processes under two hash seeds, and the failure that this brought, if any.
+    Raises CampaignError."""
+    sample = list(range(seeds[0] + -seeds[0] % TWICE, seeds[1], TWICE))[:MOST_IN_PROCESSES]
+    if seeds[1] - seeds[0] < TWICE or not sample:
+        return [], []
+    try:
+        different = doctor.check(sample, campaign.mutant or None)
+    except doctor.Broken as error:
+        raise CampaignError(f"the self-check broke down: {error}") from error
+    if different is None:
+        return sample, []
+    replay = f"highwater dst doctor --seeds {different.seed}:{different.seed + 1}" + (
+        f" --mutant {campaign.mutant}" if campaign.mutant else "")
+    return sample, [{"kind": "nondeterminism", "signature": "nondeterminism:processes", "count": 1,
+                     "smallest_seed": different.seed, "message": different.message, "replay": replay}]
 
 
 def digest_of(table: pa.Table) -> str:

@@ -43,16 +43,17 @@ class Random:
 
 class PCT:
     """Probabilistic concurrency testing (Burckhardt et al., ASPLOS 2010): the client of the highest priority goes on; at
-    depth - 1 places of the run, drawn before, who has just gone on falls behind all others. One of depth 2 to 5 is drawn.
-    A client of low priority is one that stalls."""
+    depth - 1 places of the run, drawn before, who has just gone on falls behind all that never fell, to a rank that was
+    drawn as well (so that who fell first may, or may not, go on first). One of depth 2 to 5 is drawn. A client of low
+    priority is one that stalls. A bug of depth d among n clients and k steps shows with 1 / (n k^(d-1)) at least."""
 
     def __init__(self, depth: int = 0):
         self.depth = depth  # 0: drawn
 
     def begin(self, draw: Draw, length: int) -> None:
-        self.draw, self.step, self.fallen = draw, 0, 0
+        self.draw, self.step = draw, 0
         depth = self.depth or 2 + draw(4)
-        self.changes = {draw(max(length, 1)) for _ in range(depth - 1)}
+        self.changes = {1 + draw(max(length, 1)): -rank for rank in range(1, depth)}  # after which step, to which priority
         self.priorities: dict[str, int] = {}
 
     def pick(self, events: list[Event]) -> int:
@@ -66,8 +67,7 @@ class PCT:
     def ran(self, event: Event, left: list[Event]) -> None:
         self.step += 1
         if self.step in self.changes:
-            self.fallen -= 1
-            self.priorities[event.owner] = self.fallen
+            self.priorities[event.owner] = self.changes[self.step]
 
 
 class POS:

@@ -1,14 +1,19 @@
 """Safety: none, on purpose. Each mutant is the implementation with one safeguard taken out; a simulation that does not
-find it within its budget is no good.
+find it within its budget is no good, and one that finds it by another oracle than expected has found something else.
 
-A mutant is a `Build`: it makes the MetadataStore of one client.
+A mutant is a `Build`: it makes the MetadataStore of one client. Which oracle must find it is in ORACLES; which bug of a real
+system it is, and which of those bugs wait for their protocol, in CATALOGUE.
 """
 
+from collections.abc import Callable
+from typing import Any
+
+from dst.mutants_ambiguity import MUTANTS
 from dst.scenarios.sequenced_metadata_boundary import Codec
 from impl.boundary_object import ObjectStoreBoundaryObject, ObjectVersionBehindBoundary
-from impl.errors import OutcomeUnknown
+from impl.errors import NotFound, OutcomeUnknown
 from impl.layout import Namespace
-from impl.sequenced_metadata_boundary import BoundedSequencedStorage, MetadataStore
+from impl.sequenced_metadata_boundary import BoundedSequencedStorage, Committed, MetadataStore
 from impl.sequenced_storage import Listed, ObjectVersionExists, SequencedStorage
 from impl.world import World
 
@@ -51,6 +56,33 @@ class ReadUnchecked(BoundedSequencedStorage):
         return await self.latest()
 
 
+class MissingIsAskedAgain(BoundedSequencedStorage):
+    """Of a file that was listed and has been collected since: asks for it for ever, and does not list again."""
+
+    async def latest(self) -> tuple[int, bytes]:
+        files = await self.list()
+        while True:
+            try:
+                return files[-1].id, await self.read(files[-1].id)
+            except NotFound:
+                pass
+
+
+class ConflictNotLookedAt(MetadataStore):
+    """After a conflict it tries the same id again, and does not look who won: its attempts are soon used up."""
+
+    async def update(self, change: Callable[[int, Any], Any], attempts: int | None = None) -> Committed:
+        latest, body = await self.bounded.latest()
+        value = change(latest + 1, self.codec.decode(body))
+        for _ in range(attempts or 3):
+            try:
+                await self.bounded.create(latest + 1, self.codec.encode(value))
+                return Committed(latest + 1, value)
+            except ObjectVersionExists:
+                pass
+        raise ObjectVersionExists(latest + 1)
+
+
 class KeepsNothing(MetadataStore):
     """Takes the latest file, too, for something to delete."""
 
@@ -82,9 +114,8 @@ class DeletesFirst(MetadataStore):
 
 
 class SparesNothing(MetadataStore):
-    async def _spared(self, latest: int, now_ms: int) -> frozenset[int]:
-        await self.read(latest)
-        return frozenset()
+    async def _spared(self, latest: int, now_ms: int) -> frozenset[int] | None:
+        return None if await super()._spared(latest, now_ms) is None else frozenset()
 
 
 class WrittenBlindly(ObjectStoreBoundaryObject):
@@ -138,4 +169,76 @@ ZOO = {  # name -> (what it does wrong, its Build)
                                lambda w, n, spare, i: build(w, n, spare, storage=LostReplyIsConflict)),
     "refused_is_applied_again": ("a refused or doubtful update is applied to the latest file again",
                                  lambda w, n, spare, i: build(w, n, spare, bounded=AppliedAgain)),
+    "missing_is_asked_again": ("a file that was listed and is gone is asked for again and again",
+                               lambda w, n, spare, i: build(w, n, spare, bounded=MissingIsAskedAgain)),
+    "conflict_not_looked_at": ("after a conflict the same id is tried again, without a look at who won",
+                               lambda w, n, spare, i: build(w, n, spare, store=ConflictNotLookedAt)),
 }
+ZOO |= MUTANTS
+
+DUPLICATE, LOST, TWICE = "history:duplicate commit", "history:lost update", "history:applied twice"
+WRITES_AGAIN = ("refinement:Writer.CreateNext", "refinement:Writer.SendCreate", "told:failed")
+LISTS_AGAIN = ("refinement:Writer.List|ListPage", *WRITES_AGAIN, TWICE)  # of clients that retry
+ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> what its signatures begin with: by model; by harm
+    "no_check": (("told:committed",), (DUPLICATE, LOST)),
+    # It asks once more for each commit, so that the bound on requests finds it, too.
+    "check_before_create": (("refinement:Writer.Accept|Reject",), (DUPLICATE, LOST, "liveness:requests")),
+    "reported_though_refused": (("told:committed",), (DUPLICATE, LOST)),
+    "one_old_writer": (("told:committed",), (DUPLICATE, LOST)),
+    "cached_boundary": (("told:committed", "told:read", "refinement:Collector."), (DUPLICATE, LOST)),
+    "delete_before_advance": (("refinement:Collector.Delete", "refinement:Collector.SendDelete"), (DUPLICATE, LOST)),
+    "boundary_moves_backward": (("refinement:Collector.Advance", "refinement:.ApplyPending"), (DUPLICATE, LOST)),
+    "latest_deleted": (("refinement:Collector.",), ("history:", "liveness:", "exception:")),
+    "age_ignored": (("history:too young",), ()),
+    "checkpoints_not_spared": (("refinement:Collector.Delete", "refinement:Collector.SendDelete"), ()),
+    "reads_not_checked": (("told:read",), ("history:read",)),
+    "lost_reply_is_conflict": (LISTS_AGAIN, (TWICE,)),
+    "refused_is_applied_again": (LISTS_AGAIN, (TWICE,)),
+    "Z7": (LISTS_AGAIN, (TWICE,)),
+    "Z8": (("refinement:KeyError", *WRITES_AGAIN), ("history:", "liveness:")),  # a writer that deletes is none of the model's
+    "Z9": (LISTS_AGAIN, (TWICE,)),
+    "Z9_fenced": (("told:failed",), (TWICE,)),
+    "Z10": (LISTS_AGAIN, (TWICE,)),
+    "gone_is_not_mine": (LISTS_AGAIN, (TWICE,)),
+    "anothers_is_not_mine": (LISTS_AGAIN, ()),
+    "timeout_is_nothing": (LISTS_AGAIN, (TWICE,)),
+    "missing_is_asked_again": (("refinement:Writer.ReadMissing", "refinement:Reader.ReadMissing"), ("liveness:",)),
+    "conflict_not_looked_at": (("refinement:Writer.", "told:failed"), ()),
+}
+
+DATA_FILES = "data files and their collection (source 001)"
+SNAPSHOTS = "checkpoints that readers hold (source 001)"
+EPOCHS = "epochs and fencing of the manifest (source 002)"
+CATALOGUE: dict[str, tuple[str, tuple[str, ...] | str]] = {  # simulation.md §4.3: the bug; its mutants, or what it waits for
+    "Z1": ("stale create of a sequenced file after its collection (RFC 0026, slatedb#352, #1646)",
+           ("no_check", "one_old_writer", "reported_though_refused", "refused_is_applied_again")),
+    "Z2": ("stale create of a WAL file after its collection (slatedb#1622)", "the write-ahead log (sources 001, 004)"),
+    "Z3": ("the boundary is checked before the create", ("check_before_create",)),
+    "Z4": ("delete before the boundary is durable", ("delete_before_advance",)),
+    "Z5": ("the boundary moves backward", ("boundary_moves_backward",)),
+    "Z6": ("the boundary is read from a cache (RFC 0026: CachedObjectStore)", ("cached_boundary",)),
+    "Z7": ("an ambiguous create is taken for a conflict, and appended again", ("lost_reply_is_conflict", "Z7")),
+    "Z8": ("an ambiguous commit is taken for a failure, and its files deleted (ClickHouse#112081)",
+           ("Z8", "timeout_is_nothing")),
+    "Z9": ("412 on one's own write is taken for being fenced (slatedb#564)", ("Z9", "Z9_fenced")),
+    "Z10": ("409 is taken for AlreadyExists (object_store#852)", ("Z10",)),
+    "Z11": ("a compaction's output is collected before the manifest names it (slatedb#1029, #1031)", DATA_FILES),
+    "Z12": ("a data file is collected that a reader's snapshot holds (slatedb#604)", f"{DATA_FILES}, and {SNAPSHOTS}"),
+    "Z13": ("a checkpoint expires during a replay, and is resurrected (slatedb PR#1657)", SNAPSHOTS),
+    "Z14": ("a file that was listed and is gone is asked for, for ever (slatedb#1215)", ("missing_is_asked_again",)),
+    "Z15": ("a checkpoint of a manifest that is collected meanwhile (slatedb#278)", SNAPSHOTS),
+    "Z16": ("attempts are used up without a look at who won (delta-rs#3066)", ("conflict_not_looked_at",)),
+    "Z17": ("no grace: age is measured from the wrong moment (baerly-storage#79)", ("age_ignored",)),
+    "Z18": ("mixed clocks delete half of it (icechunk#2310)", DATA_FILES),
+    "Z19": ("an epoch is checked without a retry, and writes are lost (source 002)", EPOCHS),
+    "Z20": ("a collector hides a race with a snapshot (chroma#5153)", SNAPSHOTS),
+}
+
+
+def ids_of(mutant: str) -> str:
+    """E.g. "Z1"; "" for one that is of no bug in the catalogue."""
+    return ", ".join(name for name, (_, mutants) in CATALOGUE.items() if mutant in mutants and not isinstance(mutants, str))
+
+
+def expected(mutant: str, by_model: bool) -> tuple[str, ...]:
+    return ORACLES[mutant][not by_model] if mutant in ORACLES else ("",)

@@ -1,7 +1,8 @@
 """Safety: what is said of a guard is what the model's source says: the first test that was false, with its operands and
 its line; the tests of an action as they are written; the comment of a field.
 
-A function's source is taken and walked on the arguments; the models know nothing of it, and stay plain generators.
+A function's source is taken and walked on the arguments; the models know nothing of it, and stay plain generators. Of what
+has no source to walk (a partial, an object that can be called, two lambdas on one line) less is said, and nothing wrong.
 """
 
 import ast
@@ -47,7 +48,17 @@ def why_not(function: Callable, *arguments: Any, observed: tuple | None = None) 
 def refusal(function: Callable, *arguments: Any, observed: tuple | None = None) -> Refusal:
     """The first test, loop or result of a function that let nothing pass, and what its operands were. Of the turns of a
     loop the one whose choice was `observed` is preferred."""
-    module = function.__module__
+    if not has_source(function):
+        return Refusal("what its source would say", named(function), ())
+    try:
+        return walked(function, *arguments, observed=observed)
+    except Exception:  # a user's function may hold what is not walked here, `while` or `with`: its verdict stands without
+        found, path = definition(module_of(function), function.__code__)
+        return Refusal("more than its tests say", f"{path}:{found.lineno}", ())
+
+
+def walked(function: Callable, *arguments: Any, observed: tuple | None) -> Refusal:
+    module = module_of(function)
     found, path = definition(module, function.__code__)
     body = [returned(found)] if isinstance(found, ast.Lambda) else found.body
     closed = dict(zip(function.__code__.co_freevars, [cell.cell_contents for cell in function.__closure__ or ()]))
@@ -85,9 +96,46 @@ def parsed(module: str) -> tuple[ast.Module, tuple[bytes, ...]]:
 
 @cache
 def definition(module: str, code: CodeType) -> tuple[ast.FunctionDef | ast.Lambda, str]:
-    """Its node, and the path that a reader is sent to."""
-    return next(node for node in ast.walk(parsed(module)[0]) if isinstance(node, (ast.FunctionDef, ast.Lambda))
-                and node.lineno == code.co_firstlineno), f"{module.replace('.', '/')}.py"
+    """Its node, and the path that a reader is sent to. Raises LookupError if it is not in the source, or not alone."""
+    found = [node for node in ast.walk(parsed(module)[0]) if isinstance(node, (ast.FunctionDef, ast.Lambda))
+             and code.co_firstlineno == min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
+             and code.co_name == getattr(node, "name", "<lambda>")]
+    if len(found) != 1:
+        raise LookupError(f"{module}:{code.co_firstlineno}: {len(found)} functions")
+    return found[0], f"{module.replace('.', '/')}.py"
+
+
+def module_of(function: Callable) -> str:
+    """Where it was written; __module__ may have been copied from what it wraps."""
+    return function.__globals__["__name__"]
+
+
+def has_source(function: Callable) -> bool:
+    if not inspect.isfunction(function):
+        return False
+    try:
+        definition(module_of(function), function.__code__)
+    except (LookupError, OSError, TypeError, SyntaxError):
+        return False
+    return True
+
+
+def named(function: Callable) -> str:
+    """What a reader is told of a function without a source."""
+    function = getattr(function, "func", function)  # of a partial
+    return getattr(function, "__qualname__", type(function).__qualname__)
+
+
+def place_of(function: Callable) -> str:
+    """model/<stem>.py:123, or its name."""
+    if not has_source(function):
+        return named(function)
+    found, path = definition(module_of(function), function.__code__)
+    return f"{path}:{found.lineno}"
+
+
+def doc(function: Callable) -> str:
+    return " ".join((getattr(function, "func", function).__doc__ or "").split())
 
 
 @cache
@@ -165,8 +213,10 @@ def names_of(node: ast.expr) -> frozenset[str]:
 def guards_of(function: Callable) -> tuple[str, ...]:
     """The tests between an action's first line and its effects, as they are written: conjuncts one by one, what a name of
     them stands for as `name = ..`, a choice as `for ..`. A test with an effect on either side of it is none."""
+    if not has_source(function) or isinstance(source := definition(module_of(function), function.__code__)[0], ast.Lambda):
+        return ()
     found: list[str] = []
-    for text in reversed(list(tests(definition(function.__module__, function.__code__)[0].body, function.__module__))):
+    for text in reversed(list(tests(source.body, module_of(function)))):
         names, assigned, _ = text.partition(" = ")
         if not assigned or set(re.findall(r"\w+", names)) & set(re.findall(r"\w+", " ".join(found))):
             found.insert(0, text)
@@ -199,8 +249,10 @@ def yields(statement: ast.AST) -> bool:
 
 def choices_of(action: Callable) -> tuple[str, ...]:
     """The names of an action's choices: `yield (d,), ..` is of one choice, d. Where they are no names, none."""
-    for node in ast.walk(definition(action.__module__, action.__code__)[0]):
-        if isinstance(node, ast.Yield) and isinstance(node.value, ast.Tuple) and isinstance(node.value.elts[0], ast.Tuple):
+    source = definition(module_of(action), action.__code__)[0] if has_source(action) else ast.Pass()
+    for node in ast.walk(source):
+        if isinstance(node, ast.Yield) and isinstance(node.value, ast.Tuple) and node.value.elts \
+                and isinstance(node.value.elts[0], ast.Tuple):
             names = [part.id if isinstance(part, ast.Name) else "" for part in node.value.elts[0].elts]
             return tuple(names) if all(names) else ()
     return ()
@@ -220,7 +272,10 @@ def helpers_of(functions: list[Callable]) -> dict[str, str]:
 
 def notes(record: type) -> dict[str, str]:
     """The comment of each field of a NamedTuple, "" where there is none."""
-    lines = inspect.getsource(record).splitlines()
+    try:
+        lines = inspect.getsource(record).splitlines()
+    except (OSError, TypeError):  # it was not written, but made
+        lines = []
     said = {match[1]: match[2].strip() for line in lines if (match := re.match(r"    (\w+):[^#]*#(.*)", line))}
     return {field: said.get(field, "") for field in record._fields}
 

@@ -5,22 +5,33 @@ renaming is an automorphism: the moves of a renamed state are its moves, renamed
 `Symmetry` checks just that, of each pair (shared, local) that a search visits and of each renaming, while it searches.
 
 **Merging**: an action that only its own client can see (it reads nothing that others write, and what it writes nobody
-reads) is taken in one step with the action before it. `merged` makes such a model of a model; `unmerged_differs` says
+reads) is taken in one step with the action before it. `merged` makes such a model of a model; `merging_differs` says
 of an instance whether the result visits just the states of the whole graph in which no unseen action is enabled.
 """
 
 from collections.abc import Callable, Iterator
 from itertools import permutations, product
+from math import factorial, prod
 from typing import Any
 
-from model.core import Action, Exploration, Label, Model, State, init
+from model.core import Action, Bounds, Exploration, Label, Model, State, init
 from model.tabulated import BITS, FIELD, Explorer, explore, graph
 
 Names = dict[str, tuple[int, ...]]  # role -> what client i of it is called
+MANY = 5_040  # renamings: every state is told apart from so many others
+ENDLESS = 100  # unseen actions in one step
 
 
 class NotSymmetric(Exception):
     """A renaming that is declared in the model changes what the model does."""
+
+
+class NotUnseen(Exception):
+    """An action that is declared to be unseen can't be merged with the one before."""
+
+
+class TooManyNames(OverflowError):
+    """The renamings of this instance are too many to try them all for each state."""
 
 
 def clients(model: Model, role: str) -> list[int]:
@@ -32,6 +43,13 @@ def group(model: Model, roles: list[str] | None = None) -> list[Names]:
     """Every renaming of the clients of the interchangeable roles; the first changes nothing."""
     roles = list(model.renamed) if roles is None else roles
     return [dict(zip(roles, names)) for names in product(*(permutations(range(len(clients(model, r)))) for r in roles))]
+
+
+def turns(model: Model) -> list[Names]:
+    """Renamings of the clients of roles that no part names; in one or the other each is called as each other of its role.
+    The first changes nothing."""
+    of = {role: len(clients(model, role)) for role, rename in model.renamed.items() if not rename}
+    return [{role: tuple((i + k) % n for i in range(n)) for role, n in of.items()} for k in range(max((1, *of.values())))]
 
 
 def renamed(model: Model, names: Names, part: Any) -> Any:
@@ -62,14 +80,21 @@ def renaming(model: Model, names: Names) -> Callable[[State], State]:
 
 
 class Symmetry:
-    """The renamings of an explorer's packed states, as tables of numbers; and the check that they may be used."""
+    """The renamings of an explorer's packed states, as tables of numbers; and the check that they may be used.
+    Raises TooManyNames."""
 
     def __init__(self, x: Explorer):
         model = x.model
         self.x = x
-        named = group(model, [role for role, rename in model.renamed.items() if rename])
-        self.all = [(names, named.index({role: names[role] for role in named[0]}), places(model, names))
-                    for names in group(model)[1:]]
+        roles = {role: len(clients(model, role)) for role, rename in model.renamed.items() if rename}
+        if (many := prod(map(factorial, roles.values()))) > MANY:
+            raise TooManyNames(f"{model.name}: {many:,} renamings of {', '.join(f'{n} {role}s' for role, n in roles.items())}, "
+                               f"more than {MANY:,}; symmetry is for fewer clients")
+        named = group(model, [*roles])
+        # Where no part names the clients of a role, all there is to a renaming is who stands where: so each need only stand
+        # once in the place of each other, which so many turns around do.
+        self.all = [({**names, **turned}, g, places(model, {**names, **turned}))
+                    for g, names in enumerate(named) for turned in turns(model)][1:]
         self.named = [(names, [BITS * (place + 1) for place in places(model, names)]) for names in named]
         # Where nobody names the clients of a role their locals may stand in any order: in that of their numbers.
         self.nameless = [[BITS * (p + 1) for p in clients(model, r)] for r, rename in model.renamed.items() if not rename]
@@ -157,7 +182,8 @@ class Symmetry:
 
 def merged(model: Model) -> Model:
     """The model whose processes take their unseen actions at once, in one step with the action before. Its labels hold
-    what was taken after as choices: ("Collector#0", "List", ("Compute", (2,)))."""
+    what was taken after as choices: ("Collector#0", "List", ("Compute", (2,))). Its actions raise NotUnseen where there is
+    no end to unseen ones."""
     processes = []
     for process in model.processes:
         unseen = {name: action for name, action in process.actions.items() if name in model.unseen.get(process.role, ())}
@@ -171,10 +197,12 @@ def fused(action: Action, unseen: dict[str, Action]) -> Action:
         for choices, shared2, local2 in action(c, me, shared, local):
             yield from onward(c, me, choices, shared2, local2)
 
-    def onward(c: Any, me: int, choices: tuple, shared: Any, local: Any) -> Iterator:
+    def onward(c: Any, me: int, choices: tuple, shared: Any, local: Any, taken: int = 0) -> Iterator:
+        if taken > ENDLESS:
+            raise NotUnseen(f"{choices[-2]} cannot be merged: {taken} unseen actions follow each other, and there are more")
         steps = [(name, *move) for name, generator in unseen.items() for move in generator(c, me, shared, local)]
         for name, chosen, shared2, local2 in steps:
-            yield from onward(c, me, (*choices, name, chosen), shared2, local2)
+            yield from onward(c, me, (*choices, name, chosen), shared2, local2, taken + 1)
         if not steps:
             yield choices, shared, local
 
@@ -225,6 +253,11 @@ def merging_differs(model: Model) -> str:
     for state in reached ^ resting_:
         return f"only {'the merged model' if state in reached else 'the whole graph'} has {state}"
     return agreed(explore(model), explore(small), len(reached))
+
+
+def small_enough(model: Model, states: int) -> bool:
+    """Whether so many are all of its states, violations or not."""
+    return not explore(model._replace(always={}, sometimes={}), bounds=Bounds(states=states)).stopped
 
 
 def agreed(whole: Exploration, reduced: Exploration, states: int) -> str:

@@ -293,15 +293,15 @@ def search(w: Wide, bounds: Bounds, progress: Progress | None = None) -> Explora
                     unknown = [np.unique(np.concatenate(pairs)) for pairs in unknown]
                     if w.learn(unknown):
                         todo, results = blocks(w.levels[-1]), []  # every state is another number now
-                    if x.broken:
-                        name, worst = violating(w)
-                        return found(name, w.path(worst[0]))
             following = [states for _, states, *_ in results]
             fresh = distinct(np.concatenate(following)) if len(following) > 1 else following[0]
             states += len(fresh)
             transitions += sum(result[2] for result in results)
             widest = max(widest, *(result[3] for result in results))
             ends += sum(result[4] for result in results)
+            if x.broken:
+                name, worst = violating(w)
+                return found(name, w.path(worst[0]))
             if progress:
                 progress(states, len(w.levels) - 1)
             if not len(fresh):

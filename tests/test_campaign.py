@@ -25,7 +25,12 @@ from typer.testing import CliRunner
 from cli import exits
 from cli.campaign import app
 from dst import campaign as dst
+from dst import reached
+from dst.scenarios.sequenced_metadata_boundary import Shape, trace_of
 from dst.simulate import simulate
+from model.sequenced_metadata_boundary import model
+from traces.event import EMPTY, Event
+from traces.explain import replay
 
 ROOT = Path(__file__).resolve().parent.parent
 SCENARIO = "sequenced_metadata_boundary"
@@ -92,14 +97,14 @@ def test_a_row_tells_what_simulate_found() -> None:
 def test_hang_and_exception_are_rows_and_the_others_are_as_ever(monkeypatch: pytest.MonkeyPatch, expected: list[dict]) -> None:
     whole = dst.many
 
-    def faulty(seeds: range, each: object, build: object) -> None:
+    def faulty(seeds: range, each: object, build: object, **options: object) -> None:
         for seed in seeds:
             if seed == 2:
                 while True:
                     pass
             if seed in (4, 9):
                 raise KeyError("of the harness")
-            whole(range(seed, seed + 1), each, build)
+            whole(range(seed, seed + 1), each, build, **options)
 
     monkeypatch.setattr(dst, "many", faulty)
     found = comparable(dst.run_range(PRODUCTION, (0, 10), 2))
@@ -212,7 +217,7 @@ def test_a_killed_campaign_goes_on(tmp_path: Path, local: Start) -> None:
     assert 320 <= len(done) < 1500 and not (out / "summary.json").exists()
     dst.run(MUTANT, seeds, out, local, 2)
     assert rows(out, seeds) == comparable(dst.run_range(MUTANT, seeds, 60))
-    assert (out / "summary.json").exists()
+    assert json.loads((out / "summary.json").read_text())["in_other_processes"] == [0, 500, 1000]
 
 
 def wait_until(true: object, longest_s: float = 30) -> None:
@@ -310,6 +315,115 @@ def test_production_passes(tmp_path: Path) -> None:
     code, output = called("--scenario", SCENARIO, "--seeds", "0:50", "--out", tmp_path, "--engine", "local", "--jobs", 1)
     assert (code, json.loads((tmp_path / "summary.json").read_text())["failures"]) == (0, [])
     assert "50 runs" in output
+
+
+# --- what was reached, and runs that are run twice
+
+
+def test_the_models_witnesses_are_those_of_the_states_on_the_way() -> None:
+    """Looked up by their parts, or asked of each whole state."""
+    watch, seen = reached.Watch(), set()
+    for seed in [*range(0, 40, reached.MODEL_EVERY), *range(0, 40, reached.MODEL_EVERY)]:  # the second time all is known
+        outcome = simulate(seed, trace_of=watch.trace_of)
+        replayed = replay(outcome.events, trace_of(outcome.shape))
+        of = model(replayed.record.model.constants)
+        states = [replayed.initial, *(row.after for row in replayed.rows)]
+        holding = {name for name, (role, holds) in of.sometimes.items() for state in states
+                   for local in ([()] if role is None else [(state.locals[p],) for p, process in enumerate(of.processes)
+                                                            if process.role == role])
+                   if holds(of.constants, state.shared, *local)}
+        found = {name[len("model: "):] for name in reached.names_of(watch.reached(outcome)) if name.startswith("model: ")}
+        assert found == holding
+        seen |= found
+    assert len(seen) >= 6
+
+
+def test_a_seed_that_is_not_asked_says_nothing_of_the_model() -> None:
+    watch = reached.Watch()
+    outcome = simulate(1, trace_of=watch.trace_of)
+    assert watch.of_model() and not watch.reached(outcome) & sum(reached.MODEL.values())
+
+
+def seen(*events: Event) -> set[str]:
+    names = reached.names_of(reached.of_events(list(events), Shape(audit=False)))
+    return {name[len("seen: "):] for name in names if name.startswith("seen: ")}
+
+
+def test_moments_are_seen_in_events() -> None:
+    create = EMPTY._replace(request=1, client="Writer#0", kind="applied", op="create", key="db/manifest/2", status=200)
+    died = create._replace(kind="crash", status=0, pending=True)
+    boundary = create._replace(client="Reader#0", op="get", key="db/gc/manifest.boundary")
+    listing = boundary._replace(op="list", key="db/manifest/")
+    assert seen(create) == set()
+    assert seen(create._replace(status=412)) == {"create conflict"}
+    assert seen(create._replace(status=412, key=boundary.key)) == {"advance conflict"}
+    assert seen(died, create._replace(awaited=False)) == {"late_after_crash", "nobody waits for it: applied"}
+    assert seen(died._replace(kind="timeout"), create._replace(awaited=False, status=412)) == {
+        "nobody waits for it: condition failed"}
+    assert seen(died, create._replace(awaited=False, request=2)) == {"nobody waits for it: applied"}
+    assert seen(listing, boundary, listing) == {"reader refused"}
+    assert seen(listing, boundary, boundary._replace(kind="told", op="read"), listing) == set()
+    assert seen(listing._replace(truncated=True)) == {"listing of many pages"}
+    assert reached.names_of(reached.of_events([create._replace(kind="told", op="unknown")], Shape(audit=True))) == [
+        "told: unknown", "seen: audited"]
+
+
+def test_faults_are_seen_on_the_tape() -> None:
+    bound = len(reached.FATES)
+    assert reached.names_of(reached.of_tape([("Writer#0.create", reached.CONFLICT, bound)])) == ["fault: conflict"]
+    for nothing in (("Writer#0.get", reached.CONFLICT, bound), ("Writer#0.create", 0, bound), ("schedule", 1, bound)):
+        assert reached.of_tape([nothing]) == 0  # a read has no conflict
+    assert reached.names_of(reached.of_tape([("Writer#0.retires", 1, 2)])) == ["seen: retired"]
+
+
+def test_a_campaign_tells_what_it_never_reached(tmp_path: Path) -> None:
+    code, output = called("--scenario", SCENARIO, "--seeds", "0:6", "--out", tmp_path, "--engine", "local", "--jobs", 1)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    masks = {row["seed"]: row["reached"] for row in rows(tmp_path, (0, 6))}
+    for name in reached.WITNESSES:
+        runs = [seed for seed, mask in masks.items() if name in reached.names_of(mask)]
+        assert summary["reached"].get(name) == ({"runs": len(runs), "smallest_seed": runs[0]} if runs else None)
+    assert set(summary["never"]) == set(reached.WITNESSES) - set(summary["reached"]) != set()
+    assert "seen: another_in_its_place" in summary["never"]
+    assert code == 0 and f"Never reached, {len(summary['never'])} of {len(reached.WITNESSES)}: " in output
+    assert all(name in output for name in summary["never"])
+
+
+def test_a_mask_fits_its_column() -> None:
+    assert len(reached.WITNESSES) == len(set(reached.WITNESSES)) <= 63
+    assert pa.array([sum(reached.BIT.values())], pa.int64())
+
+
+def test_a_run_that_is_not_the_same_again_is_a_row(monkeypatch: pytest.MonkeyPatch, expected: list[dict]) -> None:
+    built: list[int] = []
+    builds = [dst.SCENARIOS[SCENARIO][name] for name in ("", "no_check")]
+
+    def moody(*args: object) -> object:
+        built.append(1)
+        return builds[len(built) > 100](*args)
+
+    monkeypatch.setattr(dst, "TWICE", 5)
+    assert comparable(dst.run_range(PRODUCTION, (0, 12), 60)) == expected[:12]
+    monkeypatch.setitem(dst.SCENARIOS[SCENARIO], "", moody)
+    found = comparable(dst.run_range(PRODUCTION, (0, 20), 60))
+    bad = [row for row in found if row["kind"] == "nondeterminism"]
+    assert 0 in [row["seed"] for row in bad] and all(row["seed"] % 5 == 0 for row in bad)
+    assert bad[0]["signature"] == "nondeterminism:twice" and "at first" in bad[0]["message"]
+    assert bad[0]["digest"] == expected[0]["digest"]
+
+
+def test_what_differs_in_another_process_fails_the_campaign(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(dst, "TWICE", 4)
+    asked = []
+
+    def check(seeds: list[int], mutant: str | None) -> dst.doctor.Difference:
+        asked.append((seeds, mutant))
+        return dst.doctor.Difference(4, "choice 7: this with PYTHONHASHSEED=1, that with PYTHONHASHSEED=2")
+
+    monkeypatch.setattr(dst.doctor, "check", check)
+    code, output = called("--scenario", SCENARIO, "--seeds", "1:10", "--out", tmp_path, "--engine", "local", "--jobs", 1)
+    assert asked == [([4, 8], None)] and code == exits.NONDETERMINISM
+    assert "nondeterminism:processes" in output and "highwater dst doctor --seeds 4:5" in output
 
 
 @pytest.mark.parametrize(("codes", "worst"), [

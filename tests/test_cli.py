@@ -1,12 +1,14 @@
 """The verbs as a user meets them: what they say, how they refuse, what their exit codes are."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from cli import verify
+from cli import explore, verify
 from cli.exits import HARNESS, INCOMPLETE, LIVENESS, PROOF, REFINEMENT, SAFETY, SPEC, of_kinds, worst
 from cli.main import app
 from cli.verify import Check, Found, timed
@@ -109,6 +111,182 @@ def test_a_counterexample_of_the_model():
     assert "CommitIsUnique fails: No id is ever acknowledged twice." in result.output and "Delete(2,)" in result.output
     assert ran("model", "explore").exit_code == 0
     assert ran("model", "explore", "--max-states", "100").exit_code == INCOMPLETE
+
+
+# --- a user's own model
+
+BASE = """
+from typing import NamedTuple
+from functools import partial
+from model.core import Model, Process
+class Constants(NamedTuple):
+    N: int = 3
+class S(NamedTuple):
+    x: object = 0
+    y: int = 0
+class L(NamedTuple):
+    pc: str = "a"
+def count(c, me, s, l):
+    if s.x < c.N:
+        yield (), s._replace(x=s.x + 1), l
+def a(c, me, s, l):
+    if l.pc == "a" and s.x < 4:
+        yield (), s._replace(x=s.x + 1), l._replace(pc="b")
+def back(c, me, s, l):
+    if l.pc == "b":
+        yield (), s._replace(x=s.x - 1), l._replace(pc="a")
+def own(c, me, s, l):
+    if l.pc == "b":
+        yield (), s, l._replace(pc="c")
+def loop(c, me, s, l):
+    if l.pc == "b":
+        yield (), s, l
+def fine(c, s):
+    return s.x < 2
+def built(c, actions, fine=fine, n=1, sometimes=None, **more):
+    processes = tuple(Process(f"P#{i}", "P", i, L(), actions) for i in range(n))
+    return Model("mine", c, S(), processes, {"Fine": (None, fine)}, sometimes or {}, **more)
+"""
+PAIR = "def model(c): return built(c, {'a': a, 'b': %s}, n=2, unseen={'P': frozenset({'b'})}%s)"
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """Writes a module of the user's and runs a verb on it."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def run(text: str, *arguments: str, verb: str = "explore"):
+        name = f"mine{abs(hash(text)) % 10**9}"
+        (tmp_path / f"{name}.py").write_text(text)
+        return ran("model", verb, name, *arguments)
+
+    return run
+
+
+@pytest.mark.parametrize("text, arguments, says", [
+    ("def (", [], "cannot be imported: SyntaxError: invalid syntax"),
+    ("x = y", [], "cannot be imported: NameError: name 'y' is not defined"),
+    ("import nosuchthing", [], "cannot be imported: ModuleNotFoundError: No module named 'nosuchthing'"),
+    (BASE.replace("N: int = 3", "N: int") + "model = built", [], "Constants.N has no default"),
+    ("Constants = model = 3", [], "a model has a NamedTuple Constants and a function model(constants)"),
+    (BASE + "def model(c): return None", [], "model(Constants(N=3)) returns None, which is no model.core.Model"),
+    (BASE + "def model(c): raise ValueError(f'{c.N} is odd')", ["--set", "N=1"], "raises ValueError: 1 is odd"),
+    (BASE + "def model(c): return built(c, {}, n=0)", [], "model(Constants(N=3)) has no process"),
+    (BASE + "def bad(c, me, s, l):\n  yield (), s._replace(x=[1]), l\ndef model(c): return built(c, {'Bad': bad})", [],
+     "can change in a state (unhashable type: 'list')"),
+    (BASE + "def bad(c, me, s, l):\n  yield (), s._replace(x=s.z), l\ndef model(c): return built(c, {'Bad': bad})", [],
+     "has no attribute 'z'"),
+])
+def test_what_is_wrong_with_a_user_s_module_is_told_in_one_line(mine, text, arguments, says):
+    result = mine(text, *arguments)
+    assert result.exit_code == 2 and says in result.output, result.output
+    assert "Traceback" not in result.output and "there is no model" not in result.output
+    assert len([line for line in result.output.splitlines() if "error:" in line]) == 1
+
+
+@pytest.mark.parametrize("text, says", [
+    ("def model(c): return built(c, {'a': lambda c, me, s, l: iter([((), s._replace(x=s.x + 1), l)][s.x:])}, "
+     "lambda c, s: s.x < 1)", "x: 0 → 1"),
+    ("def step(by, *o):\n  yield from count(*o)\nclass Fine:\n  def __call__(self, c, s): return s.x < 2\n"
+     "def model(c): return built(c, {'a': partial(step, 1)}, Fine())", "x: 1 → 2"),
+    ("class Step:\n  def __call__(self, *o): return count(*o)\ndef model(c): return built(c, {'a': Step()})", "x: 1 → 2"),
+    ("def odd(c, me, s, l):\n  i = 0\n  while i < 1:\n    i += 1\n    if s.x == 0: yield (), s._replace(x=5), l\n"
+     "def model(c): return built(c, {'a': odd})", "x: 0 → 5"),
+    ("def mix(c, me, s, l):\n  if s.x == 0: yield (), s._replace(x=frozenset({None, 1, 'a', (1, 2)})), l\n"
+     "def model(c): return built(c, {'a': mix}, lambda c, s: s.x == 0)", "x: 0 → {1, 'a', None, (1, 2)}"),
+    ("def odd(c, me, s, l):\n  for s2 in (s, s._replace(x=5)): yield ('[bold]', '[/red]'), s2, l\n"
+     "def fine(c, s):\n  '[/] weird [nothing]'\n  return s.x < 2\n"
+     "def model(c): return built(c, {'a[/b]': odd}, fine, sometimes={'Wit[/q]': (None, lambda c, s: False)})",
+     "P#0.a[/b]('[bold]', '[/red]')"),
+], ids=["lambda", "partial", "callable", "while", "mixed-set", "markup"])
+def test_a_verdict_is_printed_whatever_the_model_is_made_of(mine, tmp_path, text, says):
+    result = mine(BASE + text, "--html", str(tmp_path / "[/x].html"))
+    assert result.exit_code == SAFETY, result.output
+    assert "Fine fails" in result.output and says in result.output and "[/x].html" in result.output
+    assert mine(BASE + text, "--walks", "50", "--steps", "9", verb="walk").exit_code == SAFETY
+    assert "fails here" in mine(BASE + text, "--take", "1" if "[/b]" in text else "0,0" if "count" in text else "0",
+                                verb="step").output
+
+
+def test_names_in_brackets_are_names(mine):
+    text = BASE + ("def model(c): return built(c, {'a[/b]': count, 'z[/z]': back}, lambda c, s: True, "
+                   "sometimes={'Wit[/q]': (None, lambda c, s: False)}, eventually={'Ev[/e]': ('P', lambda c, s, l: False)})")
+    result = mine(text, "--eventually", "Ev[/e]")
+    assert result.exit_code == LIVENESS
+    assert all(name in result.output for name in ("never witnessed: Wit[/q]", "P.z[/z]", "Ev[/e] fails for P#0"))
+    assert "Wit[/q]" in mine(text, "--walks", "5", verb="walk").output
+    assert "NOT judged: Ev[/e], because the search stopped" in mine(text, "--eventually", "Ev[/e]", "--max-states", "2").output
+
+
+# --- what a search leaves out
+
+def test_merging_is_checked_by_the_command(mine):
+    seen = mine(BASE + PAIR % ("back", ""), "--merge")
+    assert seen.exit_code == SAFETY and "violated: Fine in the whole graph, None in the reduced" in seen.output
+    assert "states," not in seen.output
+    endless = mine(BASE + PAIR % ("loop", ""), "--merge")
+    assert endless.exit_code == SAFETY and "b cannot be merged: 101 unseen actions follow each other" in endless.output
+    good = mine(BASE + PAIR % ("own", ", fine=lambda c, s: s.x < 4"), "--merge")
+    assert good.exit_code == 0 and "that merging loses nothing was checked of this instance" in good.output
+    assert "leave --merge out" in mine(BASE + "def model(c): return built(c, {'a': a})", "--merge").output
+
+
+def test_where_an_instance_is_large_merging_is_checked_of_the_usual_one(monkeypatch):
+    monkeypatch.setattr(explore, "SMALL", 3_000)
+    usual = ran("model", "explore", "bench.boundary_peer", "--merge", "--max-states", "10", "--set", "M=4")
+    assert "cannot be checked, neither of this instance nor of W=2, K=2, G=1, M=4" in usual.output
+    assert usual.exit_code == SAFETY and "states, " not in usual.output
+    monkeypatch.setattr(explore, "SMALL", 30_000)
+    large = ran("model", "explore", "bench.boundary_peer", "--merge", "--max-states", "10", "--set", "W=3")
+    assert "checked of a smaller instance, W=2, K=2, G=1, M=4" in large.output and large.exit_code == INCOMPLETE
+
+
+def test_symmetry_is_not_believed(mine):
+    text = BASE + ("def first(c, me, s, l):\n  if s.x < 3 and me == 0: yield (), s._replace(x=s.x + 1), l\n"
+                   "def model(c): return built(c, {'a': first}, lambda c, s: True, n=2, renamed={'P': None})")
+    assert mine(text, "--symmetry").exit_code == SAFETY
+    refused = mine(text, "--symmetry", "--engine", "plain")
+    assert refused.exit_code == 2 and "the plain engine does not check" in refused.output
+
+
+def test_many_clients_that_nobody_names_and_too_many_that_somebody_does():
+    result = ran("model", "explore", "--symmetry", "--set", "READERS=11", "--max-states", "300")
+    assert result.exit_code == INCOMPLETE, result.output
+    refused = ran("model", "explore", "--symmetry", "--set", "WRITERS=11")
+    assert refused.exit_code == 2 and "39,916,800 renamings of 11 Writers, more than 5,040" in refused.output
+
+
+def test_a_property_that_is_not_judged_is_named():
+    def said(*arguments: str):
+        return ran("model", "explore", "--set", "COMMITS=1", "--eventually", "UpdatesEnd", *arguments)
+    broken = said("--set", "BOUNDARY=False", "--set", "COMMITS=2")
+    assert broken.exit_code == SAFETY and "NOT judged: UpdatesEnd, because CommitIsUnique fails" in broken.output
+    stopped = said("--max-states", "50")
+    assert stopped.exit_code == INCOMPLETE and "because the search stopped at 50 states" in stopped.output
+    reduced = int(said("--symmetry").output.partition(" states, ")[0].splitlines()[-1].replace(",", ""))
+    whole = said("--symmetry", "--max-states", str(reduced + 1))  # enough for the search, and not for the graph
+    assert whole.exit_code == INCOMPLETE and "which that takes, stopped at" in whole.output and "holds" not in whole.output
+
+
+def test_an_element_of_take_that_is_empty_is_refused():
+    for take in ("0,,0", "0,", ","):
+        result = ran("model", "step", "--take", take)
+        assert result.exit_code == 2 and "there is no move '' after" in result.output
+
+
+def test_walks_through_states_that_are_too_wide_are_refused_in_one_line():
+    result = ran("model", "walk", "--set", "WRITERS=20", "--walks", "10")
+    assert result.exit_code == 2 and "bits, more than 63" in result.output and "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("arguments, code", [(["--set", "CHECK=off"], SAFETY), ([], 0), (["--max-states", "9"], INCOMPLETE)])
+def test_a_reader_who_leaves_does_not_change_the_verdict(arguments, code):
+    command = [sys.executable, "-m", "cli.main", "model", "explore", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == code
 
 
 def test_a_failing_proof():

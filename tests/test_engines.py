@@ -82,6 +82,15 @@ def test_mutants_die_at_the_exact_depth(name, engine):
             valid(model, found.trace)
 
 
+@pytest.mark.parametrize("name", ["m1", "m2"])
+def test_engines_count_the_same_up_to_a_violation(name):
+    """States, transitions, depth, degrees, ends, what fired: all but which of the nearest violations is told."""
+    found = [explore(bp.model(MUTANTS[name][0]))._replace(trace=()) for explore in (tabulated.explore, wide.explore)]
+    assert found[0] == found[1] and found[0].violated
+    small = counter(9, violated_at=4)
+    assert len({explore(small)._replace(trace=()) for explore in ENGINES.values()}) == 1
+
+
 def valid(model, trace):
     """Each step of it is a move of the model, from the initial state on; and the last state is the first to be broken."""
     assert trace[0].state == init(model)
@@ -269,6 +278,19 @@ def test_a_state_taken_as_a_whole_counts_as_read():
 
     model = Model("reads", None, bp.Shared((None,)), (Process("P#0", "P", 0, 0, {"Step": step, "Noise": noise}),), {}, {})
     assert tabulated.explore(model) == plain.explore(model) == wide.explore(model)
+
+
+def test_clients_that_no_part_names_take_each_place_once():
+    """So many turns, and not every order: eleven readers have 40 million."""
+    model = model_of(rows()[0])
+    roles = {"Writer": 3, "Collector": 2, "Reader": 11}
+    processes = tuple(Process(f"{role}#{i}", role, i, (), {}) for role, n in roles.items() for i in range(n))
+    model = model._replace(processes=processes, renamed={"Writer": lambda part, names: part, "Collector": None, "Reader": None})
+    symmetry = reductions.Symmetry(tabulated.Explorer(model))
+    assert len(symmetry.all) == 6 * 11 - 1 and len(symmetry.named) == 6
+    for role in roles:
+        places = reductions.clients(model, role)
+        assert {(p, place[p]) for _, _, place in symmetry.all for p in places} == {(p, q) for p in places for q in places}
 
 
 def test_group_is_every_renaming():

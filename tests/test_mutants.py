@@ -2,51 +2,40 @@
 
 import pytest
 
-from cli.dst import hunt
+from dst.hunt import hunt
+from dst.mutants_ambiguity import MUTANTS
 from dst.scenarios.sequenced_metadata_boundary import production
 from dst.simulate import simulate
-from dst.zoo import ZOO
+from dst.zoo import CATALOGUE, ORACLES, ZOO, expected, ids_of
 
 BUDGET = 400
-DIES_OF = {  # one of the signatures seen must be this
-    "no_check": "told:committed",
-    "check_before_create": "refinement:Writer.Accept|Reject",
-    "reported_though_refused": "told:committed",
-    "one_old_writer": "told:committed",
-    "cached_boundary": "told:committed",
-    "delete_before_advance": "refinement:Collector.Delete",
-    "boundary_moves_backward": "refinement:Collector.Advance",
-    "latest_deleted": "refinement:Collector.Advance",
-    "age_ignored": "history:too young",
-    "checkpoints_not_spared": "refinement:Collector.Delete",
-    "reads_not_checked": "told:read",
-    "lost_reply_is_conflict": "refinement:Writer.CreateNext",
-    "refused_is_applied_again": "refinement:Writer.CreateNext",
-}
-HARMS = {  # what callers alone notice, with no model
-    "no_check": "history:duplicate commit",
-    "check_before_create": "history:duplicate commit",
-    "reported_though_refused": "history:duplicate commit",
-    "delete_before_advance": "history:duplicate commit",
-    "lost_reply_is_conflict": "history:applied twice",
-    "refused_is_applied_again": "history:applied twice",
-}
+RARE = MUTANTS.keys() - {"Z7", "Z8"}  # these need an SDK that retries: tests/test_sdk.py runs them under it
+HARMFUL = ("no_check", "check_before_create", "reported_though_refused", "delete_before_advance", "lost_reply_is_conflict",
+           "refused_is_applied_again", "missing_is_asked_again")  # soon
 
 
 def test_the_table_is_of_the_whole_zoo():
-    assert set(DIES_OF) == set(ZOO)
+    assert set(ORACLES) == set(ZOO)
+    assert all(by_model for by_model, _ in ORACLES.values())
+
+
+def test_the_catalogue_is_whole_and_names_mutants_that_there_are():
+    assert list(CATALOGUE) == [f"Z{i}" for i in range(1, 21)]
+    for name, (what, mutants) in CATALOGUE.items():
+        assert what and (isinstance(mutants, str) or set(mutants) <= set(ZOO)), name
+    assert (ids_of("no_check"), ids_of("latest_deleted")) == ("Z1", "")
 
 
 @pytest.mark.parametrize("name", ZOO)
-def test_mutant_dies(name):
+def test_mutant_dies_of_what_it_should(name):
     waits, signatures = hunt(ZOO[name][1], 9, BUDGET)
-    assert waits and DIES_OF[name] in signatures
+    assert (waits or name in RARE) and all(signature.startswith(expected(name, True)) for signature in signatures), signatures
 
 
-@pytest.mark.parametrize("name", HARMS)
+@pytest.mark.parametrize("name", HARMFUL)
 def test_mutant_harms_its_callers(name):
     waits, signatures = hunt(ZOO[name][1], 3, 1500, by_model=False)
-    assert waits and HARMS[name] in signatures
+    assert waits and all(signature.startswith(expected(name, False)) for signature in signatures), signatures
 
 
 def test_production_harms_nobody():

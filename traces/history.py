@@ -4,10 +4,17 @@ A refinement failure is a step that the model could not take; it need not have h
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from impl import manifest_json
 from impl.layout import Namespace
 from traces.event import Event
+
+
+@lru_cache(100_000)
+def updates_in(body: bytes) -> tuple[str, ...]:
+    """What a file holds is the same in every run, so it is asked for once in a process."""
+    return manifest_json.decode(body).updates
 
 
 def too_young(events: Iterable[Event], namespace: Namespace, least_ms: int) -> str:
@@ -33,7 +40,7 @@ def damage(events: Iterable[Event], namespace: Namespace, final: bytes) -> list[
     read off history   a reader was given an update that is not in the end's history
     read went back     a reader was given less than it had been given before
     """
-    kept = manifest_json.decode(final).updates
+    kept = updates_in(final)
     commits: dict[int, str] = {}
     seen: dict[str, frozenset[str]] = {}
     found = []
@@ -49,7 +56,7 @@ def damage(events: Iterable[Event], namespace: Namespace, final: bytes) -> list[
             if update not in kept:
                 found.append(f"lost update: {update}, committed as id {file_id}, is not in the latest file")
         elif e.op == "read":
-            updates = frozenset(manifest_json.decode(e.body).updates)
+            updates = frozenset(updates_in(e.body))
             if updates - set(kept):
                 found.append(f"read off history: {e.client} was given {sorted(updates - set(kept))}")
             if not seen.get(e.client, frozenset()) <= updates:

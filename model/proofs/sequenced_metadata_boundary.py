@@ -43,7 +43,8 @@ Every clause but LatestIsKept, which follows, is necessary. `high` needs no defi
 needs induction over them. That a set of ids has a greatest (a listing ends with it) is taken from the sets being finite.
 
 What ties this to the model: `tie` evaluates the relation below in plain Python, on every reachable state of an instance; and
-tests do, on walks through larger ones. What cross-checks the explorer: `bounded` unrolls the same relation for one instance.
+`walked` does, on random walks through a larger one. What cross-checks the explorer: `bounded` unrolls the same relation for
+one instance.
 """
 
 from collections import defaultdict
@@ -750,6 +751,10 @@ INSTANCES = (
     {"WRITERS": 1, "COMMITS": 1, "READERS": 1, "CHECKPOINTS": 1, "MAX_LOST": 1},
     {"WRITERS": 1, "COLLECTORS": 2, "CHECKPOINTS": 1},
 )
+# And one that is too large for all of its states, so many walks through it, and steps of a walk.
+WALKED = {"WRITERS": 3, "COMMITS": 4, "COLLECTORS": 2, "READERS": 1, "MAX_ID": 8, "CHECKPOINTS": 1, "PAGE": 3,
+          "MAX_PENDING": 1, "MAX_LOST": 1, "MAX_CRASHES": 1}
+WALKS, STEPS = 16, 120
 
 
 def system(c: m.Constants) -> System:
@@ -768,6 +773,10 @@ def prove(constants: m.Constants | None = None, progress: Callable[[inductive.Ro
 
 def tie(c: m.Constants, nearest: int | None = None) -> tying.Tie:
     return tying.tie(system(c), m.model(c), scope(c), nearest)
+
+
+def walked(c: m.Constants) -> tying.Tie:
+    return tying.walked(system(c), m.model(c), scope(c), WALKS, STEPS)
 
 
 def bounded(c: m.Constants, depth: int, progress: Callable[[int], None] | None = None,

@@ -2,12 +2,14 @@
 
 The relation is a second text, so it is held against the first, evaluated by the plain reading: labels and successors of every
 process are the same, properties judge alike, and every clause of the invariant holds. All reachable states of small instances
-are compared here (`tie`); tests compare states on random walks through large ones. What depends on a part of the state is
-compared once for each such part. The model's own actions are asked, not an engine, whose errors would be shared.
+are compared (`tie`), and what is met on random walks through a larger one (`walked`): beyond its bounds nothing is compared.
+What depends on a part of the state is compared once for each such part. The model's own actions are asked, not an engine,
+whose errors would be shared.
 """
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
+from hashlib import blake2b
 from typing import NamedTuple
 
 from model.core import Label, Local, Model, Process, Shared, State
@@ -15,6 +17,7 @@ from model.proofs.plain import Plain, neat, rows, variables
 from model.proofs.system import Misnamed, Scope, System, of_roles, title
 
 MANY = 10  # mismatches are told of: the first are the nearest to the initial state
+STALL = 15  # steps of a walk for which the same processes are slow
 
 
 class Tie(NamedTuple):
@@ -44,6 +47,47 @@ def tie(system: System, model: Model, scope: Scope, nearest: int | None = None) 
         return comparison.result(len(seen))
     except Misnamed as error:
         return Tie(0, 0, 0, frozenset(), (str(error),), ())
+
+
+def walked(system: System, model: Model, scope: Scope, walks: int, steps: int) -> Tie:
+    """Along so many random walks of at most so many steps; always the same ones. Some processes are slow for a while, so that
+    they meet what others made of the store meanwhile; and what a process did often it does less often, so that a walk gets
+    far. Compared are the processes that get a turn, and at a walk's end the clauses and properties."""
+    try:
+        comparison, states = Comparison(system, model, scope), 0
+        for walk in range(walks):
+            state, taken = State(model.shared, tuple(process.local for process in model.processes)), {}
+            for step in range(steps):
+                found = turn(comparison, state, taken, (walk, step))
+                if found is None:
+                    break
+                label, state = found
+                taken[label[:2]] = taken.get(label[:2], 1) + 1
+                states += 1
+            comparison.judge_all(state)
+        return comparison.result(states)
+    except Misnamed as error:
+        return Tie(0, 0, 0, frozenset(), (str(error),), ())
+
+
+def turn(comparison: "Comparison", state: State, taken: dict, at: tuple[int, int]) -> tuple[Label, State] | None:
+    """A step of the first process that can take one; None if none can. Who is asked first is drawn anew each step, and who
+    is most often asked first, all STALL steps."""
+    walk, step = at
+    fast = [drawn(walk, step // STALL, n, "fast") ** 3 for n in range(len(comparison.model.processes))]
+    for n in sorted(range(len(fast)), key=lambda n: fast[n] * drawn(walk, step, n), reverse=True):
+        moves = [*comparison.after(n, state)]
+        if moves:
+            weights = [taken.get(label[:2], 1) ** -2 for label, _ in moves]
+            ahead = itertools.accumulate(weights)
+            rest = drawn(walk, step) * sum(weights)
+            return next((move for move, weight in zip(moves, ahead) if rest < weight), moves[-1])
+    return None
+
+
+def drawn(*what: int | str) -> float:
+    """From 0 to 1, the same for the same."""
+    return int.from_bytes(blake2b(repr(what).encode(), digest_size=8).digest()) / 2 ** 64
 
 
 class Comparison:
@@ -77,16 +121,24 @@ class Comparison:
 
     def compare(self, state: State) -> Iterator[tuple[Label, State]]:
         """The model's steps from this state."""
+        self.judge_all(state)
+        for n in range(len(self.model.processes)):
+            yield from self.after(n, state)
+
+    def after(self, n: int, state: State) -> Iterator[tuple[Label, State]]:
+        """Those of process `n`."""
+        process = self.model.processes[n]
+        for action, choices, shared, local in self.moves_of(n, process, state.shared, state.locals[n]):
+            yield ((process.name, action, choices),
+                   State(shared, (*state.locals[:n], local, *state.locals[n + 1:])))
+
+    def judge_all(self, state: State) -> None:
         for roles in {of_roles(holds) for holds in (*self.system.clauses.values(), *self.system.properties.values())}:
             for given in itertools.product(*map(self.processes.get, roles)):
                 processes = tuple((self.model.processes[n].index, state.locals[n]) for n in given)
                 if (roles, state.shared, processes) not in self.judged:
                     self.judged.add((roles, state.shared, processes))
                     self.judge(roles, state.shared, processes)
-        for n, process in enumerate(self.model.processes):
-            for action, choices, shared, local in self.moves_of(n, process, state.shared, state.locals[n]):
-                yield ((process.name, action, choices),
-                       State(shared, (*state.locals[:n], local, *state.locals[n + 1:])))
 
     def judge(self, roles: tuple[str, ...], shared: Shared, processes: tuple[tuple[int, Local], ...]) -> None:
         """Every clause holds of these processes, and a property does if, and only if, the model says so."""
