@@ -259,9 +259,9 @@ def requests(stem: str) -> dict[tuple[str, str], tuple[str, ...]]:
         def step(self, match: Any, event: Any = None) -> None:
             self.taken = []
             super().step(match, event)
-            for action in self.taken:
-                if match.process:
-                    key = match.process.partition("#")[0], action.split()[0]
+            for process, action, _ in self.taken:
+                if process:
+                    key = process.partition("#")[0], action
                     words = re.sub(r" db/\S+| \d+\b", "", request(now))
                     reply = LATER if now.kind in LOST and now.pending else LOST.get(now.kind, str(now.status))
                     seen.setdefault(key, {}).setdefault(reply, set()).add(words.replace(" after id", ""))

@@ -15,6 +15,7 @@ from statistics import median
 
 from bench import page_profiles, page_protocol, page_safeguards
 from bench.page_protocol import Instances
+from cli import damaged
 from cli.console import STEM
 from dst.hunt import hunt
 from dst.simulate import replay_command, simulate
@@ -99,6 +100,7 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "min_age": ("docs/boundary-files.md", min_age),
     "profiles": ("docs/store-profiles.md", page_profiles.profiles),
     "differences": ("docs/store-profiles.md", page_profiles.differences),
+    "trace_damage": ("docs/trace-damage.md", damaged.page),
 }
 
 

@@ -1,4 +1,4 @@
-"""highwater dst: run | replay | shrink | explain | timeline | export | doctor | zoo | exhaust."""
+"""highwater dst: run | replay | shrink | explain | timeline | export | doctor | lint | zoo | exhaust."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +14,7 @@ from cli.dst_shrink import shrink_command
 from cli.exits import of_kinds
 from cli.explain import explain_command
 from cli.export import export_command
+from cli.lint import lint_command
 from cli.timeline import timeline_command
 from cli.zoo import exhaust_command, zoo_command
 from dst.simulate import Outcome, replay_command, simulate
@@ -70,6 +71,7 @@ def many_seeds(seeds: range, build, mutant: str | None, strategy: str, digests: 
 
 
 COMMANDS = {"replay": replay_tape, "shrink": shrink_command, "explain": explain_command, "timeline": timeline_command,
-            "export": export_command, "doctor": doctor_command, "zoo": zoo_command, "exhaust": exhaust_command}
+            "export": export_command, "doctor": doctor_command, "lint": lint_command, "zoo": zoo_command,
+            "exhaust": exhaust_command}
 for name, command in COMMANDS.items():
     app.command(name)(command)

@@ -1,12 +1,15 @@
-"""highwater trace: check."""
+"""highwater trace: check | damage."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.progress import track
+from rich.table import Table
 
-from cli.console import console, refuse
+from cli.console import console, refuse, seeds_of
 from cli.exits import of_kinds
 from traces.event import Event, from_json
 
@@ -46,15 +49,40 @@ def check_command(file: Annotated[Path, typer.Argument(help="NDJSON, an event a 
     console.print(f"[green]ok[/]: {len(events):,} events refine the model")
 
 
+@app.command("damage")
+def damage_command(files: Annotated[list[Path] | None, typer.Argument(help="good traces; none: those of the simulator")] = None,
+                   seeds: Annotated[str, typer.Option(help="A:B, of the simulator")] = "0:40", root: Root = "db",
+                   namespace: In = "compactions", page_size: PageSize = 0, skew_ms: SkewMs = 0) -> None:
+    """Check the checker: damage good traces in every place, and tell what is noticed, and why the rest is no damage."""
+    from cli.damaged import simulated
+    from traces.kills import Good, by_equivalence, by_event, by_field, measure
+
+    try:
+        good = [Good(str(file), events, beginner(events, root, namespace, page_size, skew_ms))
+                for file in files for events in (read(file),)] if files else list(simulated(seeds_of(seeds)))
+        tally = measure(track(good, "damaging", console=console, transient=True))
+    except ValueError as error:
+        refuse(str(error))
+    for rows in (by_event(tally), by_field(tally), by_equivalence(tally)):
+        table = Table(*rows[0])
+        for row in rows[1:]:
+            table.add_row(*row)
+        console.print(table)
+    if tally.holes:
+        console.print(f"[bold red]{len(tally.holes):,} damaged traces are not noticed, and nothing explains why:[/]")
+        console.print("\n".join(tally.holes[:20]), markup=False)
+        raise typer.Exit(of_kinds(["harness"]))
+
+
 def recorded(file: Path, root: str, namespace: str, page_size: int, skew_ms: int,
              with_retries: bool = False) -> tuple[list[Event], Any]:
     """A file's events, and a Trace for as many clients as they are of."""
-    from impl.layout import Namespace
-    from traces import retries
-    from traces.sequenced_metadata_boundary import Trace, constants, refiner
+    events = read(file)
+    return events, beginner(events, root, namespace, page_size, skew_ms, with_retries)()
 
-    if namespace not in ("manifest", "compactions"):
-        refuse(f"namespace {namespace!r}: manifest or compactions")
+
+def read(file: Path) -> list[Event]:
+    """Refuses what is no trace."""
     try:
         events = [from_json(line) for line in file.read_text().splitlines() if line]
     except (OSError, ValueError) as error:
@@ -64,9 +92,20 @@ def recorded(file: Path, root: str, namespace: str, page_size: int, skew_ms: int
     strange = [e.client for e in events if not re.fullmatch(r"(Writer|Collector|Reader)#\d{1,2}", e.client)]
     if strange:
         refuse(f"{file}: client {strange[0]!r}: clients are Writer#0, Collector#0, Reader#0 and so on")
+    return events
+
+
+def beginner(events: list[Event], root: str, namespace: str, page_size: int, skew_ms: int,
+             with_retries: bool = False) -> Callable[[], Any]:
+    """What makes a Trace for so many clients as these events are of."""
+    from impl.layout import Namespace
+    from traces import retries
+    from traces.sequenced_metadata_boundary import Trace, constants, refiner
+
+    if namespace not in ("manifest", "compactions"):
+        refuse(f"namespace {namespace!r}: manifest or compactions")
     numbers = [1 + max([int(e.client.partition("#")[2]) for e in events if e.client.startswith(role)], default=0)
                for role in ("Writer", "Collector", "Reader")]
-    of = constants(*numbers, page_size, namespace == "manifest")
-    where = Namespace(root, namespace)
-    return events, (retries.RetryingTrace(retries.refiner(of), where, skew_ms) if with_retries
-                    else Trace(refiner(of), where, skew_ms))
+    kind, checker = (retries.RetryingTrace, retries.refiner) if with_retries else (Trace, refiner)
+    of = checker(constants(*numbers, page_size, namespace == "manifest"))
+    return lambda: kind(of, Namespace(root, namespace), skew_ms)

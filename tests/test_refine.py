@@ -1,38 +1,33 @@
-"""Refinement: good runs pass, bad ones are noticed and told in words, and the checker itself is checked.
+"""Refinement: good runs pass, bad ones are noticed and told in words.
 
-In reading order: seeds; mutated traces against an oracle that knows nothing of the model; the zoo's explanations; golden
-traces, which need no simulator; the format of a trace.
+In reading order: seeds; the zoo's explanations; golden traces, which need no simulator; the format of a trace. That the
+checker notices damaged traces is in test_damage.py.
 
-    python -m pytest tests/test_refine.py -s        prints the kill rates
     PYTHONPATH=. python tests/test_refine.py        searches and writes the golden traces anew
 """
 
-import json
 import re
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Callable
-from functools import lru_cache
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dst.scenarios.sequenced_metadata_boundary import Shape, namespace, production, trace_of
+from dst.scenarios.sequenced_metadata_boundary import Shape, production, trace_of
 from dst.simulate import Outcome, simulate
 from dst.world.faults import Weights
 from dst.zoo import ZOO
 from impl.layout import Namespace
 from traces.event import EMPTY, Event, from_json, to_json
 from traces.explain import explain, why_not
+from traces.kills import kind_of
 from traces.refine import Failure
 from traces.sequenced_metadata_boundary import Trace, constants, refiner
 
 ROOT = Path(__file__).parent.parent
 GOLDEN = Path(__file__).parent / "golden"
-READS = ("get", "get_if_changed", "list", "head")
 FAULTY = Weights(stall=100, refused=20, request_lost=20, reply_lost=20, late=30, crash=20)
 
 
@@ -40,263 +35,6 @@ def test_good_seeds_refine():
     for seed in range(300):
         outcome = simulate(seed)
         assert not outcome.kind, f"seed {seed}\n" + explain(outcome.events, outcome.failure, trace_of(outcome.shape))
-
-
-# --- an oracle for mutated traces: what no store answers, no client does in this order, and nobody can have been told -----
-
-NEXT = {  # role -> state -> what the client does -> its next state; "!": anything else than an answer
-    "Writer": {"idle": {"l": "listed", "p": "listing"}, "listing": {"P": "listing", "L": "listed"},
-               "listed": {"get 200": "ready", "get 404": "idle"},
-               "ready": {"create 200": "created", "create 412": "idle"}, "created": {"boundary": "idle"}},
-    "Reader": {"idle": {"l": "listed", "p": "listing"}, "listing": {"P": "listing", "L": "listed"},
-               "listed": {"get 200": "read", "get 404": "idle"}, "read": {"boundary": "idle"}},
-    "Collector": {"listing": {"P": "listing", "L": "listed"},
-                  "listed": {"boundary": "known", "get 200": "listed+", "get 404": "idle"},
-                  "known": {"advance 200": "known", "advance 412": "listed", "get 200": "known+", "get 404": "idle",
-                            "boundary": "known"},  # it may look again
-                  "listed+": {"boundary": "known+"},
-                  "known+": {"advance 200": "known+", "advance 412": "listed+", "delete": "known+",
-                             "boundary": "known+"}},
-}
-
-
-@lru_cache(maxsize=100_000)
-def updates_of(body: bytes) -> tuple[str, ...]:
-    return tuple(json.loads(body)["updates"])
-
-
-class Oracle:
-    """Judges a trace by itself, with a store, an order of requests, and the truth, all simpler than the model."""
-
-    def __init__(self, where: Namespace):
-        self.where, self.spares = where, where.name == "manifest"
-        self.objects = {where.key(1): (b'{"checkpoints":[],"updates":[]}', "")}  # key -> body, version
-        self.state: dict[str, str] = {}
-        self.cursor: dict[str, str] = {}
-        self.sent: dict[int, tuple[str, str, bytes]] = {}
-        self.made: dict[str, tuple[str, str]] = {}  # writer -> key, update of its create
-        self.got: dict[str, tuple[str, bytes]] = {}  # reader -> key, content
-        self.committed: set[tuple[str, str, str]] = set()
-
-    def wrong(self, e: Event) -> str:
-        """Why this event cannot be, or ""."""
-        if e.kind == "told":
-            return self.untrue(e)
-        if e.kind != "applied":
-            return self.interrupted(e)
-        if not e.awaited and e.op not in READS and self.sent.pop(e.request, None) != (e.op, e.key, e.body):
-            return "nobody has sent this"
-        if not e.awaited and e.op in READS:
-            return ""  # of which nobody learns
-        if not self.answers(e):
-            return "no store answers so"
-        return "" if not e.awaited or self.in_order(e) else "no client asks so"
-
-    def answers(self, e: Event) -> bool:
-        body, version = self.objects.get(e.key, (None, None))
-        if e.op == "list":
-            keys = [key for key in sorted(self.objects) if key.startswith(e.key) and key > e.condition]
-            return (keys[:len(e.keys)], len(keys) > len(e.keys)) == (list(e.keys), e.truncated)
-        if e.op == "delete":
-            self.objects.pop(e.key, None)
-            return e.status in (204, 404)
-        if e.op in ("create", "update"):
-            free = body is None if e.op == "create" else version == e.condition
-            if free:
-                self.objects[e.key] = e.body, e.version
-            return e.status == (200 if free else 412)
-        if e.status == 304:
-            return e.op == "get_if_changed" and version == e.condition
-        return (e.status, e.body) == ((404, b"") if body is None else (200, body))
-
-    def in_order(self, e: Event) -> bool:
-        role, client, now = e.client.partition("#")[0], e.client, self.state.get(e.client, "idle")
-        what = f"{e.op} {e.status}"
-        if e.key == self.where.boundary_key:
-            what = "boundary" if e.op in READS else f"advance {e.status}"
-        elif e.op == "delete":
-            what = "delete"
-        elif e.op == "list":
-            what = "lp"[e.truncated] if not e.condition else "?LP"[(e.condition == self.cursor.get(client)) * (1 + e.truncated)]
-            self.cursor[client] = e.keys[-1] if e.truncated else ""
-        following = NEXT[role].get(now, {}).get(what)
-        if role == "Collector" and what in ("l", "p"):
-            following = "listing" if what == "p" else "listed" if len(e.keys) > 1 else now  # there is nothing to collect
-        if following == "listed" and role == "Collector" and not self.spares:
-            following = "listed+"
-        self.state[client] = following or "lost"
-        number = int(self.objects.get(self.where.boundary_key, (b"0",))[0])
-        if what == "create 200":
-            self.made[client] = e.key, updates_of(e.body)[-1]
-        elif what == "boundary" and role == "Writer" and now == "created" and self.where.file_id(self.made[client][0]) > number:
-            self.committed.add((client, *self.made[client]))
-        elif role == "Reader":
-            if what == "get 200":
-                self.got[client] = e.key, e.body
-            elif what != "boundary" or self.where.file_id(self.got.get(client, (self.where.key(0),))[0]) <= number:
-                self.got.pop(client, None)
-        return following is not None
-
-    def interrupted(self, e: Event) -> str:
-        role, now = e.client.partition("#")[0], self.state.get(e.client, "idle")
-        if role != "Collector" or e.kind == "crash" or now == "listing":
-            self.state[e.client] = "idle"
-        elif e.op != "delete" and now.startswith("known"):
-            self.state[e.client] = now.replace("known", "listed")
-        if now != "idle":
-            self.got.pop(e.client, None)
-        if e.pending and e.op not in READS:
-            if (e.op == "create" and role == "Writer" and now != "ready") or (e.op == "delete" and now != "known+"):
-                return "no client asks so"
-            self.sent[e.request] = e.op, e.key, e.body
-        return ""
-
-    def untrue(self, e: Event) -> str:
-        if e.op == "read":
-            true = self.state.get(e.client) == "idle" and self.got.get(e.client) == (e.key, e.body)
-        elif e.op == "committed":
-            true = (e.client, e.key, e.body.decode()) in self.committed
-        elif e.op == "failed":
-            bodies = [body for _, key, body in self.sent.values()] + [body for body, _ in self.objects.values()]
-            true = not any(e.body.decode() in updates_of(body) for body in bodies if body[:1] == b"{")
-        else:
-            true = e.op == "unknown" or e.body.decode() not in {update for _, _, update in self.committed}
-        return "" if true else "not the truth"
-
-
-def impossible(events: list[Event], where: Namespace) -> tuple[Event, str] | None:
-    """The first event that cannot be, and why."""
-    oracle = Oracle(where)
-    return next(((event, why) for event in events if (why := oracle.wrong(event))), None)
-
-
-# --- mutated traces -----------------------------------------------------------------------------------------------------
-
-def kind_of(e: Event) -> str:
-    role, what = e.client.partition("#")[0], e.op + " boundary" * e.key.endswith(".boundary")
-    if e.kind == "told":
-        return f"{role} told {e.op}"
-    if e.kind != "applied":
-        return f"{role} {'read' if e.op in READS else what}: {e.kind}{', under way' * e.pending}"
-    return f"{role} {what}: {e.status}" if e.awaited else f"{role} {'read' if e.op in READS else what}: nobody waits"
-
-
-def other_id(e: Event) -> Event | None:
-    """Another id; of a listing, one id less."""
-    if e.kind == "told" and e.op in ("failed", "refused", "unknown"):
-        return e._replace(body=e.body + b"1")
-    if e.op == "list":
-        return e._replace(keys=e.keys[:-1]) if e.keys else None
-    number = re.search(r"\d{20}", e.key)
-    return number and e._replace(key=e.key.replace(number[0], f"{int(number[0]) + 1:020d}"))
-
-
-def other_status(e: Event) -> Event | None:
-    if e.kind == "told":
-        return e._replace(op={"committed": "refused", "refused": "failed", "unknown": "failed"}.get(e.op, "committed")) \
-            if e.op != "read" else None
-    if e.kind != "applied" or e.op == "list":
-        return None
-    if e.op in ("create", "update"):
-        return e._replace(status=612 - e.status)
-    if e.op == "delete":
-        return e._replace(status=404)
-    return e._replace(status=404, body=b"") if e.status != 404 else \
-        e._replace(status=200, body=b"1" if e.key.endswith(".boundary") else b'{"checkpoints":[],"updates":[]}')
-
-
-def other_value(e: Event) -> Event | None:
-    return e._replace(body=b"%d" % (int(e.body) + 1)) if e.key.endswith(".boundary") and e.body else None
-
-
-def other_content(e: Event) -> Event | None:
-    return e._replace(body=e.body.replace(b'"]}', b'","1.99"]}')) if e.body.endswith(b'"]}') else None
-
-
-def swapped(events: list[Event], i: int) -> list[Event] | None:
-    if i + 1 == len(events):
-        return None
-    one, two = events[i], events[i + 1]
-    return [*events[:i], two._replace(t_ms=one.t_ms), one._replace(t_ms=two.t_ms), *events[i + 2:]]
-
-
-def edited(edit: Callable[[Event], Event | None]) -> Callable[[list[Event], int], list[Event] | None]:
-    def mutate(events: list[Event], i: int) -> list[Event] | None:
-        after = edit(events[i])
-        return after and [*events[:i], after, *events[i + 1:]]
-    return mutate
-
-
-MUTATIONS = {
-    "drop": lambda events, i: events[:i] + events[i + 1:],
-    "duplicate": lambda events, i: [*events[:i + 1], events[i]._replace(request=10_000), *events[i + 1:]],  # one more such
-    "swap": swapped,
-    "id": edited(other_id), "status": edited(other_status), "value": edited(other_value), "content": edited(other_content),
-}
-
-
-def refused(events: list[Event], shape: Shape) -> str:
-    """The failure's signature, or ""."""
-    trace = trace_of(shape)
-    try:
-        for event in events:
-            trace.observe(event)
-    except Failure as failure:
-        return failure.signature
-    return ""
-
-
-UNSEEN = {  # what the checker is known not to look at: said of the event that cannot be, the reason, and the pages' size
-    "which version a 304 confirms": lambda e, why, page: e.status == 304,
-}
-CERTAIN = [  # noticed without exception
-    ("Writer create: 200", "duplicate id status content"), ("Writer create: 412", "duplicate id status"),
-    ("Writer get: 200", "duplicate id status content"), ("Writer get boundary: 200", "duplicate status value"),
-    ("Writer list: 200", "id"), ("Reader get: 200", "duplicate id status content"), ("Reader told read", "id content"),
-    ("Collector create boundary: 200", "duplicate status"), ("Collector update boundary: 200", "duplicate status"),
-    ("Collector delete: 204", "duplicate"), ("Writer told committed", "id status"),
-]
-
-
-def test_impossible_traces_are_noticed():
-    """Each event of good traces dropped, doubled, swapped with the next, and changed in one field. What the oracle calls
-    impossible must be noticed; what survives otherwise is something that clients and a store may do as well."""
-    tried, noticed, missed, unseen = Counter(), Counter(), Counter(), Counter()
-    for seed in range(40):
-        outcome = simulate(seed, weights=FAULTY if seed % 2 else None)
-        shape, where = outcome.shape, namespace(outcome.shape)
-        assert not outcome.kind and impossible(outcome.events, where) is None, f"seed {seed}"
-        for i, event in enumerate(outcome.events):
-            for mutation, mutate in MUTATIONS.items():
-                events, cell = mutate(outcome.events, i), (kind_of(event), mutation)
-                if events is None:
-                    continue
-                tried[cell] += 1
-                if refused(events, shape):
-                    noticed[cell] += 1
-                    continue
-                found = impossible(events, where)
-                if found:
-                    missed[cell] += 1
-                    excuses = [rule for rule, excuses in UNSEEN.items() if excuses(*found, shape.page_size)]
-                    assert excuses, f"seed {seed}, {mutation} of event {i}, {kind_of(event)}: {found[1]}, and not noticed"
-                    unseen[excuses[0]] += 1
-    print(kill_rates(tried, noticed, missed), *(f"{n:4} not noticed: {rule}" for rule, n in unseen.items()), sep="\n")
-    for kind, mutations in CERTAIN:
-        for mutation in mutations.split():
-            assert tried[kind, mutation] == noticed[kind, mutation] > 0, (kind, mutation)
-
-
-def kill_rates(tried: Counter, noticed: Counter, missed: Counter) -> str:
-    """Noticed/all; -n: so many were impossible, and not noticed."""
-    rows = [["", *MUTATIONS]]
-    for mutation in MUTATIONS:
-        for count in (tried, noticed, missed):
-            count["all", mutation] = sum(n for (_, of), n in count.items() if of == mutation)
-    for kind in sorted({kind for kind, _ in tried}):
-        cells = [(kind, mutation) for mutation in MUTATIONS]
-        rows.append([kind, *(f"{noticed[c]}/{tried[c]}{f' -{missed[c]}' * (missed[c] > 0)}" * (c in tried) for c in cells)])
-    return "\n".join(row[0].ljust(48) + "".join(cell.rjust(15) for cell in row[1:]) for row in rows)
 
 
 # --- explanations -------------------------------------------------------------------------------------------------------
@@ -423,8 +161,7 @@ def stale_read(outcome: Outcome) -> bool:
 
 
 def all_faults(outcome: Outcome) -> bool:
-    wanted = {"Writer create: timeout, under way", "Writer create: nobody waits", "Writer create: 412", "Collector delete: 204",
-              "Reader told read"}
+    wanted = {"write: timeout, under way", "write: nobody waits", "create: 412", "delete: 204", "told read"}
     return not outcome.kind and {"crash", "refused", "timeout"} <= {event.kind for event in outcome.events} and \
         wanted <= {kind_of(event) for event in outcome.events}
 

@@ -38,10 +38,12 @@ def damage(events: Iterable[Event], namespace: Namespace, final: bytes) -> list[
     lost update        an update that was reported as committed is not in the end's history
     applied twice      an update stands twice in the end's history
     read off history   a reader was given an update that is not in the end's history
+    told twice         an update was reported as committed or refused, and later otherwise, or once more
     read went back     a reader was given less than it had been given before
     """
     kept = updates_in(final)
     commits: dict[int, str] = {}
+    ended: set[bytes] = set()  # updates
     seen: dict[str, frozenset[str]] = {}
     found = []
     if len(set(kept)) < len(kept):
@@ -49,6 +51,11 @@ def damage(events: Iterable[Event], namespace: Namespace, final: bytes) -> list[
     for e in events:
         if e.kind != "told":
             continue
+        if e.op != "read":
+            if e.body in ended:
+                found.append(f"told twice: {e.client} was told {e.op!r} of {e.body.decode()}, of which it was told before")
+            if e.op in ("committed", "refused"):
+                ended.add(e.body)
         if e.op == "committed":
             update, file_id = e.body.decode(), namespace.file_id(e.key)
             if commits.setdefault(file_id, update) != update:

@@ -1,0 +1,47 @@
+"""What dst/lint.py finds and is right all the same, with the reason. An entry that nothing is found of any more is an error."""
+
+from typing import NamedTuple
+
+
+class Allowed(NamedTuple):
+    file: str
+    hazard: str  # of dst/lint.py's HAZARDS
+    code: str  # a part of what is found
+    why: str
+
+
+SCENARIO = "dst/scenarios/sequenced_metadata_boundary.py"
+PURE = "a function of its argument, and of no run"
+ALLOWED = (
+    Allowed("impl/stores/memory.py", "concurrency", "import threading", "a real store, for threads; it is not simulated"),
+    Allowed("impl/stores/memory.py", "time", "import time", "a real store, whose objects are as old as they are"),
+    Allowed("impl/stores/verified.py", "frames", "last = error", "raised again by the same call"),
+    Allowed(SCENARIO, "cache", "REFINERS", "what a refiner keeps is a function of event and state"),
+    Allowed(SCENARIO, "cache", "manifest_json", PURE),
+    Allowed(SCENARIO, "cache", "@cache profile", PURE),
+    Allowed("dst/guide.py", "address", "id(theirs)", "a key of a dict that holds the object, too"),
+    Allowed("dst/reached.py", "address", "id(self.refiner)", "as in guide.py"),
+    Allowed("dst/reached.py", "set order", "in self.states}", "of integers, added to a set of what was reached"),
+    Allowed("dst/world/faults.py", "cache", "@cache fates", PURE),
+    Allowed("dst/world/sdk.py", "frames", "last = error", "raised again by the same call"),
+    Allowed("dst/world/store.py", "cache", "@cache refusal", PURE),
+    Allowed("traces/explain.py", "frames", "failing, error", "told once, after the run"),
+    Allowed("traces/history.py", "cache", "updates_in", PURE),
+    Allowed("traces/sequenced_metadata_boundary.py", "cache", "FILES", PURE),
+    Allowed("traces/sequenced_metadata_boundary.py", "cache", "update_of", PURE),
+    Allowed("traces/sequenced_metadata_boundary.py", "set order", "for i, w, k in shared.acked",
+            "an update has one id there, or CommitIsUnique fails; of several any one is told"),
+    Allowed("traces/timeline.py", "address", "id(value)", "a key of a dict, looked up and never put in an order"),
+    *(Allowed("model/guards.py", "cache", f"@cache {name}", "of the source of a function") for name in (
+        "parsed", "definition", "segment", "returned", "compiled", "bound", "operands_of", "names_of")),
+    Allowed("model/proofs/logic.py", "cache", "WORDS", "numbers of words, of a proof alone: Z3 never sees their order"),
+    Allowed("model/proofs/tie.py", "set order", "of_roles(holds)", "all are judged; a failure names one of them"),
+    Allowed("model/reads.py", "address", "id(code)", "a key of a set of objects that are alive meanwhile"),
+    Allowed("model/reads.py", "cache", "RECORDED", "of types"),
+    Allowed("model/reads.py", "cache", "@cache recorder", "of types"),
+    Allowed("model/reads.py", "set order", "_written", "of small integers: places of fields, each of which is looked up"),
+    Allowed("model/reductions.py", "set order", "for orbit in orbits", "whether there is such a state; it names one of them"),
+    Allowed("model/reductions.py", "set order", "reached ^ resting_", "whether there is such a state; it names one of them"),
+    Allowed("model/wide.py", "address", "id(", "a key of a dict of arrays that are alive meanwhile"),
+    Allowed("model/wide.py", "concurrency", "ThreadPoolExecutor", "numpy on two cores; every result has its place, in no run"),
+)

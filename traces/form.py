@@ -1,0 +1,43 @@
+"""Safety: an event that no store and no client can have brought about is refused, whatever state the model is in.
+
+Of one event alone, without its time and the number of its request; so the answer is kept, and asked for once.
+"""
+
+from impl.layout import Namespace
+from traces.event import EMPTY, Event
+
+READS = ("get", "get_if_changed", "head", "list")
+PUTS = ("create", "update", "put")
+MUTATIONS = (*PUTS, "delete")
+ANSWERS = {  # op -> what some store answers to it, applied or its condition having failed (dst/world/profiles.py)
+    "create": (200, 304, 409, 412), "update": (200, 404, 409, 412), "put": (200,), "delete": (204, 404),
+    "get": (200, 404), "get_if_changed": (200, 304, 404), "head": (200, 404), "list": (200,),
+}
+UNANSWERED = ("timeout", "crash")
+UNUSED = (EMPTY[6:9], EMPTY[10:])  # what `told` leaves empty beside its request: all behind the key but the body
+
+
+def malformed(e: Event, where: Namespace) -> str:
+    """Why a request, or its end, cannot be so, or "". Raises InvalidName."""
+    applied = e.kind == "applied"
+    if (not applied and e.kind not in ("refused", *UNANSWERED)) or e.op not in ANSWERS:
+        return f"there is no {e.op!r} that is {e.kind!r}"
+    refusal = e.status >= 400 and e.status not in (404, 412)
+    if e.status not in ANSWERS[e.op] if applied else e.status if e.kind in UNANSWERED else not refusal:
+        return f"status {e.status} is no answer to {e.op}" if applied else f"{e.kind} has status {e.status}"
+    if e.pending and (applied or e.kind == "refused"):
+        return f"what is {e.kind} is no longer under way"
+    if not (e.awaited or applied):
+        return "a client stops waiting for what it does not wait for"
+    if e.key != where.prefix if e.op == "list" else e.key != where.boundary_key and where.file_id(e.key) is None:
+        return f"{e.op} of {e.key!r}, which is none of {where.prefix!r}"
+    if (e.op in ("update", "get_if_changed")) != bool(e.condition) and e.op != "list":
+        return f"{e.op} with condition {e.condition!r}"
+    if (e.keys or e.truncated) and not (applied and e.op == "list"):
+        return f"{e.op} that brings a page"
+    found = applied and e.op not in ("list", "delete") and (e.status == 200 or (e.status == 304 and e.op == "get_if_changed"))
+    if found != bool(e.version):
+        return f"{e.op} with status {e.status} and version {e.version!r}"
+    if e.body and not (e.op in PUTS or (found and e.op != "head" and e.status == 200)):
+        return f"{e.op} with status {e.status} that brings a content"
+    return ""
