@@ -9,7 +9,7 @@ from rich.progress import track
 from cli.console import STEM, build_of, console, refuse, scenario_of, seeds_of
 from cli.dst_doctor import doctor_command
 from cli.dst_replay import replay_command as replay_tape
-from cli.dst_report import bundle, given_of, report, strategy_of, trace_command
+from cli.dst_report import bundle, command_of, given_of, report, trace_command
 from cli.dst_shrink import shrink_command
 from cli.exits import of_kinds
 from cli.explain import explain_command
@@ -17,7 +17,8 @@ from cli.export import export_command
 from cli.lint import lint_command
 from cli.timeline import timeline_command
 from cli.zoo import exhaust_command, zoo_command
-from dst.simulate import Outcome, replay_command, simulate
+from dst.scenarios.sequenced_metadata_boundary import with_profile
+from dst.simulate import Outcome, simulate
 
 app = typer.Typer(no_args_is_help=True)
 Scenario = Annotated[str, typer.Option(help="what to run")]
@@ -30,19 +31,22 @@ Strategy = Annotated[str, typer.Option(help="what decides which event is next: p
 def run_command(scenario: Scenario = STEM, seed: Annotated[int | None, typer.Option(min=0)] = None,
                 seeds: Annotated[str | None, typer.Option(help="A:B")] = None, mutant: Mutant = None,
                 strategy: Strategy = "portfolio",
+                profile: Annotated[str | None, typer.Option(help="the store answers as this one: s3, gcs, azure, eventual, ... "
+                                                            "(drawn, of those that the protocol can be run on)")] = None,
                 digests: Annotated[bool, typer.Option("--digests", help="print a line a seed: seed, verdict, digest")] = False,
                 out: Annotated[Path | None, typer.Option(help="with --seed: a folder to keep the run in, as a bundle")] = None,
                 ) -> None:
     """Run one seed and tell what happened, or many and tell which failed."""
     scenario_of(scenario)
     build = build_of(mutant)
-    strategy_of(strategy)
+    given_of(0, mutant, strategy, profile)
     if (seed is None) == (seeds is None):
         refuse("give either --seed N or --seeds A:B")
     if out and seed is None:
         refuse("--out goes with --seed: it holds the tape and the trace of one run")
     if seed is not None:
-        outcome, given = simulate(seed, build, strategy=strategy), given_of(seed, mutant, strategy)
+        given = given_of(seed, mutant, strategy, profile)
+        outcome = simulate(seed, build, given.shape, strategy=strategy)
         if out:
             bundle(outcome, given, out)
         if digests:
@@ -52,13 +56,14 @@ def run_command(scenario: Scenario = STEM, seed: Annotated[int | None, typer.Opt
         if out:
             console.print(f"written: {out}, and the trace: {trace_command(outcome.shape, out / 'trace.ndjson')}")
         raise typer.Exit(of_kinds([outcome.kind] if outcome.kind else []))
-    many_seeds(seeds_of(seeds), build, mutant, strategy, digests)
+    many_seeds(seeds_of(seeds), mutant, strategy, profile, digests)
 
 
-def many_seeds(seeds: range, build, mutant: str | None, strategy: str, digests: bool) -> None:
+def many_seeds(seeds: range, mutant: str | None, strategy: str, profile: str | None, digests: bool) -> None:
+    build = build_of(mutant)
     failed: dict[str, list[Outcome]] = {}
     for seed in seeds if digests else track(seeds, "simulating", console=console, transient=True):
-        outcome = simulate(seed, build, strategy=strategy)
+        outcome = simulate(seed, build, profile and with_profile(seed, profile), strategy=strategy)
         if digests:
             print(seed, outcome.signature or "ok", outcome.digest)
         if outcome.kind:
@@ -66,7 +71,8 @@ def many_seeds(seeds: range, build, mutant: str | None, strategy: str, digests: 
     if not digests:
         console.print(f"{len(seeds):,} seeds, {sum(map(len, failed.values())):,} failed, strategy {strategy}")
         for signature, outcomes in sorted(failed.items()):
-            console.print(f"[bold red]{len(outcomes):6,}[/] {signature}: {replay_command(outcomes[0].seed, mutant, strategy)}")
+            console.print(f"[bold red]{len(outcomes):6,}[/] {signature}: "
+                          f"{command_of(given_of(outcomes[0].seed, mutant, strategy, profile))}")
     raise typer.Exit(of_kinds({outcomes[0].kind for outcomes in failed.values()}))
 
 

@@ -4,9 +4,10 @@ from pathlib import Path
 
 from cli.console import STEM, build_of, console, refuse
 from dst.bundle import SHRUNK, Given, Refused, code_version, files_of, write
-from dst.scenarios.sequenced_metadata_boundary import Shape, namespace, trace_of
+from dst.scenarios.sequenced_metadata_boundary import Shape, namespace, trace_of, with_profile
 from dst.simulate import Outcome, replay_command
 from dst.strategies import STRATEGIES
+from dst.world.profiles import PROFILES
 
 
 def strategy_of(name: str) -> str:
@@ -15,15 +16,20 @@ def strategy_of(name: str) -> str:
     return name
 
 
-def given_of(seed: int, mutant: str | None, strategy: str) -> Given:
+def given_of(seed: int, mutant: str | None, strategy: str, profile: str | None = None) -> Given:
     build_of(mutant)
-    return Given(STEM, seed, mutant, strategy_of(strategy))
+    if profile is not None and profile not in PROFILES:
+        refuse(f"there is no profile {profile!r}; there are {', '.join(PROFILES)}")
+    return Given(STEM, seed, mutant, strategy_of(strategy), profile and with_profile(seed, profile))
 
 
 def command_of(given: Given) -> str:
-    """What shows it again: a run whose shape was given can only be replayed from its tape."""
-    return replay_command(given.seed, given.mutant, given.strategy) if given.shape is None else \
-        "highwater dst replay BUNDLE --shrunk"
+    """What shows it again: a run that was shrunk can only be replayed from its tape."""
+    if given.shape is None:
+        return replay_command(given.seed, given.mutant, given.strategy)
+    if given.shape == with_profile(given.seed, given.shape.store) and given.weights is None:
+        return f"{replay_command(given.seed, given.mutant, given.strategy)} --profile {given.shape.store}"
+    return "highwater dst replay BUNDLE --shrunk"
 
 
 def facts(outcome: Outcome, given: Given) -> str:

@@ -16,7 +16,6 @@ from dst.scenarios.sequenced_metadata_boundary import Actors, Build, Shape
 from dst.strategies import PORTFOLIO, STRATEGIES, Strategy
 from dst.world.faults import Weights, fates, swarm
 from dst.world.network import Network
-from dst.world.store import SimulatedStore
 from traces.event import Event, digest
 from traces.refine import Failure
 from traces.sequenced_metadata_boundary import Trace
@@ -61,7 +60,7 @@ def simulate(seed: int, build: Build = scenario.production, shape: Shape | None 
     observe = trace.observe if trace else events.append
     chooser.events = events
 
-    kernel, store = Kernel(schedule), SimulatedStore(shape.page_size, scenario.profile(shape))
+    kernel, store = Kernel(schedule), scenario.store_of(shape, chooser)
     actors = Actors(kernel, store, shape, workload, trace, observe, build)
     network = Network(kernel, store, observe, chooser.stream("latency"), fault, decide, drawing(seed, "fate"), table,
                       scenario.waits_ms(shape), shape.skew_ms, actors.start, watch and noted(watch, kernel))

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from typer.testing import CliRunner
@@ -81,10 +82,11 @@ def test_each_equivalence_explains_something(tally):
     assert set(survivors.EQUIVALENCES) - set(tally.survived) <= rare
 
 
-def test_nothing_is_explained_without_its_equivalence(good, monkeypatch):
-    for name in ("they commute", "told a moment off"):  # the second is the first, and more
-        monkeypatch.delitem(survivors.EQUIVALENCES, name)
-    found = measure(good[:4])
+def test_nothing_is_explained_without_its_equivalence(good):
+    with mock.patch.dict(survivors.EQUIVALENCES):  # which puts them back in their order
+        for name in ("they commute", "told a moment off"):  # the second is the first, and more
+            del survivors.EQUIVALENCES[name]
+        found = measure(good[:4])
     assert found.holes and all("swap" in hole for hole in found.holes)
 
 

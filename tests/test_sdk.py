@@ -335,7 +335,7 @@ def test_a_second_success_is_not_taken_for_granted():
     trace = trace_of(outcome.shape)
     with pytest.raises(Failure, match="CreateNext"):
         for event in outcome.events:
-            trace.observe(event._replace(status=200) if event is lie else event)
+            trace.observe(event._replace(status=200, version="v") if event is lie else event)
 
 
 def test_a_shape_without_an_sdk_is_the_usual_one():

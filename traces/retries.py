@@ -177,7 +177,7 @@ class RetryingTrace(Trace):
             return False
         if failed and ready and not (e.pending and e.op in MUTATIONS):
             match = None  # it is for the writer to conclude something
-        elif e.key == create.key and e.op == "create" and e.status >= 400 and known:
+        elif e.key == create.key and e.op == "create" and e.status >= 300 and known:
             match = Match(e.client, (STUTTER,), None, lambda a, s, l, s2, l2: l.pc == "Ready" and present(s, l.n + 1))
         elif e.key == create.key and e.op == "get" and not failed:
             match = self._read_back(e, create)

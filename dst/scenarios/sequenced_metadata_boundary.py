@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import NamedTuple
 
+from dst.choose import Chooser
 from dst.kernel import Client, Kernel
 from dst.world.network import TIMEOUT_MS, offset_ms
 from dst.world.profiles import PROFILES, Profile, scaled
@@ -77,6 +78,18 @@ STORES = ("gcs", "azure", "r2", "minio-2025-08", "ceph", "strict-rfc9110")  # th
 @cache
 def profile(shape: Shape) -> Profile:
     return scaled(PROFILES[shape.store], SECOND_MS) if shape.store != "s3" else S3_IN_MS
+
+
+def store_of(shape: Shape, chooser: Chooser) -> SimulatedStore:
+    """A store that is free to lag behind chooses on the tape. Pages that are empty though more follow are below the seam: who
+    talks to such a store follows its token (impl/stores/s3.py)."""
+    of = profile(shape)
+    return SimulatedStore(shape.page_size, of._replace(empty_pages=False), chooser.stream("store") if of.stale else None)
+
+
+def with_profile(seed: int, name: str) -> Shape:
+    """The shape of this seed, on another store."""
+    return draw_shape(Chooser(seed).stream("workload"))._replace(store=name)
 
 
 def waits_ms(shape: Shape) -> tuple[int, ...]:
