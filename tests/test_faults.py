@@ -73,10 +73,10 @@ def test_a_late_blind_put_moves_the_boundary_back():
 def test_clocks_that_differ_make_files_old_too_soon():
     """A collector ahead of the store takes for old what is younger than min_age, by as much as its clock is ahead (F13)."""
     def young(skew_ms: int) -> list[str]:
-        return [found for outcome in runs(skew_ms=skew_ms, rounds=3)
-                if (found := too_young(outcome.events, namespace(SHAPE), SHAPE.min_age_ms))]
+        return [found for outcome in runs(skew_ms=skew_ms, min_age_ms=400, rounds=3, think_ms=300)
+                if (found := too_young(outcome.events, namespace(SHAPE), 400))]
 
-    assert young(200) and not young(0)
+    assert young(300) and not young(0)
 
 
 def test_a_listing_of_pages_shows_what_never_was_there_at_once():
