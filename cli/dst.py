@@ -11,13 +11,15 @@ from cli.dst_doctor import doctor_command
 from cli.dst_replay import replay_command as replay_tape
 from cli.dst_report import bundle, command_of, given_of, report, trace_command
 from cli.dst_shrink import shrink_command
-from cli.exits import of_kinds
+from cli.exits import TIMEOUT, of_kinds
 from cli.explain import explain_command
 from cli.export import export_command
 from cli.lint import lint_command
 from cli.timeline import timeline_command
 from cli.zoo import exhaust_command, zoo_command
-from dst.scenarios.sequenced_metadata_boundary import with_profile
+from dst.alarm import LONGEST_RUN_S, Hung, alarmed, set_alarm
+from dst.bundle import Given
+from dst.scenarios.sequenced_metadata_boundary import REFINERS
 from dst.simulate import Outcome, simulate
 
 app = typer.Typer(no_args_is_help=True)
@@ -38,7 +40,6 @@ def run_command(scenario: Scenario = STEM, seed: Annotated[int | None, typer.Opt
                 ) -> None:
     """Run one seed and tell what happened, or many and tell which failed."""
     scenario_of(scenario)
-    build = build_of(mutant)
     given_of(0, mutant, strategy, profile)
     if (seed is None) == (seeds is None):
         refuse("give either --seed N or --seeds A:B")
@@ -46,7 +47,10 @@ def run_command(scenario: Scenario = STEM, seed: Annotated[int | None, typer.Opt
         refuse("--out goes with --seed: it holds the tape and the trace of one run")
     if seed is not None:
         given = given_of(seed, mutant, strategy, profile)
-        outcome = simulate(seed, build, given.shape, strategy=strategy)
+        outcome = run(given)
+        if outcome is None:
+            console.print(f"[bold red]timeout[/]: not done after {LONGEST_RUN_S:g} s: {command_of(given)}")
+            raise typer.Exit(TIMEOUT)
         if out:
             bundle(outcome, given, out)
         if digests:
@@ -60,20 +64,31 @@ def run_command(scenario: Scenario = STEM, seed: Annotated[int | None, typer.Opt
 
 
 def many_seeds(seeds: range, mutant: str | None, strategy: str, profile: str | None, digests: bool) -> None:
-    build = build_of(mutant)
-    failed: dict[str, list[Outcome]] = {}
+    failed: dict[tuple[str, str], list[int]] = {}  # kind, signature -> seeds
     for seed in seeds if digests else track(seeds, "simulating", console=console, transient=True):
-        outcome = simulate(seed, build, profile and with_profile(seed, profile), strategy=strategy)
+        outcome = run(given_of(seed, mutant, strategy, profile))
+        kind, signature = outcome[1:3] if outcome else ("timeout", "timeout")
         if digests:
-            print(seed, outcome.signature or "ok", outcome.digest)
-        if outcome.kind:
-            failed.setdefault(outcome.signature, []).append(outcome._replace(events=[], tape=[], failure=None))
+            print(seed, signature or "ok", outcome.digest if outcome else "")
+        if kind:
+            failed.setdefault((kind, signature), []).append(seed)
     if not digests:
         console.print(f"{len(seeds):,} seeds, {sum(map(len, failed.values())):,} failed, strategy {strategy}")
-        for signature, outcomes in sorted(failed.items()):
-            console.print(f"[bold red]{len(outcomes):6,}[/] {signature}: "
-                          f"{command_of(given_of(outcomes[0].seed, mutant, strategy, profile))}")
-    raise typer.Exit(of_kinds({outcomes[0].kind for outcomes in failed.values()}))
+        for (_, signature), those in sorted(failed.items()):
+            console.print(f"[bold red]{len(those):6,}[/] {signature}: "
+                          f"{command_of(given_of(those[0], mutant, strategy, profile))}")
+    raise typer.Exit(of_kinds({kind for kind, _ in failed}))
+
+
+def run(given: Given) -> Outcome | None:
+    """None if it does not end."""
+    with alarmed():
+        try:
+            set_alarm(LONGEST_RUN_S)
+            return simulate(given.seed, build_of(given.mutant), given.shape, strategy=given.strategy)
+        except Hung:
+            REFINERS.clear()  # one may have been amid a change
+            return None
 
 
 COMMANDS = {"replay": replay_tape, "shrink": shrink_command, "explain": explain_command, "timeline": timeline_command,

@@ -32,7 +32,7 @@ from hashlib import blake2b
 from itertools import islice
 from multiprocessing import get_context, parent_process
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -42,6 +42,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from dst import doctor
+from dst.alarm import LONGEST_RUN_S, Hung, alarmed, set_alarm
 from dst.reached import BIT, Watch
 from dst.scenarios import sequenced_metadata_boundary
 from dst.simulate import Outcome, many, place_of, replay_command
@@ -73,7 +74,6 @@ MOST_SEEDS = 500  # in a range, unless asked otherwise: a task of some seconds
 WAVE = 8  # ranges for each job, committed together
 TWICE = 500  # each seed that this divides is run twice
 MOST_IN_PROCESSES = 20  # of those, so many at most in other processes, too
-LONGEST_SEED_S = 60.0  # thousands of times what a seed takes
 
 Seeds = tuple[int, int]  # from, up to and without
 Progress = Callable[[int], None]  # how many seeds of the wave are done
@@ -89,10 +89,6 @@ class Refused(CampaignError):
 
 class NoSpark(CampaignError):
     """Spark cannot start on this machine."""
-
-
-class Hung(BaseException):
-    """A seed has used up its time. Not an Exception: the simulation takes those for the implementation's."""
 
 
 class Campaign(NamedTuple):
@@ -156,8 +152,7 @@ def run_range(campaign: Campaign, seeds: Seeds, limit_s: float) -> pa.Table:
         if len(rows) < len(todo):
             set_alarm(limit_s)
 
-    handler = signal.signal(signal.SIGALRM, raise_hung)
-    try:
+    with alarmed():
         while len(rows) < len(todo):
             failure = run_until_failure(campaign, todo[len(rows):], each, limit_s, watch)
             if len(rows) < len(todo):
@@ -168,8 +163,6 @@ def run_range(campaign: Campaign, seeds: Seeds, limit_s: float) -> pa.Table:
             if any(failure):
                 row = rows[outcome.seed - todo.start]
                 rows[outcome.seed - todo.start] = (*row[:3], *failure, *row[6:])
-    finally:
-        signal.signal(signal.SIGALRM, handler)
     return pa.Table.from_arrays([pa.array(column, field.type) for column, field in zip(zip(*rows), SCHEMA)], schema=SCHEMA)
 
 
@@ -206,20 +199,11 @@ def run_until_failure(campaign: Campaign, seeds: range, each: Callable[[Outcome]
         return "harness", f"harness:{type(error).__name__}", f"{error} ({place_of(error)})"
 
 
-def set_alarm(after_s: float) -> None:
-    """0: off. It goes off again each second, lest Hung be lost in a destructor."""
-    signal.setitimer(signal.ITIMER_REAL, after_s, 1)
-
-
-def raise_hung(number: int, frame: FrameType | None) -> None:
-    raise Hung
-
-
 # --- the folder
 
 
 def run(campaign: Campaign, seeds: Seeds, out: Path, start: Callable[[], AbstractContextManager[Engine]], jobs: int,
-        range_size: int = 0, limit_s: float = LONGEST_SEED_S, progress: Progress = lambda done: None) -> dict:
+        range_size: int = 0, limit_s: float = LONGEST_RUN_S, progress: Progress = lambda done: None) -> dict:
     """Run what the folder does not hold yet, if anything; returns the summary. `progress` is told how many seeds have rows."""
     size = range_size or max(1, min(MOST_SEEDS, (seeds[1] - seeds[0]) // (4 * jobs)))
     with opened(out, campaign):

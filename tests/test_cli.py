@@ -4,14 +4,16 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from typer.testing import CliRunner
 
 from cli import explore, verify
-from cli.exits import HARNESS, INCOMPLETE, LIVENESS, PROOF, REFINEMENT, SAFETY, SPEC, of_kinds, worst
+from cli.exits import HARNESS, INCOMPLETE, LIVENESS, PROOF, REFINEMENT, SAFETY, SPEC, TIMEOUT, of_kinds, worst
 from cli.main import app
 from cli.verify import Check, Found, timed
+from impl.sequenced_metadata_boundary import MetadataStore
 from specs.fizz import Fizz, FizzMissing
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -349,3 +351,19 @@ def test_a_gate_with_a_failure_says_so_in_its_table_its_json_and_its_exit_code(m
     assert result.exit_code == SPEC and "1 ok, 1 failed, 1 skipped" in result.output and "they differ" in result.output
     document = json.loads((tmp_path / "verify.json").read_text())
     assert document["exit"] == SPEC and [row["verdict"] for row in document["rows"]] == ["ok", "FAILED", "skipped"]
+
+
+def test_a_run_that_does_not_end_is_a_failure_of_its_own_class(monkeypatch):
+    from dst.zoo import ZOO, build
+
+    class Endless(MetadataStore):
+        async def update(self, *_):
+            while True:
+                pass
+
+    monkeypatch.setattr("cli.dst.LONGEST_RUN_S", 0.3)
+    with mock.patch.dict(ZOO, endless=("it does not end", lambda w, n, spare, i: build(w, n, spare, store=Endless))):
+        for which in (["--seed", "3"], ["--seeds", "3:5"]):
+            result = ran("dst", "run", "--mutant", "endless", *which)
+            assert result.exit_code == TIMEOUT and "timeout" in result.output, result.output
+            assert "highwater dst run --scenario sequenced_metadata_boundary --seed 3 --mutant endless" in result.output
