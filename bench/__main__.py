@@ -2,9 +2,9 @@
 
 import sys
 
-from bench import exploration, proof, simulation
+from bench import exploration, proof, shrinking, simulation
 
-ALL = {"exploration": exploration, "simulation": simulation, "proof": proof}
+ALL = {"exploration": exploration, "simulation": simulation, "shrinking": shrinking, "proof": proof}
 
 if __name__ == "__main__":
     unknown = [name for name in sys.argv[1:] if name not in ALL]

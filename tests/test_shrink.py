@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from typer.testing import CliRunner
 
+from bench.shrinking import SHORTEST
 from cli import dst_shrink
 from cli.conform import model_of
 from cli.main import app
@@ -49,9 +50,6 @@ def test_it_fails_as_before_with_less_and_replays(mutant):
         assert measure(small) <= measure(outcome) and small.requests < 20 and found.runs <= 2000
         again = simulate(outcome.seed, build, found.shape, found.weights, small.tape, strategy=small.strategy)
         assert (again.digest, again.signature, again.tape) == (small.digest, small.signature, small.tape)
-
-
-SHORTEST = {"reported_though_refused": "no_check"}  # mutants that no knob of the model is named for
 
 
 @pytest.mark.parametrize("mutant", [name for name in MUTANTS if name in {row.id for row in rows()} | SHORTEST.keys()])
