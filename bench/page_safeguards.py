@@ -49,7 +49,7 @@ def counterexamples(of: Instances) -> str:
 
 def counterexample(of: Instances, row: Row) -> str:
     """Folded; with what the manifest, and the safeguard's comment, say of it."""
-    said = dict(re.findall(r'^id = "(\w+)" *# (.*)$', (FOLDER / "manifest.toml").read_text(), re.M))
+    said = dict(re.findall(r'^id = "(\w+)" *# (.*)$', (FOLDER / f"{row.spec}.toml").read_text(), re.M))
     knobs, (off, rest) = safeguards_of(of.module), parted(of, row)
     remarks = [f"{said[row.id][0].upper()}{said[row.id][1:]}."] if row.id in said else []
     remarks += [f"`{name}`: {knobs[name]}." for name in row.constants if knobs.get(name)]

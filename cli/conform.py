@@ -83,7 +83,7 @@ def count(row: Row, model: Model) -> Exploration:
 def unlike_silence(row: Row, model: Model, counted: Exploration) -> str:
     """Of an action that never fires nothing was checked; the manifest has to say so."""
     idle = {f"{role}.{action}".lstrip(".") for role, action in counted.idle(model)}
-    said = silent(model.constants._asdict()) | set(row.silent)
+    said = silent(row.spec, model.constants._asdict()) | set(row.silent)
     lines = [f"{name} never fires here, and the manifest does not say so" for name in sorted(idle - said)]
     fired = {f"{role}.{action}".lstrip(".") for role, action in counted.fired}
     return "\n".join(lines + [f"the manifest says that {name} never fires here, and it does" for name in sorted(said & fired)])

@@ -17,7 +17,7 @@ app.command("prove")(prove_command)
 
 
 @app.command("conform")
-def conform_command(ids: Annotated[list[str] | None, typer.Argument(help="rows of specs/manifest.toml; all")] = None,
+def conform_command(ids: Annotated[list[str] | None, typer.Argument(help="rows of specs/*.toml; all")] = None,
                     no_cache: Annotated[bool, typer.Option("--no-cache", help="run FizzBee anew")] = False) -> None:
     """Hold FizzBee's verdicts and state graphs against the model's."""
     from cli.conform import conform
@@ -27,7 +27,7 @@ def conform_command(ids: Annotated[list[str] | None, typer.Argument(help="rows o
     known = {row.id: row for row in rows()}
     unknown = [name for name in ids or () if name not in known]
     if unknown:
-        refuse(f"there is no run {unknown[0]!r} in specs/manifest.toml; there are {', '.join(known)}")
+        refuse(f"there is no run {unknown[0]!r} in specs/*.toml; there are {', '.join(known)}")
     try:
         fizz = Fizz.find()
     except FizzMissing as error:

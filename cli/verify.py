@@ -117,7 +117,7 @@ def specs() -> Iterator[Check]:
         fizz = Fizz.find()
     except FizzMissing as error:
         missing = Found("", INCOMPLETE, str(error))
-        yield Check("spec", "all rows of specs/manifest.toml", lambda: missing)
+        yield Check("spec", "all rows of specs/*.toml", lambda: missing)
         return
     for row in rows():
         what = f"{row.id}: {row.expect}" + (f" {row.violates}" if row.violates else "")

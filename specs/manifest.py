@@ -1,6 +1,7 @@
-"""The rows of manifest.toml, checked as they are read."""
+"""What is run of each spec: NAME.toml holds the rows of NAME.fizz, checked as they are read."""
 
 import tomllib
+from collections.abc import Set
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,12 +30,20 @@ class Row(NamedTuple):
         return "".join(f"_{c.lower()}" if c.isupper() else c for c in self.spec).lstrip("_")
 
 
-def rows(path: Path = FOLDER / "manifest.toml") -> list[Row]:
-    """Raises ValueError for a row that is not well formed, naming it."""
-    found = []
+def rows(folder: Path = FOLDER) -> list[Row]:
+    """Of all specs. Raises ValueError for a row that is not well formed, naming it."""
+    found: list[Row] = []
+    for path in sorted(folder.glob("*.toml")):
+        found += rows_of(path, {row.id for row in found})
+    return found
+
+
+def rows_of(path: Path, taken: Set[str] = frozenset()) -> list[Row]:
+    """Of one spec. `taken`: ids that rows of others have."""
+    found: list[Row] = []
     for number, entry in enumerate(tomllib.loads(path.read_text())["run"], 1):
         try:
-            row = Row(**{**entry, **{name: tuple(entry.get(name, ())) for name in ("never", "silent")}})
+            row = Row(**{**entry, **{name: tuple(entry.get(name, ())) for name in ("never", "silent")}, "spec": path.stem})
         except TypeError as error:
             raise ValueError(f"{path.name}: run {number} ({entry.get('id', 'without id')}): {error}") from None
         if row.how not in ("graph", "check", "guided", "live") or row.expect not in ("PASSED", "FAILED"):
@@ -43,13 +52,14 @@ def rows(path: Path = FOLDER / "manifest.toml") -> list[Row]:
             raise ValueError(f"{path.name}: run {row.id}: violates where, and only where, expect is FAILED")
         if (row.how == "live") != bool(row.eventually) or (row.how == "live" and row.violates not in ("", row.eventually)):
             raise ValueError(f"{path.name}: run {row.id}: eventually where, and only where, how is live; violates is the same")
-        if row.id in {other.id for other in found}:
+        if row.id in {other.id for other in found} | taken:
             raise ValueError(f"{path.name}: two runs have the id {row.id}")
         found.append(row)
     return found
 
 
-def silent(constants: dict[str, object], path: Path = FOLDER / "manifest.toml") -> set[str]:
+def silent(spec: str, constants: dict[str, object]) -> set[str]:
     """The actions, as "Writer.Crash", that are said not to fire where the constants have these values."""
-    return {action for entry in tomllib.loads(path.read_text()).get("silent", ()) for action in entry["actions"]
+    said = tomllib.loads((FOLDER / f"{spec}.toml").read_text()).get("silent", ())
+    return {action for entry in said for action in entry["actions"]
             if all(constants.get(name) == value for name, value in entry["where"].items())}

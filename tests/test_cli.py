@@ -40,7 +40,7 @@ def test_the_lowest_failure_wins_and_incomplete_is_never_green():
     (["dst", "replay", "nowhere.json"], "nowhere.json: not a tape"),
     (["model", "explore", "--set", "CHEQUE=off"], "there is no constant 'CHEQUE'; there are WRITERS,"),
     (["model", "explore", "--set", "COMMITS=many"], "COMMITS is 2 unless set"),
-    (["model", "conform", "nothing"], "there is no run 'nothing' in specs/manifest.toml"),
+    (["model", "conform", "nothing"], "there is no run 'nothing' in specs/*.toml"),
     (["trace", "check", "nowhere.ndjson"], "nowhere.ndjson"),
     (["trace", "check", "/dev/null"], "there is no event in it"),
     (["dst", "run", "--seeds", "[/x]"], "[/x]"),

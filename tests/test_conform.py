@@ -11,7 +11,7 @@ from model import sequenced_metadata_boundary as protocol
 from model.liveness import eventually
 from model.tabulated import explore
 from specs.fizz import Fizz, FizzMissing
-from specs.manifest import FOLDER, Row, rows
+from specs.manifest import Row, rows
 
 ROWS = {row.id: row for row in rows()}
 SPEC = ROWS["plain"].path
@@ -250,21 +250,21 @@ def test_choices_and_fairness_are_read_from_the_spec():
 
 
 def test_manifest_is_checked(tmp_path):
-    bad = tmp_path / "manifest.toml"
+    bad = tmp_path / "S.toml"
 
     def refused(how, expect="PASSED", more="", match=""):
-        bad.write_text(f'[[run]]\nid = "x"\nspec = "S"\nhow = "{how}"\nexpect = "{expect}"\nstates = 1\n{more}')
+        bad.write_text(f'[[run]]\nid = "x"\nhow = "{how}"\nexpect = "{expect}"\nstates = 1\n{more}')
         with pytest.raises(ValueError, match=match):
-            rows(bad)
+            rows(tmp_path)
 
     refused("grpah", match="run x: how = 'grpah'")
     refused("graph", "FAILED", match="violates where")
     refused("live", match="eventually where")
     refused("graph", more='eventually = "P"', match="eventually where")
     refused("live", "FAILED", 'eventually = "P"\nviolates = "Q"', match="violates is the same")
-    bad.write_text('[[run]]\nid = "x"\nspec = "S"\nhow = "graph"\n')
+    bad.write_text('[[run]]\nid = "x"\nhow = "graph"\n')
     with pytest.raises(ValueError, match="run 1"):
-        rows(bad)
+        rows(tmp_path)
 
 
 def test_an_action_that_never_fires_has_to_be_said(fizz):
@@ -281,6 +281,6 @@ def test_an_action_that_never_fires_has_to_be_said(fizz):
 def test_silence_is_said_of_actions_that_there_are():
     known = {f"{p.role}.{action}".lstrip(".") for p in protocol.model(protocol.Constants(READERS=1)).processes
              for action in p.actions}
-    entries = tomllib.loads((FOLDER / "manifest.toml").read_text())["silent"]
+    entries = tomllib.loads(SPEC.with_suffix(".toml").read_text())["silent"]
     assert {action for entry in entries for action in entry["actions"]} <= known
     assert all(name in protocol.Constants._fields for entry in entries for name in entry["where"])
