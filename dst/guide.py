@@ -94,7 +94,7 @@ def forgiving(trace: Trace) -> Trace:
     return trace
 
 
-NO_HARM = ("history:too young", "liveness:stale")  # what only the model's judge can know
+NO_HARM = ("history:too young", "liveness:stale", "liveness:requests")  # what only the model's judge can know
 
 
 class Kept(NamedTuple):

@@ -14,7 +14,7 @@ from dst.kernel import Kernel
 from dst.scenarios import sequenced_metadata_boundary as scenario
 from dst.scenarios.sequenced_metadata_boundary import Actors, Build, Shape
 from dst.strategies import PORTFOLIO, STRATEGIES, Strategy
-from dst.world.faults import Weights, fates, swarm
+from dst.world.faults import Weights, drawn, fates
 from dst.world.network import Network
 from traces.event import Event, digest
 from traces.refine import Failure
@@ -50,7 +50,7 @@ def simulate(seed: int, build: Build = scenario.production, shape: Shape | None 
     chooser = chooser or (Chooser(seed) if tape is None else Lenient(seed, tape, fresh) if lenient else Strict(seed, tape))
     workload, fault, decide = chooser.stream("workload"), chooser.stream("fault"), chooser.decider()
     shape = shape or scenario.draw_shape(workload)
-    table = fates(swarm(fault, Weights()) if weights is None else weights)
+    table = fates(drawn(fault, bool(shape.sdk)) if weights is None else weights)
     draw = drawing(seed, "strategy")
     name = PORTFOLIO[draw(len(PORTFOLIO))] if strategy == "portfolio" else strategy
     untimed = decide("untimed", 2, is_untimed, name)

@@ -181,13 +181,15 @@ WRITES_AGAIN = ("refinement:Writer.CreateNext", "refinement:Writer.SendCreate", 
 LISTS_AGAIN = ("refinement:Writer.List|ListPage", *WRITES_AGAIN, TWICE)  # of clients that retry
 ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> what its signatures begin with: by model; by harm
     "no_check": (("told:committed",), (DUPLICATE, LOST)),
-    # It asks once more for each commit, so that the bound on requests finds it, too.
-    "check_before_create": (("refinement:Writer.Accept|Reject",), (DUPLICATE, LOST, "liveness:requests")),
+    "check_before_create": (("refinement:Writer.Accept|Reject",), (DUPLICATE, LOST)),
     "reported_though_refused": (("told:committed",), (DUPLICATE, LOST)),
     "one_old_writer": (("told:committed",), (DUPLICATE, LOST)),
     "cached_boundary": (("told:committed", "told:read", "refinement:Collector."), (DUPLICATE, LOST)),
-    "delete_before_advance": (("refinement:Collector.Delete", "refinement:Collector.SendDelete"), (DUPLICATE, LOST)),
-    "boundary_moves_backward": (("refinement:Collector.Advance", "refinement:.ApplyPending"), (DUPLICATE, LOST)),
+    # Where it deletes what an earlier boundary allows, only that it then advances is wrong.
+    "delete_before_advance": (("refinement:Collector.Delete", "refinement:Collector.SendDelete", "refinement:Collector.Advance",
+                               "refinement:Collector.SendAdvance"), (DUPLICATE, LOST)),
+    "boundary_moves_backward": (("refinement:Collector.Advance", "refinement:.ApplyPending"),
+                                (DUPLICATE, LOST, "exception:InvalidBoundary")),  # who has seen it before notices
     "latest_deleted": (("refinement:Collector.",), ("history:", "liveness:", "exception:")),
     "age_ignored": (("history:too young",), ()),
     "checkpoints_not_spared": (("refinement:Collector.Delete", "refinement:Collector.SendDelete"), ()),
@@ -195,7 +197,9 @@ ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> what 
     "lost_reply_is_conflict": (LISTS_AGAIN, (TWICE,)),
     "refused_is_applied_again": (LISTS_AGAIN, (TWICE,)),
     "Z7": (LISTS_AGAIN, (TWICE,)),
-    "Z8": (("refinement:KeyError", *WRITES_AGAIN), ("history:", "liveness:")),  # a writer that deletes is none of the model's
+    # Without the latest file the boundary is at what is latest then, which no client goes on from.
+    "Z8": (("refinement:Writer.Delete", "refinement:Writer.SendDelete", *WRITES_AGAIN),
+           ("history:", "liveness:", "exception:InvalidBoundary")),
     "Z9": (LISTS_AGAIN, (TWICE,)),
     "Z9_fenced": (("told:failed",), (TWICE,)),
     "Z10": (LISTS_AGAIN, (TWICE,)),
@@ -203,7 +207,7 @@ ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> what 
     "anothers_is_not_mine": (LISTS_AGAIN, ()),
     "timeout_is_nothing": (LISTS_AGAIN, (TWICE,)),
     "missing_is_asked_again": (("refinement:Writer.ReadMissing", "refinement:Reader.ReadMissing"), ("liveness:",)),
-    "conflict_not_looked_at": (("refinement:Writer.", "told:failed"), ()),
+    "conflict_not_looked_at": (("refinement:Writer.CreateConflict", "refinement:Writer.create", *WRITES_AGAIN), ()),
 }
 
 DATA_FILES = "data files and their collection (source 001)"

@@ -37,8 +37,19 @@ def test_good_seeds_refine():
         assert not outcome.kind, f"seed {seed}\n" + explain(outcome.events, outcome.failure, trace_of(outcome.shape))
 
 
+def test_a_reader_may_be_slow_to_tell():
+    """It read a file, and the boundary behind it; when it says so there is a refused writer's file in its place."""
+    shape = Shape(writers=3, commits=4, rounds=2, readers=1, reads=3, min_age_ms=60, think_ms=1, stall_ms=200)
+    outcome = simulate(242, shape=shape, weights=Weights(300, *[0] * 7))
+    told = next(e for e in outcome.events if e.op == "read" and any(
+        other.op == "create" and other.key == e.key and other.status == 200 and other.body != e.body
+        for other in outcome.events[:outcome.events.index(e)]))
+    assert outcome.kind == "" and told.client == "Reader#0"
+
+
 # --- explanations -------------------------------------------------------------------------------------------------------
 
+LISTS_ANEW = "refinement:Writer.List|ListPage"
 EXPLAINED = {  # mutant -> signature of its failure; what its explanation says
     "no_check": ("told:committed", r"What Writer#\d could do here: (Accept|Reject), "),
     "check_before_create": ("refinement:Writer.Accept|Reject", r'Writer\.Accept needs w\.pc == "Created" .*: w\.pc is "Ready"'),
@@ -58,6 +69,18 @@ EXPLAINED = {  # mutant -> signature of its failure; what its explanation says
                                r"Writer\.CreateNext is possible, .* s2\.files\[.* is File.*, observed file is File"),
     "refused_is_applied_again": ("refinement:Writer.CreateNext",
                                  r"Writer\.CreateNext is possible, .* s2\.files\[.* is File.*, observed file is File"),
+    "missing_is_asked_again": ("refinement:Writer.ReadMissing",
+                               r'needs w\.pc == "Listed" .*: w\.pc is "Idle"\n\nWhat Writer#\d could do here: List(Page)?\n'),
+    "conflict_not_looked_at": ("refinement:Writer.CreateConflict",
+                               r'CreateConflict needs .*: w\.pc is "Idle".*\n\nWhat Writer#\d could do here: List(Page)?\n'),
+    "Z7": ("refinement:Writer.CreateNext", r"Writer\.CreateNext is possible, .* s2\.files\[.* is File.*, observed file is"),
+    "Z8": ("refinement:Writer.Delete", r"\n\nDelete is no action of a Writer; it has .*CreateNext, "),
+    "Z9": (LISTS_ANEW, r"its create of db/.* is open, and all it heard of it is create: timeout, create: 4(09|12)\n"),
+    "Z9_fenced": ("told:failed", r"was told 'failed' of '\d\.\d' , but in the model it is in the history, or under way\n"),
+    "Z10": (LISTS_ANEW, r"its create of db/.* is open, and all it heard of it is (.*, )?create: 409\n"),
+    "gone_is_not_mine": (LISTS_ANEW, r"its create of db/.* is open, and all it heard of it is .*, get: 404\n"),
+    "anothers_is_not_mine": (LISTS_ANEW, r"its create of db/.* is open, and all it heard of it is .*, get: 200\n"),
+    "timeout_is_nothing": ("told:failed", r"was told 'failed' of '\d\.\d' , but in the model it is in "),
 }
 
 

@@ -166,7 +166,8 @@ class Record(Refiner):
         return self.model.constants, self.model.processes[p].index, state.shared, state.locals[p]
 
     def possible(self, process: str, action: str, state: State) -> list[tuple]:
-        return list(self.model.processes[self.index[process]].actions[action](*self.arguments(process, state)))
+        of = self.model.processes[self.index[process]].actions.get(action)  # None: of other roles
+        return list(of(*self.arguments(process, state))) if of else []
 
 
 # --- in words -----------------------------------------------------------------------------------------------------------
@@ -242,6 +243,8 @@ def impossible(record: Record, match: Match, action: str | None, state: State) -
     process, of = record.model.processes[record.index[match.process]], record.arguments(match.process, state)
     if action is STUTTER:
         return f"To take no step: expected {why_not(match.agrees, action, *of[2:], *of[2:])}"
+    if action not in process.actions:
+        return f"{action} is no action of a {process.role}; it has {', '.join(process.actions)}"
     name, moves = f"{process.role}.{action}".lstrip("."), record.possible(match.process, action, state)
     if not moves:
         return f"{name} needs {why_not(process.actions[action], *of, observed=match.choices)}"

@@ -20,13 +20,14 @@ LIMIT = 60_000  # interned values, or moves; beyond it the tables start anew, so
 
 
 class Match(NamedTuple):
-    """What one event may be in the model. `agrees(shared, local, shared', local')` tells whether a step of `action` shows
-    what was observed."""
+    """What one event may be in the model. `agrees(action, shared, local, shared', local')` tells whether a step of `action`
+    shows what was observed. `op`: the request, to name what was wrong where it may be no action at all."""
 
     process: str
     actions: tuple[str | None, ...]
     choices: tuple | None = None  # None: any
     agrees: Callable[[str, Shared, Local, Shared, Local], bool] | None = None
+    op: str = ""
 
 
 class Failure(Exception):
@@ -96,7 +97,7 @@ class Refiner:
                 self.moves[state & mask, event] = differences
             following += [state + difference for difference in differences]
         if not following:
-            actions = "|".join(action for action in match.actions if action is not STUTTER)
+            actions = "|".join(action for action in match.actions if action is not STUTTER) or match.op
             raise Failure("refinement", f"refinement:{match.process.partition('#')[0]}.{actions}",
                           f"{match.process} has done what the model cannot do here: {actions}", self.unpacked(), match)
         self.states = tuple(dict.fromkeys(following))
@@ -115,7 +116,7 @@ class Refiner:
         shared, local = x.values[0][pair & FIELD], x.values[part][pair >> BITS * part]
         found = []
         for action in match.actions:
-            if action is STUTTER:
+            if action not in process.actions:  # it takes no step, or what only other roles do
                 continue
             for choices, shared2, local2 in process.actions[action](self.model.constants, process.index, shared, local):
                 if match.choices in (None, choices) and \

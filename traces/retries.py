@@ -31,7 +31,7 @@ from model.sequenced_metadata_boundary import (
 )
 from model.tabulated import BITS, FIELD
 from traces.event import Event
-from traces.refine import STUTTER, Match, Refiner
+from traces.refine import STUTTER, Failure, Match, Refiner
 from traces.sequenced_metadata_boundary import MUTATIONS, Trace, decoded
 
 GIVES_UP = ("CreateConflict", "LoseReply")
@@ -125,10 +125,24 @@ class RetryingTrace(Trace):
             create = self.creates.get(e.client)
             if create is None or not self._of_create(e, create):
                 self._look_again(e)
-                super()._take(e)
+                try:
+                    super()._take(e)
+                except Failure as failure:
+                    failure.args = (f"{failure}{self._still_open(e.client)}",)
+                    raise
             if e.kind == "crash":
                 self.creates.pop(e.client, None)
                 self.attempts.pop(e.client, None)
+
+    def _still_open(self, client: str) -> str:
+        """What a writer goes by that goes on too soon."""
+        local = self.refiner.local(client)
+        if not isinstance(local, Writer) or local.pc != "Ready":
+            return ""
+        key = self.namespace.key(local.n + 1)
+        heard = {e.request: f"{e.op}: {e.status or e.kind}" for e in self.events[:-1]
+                 if e.client == client and e.key == key and e.awaited}  # of one request the last counts: no reply came
+        return f"; its create of {key} is open, and all it heard of it is {', '.join(heard.values())}" if heard else ""
 
     def _put_back(self, client: str, local: Local) -> None:
         """The same step, unheard: nobody but the client sees its local state, so all else is as it was."""
@@ -178,7 +192,7 @@ class RetryingTrace(Trace):
         if failed and ready and not (e.pending and e.op in MUTATIONS):
             match = None  # it is for the writer to conclude something
         elif e.key == create.key and e.op == "create" and e.status >= 300 and known:
-            match = Match(e.client, (STUTTER,), None, lambda a, s, l, s2, l2: l.pc == "Ready" and present(s, l.n + 1))
+            match = Match(e.client, (STUTTER,), None, lambda a, s, l, s2, l2: l.pc == "Ready" and present(s, l.n + 1), e.op)
         elif e.key == create.key and e.op == "get" and not failed:
             match = self._read_back(e, create)
         elif e.key == self.namespace.boundary_key and ready:
@@ -196,10 +210,10 @@ class RetryingTrace(Trace):
 
     def _read_back(self, e: Event, create: Create) -> Match:
         if e.status == 404:
-            return Match(e.client, (STUTTER,), None, lambda a, s, l, s2, l2: not present(s, l.n + 1))
+            return Match(e.client, (STUTTER,), None, lambda a, s, l, s2, l2: not present(s, l.n + 1), e.op)
         found = decoded(e.body)[0]
         own = ("FindOwn",) if e.body == create.body else (STUTTER,)
-        return Match(e.client, own, None, lambda a, s, l, s2, l2: present(s, l.n + 1) and s.files[l.n] == found)
+        return Match(e.client, own, None, lambda a, s, l, s2, l2: present(s, l.n + 1) and s.files[l.n] == found, e.op)
 
     def _concluded(self, e: Event) -> None:
         """The caller is told: of a create that is still open, what the writer makes of it."""

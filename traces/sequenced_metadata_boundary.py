@@ -179,7 +179,7 @@ class Trace:
         page = [i for i in map(self.namespace.file_id, e.keys) if i is not None], e.truncated
         cursor = self.namespace.file_id(e.condition) if e.condition else 0
         if role == "Collector" and not e.truncated and not cursor and len(page[0]) < 2:  # there is nothing to collect
-            return Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: page_after(c, s, cursor) == page)
+            return Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: page_after(c, s, cursor) == page, e.op)
         return Match(e.client, ("List", "ListPage"), (),
                      lambda a, s, l, s2, l2: cursor == listed_up_to(l) and page_after(c, s, cursor) == page)
 
@@ -269,7 +269,9 @@ class Trace:
             reader, file_id = self.refiner.local(e.client), self.namespace.file_id(e.key)
             if (reader.pc, reader.n, reader.got) != ("Done", file_id, decoded(e.body)[0].updates):
                 raise self._misled(e, f"the reader of the model is {reader}")
-            if self.objects.get(e.key, ("", e.body))[1] != e.body:
+            read = next((old.body for old in self.events[-2::-1] if (old.client, old.op, old.key) == (e.client, "get", e.key)
+                         and old.awaited and old.status == 200), None)
+            if read != e.body:  # of what it read itself: by now there may be another's file
                 raise self._misled(e, "it has read another content")
             return
         writer, number = update_of(e.client, e.body)

@@ -27,11 +27,18 @@ class Weights(NamedTuple):
 
 FATES = ("ok", *Weights._fields)  # a fate is its place here
 NONE = Weights(0, 0, 0, 0, 0, 0, 0, 0)
+AMBIGUOUS = Weights(100, 5, 60, 5, 60, 30, 5, 0)  # of many a mutation the client cannot tell whether it was applied
 SWARM = (1, 0, 1, 3)  # a weight is multiplied by one of these in each run
 
 
 def swarm(choose: Choose, weights: Weights) -> Weights:
     return Weights(*(weight * SWARM[choose(f"swarm.{name}", len(SWARM))] for name, weight in weights._asdict().items()))
+
+
+def drawn(choose: Choose, retries: bool) -> Weights:
+    """Of one run. Where clients send requests again, two runs in three are ambiguous: what goes wrong there needs two faults of
+    one update, and the usual weights seldom make both."""
+    return swarm(choose, AMBIGUOUS if retries and choose("swarm.ambiguous", 3) else Weights())
 
 
 @cache
