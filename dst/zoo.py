@@ -193,7 +193,7 @@ ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> what 
     "latest_deleted": (("refinement:Collector.",), ("history:", "liveness:", "exception:")),
     "age_ignored": (("history:too young",), ()),
     "checkpoints_not_spared": (("refinement:Collector.Delete", "refinement:Collector.SendDelete"), ()),
-    "reads_not_checked": (("told:read",), ("history:read",)),
+    "reads_not_checked": (("told:read",), ("history:read", "history:stale read")),
     "lost_reply_is_conflict": (LISTS_AGAIN, (TWICE,)),
     "refused_is_applied_again": (LISTS_AGAIN, (TWICE,)),
     "Z7": (LISTS_AGAIN, (TWICE,)),
