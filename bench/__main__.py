@@ -3,13 +3,16 @@
 import sys
 
 from bench import exploration, proof, shrinking, simulation
+from bench.peers import simulators
 
-ALL = {"exploration": exploration, "simulation": simulation, "shrinking": shrinking, "proof": proof}
+ALL = {"exploration": exploration, "simulation": simulation, "simulators": simulators, "shrinking": shrinking, "proof": proof}
 
 if __name__ == "__main__":
     unknown = [name for name in sys.argv[1:] if name not in ALL]
     if unknown:
         sys.exit(f"there is no benchmark {unknown[0]!r}; there are {', '.join(ALL)}")
+    failed = 0
     for name in sys.argv[1:] or ALL:
-        print(f"--- {name}: {ALL[name].__doc__.splitlines()[0]}")
-        ALL[name].main()
+        print(f"--- {name}: {ALL[name].__doc__.splitlines()[0]}", flush=True)
+        failed |= bool(ALL[name].main())
+    sys.exit(failed)

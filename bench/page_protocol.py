@@ -256,9 +256,9 @@ def requests(stem: str) -> dict[tuple[str, str], tuple[str, ...]]:
     seen: dict[tuple[str, str], dict[str, set[str]]] = {}  # -> reply -> requests
 
     class Noting(Record):
-        def step(self, match: Any, event: Any = None) -> None:
+        def step(self, match: Any, effect: Any = None) -> None:
             self.taken = []
-            super().step(match, event)
+            super().step(match, effect)
             for process, action, _ in self.taken:
                 if process:
                     key = process.partition("#")[0], action

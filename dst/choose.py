@@ -7,15 +7,16 @@ mildest: no fault, the earliest event, the shortest time.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
-from itertools import count
+from itertools import chain, count
 from struct import Struct
 from typing import Any
 
 Choice = tuple[str, int, int]  # site, choice, bound
 Choose = Callable[[str, int], int]  # choose(site, bound) -> a number in 0..bound-1
-Decide = Callable[[str, int, Callable[[Any], int], Any], int]  # decide(site, bound, how, argument): how(argument), recorded
+How = Callable[[Any], int]
+Decide = Callable[[str, int, How, Any], int]  # decide(site, bound, how, argument): how(argument), recorded
 BLOCK = Struct("<16I")
 
 
@@ -23,23 +24,27 @@ class TapeMismatch(Exception):
     """The run asked for another choice than the tape holds: the code has changed, or something is not deterministic."""
 
 
-def words(seed: int, stream: str) -> Iterator[tuple[int, ...]]:
-    """Numbers of 32 bits, uniform, sixteen at a time, without end."""
+def words(seed: int, stream: str) -> Callable[[], int]:
+    """word() -> a number of 32 bits, uniform."""
+    return chain.from_iterable(blocks(seed, stream)).__next__
+
+
+def blocks(seed: int, stream: str) -> Iterator[tuple[int, ...]]:
     key = blake2b(f"highwater/1/{seed}/{stream}".encode(), digest_size=32).digest()
     for counter in count():
-        yield BLOCK.unpack(blake2b(counter.to_bytes(8, "little"), key=key).digest())
+        yield BLOCK.unpack(blake2b(counter.to_bytes(8, "little"), key=key).digest())[::-1]
 
 
 def drawing(seed: int, stream: str) -> Callable[[int], int]:
     """draw(bound) -> a number in 0..bound-1, recorded nowhere."""
-    more, drawn = words(seed, stream), []
+    word = words(seed, stream)
+    return lambda bound: word() * bound >> 32
 
-    def draw(bound: int) -> int:
-        if not drawn:
-            drawn.extend(next(more))
-        return drawn.pop() * bound >> 32
 
-    return draw
+def drawing_of(seed: int, stream: str) -> Callable[[Sequence[int]], int]:
+    """draw(table) -> one of its entries, recorded nowhere."""
+    word = words(seed, stream)
+    return lambda table: table[word() * len(table) >> 32]
 
 
 class Chooser:
@@ -51,14 +56,12 @@ class Chooser:
 
     def stream(self, name: str) -> Choose:
         """A bound of 1 leaves no choice and is not recorded."""
-        more, drawn, record = words(self.seed, name), [], self.tape.append
+        word, record = words(self.seed, name), self.tape.append
 
         def choose(site: str, bound: int) -> int:
             if bound == 1:
                 return 0
-            if not drawn:
-                drawn.extend(next(more))
-            choice = drawn.pop() * bound >> 32
+            choice = word() * bound >> 32
             record((site, choice, bound))
             return choice
 
@@ -69,7 +72,7 @@ class Chooser:
         `how(argument)` says is recorded, and on replay it is not asked."""
         record = self.tape.append
 
-        def decide(site: str, bound: int, how: Callable[[Any], int], argument: Any) -> int:
+        def decide(site: str, bound: int, how: How, argument: Any) -> int:
             if bound == 1:
                 return 0
             choice = how(argument)
@@ -128,7 +131,7 @@ class Lenient(Chooser):
     def decider(self) -> Decide:
         return self._next
 
-    def _next(self, site: str, bound: int, how: Callable[[Any], int], argument: Any) -> int:
+    def _next(self, site: str, bound: int, how: How, argument: Any) -> int:
         if bound == 1:
             return 0
         left = self.left.get(site)

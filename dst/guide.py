@@ -18,7 +18,7 @@ from dst.scenarios.sequenced_metadata_boundary import Build, Shape
 from dst.simulate import Outcome, simulate
 from dst.world.faults import FATES
 from traces.event import Event
-from traces.refine import LIMIT, Failure, Match, Refiner
+from traces.refine import LIMIT, Effect, Failure, Match, Refiner
 from traces.sequenced_metadata_boundary import Trace
 
 FRESH = 30  # of 100 runs
@@ -33,8 +33,8 @@ class Walked(Refiner):
     """Notes each step. Its numbers of states hold as long as it lives: only what it has looked up is ever forgotten."""
 
     def begin(self) -> None:
-        if len(self.moves) > LIMIT:
-            self.moves = {}
+        if max(self.met, len(self.effects)) > LIMIT:
+            self.forget()
         self.states = (self.explorer.initial,)
         self.steps: set[tuple[int, int]] = set()
 
@@ -43,9 +43,9 @@ class Walked(Refiner):
         super().event(process, event, match)
         self.steps.add((before, self.states[0]))
 
-    def step(self, match: Match, event: tuple | None = None) -> None:
+    def step(self, match: Match, effect: Effect | None = None) -> None:
         before = self.states[0]
-        super().step(match, event)
+        super().step(match, effect)
         self.steps.add((before, self.states[0]))
 
 

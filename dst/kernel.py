@@ -10,7 +10,9 @@ late, as in a store or a client that stalls.
 
 from bisect import insort
 from collections.abc import Callable, Coroutine
+from functools import lru_cache
 from heapq import heappop, heappush
+from itertools import count
 from typing import Any, NamedTuple
 
 
@@ -27,28 +29,37 @@ class Sleep(NamedTuple):
     duration_ms: int
 
 
+class Sites(dict[str, str]):
+    """The labels of a client's choices."""
+
+    def __init__(self, client: str):
+        self.client = client
+
+    def __missing__(self, of: str) -> str:
+        self[of] = f"{self.client}.{of}"
+        return self[of]
+
+
+@lru_cache(1_000)
+def sites(client: str) -> Sites:
+    return Sites(client)
+
+
 class Client:
     """A process that may crash: `incarnation` counts its lives, and what an earlier life awaited finds nobody."""
 
-    __slots__ = ("clock_offset_ms", "coroutine", "done", "incarnation", "name", "sent", "sites", "under_way", "waiting")
+    __slots__ = ("clock_offset_ms", "coroutine", "done", "incarnation", "name", "number", "request", "sites", "under_way",
+                 "waiting")
 
     def __init__(self, name: str, clock_offset_ms: int = 0):
         self.name, self.clock_offset_ms = name, clock_offset_ms
         self.incarnation, self.done = 0, False
         self.coroutine: Coroutine | None = None
         self.waiting = 0  # the number of the request that it waits for; 0: none
-        self.sent: Sent | None = None  # its last request
+        self.request: Request | None = None  # its last one
+        self.number = 0  # of that
         self.under_way = False  # whether that may still be applied
-        self.sites: dict[str, str] = {}  # the labels of its choices
-
-
-class Sent(NamedTuple):
-    """A request on its way, which lives apart from its caller: the caller may be gone before it is applied."""
-
-    client: Client
-    incarnation: int  # of the client that sent it
-    number: int
-    request: Request
+        self.sites = sites(name)
 
 
 class Event(NamedTuple):
@@ -58,23 +69,22 @@ class Event(NamedTuple):
     number: int
     owner: str  # the client that it is the next step of; or "late Writer#0", for a request that nobody waits for
     action: Callable
-    args: tuple
+    args: tuple  # of a request on its way: client, its incarnation that sent it, number, request, ..; see network.py
 
 
 class Kernel:
     def __init__(self, schedule: Callable[[list[Event]], int] | None = None) -> None:
-        self.now_ms, self._number = 0, 0
+        self.now_ms, self._number = 0, count(1).__next__
         self.schedule = schedule
         self.waiting: list[Event] = []  # a heap; or, with a schedule, sorted
         self._graveyard: list[Coroutine] = []  # of crashed clients: never resumed, closed after the run
         self.on_request: Callable[[Client, Request], None]
 
     def at(self, t_ms: int, owner: str, action: Callable, *args: Any) -> None:
-        self._number += 1
         if self.schedule is None:
-            heappush(self.waiting, (t_ms, self._number, owner, action, args))
+            heappush(self.waiting, (t_ms, self._number(), owner, action, args))
         else:
-            insort(self.waiting, Event(t_ms, self._number, owner, action, args))
+            insort(self.waiting, Event(t_ms, self._number(), owner, action, args))
 
     def start(self, client: Client, work: Coroutine) -> None:
         client.coroutine, client.done = work, False
@@ -107,9 +117,13 @@ class Kernel:
             return self._run_scheduled(until_ms, max_steps)
         heap = self.waiting
         for steps in range(max_steps):
-            if not heap or heap[0][0] > until_ms:
+            if not heap:
                 return steps
-            self.now_ms, _, _, action, args = heappop(heap)
+            t_ms, _, _, action, args = event = heappop(heap)
+            if t_ms > until_ms:
+                heappush(heap, event)
+                return steps
+            self.now_ms = t_ms
             action(*args)
         return max_steps
 

@@ -13,6 +13,7 @@ class Allowed(NamedTuple):
 SCENARIO = "dst/scenarios/sequenced_metadata_boundary.py"
 PURE = "a function of its argument, and of no run"
 ALLOWED = (
+    Allowed("impl/layout.py", "cache", "lru_cache(LATELY)", PURE),
     Allowed("impl/stores/memory.py", "concurrency", "import threading", "a real store, for threads; it is not simulated"),
     Allowed("impl/stores/memory.py", "time", "import time", "a real store, whose objects are as old as they are"),
     Allowed("impl/stores/verified.py", "frames", "last = error", "raised again by the same call"),
@@ -22,9 +23,13 @@ ALLOWED = (
     Allowed("dst/guide.py", "address", "id(theirs)", "a key of a dict that holds the object, too"),
     Allowed("dst/reached.py", "address", "id(self.refiner)", "as in guide.py"),
     Allowed("dst/reached.py", "set order", "in self.states}", "of integers, added to a set of what was reached"),
+    Allowed("dst/kernel.py", "cache", "sites", "labels, a function of the client's name"),
     Allowed("dst/world/faults.py", "cache", "@cache fates", PURE),
     Allowed("dst/world/sdk.py", "frames", "last = error", "raised again by the same call"),
     Allowed("dst/world/store.py", "cache", "@cache refusal", PURE),
+    Allowed("dst/world/store.py", "cache", "etag", PURE),
+    Allowed("dst/world/store.py", "cache", "behind", PURE),
+    Allowed("traces/event.py", "cache", "MARKS", PURE),
     Allowed("traces/explain.py", "frames", "failing, error", "told once, after the run"),
     Allowed("traces/history.py", "cache", "updates_in", PURE),
     Allowed("traces/sequenced_metadata_boundary.py", "cache", "FILES", PURE),

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from dst.choose import Choice, Lenient
 from dst.kernel import Event as Waiting
-from dst.kernel import Sent
 from dst.scenarios.sequenced_metadata_boundary import Build, Shape
 from dst.simulate import Outcome, simulate
+from dst.strategies import request_of
 from dst.world.faults import FATES, NONE, Weights
 from dst.world.network import OPS
 from traces.event import Event
@@ -86,11 +86,11 @@ def step_of(event: Event) -> Step:
 def leads_to(waiting: Waiting, step: Step) -> bool:
     """Whether it is that step, or its client wakes up and so comes nearer to it."""
     client, kind, awaited = step
-    sent = waiting.args[0]
-    if type(sent) is not Sent:
+    if request_of(waiting) is None:
         return waiting.owner == client and awaited
-    return sent.client.name == client and waiting.action.__name__ in ACTIONS[kind] and (
-        kind != "applied" or (sent.client.waiting == sent.number) == awaited)
+    of, _, number, *_ = waiting.args
+    return of.name == client and waiting.action.__name__ in ACTIONS[kind] and (
+        kind != "applied" or (of.waiting == number) == awaited)
 
 
 def measure(outcome: Outcome) -> Measure:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from dst.choose import Choice, Chooser, Decide, Lenient, Strict, TapeMismatch, drawing
+from dst.choose import Choice, Chooser, Decide, Lenient, Strict, TapeMismatch, drawing, drawing_of
 from dst.kernel import Event as Waiting
 from dst.kernel import Kernel
 from dst.scenarios import sequenced_metadata_boundary as scenario
@@ -62,7 +62,7 @@ def simulate(seed: int, build: Build = scenario.production, shape: Shape | None 
 
     kernel, store = Kernel(schedule), scenario.store_of(shape, chooser)
     actors = Actors(kernel, store, shape, workload, trace, observe, build)
-    network = Network(kernel, store, observe, chooser.stream("latency"), fault, decide, drawing(seed, "fate"), table,
+    network = Network(kernel, store, observe, chooser.stream("latency"), fault, decide, drawing_of(seed, "fate"), table,
                       scenario.waits_ms(shape), shape.skew_ms, actors.start, watch and noted(watch, kernel))
     failure, kind, signature = None, "", ""
     try:
@@ -116,7 +116,7 @@ def run_phases(kernel: Kernel, network: Network, actors: Actors, shape: Shape) -
     for client in actors.clients:
         actors.start(client)
     kernel.run(shape.chaos * shape.min_age_ms, MOST_STEPS)
-    network.fates, network.cut_off = (), {}
+    network.fates, network.cut_off = b"", {}
     kernel.in_time()
     for client in actors.who_retires():
         network.retire(client)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from dst.dependency import dependent
-from dst.kernel import Event, Sent
+from dst.kernel import Event, Request
 
 Draw = Callable[[int], int]  # draw(bound) -> 0..bound-1
 
@@ -92,13 +92,13 @@ class POS:
                 self.priorities.pop(other.number, None)
 
 
-def request_of(event: Event) -> Sent | None:
-    return event.args[0] if event.args and type(event.args[0]) is Sent else None
+def request_of(event: Event) -> Request | None:
+    return next((arg for arg in event.args if type(arg) is Request), None)
 
 
-def racing(one: Sent | None, other: Sent | None) -> bool:
+def racing(one: Request | None, other: Request | None) -> bool:
     """Whether the order of two events may matter. What is no request (a client wakes up) races with nothing."""
-    return one is not None and other is not None and dependent(one.request, other.request)
+    return one is not None and other is not None and dependent(one, other)
 
 
 STRATEGIES: dict[str, type | None] = {"times": None, "random": Random, "pct": PCT, "pos": POS}

@@ -42,7 +42,7 @@ class Drawn(Chooser):
     def _decide(self, site: str, bound: int, how: Callable[[Any], int], argument: Any) -> int:
         if isinstance(argument, str):  # the name of a strategy: of times or of the order, which Hypothesis draws
             return self._recorded(site, how(argument), bound)
-        if isinstance(argument, tuple):  # the fates, the mildest first
+        if isinstance(argument, bytes):  # the fates, the mildest first
             return self._recorded(site, argument[self.draw(st.integers(0, len(argument) - 1))], bound)
         return self._even(site, bound)
 

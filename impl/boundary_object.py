@@ -12,6 +12,8 @@ from impl.errors import AlreadyExists, Indefinite, NotFound, OutcomeUnknown, Pre
 from impl.layout import U64, InvalidId, Namespace
 from impl.world import World
 
+NUMBER = re.compile(rb"\s*\d{1,40}\s*")
+
 
 class ObjectVersionBehindBoundary(Indefinite):
     """A file was created with an id that is at or behind the boundary: the write is not committed.
@@ -130,7 +132,7 @@ class ObjectStoreBoundaryObject:
 
 
 def parse(key: str, body: bytes) -> int:
-    if not re.fullmatch(rb"\s*\d{1,40}\s*", body) or int(body) >= U64:
+    if not NUMBER.fullmatch(body) or int(body) >= U64:
         raise InvalidBoundary(f"{key!r} holds {body[:40]!r}, not an ASCII number below 2^64: restore the last value that a "
                               "collector wrote, or a larger one that is below the latest id")
     return int(body)

@@ -1,10 +1,13 @@
 """Key names. Sequenced files are `<root>/<folder>/<id, 20 digits>.<suffix>`, boundaries `<root>/gc/<name>.boundary`."""
 
+from functools import lru_cache
+
 from impl.errors import Definite
 
 DIGITS = 20  # enough for every u64
 U64 = 1 << 64
 LEAST_TOO_LARGE = str(U64)  # also of 20 digits, so that text compares as numbers do
+LATELY = 10_000  # names that are remembered: every listing brings the same ones again
 SUFFIXES = {"wal": ".sst"}  # elsewhere the folder's own name
 
 
@@ -19,6 +22,7 @@ class Namespace:
         self.boundary_key = f"{folder}gc/{name}.boundary"
         self._start, self._end = len(self.prefix), len(self.prefix) + DIGITS
         self._length = self._end + len(self.suffix)
+        self.key, self.file_id = lru_cache(LATELY)(self.key), lru_cache(LATELY)(self.file_id)
 
     def key(self, file_id: int) -> str:
         """Raises InvalidId for what is no u64."""

@@ -68,7 +68,7 @@ OFF = {  # a check of the Trace, or of the history, is switched off -> damage of
 def test_a_check_that_is_switched_off_is_missed(check, good, tally, monkeypatch):
     OFF[check](monkeypatch)
     for trace in good:  # what a refiner keeps of events it has taken for good
-        trace.begin().refiner.moves.clear()
+        trace.begin().refiner.forget()
     few = measure(good)
     for trace in good:
         trace.begin().refiner._start_tables()

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from dst.choose import drawing
 from dst.dependency import dependent
-from dst.kernel import Client, Event, Kernel, Request, Sent
+from dst.kernel import Client, Event, Kernel, Request
 from dst.scenarios.sequenced_metadata_boundary import length
 from dst.simulate import simulate
-from dst.strategies import PCT, PORTFOLIO, POS, STRATEGIES, Random, racing
+from dst.strategies import PCT, PORTFOLIO, POS, STRATEGIES, Random, racing, request_of
 from dst.world.faults import NONE
 from dst.world.store import SimulatedStore
 
@@ -130,7 +130,7 @@ def test_random_takes_each_order():
 
 
 def put(owner: str, key: str, number: int) -> Event:
-    return Event(0, number, owner, None, (Sent(Client(owner), 0, number, Request("put", key)),))
+    return Event(0, number, owner, None, (Client(owner), 0, number, Request("put", key)))
 
 
 def test_pos_takes_each_order_of_what_races_evenly_and_asks_no_more_of_the_rest():
@@ -141,7 +141,7 @@ def test_pos_takes_each_order_of_what_races_evenly_and_asks_no_more_of_the_rest(
         waiting = [put(owner, of.pop(0), number := number + 1) for owner, of in left.items()]
         while waiting:
             event = waiting.pop(strategy.pick(waiting))
-            if event.args[0].request.key == "shared":
+            if request_of(event).key == "shared":
                 taken.append(event.owner)
             strategy.ran(event, waiting)
             if left[event.owner]:
@@ -157,8 +157,8 @@ def test_pos_takes_each_order_of_what_races_evenly_and_asks_no_more_of_the_rest(
 
 
 def test_what_is_no_request_races_with_nothing():
-    sent = Sent(Client("a"), 0, 1, Request("put", "k"))
-    assert racing(sent, sent) and not racing(sent, None) and not racing(None, None)
+    request = Request("put", "k")
+    assert racing(request, request) and not racing(request, None) and not racing(None, None)
 
 
 def test_the_kernel_asks_the_schedule_and_time_goes_on_to_the_latest():

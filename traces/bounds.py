@@ -54,7 +54,7 @@ def operations(events: Iterable[Event], namespace: Namespace) -> Iterable[Taken]
 
 def faultless(events: list[Event]) -> bool:
     """Whether every request was answered. (A slow answer is no fault here.)"""
-    return all(e.awaited and e.kind in ("applied", "told") for e in events)
+    return all(e[12] and e[3] in ("applied", "told") for e in events)
 
 
 def most(taken: Taken, reads_back: bool = False) -> int:

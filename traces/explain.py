@@ -13,7 +13,7 @@ from model.core import Label, State
 from model.guards import refusal, show, why_not
 from traces.causes import Cause, History, causes
 from traces.event import Event
-from traces.refine import STUTTER, Failure, Match, Refiner
+from traces.refine import STUTTER, Effect, Failure, Match, Refiner
 
 LAST = 12  # events shown before the failing one
 REQUESTS = {"create": "put {} if absent", "update": "put {} over the version read", "get_if_changed": "get {} if changed"}
@@ -153,7 +153,7 @@ class Record(Refiner):
         if found is not None:
             self.step(found)
 
-    def step(self, match: Match, event: tuple | None = None) -> None:
+    def step(self, match: Match, effect: Effect | None = None) -> None:
         self.before = self.unpacked()
         of = self.arguments(match.process, self.before[0])[2:]
         self.taken += [(match.process, action, move[0]) for action in filter(None, match.actions)

@@ -21,13 +21,13 @@ def too_young(events: Iterable[Event], namespace: Namespace, least_ms: int) -> s
     """Of the first id that was deleted less than `least_ms` after it was first put, or "". (A refused writer may put a deleted
     id again, and a slow collector delete that as well.) No model can tell: to it any file may be old."""
     put_ms: dict[str, int] = {}
-    for e in events:
-        if e.kind != "applied" or e.key == namespace.boundary_key:
+    for t_ms, _, client, kind, op, key, _, status, *_ in [e for e in events if e[4] in ("create", "delete")]:
+        if kind != "applied" or key == namespace.boundary_key:
             continue
-        if e.op == "create" and e.status == 200:
-            put_ms.setdefault(e.key, e.t_ms)
-        elif e.op == "delete" and e.t_ms - put_ms.get(e.key, -least_ms) < least_ms:
-            return f"{e.client} deleted {e.key} at {e.t_ms} ms, less than {least_ms} ms after it was put"
+        if op == "create" and status == 200:
+            put_ms.setdefault(key, t_ms)
+        elif op == "delete" and t_ms - put_ms.get(key, -least_ms) < least_ms:
+            return f"{client} deleted {key} at {t_ms} ms, less than {least_ms} ms after it was put"
     return ""
 
 
@@ -42,31 +42,30 @@ def damage(events: Iterable[Event], namespace: Namespace, final: bytes) -> list[
     read went back     a reader was given less than it had been given before
     """
     kept = updates_in(final)
+    there = frozenset(kept)
     commits: dict[int, str] = {}
     ended: set[bytes] = set()  # updates
     seen: dict[str, frozenset[str]] = {}
     found = []
-    if len(set(kept)) < len(kept):
+    if len(there) < len(kept):
         found = [f"applied twice: {update} in the end" for update in sorted({u for u in kept if kept.count(u) > 1})]
-    for e in events:
-        if e.kind != "told":
-            continue
-        if e.op != "read":
-            if e.body in ended:
-                found.append(f"told twice: {e.client} was told {e.op!r} of {e.body.decode()}, of which it was told before")
-            if e.op in ("committed", "refused"):
-                ended.add(e.body)
-        if e.op == "committed":
-            update, file_id = e.body.decode(), namespace.file_id(e.key)
+    for _, _, client, _, op, key, _, _, _, body, *_ in [e for e in events if e.kind == "told"]:
+        if op != "read":
+            if body in ended:
+                found.append(f"told twice: {client} was told {op!r} of {body.decode()}, of which it was told before")
+            if op in ("committed", "refused"):
+                ended.add(body)
+        if op == "committed":
+            update, file_id = body.decode(), namespace.file_id(key)
             if commits.setdefault(file_id, update) != update:
                 found.append(f"duplicate commit: id {file_id} for {commits[file_id]} and for {update}")
-            if update not in kept:
+            if update not in there:
                 found.append(f"lost update: {update}, committed as id {file_id}, is not in the latest file")
-        elif e.op == "read":
-            updates = frozenset(updates_in(e.body))
-            if updates - set(kept):
-                found.append(f"read off history: {e.client} was given {sorted(updates - set(kept))}")
-            if not seen.get(e.client, frozenset()) <= updates:
-                found.append(f"read went back: {e.client} was no longer given {sorted(seen[e.client] - updates)}")
-            seen[e.client] = updates
+        elif op == "read":
+            updates = frozenset(updates_in(body))
+            if updates - there:
+                found.append(f"read off history: {client} was given {sorted(updates - there)}")
+            if not seen.get(client, frozenset()) <= updates:
+                found.append(f"read went back: {client} was no longer given {sorted(seen[client] - updates)}")
+            seen[client] = updates
     return found

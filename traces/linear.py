@@ -33,8 +33,7 @@ def anomalies(events: list[Event], namespace: Namespace, final_id: int, final: b
     reads: Ids = [(-1, 0)]
     failed: dict[str, int] = {}  # update -> number of the event
     found = []
-    for number in [number for number, e in enumerate(events) if e.kind == "told"]:
-        e = events[number]
+    for number, e in [(number, e) for number, e in enumerate(events) if e[3] == "told"]:
         if e.op == "read":
             file_id, updates = namespace.file_id(e.key), updates_in(e.body)
             if updates != kept[:max(file_id - before, 0)]:
@@ -55,7 +54,7 @@ def anomalies(events: list[Event], namespace: Namespace, final_id: int, final: b
         if e.op == "committed":
             file_id = namespace.file_id(e.key)
             place = file_id - before - 1
-            if update in kept and (not 0 <= place < len(kept) or kept[place] != update):
+            if (place < 0 or kept[place:place + 1] != (update,)) and update in kept:
                 found.append(f"out of order: {update} was committed as id {file_id}, but is number {kept.index(update) + 1} of "
                              f"{list(kept)}")
             if (least := least_of(commits, file_id - 1, events, number)) >= file_id:

@@ -5,7 +5,7 @@ behind it; the states that these lead to, and that agree with what was observed,
 refinement failure. The set has one element here, since every action of our models is one request that the trace shows.
 
 What an event does to a pair (shared state, local state of its client) is always the same, so it is worked out once and
-looked up in every later run.
+looked up in every later run. Events that are the same `Match`, such as time-outs, have this in common, whatever they are of.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,8 @@ from model.tabulated import BITS, FIELD, Explorer
 from traces.event import Event
 
 STUTTER = None  # among the actions of a Match: the event may also leave the model as it is, if no action fits
-LIMIT = 60_000  # interned values, or moves; beyond it the tables start anew, so that memory is bounded
+REST = slice(2, None)  # of an event: without its time and the number of its request
+LIMIT = 60_000  # interned values, or pairs met; beyond it the tables start anew, so that memory is bounded
 
 
 class Match(NamedTuple):
@@ -39,6 +40,16 @@ class Failure(Exception):
         self.kind, self.signature, self.message, self.states, self.match = kind, signature, message, states, match
 
 
+class Effect:
+    """What an event is in the model, and does to each pair where it was met and leaves no choice, as a difference."""
+
+    __slots__ = ("differences", "mask", "match", "p")
+
+    def __init__(self, match: Match, p: int, mask: int):
+        self.match, self.p, self.mask = match, p, mask
+        self.differences: dict[int, int] = {}
+
+
 class Refiner:
     """One model, and its moves so far seen: made once, used for any number of traces (`begin`)."""
 
@@ -51,16 +62,27 @@ class Refiner:
         self.explorer = Explorer(self.model)
         self.masks = {process.name: mask for process, mask in zip(self.model.processes, self.explorer.masks)}
         self.broken = self.explorer.broken
-        self.moves: dict[tuple, tuple[int, ...]] = {}
+        self.forget()
+
+    def forget(self) -> None:
+        """What was looked up. Numbers of states stay what they are."""
+        self.effects: dict[tuple, Effect | None] = {}  # None: the event is no step of the model
+        self.alike: dict[Match, Effect] = {}
+        self.met = 0  # pairs, in all of them
+        self.true: set[tuple] = set()  # (pair, event): what a client was told there is so
 
     def begin(self) -> None:
-        if len(self.moves) > LIMIT or len(self.explorer.values[0]) > LIMIT:
+        if max(self.met, len(self.effects), len(self.true), len(self.explorer.values[0])) > LIMIT:
             self._start_tables()
         self.states: tuple[int, ...] = (self.explorer.initial,)
 
     def shared(self) -> Shared:
         """Of the first of the states, which is the only one unless the trace leaves a choice open."""
         return self.explorer.values[0][self.states[0] & FIELD]
+
+    def pair(self, process: str) -> int:
+        """The same."""
+        return self.states[0] & self.masks[process]
 
     def local(self, process: str) -> Local:
         part = self.index[process] + 1
@@ -72,29 +94,39 @@ class Refiner:
     def event(self, process: str, event: tuple, match: Callable[[Event], Match | None]) -> None:
         """Take the step that `match(event)` says, or none. `match` must be a function of the event, and of its time and
         request number not at all: what it says of one event is taken to hold for every equal one. Raises Failure."""
-        mask = self.masks[process]
-        if len(self.states) == 1:
-            state = self.states[0]
-            differences = self.moves.get((state & mask, event[2:]))
-            if differences and not differences[1:] and not self.broken:
-                self.states = (state + differences[0],)
-                return
-        found = match(event)
-        if found is not None:
-            self.step(found, event[2:])
-        else:
-            for state in self.states:
-                self.moves[state & mask, event[2:]] = (0,)
+        what, states = event[REST], self.states
+        try:
+            effect = self.effects[what]
+        except KeyError:
+            effect = self.effects[what] = self._effect(self.index[process], match(event))
+        if effect is None:
+            return
+        if len(states) == 1:
+            state, = states
+            difference = effect.differences.get(state & effect.mask)
+            if difference is not None:
+                state += difference
+                if not self.broken or (effect.p, state & effect.mask) not in self.broken:
+                    self.states = (state,)
+                    return
+        self.step(effect.match, effect)
 
-    def step(self, match: Match, event: tuple | None = None) -> None:
+    def _effect(self, p: int, match: Match | None) -> Effect | None:
+        if match is None:
+            return None
+        of = Effect(match, p, self.explorer.masks[p])
+        return of if match.agrees else self.alike.setdefault(match, of)
+
+    def step(self, match: Match, effect: Effect | None = None) -> None:
         """Raises Failure."""
         p = self.index[match.process]
         mask = self.explorer.masks[p]
         following: list[int] = []
         for state in self.states:
             differences = self._moves(p, state & mask, match)
-            if event is not None:
-                self.moves[state & mask, event] = differences
+            if effect is not None and len(differences) == 1:
+                effect.differences[state & mask], = differences
+                self.met += 1
             following += [state + difference for difference in differences]
         if not following:
             actions = "|".join(action for action in match.actions if action is not STUTTER) or match.op

@@ -13,7 +13,7 @@ from impl.layout import InvalidName, Namespace
 from model.sequenced_metadata_boundary import Collector, Constants, File, Reader, Shared, Writer, model, page_after, present
 from traces.event import Event
 from traces.form import MUTATIONS, UNUSED, malformed
-from traces.refine import STUTTER, Failure, Match, Refiner
+from traces.refine import REST, STUTTER, Failure, Match, Refiner
 
 CLAIMS = {"committed": (1,), "refused": (1,), "failed": (0,), "unknown": (0, 1)}  # -> so many updates has it ended since
 FILES: dict[bytes, tuple[File, tuple[tuple[int, int], ...]]] = {}  # what a body says is the same in every run
@@ -99,17 +99,18 @@ class Trace:
             self._expire(t_ms + self.skew_ms)
         if kind == "told":
             self._told(e)
-        elif kind == "applied" and not awaited:
-            self._arrived(e)
-        else:
-            if request <= self.last.get(client, 0):
+        elif awaited or kind != "applied":
+            last = self.last
+            if client in last and request <= last[client]:
                 self._replied(e)
-            self.last[client] = request
+            last[client] = request
             if pending and op in MUTATIONS:
                 self._sent(e)
             self.refiner.event(client, e, self._match)
             if (version or condition) and self.objects.get(key) != (version, body):
                 self._stored(e)
+        else:
+            self._arrived(e)
 
     def _expire(self, now_ms: int) -> None:
         while self.expiries and self.expiries[0][0] <= now_ms:
@@ -226,19 +227,23 @@ class Trace:
         """The client stops waiting, or dies, and its mutation may still be applied: it is now in the model's pool."""
         if e.key == self.namespace.boundary_key:
             request = ("Advance", self.refiner.local(e.client).b, int(e.body))
-            self.refiner.step(Match(e.client, ("SendAdvance",), (int(e.body),)))
         elif e.op == "delete":
             request = ("Delete", self.namespace.file_id(e.key))
-            self.refiner.step(Match(e.client, ("SendDelete",), request[1:]))
         elif e.op != "create":
             raise self._refused(f"Writer.{e.op}", f"{e.op} of {e.key} is no action of any client")
         else:
             file = decoded(e.body)[0]
             request = ("Create", self.namespace.file_id(e.key), tuple(sorted(file.updates)), tuple(sorted(file.checkpoints)))
-            before = self.refiner.shared().pool
-            self.refiner.step(Match(e.client, ("SendCreate",), None, lambda a, s, l, s2, l2:
-                                    s2.pool == tuple(sorted((*before, request)))))
+        self.refiner.event(e.client, (0, 0, e.client, request), self._sends)
         self.pending[e.client, e.request] = request, sent(e)
+
+    @staticmethod
+    def _sends(event: tuple) -> Match:
+        *_, client, request = event
+        kind, *args = request
+        if kind != "Create":
+            return Match(client, (f"Send{kind}",), (args[-1],))
+        return Match(client, ("SendCreate",), None, lambda a, s, l, s2, l2: s2.pool == tuple(sorted((*s.pool, request))))
 
     def _arrived(self, e: Event) -> None:
         self._well_formed(e)
@@ -252,16 +257,24 @@ class Trace:
             raise self._refused("ApplyPending", f"request {e.request}, {e.op} {e.key}, was sent by nobody")
         if not request:
             return
-        self.refiner.step(Match("", ("ApplyPending",), (request,),
-                                lambda a, s, l, s2, l2: (e.status < 300) == would_apply(s, request) if e.op != "delete" else
-                                e.status != 404 or not present(s, request[1])))
+        self.refiner.event("", (0, 0, request, e.status), self._arrives)
         if e.status == 200:
             self._stored(e)
+
+    @staticmethod
+    def _arrives(event: tuple) -> Match:
+        *_, request, status = event
+        return Match("", ("ApplyPending",), (request,),
+                     lambda a, s, l, s2, l2: (status < 300) == would_apply(s, request) if request[0] != "Delete" else
+                     status != 404 or not present(s, request[1]))
 
     # --- what callers were told
 
     def _told(self, e: Event) -> None:
         """`committed` and `read` carry the file's key; the body is the update id, or for `read` the file's content."""
+        known = self.refiner.pair(e.client), e[REST]
+        if known in self.refiner.true and not e.request:
+            return
         if e.request or e[6:9] != UNUSED[0] or e[10:] != UNUSED[1]:
             raise self._refused("form", f"{e.client} was told more than that: {e}")
         shared: Shared = self.refiner.shared()
@@ -274,6 +287,10 @@ class Trace:
             if read != e.body:  # of what it read itself: by now there may be another's file
                 raise self._misled(e, "it has read another content")
             return
+        self._told_of_update(e, shared)
+        self.refiner.true.add(known)
+
+    def _told_of_update(self, e: Event, shared: Shared) -> None:
         writer, number = update_of(e.client, e.body)
         if e.op not in CLAIMS or number > self.refiner.local(e.client).k or bool(e.key) != (e.op == "committed"):
             raise self._misled(e, "it has begun no such update, or nobody says so of one")

@@ -29,7 +29,7 @@ import sys
 import time
 import zipfile
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -407,8 +407,8 @@ def python_program() -> str:
     raise PeerMissing(f"there is no Python 3.12 or newer; looked for {', '.join(NEWEST)} on PATH")
 
 
-def main(arguments: list[str]) -> int:
-    if arguments[:1] == ["--serve"]:
+def main(arguments: Sequence[str] = ()) -> int:
+    if "--serve" in arguments[:1]:
         serve(arguments[1])
         return 0
     if arguments[1:] or not set(arguments) <= set(ZOO):

@@ -14,7 +14,7 @@ from dst.kernel import Client, Kernel
 from dst.world.network import TIMEOUT_MS, offset_ms
 from dst.world.profiles import PROFILES, Profile, scaled
 from dst.world.sdk import IN_SIMULATION, SdkStore
-from dst.world.store import S3_IN_MS, ClientClock, ClientStore, SimulatedStore
+from dst.world.store import NEW, S3_IN_MS, ClientClock, ClientStore, SimulatedStore
 from impl import manifest_json
 from impl.boundary_object import ObjectVersionBehindBoundary
 from impl.errors import Definite, Indefinite
@@ -35,6 +35,9 @@ from traces.sequenced_metadata_boundary import Trace, constants, refiner
 
 MOST_WRITERS, MOST_COLLECTORS, MOST_READERS = 3, 2, 1  # the model is made for so many; a run may have fewer
 Build = Callable[[World, Namespace, bool, int], MetadataStore]  # world, namespace, spare checkpoints, number of the client
+
+
+Lifetime = int | None  # in ms, of the checkpoint that an update takes; None: it takes none; 0: for ever
 
 
 class Shape(NamedTuple):
@@ -145,15 +148,18 @@ class QuietMetrics:
         pass
 
 
+STORE, METRICS = ClientStore(), QuietMetrics()  # they hold nothing
+
+
 class Actors:
     """The clients of one run and their workloads."""
 
     def __init__(self, kernel: Kernel, store: SimulatedStore, shape: Shape, choose: Callable[[str, int], int],
                  trace: Trace | None, tell: Callable[[Event], None], build: Build):
         self.kernel, self.shape, self.choose, self.trace, self.tell, self.build = kernel, shape, choose, trace, tell, build
-        self.store, self.begun = store, 0
+        self.store, self.begun, self.told = store, 0, []
         self.namespace = namespace(shape)
-        store.put(self.namespace.key(FIRST_ID), manifest_json.encode(Manifest()), 0)
+        store.put(self.namespace.key(FIRST_ID), Codec.encode(Manifest()), 0)
         roles = (("Writer", shape.writers, shape.commits), ("Collector", shape.collectors, shape.rounds),
                  ("Reader", shape.readers, shape.reads))
         self.left = {f"{role}#{i}": amount for role, number, amount in roles for i in range(number)}
@@ -166,7 +172,7 @@ class Actors:
 
     def start(self, client: Client) -> None:
         """Begin, or begin again after a crash, with what is left to do, and knowing nothing."""
-        world = World(ClientStore(), ClientClock(self.kernel, client), None, QuietMetrics())
+        world = World(STORE, ClientClock(self.kernel, client), None, METRICS)
         if self.shape.sdk:
             world = self._retrying(world, client.name)
         role, _, number = client.name.partition("#")
@@ -181,7 +187,9 @@ class Actors:
 
     def _told(self, client: Client, op: str, body: bytes, file_id: int = 0) -> None:
         key = self.namespace.key(file_id) if file_id else ""
-        self.tell(Event(self.kernel.now_ms, 0, client.name, "told", op, key, "", 0, "", body))
+        event = NEW(Event, (self.kernel.now_ms, 0, client.name, "told", op, key, "", 0, "", body, (), False, True, False))
+        self.told.append(event)
+        self.tell(event)
 
     async def writer(self, client: Client, world: World, store: MetadataStore) -> None:
         while self.left[client.name]:
@@ -189,7 +197,7 @@ class Actors:
             update = self.name_update(client.name)
             lifetime_ms = self._lifetime_ms(client)
 
-            def change(next_id: int, manifest: Manifest, update: str = update, lifetime: int | None = lifetime_ms) -> Manifest:
+            def change(next_id: int, manifest: Manifest, update: str = update, lifetime: Lifetime = lifetime_ms) -> Manifest:
                 after = manifest.with_update(update)
                 if lifetime is None:
                     return after
@@ -216,8 +224,7 @@ class Actors:
         self.begun += 1
         return f"{writer.partition('#')[2]}.{self.trace.refiner.local(writer).k if self.trace else self.begun}"
 
-    def _lifetime_ms(self, client: Client) -> int | None:
-        """Of the checkpoint that an update takes; None: it takes none; 0: for ever."""
+    def _lifetime_ms(self, client: Client) -> Lifetime:
         if not self.shape.manifest:
             return None
         age_ms = self.shape.min_age_ms
@@ -240,7 +247,7 @@ class Actors:
                 file_id, manifest = await store.current()
             except Definite:
                 continue
-            self._told(client, "read", manifest_json.encode(manifest), file_id)
+            self._told(client, "read", Codec.encode(manifest), file_id)
 
     def _pause_ms(self, client: Client) -> int:
         if self.auditing:
@@ -279,7 +286,7 @@ class Actors:
         if not files:
             raise Failure("safety", "history:nothing left", "there is no file left")
         final = self.store.objects[files[-1]][0].body
-        found = damage(events, self.namespace, final) or \
+        found = damage(self.told, self.namespace, final) or \
             anomalies(events, self.namespace, self.namespace.file_id(files[-1]), final)
         if found:
             raise Failure("safety", f"history:{found[0].partition(':')[0]}", "; ".join(found))

@@ -29,10 +29,11 @@ FATES = ("ok", *Weights._fields)  # a fate is its place here
 NONE = Weights(0, 0, 0, 0, 0, 0, 0, 0)
 AMBIGUOUS = Weights(100, 5, 60, 5, 60, 30, 5, 0)  # of many a mutation the client cannot tell whether it was applied
 SWARM = (1, 0, 1, 3)  # a weight is multiplied by one of these in each run
+SITES = tuple(f"swarm.{name}" for name in Weights._fields)
 
 
 def swarm(choose: Choose, weights: Weights) -> Weights:
-    return Weights(*(weight * SWARM[choose(f"swarm.{name}", len(SWARM))] for name, weight in weights._asdict().items()))
+    return Weights._make([weight * SWARM[choose(site, len(SWARM))] for site, weight in zip(SITES, weights)])
 
 
 def drawn(choose: Choose, retries: bool) -> Weights:
@@ -42,10 +43,10 @@ def drawn(choose: Choose, retries: bool) -> Weights:
 
 
 @cache
-def fates(weights: Weights) -> tuple[int, ...]:
+def fates(weights: Weights) -> bytes:
     """A table of 1000 entries, to be indexed with a random number."""
-    table = [FATES.index(name) for name, weight in weights._asdict().items() for _ in range(weight)]
-    return tuple([0] * (1000 - len(table)) + table[:1000])
+    table = b"".join([bytes([fate]) * weight for fate, weight in enumerate(weights, 1)])
+    return bytes(1000 - min(len(table), 1000)) + table[:1000]
 
 
 LOG_UNIFORM = tuple(round(100 * 50 ** (i / 63)) for i in range(64))  # 0.1 to 5, in thousandths

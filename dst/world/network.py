@@ -5,9 +5,10 @@ client stops waiting, is an event of the trace.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from dst.choose import Choose, Decide
-from dst.kernel import Client, Kernel, Request, Sent
+from dst.kernel import Client, Kernel, Request
 from dst.world.faults import FATES, long_time_ms
 from dst.world.profiles import error_of
 from dst.world.store import NEW, SimulatedStore
@@ -19,6 +20,7 @@ LATENCY_MS = 40  # from one request of a client to its next: 1 to this, if nothi
 READS = ("get", "get_if_changed", "head", "list")
 OPS = (*READS, "create", "update", "put", "delete")
 REFUSALS = {"refused": 503, "conflict": 409, "forbidden": 403}
+KINDS = len(FATES)
 CUT_OFF = ("forbidden", "request_lost", "reply_lost")
 
 
@@ -28,11 +30,11 @@ def offset_ms(choose: Choose, site: str, skew_ms: int) -> int:
 
 
 class Network:
-    """`draw`: of the fates' random numbers, 0..bound-1. `around_ms`: what stalls are drawn around. `timed`: requests take
+    """`draw(fates)`: one of them. `around_ms`: what stalls are drawn around. `timed`: requests take
     time; else only the schedule makes them late. `watch(what, client, request number)` is told what no trace shows."""
 
     def __init__(self, kernel: Kernel, store: SimulatedStore, observe: Callable[[Event], None], latency: Choose, fault: Choose,
-                 decide: Decide, draw: Callable[[int], int], fates: tuple[int, ...], around_ms: tuple[int, ...], skew_ms: int,
+                 decide: Decide, draw: Callable[[bytes], int], fates: bytes, around_ms: tuple[int, ...], skew_ms: int,
                  restart: Callable[[Client], None], watch: Callable[[str, str, int], None] | None = None):
         self.kernel, self.store, self.observe, self.watch = kernel, store, observe, watch
         self.latency, self.fault, self.decide, self.draw = latency, fault, decide, draw
@@ -45,54 +47,46 @@ class Network:
     def issue(self, client: Client, request: Request) -> None:
         kernel = self.kernel
         self.requests = client.waiting = number = self.requests + 1
-        client.sent = sent = NEW(Sent, (client, client.incarnation, number, request))
-        client.under_way = True
-        sites = client.sites or self._label(client)
-        there_ms = kernel.now_ms + 1
+        client.number, client.request, client.under_way = number, request, True
+        sites, there_ms, fate = client.sites, kernel.now_ms + 1, 0
         if self.timed:
             there_ms += self.latency(sites["latency"], LATENCY_MS)
-        fate = self.decide(sites[request.op], len(FATES), self._drawn, self.fates) if self.fates else 0
+        if self.fates:
+            fate = self.decide(sites[request[0]], KINDS, self.draw, self.fates)
         if self.watch:
             self.watch("issue", client.name, number)
-        if not fate and not self.cut_off:
-            kernel.at(there_ms, client.name, self.apply, sent, 0)
+        if fate or self.cut_off:
+            self._befall(self._now_cut_off(client) or FATES[fate], there_ms, client, client.incarnation, number, request)
         else:
-            self._befall(self._now_cut_off(client) or FATES[fate], sent, there_ms)
+            kernel.at(there_ms, client.name, self.apply, client, client.incarnation, number, request, 0)
 
-    def _label(self, client: Client) -> dict[str, str]:
-        client.sites = {of: f"{client.name}.{of}" for of in (*OPS, "latency", "stall", "late", "restart", "crash", "clock",
-                                                             "cut_off")}
-        return client.sites
-
-    def _drawn(self, fates: tuple[int, ...]) -> int:
-        return fates[self.draw(1000)]
-
-    def _befall(self, fate: str, sent: Sent, there_ms: int) -> None:
-        kernel, client = self.kernel, sent.client
+    def _befall(self, fate: str, there_ms: int, *sent: Any) -> None:
+        """`sent` here and below: a request on its way. It lives apart from its caller, who may be gone before it is applied."""
+        kernel, (client, _, number, request) = self.kernel, sent
         name, late = client.name, f"late {client.name}"
         if self.watch and fate != "ok":
-            self.watch(fate, name, sent.number)
+            self.watch(fate, name, number)
         if fate == "cut_off":
             kind = CUT_OFF[self.fault(client.sites["cut_off"], len(CUT_OFF))]
             self.cut_off[name] = kernel.now_ms + self._long(client, "late"), kind
             fate = kind
-        if fate == "conflict" and (sent.request.op in READS or self.store.profile.create_exists == 409):
+        if fate == "conflict" and (request.op in READS or self.store.profile.create_exists == 409):
             fate = "ok"
         if fate == "ok":
-            kernel.at(there_ms, name, self.apply, sent, 0)
+            kernel.at(there_ms, name, self.apply, *sent, 0)
         elif fate == "stall":
-            kernel.at(there_ms, name, self.apply, sent, self._long(client, "stall"))
+            kernel.at(there_ms, name, self.apply, *sent, self._long(client, "stall"))
         elif fate in REFUSALS:
-            kernel.at(there_ms, name, self.refuse, sent, REFUSALS[fate])
+            kernel.at(there_ms, name, self.refuse, *sent, REFUSALS[fate])
         elif fate == "crash":
-            self._crash(sent, there_ms)
+            self._crash(there_ms, *sent)
         else:
             timeout_ms = kernel.now_ms + TIMEOUT_MS
             if fate == "reply_lost":
-                kernel.at(there_ms, late, self.apply, sent, None)
-            kernel.at(timeout_ms, name, self.time_out, sent)
+                kernel.at(there_ms, late, self.apply, *sent, None)
+            kernel.at(timeout_ms, name, self.time_out, *sent)
             if fate == "late":
-                kernel.at(timeout_ms + self._long(client, "late"), late, self.apply, sent, None)
+                kernel.at(timeout_ms + self._long(client, "late"), late, self.apply, *sent, None)
             elif fate == "request_lost":
                 client.under_way = False
 
@@ -103,45 +97,45 @@ class Network:
         until_ms, kind = self.cut_off.get(client.name, (0, ""))
         return kind if self.kernel.now_ms < until_ms else ""
 
-    def _crash(self, sent: Sent, there_ms: int) -> None:
-        kernel, client = self.kernel, sent.client
+    def _crash(self, there_ms: int, *sent: Any) -> None:
+        kernel, client = self.kernel, sent[0]
         late, when = f"late {client.name}", self.fault(client.sites["crash"], 3)
         if when == 0:  # before the request leaves
             client.under_way = False
-            kernel.at(kernel.now_ms, client.name, self.crash, sent)
+            kernel.at(kernel.now_ms, client.name, self.crash, *sent)
         elif when == 1:  # before its reply
-            kernel.at(there_ms, late, self.apply, sent, None)
-            kernel.at(there_ms + 1, client.name, self.crash, sent)
+            kernel.at(there_ms, late, self.apply, *sent, None)
+            kernel.at(there_ms + 1, client.name, self.crash, *sent)
         else:  # with the request under way
-            kernel.at(kernel.now_ms, client.name, self.crash, sent)
-            kernel.at(there_ms + self._long(client, "late"), late, self.apply, sent, None)
+            kernel.at(kernel.now_ms, client.name, self.crash, *sent)
+            kernel.at(there_ms + self._long(client, "late"), late, self.apply, *sent, None)
 
-    def apply(self, sent: Sent, back_ms: int | None) -> None:
+    def apply(self, client: Client, incarnation: int, number: int, request: Request, back_ms: int | None) -> None:
         """The request reaches the store. Its client goes on after `back_ms`, or its reply is lost (None).
 
         What a client does between a reply and its next request nobody sees, so that the way back takes no time of its own:
         it is in the latency of the next request.
         """
-        client, incarnation, number, (op, key, body, condition) = sent
+        op, key, body, condition = request
         kernel = self.kernel
-        status, version, found, answer = self.store.apply(op, key, body, condition, kernel.now_ms)
-        awaited = client.waiting == number
-        error = None
-        if not 200 <= status < 300:
+        now_ms = kernel.now_ms
+        status, version, found, answer = self.store.apply(op, key, body, condition, now_ms)
+        awaited, error, keys, truncated = client.waiting == number, None, (), False
+        if status >= 300:
             error = error_of(self.store.profile, op, status, key)
             if type(error) is Unavailable:  # throttled, or another was under way: the answer tells nothing of the object
-                self.refuse(sent, status)
+                self.refuse(client, incarnation, number, request, status)
                 return
         if awaited:
             client.under_way = False
-        keys, truncated = (), False
         if op == "list":
-            keys, truncated = tuple([entry[0] for entry in answer[0]]), answer[1]
-        self.observe(NEW(Event, (kernel.now_ms, number, client.name, "applied", op, key, condition, status, version,
+            entries, truncated = answer
+            keys = tuple([entry[0] for entry in entries])
+        self.observe(NEW(Event, (now_ms, number, client.name, "applied", op, key, condition, status, version,
                                  body or found, keys, truncated, awaited, False)))
         if awaited and back_ms is not None:
             if back_ms:
-                kernel.at(kernel.now_ms + back_ms, client.name, self.wake, client, incarnation, answer, error)
+                kernel.at(now_ms + back_ms, client.name, self.wake, client, incarnation, answer, error)
             else:
                 kernel.resume(client, incarnation, answer, error)
 
@@ -151,25 +145,24 @@ class Network:
             client.clock_offset_ms = offset_ms(self.fault, client.sites["clock"], self.skew_ms)
         self.kernel.resume(client, incarnation, answer, error)
 
-    def refuse(self, sent: Sent, status: int) -> None:
-        if sent.client.waiting == sent.number:
-            sent.client.under_way = False
-            self._tell(sent, "refused", status)
-            error = error_of(self.store.profile, sent.request.op, status, sent.request.key)
+    def refuse(self, client: Client, incarnation: int, number: int, request: Request, status: int) -> None:
+        if client.waiting == number:
+            client.under_way = False
+            self._tell(client, "refused", status)
+            error = error_of(self.store.profile, request.op, status, request.key)
             error.status = status  # for the client's SDK (sdk.py)
-            self.kernel.resume(sent.client, sent.incarnation, None, error)
+            self.kernel.resume(client, incarnation, None, error)
 
-    def time_out(self, sent: Sent) -> None:
-        if sent.client.waiting == sent.number:
-            self._tell(sent, "timeout", 0, sent.client.under_way)
-            op, key = sent.request[:2]
+    def time_out(self, client: Client, incarnation: int, number: int, request: Request) -> None:
+        if client.waiting == number:
+            self._tell(client, "timeout", 0, client.under_way)
+            op, key = request[:2]
             error = (Unavailable if op in READS else OutcomeUnknown)(f"{op} {key}: no reply within {TIMEOUT_MS} ms")
-            self.kernel.resume(sent.client, sent.incarnation, None, error)
+            self.kernel.resume(client, incarnation, None, error)
 
-    def crash(self, sent: Sent) -> None:
-        client = sent.client
-        if client.waiting == sent.number:
-            self._tell(sent, "crash", 0, client.under_way)
+    def crash(self, client: Client, incarnation: int, number: int, request: Request) -> None:
+        if client.waiting == number:
+            self._tell(client, "crash", 0, client.under_way)
             self.kernel.crash(client)
             self.kernel.at(self.kernel.now_ms + self._long(client, "restart"), client.name, self._start_again, client)
 
@@ -179,13 +172,13 @@ class Network:
 
     def retire(self, client: Client) -> None:
         """It dies, and is not started again."""
-        if client.sent:
-            self._tell(client.sent, "crash", 0, client.waiting > 0 and client.under_way)
+        if client.request:
+            self._tell(client, "crash", 0, client.waiting > 0 and client.under_way)
         self.kernel.crash(client)
         client.done = True
 
-    def _tell(self, sent: Sent, kind: str, status: int, pending: bool = False) -> None:
-        """That a client stops waiting: of a request that may still be applied, or that was, or that never will be."""
-        op, key, body, condition = sent.request
-        self.observe(Event(self.kernel.now_ms, sent.number, sent.client.name, kind, op, key, condition, status, "", body,
-                           pending=pending))
+    def _tell(self, client: Client, kind: str, status: int, pending: bool = False) -> None:
+        """That it stops waiting for its last request, which may still be applied, or was, or never will be."""
+        op, key, body, condition = client.request
+        self.observe(NEW(Event, (self.kernel.now_ms, client.number, client.name, kind, op, key, condition, status, "", body,
+                                 (), False, True, pending)))

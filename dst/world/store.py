@@ -6,16 +6,18 @@ whether anyone hears of it.
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from functools import cache
+from collections.abc import Callable, Generator, Sequence
+from functools import cache, lru_cache
 from hashlib import blake2b
 from types import coroutine
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from dst.kernel import Client, Kernel, Request, Sleep
 from dst.world.profiles import READS, S3, Profile, scaled
 from impl.world import Entry, Object, Page
 
+Answer = TypeVar("Answer")
+Asked = Generator[Request, Any, Answer]  # what a client awaits
 NEW = tuple.__new__  # makes a NamedTuple of its fields in order, in half the time
 
 
@@ -26,6 +28,7 @@ class Reply(NamedTuple):
     answer: Object | Page | Entry | str | tuple | None = None  # what the client is given
 
 
+Stored = tuple[Object, Entry, Reply]  # the last: to a GET
 NO_CONTENT, NOT_FOUND = Reply(204), Reply(404)
 S3_IN_MS = scaled(S3, 1)  # a run lasts some seconds: last_modified to the millisecond
 
@@ -39,7 +42,7 @@ class SimulatedStore:
 
     def __init__(self, page_size: int | None = None, profile: Profile = S3_IN_MS,
                  choose: Callable[[str, int], int] | None = None):
-        self.objects: dict[str, tuple[Object, Entry]] = {}
+        self.objects: dict[str, Stored] = {}
         self.keys: list[str] = []  # sorted
         self.profile, self.choose, self.page_size = profile, choose, page_size or profile.page_size
         self._exists, self._differs = refusal(profile.create_exists), refusal(profile.update_stale)
@@ -50,7 +53,7 @@ class SimulatedStore:
         self._special = bool(profile.mutation_gap_ms or profile.stale or choose)
         self._writes = 0
         self._changed_ms: dict[str, int] = {}  # key -> when it was last changed
-        self._past: list[tuple[str, tuple[Object, Entry] | None]] = []  # of each change: key, what was there before
+        self._past: list[tuple[str, Stored | None]] = []  # of each change: key, what was there before
 
     def apply(self, op: str, key: str, body: bytes, condition: str, now_ms: int, contended: bool = False) -> Reply:
         """`contended`: another mutation of the key is under way. Where a mutation is not answered with 2xx nothing was applied.
@@ -76,21 +79,26 @@ class SimulatedStore:
             return self._delete(key, now_ms) if found else self._nothing
         if found is None:
             return NOT_FOUND
-        answer, entry = found
+        answer, entry, reply = found
+        if op == "get":
+            return reply
         version = answer.version
-        if op == "get_if_changed" and (self._unchanged if version == condition else self._form(version, condition)) == 304:
-            return NEW(Reply, (304, version, b"", None))
-        return NEW(Reply, (200, version, answer.body, entry if op == "head" else answer))
+        if op == "head":
+            return Reply(200, version, answer.body, entry)
+        if (self._unchanged if version == condition else self._form(version, condition)) == 304:
+            return Reply(304, version)
+        return reply
 
     def put(self, key: str, body: bytes, now_ms: int) -> Reply:
         if self._special:
             self._note(key, now_ms)
         if key not in self.objects:
             insort(self.keys, key)
-        version = blake2b(body, digest_size=8).hexdigest() if self._digest else self._new_version()
+        version = etag(body) if self._digest else self._new_version()
         if self._tick_ms != 1:
             now_ms -= now_ms % self._tick_ms
-        self.objects[key] = NEW(Object, (body, version, now_ms)), NEW(Entry, (key, len(body), now_ms, version))
+        answer = NEW(Object, (body, version, now_ms))
+        self.objects[key] = answer, NEW(Entry, (key, len(body), now_ms, version)), NEW(Reply, (200, version, body, answer))
         return NEW(Reply, (200, version, b"", version))
 
     def delete_many(self, keys: Sequence[str], now_ms: int) -> Reply:
@@ -119,7 +127,7 @@ class SimulatedStore:
             first, last = bisect_right(keys, scattered(after), key=scattered) if after else 0, len(keys)
         else:
             first = bisect_right(keys, after) if after >= prefix else bisect_left(keys, prefix)
-            last = bisect_left(keys, prefix[:-1] + chr(ord(prefix[-1]) + 1), first)  # the first key behind all with the prefix
+            last = bisect_left(keys, behind(prefix), first)
         end = min(last, first + self.page_size)
         page = NEW(Page, (tuple([objects[key][1] for key in keys[first:end]]), end < last))
         return NEW(Reply, (200, "", b"", page))
@@ -164,7 +172,7 @@ class SimulatedStore:
             return Reply(200, answer=Page((), True))
         return None
 
-    def _as_before(self, changes: list[tuple[str, tuple[Object, Entry] | None]]) -> "SimulatedStore":
+    def _as_before(self, changes: list[tuple[str, Stored | None]]) -> "SimulatedStore":
         store = SimulatedStore(self.page_size, self.profile)
         store.objects = dict(self.objects)
         for key, found in reversed(changes):
@@ -175,10 +183,21 @@ class SimulatedStore:
         return store
 
 
+@lru_cache(50_000)
+def etag(body: bytes) -> str:
+    return blake2b(body, digest_size=8).hexdigest()
+
+
 @cache
 def refusal(status: int) -> Reply | None:
     """None for 0 and 200: the store does as it is asked."""
     return Reply(status) if status > 200 else None
+
+
+@lru_cache(1_000)
+def behind(prefix: str) -> str:
+    """The least key that is greater than all with this prefix."""
+    return prefix[:-1] + chr(ord(prefix[-1]) + 1)
 
 
 def scattered(key: str) -> bytes:
@@ -186,40 +205,42 @@ def scattered(key: str) -> bytes:
     return blake2b(key.encode(), digest_size=8).digest()
 
 
-@coroutine
-def asked(op: str, key: str, body: bytes = b"", condition: str = "") -> Generator[Request, Any, Any]:
-    """Ask the kernel, and wait for what the reply brings."""
-    return (yield NEW(Request, (op, key, body, condition)))
-
-
 class ClientStore:
-    """The ObjectStore that a client sees: each method asks, and its reply brings what the seam says."""
+    """The ObjectStore that a client sees: each method asks the kernel, and its reply brings what the seam says."""
 
     caches = False
 
-    def create(self, key: str, body: bytes) -> Awaitable[str]:
-        return asked("create", key, body)
+    @coroutine
+    def create(self, key: str, body: bytes) -> Asked[str]:
+        return (yield NEW(Request, ("create", key, body, "")))
 
-    def update(self, key: str, body: bytes, version: str) -> Awaitable[str]:
-        return asked("update", key, body, version)
+    @coroutine
+    def update(self, key: str, body: bytes, version: str) -> Asked[str]:
+        return (yield NEW(Request, ("update", key, body, version)))
 
-    def put(self, key: str, body: bytes) -> Awaitable[str]:
-        return asked("put", key, body)
+    @coroutine
+    def put(self, key: str, body: bytes) -> Asked[str]:
+        return (yield NEW(Request, ("put", key, body, "")))
 
-    def get(self, key: str) -> Awaitable[Object]:
-        return asked("get", key)
+    @coroutine
+    def get(self, key: str) -> Asked[Object]:
+        return (yield NEW(Request, ("get", key, b"", "")))
 
-    def get_if_changed(self, key: str, version: str) -> Awaitable[Object | None]:
-        return asked("get_if_changed", key, b"", version)
+    @coroutine
+    def get_if_changed(self, key: str, version: str) -> Asked[Object | None]:
+        return (yield NEW(Request, ("get_if_changed", key, b"", version)))
 
-    def head(self, key: str) -> Awaitable[Entry]:
-        return asked("head", key)
+    @coroutine
+    def head(self, key: str) -> Asked[Entry]:
+        return (yield NEW(Request, ("head", key, b"", "")))
 
-    def list_page(self, prefix: str, after: str = "") -> Awaitable[Page]:
-        return asked("list", prefix, b"", after)
+    @coroutine
+    def list_page(self, prefix: str, after: str = "") -> Asked[Page]:
+        return (yield NEW(Request, ("list", prefix, b"", after)))
 
-    def delete(self, key: str) -> Awaitable[None]:
-        return asked("delete", key)
+    @coroutine
+    def delete(self, key: str) -> Asked[None]:
+        return (yield NEW(Request, ("delete", key, b"", "")))
 
 
 class ClientClock:
@@ -233,4 +254,4 @@ class ClientClock:
 
     @coroutine
     def sleep_ms(self, duration_ms: int) -> Generator[Sleep, None, None]:
-        yield Sleep(duration_ms)
+        yield NEW(Sleep, (duration_ms,))
