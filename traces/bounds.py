@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from impl.layout import Namespace
-from traces.event import Event
+from traces.event import AWAITED, KIND, Event
 
 UPDATE, READ = 4, 3  # requests, if nobody is in the way
 AGAIN = 3  # after a conflict: LIST, GET, PUT; after a refused read: LIST, GET, GET
@@ -54,7 +54,7 @@ def operations(events: Iterable[Event], namespace: Namespace) -> Iterable[Taken]
 
 def faultless(events: list[Event]) -> bool:
     """Whether every request was answered. (A slow answer is no fault here.)"""
-    return all(e[12] and e[3] in ("applied", "told") for e in events)
+    return {"applied", "told"}.issuperset(map(KIND, events)) and all(map(AWAITED, events))
 
 
 def most(taken: Taken, reads_back: bool = False) -> int:

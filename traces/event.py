@@ -41,7 +41,8 @@ def digest(events: list[Event]) -> str:
                    digest_size=16).hexdigest()
 
 
-TIME, NUMBER, REST = itemgetter(0), itemgetter(1), itemgetter(slice(2, None))
+TIME, NUMBER, KIND, OP, AWAITED = map(itemgetter, (0, 1, 3, 4, 12))  # what is asked of each event of each run
+REST = itemgetter(slice(2, None))
 MARKS: dict[tuple, bytes] = {}  # what is behind an event's number comes again and again
 
 

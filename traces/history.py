@@ -3,12 +3,12 @@
 A refinement failure is a step that the model could not take; it need not have hurt anyone yet. What is found here has.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from impl import manifest_json
 from impl.layout import Namespace
-from traces.event import Event
+from traces.event import OP, Event
 
 
 @lru_cache(100_000)
@@ -17,11 +17,11 @@ def updates_in(body: bytes) -> tuple[str, ...]:
     return manifest_json.decode(body).updates
 
 
-def too_young(events: Iterable[Event], namespace: Namespace, least_ms: int) -> str:
+def too_young(events: Sequence[Event], namespace: Namespace, least_ms: int) -> str:
     """Of the first id that was deleted less than `least_ms` after it was first put, or "". (A refused writer may put a deleted
     id again, and a slow collector delete that as well.) No model can tell: to it any file may be old."""
     put_ms: dict[str, int] = {}
-    for t_ms, _, client, kind, op, key, _, status, *_ in [e for e in events if e[4] in ("create", "delete")]:
+    for t_ms, _, client, kind, op, key, _, status, *_ in events if "delete" in map(OP, events) else ():
         if kind != "applied" or key == namespace.boundary_key:
             continue
         if op == "create" and status == 200:

@@ -8,7 +8,7 @@ moment. Time is the order of the trace. Since ids are the places, no search is n
 """
 
 from impl.layout import Namespace
-from traces.event import Event
+from traces.event import KIND, Event
 from traces.history import updates_in
 
 ENDS = ("told", "crash")  # of an operation
@@ -33,7 +33,8 @@ def anomalies(events: list[Event], namespace: Namespace, final_id: int, final: b
     reads: Ids = [(-1, 0)]
     failed: dict[str, int] = {}  # update -> number of the event
     found = []
-    for number, e in [(number, e) for number, e in enumerate(events) if e[3] == "told"]:
+    for number in [number for number, kind in enumerate(map(KIND, events)) if kind == "told"]:
+        e = events[number]
         if e.op == "read":
             file_id, updates = namespace.file_id(e.key), updates_in(e.body)
             if updates != kept[:max(file_id - before, 0)]:

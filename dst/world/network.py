@@ -5,6 +5,7 @@ client stops waiting, is an event of the trace.
 """
 
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 from dst.choose import Choose, Decide
@@ -21,6 +22,7 @@ READS = ("get", "get_if_changed", "head", "list")
 OPS = (*READS, "create", "update", "put", "delete")
 REFUSALS = {"refused": 503, "conflict": 409, "forbidden": 403}
 KINDS = len(FATES)
+KEY = itemgetter(0)  # of an entry of a listing
 CUT_OFF = ("forbidden", "request_lost", "reply_lost")
 
 
@@ -130,7 +132,7 @@ class Network:
             client.under_way = False
         if op == "list":
             entries, truncated = answer
-            keys = tuple([entry[0] for entry in entries])
+            keys = tuple(map(KEY, entries))
         self.observe(NEW(Event, (now_ms, number, client.name, "applied", op, key, condition, status, version,
                                  body or found, keys, truncated, awaited, False)))
         if awaited and back_ms is not None:
