@@ -100,10 +100,9 @@ class Trace:
         if kind == "told":
             self._told(e)
         elif awaited or kind != "applied":
-            last = self.last
-            if client in last and request <= last[client]:
+            if request <= self.last.get(client, 0):
                 self._replied(e)
-            last[client] = request
+            self.last[client] = request
             if pending and op in MUTATIONS:
                 self._sent(e)
             self.refiner.event(client, e, self._match)
@@ -129,9 +128,8 @@ class Trace:
     def _replied(self, e: Event) -> None:
         """A number that the client has used before comes again only where the reply to that request is lost, or the client
         dies before it has asked for anything else."""
-        if e.request < self.last[e.client]:
-            raise self._refused("order", f"{e.client} has asked for something else meanwhile: request {e.request} after "
-                                f"{self.last[e.client]}")
+        if e.request < (last := self.last.get(e.client, 1)):
+            raise self._refused("order", f"{e.client} has asked for something else meanwhile: request {e.request} after {last}")
         asked = next((old for old in self.events[-2::-1] if (old.client, old.request) == (e.client, e.request)), None)
         lost = e.kind == "crash" or (e.kind == "timeout" and asked is not None and asked.kind == "applied")
         if asked is not None and (not lost or e.pending or sent(asked) != sent(e)):
