@@ -96,10 +96,9 @@ class Explorer:
 
     def expand(self, p: int, pair: int) -> tuple[int, ...]:
         """The moves of process `p` from this pair, as differences."""
-        part = p + 1
-        number, local = pair & FIELD, pair >> BITS * part
-        differences = tuple([shared2 - number + (local2 - local << BITS * part)
-                             for _, shared2, local2 in self.visit(p, number, local)])
+        shift = BITS * (p + 1)
+        number, local = pair & FIELD, pair >> shift
+        differences = tuple([shared2 - number + (local2 - local << shift) for _, shared2, local2 in self.visit(p, number, local)])
         self.table[p][pair] = differences
         return differences
 
@@ -205,7 +204,8 @@ class Explorer:
                 self.sound.add(number)
         if self.judges[p]:
             own = self.first_broken(p, number, local)
-            failing = min(filter(None, (failing, own)), key=self.order.__getitem__, default="")
+            if own and (not failing or self.order[own] < self.order[failing]):
+                failing = own
         if failing:
             self.broken[p, number | local << BITS * (p + 1)] = failing
 
