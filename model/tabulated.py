@@ -98,7 +98,8 @@ class Explorer:
         """The moves of process `p` from this pair, as differences."""
         shift = BITS * (p + 1)
         number, local = pair & FIELD, pair >> shift
-        differences = tuple([shared2 - number + (local2 - local << shift) for _, shared2, local2 in self.visit(p, number, local)])
+        moves = self.visit(p, number, local)
+        differences = tuple([shared2 - number + (local2 - local << shift) for _, shared2, local2 in moves])
         self.table[p][pair] = differences
         return differences
 
