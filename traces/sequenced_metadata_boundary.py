@@ -238,9 +238,9 @@ class Trace:
     @staticmethod
     def _sends(event: tuple) -> Match:
         *_, client, request = event
-        kind, *args = request
-        if kind != "Create":
-            return Match(client, (f"Send{kind}",), (args[-1],))
+        sends = {"Advance": "SendAdvance", "Delete": "SendDelete"}.get(request[0])
+        if sends:
+            return Match(client, (sends,), request[-1:])
         return Match(client, ("SendCreate",), None, lambda a, s, l, s2, l2: s2.pool == tuple(sorted((*s.pool, request))))
 
     def _arrived(self, e: Event) -> None:
