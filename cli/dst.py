@@ -9,9 +9,9 @@ from rich.progress import track
 from cli.console import STEM, build_of, console, refuse, scenario_of, seeds_of
 from cli.dst_doctor import doctor_command
 from cli.dst_replay import replay_command as replay_tape
-from cli.dst_report import bundle, command_of, given_of, report, trace_command
+from cli.dst_report import Wanted, bundle, command_of, given_of, report, trace_command
 from cli.dst_shrink import shrink_command
-from cli.exits import TIMEOUT, of_kinds
+from cli.exits import INTERRUPTED, TIMEOUT, of_kinds
 from cli.explain import explain_command
 from cli.export import export_command
 from cli.lint import lint_command
@@ -35,49 +35,60 @@ def run_command(scenario: Scenario = STEM, seed: Annotated[int | None, typer.Opt
                 strategy: Strategy = "portfolio",
                 profile: Annotated[str | None, typer.Option(help="the store answers as this one: s3, gcs, azure, eventual, ... "
                                                             "(drawn, of those that the protocol can be run on)")] = None,
+                shape: Annotated[list[str] | None, typer.Option(help="NAME=VALUE in place of what is drawn: writers=2, "
+                                                                "sdk=boto3_standard, ...; may be repeated")] = None,
+                fault: Annotated[list[str] | None, typer.Option(help="NAME=N, N of 1,000 requests, and no other faults: stall, "
+                                                                "late, crash, ...; may be repeated")] = None,
                 digests: Annotated[bool, typer.Option("--digests", help="print a line a seed: seed, verdict, digest")] = False,
                 out: Annotated[Path | None, typer.Option(help="with --seed: a folder to keep the run in, as a bundle")] = None,
                 ) -> None:
     """Run one seed and tell what happened, or many and tell which failed."""
     scenario_of(scenario)
-    given_of(0, mutant, strategy, profile)
+    wanted = Wanted(mutant, strategy, profile, tuple(shape or ()), tuple(fault or ()))
+    given_of(0, *wanted)
     if (seed is None) == (seeds is None):
         refuse("give either --seed N or --seeds A:B")
     if out and seed is None:
         refuse("--out goes with --seed: it holds the tape and the trace of one run")
     if seed is not None:
-        given = given_of(seed, mutant, strategy, profile)
+        given = given_of(seed, *wanted)
         outcome = run(given)
         if outcome is None:
-            console.print(f"[bold red]timeout[/]: not done after {LONGEST_RUN_S:g} s: {command_of(given)}")
+            console.print(f"[bold red]timeout[/]: not done after {LONGEST_RUN_S:g} s: {command_of(seed, wanted)}")
             raise typer.Exit(TIMEOUT)
         if out:
             bundle(outcome, given, out)
         if digests:
             print(seed, outcome.signature or "ok", outcome.digest)
         else:
-            report(outcome, given)
+            report(outcome, given, command_of(seed, wanted))
         if out:
             console.print(f"written: {out}, and the trace: {trace_command(outcome.shape, out / 'trace.ndjson')}")
         raise typer.Exit(of_kinds([outcome.kind] if outcome.kind else []))
-    many_seeds(seeds_of(seeds), mutant, strategy, profile, digests)
+    many_seeds(seeds_of(seeds), wanted, digests)
 
 
-def many_seeds(seeds: range, mutant: str | None, strategy: str, profile: str | None, digests: bool) -> None:
+def many_seeds(seeds: range, wanted: Wanted, digests: bool) -> None:
     failed: dict[tuple[str, str], list[int]] = {}  # kind, signature -> seeds
-    for seed in seeds if digests else track(seeds, "simulating", console=console, transient=True):
-        outcome = run(given_of(seed, mutant, strategy, profile))
-        kind, signature = outcome[1:3] if outcome else ("timeout", "timeout")
-        if digests:
-            print(seed, signature or "ok", outcome.digest if outcome else "")
-        if kind:
-            failed.setdefault((kind, signature), []).append(seed)
+    done, stopped = 0, False
+    try:
+        for seed in seeds if digests else track(seeds, "simulating", console=console, transient=True):
+            outcome = run(given_of(seed, *wanted))
+            kind, signature = outcome[1:3] if outcome else ("timeout", "timeout")
+            if digests:
+                print(seed, signature or "ok", outcome.digest if outcome else "")
+            if kind:
+                failed.setdefault((kind, signature), []).append(seed)
+            done += 1
+    except KeyboardInterrupt:
+        stopped = True
     if not digests:
-        console.print(f"{len(seeds):,} seeds, {sum(map(len, failed.values())):,} failed, strategy {strategy}")
+        console.print(f"{done:,} seeds, {sum(map(len, failed.values())):,} failed, strategy {wanted.strategy}" + (
+            f"; [yellow]interrupted[/], {len(seeds) - done:,} were not run" if stopped else ""))
         for (_, signature), those in sorted(failed.items()):
             console.print(f"[bold red]{len(those):6,}[/] {signature}: "
-                          f"{command_of(given_of(those[0], mutant, strategy, profile))}")
-    raise typer.Exit(of_kinds({kind for kind, _ in failed}))
+                          f"{command_of(those[0], wanted)}")
+    raise typer.Exit(INTERRUPTED if stopped else of_kinds({kind for kind, _ in failed}))
 
 
 def run(given: Given) -> Outcome | None:
@@ -85,7 +96,7 @@ def run(given: Given) -> Outcome | None:
     with alarmed():
         try:
             set_alarm(LONGEST_RUN_S)
-            return simulate(given.seed, build_of(given.mutant), given.shape, strategy=given.strategy)
+            return simulate(given.seed, build_of(given.mutant), given.shape, given.weights, strategy=given.strategy)
         except Hung:
             REFINERS.clear()  # one may have been amid a change
             return None

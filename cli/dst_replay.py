@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from cli.console import LARGEST_SEED, build_of, console, refuse, scenario_of
-from cli.dst_report import given_of, report, strategy_of
+from cli.dst_report import again_by, given_of, report, strategy_of
 from cli.exits import of_kinds
 from dst.bundle import Refused, Saved, code_version, read
 from dst.choose import TapeMismatch
@@ -31,7 +31,7 @@ def replay_command(what: Annotated[str, typer.Argument(help="a bundle's folder, 
     if until is not None:
         stop(outcome, until)
         return
-    report(outcome, saved.given)
+    report(outcome, saved.given, again_by(saved.given, f"{what}{' --shrunk' * shrunk}"))
     tell_changes(saved, outcome.kind == "nondeterminism" and not lenient)
     if outcome.digest != saved.digest and outcome.kind != "nondeterminism":
         if lenient:
@@ -76,6 +76,17 @@ def again(saved: Saved, lenient: bool = False) -> Outcome:
         console.print(str(error), markup=False)
         tell_changes(saved, True)
         raise typer.Exit(of_kinds(["nondeterminism"])) from None
+
+
+def as_recorded(saved: Saved) -> Outcome:
+    """Exits where the tape does not fit, before the run or amid it."""
+    outcome = again(saved)
+    if outcome.kind == "nondeterminism":
+        console.print("[bold red]nondeterminism[/]: ", end="")
+        console.print(outcome.message, markup=False)
+        tell_changes(saved, True)
+        raise typer.Exit(of_kinds([outcome.kind]))
+    return outcome
 
 
 def tell_changes(saved: Saved, hint: bool) -> None:

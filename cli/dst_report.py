@@ -1,12 +1,14 @@
 """What the verbs of `highwater dst` say of a run, and what they keep of it."""
 
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from cli.console import STEM, build_of, console, refuse
-from dst.bundle import SHRUNK, Given, Refused, code_version, files_of, write
-from dst.scenarios.sequenced_metadata_boundary import Shape, namespace, trace_of, with_profile
+from dst.bundle import SHRUNK, Given, Refused, code_version, files_of, record, write
+from dst.scenarios.sequenced_metadata_boundary import IN_SIMULATION, Shape, drawn_shape, namespace, trace_of
 from dst.simulate import Outcome, replay_command
 from dst.strategies import STRATEGIES
+from dst.world.faults import NONE
 from dst.world.profiles import PROFILES
 
 
@@ -16,20 +18,52 @@ def strategy_of(name: str) -> str:
     return name
 
 
-def given_of(seed: int, mutant: str | None, strategy: str, profile: str | None = None) -> Given:
+class Wanted(NamedTuple):
+    """Of runs, whatever their seeds: as a user wrote it."""
+
+    mutant: str | None = None
+    strategy: str = "portfolio"
+    profile: str | None = None
+    shape: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+
+
+def given_of(seed: int, mutant: str | None, strategy: str, profile: str | None = None, shape: tuple[str, ...] = (),
+             faults: tuple[str, ...] = ()) -> Given:
+    """What is not said of the shape is drawn from the seed. Refuses what there is not."""
     build_of(mutant)
     if profile is not None and profile not in PROFILES:
         refuse(f"there is no profile {profile!r}; there are {', '.join(PROFILES)}")
-    return Given(STEM, seed, mutant, strategy_of(strategy), profile and with_profile(seed, profile))
+    drawn = drawn_shape(seed)
+    given = set_in(drawn._replace(store=profile or drawn.store), shape, "--shape") if profile or shape else None
+    if given and given.sdk not in ("", *IN_SIMULATION):
+        refuse(f"--shape sdk={given.sdk}: there are {', '.join(IN_SIMULATION)}")
+    weights = set_in(NONE, faults, "--fault") if faults else None
+    if weights and sum(weights) > 1000:
+        refuse(f"--fault: {sum(weights)} of 1,000 requests")
+    return Given(STEM, seed, mutant, strategy_of(strategy), given, weights)
 
 
-def command_of(given: Given) -> str:
-    """What shows it again: a run that was shrunk can only be replayed from its tape."""
-    if given.shape is None:
-        return replay_command(given.seed, given.mutant, given.strategy)
-    if given.shape == with_profile(given.seed, given.shape.store) and given.weights is None:
-        return f"{replay_command(given.seed, given.mutant, given.strategy)} --profile {given.shape.store}"
-    return "highwater dst replay BUNDLE --shrunk"
+def set_in(usual: Any, settings: tuple[str, ...], option: str) -> Any:
+    values: dict[str, Any] = {}
+    for setting in settings:
+        name, _, text = setting.partition("=")
+        if name not in usual._fields:
+            refuse(f"{option} {setting}: there is no {name!r}; there are {', '.join(usual._fields)}")
+        number = text.isascii() and text.isdigit()
+        like = type(getattr(usual, name))
+        values[name] = text in ("1", "True", "true") if like is bool else int(text) if number and like is int else text
+    try:
+        return record(usual, values)
+    except ValueError as error:
+        refuse(f"{option}: {error}")
+
+
+def command_of(seed: int, wanted: Wanted) -> str:
+    """What a user types to see this run again."""
+    more = [f"--profile {wanted.profile}"] if wanted.profile else []
+    more += [f"--shape {setting}" for setting in wanted.shape] + [f"--fault {setting}" for setting in wanted.faults]
+    return " ".join([replay_command(seed, wanted.mutant, wanted.strategy), *more])
 
 
 def facts(outcome: Outcome, given: Given) -> str:
@@ -39,8 +73,15 @@ def facts(outcome: Outcome, given: Given) -> str:
             f"strategy {outcome.strategy}{drawn}\ntrace {outcome.digest}\n")
 
 
-def report(outcome: Outcome, given: Given) -> None:
-    """What a run was, and if it failed why, to the line."""
+def again_by(given: Given, kept: str) -> str:
+    """What shows it again: its seed, unless only what was kept of it knows how large it was."""
+    if given.shape is None and given.weights is None:
+        return replay_command(given.seed, given.mutant, given.strategy)
+    return f"highwater dst replay {kept}"
+
+
+def report(outcome: Outcome, given: Given, command: str) -> None:
+    """What a run was, if it failed why, to the line, and what shows it again."""
     console.print(facts(outcome, given), end="")
     if not outcome.kind:
         console.print("[green]ok[/]: the trace refines the model, nobody was told an untruth, everybody got on")
@@ -48,7 +89,7 @@ def report(outcome: Outcome, given: Given) -> None:
     from traces.explain import explain
 
     console.print(f"[bold red]{outcome.kind}[/] ({outcome.signature})")
-    console.print(explain(outcome.events, outcome.failure, trace_of(outcome.shape), command_of(given)), markup=False)
+    console.print(explain(outcome.events, outcome.failure, trace_of(outcome.shape), command), markup=False)
 
 
 def kept(outcome: Outcome, given: Given, code: str, prefix: str = "") -> dict[str, str]:
@@ -56,14 +97,16 @@ def kept(outcome: Outcome, given: Given, code: str, prefix: str = "") -> dict[st
     from cli.explain import look, text_of
     from cli.timeline import page_of
 
-    told = look(outcome, given.mutant, command_of(given))
+    told = look(outcome, given.mutant, again_by(given, "BUNDLE" + " --shrunk" * bool(prefix)))
     why = f"{outcome.kind} ({outcome.signature})\n{text_of(told)}" if outcome.kind else "ok\n"
     return files_of(given, outcome, code, facts(outcome, given) + why, page_of(told), prefix)
 
 
 def bundle(outcome: Outcome, given: Given, folder: Path, shrunk: tuple[Outcome, Given] | None = None) -> None:
     """Refuses a folder that cannot be written, or that holds something else."""
-    folder, code = folder.absolute(), code_version()
+    folder, code = folder.resolve(), code_version()
+    if folder == Path.cwd():
+        refuse(f"{folder} is where you are: a bundle replaces its folder; give another")
     try:
         files = kept(outcome, given, code)
         if shrunk:

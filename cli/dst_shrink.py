@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from cli.console import build_of, console, refuse
-from cli.dst_replay import again, recorded, saved_in, seed_of
+from cli.dst_replay import as_recorded, recorded, saved_in, seed_of
 from cli.dst_report import bundle, report
 from cli.exits import HARNESS, NONDETERMINISM
 from dst.bundle import Saved
@@ -25,17 +25,15 @@ def shrink_command(what: Annotated[str, typer.Argument(help="a seed that fails, 
     if seed is None and (mutant or strategy):
         refuse(f"--mutant and --strategy go with a seed: {what} holds its own")
     saved = recorded(seed, mutant, strategy or "portfolio") if seed is not None else saved_in(Path(what))
-    outcome = again(saved)
+    outcome = as_recorded(saved)
     if not outcome.kind:
         refuse(f"{what} does not fail: there is nothing to shrink")
-    if outcome.kind == "nondeterminism":
-        refuse(f"{what} does not replay, so it cannot be shrunk: {outcome.message}")
     found = shrink(outcome, build_of(saved.given.mutant), saved.given.shape, saved.given.weights, budget)
     given = saved.given._replace(strategy=found.outcome.strategy, shape=found.shape, weights=found.weights)
-    report(found.outcome, given)
+    folder = out or (Path(what) if Path(what).is_dir() else None)
+    report(found.outcome, given, f"highwater dst replay {folder or 'FOLDER'} --shrunk")
     console.print(told(found, budget))
     confirm(saved, found)
-    folder = out or (Path(what) if Path(what).is_dir() else None)
     if folder:
         bundle(outcome, saved.given, folder, (found.outcome, given))
         console.print(f"written: {folder}; highwater dst replay {folder} --shrunk")

@@ -8,8 +8,8 @@ from typing import Annotated, NamedTuple
 import typer
 
 from cli.console import STEM, build_of, console, refuse, scenario_of
-from cli.dst_replay import again, saved_in, seed_of
-from cli.dst_report import command_of, given_of
+from cli.dst_replay import as_recorded, saved_in, seed_of
+from cli.dst_report import given_of
 from cli.exits import of_kinds
 from dst.nearest import Search, nearest
 from dst.nearest import told as told_nearest
@@ -48,12 +48,12 @@ def run_of(what: str, mutant: str | None = None, strategy: str = "portfolio", sc
     if seed is not None and shrunk:
         refuse(f"--shrunk is of a bundle: {what} is a seed")
     if seed is not None:
-        given = given_of(seed, mutant, strategy)
-        return simulate(seed, build_of(mutant), strategy=strategy), mutant, command_of(given)
+        given_of(seed, mutant, strategy)
+        return simulate(seed, build_of(mutant), strategy=strategy), mutant, replay_command(seed, mutant, strategy)
     if mutant or strategy != "portfolio":
         refuse(f"--mutant and --strategy go with a seed: {what} holds its own")
     saved = saved_in(Path(what), shrunk)
-    return again(saved), saved.given.mutant, f"highwater dst replay {Path(what).name}" + " --shrunk" * shrunk
+    return as_recorded(saved), saved.given.mutant, f"highwater dst replay {Path(what).name}" + " --shrunk" * shrunk
 
 
 def given(outcome: Outcome) -> tuple[Shape | None, Weights | None]:

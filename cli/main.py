@@ -8,7 +8,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
                   help="Verify, simulate and check the metadata protocols of databases on object storage.")
 app.command("verify")(verify.verify)
 app.add_typer(model.app, name="model", help="explore | walk | step | conform | prove")
-app.add_typer(dst.app, name="dst", help="run | replay | shrink | explain | timeline | export | doctor | lint | zoo")
+app.add_typer(dst.app, name="dst", help="run | replay | shrink | explain | timeline | export | doctor | lint | zoo | exhaust")
 app.add_typer(trace.app, name="trace", help="check: hold a recorded trace against the model | damage: check the checker")
 app.add_typer(campaign.app, name="campaign", help="run: many seeds, on Spark or on local processes")
 

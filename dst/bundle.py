@@ -26,7 +26,7 @@ from dst.world.faults import Weights
 from dst.world.profiles import PROFILES
 from traces.event import to_json
 
-FORMAT = 1  # of a bundle
+FORMAT = 2  # of a bundle; 1 had no hash of its manifest
 TAPE_FORMAT = 2  # of a tape.json; 1 had no strategy, shape, weights
 SHRUNK = "shrunk."
 
@@ -80,8 +80,8 @@ def write(folder: Path, given: Given, outcome: Outcome, code: str, files: dict[s
                 "kind": outcome.kind, "signature": outcome.signature, "requests": outcome.requests, "digest": outcome.digest,
                 "tape": tape_hash(outcome.tape), "code": code, "python": ".".join(map(str, sys.version_info[:3])),
                 "files": {name: hashed(text) for name, text in sorted(files.items())}}
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / "manifest.json").exists():
-        raise Refused(f"{folder} is not empty, and no bundle: give a new folder")
+    manifest["manifest"] = hashed(json.dumps(manifest))
+    may_be_replaced(folder)
     half, old = folder.with_name(f".{folder.name}.writing"), folder.with_name(f".{folder.name}.old")
     for left in (half, old):
         shutil.rmtree(left, ignore_errors=True)
@@ -92,6 +92,19 @@ def write(folder: Path, given: Given, outcome: Outcome, code: str, files: dict[s
         folder.rename(old)
     half.rename(folder)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def may_be_replaced(folder: Path) -> None:
+    """Raises Refused if anything is there that is of no bundle."""
+    if folder.exists() and not folder.is_dir():
+        raise Refused(f"{folder} is a file: give a new folder")
+    there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    try:
+        own = {"manifest.json", *read_manifest(folder)["files"]} if there else set()
+    except Refused:
+        raise Refused(f"{folder} is not empty, and no bundle: give a new folder") from None
+    if there - own:
+        raise Refused(f"{folder} holds {min(there - own)}, which is of no bundle: give a new folder")
 
 
 def fields_of(given: Given) -> dict[str, Any]:
@@ -123,6 +136,8 @@ def read(path: Path, shrunk: bool = False) -> Saved:
         return read_tape(path, text_of(path))
     manifest = read_manifest(path)
     for name, hash_ in manifest["files"].items():
+        if not (path / name).is_file():
+            raise Refused(f"{path}: the bundle is damaged: there is no {name}; get it anew")
         if hashed(text_of(path / name)) != hash_:
             raise Refused(f"{path}: the bundle is damaged: {name} is not what was written; get it anew")
     name = (SHRUNK if shrunk else "") + "tape.json"
@@ -134,11 +149,14 @@ def read(path: Path, shrunk: bool = False) -> Saved:
 def read_manifest(path: Path) -> dict[str, Any]:
     try:
         manifest = json.loads(text_of(path / "manifest.json"))
-        names = [*manifest["files"]]
+        names = [name for name, _ in manifest["files"].items()]
+        changed = manifest.pop("manifest", None) != hashed(json.dumps(manifest))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Refused(f"{path}: the bundle is damaged: manifest.json: {error!r}; get it anew") from None
     if manifest.get("format") != FORMAT:
         raise Refused(f"{path}: a bundle of format {manifest.get('format')!r}; this reads {FORMAT}")
+    if changed:
+        raise Refused(f"{path}: the bundle is damaged: manifest.json is not what was written; get it anew")
     if any(Path(name).name != name for name in names):
         raise Refused(f"{path}: the bundle is damaged: manifest.json names files outside of it")
     return manifest
@@ -164,8 +182,8 @@ def read_tape(path: Path, text: str) -> Saved:
         saved = json.loads(text)
         if saved["v"] not in (1, TAPE_FORMAT):
             raise ValueError(f"version {saved['v']!r}; this reads 1 and {TAPE_FORMAT}")
-        tape = [(str(site), int(choice), int(bound)) for site, choice, bound in saved["tape"]]
-        if not all(0 <= choice < bound for _, choice, bound in tape):
+        tape = [(str(site), choice, bound) for site, choice, bound in saved["tape"]]
+        if not all(type(choice) is type(bound) is int and 0 <= choice < bound for _, choice, bound in tape):
             raise ValueError("a choice is not within its bound")
         given = Given(saved["scenario"], int(saved["seed"]), saved["mutant"], str(saved.get("strategy", "portfolio")),
                       record(Shape(), saved.get("shape")), record(Weights(), saved.get("weights")))

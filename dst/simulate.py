@@ -68,7 +68,6 @@ def simulate(seed: int, build: Build = scenario.production, shape: Shape | None 
     try:
         run_phases(kernel, network, actors, shape)
         actors.final_check(events)
-        chooser.end()
     except Failure as error:
         failure, kind, signature = error, error.kind, error.signature
     except TapeMismatch as error:
@@ -77,6 +76,11 @@ def simulate(seed: int, build: Build = scenario.production, shape: Shape | None 
         failure, kind, signature = error, "safety", f"exception:{type(error).__name__}"
         error.args = (f"{error} ({place_of(error)})",)
     kernel.close()
+    if kind != "nondeterminism":
+        try:
+            chooser.end()
+        except TapeMismatch as error:
+            failure, kind, signature = error, "nondeterminism", "nondeterminism:tape"
     if failure:
         failure.__traceback__ = None  # it leads to this frame, which leads to it
     return Outcome(seed, kind, signature, str(failure or ""), digest(events), shape, name, network.requests, kernel.now_ms,

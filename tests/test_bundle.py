@@ -79,9 +79,9 @@ def test_what_is_damaged_is_refused(carried, name):
     assert ran("dst", "replay", str(carried)).exit_code == CODE
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "7", "null", '{"format": 1}', '{"format": 1, "files": 3}',
-                                  '{"format": 9, "files": {}}', '{"format": 1, "files": {"../tape.json": "x"}}',
-                                  '{"format": 1, "files": {}}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", "7", "null", '{"format": 2}', '{"format": 2, "files": 3}',
+                                  '{"format": 9, "files": {}}', '{"format": 2, "files": {"../tape.json": "x"}}',
+                                  '{"format": 2, "files": {}}'])
 def test_a_damaged_manifest_is_refused(carried, text):
     (carried / "manifest.json").write_text(text)
     result = ran("dst", "replay", str(carried))
@@ -128,6 +128,42 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
     result = ran(*RUN, "--out", str(tmp_path))
     assert result.exit_code == 2 and "not empty, and no bundle" in result.output and result.output.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_what_is_of_no_bundle_is_left_alone(carried, tmp_path):
+    (tmp_path / "ext/src").mkdir(parents=True)
+    (tmp_path / "ext/manifest.json").write_text('{"manifest_version": 3}')
+    (tmp_path / "file.txt").write_text("mine")
+    (carried / "notes.txt").write_text("mine")
+    for place, why in (("ext", "no bundle"), ("file.txt", "is a file"), ("elsewhere", "holds notes.txt")):
+        result = ran(*RUN, "--out", str(tmp_path / place))
+        assert result.exit_code == 2 and why in result.output and result.output.count("\n") == 1, result.output
+    assert (tmp_path / "ext/src").is_dir()
+    assert (tmp_path / "file.txt").read_text() == (carried / "notes.txt").read_text() == "mine"
+    (carried / "notes.txt").unlink()
+    assert ran(*RUN, "--out", str(carried)).exit_code == CODE
+
+
+@pytest.mark.parametrize("field", ["seed", "kind", "digest", "profile", "code"])
+def test_an_edited_manifest_is_noticed(carried, field):
+    manifest = json.loads((carried / "manifest.json").read_text())
+    (carried / "manifest.json").write_text(json.dumps({**manifest, field: "0"}))
+    result = ran("dst", "replay", str(carried))
+    assert result.exit_code == 2 and "manifest.json is not what was written" in result.output
+
+
+def test_what_does_not_replay_is_neither_drawn_nor_explained(carried, tmp_path):
+    tape = json.loads((carried / "tape.json").read_text())
+    alone = tmp_path / "tape.json"
+    for changed in (tape["tape"][:-1], [*tape["tape"], ["x", 0, 3]], [["x", 0, 3], *tape["tape"]]):
+        alone.write_text(json.dumps({**tape, "tape": changed}))
+        for verb in (("replay",), ("explain",), ("shrink",), ("timeline", "-o", str(tmp_path / "x.html")),
+                     ("export", "--shiviz", "-o", str(tmp_path / "x.log"))):
+            result = ran("dst", verb[0], str(alone), *verb[1:])
+            assert result.exit_code == 13 and "tape" in result.output, (verb, result.output)
+    assert not (tmp_path / "x.html").exists() and not (tmp_path / "x.log").exists()
+    alone.write_text(json.dumps({**tape, "tape": [[tape["tape"][0][0], 0.5, tape["tape"][0][2]], *tape["tape"][1:]]}))
+    assert ran("dst", "replay", str(alone)).exit_code == 2
 
 
 def test_changed_code_is_told_and_named(carried, monkeypatch):

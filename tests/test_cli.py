@@ -1,6 +1,7 @@
 """The verbs as a user meets them: what they say, how they refuse, what their exit codes are."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from cli import explore, verify
-from cli.exits import HARNESS, INCOMPLETE, LIVENESS, PROOF, REFINEMENT, SAFETY, SPEC, TIMEOUT, of_kinds, worst
+from cli.exits import HARNESS, INCOMPLETE, INTERRUPTED, LIVENESS, PROOF, REFINEMENT, SAFETY, SPEC, TIMEOUT, of_kinds, worst
 from cli.main import app
 from cli.verify import Check, Found, timed
+from dst.simulate import simulate
+from dst.zoo import ZOO
 from impl.sequenced_metadata_boundary import MetadataStore
 from specs.fizz import Fizz, FizzMissing
 
@@ -367,3 +370,27 @@ def test_a_run_that_does_not_end_is_a_failure_of_its_own_class(monkeypatch):
             result = ran("dst", "run", "--mutant", "endless", *which)
             assert result.exit_code == TIMEOUT and "timeout" in result.output, result.output
             assert "highwater dst run --scenario sequenced_metadata_boundary --seed 3 --mutant endless" in result.output
+
+
+def test_a_run_may_be_given_its_shape_and_its_faults():
+    wanted = ("--mutant", "Z10", "--shape", "sdk=boto3_standard", "--shape", "writers=2", "--fault", "conflict=150")
+    result = ran("dst", "run", "--seeds", "0:20", *wanted)
+    assert result.exit_code == REFINEMENT
+    seed, command = re.search(r"--seed (\d+) (.*)", result.output).groups()
+    assert command.split() == [*wanted]
+    again = ran("dst", "run", "--seed", seed, *wanted)
+    assert again.exit_code == REFINEMENT and "writers 2" in again.output and again.output.rstrip().endswith(command)
+    for bad, why in (("--shape", "sdk=x"), "there are boto3_legacy"), (("--shape", "wirters=2"), "there is no 'wirters'"), \
+            (("--shape", "writers=9"), "writers is 9"), (("--fault", "stll=1"), "there are stall"), \
+            (("--fault", "stall=1001"), "1001 of 1,000"):
+        refused = ran("dst", "run", "--seeds", "0:2", *bad)
+        assert refused.exit_code == 2 and why in refused.output, refused.output
+
+
+def test_an_interrupted_range_tells_what_it_has_found(monkeypatch):
+    from cli import dst
+
+    monkeypatch.setattr(dst, "run", mock.Mock(side_effect=[simulate(1, ZOO["no_check"][1]), KeyboardInterrupt]))
+    result = ran("dst", "run", "--seeds", "1:9", "--mutant", "no_check")
+    assert result.exit_code == INTERRUPTED and "interrupted, 7 were not run" in result.output
+    assert "highwater dst run --scenario sequenced_metadata_boundary --seed 1 --mutant no_check" in result.output

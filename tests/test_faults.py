@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from dst.scenarios.sequenced_metadata_boundary import Shape, namespace, production, with_profile
+from cli.explain import look, text_of
+from dst.scenarios.sequenced_metadata_boundary import Shape, drawn_shape, namespace, production
 from dst.simulate import Outcome, simulate
 from dst.world.faults import NONE, Weights
 from dst.zoo import ZOO
@@ -114,7 +115,7 @@ def test_a_writer_of_an_older_version_is_found():
     ("mountx-2026-08", "refinement:Writer.CreateNext"),  # create-if-absent is a condition, and no hint
 ])
 def test_what_a_store_lacks_is_found(name, signature):
-    found = [simulate(seed, shape=with_profile(seed, name)) for seed in range(30)]
+    found = [simulate(seed, shape=drawn_shape(seed)._replace(store=name)) for seed in range(30)]
     assert signature in {outcome.signature for outcome in found}
     failing = next(outcome for outcome in found if outcome.kind)
     again = simulate(failing.seed, shape=failing.shape, tape=failing.tape)
@@ -124,5 +125,14 @@ def test_what_a_store_lacks_is_found(name, signature):
 @pytest.mark.parametrize("name", ["gcs", "azure", "r2", "minio-2025-08", "minio-2024-03", "ceph", "strict-rfc9110"])
 def test_the_protocol_holds_on_stores_that_only_answer_otherwise(name):
     for seed in range(60):
-        outcome = simulate(seed, shape=with_profile(seed, name))
+        outcome = simulate(seed, shape=drawn_shape(seed)._replace(store=name))
         assert not outcome.kind, (seed, outcome.message)
+
+
+@pytest.mark.parametrize("name", ["eventual", "s3express", "mountx-2026-08"])
+def test_a_failure_of_any_store_is_explained(name):
+    for seed in range(6):
+        outcome = simulate(seed, shape=drawn_shape(seed)._replace(store=name))
+        if outcome.kind:
+            told = text_of(look(outcome))
+            assert told.startswith(outcome.signature) and "stale" not in told

@@ -231,7 +231,7 @@ def empty_page(s):
 def lag(s, op):
     """By how many changes a read is behind at the most."""
     s = Simulated(s.profile)
-    s.store.choose, s.store._special = lambda site, bound: (bound - 1) * (site == f"stale.{op}"), True
+    s.store.choose, s.store._special = lambda site, bound: (bound - 1) * (site == f"store.stale.{op}"), True
     for number in range(9):
         s.ask("put", "j", b"%d" % number)
     for number in range(9):
@@ -369,7 +369,7 @@ def test_every_choice_is_labelled_and_bounded():
         for op in READS:
             store.apply(op, "k", b"", "", number)
     assert store.delete_many(["k"], 9).answer == (("k", 500),) and "k" in store.objects
-    assert seen == {**{f"stale.{op}": {2, 3, 4} for op in READS}, "delete_many.failed": {2}}
+    assert seen == {**{f"store.stale.{op}": {2, 3, 4} for op in READS}, "delete_many.failed": {2}}
     store = SimulatedStore(choose=choose)
     store.apply("list", "k", b"", "", 9)
     assert seen["list.empty"] == {2}

@@ -91,9 +91,9 @@ def store_of(shape: Shape, chooser: Chooser) -> SimulatedStore:
     return SimulatedStore(shape.page_size, of._replace(empty_pages=False), chooser.stream("store") if of.stale else None)
 
 
-def with_profile(seed: int, name: str) -> Shape:
-    """The shape of this seed, on another store."""
-    return draw_shape(Chooser(seed).stream("workload"))._replace(store=name)
+def drawn_shape(seed: int) -> Shape:
+    """Of the run of this seed, if none is given."""
+    return draw_shape(Chooser(seed).stream("workload"))
 
 
 def waits_ms(shape: Shape) -> tuple[int, ...]:

@@ -165,7 +165,7 @@ class SimulatedStore:
             return refusal(getattr(profile, f"{op}_contended", 0)) if contended else None
         if choose and profile.stale:
             past = [change for change in self._past if op == "list" or change[0] == key][-profile.stale:]
-            lag = choose(f"stale.{op}", len(past) + 1)
+            lag = choose(f"store.stale.{op}", len(past) + 1)
             if lag:
                 return self._as_before(past[-lag:]).apply(op, key, b"", condition, now_ms)
         if choose and op == "list" and profile.empty_pages and choose("list.empty", 2):
