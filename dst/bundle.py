@@ -98,13 +98,14 @@ def may_be_replaced(folder: Path) -> None:
     """Raises Refused if anything is there that is of no bundle."""
     if folder.exists() and not folder.is_dir():
         raise Refused(f"{folder} is a file: give a new folder")
-    there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    there = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     try:
-        own = {"manifest.json", *read_manifest(folder)["files"]} if there else set()
+        own = ["manifest.json", *read_manifest(folder)["files"]] if there else []
     except Refused:
         raise Refused(f"{folder} is not empty, and no bundle: give a new folder") from None
-    if there - own:
-        raise Refused(f"{folder} holds {min(there - own)}, which is of no bundle: give a new folder")
+    strange = [name for name in there if name not in own]
+    if strange:
+        raise Refused(f"{folder} holds {strange[0]}, which is of no bundle: give a new folder")
 
 
 def fields_of(given: Given) -> dict[str, Any]:
