@@ -8,10 +8,11 @@ import typer
 from cli.console import LARGEST_SEED, build_of, console, refuse, scenario_of
 from cli.dst_report import again_by, given_of, report, strategy_of
 from cli.exits import of_kinds
-from dst.bundle import Refused, Saved, code_version, read
+from dst.bundle import Refused, Saved, read
 from dst.choose import TapeMismatch
 from dst.scenarios.sequenced_metadata_boundary import trace_of
 from dst.simulate import Outcome, simulate
+from dst.version import code_version
 
 
 def replay_command(what: Annotated[str, typer.Argument(help="a bundle's folder, a tape.json, or a seed")],

@@ -4,10 +4,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cli.console import STEM, build_of, console, refuse
-from dst.bundle import SHRUNK, Given, Refused, code_version, files_of, record, write
+from dst.bundle import SHRUNK, Given, Refused, files_of, record, write
 from dst.scenarios.sequenced_metadata_boundary import IN_SIMULATION, Shape, drawn_shape, namespace, trace_of
 from dst.simulate import Outcome, replay_command
 from dst.strategies import STRATEGIES
+from dst.version import code_version
 from dst.world.faults import NONE
 from dst.world.profiles import PROFILES
 

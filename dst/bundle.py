@@ -121,13 +121,6 @@ def tape_hash(tape: list[Choice]) -> str:
     return hashed(json.dumps([list(choice) for choice in tape]))
 
 
-def code_version() -> str:
-    """Of the sources that a run depends on. Its home loads Arrow, so it is asked only when something is kept or replayed."""
-    from dst.campaign import code_version
-
-    return code_version()
-
-
 # --- to read
 
 

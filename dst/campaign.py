@@ -46,6 +46,7 @@ from dst.alarm import LONGEST_RUN_S, Hung, alarmed, set_alarm
 from dst.reached import BIT, Watch
 from dst.scenarios import sequenced_metadata_boundary
 from dst.simulate import Outcome, many, place_of, replay_command
+from dst.version import code_version
 from dst.zoo import ZOO
 from traces.event import to_json
 
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parent.parent
-CODE = ("model/*.py", "impl/**/*.py", "traces/*.py", "dst/**/*.py")  # what rows are a function of
 VERSION = 2  # of a campaign's folder
 SCHEMA = pa.schema([
     ("seed", pa.int64()),
@@ -115,15 +115,6 @@ def campaign_of(scenario: str, mutant: str = "") -> Campaign:
 
 
 @cache
-def code_version() -> str:
-    """A hash of the sources that a row depends on."""
-    hasher = blake2b(digest_size=8)
-    for path in sorted(path for pattern in CODE for path in ROOT.glob(pattern)):
-        source = path.read_bytes()
-        hasher.update(f"{path.relative_to(ROOT).as_posix()} {len(source)}\n".encode() + source)
-    return hasher.hexdigest()
-
-
 def run_range(campaign: Campaign, seeds: Seeds, limit_s: float) -> pa.Table:
     """One row a seed, in order. To be called in a main thread: the alarm goes off there."""
     if code_version() != campaign.code:

@@ -28,6 +28,7 @@ from dst import campaign as dst
 from dst import reached
 from dst.scenarios.sequenced_metadata_boundary import Shape, trace_of
 from dst.simulate import simulate
+from dst.version import CODE
 from model.sequenced_metadata_boundary import model
 from traces.event import EMPTY, Event
 from traces.explain import replay
@@ -124,7 +125,7 @@ def test_the_code_version_covers_all_that_a_run_imports() -> None:
     packages = [ROOT / name for name in ("specs", "model", "impl", "traces", "dst", "cli", "tools")]
     ours = {Path(file) for file in files if any(Path(file).is_relative_to(package) for package in packages)}
     assert len(ours) > 15
-    assert ours <= {path for pattern in dst.CODE for path in ROOT.glob(pattern)}
+    assert ours <= {path for pattern in CODE for path in ROOT.glob(pattern)}
     assert not [file for file in files if "pyspark" in file]  # only its engine needs it
 
 

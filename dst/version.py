@@ -1,0 +1,16 @@
+"""Safety: what was run by other code is not taken for a run of this one."""
+
+from hashlib import blake2b
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CODE = ("model/*.py", "impl/**/*.py", "traces/*.py", "dst/**/*.py")  # what a run is a function of, beside its choices
+
+
+def code_version() -> str:
+    """A hash of the sources that a run depends on."""
+    hasher = blake2b(digest_size=8)
+    for path in sorted(path for pattern in CODE for path in ROOT.glob(pattern)):
+        source = path.read_bytes()
+        hasher.update(f"{path.relative_to(ROOT).as_posix()} {len(source)}\n".encode() + source)
+    return hasher.hexdigest()
