@@ -86,8 +86,7 @@ def many_seeds(seeds: range, wanted: Wanted, digests: bool) -> None:
         console.print(f"{done:,} seeds, {sum(map(len, failed.values())):,} failed, strategy {wanted.strategy}" + (
             f"; [yellow]interrupted[/], {len(seeds) - done:,} were not run" if stopped else ""))
         for (_, signature), those in sorted(failed.items()):
-            console.print(f"[bold red]{len(those):6,}[/] {signature}: "
-                          f"{command_of(those[0], wanted)}")
+            console.print(f"[bold red]{len(those):6,}[/] {signature}: {command_of(those[0], wanted)}")
     raise typer.Exit(INTERRUPTED if stopped else of_kinds({kind for kind, _ in failed}))
 
 

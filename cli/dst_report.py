@@ -35,8 +35,10 @@ def given_of(seed: int, mutant: str | None, strategy: str, profile: str | None =
     build_of(mutant)
     if profile is not None and profile not in PROFILES:
         refuse(f"there is no profile {profile!r}; there are {', '.join(PROFILES)}")
-    drawn = drawn_shape(seed)
-    given = set_in(drawn._replace(store=profile or drawn.store), shape, "--shape") if profile or shape else None
+    given = None
+    if profile or shape:
+        drawn = drawn_shape(seed)
+        given = set_in(drawn._replace(store=profile or drawn.store), shape, "--shape")
     if given and given.sdk not in ("", *IN_SIMULATION):
         refuse(f"--shape sdk={given.sdk}: there are {', '.join(IN_SIMULATION)}")
     weights = set_in(NONE, faults, "--fault") if faults else None

@@ -9,7 +9,7 @@ protocol's own constants (faults.py).
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from dst.dependency import dependent
 from dst.kernel import Event, Request
@@ -57,12 +57,7 @@ class PCT:
         self.priorities: dict[str, int] = {}
 
     def pick(self, events: list[Event]) -> int:
-        priorities = self.priorities
-        for event in events:
-            if event.owner not in priorities:
-                priorities[event.owner] = self.draw(1 << 30)
-        ranks = [priorities[event.owner] for event in events]
-        return ranks.index(max(ranks))
+        return highest(self.priorities, [event.owner for event in events], self.draw)
 
     def ran(self, event: Event, left: list[Event]) -> None:
         self.step += 1
@@ -78,18 +73,22 @@ class POS:
         self.draw, self.priorities = draw, {}
 
     def pick(self, events: list[Event]) -> int:
-        priorities = self.priorities
-        for event in events:
-            if event.number not in priorities:
-                priorities[event.number] = self.draw(1 << 30)
-        ranks = [priorities[event.number] for event in events]
-        return ranks.index(max(ranks))
+        return highest(self.priorities, [event.number for event in events], self.draw)
 
     def ran(self, event: Event, left: list[Event]) -> None:
         request = request_of(event)
         for other in left:
             if racing(request, request_of(other)):
                 self.priorities.pop(other.number, None)
+
+
+def highest(priorities: dict[Any, int], keys: list[Any], draw: Draw) -> int:
+    """The place of the key of the highest priority. One that has none is given one."""
+    for key in keys:
+        if key not in priorities:
+            priorities[key] = draw(1 << 30)
+    ranks = [priorities[key] for key in keys]
+    return ranks.index(max(ranks))
 
 
 def request_of(event: Event) -> Request | None:
