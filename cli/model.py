@@ -3,6 +3,7 @@
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from cli.console import console, refuse
 from cli.exits import INCOMPLETE, OF_KIND, worst
@@ -38,5 +39,6 @@ def conform_command(ids: Annotated[list[str] | None, typer.Argument(help="rows o
         with console.status(row.id):
             result = conform(row, fizz, cache=not no_cache)
         codes.append(0 if result.ok else OF_KIND.get(result.kind, 16))
-        console.print(f"{'[green]ok  [/]' if result.ok else '[bold red]FAIL[/]'} {row.id:24} {result.figure}  {result.message}")
+        console.print(f"{'[green]ok  [/]' if result.ok else '[bold red]FAIL[/]'} {row.id:24} {result.figure}  "
+                      f"{escape(result.message)}")
     raise typer.Exit(worst(codes))

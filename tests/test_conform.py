@@ -1,7 +1,6 @@
 """Spec and model are equal as graphs and in their verdicts; where they are not, it is noticed and told so that one sees why."""
 
 import re
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -276,11 +275,3 @@ def test_an_action_that_never_fires_has_to_be_said(fizz):
     assert unlike_silence(row, model, without) == "Writer.Reject never fires here, and the manifest does not say so"
     more = counted._replace(fired=counted.fired | {("Writer", "Crash")})
     assert unlike_silence(row, model, more) == "the manifest says that Writer.Crash never fires here, and it does"
-
-
-def test_silence_is_said_of_actions_that_there_are():
-    known = {f"{p.role}.{action}".lstrip(".") for p in protocol.model(protocol.Constants(READERS=1)).processes
-             for action in p.actions}
-    entries = tomllib.loads(SPEC.with_suffix(".toml").read_text())["silent"]
-    assert {action for entry in entries for action in entry["actions"]} <= known
-    assert all(name in protocol.Constants._fields for entry in entries for name in entry["where"])
