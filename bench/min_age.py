@@ -7,10 +7,10 @@ differ; within a run they are log-uniform from 0.1 to 5 times its own middle. Ha
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+from dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
 from dst.scenarios.sequenced_metadata_boundary import Shape, production
 from dst.simulate import simulate
 from dst.world.faults import Weights
-from dst.zoo import ZOO
 
 SEEDS = 1_000
 MIN_AGES_MS = (50, 100, 200, 400, 800, 1600, 3200, 6400, 12800)

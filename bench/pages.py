@@ -18,8 +18,8 @@ from bench.page_protocol import Instances
 from cli import damaged
 from cli.console import STEM
 from dst.hunt import hunt
+from dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
 from dst.simulate import replay_command, simulate
-from dst.zoo import ZOO
 from specs.manifest import rows
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from cli.conform import model_of
 from dst import doctor
+from dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
 from dst.shrink import shrink
 from dst.simulate import Outcome, simulate
-from dst.zoo import ZOO
 from model.tabulated import explore
 from specs.manifest import rows
 

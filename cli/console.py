@@ -11,8 +11,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from cli.exits import BAD_INPUT
+from dst.scenarios import DEFAULT as STEM
+from dst.scenarios import known
 
-STEM = "sequenced_metadata_boundary"  # the one protocol so far
 LARGEST_SEED = 2**63 - 1  # Parquet's integers have 64 bits
 
 
@@ -44,9 +45,10 @@ def write_text(path: Path, text: str) -> None:
 
 
 def scenario_of(name: str) -> str:
-    if name != STEM:
-        refuse(f"there is no scenario {name!r}; there is {STEM}")
-    return name
+    try:
+        return known(name)
+    except LookupError as error:
+        refuse(str(error))
 
 
 def seeds_of(text: str) -> range:
@@ -57,13 +59,11 @@ def seeds_of(text: str) -> range:
     return range(int(match[1]), int(match[2]))
 
 
-def build_of(mutant: str | None):
+def build_of(mutant: str | None, scenario: str = STEM):
     """The implementation to run: production's, or a mutant's."""
-    from dst.scenarios.sequenced_metadata_boundary import production
-    from dst.zoo import ZOO
+    from dst import zoo
 
-    if mutant is None:
-        return production
-    if not isinstance(mutant, str) or mutant not in ZOO:
-        refuse(f"there is no mutant {mutant!r}; there are {', '.join(ZOO)}")
-    return ZOO[mutant][1]
+    try:
+        return zoo.build_of(mutant, scenario)
+    except (LookupError, TypeError) as error:  # a tape may name anything
+        refuse(str(error))

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Iterator
 from functools import partial
 
-from dst.scenarios.sequenced_metadata_boundary import profile, trace_of
+from dst.scenarios.sequenced_metadata_boundary import trace_of
 from dst.simulate import simulate
+from dst.world.store import profile_of
 from traces.kills import Good, Tally, by_equivalence, by_event, by_field, measure
 
 SEEDS = range(40)  # of the page
@@ -19,7 +20,7 @@ def simulated(seeds: Iterable[int]) -> Iterator[Good]:
             raise ValueError(f"seed {seed} is no good trace: {outcome.signature}: {outcome.message}")
         shape = outcome.shape
         if not getattr(shape, "sdk", ""):
-            least_ms = shape.min_age_ms - shape.skew_ms - profile(shape).last_modified_ms + 1  # as in its final_check
+            least_ms = shape.min_age_ms - shape.skew_ms - profile_of(shape.store).last_modified_ms + 1  # as in its final_check
             yield Good(f"seed {seed}", outcome.events, partial(trace_of, shape), least_ms)
 
 

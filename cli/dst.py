@@ -19,8 +19,8 @@ from cli.timeline import timeline_command
 from cli.zoo import exhaust_command, zoo_command
 from dst.alarm import LONGEST_RUN_S, Hung, alarmed, set_alarm
 from dst.bundle import Given
-from dst.scenarios.sequenced_metadata_boundary import REFINERS
 from dst.simulate import Outcome, simulate
+from traces.refine import REFINERS
 
 app = typer.Typer(no_args_is_help=True)
 Scenario = Annotated[str, typer.Option(help="what to run")]
@@ -44,7 +44,7 @@ def run_command(scenario: Scenario = STEM, seed: Annotated[int | None, typer.Opt
                 ) -> None:
     """Run one seed and tell what happened, or many and tell which failed."""
     scenario_of(scenario)
-    wanted = Wanted(mutant, strategy, profile, tuple(shape or ()), tuple(fault or ()))
+    wanted = Wanted(mutant, strategy, profile, tuple(shape or ()), tuple(fault or ()), scenario)
     given_of(0, *wanted)
     if (seed is None) == (seeds is None):
         refuse("give either --seed N or --seeds A:B")
@@ -63,7 +63,7 @@ def run_command(scenario: Scenario = STEM, seed: Annotated[int | None, typer.Opt
         else:
             report(outcome, given, command_of(seed, wanted))
         if out:
-            console.print(f"written: {out}, and the trace: {trace_command(outcome.shape, out / 'trace.ndjson')}")
+            console.print(f"written: {out}, and the trace: {trace_command(outcome, out / 'trace.ndjson')}")
         raise typer.Exit(of_kinds([outcome.kind] if outcome.kind else []))
     many_seeds(seeds_of(seeds), wanted, digests)
 
@@ -95,9 +95,10 @@ def run(given: Given) -> Outcome | None:
     with alarmed():
         try:
             set_alarm(LONGEST_RUN_S)
-            return simulate(given.seed, build_of(given.mutant), given.shape, given.weights, strategy=given.strategy)
+            return simulate(given.seed, build_of(given.mutant, given.scenario), given.shape, given.weights,
+                            strategy=given.strategy, scenario=given.scenario)
         except Hung:
-            REFINERS.clear()  # one may have been amid a change
+            REFINERS.clear()  # a refiner may have been amid a change
             return None
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cli.console import build_of, console, refuse, seeds_of
+from cli.console import STEM, build_of, console, refuse, scenario_of, seeds_of
 from cli.dst_report import strategy_of
 from cli.exits import HARNESS, NONDETERMINISM
 from dst.doctor import HASH_SEEDS, Broken, Place, check, newer_python
@@ -15,12 +15,13 @@ MOST = 100_000
 
 def doctor_command(seeds: Annotated[str, typer.Option(help="A:B")] = "0:100",
                    mutant: Annotated[str | None, typer.Option(help="a known-bad implementation of dst/zoo.py")] = None,
-                   strategy: Annotated[str, typer.Option(help="as `run` has it")] = "portfolio") -> None:
+                   strategy: Annotated[str, typer.Option(help="as `run` has it")] = "portfolio",
+                   scenario: Annotated[str, typer.Option(help="as `run` has it")] = STEM) -> None:
     """Run seeds in fresh processes, under two hash seeds and, if there is one, on another Python: all must be the same."""
     sample = seeds_of(seeds)
     if len(sample) > MOST:
         refuse(f"seeds {seeds!r}: at most {MOST:,}: each is run several times")
-    build_of(mutant)
+    build_of(mutant, scenario_of(scenario))
     places = [Place(sys.executable, hash_seed) for hash_seed in HASH_SEEDS]
     other = newer_python()
     if isinstance(other, Place):
@@ -28,7 +29,7 @@ def doctor_command(seeds: Annotated[str, typer.Option(help="A:B")] = "0:100",
     else:
         console.print(f"[yellow]skipped[/]: another version of Python: {other}")
     try:
-        difference = check(sample, mutant, strategy_of(strategy), places)
+        difference = check(sample, mutant, strategy_of(strategy), places, scenario=scenario)
     except Broken as error:
         console.print("[bold red]not run[/]: ", end="")
         console.print(str(error), markup=False)

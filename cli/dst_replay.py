@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from cli.console import LARGEST_SEED, build_of, console, refuse, scenario_of
+from cli.console import LARGEST_SEED, STEM, build_of, console, refuse, scenario_of
 from cli.dst_report import again_by, given_of, report, strategy_of
 from cli.exits import of_kinds
 from dst.bundle import Refused, Saved, read
 from dst.choose import TapeMismatch
-from dst.scenarios.sequenced_metadata_boundary import trace_of
+from dst.scenarios import named
 from dst.simulate import Outcome, simulate
 from dst.version import code_version
 
@@ -20,14 +20,16 @@ def replay_command(what: Annotated[str, typer.Argument(help="a bundle's folder, 
                    shrunk: Annotated[bool, typer.Option("--shrunk", help="of a bundle: what `shrink` made of the run")] = False,
                    until: Annotated[int | None, typer.Option(min=0, help="stop at this event, show the model's state")] = None,
                    mutant: Annotated[str | None, typer.Option(help="with a seed: as `run` has it")] = None,
-                   strategy: Annotated[str | None, typer.Option(help="with a seed: as `run` has it")] = None) -> None:
+                   strategy: Annotated[str | None, typer.Option(help="with a seed: as `run` has it")] = None,
+                   scenario: Annotated[str, typer.Option(help="with a seed: as `run` has it")] = STEM) -> None:
     """Run a tape again: the first choice that does not fit is named."""
     seed = seed_of(what)
     if seed is not None and (lenient or shrunk):
         refuse(f"--lenient and --shrunk are of a bundle or a tape: {what} is a seed, which fits any code")
     if seed is None and (mutant or strategy):
         refuse(f"--mutant and --strategy go with a seed: {what} holds its own")
-    saved = recorded(seed, mutant, strategy or "portfolio") if seed is not None else saved_in(Path(what), shrunk)
+    saved = saved_in(Path(what), shrunk) if seed is None else recorded(seed, mutant, strategy or "portfolio",
+                                                                       scenario_of(scenario))
     outcome = again(saved, lenient)
     if until is not None:
         stop(outcome, until)
@@ -47,10 +49,10 @@ def seed_of(what: str) -> int | None:
     return int(what) if what.isascii() and what.isdigit() and int(what) <= LARGEST_SEED else None
 
 
-def recorded(seed: int, mutant: str | None, strategy: str) -> Saved:
+def recorded(seed: int, mutant: str | None, strategy: str, scenario: str = STEM) -> Saved:
     """The tape of a run that is made now."""
-    given = given_of(seed, mutant, strategy)
-    outcome = simulate(seed, build_of(mutant), strategy=strategy)
+    given = given_of(seed, mutant, strategy, scenario=scenario)
+    outcome = simulate(seed, build_of(mutant, scenario), strategy=strategy, scenario=scenario)
     return Saved(given, outcome.tape, outcome.digest, None)
 
 
@@ -61,7 +63,7 @@ def saved_in(path: Path, shrunk: bool = False) -> Saved:
     except Refused as error:
         refuse(str(error))
     scenario_of(saved.given.scenario)
-    build_of(saved.given.mutant)
+    build_of(saved.given.mutant, saved.given.scenario)
     strategy_of(saved.given.strategy)
     return saved
 
@@ -70,8 +72,8 @@ def again(saved: Saved, lenient: bool = False) -> Outcome:
     """Exits where the tape does not fit before the run has begun; else the outcome says so."""
     given = saved.given
     try:
-        return simulate(given.seed, build_of(given.mutant), given.shape, given.weights, saved.tape, strategy=given.strategy,
-                        lenient=lenient)
+        return simulate(given.seed, build_of(given.mutant, given.scenario), given.shape, given.weights, saved.tape,
+                        strategy=given.strategy, lenient=lenient, scenario=given.scenario)
     except TapeMismatch as error:
         console.print("[bold red]nondeterminism[/]: ", end="")
         console.print(str(error), markup=False)
@@ -103,7 +105,7 @@ def stop(outcome: Outcome, until: int) -> None:
 
     if until >= len(outcome.events):
         refuse(f"--until {until}: the run has {len(outcome.events)} events, numbered from 0")
-    replayed = replay(outcome.events[:until + 1], trace_of(outcome.shape))
+    replayed = replay(outcome.events[:until + 1], named(outcome.scenario).trace_of(outcome.shape))
     last = replayed.rows[-1]
     console.print(table([(str(number), f"{e.t_ms} ms", e.client, request(e), reply(e), in_the_model(steps))
                          for number, (e, steps, _) in enumerate(replayed.rows)]), markup=False)

@@ -1,16 +1,19 @@
 """What the verbs of `highwater dst` say of a run, and what they keep of it."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from cli.console import STEM, build_of, console, refuse
 from dst.bundle import SHRUNK, Given, Refused, files_of, record, write
-from dst.scenarios.sequenced_metadata_boundary import IN_SIMULATION, Shape, drawn_shape, namespace, trace_of
-from dst.simulate import Outcome, replay_command
+from dst.scenarios import named
+from dst.simulate import Outcome, drawn_shape, replay_command
 from dst.strategies import STRATEGIES
 from dst.version import code_version
 from dst.world.faults import NONE
 from dst.world.profiles import PROFILES
+from dst.world.sdk import IN_SIMULATION
 
 
 def strategy_of(name: str) -> str:
@@ -27,27 +30,28 @@ class Wanted(NamedTuple):
     profile: str | None = None
     shape: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
+    scenario: str = STEM
 
 
 def given_of(seed: int, mutant: str | None, strategy: str, profile: str | None = None, shape: tuple[str, ...] = (),
-             faults: tuple[str, ...] = ()) -> Given:
+             faults: tuple[str, ...] = (), scenario: str = STEM) -> Given:
     """What is not said of the shape is drawn from the seed. Refuses what there is not."""
-    build_of(mutant)
+    build_of(mutant, scenario)
     if profile is not None and profile not in PROFILES:
         refuse(f"there is no profile {profile!r}; there are {', '.join(PROFILES)}")
     given = None
     if profile or shape:
-        drawn = drawn_shape(seed)
-        given = set_in(drawn._replace(store=profile or drawn.store), shape, "--shape")
+        drawn = drawn_shape(seed, scenario)
+        given = set_in(drawn._replace(store=profile or drawn.store), shape, "--shape", named(scenario).MOST)
     if given and given.sdk not in ("", *IN_SIMULATION):
         refuse(f"--shape sdk={given.sdk}: there are {', '.join(IN_SIMULATION)}")
     weights = set_in(NONE, faults, "--fault") if faults else None
     if weights and sum(weights) > 1000:
         refuse(f"--fault: {sum(weights)} of 1,000 requests")
-    return Given(STEM, seed, mutant, strategy_of(strategy), given, weights)
+    return Given(scenario, seed, mutant, strategy_of(strategy), given, weights)
 
 
-def set_in(usual: Any, settings: tuple[str, ...], option: str) -> Any:
+def set_in(usual: Any, settings: tuple[str, ...], option: str, most: Mapping[str, int] = MappingProxyType({})) -> Any:
     values: dict[str, Any] = {}
     for setting in settings:
         name, _, text = setting.partition("=")
@@ -57,7 +61,7 @@ def set_in(usual: Any, settings: tuple[str, ...], option: str) -> Any:
         like = type(getattr(usual, name))
         values[name] = text in ("1", "True", "true") if like is bool else int(text) if number and like is int else text
     try:
-        return record(usual, values)
+        return record(usual, values, most)
     except ValueError as error:
         refuse(f"{option}: {error}")
 
@@ -66,7 +70,7 @@ def command_of(seed: int, wanted: Wanted) -> str:
     """What a user types to see this run again."""
     more = [f"--profile {wanted.profile}"] if wanted.profile else []
     more += [f"--shape {setting}" for setting in wanted.shape] + [f"--fault {setting}" for setting in wanted.faults]
-    return " ".join([replay_command(seed, wanted.mutant, wanted.strategy), *more])
+    return " ".join([replay_command(seed, wanted.mutant, wanted.strategy, wanted.scenario), *more])
 
 
 def facts(outcome: Outcome, given: Given) -> str:
@@ -79,7 +83,7 @@ def facts(outcome: Outcome, given: Given) -> str:
 def again_by(given: Given, kept: str) -> str:
     """What shows it again: its seed, unless only what was kept of it knows how large it was."""
     if given.shape is None and given.weights is None:
-        return replay_command(given.seed, given.mutant, given.strategy)
+        return replay_command(given.seed, given.mutant, given.strategy, given.scenario)
     return f"highwater dst replay {kept}"
 
 
@@ -92,7 +96,8 @@ def report(outcome: Outcome, given: Given, command: str) -> None:
     from traces.explain import explain
 
     console.print(f"[bold red]{outcome.kind}[/] ({outcome.signature})")
-    console.print(explain(outcome.events, outcome.failure, trace_of(outcome.shape), command), markup=False)
+    trace = named(outcome.scenario).trace_of(outcome.shape)
+    console.print(explain(outcome.events, outcome.failure, trace, command), markup=False)
 
 
 def kept(outcome: Outcome, given: Given, code: str, prefix: str = "") -> dict[str, str]:
@@ -121,8 +126,8 @@ def bundle(outcome: Outcome, given: Given, folder: Path, shrunk: tuple[Outcome, 
         refuse(f"{folder} cannot be written: {error.strerror}")
 
 
-def trace_command(shape: Shape, file: Path) -> str:
-    """What holds the trace of a run of this shape against the model."""
-    page = f" --page-size {shape.page_size}" if shape.page_size < 1000 else ""
-    return f"highwater trace check {file} --namespace {namespace(shape).name}{page}" + (
-        f" --skew-ms {shape.skew_ms}" if shape.skew_ms else "") + " --retries" * bool(shape.sdk)
+def trace_command(outcome: Outcome, file: Path) -> str:
+    """What holds the trace of a run against the model."""
+    of = named(outcome.scenario).trace_options(outcome.shape)
+    protocol = f" --protocol {outcome.scenario}" if outcome.scenario != STEM else ""
+    return " ".join([f"highwater trace check {file}{protocol}", *of])

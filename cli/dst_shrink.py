@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cli.console import build_of, console, refuse
+from cli.console import STEM, build_of, console, refuse, scenario_of
 from cli.dst_replay import as_recorded, recorded, saved_in, seed_of
 from cli.dst_report import bundle, report
 from cli.exits import HARNESS, NONDETERMINISM
@@ -18,17 +18,18 @@ def shrink_command(what: Annotated[str, typer.Argument(help="a seed that fails, 
                    budget: Annotated[int, typer.Option(min=1, help="runs at most")] = BUDGET,
                    mutant: Annotated[str | None, typer.Option(help="with a seed: as `run` has it")] = None,
                    strategy: Annotated[str | None, typer.Option(help="with a seed: as `run` has it")] = None,
+                   scenario: Annotated[str, typer.Option(help="with a seed: as `run` has it")] = STEM,
                    out: Annotated[Path | None, typer.Option("-o", "--out", help="keep both in this bundle; if a bundle is "
                                                             "shrunk: that one, unless said otherwise")] = None) -> None:
     """Make a failing run small: it still fails in the same way."""
     seed = seed_of(what)
     if seed is None and (mutant or strategy):
         refuse(f"--mutant and --strategy go with a seed: {what} holds its own")
-    saved = recorded(seed, mutant, strategy or "portfolio") if seed is not None else saved_in(Path(what))
+    saved = recorded(seed, mutant, strategy or "portfolio", scenario_of(scenario)) if seed is not None else saved_in(Path(what))
     outcome = as_recorded(saved)
     if not outcome.kind:
         refuse(f"{what} does not fail: there is nothing to shrink")
-    found = shrink(outcome, build_of(saved.given.mutant), saved.given.shape, saved.given.weights, budget)
+    found = shrink(outcome, build_of(saved.given.mutant, saved.given.scenario), saved.given.shape, saved.given.weights, budget)
     given = saved.given._replace(strategy=found.outcome.strategy, shape=found.shape, weights=found.weights)
     folder = out or (Path(what) if Path(what).is_dir() else None)
     report(found.outcome, given, f"highwater dst replay {folder or 'FOLDER'} --shrunk")

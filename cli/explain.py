@@ -13,8 +13,8 @@ from cli.dst_report import given_of
 from cli.exits import of_kinds
 from dst.nearest import Search, nearest
 from dst.nearest import told as told_nearest
-from dst.scenarios.sequenced_metadata_boundary import Shape, namespace, trace_of
-from dst.simulate import Outcome, replay_command, simulate
+from dst.scenarios import named
+from dst.simulate import Outcome, Shape, replay_command, simulate
 from dst.world.faults import NONE, Weights
 from traces.causes import Cause
 from traces.explain import Replayed, failing_events, instead, mattered, replay, step_before, told, what_mattered, words
@@ -48,8 +48,9 @@ def run_of(what: str, mutant: str | None = None, strategy: str = "portfolio", sc
     if seed is not None and shrunk:
         refuse(f"--shrunk is of a bundle: {what} is a seed")
     if seed is not None:
-        given_of(seed, mutant, strategy)
-        return simulate(seed, build_of(mutant), strategy=strategy), mutant, replay_command(seed, mutant, strategy)
+        given_of(seed, mutant, strategy, scenario=scenario)
+        outcome = simulate(seed, build_of(mutant, scenario), strategy=strategy, scenario=scenario)
+        return outcome, mutant, replay_command(seed, mutant, strategy, scenario)
     if mutant or strategy != "portfolio":
         refuse(f"--mutant and --strategy go with a seed: {what} holds its own")
     saved = saved_in(Path(what), shrunk)
@@ -67,22 +68,24 @@ def seen_in(outcome: Outcome, mutant: str | None) -> tuple[list[Watched], bool]:
     """Run it again and look on: what was seen (nothing, if it does not come out the same), and whether the model judges."""
     for by_model in (True, False):
         seen: list[Watched] = []
-        same = simulate(outcome.seed, build_of(mutant), *given(outcome), outcome.tape, by_model, outcome.strategy,
-                        watch=lambda *what, seen=seen: seen.append(Watched(*what)))
+        same = simulate(outcome.seed, build_of(mutant, outcome.scenario), *given(outcome), outcome.tape, by_model,
+                        outcome.strategy, scenario=outcome.scenario, watch=lambda *what, seen=seen: seen.append(Watched(*what)))
         if same.digest == outcome.digest:
             return seen, by_model
     return [], True
 
 
 def look(outcome: Outcome, mutant: str | None = None, command: str = "", search: bool = True) -> Told:
-    replayed, build = replay(outcome.events, trace_of(outcome.shape)), build_of(mutant)
+    trace, build = named(outcome.scenario).trace_of(outcome.shape), build_of(mutant, outcome.scenario)
+    replayed = replay(outcome.events, trace)
     seen, by_model = seen_in(outcome, mutant)
     failing = failing_events(replayed, outcome.failure)
-    found = mattered(replayed, failing, namespace(outcome.shape))
+    found = mattered(replayed, failing, trace.namespace)
     near = nearest(outcome, lambda tape: simulate(outcome.seed, build, *given(outcome), tape, by_model, outcome.strategy,
-                                                  lenient=True)) if outcome.kind and search else None
+                                                  lenient=True, scenario=outcome.scenario)) if outcome.kind and search else None
     if not command:  # a run whose shape was given has no seed that draws it
-        command = "highwater dst replay BUNDLE --shrunk" if given(outcome)[0] else replay_command(outcome.seed, mutant)
+        command = "highwater dst replay BUNDLE --shrunk" if given(outcome)[0] else replay_command(
+            outcome.seed, mutant, scenario=outcome.scenario)
     return Told(outcome, mutant, command, seen, replayed, failing, found, near)
 
 

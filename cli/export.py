@@ -47,6 +47,8 @@ def guided(outcome: Outcome) -> tuple[dict[str, object], list[str]]:
     it could not take is the last. Raises TooLarge."""
     if outcome.shape.sdk:
         raise TooLarge("the clients of this run send requests again (sdk), and those of the spec do not")
+    if outcome.scenario != STEM:
+        raise TooLarge(f"guided traces are made of runs of {STEM} alone, and this is one of {outcome.scenario}")
     replayed = replay(outcome.events, trace_of(outcome.shape))
     steps = [step for row in replayed.rows for step in row.steps]
     refused = replayed.error.match if isinstance(replayed.error, Failure) else None

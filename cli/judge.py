@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from cli.console import STEM
 from cli.export import TooLarge, guided, row_of
+from dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
 from dst.scenarios.sequenced_metadata_boundary import Shape, namespace, production
 from dst.simulate import Outcome, simulate
-from dst.zoo import ZOO
 from impl import manifest_json
 from impl.layout import Namespace
 from specs.fizz import Fizz

@@ -346,7 +346,7 @@ def deterministic() -> Found:
 
 def canary() -> Found:
     from dst.hunt import hunt
-    from dst.zoo import ZOO
+    from dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
 
     judged = {by: hunt(ZOO[CANARY][1], 1, CANARY_BUDGET, by_model=by == "model") for by in ("model", "history")}
     silent = [by for by, (waits, _) in judged.items() if not waits]
@@ -378,7 +378,7 @@ def second_judge() -> Found:
 # --- mutants
 
 def mutants() -> Iterator[Check]:
-    from dst.zoo import ZOO
+    from dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
 
     for name, (what, build) in ZOO.items():
         yield Check("mutant", f"{name}: {what}", lambda build=build: killed(build))

@@ -14,10 +14,12 @@ import typer
 from rich.progress import track
 from rich.table import Table
 
-from cli.console import build_of, console, refuse, write_text
+from cli.console import STEM, build_of, console, refuse, scenario_of, write_text
 from cli.exits import INCOMPLETE, of_kinds
 from dst.hunt import NAMES, STRIDE, Estimate, First, first_failure, quantile, share
-from dst.zoo import CATALOGUE, ZOO, expected, ids_of
+from dst.scenarios import mutants_of, named
+from dst.zoo import CATALOGUE, expected, ids_of
+from dst.zoo import build_of as built
 
 GATE = 150  # runs: the default portfolio's median for each mutant, judged by the model
 Cell = tuple[str, str]  # mutant, strategy
@@ -29,6 +31,7 @@ class Task(NamedTuple):
     campaign: int
     cap: int
     by_model: bool
+    scenario: str = STEM
 
 
 class Line(NamedTuple):
@@ -51,8 +54,8 @@ class Line(NamedTuple):
 
 
 def work(task: Task) -> First:
-    mutant, strategy, campaign, cap, by_model = task
-    return first_failure(strategy, campaign, cap, ZOO[mutant][1], by_model, time.process_time)
+    mutant, strategy, campaign, cap, by_model, scenario = task
+    return first_failure(strategy, campaign, cap, built(mutant, scenario), by_model, time.process_time, scenario)
 
 
 def run(tasks: list[Task], jobs: int) -> Iterator[First]:
@@ -64,23 +67,23 @@ def run(tasks: list[Task], jobs: int) -> Iterator[First]:
         yield from pool.map(work, tasks)
 
 
-def line(mutant: str, strategy: str, firsts: list[First], by_model: bool) -> Line:
+def line(mutant: str, strategy: str, firsts: list[First], by_model: bool, scenario: str = STEM) -> Line:
     runs = [float(first.runs) if first.signature else inf for first in firsts]
     cpu = [first.cpu_s if first.signature else inf for first in firsts]
     signatures = Counter(first.signature for first in firsts if first.signature)
     return Line(mutant, strategy, sum(signatures.values()), len(firsts), quantile(runs, 0.5), quantile(runs, 0.9),
                 sum(first.runs for first in firsts) / len(firsts), quantile(cpu, 0.5), quantile(cpu, 0.9), signatures,
-                tuple(sorted(s for s in signatures if not s.startswith(expected(mutant, by_model)))))
+                tuple(sorted(s for s in signatures if not s.startswith(expected(mutant, by_model, scenario)))))
 
 
-def judged(lines: Iterable[Line], by_model: bool) -> list[str]:
+def judged(lines: Iterable[Line], by_model: bool, scenario: str = STEM) -> list[str]:
     """What is wrong, in words: an oracle that was not expected; of the default portfolio, by the model, also what was missed
     and what took too long."""
     wrong = []
     for of in lines:
         if of.unexpected:
             wrong.append(f"{of.mutant}: {of.strategy} found it by {', '.join(of.unexpected)}; expected was "
-                         f"{' or '.join(expected(of.mutant, by_model)) or 'nothing'}")
+                         f"{' or '.join(expected(of.mutant, by_model, scenario)) or 'nothing'}")
         if by_model and of.strategy == "portfolio" and of.found < of.campaigns:
             wrong.append(f"{of.mutant}: survived {of.campaigns - of.found} of {of.campaigns} campaigns")
         elif by_model and of.strategy == "portfolio" and of.median.value > GATE:
@@ -139,7 +142,8 @@ def catalogue() -> str:
 
 def oracles() -> str:
     rows = [f"| {name} | {ids_of(name)} | {what} | {', '.join(f'`{p}`' for p in expected(name, True))} | "
-            f"{', '.join(f'`{p}`' for p in expected(name, False)) or 'none known'} |" for name, (what, _) in ZOO.items()]
+            f"{', '.join(f'`{p}`' for p in expected(name, False)) or 'none known'} |"
+            for name, (what, _) in mutants_of(STEM).MUTANTS.items()]
     head = "| mutant | | what it does wrong | found by the model as | by harm as |"
     return "\n".join([head, "|---|---|---|---|---|", *rows]) + "\n"
 
@@ -184,6 +188,7 @@ def zoo_command(
         mutant: Annotated[list[str] | None, typer.Option(help="only this one; may be repeated. With --harm, unless given, "
                                                               "those of which no harm is known are left out")] = None,
         jobs: Annotated[int, typer.Option(min=1, help="processes")] = 2,
+        scenario: Annotated[str, typer.Option(help="whose mutants")] = STEM,
         out: Annotated[Path | None, typer.Option("--csv", help="write a row for each campaign")] = None,
         page: Annotated[Path | None, typer.Option(help="write the tables into this page, docs/zoo.md")] = None) -> None:
     """Run every mutant until it fails, in many campaigns, and tell how soon each strategy finds it, and as what."""
@@ -192,16 +197,20 @@ def zoo_command(
     if unknown:
         refuse(f"there is no strategy {unknown[0]!r}; there are all, {', '.join(NAMES)}")
     for name in mutant or ():
-        build_of(name)
-    mutants = mutant or [name for name in ZOO if not harm or expected(name, False)]
+        build_of(name, scenario_of(scenario))
+    mutants = mutant or [name for name in mutants_of(scenario_of(scenario)).MUTANTS
+                         if not harm or expected(name, False, scenario)]
+    if page and scenario != STEM:
+        refuse(f"--page is of {STEM}, whose tables are in it")
     if out:
         write_text(out, "")  # refuses now, not in an hour
     text = read_page(page) if page else ""
-    tasks = [Task(name, of, campaign, cap, not harm) for name in mutants for of in strategies for campaign in range(campaigns)]
+    tasks = [Task(name, of, campaign, cap, not harm, scenario)
+             for name in mutants for of in strategies for campaign in range(campaigns)]
     results: dict[Cell, list[First]] = {}
     for task, first in zip(tasks, track(run(tasks, jobs), "campaigns", total=len(tasks), console=console, transient=True)):
         results.setdefault(task[:2], []).append(first)
-    lines = [line(*cell, firsts, not harm) for cell, firsts in results.items()]
+    lines = [line(*cell, firsts, not harm, scenario) for cell, firsts in results.items()]
     console.print(as_table(lines))
     console.print("In brackets: 95 % intervals; …: so few campaigns do not bound it. What is found in "
                   f"{campaigns}/{campaigns} is found in {share(campaigns, campaigns)[0]:.0%} of all such campaigns at least, "
@@ -210,7 +219,7 @@ def zoo_command(
         write_csv(out, results)
     if page:
         write_text(page, with_parts(text, parts_of(lines, cap, not harm)))
-    wrong = judged(lines, not harm)
+    wrong = judged(lines, not harm, scenario)
     for words in wrong:
         console.print(f"[bold red]wrong[/] {words}", soft_wrap=True)
     raise typer.Exit(of_kinds(["harness"] if wrong else []))
@@ -235,10 +244,10 @@ def exhaust_command(
                                                         )] = None,
         most: Annotated[int, typer.Option(min=1, help="runs at most")] = 1_000_000,
         harm: Annotated[bool, typer.Option("--harm", help="judge by what callers were told alone")] = False,
+        scenario: Annotated[str, typer.Option(help="what to run")] = STEM,
         every: Annotated[bool, typer.Option("--every", help="go on after a failure, and count all")] = False) -> None:
     """Run all runs of a tiny scope with so few delays and faults: no failure then means that there is none among them."""
-    from dst.exhaust import TINY, Bounds, search
-    from dst.scenarios.sequenced_metadata_boundary import trace_of
+    from dst.exhaust import Bounds, search
     from dst.world.faults import FATES
     from traces.explain import explain
 
@@ -246,16 +255,18 @@ def exhaust_command(
     for kind in kinds:
         if kind not in FATES[1:]:
             refuse(f"there is no fault {kind!r}; there are {', '.join(FATES[1:])}")
-    bounds, shape = Bounds(delays, faults, kinds), TINY
+    bounds, shape = Bounds(delays, faults, kinds), named(scenario_of(scenario)).TINY
     for setting in sizes or ():
         name, _, value = setting.partition("=")
-        if name not in LIMITS or not value.isdecimal() or int(value) not in LIMITS[name]:
+        limits = {name: range(0, 1001) for name, like in zip(shape._fields, shape) if isinstance(like, int)}
+        limits |= LIMITS | {name: range(0, most + 1) for name, most in named(scenario).MOST.items() if name not in LIMITS}
+        if name not in shape._fields or name not in limits or not value.isdecimal() or int(value) not in limits[name]:
             refuse(f"{setting!r}: write NAME=NUMBER; there are " + ", ".join(
-                f"{name} {limit[0]} to {limit[-1]}" for name, limit in LIMITS.items()))
+                f"{name} {limit[0]} to {limit[-1]}" for name, limit in limits.items() if name in shape._fields))
         shape = shape._replace(**{name: type(getattr(shape, name))(int(value))})
     with console.status("") as status:
-        found = search(bounds, shape, build_of(mutant), not harm, most, not every, lambda runs: runs % 500 or status.update(
-            f"{runs:,} runs"))
+        found = search(bounds, shape, build_of(mutant, scenario), not harm, most, not every, lambda runs: runs % 500 or
+                       status.update(f"{runs:,} runs"), scenario)
     scope = ", ".join(f"{name} {value}" for name, value in shape._asdict().items() if value)
     console.print(f"{scope}; at most {delays} delays and {faults} faults" + (f" ({', '.join(kinds)})" if faults else ""))
     console.print(f"{found.runs:,} runs, {found.traces:,} different traces, {found.failed:,} failed: " + (
@@ -265,7 +276,7 @@ def exhaust_command(
         if not every:
             again = f"highwater dst exhaust --delays {delays} --faults {faults} --of {of}" + (
                 f" --mutant {mutant}" if mutant else "") + "".join(f" --set {s}" for s in sizes or ()) + " --harm" * harm
-            console.print(explain(outcome.events, outcome.failure, trace_of(shape), again), markup=False)
+            console.print(explain(outcome.events, outcome.failure, named(scenario).trace_of(shape), again), markup=False)
     kinds_failed = [outcome.kind for _, outcome in found.failures.values()]
     raise typer.Exit(of_kinds(kinds_failed) if kinds_failed or found.complete else INCOMPLETE)
 

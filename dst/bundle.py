@@ -15,13 +15,15 @@ Nothing in it names a path, an address or a time of day: of one run, one code an
 import json
 import shutil
 import sys
+from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from dst.choose import Choice
-from dst.scenarios.sequenced_metadata_boundary import MOST_COLLECTORS, MOST_READERS, MOST_WRITERS, Shape
-from dst.simulate import Outcome
+from dst.scenarios import named
+from dst.simulate import Outcome, Shape
 from dst.world.faults import Weights
 from dst.world.profiles import PROFILES
 from traces.event import to_json
@@ -180,7 +182,7 @@ def read_tape(path: Path, text: str) -> Saved:
         if not all(type(choice) is type(bound) is int and 0 <= choice < bound for _, choice, bound in tape):
             raise ValueError("a choice is not within its bound")
         given = Given(saved["scenario"], int(saved["seed"]), saved["mutant"], str(saved.get("strategy", "portfolio")),
-                      record(Shape(), saved.get("shape")), record(Weights(), saved.get("weights")))
+                      shape_of(str(saved["scenario"]), saved.get("shape")), record(Weights(), saved.get("weights")))
         return Saved(given, tape, str(saved["digest"]), saved.get("code"))
     except KeyError as error:
         raise Refused(f"{path}: not a tape: it has no {error}") from None
@@ -188,13 +190,22 @@ def read_tape(path: Path, text: str) -> Saved:
         raise Refused(f"{path}: not a tape: {error}") from None
 
 
-def record(usual: Any, saved: dict[str, Any] | None) -> Any:
+def shape_of(scenario: str, saved: dict[str, Any] | None) -> Shape | None:
+    """Raises ValueError."""
+    try:
+        of = named(scenario)
+    except LookupError as error:
+        raise ValueError(str(error)) from None
+    return record(of.Shape(), saved, of.MOST)
+
+
+def record(usual: Any, saved: dict[str, Any] | None, at_most: Mapping[str, int] = MappingProxyType({})) -> Any:
     """Raises ValueError where a field is not of its kind, or beyond what the scenario is made for."""
     if saved is None:
         return None
     for name, value in saved.items():
         like = getattr(usual, name, None)
-        most = {"writers": MOST_WRITERS, "collectors": MOST_COLLECTORS, "readers": MOST_READERS}.get(name, 1 << 40)
+        most = at_most.get(name, 1 << 40)
         least = 1 if name in ("page_size", "min_age_ms", "think_ms", "chaos") else 0
         if type(value) is not type(like) or (type(value) is int and not least <= value <= most) or (
                 name == "store" and value not in PROFILES):

@@ -43,12 +43,12 @@ import pyarrow.parquet as pq
 
 from dst import doctor
 from dst.alarm import LONGEST_RUN_S, Hung, alarmed, set_alarm
-from dst.reached import BIT, Watch
-from dst.scenarios import sequenced_metadata_boundary
+from dst.reached import Watch, bits
 from dst.simulate import Outcome, many, place_of, replay_command
 from dst.version import code_version
-from dst.zoo import ZOO
+from dst.zoo import build_of
 from traces.event import to_json
+from traces.refine import REFINERS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -106,11 +106,10 @@ Engine = Callable[[Campaign, list[Seeds], Path, float, Progress], None]
 
 def campaign_of(scenario: str, mutant: str = "") -> Campaign:
     """Raises Refused."""
-    if scenario not in SCENARIOS:
-        raise Refused(f"there is no scenario {scenario!r}; there is: {', '.join(SCENARIOS)}")
-    mutants = [name for name in SCENARIOS[scenario] if name]
-    if mutant and mutant not in mutants:
-        raise Refused(f"there is no mutant {mutant!r} of {scenario}; there are: {', '.join(mutants)}")
+    try:
+        build_of(mutant, scenario)
+    except LookupError as error:
+        raise Refused(str(error)) from None
     return Campaign(scenario, mutant, code_version())
 
 
@@ -122,7 +121,7 @@ def run_range(campaign: Campaign, seeds: Seeds, limit_s: float) -> pa.Table:
     todo = range(*seeds)
     rows: list[tuple] = []
     sample: list[Outcome] = []
-    watch = Watch()
+    watch = Watch(campaign.scenario)
     began = time.process_time()
 
     def add(kind: str, signature: str, message: str, *fields: Any) -> None:
@@ -148,7 +147,7 @@ def run_range(campaign: Campaign, seeds: Seeds, limit_s: float) -> pa.Table:
             failure = run_until_failure(campaign, todo[len(rows):], each, limit_s, watch)
             if len(rows) < len(todo):
                 add(*failure, "", 0, 0, "", 0)
-                sequenced_metadata_boundary.REFINERS.clear()  # it may have been amid a change to them
+                REFINERS.clear()  # it may have been amid a change to them
         for outcome in reversed(sample):
             failure = run_again(campaign, outcome, limit_s)
             if any(failure):
@@ -160,7 +159,7 @@ def run_range(campaign: Campaign, seeds: Seeds, limit_s: float) -> pa.Table:
 def run_again(campaign: Campaign, first: Outcome, limit_s: float) -> tuple[str, str, str]:
     """After all that has been run since: kind, signature and message, all "" if it is the same."""
     found: list[Outcome] = []
-    failure = run_until_failure(campaign, range(first.seed, first.seed + 1), found.append, limit_s, Watch())
+    failure = run_until_failure(campaign, range(first.seed, first.seed + 1), found.append, limit_s, Watch(campaign.scenario))
     if not found:
         return failure
     if doctor.summary(found[0]) == doctor.summary(first):
@@ -180,7 +179,8 @@ def run_until_failure(campaign: Campaign, seeds: range, each: Callable[[Outcome]
     try:
         try:
             set_alarm(limit_s)
-            many(seeds, each, SCENARIOS[campaign.scenario][campaign.mutant], trace_of=watch.trace_of)
+            many(seeds, each, build_of(campaign.mutant, campaign.scenario), trace_of=watch.trace_of,
+                 scenario=campaign.scenario)
             return "harness", "harness:skipped", "no outcome"
         finally:
             set_alarm(0)
@@ -313,19 +313,20 @@ def summarize(campaign: Campaign, seeds: Seeds, out: Path) -> dict:
                 failed.filter(pc.is_in(failed["seed"], pa.array([g["seed_min"] for g in groups], pa.int64()))).to_pylist()}
     failures = [{"kind": group["kind"], "signature": group["signature"], "count": group["seed_count"],
                  "smallest_seed": group["seed_min"], "message": messages[group["seed_min"]],
-                 "replay": replay_command(group["seed_min"], campaign.mutant)} for group in groups]
+                 "replay": replay_command(group["seed_min"], campaign.mutant, scenario=campaign.scenario)} for group in groups]
     failures.sort(key=lambda f: (-f["count"], f["smallest_seed"]))
     twice, different = compared(campaign, seeds)
-    reached = witnessed(table)
+    reached = witnessed(table, campaign.scenario)
     return {**campaign._asdict(), "seeds": f"{seeds[0]}:{seeds[1]}", "runs": table.num_rows, "failed": failed.num_rows,
             "requests": pc.sum(table["requests"]).as_py(), "digest": digest_of(table), "failures": failures + different,
-            "reached": reached, "never": [name for name in BIT if name not in reached], "in_other_processes": twice}
+            "reached": reached, "never": [name for name in bits(campaign.scenario) if name not in reached],
+            "in_other_processes": twice}
 
 
-def witnessed(table: pa.Table) -> dict[str, dict[str, int]]:
+def witnessed(table: pa.Table, scenario: str) -> dict[str, dict[str, int]]:
     """Of each witness that was reached: in how many runs, and in which first. The table is sorted by seed."""
     masks, seeds = table["reached"].to_numpy(), table["seed"].to_numpy()
-    hits = {name: seeds[masks & bit > 0] for name, bit in BIT.items()}
+    hits = {name: seeds[masks & bit > 0] for name, bit in bits(scenario).items()}
     return {name: {"runs": len(those), "smallest_seed": int(those[0])} for name, those in hits.items() if len(those)}
 
 
@@ -336,12 +337,12 @@ def compared(campaign: Campaign, seeds: Seeds) -> tuple[list[int], list[dict]]:
     if seeds[1] - seeds[0] < TWICE or not sample:
         return [], []
     try:
-        different = doctor.check(sample, campaign.mutant or None)
+        different = doctor.check(sample, campaign.mutant or None, scenario=campaign.scenario)
     except doctor.Broken as error:
         raise CampaignError(f"the self-check broke down: {error}") from error
     if different is None:
         return sample, []
-    replay = f"highwater dst doctor --seeds {different.seed}:{different.seed + 1}" + (
+    replay = f"highwater dst doctor --scenario {campaign.scenario} --seeds {different.seed}:{different.seed + 1}" + (
         f" --mutant {campaign.mutant}" if campaign.mutant else "")
     return sample, [{"kind": "nondeterminism", "signature": "nondeterminism:processes", "count": 1,
                      "smallest_seed": different.seed, "message": different.message, "replay": replay}]
@@ -475,8 +476,4 @@ def part_done(spark: "SparkSession") -> float:
     return sum(info.numCompletedTasks for info in stages) / max(sum(info.numTasks for info in stages), 1)
 
 
-SCENARIOS = {  # scenario -> mutant, or "" -> how its clients are built
-    "sequenced_metadata_boundary": {"": sequenced_metadata_boundary.production,
-                                    **{name: build for name, (_, build) in ZOO.items()}},
-}
 ENGINES: dict[str, Callable[[int], AbstractContextManager[Engine]]] = {"spark": spark_engine, "local": local_engine}

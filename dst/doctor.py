@@ -13,12 +13,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dst import zoo
 from dst.bundle import tape_hash
 from dst.choose import TapeMismatch
-from dst.scenarios.sequenced_metadata_boundary import Build, Shape, production
-from dst.simulate import Outcome, simulate
+from dst.scenarios import DEFAULT, named
+from dst.simulate import Build, Outcome, Shape, simulate
 from dst.world.faults import Weights
-from dst.zoo import ZOO
 from traces.event import from_json, to_json
 from traces.explain import words
 
@@ -49,13 +49,14 @@ class Broken(Exception):
 
 
 def check(seeds: Iterable[int], mutant: str | None = None, strategy: str = "portfolio", places: Sequence[Place] = (),
-          build: str = "", path: str = "") -> Difference | None:
+          build: str = "", path: str = "", scenario: str = DEFAULT) -> Difference | None:
     """The first seed whose run is not the same in all places, or None. `places`: two fresh processes under two hash seeds,
     unless given. `build`: "module:name" of a Build to run in place of the mutant; `path`: the folder of that module. Raises
     Broken."""
     places = places or [Place(sys.executable, hash_seed) for hash_seed in HASH_SEEDS]
     seeds = list(seeds)
-    job = {"mutant": mutant, "build": build, "runs": [{"seed": seed, "strategy": strategy} for seed in seeds]}
+    job = {"scenario": scenario, "mutant": mutant, "build": build,
+           "runs": [{"seed": seed, "strategy": strategy} for seed in seeds]}
     first, *others = [ask(place, job, path) for place in places]
     for number, seed in enumerate(seeds):
         for place, other in zip(places[1:], others):
@@ -93,7 +94,8 @@ def event(lines: list[str], at: int) -> str:
 def replays(outcome: Outcome, shape: Shape | None, weights: Weights | None, mutant: str | None) -> bool:
     """Whether a fresh process, given the tape, strictly, says the same. Raises Broken."""
     run = {"seed": outcome.seed, "shape": shape, "weights": weights, "tape": outcome.tape, "strategy": outcome.strategy}
-    found = ask(Place(sys.executable, HASH_SEEDS[0]), {"mutant": mutant, "build": "", "runs": [run]})
+    found = ask(Place(sys.executable, HASH_SEEDS[0]), {"scenario": outcome.scenario, "mutant": mutant, "build": "",
+                                                           "runs": [run]})
     return found == [summary(outcome)]
 
 
@@ -132,21 +134,21 @@ def ask(place: Place, job: dict[str, Any], path: str = "") -> list:
 
 def answer(job: dict[str, Any]) -> list[list]:
     build = build_of(job)
-    return [ran(build, run, job.get("whole", False)) for run in job["runs"]]
+    return [ran(job["scenario"], build, run, job.get("whole", False)) for run in job["runs"]]
 
 
-def ran(build: Build, run: dict[str, Any], whole: bool) -> list:
+def ran(scenario: str, build: Build, run: dict[str, Any], whole: bool) -> list:
     try:
-        outcome = simulate(**arguments(run), build=build)
+        outcome = simulate(**arguments(run, named(scenario).Shape), build=build, scenario=scenario)
     except TapeMismatch as error:  # before the run has begun
         return ["nondeterminism", str(error), "", ""]
     return [*summary(outcome), outcome.tape, list(map(to_json, outcome.events))] if whole else summary(outcome)
 
 
-def arguments(run: dict[str, Any]) -> dict[str, Any]:
+def arguments(run: dict[str, Any], shape: type) -> dict[str, Any]:
     """JSON knows no tuples."""
     of: dict[str, Any] = dict(run)
-    for name, kind in (("shape", Shape), ("weights", Weights)):
+    for name, kind in (("shape", shape), ("weights", Weights)):
         if of.get(name) is not None:
             of[name] = kind(*of[name])
     if of.get("tape") is not None:
@@ -158,7 +160,7 @@ def build_of(job: dict[str, Any]) -> Build:
     if job["build"]:
         module, _, name = job["build"].partition(":")
         return getattr(import_module(module), name)
-    return ZOO[job["mutant"]][1] if job["mutant"] else production
+    return zoo.build_of(job["mutant"], job["scenario"])
 
 
 def summary(outcome: Outcome) -> list:

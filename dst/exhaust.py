@@ -15,11 +15,10 @@ from typing import Any, NamedTuple
 
 from dst.choose import Choose, Chooser, Decide
 from dst.kernel import Event
-from dst.scenarios.sequenced_metadata_boundary import Build, Shape, production
-from dst.simulate import Outcome, simulate
+from dst.scenarios import DEFAULT, named
+from dst.simulate import Build, Outcome, Shape, simulate
 from dst.world.faults import FATES, Weights
 
-TINY = Shape(writers=2, commits=2, collectors=1, rounds=1, min_age_ms=2, think_ms=1, audit=False)
 LATE = ("reply_lost", "late", "crash")  # the faults after which a request may be applied with nobody waiting
 
 
@@ -106,12 +105,16 @@ class Searched(NamedTuple):
     failed: int  # runs
 
 
-def outcomes(bounds: Bounds, shape: Shape = TINY, build: Build = production, by_model: bool = True) -> Iterator[Outcome]:
-    """Every run within the bounds, each once. `simulate(0, build, shape, tape=outcome.tape)` is the same run again."""
+def outcomes(bounds: Bounds, shape: Shape | None = None, build: Build | None = None, by_model: bool = True,
+             scenario: str = DEFAULT) -> Iterator[Outcome]:
+    """Every run within the bounds, each once; of the scenario's TINY shape, unless another is given.
+    `simulate(0, build, shape, tape=outcome.tape, scenario=scenario)` is the same run again."""
+    shape = shape or named(scenario).TINY
     path: list[Branch] = []
     while True:
         chooser = Bounded(bounds, path)
-        outcome = simulate(0, build, shape, Weights(), strategy="random", chooser=chooser, by_model=by_model)
+        outcome = simulate(0, build, shape, Weights(), strategy="random", chooser=chooser, by_model=by_model,
+                           scenario=scenario)
         if isinstance(outcome.failure, RuntimeError):
             raise outcome.failure
         yield outcome
@@ -123,11 +126,12 @@ def outcomes(bounds: Bounds, shape: Shape = TINY, build: Build = production, by_
         path[-1] = path[-1]._replace(taken=path[-1].taken + 1)
 
 
-def search(bounds: Bounds, shape: Shape = TINY, build: Build = production, by_model: bool = True, most: int = 1_000_000,
-           first: bool = False, progress: Callable[[int], None] = lambda runs: None) -> Searched:
+def search(bounds: Bounds, shape: Shape | None = None, build: Build | None = None, by_model: bool = True,
+           most: int = 1_000_000, first: bool = False, progress: Callable[[int], None] = lambda runs: None,
+           scenario: str = DEFAULT) -> Searched:
     """At most so many runs; `first`: only up to the first failure."""
     runs, failed, traces, failures = 0, 0, set(), {}
-    every = outcomes(bounds, shape, build, by_model)
+    every = outcomes(bounds, shape, build, by_model, scenario)
     for outcome in every:
         runs += 1
         traces.add(outcome.digest)

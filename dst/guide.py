@@ -10,16 +10,14 @@ measured in docs/zoo.md.
 from collections.abc import Callable, Iterator
 from itertools import accumulate, count
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dst.choose import Choice, drawing
-from dst.scenarios import sequenced_metadata_boundary as scenario
-from dst.scenarios.sequenced_metadata_boundary import Build, Shape
-from dst.simulate import Outcome, simulate
+from dst.scenarios import DEFAULT, named
+from dst.simulate import Build, Outcome, Shape, simulate
 from dst.world.faults import FATES
 from traces.event import Event
 from traces.refine import LIMIT, Effect, Failure, Match, Refiner
-from traces.sequenced_metadata_boundary import Trace
 
 FRESH = 30  # of 100 runs
 MOST_KEPT = 200  # tapes
@@ -52,14 +50,15 @@ class Walked(Refiner):
 class Coverage:
     """What the traces of a campaign have reached: give its `trace_of` to `simulate`, and call `gain` after each run."""
 
-    def __init__(self) -> None:
+    def __init__(self, scenario: str = DEFAULT) -> None:
+        self.scenario = named(scenario)
         self.states: set[tuple] = set()
         self.steps: set[tuple] = set()
         self.refiners: dict[int, tuple[int, Refiner, Walked]] = {}  # id of the scenario's -> number, that, and the campaign's
         self.now: tuple[int, Refiner, Walked]  # of the last run
 
-    def trace_of(self, shape: Shape) -> Trace:
-        trace = scenario.trace_of(shape)
+    def trace_of(self, shape: Shape) -> Any:
+        trace = self.scenario.trace_of(shape)
         theirs = trace.refiner
         if id(theirs) not in self.refiners:
             self.refiners[id(theirs)] = len(self.refiners), theirs, Walked(theirs.model)
@@ -68,7 +67,7 @@ class Coverage:
         trace.refiner.begin()
         return trace
 
-    def forgiving_trace_of(self, shape: Shape) -> Trace:
+    def forgiving_trace_of(self, shape: Shape) -> Any:
         return forgiving(self.trace_of(shape))
 
     def gain(self) -> int:
@@ -80,7 +79,7 @@ class Coverage:
         return len(self.states) + len(self.steps) - before
 
 
-def forgiving(trace: Trace) -> Trace:
+def forgiving(trace: Any) -> Any:
     """Follows a run as far as the model can, and lets it go on where it cannot: for a campaign that looks for harm."""
     follow, walked, names = trace.observe, trace.refiner, count(1000)  # beyond the model's numbers of updates: no name twice
 
@@ -106,13 +105,15 @@ class Kept(NamedTuple):
 class Guide:
     """Runs of one campaign, one after another. `base`: the strategy of what is drawn. The seeds name the campaign."""
 
-    def __init__(self, seed: int, base: str = "portfolio"):
-        self.draw, self.base, self.coverage, self.kept = drawing(seed, "guide"), base, Coverage(), []
+    def __init__(self, seed: int, base: str = "portfolio", scenario: str = DEFAULT):
+        self.draw, self.base, self.coverage, self.kept = drawing(seed, "guide"), base, Coverage(scenario), []
+        self.scenario = scenario
 
-    def run(self, seed: int, build: Build = scenario.production, by_model: bool = True) -> Outcome:
+    def run(self, seed: int, build: Build | None = None, by_model: bool = True) -> Outcome:
         tape = self._next_tape()
         judge = self.coverage.trace_of if by_model else self.coverage.forgiving_trace_of
-        outcome = simulate(seed, build, tape=tape, strategy=self.base, lenient=True, fresh=True, trace_of=judge)
+        outcome = simulate(seed, build, tape=tape, strategy=self.base, lenient=True, fresh=True, trace_of=judge,
+                           scenario=self.scenario)
         if not by_model and outcome.signature in NO_HARM:
             outcome = outcome._replace(kind="", signature="", message="", failure=None)
         gain = self.coverage.gain()
@@ -184,15 +185,15 @@ def changed(tape: Tape, place: int, choice: int) -> Tape:
 MUTATIONS = (cut, splice, flip_fault, move_stall)
 
 
-def guided(seeds: range, build: Build = scenario.production, by_model: bool = True, base: str = "portfolio"
-           ) -> Iterator[Outcome]:
+def guided(seeds: range, build: Build | None = None, by_model: bool = True, base: str = "portfolio",
+           scenario: str = DEFAULT) -> Iterator[Outcome]:
     """A campaign: one run a seed, each made from those before. `simulate(seed, build, tape=outcome.tape)` runs one alone."""
-    guide = Guide(seeds.start, base)
+    guide = Guide(seeds.start, base, scenario)
     for seed in seeds:
         yield guide.run(seed, build, by_model)
 
 
-def covered(seeds: range, strategy: str, build: Build = scenario.production) -> Iterator[tuple[int, int]]:
+def covered(seeds: range, strategy: str, build: Build | None = None) -> Iterator[tuple[int, int]]:
     """After each run, how many states and steps of the model the campaign has reached: of any strategy, "guided" too."""
     guide, coverage = Guide(seeds.start), Coverage()
     for seed in seeds:

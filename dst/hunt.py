@@ -13,8 +13,8 @@ from math import ceil, comb, inf
 from typing import NamedTuple
 
 from dst.guide import guided
-from dst.scenarios.sequenced_metadata_boundary import Build, production
-from dst.simulate import Outcome, simulate
+from dst.scenarios import DEFAULT
+from dst.simulate import Build, Outcome, simulate
 from dst.strategies import STRATEGIES
 
 STRIDE = 1_000_000
@@ -37,13 +37,15 @@ class Estimate(NamedTuple):
     high: float
 
 
-def outcomes(strategy: str, seeds: range, build: Build = production, by_model: bool = True) -> Iterator[Outcome]:
+def outcomes(strategy: str, seeds: range, build: Build | None = None, by_model: bool = True, scenario: str = DEFAULT
+             ) -> Iterator[Outcome]:
     if strategy == "guided":
-        return guided(seeds, build, by_model)
-    return (simulate(seed, build, strategy=strategy, by_model=by_model) for seed in seeds)
+        return guided(seeds, build, by_model, scenario=scenario)
+    return (simulate(seed, build, strategy=strategy, by_model=by_model, scenario=scenario) for seed in seeds)
 
 
-def first_failure(strategy: str, campaign: int, cap: int, build: Build, by_model: bool, clock: Callable[[], float]) -> First:
+def first_failure(strategy: str, campaign: int, cap: int, build: Build | None, by_model: bool, clock: Callable[[], float],
+                  scenario: str = DEFAULT) -> First:
     """`clock()`: CPU-seconds of this process. What earlier campaigns of the process worked out of the model serves this one,
     too, as it does in a long campaign."""
     if not 0 < cap <= STRIDE:
@@ -51,7 +53,8 @@ def first_failure(strategy: str, campaign: int, cap: int, build: Build, by_model
     began, runs, signature = clock(), 0, ""
     gc.disable()
     try:
-        for outcome in outcomes(strategy, range(campaign * STRIDE, campaign * STRIDE + cap), build, by_model):
+        for outcome in outcomes(strategy, range(campaign * STRIDE, campaign * STRIDE + cap), build, by_model,
+                                scenario):
             runs += 1
             if outcome.kind:
                 signature = outcome.signature
@@ -61,11 +64,11 @@ def first_failure(strategy: str, campaign: int, cap: int, build: Build, by_model
     return First(runs, signature, clock() - began)
 
 
-def hunt(build: Build, failures: int, budget: int, by_model: bool = True, strategy: str = "portfolio"
-         ) -> tuple[list[int], set[str]]:
+def hunt(build: Build | None, failures: int, budget: int, by_model: bool = True, strategy: str = "portfolio",
+         scenario: str = DEFAULT) -> tuple[list[int], set[str]]:
     """Runs from each failure to the next, for as many failures as asked or within the budget; and their signatures."""
     waits, signatures, last = [], set(), 0
-    for runs, outcome in enumerate(outcomes(strategy, range(budget), build, by_model), 1):
+    for runs, outcome in enumerate(outcomes(strategy, range(budget), build, by_model, scenario), 1):
         if outcome.kind:
             waits.append(runs - last)
             signatures.add(outcome.signature)

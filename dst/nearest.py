@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from dst.choose import Choice
-from dst.scenarios.sequenced_metadata_boundary import waits_ms
+from dst.scenarios import named
 from dst.simulate import Outcome
 from dst.world.faults import FATES, LOG_UNIFORM
 from dst.world.network import OPS
@@ -88,7 +88,7 @@ def changes_of(outcome: Outcome) -> Iterator[Change]:
     """All that may be milder, without what was drawn for the run as a whole."""
     requests: dict[str, int] = {}
     picks = 0
-    around_ms = waits_ms(outcome.shape)
+    around_ms = named(outcome.scenario).waits_ms(outcome.shape)
     for place, (site, choice, _) in enumerate(outcome.tape):
         client, _, of = site.partition(".")
         picks += site == "schedule"

@@ -5,49 +5,55 @@ Of each run, one bit for each witness: the model's own `sometimes` properties, o
 and the moments that the protocol is about, seen in the events.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from functools import cache
+from importlib import import_module
+from typing import Any
 
-from dst.mutants_ambiguity import SOMETIMES as AMBIGUOUS
-from dst.scenarios import sequenced_metadata_boundary as scenario
-from dst.scenarios.sequenced_metadata_boundary import Shape
-from dst.simulate import Outcome
+from dst.scenarios import DEFAULT, named
+from dst.simulate import Outcome, Shape
 from dst.world.faults import FATES
 from dst.world.network import OPS, READS
-from model import sequenced_metadata_boundary as protocol
 from model.tabulated import BITS, FIELD
 from traces.event import Event
 from traces.refine import Refiner
-from traces.sequenced_metadata_boundary import Trace
 
-TOLD = ("committed", "failed", "refused", "unknown", "read")
-SEEN = ("create conflict", "advance conflict", "listing of many pages", "file gone before it was read", "boundary unchanged",
-        "reader refused", "nobody waits for it: applied", "nobody waits for it: condition failed", "retired", "audited")
-WITH_SDK = tuple(name for name in AMBIGUOUS if not name.startswith("late_after_"))  # a request sent again has to do with it
-LATE = ("late_after_timeout", "late_after_crash")
-WITNESSES = (*(f"model: {name}" for name in protocol.SOMETIMES), *(f"fault: {name}" for name in FATES[1:]),
-             *(f"told: {name}" for name in TOLD), *(f"seen: {name}" for name in (*SEEN, *WITH_SDK, *LATE)))
-BIT = {name: 1 << place for place, name in enumerate(WITNESSES)}  # of 63: what a column of Parquet holds
-
-MODEL = {name: BIT[f"model: {name}"] for name in protocol.SOMETIMES}
-FAULT = (0, *(BIT[f"fault: {name}"] for name in FATES[1:]))
+SEEN = ("nobody waits for it: applied", "nobody waits for it: condition failed", "retired", "audited")  # of every scenario
 MODEL_EVERY = 4  # of the seeds that this divides the model's witnesses are looked for
 CONFLICT = FATES.index("conflict")
 
 
-def names_of(mask: int) -> list[str]:
-    return [name for name in WITNESSES if mask & BIT[name]]
+@cache
+def bits(scenario: str = DEFAULT) -> dict[str, int]:
+    """Of each witness of a scenario; of 63: what a column of Parquet holds."""
+    of = named(scenario)
+    witnesses = (*(f"model: {name}" for name in sometimes(scenario)), *(f"fault: {name}" for name in FATES[1:]),
+                 *(f"told: {name}" for name in of.TOLD), *(f"seen: {name}" for name in (*of.SEEN, *SEEN)))
+    return {name: 1 << place for place, name in enumerate(witnesses)}
+
+
+def sometimes(scenario: str) -> dict[str, Any]:
+    """The model's witnesses, each (role, or None for the shared state; what holds there)."""
+    return import_module(f"model.{scenario}").SOMETIMES
+
+
+def names_of(mask: int, scenario: str = DEFAULT) -> list[str]:
+    return [name for name, bit in bits(scenario).items() if mask & bit]
 
 
 class Watch:
     """Give `trace_of` to `simulate`, then ask `reached` of the outcome."""
 
-    def __init__(self) -> None:
+    def __init__(self, scenario: str = DEFAULT) -> None:
+        self.scenario = named(scenario)
+        self.bits, self.sometimes = bits(scenario), sometimes(scenario)
+        self.roles = {role for role, _ in self.sometimes.values() if role}
         self.known: dict[int, tuple[object, dict[tuple[int, int], int]]] = {}  # refiner -> its tables, and what they show
         self.refiner: Refiner
         self.states: set[int]
 
-    def trace_of(self, shape: Shape) -> Trace:
-        trace = scenario.trace_of(shape)
+    def trace_of(self, shape: Shape) -> Any:
+        trace = self.scenario.trace_of(shape)
         self.refiner, self.states = refiner, states = trace.refiner, set(trace.refiner.states)
         observe = trace.observe
 
@@ -60,7 +66,9 @@ class Watch:
 
     def reached(self, outcome: Outcome) -> int:
         asked = outcome.seed % MODEL_EVERY == 0
-        return (self.of_model() if asked else 0) | of_tape(outcome.tape) | of_events(outcome.events, outcome.shape)
+        seen = self.scenario.seen(outcome.events, outcome.shape)
+        return (self.of_model() if asked else 0) | of_tape(outcome.tape, self.bits) | of_events(outcome, self.bits) | sum(
+            self.bits[f"seen: {name}"] for name in sorted(seen))
 
     def of_model(self) -> int:
         explorer = self.refiner.explorer
@@ -72,81 +80,47 @@ class Watch:
         for number in {state & FIELD for state in self.states}:
             found = known.get((0, number))
             if found is None:
-                found = known[0, number] = of_shared(self.refiner, number)
+                found = known[0, number] = self.of_shared(number)
             mask |= found
         for p, process in enumerate(self.refiner.model.processes):
-            if process.role in ROLES:
+            if process.role in self.roles:
                 of = explorer.masks[p]
                 for pair in {state & of for state in self.states}:
                     found = known.get((p + 1, pair))
                     if found is None:
-                        found = known[p + 1, pair] = of_pair(self.refiner, p, pair)
+                        found = known[p + 1, pair] = self.of_pair(p, pair)
                     mask |= found
         return mask
 
+    def of_shared(self, number: int) -> int:
+        c, shared = self.refiner.model.constants, self.refiner.explorer.values[0][number]
+        return sum(self.bits[f"model: {name}"] for name, (role, holds) in self.sometimes.items()
+                   if role is None and holds(c, shared))
 
-ROLES = {role for role, _ in protocol.SOMETIMES.values() if role}
-
-
-def of_shared(refiner: Refiner, number: int) -> int:
-    c, shared = refiner.model.constants, refiner.explorer.values[0][number]
-    return sum(MODEL[name] for name, (role, holds) in protocol.SOMETIMES.items() if role is None and holds(c, shared))
-
-
-def of_pair(refiner: Refiner, p: int, pair: int) -> int:
-    c, values, role = refiner.model.constants, refiner.explorer.values, refiner.model.processes[p].role
-    shared, local = values[0][pair & FIELD], values[p + 1][pair >> BITS * (p + 1)]
-    return sum(MODEL[name] for name, (of, holds) in protocol.SOMETIMES.items() if of == role and holds(c, shared, local))
+    def of_pair(self, p: int, pair: int) -> int:
+        c, values, role = self.refiner.model.constants, self.refiner.explorer.values, self.refiner.model.processes[p].role
+        shared, local = values[0][pair & FIELD], values[p + 1][pair >> BITS * (p + 1)]
+        return sum(self.bits[f"model: {name}"] for name, (of, holds) in self.sometimes.items()
+                   if of == role and holds(c, shared, local))
 
 
-def of_tape(tape: Iterable[tuple[str, int, int]]) -> int:
+def of_tape(tape: Iterable[tuple[str, int, int]], bit: dict[str, int]) -> int:
     """What was to befall a request is a choice, among all fates, of the site `<client>.<op>`."""
     mask, bound = 0, len(FATES)
     for site, choice, of in tape:
         if of == bound and choice and site.rpartition(".")[2] in OPS and not (
                 choice == CONFLICT and site.rpartition(".")[2] in READS):
-            mask |= FAULT[choice]
+            mask |= bit[f"fault: {FATES[choice]}"]
         elif choice and of == 2 and site.endswith(".retires"):
-            mask |= BIT["seen: retired"]
+            mask |= bit["seen: retired"]
     return mask
 
 
-def of_events(events: list[Event], shape: Shape) -> int:
-    mask, given_up = BIT["seen: audited"] if shape.audit else 0, {}
-    for e in events:
+def of_events(outcome: Outcome, bit: dict[str, int]) -> int:
+    mask = bit["seen: audited"] if outcome.shape.audit else 0
+    for e in outcome.events:
         if e.kind == "told":
-            mask |= BIT.get(f"told: {e.op}", 0)
-        elif e.kind != "applied":
-            if e.pending:
-                given_up[e.request] = e.kind
-        elif not e.awaited:
-            mask |= NOBODY[e.status < 300]
-            if e.op == "create" and e.status == 200 and e.request in given_up and not e.key.endswith(".boundary"):
-                mask |= GIVEN_UP[given_up[e.request]]
-        else:
-            mask |= REPLIED.get((e.op, e.status, e.key.endswith(".boundary")), 0)
-            if e.truncated:
-                mask |= BIT["seen: listing of many pages"]
-    for name in WITH_SDK if shape.sdk else ():
-        if AMBIGUOUS[name](events):
-            mask |= BIT[f"seen: {name}"]
-    return mask | (BIT["seen: reader refused"] if any(reader_refused(events)) else 0)
-
-
-def reader_refused(events: list[Event]) -> Iterator[bool]:
-    """A reader that asked for the boundary asked for a listing next, and was told nothing in between."""
-    asked: set[str] = set()
-    for e in events:
-        if e.client.startswith("Reader"):
-            yield e.op == "list" and e.client in asked
-            asked = asked | {e.client} if e.kind == "applied" and e.awaited and e.key.endswith(".boundary") else \
-                asked - {e.client}
-
-
-NOBODY = {True: BIT["seen: nobody waits for it: applied"], False: BIT["seen: nobody waits for it: condition failed"]}
-GIVEN_UP = {"timeout": BIT["seen: late_after_timeout"], "crash": BIT["seen: late_after_crash"]}
-REPLIED = {  # op, status, whether of the boundary
-    ("create", 412, False): BIT["seen: create conflict"], ("create", 412, True): BIT["seen: advance conflict"],
-    ("update", 412, True): BIT["seen: advance conflict"], ("get", 404, False): BIT["seen: file gone before it was read"],
-    ("get_if_changed", 304, True): BIT["seen: boundary unchanged"],
-}
+            mask |= bit.get(f"told: {e.op}", 0)
+        elif e.kind == "applied" and not e.awaited:
+            mask |= bit[f"seen: nobody waits for it: {'applied' if e.status < 300 else 'condition failed'}"]
+    return mask

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from dst.choose import Choice, Lenient
 from dst.kernel import Event as Waiting
-from dst.scenarios.sequenced_metadata_boundary import Build, Shape
-from dst.simulate import Outcome, simulate
+from dst.scenarios import named
+from dst.simulate import Build, Outcome, Shape, simulate
 from dst.strategies import request_of
 from dst.world.faults import FATES, NONE, Weights
 from dst.world.network import OPS
@@ -23,9 +23,6 @@ from traces.event import Event
 
 BUDGET = 2_000  # runs
 ACTIONS = {"applied": ("apply",), "timeout": ("time_out",), "crash": ("crash",), "refused": ("refuse", "apply")}  # of kinds
-ROLES = {"Writer": ("writers", "commits"), "Collector": ("collectors", "rounds"), "Reader": ("readers", "reads")}
-SIZES = ("chaos", *[field for fields in ROLES.values() for field in fields])
-MILDEST = {**Shape()._asdict(), "min_age_ms": 60, "think_ms": 1, "audit": False}  # but for the sizes
 
 Step = tuple[str, str, bool]  # of the trace: client, kind, awaited
 Measure = tuple[int, int, int]
@@ -109,7 +106,7 @@ def befalls(site: str, bound: int) -> bool:
     return bound == len(FATES) and site.rpartition(".")[2] in OPS
 
 
-def shrink(outcome: Outcome, build: Build, shape: Shape | None = None, weights: Weights | None = None,
+def shrink(outcome: Outcome, build: Build | None, shape: Shape | None = None, weights: Weights | None = None,
            budget: int = BUDGET) -> Shrunk:
     """`shape` and `weights` as `outcome` was run with. Deterministic; at most `budget` runs. Raises ValueError for a run that
     has not failed, or not by the run's own doing."""
@@ -129,7 +126,8 @@ def shrink(outcome: Outcome, build: Build, shape: Shape | None = None, weights: 
 
 
 class Search:
-    def __init__(self, outcome: Outcome, build: Build, weights: Weights | None, budget: int):
+    def __init__(self, outcome: Outcome, build: Build | None, weights: Weights | None, budget: int):
+        self.scenario = named(outcome.scenario)
         self.build, self.budget, self.runs = build, budget, 0
         self.seed, self.strategy, self.wanted = outcome.seed, outcome.strategy, (outcome.kind, outcome.signature)
         self.best, self.size = outcome, measure(outcome)
@@ -155,7 +153,7 @@ class Search:
         self.runs += 1
         chooser = Steered(self.seed, plan)
         outcome = simulate(self.seed, self.build, plan.shape, NONE, chooser=chooser,
-                           strategy=self.strategy if plan.order is None else "random")
+                           strategy=self.strategy if plan.order is None else "random", scenario=self.best.scenario)
         if (outcome.kind, outcome.signature) != self.wanted:
             return False
         size = measure(outcome)
@@ -175,24 +173,25 @@ class Search:
 
     def fewer_clients(self) -> None:
         """One after another is left out, those behind it take its place."""
-        for role, (number, _) in ROLES.items():
+        for role, (number, _) in self.scenario.ROLES.items():
             client = getattr(self.plan.shape, number)
             while client > 0:
                 client -= 1
                 of = self.plan.shape
-                if getattr(of, number) > (1 if role != "Reader" else 0):
+                if getattr(of, number) > (role not in self.scenario.OPTIONAL):
                     self.attempt(without(self.plan, role, client)._replace(
                         shape=of._replace(**{number: getattr(of, number) - 1})), equal=True)
 
     def less_work(self) -> None:
-        for _, amount in ROLES.values():
+        for _, amount in self.scenario.ROLES.values():
             while (n := getattr(self.plan.shape, amount)) > 0 and self.attempt(self.plan._replace(
                     shape=self.plan.shape._replace(**{amount: n - 1})), equal=True):
                 pass
 
     def milder_shape(self) -> None:
-        for field, mildest in MILDEST.items():
-            if field not in SIZES and getattr(self.plan.shape, field) != mildest:
+        sizes = ("chaos", *[field for fields in self.scenario.ROLES.values() for field in fields])
+        for field, mildest in self.scenario.MILDEST.items():
+            if field not in sizes and getattr(self.plan.shape, field) != mildest:
                 self.attempt(self.plan._replace(shape=self.plan.shape._replace(**{field: mildest})), equal=True)
 
     # --- fewer events before the failure

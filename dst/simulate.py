@@ -6,22 +6,25 @@ One run of a scenario: chaos, then quiet (faults off, whatever is under way arri
 import gc
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from dst.actors import Actors
 from dst.choose import Choice, Chooser, Decide, Lenient, Strict, TapeMismatch, drawing, drawing_of
 from dst.kernel import Event as Waiting
 from dst.kernel import Kernel
-from dst.scenarios import sequenced_metadata_boundary as scenario
-from dst.scenarios.sequenced_metadata_boundary import Actors, Build, Shape
+from dst.scenarios import DEFAULT, named
 from dst.strategies import PORTFOLIO, STRATEGIES, Strategy
 from dst.world.faults import Weights, drawn, fates
 from dst.world.network import Network
+from dst.world.store import SimulatedStore, profile_of
 from traces.event import Event, digest
 from traces.refine import Failure
-from traces.sequenced_metadata_boundary import Trace
 
 MOST_STEPS = 20_000  # of the kernel, for each phase: many times what any run needs
-MOST_TIMES = 1000  # of min_age, for each phase, in virtual time
+MOST_TIMES = 1000  # of the scenario's unit, for each phase, in virtual time
+
+Build = Callable[..., Any]  # makes one client's implementation, as its scenario says
+Shape = Any  # a scenario's
 
 
 class Outcome(NamedTuple):
@@ -37,37 +40,41 @@ class Outcome(NamedTuple):
     events: list[Event]
     tape: list[Choice]
     failure: Failure | None
+    scenario: str = DEFAULT
 
 
-def simulate(seed: int, build: Build = scenario.production, shape: Shape | None = None, weights: Weights | None = None,
+def simulate(seed: int, build: Build | None = None, shape: Shape | None = None, weights: Weights | None = None,
              tape: list[Choice] | None = None, by_model: bool = True, strategy: str = "portfolio", lenient: bool = False,
              fresh: bool = False, watch: Callable[..., None] | None = None, chooser: Chooser | None = None,
-             trace_of: Callable[[Shape], Trace] = scenario.trace_of) -> Outcome:
-    """Run one seed. What is not given is drawn. With a tape, its choices are replayed strictly, or `lenient` (and `fresh`)
-    as dst/choose.py says. Without `by_model` only the callers' history is judged: whether anyone came to harm, not whether
-    anyone did what the model does not. `watch(ms, what, client, request number)` is told what no trace shows. A `chooser` of
-    one's own stands in for seed and tape, and finds the events so far in its `events`; so does `trace_of` for what judges."""
+             trace_of: Callable[[Shape], Any] | None = None, scenario: str = DEFAULT) -> Outcome:
+    """Run one seed of a scenario, with its production clients unless a `build` is given. What is not given is drawn.
+
+    With a tape, its choices are replayed strictly, or `lenient` (and `fresh`) as dst/choose.py says. Without `by_model` only
+    the callers' history is judged: whether anyone came to harm, not whether anyone did what the model does not.
+    `watch(ms, what, client, request number)` is told what no trace shows. A `chooser` of one's own stands in for seed and
+    tape, and finds the events so far in its `events`; so does `trace_of` for what judges."""
+    of = named(scenario)
     chooser = chooser or (Chooser(seed) if tape is None else Lenient(seed, tape, fresh) if lenient else Strict(seed, tape))
     workload, fault, decide = chooser.stream("workload"), chooser.stream("fault"), chooser.decider()
-    shape = shape or scenario.draw_shape(workload)
+    shape = shape or of.draw_shape(workload)
     table = fates(drawn(fault, bool(shape.sdk)) if weights is None else weights)
     draw = drawing(seed, "strategy")
     name = PORTFOLIO[draw(len(PORTFOLIO))] if strategy == "portfolio" else strategy
     untimed = decide("untimed", 2, is_untimed, name)
-    schedule = scheduled(STRATEGIES[name], draw, decide, shape) if untimed else None
-    trace = trace_of(shape) if by_model else None
+    schedule = scheduled(STRATEGIES[name], draw, decide, of.length(shape)) if untimed else None
+    trace = (trace_of or of.trace_of)(shape) if by_model else None
     events: list[Event] = trace.events if trace else []
     observe = trace.observe if trace else events.append
     chooser.events = events
 
-    kernel, store = Kernel(schedule), scenario.store_of(shape, chooser)
-    actors = Actors(kernel, store, shape, workload, trace, observe, build)
+    kernel, store = Kernel(schedule), store_of(shape, chooser)
+    actors = Actors(of, kernel, store, shape, workload, trace, observe, build or of.production)
     network = Network(kernel, store, observe, chooser.stream("latency"), fault, decide, drawing_of(seed, "fate"), table,
-                      scenario.waits_ms(shape), shape.skew_ms, actors.start, watch and noted(watch, kernel))
+                      of.waits_ms(shape), shape.skew_ms, actors.start, watch and noted(watch, kernel))
     failure, kind, signature = None, "", ""
     try:
-        run_phases(kernel, network, actors, shape)
-        actors.final_check(events)
+        run_phases(kernel, network, actors)
+        of.final_check(actors, events)
     except Failure as error:
         failure, kind, signature = error, error.kind, error.signature
     except TapeMismatch as error:
@@ -84,17 +91,29 @@ def simulate(seed: int, build: Build = scenario.production, shape: Shape | None 
     if failure:
         failure.__traceback__ = None  # it leads to this frame, which leads to it
     return Outcome(seed, kind, signature, str(failure or ""), digest(events), shape, name, network.requests, kernel.now_ms,
-                   events, chooser.tape, failure)
+                   events, chooser.tape, failure, scenario)
+
+
+def drawn_shape(seed: int, scenario: str = DEFAULT) -> Shape:
+    """Of the run of this seed, if none is given."""
+    return named(scenario).draw_shape(Chooser(seed).stream("workload"))
+
+
+def store_of(shape: Shape, chooser: Chooser) -> SimulatedStore:
+    """A store that is free to lag behind chooses on the tape. Pages that are empty though more follow are below the seam: who
+    talks to such a store follows its token (impl/stores/s3.py)."""
+    of = profile_of(shape.store)
+    return SimulatedStore(shape.page_size, of._replace(empty_pages=False), chooser.stream("store") if of.stale else None)
 
 
 def is_untimed(strategy: str) -> int:
     return int(STRATEGIES[strategy] is not None)
 
 
-def scheduled(of: type[Strategy] | None, draw: Callable[[int], int], decide: Decide, shape: Shape) -> Callable:
+def scheduled(of: type[Strategy] | None, draw: Callable[[int], int], decide: Decide, length: int) -> Callable:
     """What the kernel asks for the next event. (A tape of untimed picks may be replayed under a seed that draws times.)"""
     strategy = (of or STRATEGIES["random"])()
-    strategy.begin(draw, scenario.length(shape))
+    strategy.begin(draw, length)
 
     def schedule(events: list[Waiting]) -> int:
         place = decide("schedule", len(events), strategy.pick, events)
@@ -116,31 +135,33 @@ def place_of(error: Exception) -> str:
     return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
 
 
-def run_phases(kernel: Kernel, network: Network, actors: Actors, shape: Shape) -> None:
+def run_phases(kernel: Kernel, network: Network, actors: Actors) -> None:
+    shape, scenario = actors.shape, actors.scenario
+    unit_ms = scenario.unit_ms(shape)
     for client in actors.clients:
         actors.start(client)
-    kernel.run(shape.chaos * shape.min_age_ms, MOST_STEPS)
+    kernel.run(shape.chaos * unit_ms, MOST_STEPS)
     network.fates, network.cut_off = b"", {}
     kernel.in_time()
     for client in actors.who_retires():
         network.retire(client)
-    run(kernel, shape)  # until there is nothing left to do, and nothing left to arrive
+    run(kernel, unit_ms)  # until there is nothing left to do, and nothing left to arrive
     stuck = actors.unfinished()
     if stuck:
         raise Failure("liveness", f"liveness:{stuck[0].split('#')[0]}", f"{', '.join(stuck)} did not finish within "
-                      f"{MOST_STEPS} steps and {MOST_TIMES} times min_age after the faults had stopped")
-    for begin in (actors.begin_audit, actors.continue_audit) if shape.audit else ():
-        begin()
-        run(kernel, shape)
+                      f"{MOST_STEPS} steps and {MOST_TIMES * unit_ms:,} ms after the faults had stopped")
+    for names in scenario.AUDIT if shape.audit else ():
+        actors.work_once_more(names)
+        run(kernel, unit_ms)
         if actors.unfinished():
             raise Failure("liveness", "liveness:audit", f"{actors.unfinished()} did not finish although nothing was in the way")
 
 
-def run(kernel: Kernel, shape: Shape) -> None:
-    kernel.run(kernel.now_ms + MOST_TIMES * shape.min_age_ms, MOST_STEPS)
+def run(kernel: Kernel, unit_ms: int) -> None:
+    kernel.run(kernel.now_ms + MOST_TIMES * unit_ms, MOST_STEPS)
 
 
-def many(seeds: range, each: Callable[[Outcome], None], build: Build = scenario.production, **options: object) -> None:
+def many(seeds: range, each: Callable[[Outcome], None], build: Build | None = None, **options: object) -> None:
     """Run seed after seed in this process. A run leaves no cycles, so the garbage collector rests meanwhile."""
     gc.disable()
     try:
@@ -150,8 +171,7 @@ def many(seeds: range, each: Callable[[Outcome], None], build: Build = scenario.
         gc.enable()
 
 
-def replay_command(seed: int, mutant: str | None = None, strategy: str = "portfolio") -> str:
+def replay_command(seed: int, mutant: str | None = None, strategy: str = "portfolio", scenario: str = DEFAULT) -> str:
     """What a user types to see this run again."""
-    name = scenario.__name__.rpartition(".")[2]
-    return f"highwater dst run --scenario {name} --seed {seed}" + (f" --mutant {mutant}" if mutant else "") + (
+    return f"highwater dst run --scenario {scenario} --seed {seed}" + (f" --mutant {mutant}" if mutant else "") + (
         f" --strategy {strategy}" if strategy != "portfolio" else "")

@@ -14,8 +14,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from dst.choose import Choose, Chooser, Decide
-from dst.scenarios.sequenced_metadata_boundary import Build, Shape, production
-from dst.simulate import Outcome, simulate
+from dst.scenarios import DEFAULT
+from dst.simulate import Build, Outcome, Shape, simulate
 from dst.world.faults import Weights
 
 Draw = Callable[[st.SearchStrategy], Any]
@@ -62,8 +62,9 @@ class Run(Outcome):
 
 
 @st.composite
-def runs(draw: Draw, build: Build = production, shape: Shape | None = None, weights: Weights | None = None,
-         by_model: bool = True, strategy: str = "times") -> Run:
+def runs(draw: Draw, build: Build | None = None, shape: Shape | None = None, weights: Weights | None = None,
+         by_model: bool = True, strategy: str = "times", scenario: str = DEFAULT) -> Run:
     """Runs of a scenario. `strategy`: "times", or any other for an order of events that Hypothesis draws. Small shapes are
     best: Hypothesis gives up on a run of some thousand choices."""
-    return Run(*simulate(0, build, shape, weights, by_model=by_model, strategy=strategy, chooser=Drawn(draw)))
+    return Run(*simulate(0, build, shape, weights, by_model=by_model, strategy=strategy, chooser=Drawn(draw),
+                         scenario=scenario))

@@ -7,7 +7,7 @@ A file's content is the updates (w, k) that it holds, in their order: all so far
 collected here: that is source 000's. Stalls need no action: not to be scheduled is a stall.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from model.core import Model, Process
@@ -353,7 +353,7 @@ FAIR = {role: frozenset(actions.keys() - FAULTS) for role, actions in (("Writer"
 
 def renamed_writers(part: tuple, names: tuple[int, ...]) -> tuple:
     """A shared or a local part in which writer i is called names[i]. Readers are named nowhere."""
-    def file(one: File) -> File:
+    def file(one: Iterable[Update]) -> File:
         return tuple((names[w], k) for w, k in one)
 
     match part:
@@ -366,7 +366,7 @@ def renamed_writers(part: tuple, names: tuple[int, ...]) -> tuple:
         case Writer():
             return part._replace(base=file(part.base))
         case Reader():
-            return part._replace(must=frozenset(file(tuple(part.must))), got=file(part.got))
+            return part._replace(must=frozenset(file(sorted(part.must))), got=file(part.got))
     return part
 
 

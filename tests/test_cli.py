@@ -14,8 +14,8 @@ from cli import explore, verify
 from cli.exits import HARNESS, INCOMPLETE, INTERRUPTED, LIVENESS, PROOF, REFINEMENT, SAFETY, SPEC, TIMEOUT, of_kinds, worst
 from cli.main import app
 from cli.verify import Check, Found, timed
+from dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
 from dst.simulate import simulate
-from dst.zoo import ZOO
 from impl.sequenced_metadata_boundary import MetadataStore
 from specs.fizz import Fizz, FizzMissing
 
@@ -38,7 +38,7 @@ def test_the_lowest_failure_wins_and_incomplete_is_never_green():
     (["dst", "run"], "either --seed N or --seeds A:B"),
     (["dst", "run", "--seeds", "5:1"], "write A:B, with A < B"),
     (["dst", "run", "--seeds", "five"], "write A:B"),
-    (["dst", "run", "--seed", "1", "--mutant", "nobody"], "there is no mutant 'nobody'; there are no_check,"),
+    (["dst", "run", "--seed", "1", "--mutant", "nobody"], "there is no mutant 'nobody' of sequenced_metadata_boundary; there are: no_check,"),
     (["dst", "run", "--seed", "1", "--scenario", "nothing"], "there is no scenario 'nothing'"),
     (["dst", "replay", "nowhere.json"], "nowhere.json: not a tape"),
     (["model", "explore", "--set", "CHEQUE=off"], "there is no constant 'CHEQUE'; there are WRITERS,"),
@@ -333,8 +333,8 @@ def test_without_fizzbee_the_spec_is_skipped_aloud(monkeypatch):
 
 
 def test_the_canary_must_fail(monkeypatch):
+    from dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
     from dst.scenarios.sequenced_metadata_boundary import production
-    from dst.zoo import ZOO
 
     assert verify.canary().code == 0
     monkeypatch.setitem(ZOO, verify.CANARY, ("nothing", production))
@@ -357,7 +357,8 @@ def test_a_gate_with_a_failure_says_so_in_its_table_its_json_and_its_exit_code(m
 
 
 def test_a_run_that_does_not_end_is_a_failure_of_its_own_class(monkeypatch):
-    from dst.zoo import ZOO, build
+    from dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
+    from dst.mutants.sequenced_metadata_boundary import build
 
     class Endless(MetadataStore):
         async def update(self, *_):

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from dst.choose import Chooser, Strict, TapeMismatch, words
+from dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
 from dst.simulate import simulate
-from dst.zoo import ZOO
 
 
 def digests(hash_seed: str) -> str:

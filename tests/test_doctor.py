@@ -9,8 +9,8 @@ from cli import dst_doctor
 from cli.main import app
 from dst import doctor
 from dst.doctor import Broken, Place, check, newer_python, replays
+from dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
 from dst.simulate import simulate
-from dst.zoo import ZOO
 
 UNORDERED = '''
 """Deletes in the order of a set of strings, which is another one under another hash seed."""

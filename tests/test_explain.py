@@ -16,11 +16,11 @@ from cli.explain import explain_command, look, text_of
 from cli.export import TooLarge, export_command, guided, row_of, shiviz
 from cli.main import app
 from dst.choose import drawing
+from dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
 from dst.nearest import FAULTS, changes_of, drawn_with, nearest, without
 from dst.scenarios.sequenced_metadata_boundary import Shape, namespace, production
 from dst.simulate import Outcome, simulate
 from dst.world.faults import FATES
-from dst.zoo import ZOO
 from impl.layout import Namespace
 from specs.fizz import Fizz, FizzMissing
 from traces.causes import History, changes, moments
@@ -180,8 +180,9 @@ def test_the_text_has_all_parts_and_no_path_of_this_machine():
 
 def test_the_text_and_the_page_do_not_depend_on_hashing():
     seed = failing("boundary_moves_backward", "refinement:Collector.Advance").seed
-    code = ("from dst.simulate import simulate; from dst.zoo import ZOO; from cli.explain import *; from cli.timeline import *;"
-            f"m = 'boundary_moves_backward'; t = look(simulate({seed}, ZOO[m][1]), m); print(text_of(t), page_of(t))")
+    code = ("from dst.simulate import simulate; from dst.zoo import build_of; from cli.explain import look, text_of;"
+            "from cli.timeline import page_of; m = 'boundary_moves_backward';"
+            f"t = look(simulate({seed}, build_of(m)), m); print(text_of(t), page_of(t))")
     texts = {subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True,
                             env={**os.environ, "PYTHONHASHSEED": hashing, "PYTHONPATH": "."}).stdout for hashing in "12"}
     assert len(texts) == 1 and len(*texts) > 10_000

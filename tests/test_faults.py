@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from cli.explain import look, text_of
-from dst.scenarios.sequenced_metadata_boundary import Shape, drawn_shape, namespace, production
-from dst.simulate import Outcome, simulate
+from dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
+from dst.scenarios.sequenced_metadata_boundary import Shape, namespace, production
+from dst.simulate import Outcome, drawn_shape, simulate
 from dst.world.faults import NONE, Weights
-from dst.zoo import ZOO
 from traces.history import too_young
 
 SHAPE = Shape(writers=2, commits=3, collectors=1, rounds=2, readers=1, reads=2, min_age_ms=60, think_ms=30)

@@ -4,10 +4,10 @@ must. In reading order: the list; where the trace leaves open what happened; run
 
 import pytest
 
+from dst.mutants.sequenced_metadata_boundary import build
 from dst.scenarios.sequenced_metadata_boundary import Shape, namespace, production
 from dst.simulate import simulate
 from dst.world.faults import NONE
-from dst.zoo import build
 from impl.errors import Unavailable
 from impl.layout import Namespace
 from impl.manifest_json import Manifest, encode

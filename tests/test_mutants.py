@@ -3,9 +3,11 @@
 import pytest
 
 from dst.hunt import hunt
+from dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
+from dst.mutants.sequenced_metadata_boundary import ORACLES
 from dst.scenarios.sequenced_metadata_boundary import production
 from dst.simulate import simulate
-from dst.zoo import CATALOGUE, ORACLES, ZOO, expected, ids_of
+from dst.zoo import CATALOGUE, expected, ids_of
 
 BUDGET = 400
 HARMFUL = ("no_check", "check_before_create", "reported_though_refused", "delete_before_advance", "lost_reply_is_conflict",

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
 from dst.scenarios.sequenced_metadata_boundary import Shape, production, trace_of
 from dst.simulate import Outcome, simulate
 from dst.world.faults import Weights
-from dst.zoo import ZOO
 from impl.layout import Namespace
 from traces.event import EMPTY, Event, from_json, to_json
 from traces.explain import explain, why_not

@@ -10,7 +10,8 @@ from functools import cache
 
 import pytest
 
-from dst.mutants_ambiguity import MUTANTS, PRESETS, SOMETIMES, creates
+from dst.ambiguity import SOMETIMES, creates
+from dst.mutants.ambiguity import MUTANTS, PRESETS
 from dst.scenarios.sequenced_metadata_boundary import SDKS, Shape, draw_shape, namespace, production, trace_of
 from dst.simulate import Outcome, simulate
 from dst.world.faults import Weights

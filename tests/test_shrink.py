@@ -14,12 +14,12 @@ from bench.shrinking import SHORTEST
 from cli import dst_shrink
 from cli.conform import model_of
 from cli.main import app
+from dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
 from dst.scenarios.sequenced_metadata_boundary import Build, Shape
 from dst.shrink import Plan, Steered, faults, measure, shrink
 from dst.simulate import Outcome, simulate
 from dst.tapes import Run, runs
 from dst.world.faults import NONE
-from dst.zoo import ZOO
 from model.tabulated import explore
 from specs.manifest import rows
 

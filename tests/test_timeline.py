@@ -17,9 +17,9 @@ from cli.explain import Told, look
 from cli.main import app
 from cli.timeline import page, page_of, page_of_trace, plain
 from cli.trace import recorded
+from dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
 from dst.scenarios.sequenced_metadata_boundary import Shape
 from dst.simulate import simulate
-from dst.zoo import ZOO
 from model.guards import show
 from traces.explain import request
 from traces.timeline import sent_at

@@ -12,13 +12,13 @@ from cli import zoo
 from cli.exits import BAD_INPUT, HARNESS, INCOMPLETE, REFINEMENT, SAFETY
 from cli.zoo import Task, exhaust_command, judged, line, run, with_parts, zoo_command
 from dst.choose import drawing
-from dst.exhaust import TINY, Bounded, Bounds, outcomes, search
+from dst.exhaust import Bounded, Bounds, outcomes, search
 from dst.guide import Coverage, Guide, covered, cut, flip_fault, guided, move_stall, splice
 from dst.hunt import STRIDE, First, first_failure, hunt, quantile, share
-from dst.scenarios.sequenced_metadata_boundary import production
+from dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
+from dst.scenarios.sequenced_metadata_boundary import TINY, production
 from dst.simulate import simulate
 from dst.world.faults import FATES, Weights
-from dst.zoo import ZOO
 
 app = typer.Typer()
 app.command("zoo")(zoo_command)

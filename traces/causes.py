@@ -112,7 +112,8 @@ class History:
         return wrote >= 0 and file_id is not None and file_id <= int(self.events[wrote].body)
 
     def name(self, key: str) -> str:
-        return "the boundary" if key == self.namespace.boundary_key else f"id {self.namespace.file_id(key)}"
+        file_id = self.namespace.file_id(key)
+        return "the boundary" if key == self.namespace.boundary_key else key if file_id is None else f"id {file_id}"
 
     def learned(self, e: Event) -> str:
         """What a client had from its step."""

@@ -3,6 +3,9 @@
 Of one event alone, without its time and the number of its request; so the answer is kept, and asked for once.
 """
 
+import re
+from typing import NamedTuple
+
 from impl.layout import Namespace
 from traces.event import EMPTY, Event
 
@@ -17,7 +20,34 @@ UNANSWERED = ("timeout", "crash")
 UNUSED = (EMPTY[6:9], EMPTY[10:])  # what `told` leaves empty beside its request: all behind the key but the body
 
 
-def malformed(e: Event, where: Namespace) -> str:
+class Keys(NamedTuple):
+    """The keys of a protocol that has other ones than a Namespace. `listed`: the prefixes that it lists; `single`: keys of
+    objects that there is one of each."""
+
+    prefix: str  # of all
+    listed: tuple[str, ...] = ()
+    single: tuple[str, ...] = ()
+    boundary_key: str = ""
+
+    def file_id(self, key: str) -> int | None:
+        """Of an object in one of the listed folders: the number in its name; None for any other key."""
+        folder = next((prefix for prefix in self.listed if key.startswith(prefix)), None)
+        number = NUMBER.search(key, len(folder)) if folder else None
+        return int(number[0]) if number else None
+
+
+NUMBER = re.compile(r"\d+")
+
+
+def owns(where: Namespace | Keys, e: Event) -> bool:
+    if isinstance(where, Keys):
+        if e.op == "list":
+            return e.key in where.listed
+        return e.key in (*where.single, where.boundary_key) or where.file_id(e.key) is not None
+    return e.key == where.prefix if e.op == "list" else e.key == where.boundary_key or where.file_id(e.key) is not None
+
+
+def malformed(e: Event, where: Namespace | Keys) -> str:
     """Why a request, or its end, cannot be so, or "". Raises InvalidName."""
     applied = e.kind == "applied"
     if (not applied and e.kind not in ("refused", *UNANSWERED)) or e.op not in ANSWERS:
@@ -29,7 +59,7 @@ def malformed(e: Event, where: Namespace) -> str:
         return f"what is {e.kind} is no longer under way"
     if not (e.awaited or applied):
         return "a client stops waiting for what it does not wait for"
-    if e.key != where.prefix if e.op == "list" else e.key != where.boundary_key and where.file_id(e.key) is None:
+    if not owns(where, e):
         return f"{e.op} of {e.key!r}, which is none of {where.prefix!r}"
     if (e.op in ("update", "get_if_changed")) != bool(e.condition) and e.op != "list":
         return f"{e.op} with condition {e.condition!r}"

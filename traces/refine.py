@@ -9,7 +9,7 @@ looked up in every later run. Events that are the same `Match`, such as time-out
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from model.core import Local, Model, Shared, State
 from model.tabulated import BITS, FIELD, Explorer
@@ -50,6 +50,17 @@ class Effect:
         self.differences: dict[int, int] = {}
 
 
+REFINERS: dict[tuple, "Refiner"] = {}  # what they have worked out of a model serves every run of the process
+
+
+def refiner_of(make: Callable[[Any], "Refiner"], constants: Any) -> "Refiner":
+    """The same for the same arguments."""
+    key = make, constants
+    if key not in REFINERS:
+        REFINERS[key] = make(constants)
+    return REFINERS[key]
+
+
 class Refiner:
     """One model, and its moves so far seen: made once, used for any number of traces (`begin`)."""
 
@@ -87,6 +98,11 @@ class Refiner:
     def local(self, process: str) -> Local:
         part = self.index[process] + 1
         return self.explorer.values[part][self.states[0] >> BITS * part & FIELD]
+
+    def locals(self, process: str) -> list[Local]:
+        """Of all of the states."""
+        part = self.index[process] + 1
+        return [self.explorer.values[part][state >> BITS * part & FIELD] for state in self.states]
 
     def unpacked(self) -> tuple[State, ...]:
         return tuple(self.explorer.unpack(state) for state in self.states)

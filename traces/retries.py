@@ -31,8 +31,9 @@ from model.sequenced_metadata_boundary import (
 )
 from model.tabulated import BITS, FIELD
 from traces.event import Event
+from traces.form import MUTATIONS
 from traces.refine import STUTTER, Failure, Match, Refiner
-from traces.sequenced_metadata_boundary import MUTATIONS, Trace, decoded
+from traces.sequenced_metadata_boundary import Trace, decoded
 
 GIVES_UP = ("CreateConflict", "LoseReply")
 READS = ("get", "get_if_changed", "head", "list")

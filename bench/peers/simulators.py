@@ -39,10 +39,11 @@ from typing import Any
 from bench.peers.run import HERE, PeerFailed, PeerMissing, kept
 from bench.peers.run import run as run_program
 from bench.simulation import SHAPE, ours
-from dst.scenarios.sequenced_metadata_boundary import Build, QuietMetrics, namespace, production, waits_ms
+from dst.actors import QuietMetrics
+from dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
+from dst.scenarios.sequenced_metadata_boundary import Build, namespace, production, waits_ms
 from dst.world.faults import Weights, long_time_ms, swarm
 from dst.world.network import LATENCY_MS, TIMEOUT_MS
-from dst.zoo import ZOO
 from impl import manifest_json
 from impl.boundary_object import ObjectVersionBehindBoundary
 from impl.errors import Definite, Indefinite, OutcomeUnknown, Unavailable

@@ -5,16 +5,16 @@ not happen is. Collectors work in rounds. Readers read the current value. After 
 still under way has arrived, one writer, reader and collector must each get on, and nothing stale may be left.
 """
 
-from collections.abc import Callable
-from functools import cache, lru_cache
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
-from dst.choose import Chooser
-from dst.kernel import Client, Kernel
-from dst.world.network import TIMEOUT_MS, offset_ms
-from dst.world.profiles import PROFILES, Profile, scaled
+from dst.actors import Actors
+from dst.ambiguity import SOMETIMES as AMBIGUOUS
+from dst.kernel import Client
+from dst.world.network import TIMEOUT_MS
 from dst.world.sdk import IN_SIMULATION, SdkStore
-from dst.world.store import NEW, S3_IN_MS, ClientClock, ClientStore, SimulatedStore
+from dst.world.store import SimulatedStore
 from impl import manifest_json
 from impl.boundary_object import ObjectVersionBehindBoundary
 from impl.errors import Definite, Indefinite
@@ -30,7 +30,7 @@ from traces.bounds import too_many
 from traces.event import Event
 from traces.history import damage, too_young
 from traces.linear import anomalies
-from traces.refine import Failure, Refiner
+from traces.refine import Failure, refiner_of
 from traces.sequenced_metadata_boundary import Trace, constants, refiner
 
 MOST_WRITERS, MOST_COLLECTORS, MOST_READERS = 3, 2, 1  # the model is made for so many; a run may have fewer
@@ -75,25 +75,11 @@ def draw_shape(choose: Callable[[str, int], int]) -> Shape:
 SDKS = tuple(IN_SIMULATION)
 DRAWN_SDKS = (*SDKS, "object_store")  # drawn twice as often: it reads back what it has sent but once
 NO_SDK = ("",) * (2 * len(DRAWN_SDKS))  # most runs are without
-SECOND_MS = 10  # of a run: its min_age, hours of real time, is some hundreds of ms
 STORES = ("gcs", "azure", "r2", "minio-2025-08", "ceph", "strict-rfc9110")  # that have all that the protocol needs
 
 
-@cache
-def profile(shape: Shape) -> Profile:
-    return scaled(PROFILES[shape.store], SECOND_MS) if shape.store != "s3" else S3_IN_MS
-
-
-def store_of(shape: Shape, chooser: Chooser) -> SimulatedStore:
-    """A store that is free to lag behind chooses on the tape. Pages that are empty though more follow are below the seam: who
-    talks to such a store follows its token (impl/stores/s3.py)."""
-    of = profile(shape)
-    return SimulatedStore(shape.page_size, of._replace(empty_pages=False), chooser.stream("store") if of.stale else None)
-
-
-def drawn_shape(seed: int) -> Shape:
-    """Of the run of this seed, if none is given."""
-    return draw_shape(Chooser(seed).stream("workload"))
+def unit_ms(shape: Shape) -> int:
+    return shape.min_age_ms
 
 
 def waits_ms(shape: Shape) -> tuple[int, ...]:
@@ -106,16 +92,17 @@ def length(shape: Shape) -> int:
     return 6 * shape.writers * shape.commits + 6 * shape.collectors * shape.rounds + 4 * shape.readers * shape.reads
 
 
-REFINERS: dict[tuple, Refiner] = {}  # what they have worked out of the model serves every run of the process
-
-
 def trace_of(shape: Shape) -> Trace:
     page = shape.page_size if shape.page_size < 1000 else 0
-    key = (page, shape.manifest, bool(shape.sdk))
-    if key not in REFINERS:
-        of = retries.refiner if shape.sdk else refiner
-        REFINERS[key] = of(constants(MOST_WRITERS, MOST_COLLECTORS, MOST_READERS, page, shape.manifest))
-    return (retries.RetryingTrace if shape.sdk else Trace)(REFINERS[key], namespace(shape), shape.skew_ms)
+    of = refiner_of(retries.refiner if shape.sdk else refiner,
+                    constants(MOST_WRITERS, MOST_COLLECTORS, MOST_READERS, page, shape.manifest))
+    return (retries.RetryingTrace if shape.sdk else Trace)(of, namespace(shape), shape.skew_ms)
+
+
+def trace_options(shape: Shape) -> list[str]:
+    """What `trace check` has to be told of a run of this shape."""
+    return [f"--namespace {namespace(shape).name}"] + [f"--page-size {shape.page_size}"] * (shape.page_size < 1000) + [
+        f"--skew-ms {shape.skew_ms}"] * bool(shape.skew_ms) + ["--retries"] * bool(shape.sdk)
 
 
 NAMESPACES = {True: Namespace("db", "manifest"), False: Namespace("db", "compactions")}
@@ -137,176 +124,169 @@ def production(world: World, where: Namespace, spare_checkpoints: bool, client: 
     return MetadataStore(world, where, Codec, spare_checkpoints)
 
 
-class QuietMetrics:
-    def count(self, name: str, amount: int = 1) -> None:
-        pass
-
-    def observe(self, name: str, value: float) -> None:
-        pass
-
-    def warn(self, message: str) -> None:
-        pass
+def begin(store: SimulatedStore, shape: Shape) -> None:
+    store.put(namespace(shape).key(FIRST_ID), Codec.encode(Manifest()), 0)
 
 
-STORE, METRICS = ClientStore(), QuietMetrics()  # they hold nothing
+def made(actors: Actors, client: Client, world: World, number: int) -> tuple[World, MetadataStore]:
+    """The client's implementation, in its world. With an SDK its requests may be sent again; so what it is told of its
+    creates is verified."""
+    shape = actors.shape
+    if shape.sdk:
+        policy = IN_SIMULATION[shape.sdk]
+        sdk = SdkStore(world.store, world.clock, policy, actors.choose, client.name)
+        world = verified(world._replace(store=sdk), namespace(shape), silent=not policy.tells)
+    return world, actors.build(world, namespace(shape), shape.manifest, number)
 
 
-class Actors:
-    """The clients of one run and their workloads."""
+def tell(actors: Actors, client: Client, op: str, body: bytes, file_id: int = 0) -> None:
+    actors.tell(client, op, body, namespace(actors.shape).key(file_id) if file_id else "")
 
-    def __init__(self, kernel: Kernel, store: SimulatedStore, shape: Shape, choose: Callable[[str, int], int],
-                 trace: Trace | None, tell: Callable[[Event], None], build: Build):
-        self.kernel, self.shape, self.choose, self.trace, self.tell, self.build = kernel, shape, choose, trace, tell, build
-        self.store, self.begun, self.told = store, 0, []
-        self.namespace = namespace(shape)
-        store.put(self.namespace.key(FIRST_ID), Codec.encode(Manifest()), 0)
-        roles = (("Writer", shape.writers, shape.commits), ("Collector", shape.collectors, shape.rounds),
-                 ("Reader", shape.readers, shape.reads))
-        self.left = {f"{role}#{i}": amount for role, number, amount in roles for i in range(number)}
-        self.clients = [self._client(name) for name in self.left]
-        self.auditing = False
 
-    def _client(self, name: str) -> Client:
-        skew_ms = self.shape.skew_ms
-        return Client(name, offset_ms(self.choose, f"{name}.skew", skew_ms) if skew_ms else 0)
+async def writer(actors: Actors, client: Client, world: World, number: int) -> None:
+    world, store = made(actors, client, world, number)
+    while actors.left[client.name]:
+        actors.left[client.name] -= 1  # begun: not repeated after a crash
+        update = actors.name_update(client.name)
+        lifetime_ms = drawn_lifetime_ms(actors, client)
 
-    def start(self, client: Client) -> None:
-        """Begin, or begin again after a crash, with what is left to do, and knowing nothing."""
-        world = World(STORE, ClientClock(self.kernel, client), None, METRICS)
-        if self.shape.sdk:
-            world = self._retrying(world, client.name)
-        role, _, number = client.name.partition("#")
-        store = self.build(world, self.namespace, self.shape.manifest, int(number))
-        self.kernel.start(client, WORK[role](self, client, world, store))
+        def change(next_id: int, manifest: Manifest, update: str = update, lifetime: Lifetime = lifetime_ms) -> Manifest:
+            after = manifest.with_update(update)
+            if lifetime is None:
+                return after
+            expiry_ms = lifetime and actors.kernel.now_ms + lifetime
+            return after.with_checkpoint(Checkpoint(update, next_id, expiry_ms))
 
-    def _retrying(self, world: World, client: str) -> World:
-        """Its requests may be sent again; so what it is told of its creates is verified."""
-        policy = IN_SIMULATION[self.shape.sdk]
-        sdk = SdkStore(world.store, world.clock, policy, self.choose, client)
-        return verified(world._replace(store=sdk), self.namespace, silent=not policy.tells)
-
-    def _told(self, client: Client, op: str, body: bytes, file_id: int = 0) -> None:
-        key = self.namespace.key(file_id) if file_id else ""
-        event = NEW(Event, (self.kernel.now_ms, 0, client.name, "told", op, key, "", 0, "", body, (), False, True, False))
-        self.told.append(event)
-        self.tell(event)
-
-    async def writer(self, client: Client, world: World, store: MetadataStore) -> None:
-        while self.left[client.name]:
-            self.left[client.name] -= 1  # begun: not repeated after a crash
-            update = self.name_update(client.name)
-            lifetime_ms = self._lifetime_ms(client)
-
-            def change(next_id: int, manifest: Manifest, update: str = update, lifetime: Lifetime = lifetime_ms) -> Manifest:
-                after = manifest.with_update(update)
-                if lifetime is None:
-                    return after
-                expiry_ms = lifetime and self.kernel.now_ms + lifetime
-                return after.with_checkpoint(Checkpoint(update, next_id, expiry_ms))
-
-            while True:
-                try:
-                    committed = await store.update(change)
-                    self._told(client, "committed", update.encode(), committed.id)
-                except Definite:
-                    self._told(client, "failed", update.encode())
-                    continue
-                except ObjectVersionBehindBoundary:
-                    self._told(client, "refused", update.encode())
-                except Indefinite:
-                    self._told(client, "unknown", update.encode())
-                break
-            if self.left[client.name] and self.shape.think_ms > 1:
-                await world.clock.sleep_ms(self.choose(f"{client.name}.think", self.shape.think_ms))
-
-    def name_update(self, writer: str) -> str:
-        """As the model counts them, so that bodies, and what was worked out for them, recur in many runs."""
-        self.begun += 1
-        return f"{writer.partition('#')[2]}.{self.trace.refiner.local(writer).k if self.trace else self.begun}"
-
-    def _lifetime_ms(self, client: Client) -> Lifetime:
-        if not self.shape.manifest:
-            return None
-        age_ms = self.shape.min_age_ms
-        return (None, None, None, 0, age_ms, 3 * age_ms)[self.choose(f"{client.name}.checkpoint", 6)]
-
-    async def collector(self, client: Client, world: World, store: MetadataStore) -> None:
-        while self.left[client.name]:
-            self.left[client.name] -= 1
-            await world.clock.sleep_ms(self._pause_ms(client))
+        while True:
             try:
-                await store.collect(self.shape.min_age_ms)
-            except (Definite, Indefinite):
-                continue  # the next round begins anew
-
-    async def reader(self, client: Client, world: World, store: MetadataStore) -> None:
-        while self.left[client.name]:
-            self.left[client.name] -= 1
-            await world.clock.sleep_ms(self._pause_ms(client))
-            try:
-                file_id, manifest = await store.current()
+                committed = await store.update(change)
+                tell(actors, client, "committed", update.encode(), committed.id)
             except Definite:
+                tell(actors, client, "failed", update.encode())
                 continue
-            self._told(client, "read", Codec.encode(manifest), file_id)
-
-    def _pause_ms(self, client: Client) -> int:
-        if self.auditing:
-            return 4 * self.shape.min_age_ms + 2 * self.shape.skew_ms + 1  # everything is old; checkpoints are over
-        return self.shape.min_age_ms // 2 + self.choose(f"{client.name}.pause", 2 * self.shape.min_age_ms)
-
-    # --- when the faults have stopped
-
-    def who_retires(self) -> list[Client]:
-        """Of one run in four, a random set: the others have to get on without them."""
-        some = self.choose("retire", 4) == 3
-        return [client for client in self.clients if some and self.choose(f"{client.name}.retires", 2)]
-
-    def unfinished(self) -> list[str]:
-        return [client.name for client in self.clients if not client.done]
-
-    def begin_audit(self) -> None:
-        """One more update, then, when everything is old enough, one more round and one more read."""
-        self.auditing = True
-        self._once("Writer#0")
-
-    def continue_audit(self) -> None:
-        self._once("Collector#0")
-        if self.shape.readers:
-            self._once("Reader#0")
-
-    def _once(self, name: str) -> None:
-        client = next(client for client in self.clients if client.name == name)
-        self.left[name] = 1
-        self.start(client)
-
-    def final_check(self, events: list[Event]) -> None:
-        """Of the callers' history; and: «Eventually the garbage collector will LIST and notice the conflicting file,
-        cleaning it up.» (source 004)"""
-        files = [key for key in self.store.keys if key.startswith(self.namespace.prefix)]
-        if not files:
-            raise Failure("safety", "history:nothing left", "there is no file left")
-        final = self.store.objects[files[-1]][0].body
-        found = damage(self.told, self.namespace, final) or \
-            anomalies(events, self.namespace, self.namespace.file_id(files[-1]), final)
-        if found:
-            raise Failure("safety", f"history:{found[0].partition(':')[0]}", "; ".join(found))
-        young = self.trace and too_young(events, self.namespace, self.shape.min_age_ms - self.shape.skew_ms
-                                     - self.store.profile.last_modified_ms + 1)
-        if young:
-            raise Failure("safety", "history:too young", young)
-        many = self.trace and too_many(events, self.namespace, bool(self.shape.sdk))  # slow, and no harm to a caller
-        if many:
-            raise Failure("liveness", "liveness:requests", many)
-        if self.trace and self.shape.audit:
-            self._nothing_stale(self.trace.refiner.shared())
-
-    @staticmethod
-    def _nothing_stale(shared: Shared) -> None:
-        kept = latest(shared).checkpoints - shared.expired
-        stale = [i for i in range(1, shared.high) if present(shared, i) and i not in kept]
-        if stale:
-            raise Failure("liveness", "liveness:stale", f"after the last round of collection ids {stale} are still there, "
-                          "though neither the latest nor held by an active checkpoint")
+            except ObjectVersionBehindBoundary:
+                tell(actors, client, "refused", update.encode())
+            except Indefinite:
+                tell(actors, client, "unknown", update.encode())
+            break
+        if actors.left[client.name] and actors.shape.think_ms > 1:
+            await world.clock.sleep_ms(actors.choose(f"{client.name}.think", actors.shape.think_ms))
 
 
-WORK = {"Writer": Actors.writer, "Collector": Actors.collector, "Reader": Actors.reader}
+def drawn_lifetime_ms(actors: Actors, client: Client) -> Lifetime:
+    if not actors.shape.manifest:
+        return None
+    age_ms = actors.shape.min_age_ms
+    return (None, None, None, 0, age_ms, 3 * age_ms)[actors.choose(f"{client.name}.checkpoint", 6)]
+
+
+async def collector(actors: Actors, client: Client, world: World, number: int) -> None:
+    world, store = made(actors, client, world, number)
+    while actors.left[client.name]:
+        actors.left[client.name] -= 1
+        await world.clock.sleep_ms(pause_ms(actors, client))
+        try:
+            await store.collect(actors.shape.min_age_ms)
+        except (Definite, Indefinite):
+            continue  # the next round begins anew
+
+
+async def reader(actors: Actors, client: Client, world: World, number: int) -> None:
+    world, store = made(actors, client, world, number)
+    while actors.left[client.name]:
+        actors.left[client.name] -= 1
+        await world.clock.sleep_ms(pause_ms(actors, client))
+        try:
+            file_id, manifest = await store.current()
+        except Definite:
+            continue
+        tell(actors, client, "read", Codec.encode(manifest), file_id)
+
+
+def pause_ms(actors: Actors, client: Client) -> int:
+    shape = actors.shape
+    if actors.auditing:
+        return 4 * shape.min_age_ms + 2 * shape.skew_ms + 1  # everything is old; checkpoints are over
+    return shape.min_age_ms // 2 + actors.choose(f"{client.name}.pause", 2 * shape.min_age_ms)
+
+
+# --- when the faults have stopped
+
+def final_check(actors: Actors, events: list[Event]) -> None:
+    """Of the callers' history; and: «Eventually the garbage collector will LIST and notice the conflicting file,
+    cleaning it up.» (source 004)"""
+    shape, where, store = actors.shape, namespace(actors.shape), actors.store
+    files = [key for key in store.keys if key.startswith(where.prefix)]
+    if not files:
+        raise Failure("safety", "history:nothing left", "there is no file left")
+    final = store.objects[files[-1]][0].body
+    found = damage(actors.told, where, final) or anomalies(events, where, where.file_id(files[-1]), final)
+    if found:
+        raise Failure("safety", f"history:{found[0].partition(':')[0]}", "; ".join(found))
+    young = actors.trace and too_young(events, where, shape.min_age_ms - shape.skew_ms - store.profile.last_modified_ms + 1)
+    if young:
+        raise Failure("safety", "history:too young", young)
+    many = actors.trace and too_many(events, where, bool(shape.sdk))  # slow, and no harm to a caller
+    if many:
+        raise Failure("liveness", "liveness:requests", many)
+    if actors.trace and shape.audit:
+        nothing_stale(actors.trace.refiner.shared())
+
+
+def nothing_stale(shared: Shared) -> None:
+    kept = latest(shared).checkpoints - shared.expired
+    stale = [i for i in range(1, shared.high) if present(shared, i) and i not in kept]
+    if stale:
+        raise Failure("liveness", "liveness:stale", f"after the last round of collection ids {stale} are still there, "
+                      "though neither the latest nor held by an active checkpoint")
+
+
+# --- what a campaign should reach
+
+TOLD = ("committed", "failed", "refused", "unknown", "read")
+WITH_SDK = tuple(name for name in AMBIGUOUS if not name.startswith("late_after_"))  # a request sent again has to do with it
+SEEN = ("create conflict", "advance conflict", "listing of many pages", "file gone before it was read", "boundary unchanged",
+        "reader refused", *WITH_SDK, "late_after_timeout", "late_after_crash")
+REPLIED = {  # op, status, whether of the boundary
+    ("create", 412, False): "create conflict", ("create", 412, True): "advance conflict",
+    ("update", 412, True): "advance conflict", ("get", 404, False): "file gone before it was read",
+    ("get_if_changed", 304, True): "boundary unchanged",
+}
+
+
+def seen(events: list[Event], shape: Shape) -> set[str]:
+    found, given_up = set(), {}
+    for e in events:
+        boundary = e.key.endswith(".boundary")
+        if e.kind != "applied":
+            if e.pending:
+                given_up[e.request] = e.kind
+        elif not e.awaited:
+            if e.op == "create" and e.status == 200 and e.request in given_up and not boundary:
+                found.add(f"late_after_{given_up[e.request]}")
+        else:
+            if (e.op, e.status, boundary) in REPLIED:
+                found.add(REPLIED[e.op, e.status, boundary])
+            if e.truncated:
+                found.add("listing of many pages")
+    found |= {name for name in WITH_SDK if shape.sdk and AMBIGUOUS[name](events)}
+    return found | {"reader refused"} if any(reader_refused(events)) else found
+
+
+def reader_refused(events: list[Event]) -> Iterator[bool]:
+    """A reader that asked for the boundary asked for a listing next, and was told nothing in between."""
+    asked: set[str] = set()
+    for e in events:
+        if e.client.startswith("Reader"):
+            yield e.op == "list" and e.client in asked
+            asked = asked | {e.client} if e.kind == "applied" and e.awaited and e.key.endswith(".boundary") else \
+                asked - {e.client}
+
+
+WORK = {"Writer": writer, "Collector": collector, "Reader": reader}
+AUDIT = (("Writer#0",), ("Collector#0", "Reader#0"))  # when everything is old enough, one more round and one more read
+ROLES = {"Writer": ("writers", "commits"), "Collector": ("collectors", "rounds"), "Reader": ("readers", "reads")}
+OPTIONAL = ("Reader",)  # a run may be without
+MOST = {"writers": MOST_WRITERS, "collectors": MOST_COLLECTORS, "readers": MOST_READERS}
+MILDEST = {**Shape()._asdict(), "min_age_ms": 60, "think_ms": 1, "audit": False}
+TINY = Shape(writers=2, commits=2, collectors=1, rounds=1, min_age_ms=2, think_ms=1, audit=False)

@@ -13,7 +13,7 @@ from types import coroutine
 from typing import Any, NamedTuple, TypeVar
 
 from dst.kernel import Client, Kernel, Request, Sleep
-from dst.world.profiles import READS, S3, Profile, scaled
+from dst.world.profiles import PROFILES, READS, S3, Profile, scaled
 from impl.world import Entry, Object, Page
 
 Answer = TypeVar("Answer")
@@ -31,6 +31,15 @@ class Reply(NamedTuple):
 Stored = tuple[Object, Entry, Reply]  # the last: to a GET
 NO_CONTENT, NOT_FOUND = Reply(204), Reply(404)
 S3_IN_MS = scaled(S3, 1)  # a run lasts some seconds: last_modified to the millisecond
+
+
+SECOND_MS = 10  # of a run: its min_age, hours of real time, is some hundreds of ms
+
+
+@cache
+def profile_of(name: str) -> Profile:
+    """Of a run, by its name in profiles.py."""
+    return scaled(PROFILES[name], SECOND_MS) if name != "s3" else S3_IN_MS
 
 
 class SimulatedStore:

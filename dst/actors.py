@@ -1,0 +1,108 @@
+"""Safety: none of its own; the clients of one run, which run impl/ unchanged, for traces/ to judge.
+
+What they do is their scenario's; here is what all have: they are started, and after a crash started again knowing nothing,
+with what is left to do; some retire when the faults have stopped; and some work once more in the end.
+"""
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from dst.kernel import Client, Kernel
+from dst.world.network import offset_ms
+from dst.world.store import NEW, ClientClock, ClientStore, SimulatedStore
+from impl.world import World
+from traces.event import Event
+from traces.serial import Operation
+
+
+class QuietMetrics:
+    def count(self, name: str, amount: int = 1) -> None:
+        pass
+
+    def observe(self, name: str, value: float) -> None:
+        pass
+
+    def warn(self, message: str) -> None:
+        pass
+
+
+STORE, METRICS = ClientStore(), QuietMetrics()  # they hold nothing
+
+
+class Actors:
+    """`shape`: the scenario's. `left`: client -> how much it has still to do. `told`: what callers were told, in order."""
+
+    def __init__(self, scenario: ModuleType, kernel: Kernel, store: SimulatedStore, shape: Any,
+                 choose: Callable[[str, int], int], trace: Any, tell: Callable[[Event], None], build: Any):
+        self.scenario, self.kernel, self.shape, self.choose, self.trace = scenario, kernel, shape, choose, trace
+        self.tell_trace, self.build, self.store, self.begun, self.told = tell, build, store, 0, []
+        scenario.begin(store, shape)
+        self.left = {f"{role}#{i}": getattr(shape, amount) for role, (number, amount) in scenario.ROLES.items()
+                     for i in range(getattr(shape, number))}
+        self.clients = [self._client(name) for name in self.left]
+        self.auditing = False
+        self.moments = 0
+        self.operations: list[Operation] = []
+        self.open: dict[str, Operation] = {}  # client -> what it is about
+
+    def _client(self, name: str) -> Client:
+        skew_ms = self.shape.skew_ms
+        return Client(name, offset_ms(self.choose, f"{name}.skew", skew_ms) if skew_ms else 0)
+
+    def start(self, client: Client) -> None:
+        """Begin, or begin again after a crash, with what is left to do, and knowing nothing."""
+        world = World(STORE, ClientClock(self.kernel, client), None, METRICS)
+        role, _, number = client.name.partition("#")
+        self.kernel.start(client, self.scenario.WORK[role](self, client, world, int(number)))
+
+    def tell(self, client: Client, op: str, body: bytes, key: str = "") -> None:
+        """What the caller of a client is told, at this moment."""
+        event = NEW(Event, (self.kernel.now_ms, 0, client.name, "told", op, key, "", 0, "", body, (), False, True, False))
+        self.told.append(event)
+        self.tell_trace(event)
+
+    def begin(self, client: Client, update: str = "") -> None:
+        """The caller of a client asks for an update of this name, or for a read. What never ends is of unknown outcome."""
+        if client.name in self.open:
+            self.operations.append(self.open[client.name])
+        self.moments += 1
+        self.open[client.name] = Operation(client.name, self.moments, None, "", update)
+
+    def end(self, client: Client, said: str, key: str = "", body: bytes | None = None, seen: tuple[str, ...] = ()) -> None:
+        """The caller is told what became of it: of a read what it saw, of an update, unless `body` is given, its name."""
+        of = self.open.pop(client.name)
+        self.moments += 1
+        self.operations.append(of._replace(end=self.moments, said=said, seen=seen))
+        self.tell(client, said, of.update.encode() if body is None else body, key)
+
+    def history(self) -> list[Operation]:
+        return [*self.operations, *self.open.values()]
+
+    def name_update(self, client: str) -> str:
+        """As the model counts them, so that bodies, and what was worked out for them, recur in many runs."""
+        self.begun += 1
+        number = max(local.k for local in self.trace.refiner.locals(client)) if self.trace else self.begun
+        return f"{client.partition('#')[2]}.{number}"
+
+    async def pause(self, client: Client, world: World) -> None:
+        """Between two operations, up to the shape's `pause_ms`."""
+        if self.shape.pause_ms > 1:
+            await world.clock.sleep_ms(1 + self.choose(f"{client.name}.pause", self.shape.pause_ms))
+
+    # --- when the faults have stopped
+
+    def who_retires(self) -> list[Client]:
+        """Of one run in four, a random set: the others have to get on without them."""
+        some = self.choose("retire", 4) == 3
+        return [client for client in self.clients if some and self.choose(f"{client.name}.retires", 2)]
+
+    def unfinished(self) -> list[str]:
+        return [client.name for client in self.clients if not client.done]
+
+    def work_once_more(self, names: tuple[str, ...]) -> None:
+        self.auditing = True
+        for client in self.clients:
+            if client.name in names:
+                self.left[client.name] = 1
+                self.start(client)

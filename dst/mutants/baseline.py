@@ -1,0 +1,61 @@
+"""Safety: none, on purpose. impl/baseline.py with one safeguard taken out; simulation must find each of them."""
+
+from dst.scenarios.baseline import ROOT, Shape
+from impl.baseline import Baseline
+from impl.errors import OutcomeUnknown, Unavailable
+from impl.world import World, list_all
+
+
+class TimeoutIsFailure(Baseline):
+    async def write(self, name: str, body: bytes) -> None:
+        try:
+            await super().write(name, body)
+        except OutcomeUnknown as error:
+            raise Unavailable(str(error)) from None
+
+
+class AcknowledgedUnheard(Baseline):
+    async def write(self, name: str, body: bytes) -> None:
+        try:
+            await super().write(name, body)
+        except OutcomeUnknown:
+            pass
+
+
+class SharedKeys(Baseline):
+    """Every writer has its own count, and all have the same names."""
+
+    async def write(self, name: str, body: bytes) -> None:
+        await super().write(f"0.{name.partition('.')[2]}", body)
+
+
+class OldListing(Baseline):
+    """Recovers by the first listing that it has seen, as a cache would."""
+
+    listed: list[str] | None = None
+
+    async def recover(self) -> dict[str, bytes]:
+        if self.listed is None:
+            self.listed = [entry.key.removeprefix(self.prefix) for entry in await list_all(self.world.store, self.prefix)]
+        return {name: await self.read(name) for name in self.listed}
+
+
+def client(kind: type[Baseline]) -> object:
+    def build(world: World, shape: Shape, number: int) -> Baseline:
+        return kind(world, ROOT, shape.attempts)
+
+    return build
+
+
+MUTANTS = {  # name -> (what it does wrong, its Build)
+    "timeout_is_failure": ("a write without a reply is reported as failed", client(TimeoutIsFailure)),
+    "acknowledged_unheard": ("a write without a reply is reported as stored", client(AcknowledgedUnheard)),
+    "shared_keys": ("writers share their keys", client(SharedKeys)),
+    "old_listing": ("a reader goes by a listing that it has cached", client(OldListing)),
+}
+ORACLES = {  # name -> what its signatures begin with: by model; by harm
+    "timeout_is_failure": (("told:failed", "refinement:Writer."), ("history:denied update", "history:applied twice")),
+    "acknowledged_unheard": (("told:committed",), ("history:lost update",)),
+    "shared_keys": (("refinement:Writer.",), ("history:",)),
+    "old_listing": (("refinement:Reader.",), ("history:stale read", "history:read went back")),
+}

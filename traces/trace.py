@@ -1,0 +1,194 @@
+"""Safety: a trace passes only if every event of it is some action of a protocol's model, and what callers were told is what
+the model's history says.
+
+What the traces of all protocols have in common: time and numbers of requests rise, what is read is what was put, what arrives
+was sent. A protocol's own mapping is a subclass in traces/STEM.py, which says what a request is in the model.
+"""
+
+from typing import Any
+
+from impl.layout import InvalidName
+from traces.event import Event
+from traces.form import MUTATIONS, UNUSED, malformed
+from traces.refine import REST, STUTTER, Failure, Match, Refiner
+
+ALIEN = (LookupError, ValueError, TypeError, AttributeError, InvalidName)  # what an alien event leads to
+
+
+def sent(e: Event) -> tuple:
+    """What a client asks, without the reply."""
+    return e.op, e.key, e.condition, e.body if e.op in MUTATIONS else b""
+
+
+class Trace:
+    """Refines one trace. `namespace`: the protocol's keys, an impl.layout.Namespace or traces.form.Keys. `skew_ms`: how far any
+    client's clock may be ahead of the store's."""
+
+    alien: tuple[type[Exception], ...] = ALIEN
+
+    def __init__(self, refiner: Refiner, namespace: Any, skew_ms: int = 0):
+        self.refiner, self.namespace, self.skew_ms = refiner, namespace, skew_ms
+        self.events: list[Event] = []
+        self.last: dict[str, int] = {}  # number of the last request of each client: it has one at a time
+        self.pending: dict[tuple[str, int], tuple] = {}  # client, number -> op, key, condition, body, and in the pool
+        self.objects: dict[str, tuple[str, bytes]] = {}  # key -> version and content, as its last writer or reader saw it
+        self.now_ms = 0
+        refiner.begin()
+
+    # --- a protocol's own
+
+    def _match(self, e: Event) -> Match | None:
+        """What an event is in the model; of the event alone: no state of this trace goes into it, but what is the same in
+        every trace. None: nothing. Here: what has no reply."""
+        self._well_formed(e)
+        if e.kind == "crash":
+            return Match(e.client, ("Crash", STUTTER))
+        if e.kind in ("timeout", "refused"):
+            return Match(e.client, ("LoseReply", STUTTER))
+        return self._answered(e)
+
+    def _answered(self, e: Event) -> Match | None:
+        """What a request is that was applied and is awaited."""
+        raise NotImplementedError
+
+    def _request(self, e: Event) -> tuple:
+        """What a mutation is in the model's pool, once nobody waits for it."""
+        raise NotImplementedError
+
+    def _sends(self, event: tuple) -> Match:
+        """`(.., client, request)`: the step by which it comes into the pool. Of the arguments alone."""
+        raise NotImplementedError
+
+    def _arrives(self, event: tuple) -> Match:
+        """`(.., request, status)`: the step by which it is applied. Of the arguments alone."""
+        raise NotImplementedError
+
+    def _told_of(self, e: Event) -> None:
+        """What a caller was told; raises what `_misled` gives where the model's state does not say so."""
+        raise NotImplementedError
+
+    def _pass_time(self) -> None:
+        """It is `now_ms`."""
+
+    def _note(self, e: Event) -> None:
+        """An object was put, or read."""
+
+    # --- of all
+
+    def observe(self, e: Event) -> None:
+        """Raises Failure, also for an event that is none of this protocol's."""
+        self.events.append(e)
+        try:
+            self._take(e)
+        except self.alien as error:
+            message = f"event {len(self.events) - 1} is none of this protocol's: {error}"
+            raise Failure("refinement", f"refinement:{type(error).__name__}", message, self.refiner.unpacked()) from error
+
+    def _take(self, e: Event) -> None:
+        t_ms, request, client, kind, op, key, condition, _, version, body, _, _, awaited, pending = e
+        if t_ms < self.now_ms:
+            raise self._refused("order", f"at {t_ms} ms, after what was at {self.now_ms} ms")
+        self.now_ms = t_ms
+        self._pass_time()
+        if kind == "told":
+            self._told(e)
+        elif awaited or kind != "applied":
+            if request <= self.last.get(client, 0):
+                self._replied(e)
+            self.last[client] = request
+            if pending and op in MUTATIONS:
+                self._sent(e)
+            self.refiner.event(client, e, self._match)
+            if (version or condition) and self.objects.get(key) != (version, body):
+                self._stored(e)
+        else:
+            self._arrived(e)
+
+    def _well_formed(self, e: Event) -> None:
+        wrong = malformed(e, self.namespace)
+        if wrong:
+            raise self._refused("form", wrong)
+
+    def _replied(self, e: Event) -> None:
+        """A number that the client has used before comes again only where the reply to that request is lost, or the client
+        dies before it has asked for anything else."""
+        if e.request < (last := self.last.get(e.client, 1)):
+            raise self._refused("order", f"{e.client} has asked for something else meanwhile: request {e.request} after {last}")
+        asked = next((old for old in self.events[-2::-1] if (old.client, old.request) == (e.client, e.request)), None)
+        lost = e.kind == "crash" or (e.kind == "timeout" and asked is not None and asked.kind == "applied")
+        if asked is not None and (not lost or e.pending or sent(asked) != sent(e)):
+            raise self._refused("order", f"request {e.request} of {e.client} had another end before")
+
+    def _stored(self, e: Event) -> None:
+        """A reply shows what the last writer has put, and a condition holds if it names the version of that."""
+        if e.kind != "applied" or e.op == "list":
+            return
+        known = self.objects.get(e.key)
+        version = known[0] if known else e.condition if e.status in (200, 304) else ""
+        if e.op == "update":
+            right = (e.status == 200) == (version == e.condition)
+        elif e.status == 304:
+            right = version == e.condition == e.version
+        else:
+            right = known is None or e.op in MUTATIONS or e.status == 404
+        if not right:
+            raise self._refused("store", f"{e.op} {e.key} is answered by {e.status} {e.version}, but what was put is {known}")
+        if e.status == 200:
+            self.objects[e.key] = e.version, e.body
+            self._note(e)
+
+    def _refused(self, what: str, why: str) -> Failure:
+        return Failure("refinement", f"refinement:{what}", why, self.refiner.unpacked())
+
+    # --- requests that nobody waits for
+
+    def _sent(self, e: Event) -> None:
+        """The client stops waiting, or dies, and its mutation may still be applied: it is now in the model's pool."""
+        request = self._request(e)
+        self.refiner.event(e.client, (0, 0, e.client, request), self._sends)
+        self.pending[e.client, e.request] = request, sent(e)
+
+    def _arrived(self, e: Event) -> None:
+        self._well_formed(e)
+        if e.op not in MUTATIONS:  # a read, of which nobody learns
+            of = [old for old in self.events[:-1] if (old.client, old.request) == (e.client, e.request)]
+            request, asked = (), [sent(old) for old in of if old.pending] if all(old.awaited for old in of) else []
+            asked = asked[0] if asked else None
+        else:
+            request, asked = self.pending.pop((e.client, e.request), ((), ()))
+        if asked != sent(e):
+            raise self._refused("ApplyPending", f"request {e.request}, {e.op} {e.key}, was sent by nobody")
+        if not request:
+            return
+        self.refiner.event("", (0, 0, request, e.status), self._arrives)
+        if e.status == 200:
+            self._stored(e)
+
+    # --- what callers were told
+
+    def _told(self, e: Event) -> None:
+        """`told` has the caller's news in its op, and in key and body what it is of."""
+        known = self.refiner.pair(e.client), e[REST]
+        if known in self.refiner.true and not e.request:
+            return
+        if e.request or e[6:9] != UNUSED[0] or e[10:] != UNUSED[1]:
+            raise self._refused("form", f"{e.client} was told more than that: {e}")
+        if self._told_of(e) is not AGAIN:
+            self.refiner.true.add(known)
+
+    def _tells(self, e: Event, match: Match) -> str:
+        """What a caller is told is a step of the model, or agrees with its state."""
+        try:
+            self.refiner.step(match)
+        except Failure as failure:
+            if failure.kind != "refinement":
+                raise
+            raise self._misled(e, f"in the model {e.client} is {self.refiner.local(e.client)}") from None
+        return AGAIN
+
+    def _misled(self, e: Event, why: str) -> Failure:
+        return Failure("safety", f"told:{e.op}", f"{e.client} was told {e.op!r} of {e.body.decode()!r} {e.key}, but {why}",
+                       self.refiner.unpacked())
+
+
+AGAIN = "again"  # what `_told_of` returns where the answer is not of client's and shared state alone
