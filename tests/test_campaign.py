@@ -262,7 +262,7 @@ def test_rows_that_are_missing_or_twice_there_are_never_green(tmp_path: Path) ->
 @pytest.mark.parametrize(("changed", "message"), [
     ({"--seeds": "5:1"}, "A < B"), ({"--seeds": "5:5"}, "A < B"), ({"--seeds": "-1:5"}, "A < B"),
     ({"--seeds": "100"}, "A:B"), ({"--seeds": f"0:{2**63}"}, "A:B"),
-    ({"--scenario": "unheard_of"}, f"there is no scenario 'unheard_of'; there are: "),
+    ({"--scenario": "unheard_of"}, "there is no scenario 'unheard_of'; there are: "),
     ({"--mutant": "cosmic_rays"}, "there is no mutant 'cosmic_rays' of sequenced_metadata_boundary; there are: no_check,"),
     ({"--engine": "steam"}, "steam"), ({"--jobs": "0"}, "--jobs"), ({"--range-size": "0"}, "--range-size"),
     ({"--seed-limit-s": "0"}, "--seed-limit-s"),
