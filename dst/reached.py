@@ -18,7 +18,7 @@ from model.tabulated import BITS, FIELD
 from traces.event import Event
 from traces.refine import Refiner
 
-SEEN = ("nobody waits for it: applied", "nobody waits for it: condition failed", "retired", "audited")  # of every scenario
+SEEN = ("nobody waits for it: applied", "retired", "audited")  # of every scenario
 MODEL_EVERY = 4  # of the seeds that this divides the model's witnesses are looked for
 CONFLICT = FATES.index("conflict")
 
@@ -121,6 +121,6 @@ def of_events(outcome: Outcome, bit: dict[str, int]) -> int:
     for e in outcome.events:
         if e.kind == "told":
             mask |= bit.get(f"told: {e.op}", 0)
-        elif e.kind == "applied" and not e.awaited:
-            mask |= bit[f"seen: nobody waits for it: {'applied' if e.status < 300 else 'condition failed'}"]
+        elif e.kind == "applied" and not e.awaited and e.status < 300:
+            mask |= bit["seen: nobody waits for it: applied"]
     return mask

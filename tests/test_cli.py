@@ -10,10 +10,11 @@ from unittest import mock
 import pytest
 from typer.testing import CliRunner
 
-from cli import explore, verify
+from cli import checks, checks_engines, explore, verify
+from cli.checks import Check, Found
 from cli.exits import HARNESS, INCOMPLETE, INTERRUPTED, LIVENESS, PROOF, REFINEMENT, SAFETY, SPEC, TIMEOUT, of_kinds, worst
 from cli.main import app
-from cli.verify import Check, Found, timed
+from cli.verify import timed
 from dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
 from dst.simulate import simulate
 from impl.sequenced_metadata_boundary import MetadataStore
@@ -38,7 +39,7 @@ def test_the_lowest_failure_wins_and_incomplete_is_never_green():
     (["dst", "run"], "either --seed N or --seeds A:B"),
     (["dst", "run", "--seeds", "5:1"], "write A:B, with A < B"),
     (["dst", "run", "--seeds", "five"], "write A:B"),
-    (["dst", "run", "--seed", "1", "--mutant", "nobody"], "there is no mutant 'nobody' of sequenced_metadata_boundary; there are:"),
+    (["dst", "run", "--seed", "1", "--mutant", "nobody"], "there is no mutant 'nobody' of sequenced_"),
     (["dst", "run", "--seed", "1", "--scenario", "nothing"], "there is no scenario 'nothing'"),
     (["dst", "replay", "nowhere.json"], "nowhere.json: not a tape"),
     (["model", "explore", "--set", "CHEQUE=off"], "there is no constant 'CHEQUE'; there are WRITERS,"),
@@ -318,7 +319,7 @@ def test_recorded_traces(tmp_path):
 # --- the gate
 
 def test_a_check_that_breaks_down_has_not_passed():
-    row = timed(Check("part", "what", lambda: 1 // 0))
+    row = timed(Check("protocol", "part", "what", lambda: 1 // 0))
     assert (row.code, row.verdict) == (HARNESS, "FAILED") and "ZeroDivisionError" in row.message
 
 
@@ -327,7 +328,7 @@ def test_without_fizzbee_the_spec_is_skipped_aloud(monkeypatch):
         raise FizzMissing("FizzBee: there is no Go here")
 
     monkeypatch.setattr(Fizz, "find", classmethod(nowhere))
-    [check] = verify.specs()
+    [check] = checks.specs("baseline")
     row = timed(check)
     assert (row.code, row.verdict, row.message) == (INCOMPLETE, "skipped", "FizzBee: there is no Go here")
 
@@ -336,21 +337,17 @@ def test_the_canary_must_fail(monkeypatch):
     from dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
     from dst.scenarios.sequenced_metadata_boundary import production
 
-    assert verify.canary().code == 0
-    monkeypatch.setitem(ZOO, verify.CANARY, ("nothing", production))
-    monkeypatch.setattr(verify, "CANARY_BUDGET", 20)
-    assert verify.canary().code == HARNESS
+    assert checks_engines.canary().code == 0
+    monkeypatch.setitem(ZOO, checks_engines.CANARY, ("nothing", production))
+    monkeypatch.setattr(checks_engines, "CANARY_BUDGET", 20)
+    assert checks_engines.canary().code == HARNESS
 
 
 def test_a_gate_with_a_failure_says_so_in_its_table_its_json_and_its_exit_code(monkeypatch, tmp_path):
-    checks = [Check("a", "holds", lambda: Found("1")), Check("b", "differs", lambda: Found("", SPEC, "they differ")),
-              Check("c", "absent", lambda: Found("", INCOMPLETE, "no Java"))]
-    for part in ("models", "proofs"):
-        monkeypatch.setattr(verify, part, lambda: [])
-    for part in ("simulation", "mutants", "campaigns"):
-        monkeypatch.setattr(verify, part, lambda *_: [])
-    monkeypatch.setattr(verify, "specs", lambda: checks)
-    result = ran("verify", "--json", str(tmp_path / "verify.json"))
+    found = [Check("p", "a", "holds", lambda: Found("1")), Check("p", "b", "differs", lambda: Found("", SPEC, "they differ")),
+             Check("q", "c", "absent", lambda: Found("", INCOMPLETE, "no Java"))]
+    monkeypatch.setattr(verify, "checks_of", lambda protocol, *_: found if protocol == "baseline" else [])
+    result = ran("verify", "--protocol", "baseline", "--json", str(tmp_path / "verify.json"))
     assert result.exit_code == SPEC and "1 ok, 1 failed, 1 skipped" in result.output and "they differ" in result.output
     document = json.loads((tmp_path / "verify.json").read_text())
     assert document["exit"] == SPEC and [row["verdict"] for row in document["rows"]] == ["ok", "FAILED", "skipped"]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from cli import exits, verify
+from cli import checks_engines, exits
 from cli.judge import SMALL, compared, fits, judge, small_runs, stored
 from dst.scenarios.sequenced_metadata_boundary import namespace
 from dst.simulate import Outcome, simulate
@@ -31,10 +31,10 @@ def test_good_runs_are_accepted_and_each_is_another_kind(fizz: Fizz) -> None:
 
 
 def test_a_mutants_run_is_rejected(fizz: Fizz) -> None:
-    (outcome, name), = small_runs(verify.IMPOSSIBLE, 1)
+    (outcome, name), = small_runs(checks_engines.IMPOSSIBLE, 1)
     found = judge(fizz, outcome)
     assert outcome.kind == "refinement" and not found.accepted and "Collector#0.Delete" in found.why
-    assert verify.IMPOSSIBLE in name
+    assert checks_engines.IMPOSSIBLE in name
 
 
 def test_the_model_and_the_log_end_with_the_same_files() -> None:
@@ -79,13 +79,13 @@ def test_an_assertion_that_fails_on_the_way_rejects() -> None:
 
 
 def test_the_gate_fails_where_the_judges_differ(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify, "JUDGED", 1)
+    monkeypatch.setattr(checks_engines, "JUDGED", 1)
     monkeypatch.setattr(Fizz, "find", lambda: Says(verdict="STOPPED", followed=0))
-    found = verify.second_judge()
+    found = checks_engines.second_judge()
     assert found.code == exits.SPEC and "ours says ok" in found.message
 
     def missing() -> None:
         raise FizzMissing("there is none")
 
     monkeypatch.setattr(Fizz, "find", missing)
-    assert verify.second_judge().code == exits.INCOMPLETE
+    assert checks_engines.second_judge().code == exits.INCOMPLETE

@@ -88,7 +88,8 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
                 actors.end(client, "committed")
             except Definite:
                 actors.end(client, "failed")
-                continue
+                if not actors.choose(f"{client.name}.gives_up", 2):
+                    continue
             except Indefinite:
                 actors.end(client, "unknown")
             break

@@ -246,7 +246,7 @@ def nothing_stale(shared: Shared) -> None:
 TOLD = ("committed", "failed", "refused", "unknown", "read")
 WITH_SDK = tuple(name for name in AMBIGUOUS if not name.startswith("late_after_"))  # a request sent again has to do with it
 SEEN = ("create conflict", "advance conflict", "listing of many pages", "file gone before it was read", "boundary unchanged",
-        "reader refused", *WITH_SDK, "late_after_timeout", "late_after_crash")
+        "reader refused", "nobody waits for it: condition failed", *WITH_SDK, "late_after_timeout", "late_after_crash")
 REPLIED = {  # op, status, whether of the boundary
     ("create", 412, False): "create conflict", ("create", 412, True): "advance conflict",
     ("update", 412, True): "advance conflict", ("get", 404, False): "file gone before it was read",
@@ -262,7 +262,9 @@ def seen(events: list[Event], shape: Shape) -> set[str]:
             if e.pending:
                 given_up[e.request] = e.kind
         elif not e.awaited:
-            if e.op == "create" and e.status == 200 and e.request in given_up and not boundary:
+            if e.status >= 300:
+                found.add("nobody waits for it: condition failed")
+            elif e.op == "create" and e.request in given_up and not boundary:
                 found.add(f"late_after_{given_up[e.request]}")
         else:
             if (e.op, e.status, boundary) in REPLIED:
