@@ -12,7 +12,7 @@ import typer
 from cli.console import STEM, console, write_text
 from cli.explain import Mutant, Scenario, Shrunk, Strategy, Told, look, run_of
 from cli.page import written
-from cli.trace import In, PageSize, Retries, Root, SkewMs, recorded
+from cli.trace import In, PageSize, Protocol, Retries, Root, Shaped, SkewMs, recorded
 from dst.simulate import Outcome
 from traces.event import Event
 from traces.explain import (
@@ -30,8 +30,8 @@ from traces.explain import (
     thing,
 )
 from traces.refine import Failure
-from traces.sequenced_metadata_boundary import Trace
 from traces.timeline import Watched, timeline
+from traces.trace import Trace
 
 KINDS = {"refinement": "Not a behaviour of the model", "safety": "Safety", "liveness": "Liveness"}
 
@@ -105,10 +105,10 @@ def timeline_command(what: Annotated[str, typer.Argument(help="a seed, a bundle'
                      mutant: Mutant = None, strategy: Strategy = "portfolio", scenario: Scenario = STEM,
                      shrunk: Shrunk = False,
                      root: Root = "db", namespace: In = "compactions", page_size: PageSize = 0, skew_ms: SkewMs = 0,
-                     retries: Retries = False) -> None:
-    """Draw a run, or a recorded trace (of which the last five options tell), as one HTML page that works offline."""
+                     retries: Retries = False, protocol: Protocol = STEM, shape: Shaped = None) -> None:
+    """Draw a run, or a recorded trace (of which the last seven options tell), as one HTML page that works offline."""
     if what.endswith(".ndjson"):
-        html = page_of_trace(Path(what), *recorded(Path(what), root, namespace, page_size, skew_ms, retries))
+        html = page_of_trace(Path(what), *recorded(Path(what), root, namespace, page_size, skew_ms, retries, protocol, shape))
     else:
         html = page_of(look(*run_of(what, mutant, strategy, scenario, shrunk)))
     write_text(out, html)

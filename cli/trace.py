@@ -9,8 +9,10 @@ import typer
 from rich.progress import track
 from rich.table import Table
 
-from cli.console import console, refuse, seeds_of
+from cli.console import STEM, console, refuse, scenario_of, seeds_of
+from cli.dst_report import set_in
 from cli.exits import of_kinds
+from dst.scenarios import named
 from traces.event import Event, from_json
 
 app = typer.Typer(no_args_is_help=True)
@@ -25,20 +27,24 @@ Root = Annotated[str, typer.Option(help="folder of the database in the store")]
 In = Annotated[str, typer.Option(help="manifest or compactions")]
 PageSize = Annotated[int, typer.Option(min=0, help="keys on a page of a listing; 0: one page")]
 SkewMs = Annotated[int, typer.Option(min=0, help="clients' clocks are at most so far ahead")]
+Protocol = Annotated[str, typer.Option(help="whose trace it is")]
+Shaped = Annotated[list[str] | None, typer.Option("--shape", help="NAME=VALUE of the scenario's Shape, of any protocol but the "
+                                                  "boundary's; `dst run -o` says which; may be repeated")]
 Retries = Annotated[bool, typer.Option("--retries", help="clients repeat a request that had no answer, as SDKs do")]
 
 
 @app.command("check")
 def check_command(file: Annotated[Path, typer.Argument(help="NDJSON, an event a line")], root: Root = "db",
                   namespace: In = "compactions", page_size: PageSize = 0, skew_ms: SkewMs = 0,
-                  retries: Retries = False) -> None:
+                  retries: Retries = False, protocol: Protocol = STEM, shape: Shaped = None) -> None:
     """Tell whether the model could have done what a trace shows; explain the first event that it could not."""
     from traces.explain import explain
     from traces.refine import Failure
 
-    events, trace = recorded(file, root, namespace, page_size, skew_ms, retries)
+    events, trace = recorded(file, root, namespace, page_size, skew_ms, retries, protocol, shape)
     command = (f"highwater trace check {file} --root {root} --namespace {namespace} --page-size {page_size} "
-               f"--skew-ms {skew_ms}" + " --retries" * retries)
+               f"--skew-ms {skew_ms}" + " --retries" * retries if protocol == STEM else " ".join(
+                   [f"highwater trace check {file} --protocol {protocol}", *(f"--shape {one}" for one in shape or ())]))
     try:
         for event in events:
             trace.observe(event)
@@ -75,10 +81,19 @@ def damage_command(files: Annotated[list[Path] | None, typer.Argument(help="good
 
 
 def recorded(file: Path, root: str, namespace: str, page_size: int, skew_ms: int,
-             with_retries: bool = False) -> tuple[list[Event], Any]:
+             with_retries: bool = False, protocol: str = STEM, shape: list[str] | None = None) -> tuple[list[Event], Any]:
     """A file's events, and a Trace for as many clients as they are of."""
     events = read(file)
-    return events, beginner(events, root, namespace, page_size, skew_ms, with_retries)()
+    if protocol == STEM:
+        if shape:
+            refuse(f"--shape is of other protocols; of {STEM} the options before it tell")
+        return events, beginner(events, root, namespace, page_size, skew_ms, with_retries)()
+    of = named(scenario_of(protocol))
+    trace = of.trace_of(set_in(of.Shape(), tuple(shape or ()), "--shape", of.MOST))
+    strange = [e.client for e in events if e.client not in trace.refiner.index]
+    if strange:
+        refuse(f"{file}: client {strange[0]!r}: clients of {protocol} are {', '.join(filter(None, trace.refiner.index))}")
+    return events, trace
 
 
 def read(file: Path) -> list[Event]:
@@ -89,9 +104,6 @@ def read(file: Path) -> list[Event]:
         refuse(f"{file}: {error}")
     if not events:
         refuse(f"{file}: there is no event in it")
-    strange = [e.client for e in events if not re.fullmatch(r"(Writer|Collector|Reader)#\d{1,2}", e.client)]
-    if strange:
-        refuse(f"{file}: client {strange[0]!r}: clients are Writer#0, Collector#0, Reader#0 and so on")
     return events
 
 
@@ -102,6 +114,9 @@ def beginner(events: list[Event], root: str, namespace: str, page_size: int, ske
     from traces import retries
     from traces.sequenced_metadata_boundary import Trace, constants, refiner
 
+    strange = [e.client for e in events if not re.fullmatch(r"(Writer|Collector|Reader)#\d{1,2}", e.client)]
+    if strange:
+        refuse(f"client {strange[0]!r}: clients are Writer#0, Collector#0, Reader#0 and so on")
     if namespace not in ("manifest", "compactions"):
         refuse(f"namespace {namespace!r}: manifest or compactions")
     numbers = [1 + max([int(e.client.partition("#")[2]) for e in events if e.client.startswith(role)], default=0)
