@@ -27,23 +27,22 @@ class Keys(NamedTuple):
     prefix: str  # of all
     listed: tuple[str, ...] = ()
     single: tuple[str, ...] = ()
-    boundary_key: str = ""
+    boundary_key: str = "/"  # of an object; this is none's
 
     def file_id(self, key: str) -> int | None:
-        """Of an object in one of the listed folders: the number in its name; None for any other key."""
-        folder = next((prefix for prefix in self.listed if key.startswith(prefix)), None)
-        number = NUMBER.search(key, len(folder)) if folder else None
+        """The number of 20 digits in the name of an object of a listed folder; None for any other key."""
+        number = NUMBER.search(key) if key.startswith(self.listed) else None
         return int(number[0]) if number else None
 
 
-NUMBER = re.compile(r"\d+")
+NUMBER = re.compile(r"\d{20}")
 
 
 def owns(where: Namespace | Keys, e: Event) -> bool:
     if isinstance(where, Keys):
         if e.op == "list":
             return e.key in where.listed
-        return e.key in (*where.single, where.boundary_key) or where.file_id(e.key) is not None
+        return e.key in (*where.single, where.boundary_key) or e.key.startswith(where.listed)
     return e.key == where.prefix if e.op == "list" else e.key == where.boundary_key or where.file_id(e.key) is not None
 
 
