@@ -46,13 +46,15 @@ class Outcome(NamedTuple):
 def simulate(seed: int, build: Build | None = None, shape: Shape | None = None, weights: Weights | None = None,
              tape: list[Choice] | None = None, by_model: bool = True, strategy: str = "portfolio", lenient: bool = False,
              fresh: bool = False, watch: Callable[..., None] | None = None, chooser: Chooser | None = None,
-             trace_of: Callable[[Shape], Any] | None = None, scenario: str = DEFAULT) -> Outcome:
+             trace_of: Callable[[Shape], Any] | None = None, scenario: str = DEFAULT,
+             delay_ms: Callable[[str], int] | None = None) -> Outcome:
     """Run one seed of a scenario, with its production clients unless a `build` is given. What is not given is drawn.
 
     With a tape, its choices are replayed strictly, or `lenient` (and `fresh`) as dst/choose.py says. Without `by_model` only
     the callers' history is judged: whether anyone came to harm, not whether anyone did what the model does not.
     `watch(ms, what, client, request number)` is told what no trace shows. A `chooser` of one's own stands in for seed and
-    tape, and finds the events so far in its `events`; so does `trace_of` for what judges."""
+    tape, and finds the events so far in its `events`; so does `trace_of` for what judges, and `delay_ms(op)` for how long
+    requests take where the strategy is "times"."""
     of = named(scenario)
     chooser = chooser or (Chooser(seed) if tape is None else Lenient(seed, tape, fresh) if lenient else Strict(seed, tape))
     workload, fault, decide = chooser.stream("workload"), chooser.stream("fault"), chooser.decider()
@@ -70,7 +72,7 @@ def simulate(seed: int, build: Build | None = None, shape: Shape | None = None, 
     kernel, store = Kernel(schedule), store_of(shape, chooser)
     actors = Actors(of, kernel, store, shape, workload, trace, observe, build or of.production)
     network = Network(kernel, store, observe, chooser.stream("latency"), fault, decide, drawing_of(seed, "fate"), table,
-                      of.waits_ms(shape), shape.skew_ms, actors.start, watch and noted(watch, kernel))
+                      of.waits_ms(shape), shape.skew_ms, actors.start, watch and noted(watch, kernel), delay_ms)
     failure, kind, signature = None, "", ""
     try:
         run_phases(kernel, network, actors)

@@ -291,4 +291,6 @@ ROLES = {"Writer": ("writers", "commits"), "Collector": ("collectors", "rounds")
 OPTIONAL = ("Reader",)  # a run may be without
 MOST = {"writers": MOST_WRITERS, "collectors": MOST_COLLECTORS, "readers": MOST_READERS}
 MILDEST = {**Shape()._asdict(), "min_age_ms": 60, "think_ms": 1, "audit": False}
+COST = {f"{n} writer{'s' * (n > 1)}": Shape(writers=n, commits=40, rounds=10, min_age_ms=2_000, think_ms=1, audit=False)
+        for n in (1, 2, 4, 8)}
 TINY = Shape(writers=2, commits=2, collectors=1, rounds=1, min_age_ms=2, think_ms=1, audit=False)

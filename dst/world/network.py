@@ -32,16 +32,18 @@ def offset_ms(choose: Choose, site: str, skew_ms: int) -> int:
 
 
 class Network:
-    """`draw(fates)`: one of them. `around_ms`: what stalls are drawn around. `timed`: requests take
-    time; else only the schedule makes them late. `watch(what, client, request number)` is told what no trace shows."""
+    """`draw(fates)`: one of them. `around_ms`: what stalls are drawn around. `timed`: requests take time; else the schedule
+    alone makes them late. `delay_ms(op)`: so long a request of this kind takes, if not up to LATENCY_MS. `watch(what, client, request
+    number)` is told what no trace shows."""
 
     def __init__(self, kernel: Kernel, store: SimulatedStore, observe: Callable[[Event], None], latency: Choose, fault: Choose,
                  decide: Decide, draw: Callable[[bytes], int], fates: bytes, around_ms: tuple[int, ...], skew_ms: int,
-                 restart: Callable[[Client], None], watch: Callable[[str, str, int], None] | None = None):
+                 restart: Callable[[Client], None], watch: Callable[[str, str, int], None] | None = None,
+                 delay_ms: Callable[[str], int] | None = None):
         self.kernel, self.store, self.observe, self.watch = kernel, store, observe, watch
         self.latency, self.fault, self.decide, self.draw = latency, fault, decide, draw
         self.fates, self.around_ms, self.skew_ms, self.restart = fates, around_ms, skew_ms, restart
-        self.timed = kernel.schedule is None
+        self.timed, self.delay_ms = kernel.schedule is None, delay_ms
         self.cut_off: dict[str, tuple[int, str]] = {}  # client -> until when, and how
         self.requests = 0
         kernel.on_request = self.issue
@@ -52,7 +54,7 @@ class Network:
         client.number, client.request, client.under_way = number, request, True
         sites, there_ms, fate = client.sites, kernel.now_ms + 1, 0
         if self.timed:
-            there_ms += self.latency(sites["latency"], LATENCY_MS)
+            there_ms += self.delay_ms(request[0]) if self.delay_ms else self.latency(sites["latency"], LATENCY_MS)
         if self.fates:
             fate = self.decide(sites[request[0]], KINDS, self.draw, self.fates)
         if self.watch:
