@@ -26,15 +26,18 @@ from cli import exits
 from cli.campaign import app
 from dst import campaign as dst
 from dst import reached
+from dst.scenarios import sequenced_metadata_boundary as scenario
 from dst.scenarios.sequenced_metadata_boundary import Shape, trace_of
 from dst.simulate import simulate
 from dst.version import CODE
+from dst.zoo import build_of
 from model.sequenced_metadata_boundary import model
 from traces.event import EMPTY, Event
 from traces.explain import replay
 
 ROOT = Path(__file__).resolve().parent.parent
 SCENARIO = "sequenced_metadata_boundary"
+BIT = reached.bits()
 PRODUCTION, MUTANT = dst.campaign_of(SCENARIO), dst.campaign_of(SCENARIO, "no_check")
 
 
@@ -86,7 +89,7 @@ def expected() -> list[dict]:
 
 
 def test_a_row_tells_what_simulate_found() -> None:
-    build = dst.SCENARIOS[SCENARIO]["no_check"]
+    build = build_of("no_check")
     for row in dst.run_range(MUTANT, (7, 10), 60).to_pylist():
         outcome = simulate(row["seed"], build)
         assert (row["scenario"], row["mutant"], row["cpu_us"] > 0) == (SCENARIO, "no_check", True)
@@ -307,7 +310,7 @@ def test_a_mutant_fails_and_every_signature_can_be_replayed(tmp_path: Path) -> N
         assert failure["message"] == same[0]["message"]
         replay = f"highwater dst run --scenario {SCENARIO} --seed {same[0]['seed']} --mutant no_check"
         assert failure["replay"] == replay and replay in output.splitlines()
-        outcome = simulate(same[0]["seed"], dst.SCENARIOS[SCENARIO]["no_check"])
+        outcome = simulate(same[0]["seed"], build_of("no_check"))
         assert (outcome.signature, outcome.digest) == (failure["signature"], same[0]["digest"])
     assert code == min(exits.OF_KIND[f["kind"]] for f in summary["failures"])
 
@@ -342,12 +345,11 @@ def test_the_models_witnesses_are_those_of_the_states_on_the_way() -> None:
 def test_a_seed_that_is_not_asked_says_nothing_of_the_model() -> None:
     watch = reached.Watch()
     outcome = simulate(1, trace_of=watch.trace_of)
-    assert watch.of_model() and not watch.reached(outcome) & sum(reached.MODEL.values())
+    assert watch.of_model() and not any(name.startswith("model: ") for name in reached.names_of(watch.reached(outcome)))
 
 
 def seen(*events: Event) -> set[str]:
-    names = reached.names_of(reached.of_events(list(events), Shape(audit=False)))
-    return {name[len("seen: "):] for name in names if name.startswith("seen: ")}
+    return scenario.seen(list(events), Shape(audit=False))
 
 
 def test_moments_are_seen_in_events() -> None:
@@ -358,46 +360,48 @@ def test_moments_are_seen_in_events() -> None:
     assert seen(create) == set()
     assert seen(create._replace(status=412)) == {"create conflict"}
     assert seen(create._replace(status=412, key=boundary.key)) == {"advance conflict"}
-    assert seen(died, create._replace(awaited=False)) == {"late_after_crash", "nobody waits for it: applied"}
+    assert seen(died, create._replace(awaited=False)) == {"late_after_crash"}
     assert seen(died._replace(kind="timeout"), create._replace(awaited=False, status=412)) == {
         "nobody waits for it: condition failed"}
-    assert seen(died, create._replace(awaited=False, request=2)) == {"nobody waits for it: applied"}
+    assert seen(died, create._replace(awaited=False, request=2)) == set()
     assert seen(listing, boundary, listing) == {"reader refused"}
     assert seen(listing, boundary, boundary._replace(kind="told", op="read"), listing) == set()
     assert seen(listing._replace(truncated=True)) == {"listing of many pages"}
-    assert reached.names_of(reached.of_events([create._replace(kind="told", op="unknown")], Shape(audit=True))) == [
-        "told: unknown", "seen: audited"]
+    outcome = simulate(1)._replace(shape=Shape(audit=True), events=[
+        create._replace(kind="told", op="unknown"), create._replace(awaited=False), create._replace(awaited=False, status=412)])
+    assert reached.names_of(reached.of_events(outcome, BIT)) == ["told: unknown", "seen: nobody waits for it: applied",
+                                                                 "seen: audited"]
 
 
 def test_faults_are_seen_on_the_tape() -> None:
     bound = len(reached.FATES)
-    assert reached.names_of(reached.of_tape([("Writer#0.create", reached.CONFLICT, bound)])) == ["fault: conflict"]
+    assert reached.names_of(reached.of_tape([("Writer#0.create", reached.CONFLICT, bound)], BIT)) == ["fault: conflict"]
     for nothing in (("Writer#0.get", reached.CONFLICT, bound), ("Writer#0.create", 0, bound), ("schedule", 1, bound)):
-        assert reached.of_tape([nothing]) == 0  # a read has no conflict
-    assert reached.names_of(reached.of_tape([("Writer#0.retires", 1, 2)])) == ["seen: retired"]
+        assert reached.of_tape([nothing], BIT) == 0  # a read has no conflict
+    assert reached.names_of(reached.of_tape([("Writer#0.retires", 1, 2)], BIT)) == ["seen: retired"]
 
 
 def test_a_campaign_tells_what_it_never_reached(tmp_path: Path) -> None:
     code, output = called("--scenario", SCENARIO, "--seeds", "0:6", "--out", tmp_path, "--engine", "local", "--jobs", 1)
     summary = json.loads((tmp_path / "summary.json").read_text())
     masks = {row["seed"]: row["reached"] for row in rows(tmp_path, (0, 6))}
-    for name in reached.WITNESSES:
+    for name in BIT:
         runs = [seed for seed, mask in masks.items() if name in reached.names_of(mask)]
         assert summary["reached"].get(name) == ({"runs": len(runs), "smallest_seed": runs[0]} if runs else None)
-    assert set(summary["never"]) == set(reached.WITNESSES) - set(summary["reached"]) != set()
+    assert set(summary["never"]) == set(BIT) - set(summary["reached"]) != set()
     assert "seen: another_in_its_place" in summary["never"]
-    assert code == 0 and f"Never reached, {len(summary['never'])} of {len(reached.WITNESSES)}: " in output
+    assert code == 0 and f"Never reached, {len(summary['never'])} of {len(BIT)}: " in output
     assert all(name in output for name in summary["never"])
 
 
 def test_a_mask_fits_its_column() -> None:
-    assert len(reached.WITNESSES) == len(set(reached.WITNESSES)) <= 63
-    assert pa.array([sum(reached.BIT.values())], pa.int64())
+    assert len(BIT) <= 63
+    assert pa.array([sum(BIT.values())], pa.int64())
 
 
 def test_a_run_that_is_not_the_same_again_is_a_row(monkeypatch: pytest.MonkeyPatch, expected: list[dict]) -> None:
     built: list[int] = []
-    builds = [dst.SCENARIOS[SCENARIO][name] for name in ("", "no_check")]
+    builds = [build_of(name) for name in ("", "no_check")]
 
     def moody(*args: object) -> object:
         built.append(1)
@@ -405,7 +409,7 @@ def test_a_run_that_is_not_the_same_again_is_a_row(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(dst, "TWICE", 5)
     assert comparable(dst.run_range(PRODUCTION, (0, 12), 60)) == expected[:12]
-    monkeypatch.setitem(dst.SCENARIOS[SCENARIO], "", moody)
+    monkeypatch.setattr(dst, "build_of", lambda *_: moody)
     found = comparable(dst.run_range(PRODUCTION, (0, 20), 60))
     bad = [row for row in found if row["kind"] == "nondeterminism"]
     assert 0 in [row["seed"] for row in bad] and all(row["seed"] % 5 == 0 for row in bad)

@@ -71,7 +71,7 @@ def test_the_verb_has_an_exit_code_of_its_own(sick, monkeypatch):
     result = ran("dst", "doctor", "--seeds", "0:5")
     assert result.exit_code == 0 and "ok: 5 seeds" in result.output
     monkeypatch.setattr(dst_doctor, "newer_python", lambda: "none here")
-    monkeypatch.setattr(dst_doctor, "check", lambda *arguments: check(*arguments, **sick))
+    monkeypatch.setattr(dst_doctor, "check", lambda *arguments, **_: check(*arguments, **sick))
     result = ran("dst", "doctor", "--seeds", "0:30")
     assert result.exit_code == 13 and "is not the same run everywhere" in result.output and "delete id" in result.output
     assert "skipped: another version of Python: none here" in result.output
@@ -90,7 +90,7 @@ def test_a_process_that_does_not_answer_is_no_proof(tmp_path, monkeypatch):
         check([1], places=[Place(str(tmp_path / "python"), 1)])
     with pytest.raises(Broken, match="ModuleNotFoundError: No module named 'nothing'"):
         check([1], build="nothing:at_all")
-    monkeypatch.setattr(dst_doctor, "check", lambda *_: check([1], build="nothing:at_all"))
+    monkeypatch.setattr(dst_doctor, "check", lambda *_, **__: check([1], build="nothing:at_all"))
     result = ran("dst", "doctor", "--seeds", "0:2")
     assert result.exit_code == 14 and "No module named 'nothing'" in result.output
 
