@@ -33,8 +33,8 @@ def offset_ms(choose: Choose, site: str, skew_ms: int) -> int:
 
 class Network:
     """`draw(fates)`: one of them. `around_ms`: what stalls are drawn around. `timed`: requests take time; else the schedule
-    alone makes them late. `delay_ms(op)`: so long such a request takes, if not up to LATENCY_MS. `watch(what, client, request number)`
-    is told what no trace shows."""
+    alone makes them late. `delay_ms(op)`: so long such a request takes, if not up to LATENCY_MS. `watch(what, client, number of
+    the request)` is told what no trace shows."""
 
     def __init__(self, kernel: Kernel, store: SimulatedStore, observe: Callable[[Event], None], latency: Choose, fault: Choose,
                  decide: Decide, draw: Callable[[bytes], int], fates: bytes, around_ms: tuple[int, ...], skew_ms: int,
