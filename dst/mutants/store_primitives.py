@@ -1,0 +1,98 @@
+"""Safety: none, on purpose. Layers between a client and its store that break what a store promises; simulation must find each.
+
+They stand for stores and proxies that do so: an emulated condition, a cache, an SDK that makes success of silence.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from dst.scenarios.store_primitives import Shape
+from impl.errors import AlreadyExists, NotFound, OutcomeUnknown, PreconditionFailed
+from impl.world import Object, ObjectStore, Page, World
+
+
+class Layer:
+    """Passes everything on."""
+
+    caches = False
+
+    def __init__(self, store: ObjectStore):
+        self.store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+
+class CreateByLooking(Layer):
+    async def create(self, key: str, body: bytes) -> str:
+        try:
+            await self.store.get(key)
+        except NotFound:
+            return await self.store.put(key, body)
+        raise AlreadyExists(key)
+
+
+class UpdateByLooking(Layer):
+    async def update(self, key: str, body: bytes, version: str) -> str:
+        found = await self.store.get(key)
+        if found.version != version:
+            raise PreconditionFailed(key)
+        return await self.store.put(key, body)
+
+
+class BlindUpdate(Layer):
+    async def update(self, key: str, body: bytes, version: str) -> str:
+        return await self.store.put(key, body)
+
+
+class SilenceIsSuccess(Layer):
+    async def put(self, key: str, body: bytes) -> str:
+        try:
+            return await self.store.put(key, body)
+        except OutcomeUnknown:
+            return (await self.store.get(key)).version
+
+
+class CachedReads(Layer):
+    """The first content of a key that it has read is that of all later reads."""
+
+    def __init__(self, store: ObjectStore):
+        super().__init__(store)
+        self.read: dict[str, Object] = {}
+
+    async def get(self, key: str) -> Object:
+        if key not in self.read:
+            self.read[key] = await self.store.get(key)
+        return self.read[key]
+
+
+class NeverChanged(Layer):
+    async def get_if_changed(self, key: str, version: str) -> None:
+        return None
+
+
+class CachedListing(Layer):
+    def __init__(self, store: ObjectStore):
+        super().__init__(store)
+        self.listed: Page | None = None
+
+    async def list_page(self, prefix: str, after: str = "") -> Page:
+        self.listed = self.listed or await self.store.list_page(prefix, after)
+        return self.listed
+
+
+def above(layer: type[Layer]) -> Callable[[World, Shape, int], ObjectStore]:
+    return lambda world, shape, number: layer(world.store)
+
+
+MUTANTS = {  # name -> (what it does wrong, its Build)
+    "create_by_looking": ("PUT If-None-Match is emulated: GET, and PUT if it is not there", above(CreateByLooking)),
+    "update_by_looking": ("PUT If-Match is emulated: GET, and PUT if the version is right", above(UpdateByLooking)),
+    "blind_update": ("the condition of an update is ignored", above(BlindUpdate)),
+    "silence_is_success": ("a PUT without a reply is reported as stored", above(SilenceIsSuccess)),
+    "cached_reads": ("reads are answered from a cache", above(CachedReads)),
+    "never_changed": ("GET If-None-Match is answered 304 whatever is there", above(NeverChanged)),
+    "cached_listing": ("listings are answered from a cache", above(CachedListing)),
+}
+HARM = ("history:not linearizable",)
+ORACLES = dict.fromkeys(MUTANTS, (("told:", "refinement:Client.", *HARM), HARM))  # name -> what its signatures begin with: by model; by harm

@@ -1,0 +1,168 @@
+"""Safety: none of its own; clients of the store itself, simulated, for traces/store_primitives.py to judge.
+
+Each client sends one of source 004's primitives after another: PUT, PUT If-None-Match, PUT If-Match, GET, GET If-None-Match,
+LIST.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from dst.actors import Actors
+from dst.kernel import Client
+from dst.world.network import TIMEOUT_MS
+from dst.world.store import SimulatedStore, profile_of
+from impl.errors import AlreadyExists, Definite, Indefinite, NotFound, PreconditionFailed
+from impl.world import ObjectStore, World
+from traces.event import Event
+from traces.linearizable import CONFLICT, MISSING, UNCHANGED, Operation, check
+from traces.refine import Failure, refiner_of
+from traces.store_primitives import KEYS, PREFIX, Trace, constants, refiner
+
+FEW, UNIQUE = 3, 60  # contents: so few that they recur, or no two alike
+
+
+class Shape(NamedTuple):
+    """How large a run is, drawn from its seed unless given."""
+
+    clients: int = 2
+    requests: int = 6
+    keys: int = 2
+    bodies: int = UNIQUE
+    pause_ms: int = 30  # between two requests of a client, at most
+    page_size: int = 1000
+    chaos: int = 30  # after so many times pause_ms the faults stop
+    audit: bool = True
+    skew_ms: int = 0
+    store: str = "s3"
+    stall_ms: int = 0
+    sdk: str = ""
+
+
+def draw_shape(choose: Callable[[str, int], int]) -> Shape:
+    def of(site: str, *values: int) -> int:
+        return values[choose(f"shape.{site}", len(values))]
+
+    return Shape(of("clients", 2, 3), of("requests", 6, 3, 10), of("keys", 1, 2), of("bodies", UNIQUE, FEW),
+                 of("pause_ms", 30, 1), chaos=of("chaos", 10, 100), audit=bool(of("audit", 1, 0)),
+                 store=of("store", "s3", "gcs", "azure", "r2", "minio-2025-08", "ceph"))
+
+
+def unit_ms(shape: Shape) -> int:
+    return max(shape.pause_ms, 30)
+
+
+def waits_ms(shape: Shape) -> tuple[int, ...]:
+    return (shape.stall_ms,) if shape.stall_ms else (unit_ms(shape), TIMEOUT_MS)
+
+
+def length(shape: Shape) -> int:
+    return 2 * shape.clients * shape.requests
+
+
+def trace_of(shape: Shape) -> Trace:
+    version = "digest" if profile_of(shape.store).version == "digest" else "unique"
+    of = constants(MOST["clients"], MOST["keys"], UNIQUE, version)
+    return Trace(refiner_of(refiner, of), KEYS, shape.skew_ms)
+
+
+def trace_options(shape: Shape) -> list[str]:
+    return [f"--shape store={shape.store}"]
+
+
+def production(world: World, shape: Shape, number: int) -> ObjectStore:
+    return world.store
+
+
+def begin(store: SimulatedStore, shape: Shape) -> None:
+    """There is nothing."""
+
+
+async def client(actors: Actors, me: Client, world: World, number: int) -> None:
+    store, shape = actors.build(world, actors.shape, number), actors.shape
+    known: dict[str, str] = {}  # key -> the version that it learned last
+    while actors.left[me.name]:
+        actors.left[me.name] -= 1
+        key = f"{PREFIX}{1 + actors.choose(f'{me.name}.key', shape.keys)}"
+        ops = ("get", "put", "create", "list", *(("update", "get_if_changed") if key in known else ()))
+        op = "get" if actors.auditing else ops[actors.choose(f"{me.name}.request", len(ops))]
+        actors.begun += 1
+        body = b"%d" % (actors.begun if shape.bodies == UNIQUE else 1 + actors.choose(f"{me.name}.body", shape.bodies))
+        asked = f"{op} {key} {body.decode()} {known.get(key, '') if op in ('update', 'get_if_changed') else ''}"
+        actors.begin(me, asked)
+        said, shown, version = await ask(store, op, key, body, known.get(key, ""))
+        if version:
+            known[key] = version
+        actors.end(me, said, body=shown.encode(), seen=(shown, version))
+        await actors.pause(me, world)
+
+
+async def ask(store: ObjectStore, op: str, key: str, body: bytes, version: str) -> tuple[str, str, str]:
+    """What the caller is told, what it is shown, and the version that it learns, if any."""
+    try:
+        match op:
+            case "put":
+                return "stored", body.decode(), await store.put(key, body)
+            case "create":
+                return "created", body.decode(), await store.create(key, body)
+            case "update":
+                return "updated", body.decode(), await store.update(key, body, version)
+            case "get":
+                found = await store.get(key)
+                return "read", found.body.decode(), found.version
+            case "get_if_changed":
+                found = await store.get_if_changed(key, version)
+                return ("read", found.body.decode(), found.version) if found else ("unchanged", "", "")
+            case _:
+                page = await store.list_page(PREFIX)
+                return "listed", " ".join(sorted(entry.key.removeprefix(PREFIX) for entry in page.entries)), ""
+    except AlreadyExists:
+        return "exists", "", ""
+    except PreconditionFailed:
+        return "changed", "", ""
+    except NotFound:
+        return "missing", "", ""
+    except Definite:
+        return "failed", "", ""
+    except Indefinite:
+        return "unknown", "", ""
+
+
+def final_check(actors: Actors, events: list[Event]) -> None:
+    """The callers' history alone, of no two contents alike: is there an order that explains every reply?"""
+    if actors.shape.bodies != UNIQUE:
+        return
+    found = check(map(operation, (of for of in actors.history() if of.said != "failed")))
+    if found:
+        raise Failure("safety", "history:not linearizable", found)
+
+
+def operation(of: tuple) -> Operation:
+    op, key, body, version = of.update.split(" ")
+    body = body.encode() if op in ("put", "create", "update") else b""
+    key = PREFIX if op == "list" else key
+    result: object = {"exists": CONFLICT, "changed": CONFLICT, "missing": MISSING, "unchanged": UNCHANGED}.get(of.said)
+    if of.said in ("stored", "created", "updated"):
+        result = of.seen[1]
+    elif of.said == "read":
+        result = of.seen[0].encode(), of.seen[1]
+    elif of.said == "listed":
+        result = tuple(PREFIX + key for key in of.seen[0].split())
+    return Operation(op, key, body, version, of.begin, None if of.said in ("unknown", "") else of.end, result)
+
+
+TOLD = ("stored", "created", "exists", "updated", "changed", "read", "missing", "unchanged", "listed", "failed", "unknown")
+SEEN = ()
+
+
+def seen(events: list[Event], shape: Shape) -> set[str]:
+    return set()
+
+
+WORK = {"Client": client}
+AUDIT = (("Client#0",),)
+ROLES = {"Client": ("clients", "requests")}
+OPTIONAL = ()
+MOST = {"clients": 3, "keys": 2}
+MILDEST = {**Shape()._asdict(), "pause_ms": 1, "audit": False}
+COST: dict[str, Shape] = {}  # nothing is committed
+TINY = Shape(clients=2, requests=2, keys=1, pause_ms=1, audit=False)
