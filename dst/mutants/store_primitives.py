@@ -95,4 +95,5 @@ MUTANTS = {  # name -> (what it does wrong, its Build)
     "cached_listing": ("listings are answered from a cache", above(CachedListing)),
 }
 HARM = ("history:not linearizable",)
-ORACLES = dict.fromkeys(MUTANTS, (("told:", "refinement:Client.", *HARM), HARM))  # name -> what its signatures begin with: by model; by harm
+# name -> what its signatures begin with: by model; by harm
+ORACLES = dict.fromkeys(MUTANTS, (("told:", "refinement:Client.", *HARM), HARM))

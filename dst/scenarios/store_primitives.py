@@ -164,5 +164,4 @@ ROLES = {"Client": ("clients", "requests")}
 OPTIONAL = ()
 MOST = {"clients": 3, "keys": 2}
 MILDEST = {**Shape()._asdict(), "pause_ms": 1, "audit": False}
-COST: dict[str, Shape] = {}  # nothing is committed
 TINY = Shape(clients=2, requests=2, keys=1, pause_ms=1, audit=False)
