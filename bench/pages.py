@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from bench import page_profiles, page_protocol, page_safeguards
+from bench import page_branch, page_profiles, page_protocol, page_safeguards
 from bench.page_protocol import Instances
 from cli import damaged
 from cli.console import STEM
@@ -96,6 +96,7 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     **{f"{of.stem}.{part.__name__}": (f"docs/{of.stem}.md", partial(part, of)) for of in PROTOCOLS for part in OF_A_PROTOCOL},
     **{f"{of.stem}.{role.lower()}.svg": (f"docs/{of.stem}.{role.lower()}.svg", partial(page_protocol.diagram, of, role))
        for of in PROTOCOLS for role in page_protocol.drawn(of)},
+    **{f"{of.stem}.branch.svg": (f"docs/{of.stem}.branch.svg", partial(page_branch.svg, of)) for of in page_branch.BRANCHED},
     f"{STEM}.mutants": (f"docs/{STEM}.md", mutants),
     "min_age": ("docs/boundary-files.md", min_age),
     "profiles": ("docs/store-profiles.md", page_profiles.profiles),

@@ -3,6 +3,7 @@
 import re
 import sys
 from functools import partial
+from importlib import import_module
 from itertools import combinations
 from xml.etree import ElementTree
 
@@ -10,6 +11,7 @@ import pytest
 
 from bench import boundary_peer, page_protocol, page_safeguards
 from bench.min_age import harmed
+from bench.page_branch import BRANCHED, counterexample, files_of
 from bench.page_diagram import LETTER, lines_of, order, svg
 from bench.page_protocol import NOWHERE, Instances
 from bench.pages import PARTS, PROTOCOLS, ROOT, instances, main, with_part
@@ -40,8 +42,22 @@ def test_every_part_and_diagram_stands_in_a_page():
         text = (ROOT / f"docs/{of.stem}.md").read_text()
         assert set(re.findall(r"<!-- generated: (\w+) -->", text)) == {
             name.rpartition(".")[2] for name in PARTS if name.startswith(of.stem)} - {"svg"}
-        assert set(re.findall(r"\]\((\S+\.svg)\)", text)) == {name for name in PARTS if name.endswith(".svg")}
+        assert set(re.findall(r"\]\((\S+\.svg)\)", text)) == {
+            name for name in PARTS if name.startswith(of.stem) and name.endswith(".svg")}
         assert NOWHERE not in text, "there is no instance in which this action is taken"
+
+
+@pytest.mark.parametrize("of", BRANCHED, ids=lambda of: of.stem)
+def test_a_branch_is_drawn_from_the_counterexample(of):
+    assert f"]({of.stem}.branch.svg)" in (ROOT / f"docs/{of.stem}.md").read_text()
+    trace = counterexample(of)
+    files = files_of(of, trace)
+    branch, = (file for file in files if file.branch)
+    first, = (file for file in files if file.id == branch.id and not file.branch)
+    assert branch == files[-1] and branch.notes == [f"{done} in step {len(trace) - 1}" for done in ("put", "acknowledged")]
+    assert [note.partition(" ")[0] for note in first.notes if not note.startswith("in snapshot")] == [
+        "put", "acknowledged", "deleted"]
+    assert branch.name not in of.history(import_module(f"model.{of.stem}"), trace[-1].state.shared)
 
 
 # --- what a page says of its model

@@ -1,0 +1,156 @@
+"""Safety: what is drawn as a branch is the model's own shortest counterexample to collection by age alone, step for step.
+
+Of any protocol whose files are numbered: a column for each id, the history above, and below it what was put later under an
+id that had been used. The same letters, lines and colours as the diagrams of states (page_diagram.py).
+"""
+
+from collections.abc import Callable, Iterator
+from html import escape
+from importlib import import_module
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from bench.page_diagram import LETTER, LINE, STYLE, edge, head
+from model.core import Step
+from model.tabulated import explore
+
+WIDE, HIGH, GAP, MARGIN, ABOVE = 150, 38, 84, 24, 66  # px: a file; between two; around; before the history
+BRANCH = (".branch .state{fill:#fbecea;stroke:#b3261e}.branch .edge{stroke:#b3261e}.branch .head,.branch .note{fill:#b3261e}"
+          ".gone .state{stroke-dasharray:4 3;fill:none}.note{font-size:11px}"
+          "@media(prefers-color-scheme:dark){.branch .state{fill:#3a1f1d;stroke:#f2b8b5}.branch .edge{stroke:#f2b8b5}"
+          ".branch .head,.branch .note{fill:#f2b8b5}}")
+
+
+class Branched(NamedTuple):
+    """What is to be known of a protocol, to draw its branch."""
+
+    stem: str
+    constants: dict[str, Any]
+    files: str  # the field of the shared state that holds them
+    begin: str  # the name of what the first file is put upon, or nothing, where there is a first file to begin with
+    history: Callable[[Any, Any], list[str]]  # (the protocol's module, shared) -> what everyone reads in the end
+    snapshots: str = ""  # the field that holds these, or nothing
+
+
+class File(NamedTuple):
+    id: int
+    name: str  # who put it, and how-manieth of its updates or entries it is; nothing: there at first
+    branch: bool  # there was one of this id before
+    notes: list[str]
+
+
+def name(writer: int, k: int, role: str) -> str:
+    return f"{role}#{writer}.{k}"
+
+
+def latest(module: Any, s: Any) -> list[str]:
+    return [name(w, k, "Writer") for w, k in sorted(module.latest(s).updates)]
+
+
+def recovered(module: Any, s: Any) -> list[str]:
+    return [name(w, k, "Appender") for w, k in module.history(s)]
+
+
+BRANCHED = (
+    Branched("sequenced_metadata_boundary", {"BOUNDARY": False}, "files", "", latest),
+    Branched("log_gc", {"GC": "min_age", "ENTRIES": 2}, "log", "begin", recovered, "snapshots"),
+)
+
+
+def counterexample(of: Branched) -> tuple[Step, ...]:
+    module = import_module(f"model.{of.stem}")
+    return explore(module.model(module.Constants(**of.constants))).trace
+
+
+def present(those: tuple, i: int) -> bool:
+    return i <= len(those) and bool(those[i - 1])
+
+
+def changed(before: tuple, after: tuple) -> Iterator[tuple[int, bool]]:
+    """(id, is it there now) of what came or went."""
+    for i in range(1, len(after) + 1):
+        if present(before, i) != present(after, i):
+            yield i, present(after, i)
+
+
+def files_of(of: Branched, trace: tuple[Step, ...]) -> list[File]:
+    """In the order in which they were put."""
+    at_first = [i for i, _ in changed((), getattr(trace[0].state.shared, of.files))]
+    files = [File(i, "", False, ["there at first"]) for i in at_first]
+    for number, (before, step) in enumerate(pairwise(trace), 1):
+        was, now, process = before.state.shared, step.state.shared, step.label[0]
+        newest = {file.id: file for file in files}
+        for i, there in changed(getattr(was, of.files), getattr(now, of.files)):
+            if there:
+                newest[i] = File(i, process, any(file.id == i for file in files), [f"put in step {number}"])
+                files.append(newest[i])
+            else:
+                newest[i].notes.append(f"deleted in step {number}")
+        for i, w, k in sorted(now.acked - was.acked):
+            files[files.index(newest[i])] = newest[i] = newest[i]._replace(name=name(w, k, process.partition("#")[0]))
+            newest[i].notes.append(f"acknowledged in step {number}")
+        if of.snapshots:
+            for i, _ in changed(getattr(was, of.snapshots), getattr(now, of.snapshots)):
+                for file in newest.values():
+                    if file.id <= i:
+                        file.notes.append(f"in snapshot {i}, step {number}")
+    return files
+
+
+def told(trace: tuple[Step, ...]) -> list[str]:
+    """Each step on a line."""
+    lines = []
+    for number, (process, action, choices) in enumerate((step.label for step in trace[1:]), 1):
+        lines.append(f"{number}. {process} {action}{' ' + ', '.join(map(str, choices)) if choices else ''}".rstrip())
+    return [line.removesuffix(" False") for line in lines]
+
+
+def text(x: float, y: float, said: str, kind: str = "", anchor: str = "start") -> str:
+    of_class = f' class="{kind}"' if kind else ""
+    return f'<text{of_class} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(said)}</text>'
+
+
+def box(x: float, y: float, said: str) -> str:
+    return (f'<rect class="state" x="{x:.1f}" y="{y:.1f}" width="{WIDE}" height="{HIGH}" rx="7"/>'
+            + text(x + WIDE / 2, y + HIGH / 2 + 4, said, anchor="middle"))
+
+
+def svg(of: Branched) -> str:
+    trace = counterexample(of)
+    files = files_of(of, trace)
+    module, shared = import_module(f"model.{of.stem}"), trace[-1].state.shared
+    top = MARGIN + 18 + ABOVE - 40
+    notes = max(len(file.notes) for file in files)
+    below = top + HIGH + notes * LINE + 48  # where the branch is
+
+    def left(i: int) -> float:
+        return MARGIN + (i - (0 if of.begin else 1)) * (WIDE + GAP)
+
+    drawn = [box(left(0), top, of.begin)] if of.begin else []
+    for file in files:
+        x, y = left(file.id), below if file.branch else top
+        kind = "branch" if file.branch else "gone" if any(note.startswith("deleted") for note in file.notes) else "kept"
+        parts = [box(x, y, f"{file.id}: {file.name}" if file.name else str(file.id))]
+        parts += [text(x + 4, y + HIGH + 16 + n * LINE, note, "note") for n, note in enumerate(file.notes)]
+        start = x - GAP
+        if file.branch:
+            parts += [edge(f"M{start:.1f} {top + HIGH / 2:.1f}C{start + GAP * .7:.1f} {top + HIGH / 2:.1f} "
+                           f"{start + GAP * .2:.1f} {y + HIGH / 2:.1f} {x - 7:.1f} {y + HIGH / 2:.1f}"),
+                      head(x, y + HIGH / 2, 1, 0),
+                      text(x + 4, y + HIGH + 16 + len(file.notes) * LINE, "a branch: nobody will read it", "note")]
+        elif of.begin or file.id > 1:
+            parts += [edge(f"M{start:.1f} {y + HIGH / 2:.1f}H{x - 7:.1f}"), head(x, y + HIGH / 2, 1, 0)]
+        drawn.append(f'<g class="{kind}">{"".join(parts)}</g>')
+    lines = [f"what everyone reads in the end: {', '.join(of.history(module, shared)) or 'nothing'}",
+             f"what was acknowledged: {', '.join(sorted(file.name for file in files if file.name))}", "", *told(trace)]
+    foot = below + HIGH + (notes + 1) * LINE + 44
+    drawn += [text(MARGIN, foot + n * LINE, line) for n, line in enumerate(lines) if line]
+    high = foot + len(lines) * LINE + 4
+    wide = max(left(max(file.id for file in files)) + WIDE, MARGIN + max(map(len, lines)) * LETTER) + MARGIN
+    title = f"{of.stem}: the branch that collection by age alone allows"
+    return "\n".join([
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide:.0f}" height="{high:.0f}" '
+        f'viewBox="0 0 {wide:.0f} {high:.0f}" role="img">',
+        f"<title>{escape(title)}</title>", f"<desc>{escape('; '.join(told(trace)))}</desc>", f"<style>{STYLE}{BRANCH}</style>",
+        f'<rect class="back" x=".5" y=".5" width="{wide - 1:.0f}" height="{high - 1:.0f}" rx="9"/>',
+        text(MARGIN, 26, "min_age alone: a branch in the history", "role"), *drawn, "</svg>\n"])
