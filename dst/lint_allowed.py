@@ -17,6 +17,7 @@ ALLOWED = (
     Allowed("impl/layout.py", "cache", "lru_cache(LATELY)", PURE),
     Allowed("impl/stores/memory.py", "concurrency", "import threading", "a real store, for threads; it is not simulated"),
     Allowed("impl/stores/memory.py", "time", "import time", "a real store, whose objects are as old as they are"),
+    Allowed("impl/wal_fencing.py", "frames", "unknown = error", "raised again by the same call"),
     Allowed("impl/stores/verified.py", "frames", "last = error", "raised again by the same call"),
     Allowed(SCENARIO, "cache", "manifest_json", PURE),
     Allowed("dst/guide.py", "address", "id(theirs)", "a key of a dict that holds the object, too"),

@@ -145,7 +145,8 @@ class Wal:
             record = decode_record(found.body)
             self.records += [record] if record else []
             self.last_id = i
-            if flush_every and len(self.records) - len(self.known.manifest.flushed) >= flush_every:
+            unflushed = len(self.records) - len(self.known.manifest.flushed)
+            if flush_every and unflushed >= flush_every and i + 1 < fence:  # once it is over it is to be judged, and at once
                 await self.flush()
         await self._refresh()
         self.last_id = fence

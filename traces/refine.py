@@ -22,13 +22,15 @@ LIMIT = 60_000  # interned values, or pairs met; beyond it the tables start anew
 
 class Match(NamedTuple):
     """What one event may be in the model. `agrees(action, shared, local, shared', local')` tells whether a step of `action`
-    shows what was observed. `op`: the request, to name what was wrong where it may be no action at all."""
+    shows what was observed. `op`: the request, to name what was wrong where it may be no action at all. `unheard`: of a read;
+    its client may not have heard of it, so where a step is possible the state may also stay, and what follows tells."""
 
     process: str
     actions: tuple[str | None, ...]
     choices: tuple | None = None  # None: any
     agrees: Callable[[str, Shared, Local, Shared, Local], bool] | None = None
     op: str = ""
+    unheard: bool = False
 
 
 class Failure(Exception):
@@ -172,5 +174,7 @@ class Refiner:
                     successor = x.intern(0, shared2) | x.intern(part, local2) << BITS * part
                     x.judge(p, successor & FIELD, successor >> BITS * part)
                     found.append(successor - pair)
+        if found and match.unheard:
+            found.append(0)
         stays = STUTTER in match.actions and (match.agrees is None or match.agrees(STUTTER, shared, local, shared, local))
         return tuple(found) if found or not stays else (0,)

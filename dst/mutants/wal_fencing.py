@@ -1,0 +1,197 @@
+"""Safety: none, on purpose. impl/wal_fencing.py with one safeguard taken out; simulation must find each of them.
+
+Of SlateDB's bugs these are: #352 and #1622 (`unchecked`), #1682 (`fence_not_ahead`), #271 (`claimed_after_fence`), #1694
+(`gone_is_skipped`, with what it takes), #1625 (`flushed_too_far`), #766 (`doubt_is_fenced`).
+"""
+
+from collections.abc import Callable
+
+from dst.scenarios.wal_fencing import Impl, Shape
+from impl import wal_fencing
+from impl.errors import AlreadyExists, NotFound, OutcomeUnknown
+from impl.layout import Namespace
+from impl.wal_fencing import Known, Wal
+from impl.wal_json import Record, WalManifest, decode_record, encode_manifest, encode_record
+from impl.world import World, list_all
+
+
+class Unchecked(Wal):
+    """Appends are acknowledged when their object is created."""
+
+    async def append(self, body: bytes) -> Record:
+        self.ensure_open()
+        record, i = Record(self.world.ids.new_id(), self.epoch, body), self.last_id + 1
+        await self._create(i, record)
+        self.records.append(record)
+        self.last_id = i
+        return record
+
+
+class FenceNotAhead(Wal):
+    """The fence goes behind what is listed, though that may have been flushed and collected."""
+
+    async def _fence(self) -> int:
+        known = self.known
+        self.known = known._replace(manifest=known.manifest._replace(replay_after=0))
+        try:
+            return await super()._fence()
+        finally:
+            self.known = known
+
+
+class NotValidated(Wal):
+    """A replay is trusted without a look at the manifest."""
+
+    async def _refresh(self) -> None:
+        if self.last_id:
+            await super()._refresh()
+
+    async def _replay(self, fence: int, flush_every: int | None) -> None:
+        refresh, self._refresh = self._refresh, nothing
+        try:
+            await super()._replay(fence, flush_every)
+        finally:
+            self._refresh = refresh
+
+
+async def nothing() -> None:
+    pass
+
+
+class GoneIsSkipped(NotValidated):
+    """Of a WAL object that is gone, the replay goes on to the next; and nothing is validated."""
+
+    async def _replay(self, fence: int, flush_every: int | None) -> None:
+        self.records, self.last_id = list(self.known.manifest.flushed), self.known.manifest.replay_after
+        for i in range(self.last_id + 1, fence):
+            try:
+                record = decode_record((await self._again(lambda i=i: self.world.store.get(self.namespace.key(i)))).body)
+                self.records += [record] if record else []
+            except NotFound:
+                pass
+            self.last_id = i
+        self.last_id = fence
+
+
+class FlushedTooFar(Wal):
+    """replay_after is put one further than the records that are flushed."""
+
+    async def flush(self) -> None:
+        self.last_id += 1
+        await super().flush()
+        self.last_id -= 1
+
+
+class BlindManifest(Wal):
+    """The manifest is put whatever there is."""
+
+    def __init__(self, world: World, root: str, attempts: int = 5):
+        super().__init__(world, root, attempts)
+        self.object.put = self._put
+
+    async def _put(self, known: Known, manifest: WalManifest) -> Known:
+        return Known(manifest, await self.world.store.put(self.object.key, encode_manifest(manifest)))
+
+
+class BlindCreate(Wal):
+    """WAL objects are put whatever there is."""
+
+    async def _create(self, i: int, record: Record) -> None:
+        await self.world.store.put(self.namespace.key(i), encode_record(record))
+
+
+class DoubtIsFenced(Wal):
+    """What is there after a lost reply is taken for another's."""
+
+    async def _is_own(self, i: int, record: Record, doubt: OutcomeUnknown) -> bool:
+        return False
+
+
+class DoubtIsSkipped(Wal):
+    """After a lost reply the next slot is tried, with the same record."""
+
+    async def _create(self, i: int, record: Record) -> None:
+        for _ in range(self.attempts):
+            try:
+                await self.world.store.create(self.namespace.key(self.last_id + 1), encode_record(record))
+                return
+            except AlreadyExists:
+                raise self._stop("taken") from None
+            except OutcomeUnknown:
+                self.last_id += 1
+        raise OutcomeUnknown("given up")
+
+    async def append(self, body: bytes) -> Record:
+        record = await super().append(body)
+        self.last_id = max(self.last_id, 1)
+        return record
+
+
+class EpochNotCompared(Wal):
+    """A flush that met a conflict takes the manifest as it is, and puts its own again."""
+
+    async def _reread(self, unknown: OutcomeUnknown | None) -> None:
+        self.known = await self._again(lambda: self.object.read(self.known))
+
+
+async def collect_all(world: World, root: str) -> list[int]:
+    """Anything but the latest."""
+    namespace = Namespace(root, "wal")
+    ids = [namespace.file_id(entry.key) for entry in await list_all(world.store, namespace.prefix)]
+    for i in ids[:-1]:
+        await world.store.delete(namespace.key(i))
+    return ids[:-1]
+
+
+async def open_fenced_first(world: World, root: str, flush_every: int | None = None, attempts: int = 5) -> Wal:
+    """Fenced first, and claimed after it."""
+    wal = Wal(world, root, attempts)
+    wal.known = await wal.object.read()
+    fence = await wal._fence()
+    await wal._claim()
+    await wal._replay(fence, flush_every)
+    return wal
+
+
+def opening(kind: type[Wal]) -> Callable[[World, Shape, int], Impl]:
+    async def open(world: World, root: str, flush_every: int | None = None, attempts: int = 5) -> Wal:
+        wal = kind(world, root, attempts)
+        await wal._claim()
+        await wal._replay(await wal._fence(), flush_every)
+        return wal
+
+    return lambda world, shape, number: Impl(open, wal_fencing.collect)
+
+
+MUTANTS = {  # name -> (what it does wrong, its Build)
+    "unchecked": ("an append is acknowledged without a look at the manifest", opening(Unchecked)),
+    "fence_not_ahead": ("the fence is put behind what is listed, not ahead of replay_after", opening(FenceNotAhead)),
+    "not_validated": ("a replay is trusted without a look at the manifest", opening(NotValidated)),
+    "gone_is_skipped": ("a WAL object that is gone is skipped in a replay, which nothing validates", opening(GoneIsSkipped)),
+    "flushed_too_far": ("replay_after is beyond what is flushed", opening(FlushedTooFar)),
+    "blind_manifest": ("the manifest is put without a condition", opening(BlindManifest)),
+    "blind_create": ("WAL objects are put without a condition", opening(BlindCreate)),
+    "doubt_is_fenced": ("an append of unknown outcome that meets its own object is reported as refused",
+                        opening(DoubtIsFenced)),
+    "doubt_is_skipped": ("an append of unknown outcome is put again in the next slot", opening(DoubtIsSkipped)),
+    "epoch_not_compared": ("a flush that met a conflict does not compare epochs", opening(EpochNotCompared)),
+    "collects_all": ("WAL objects ahead of replay_after are collected",
+                     lambda world, shape, number: Impl(wal_fencing.open, collect_all)),
+    "claimed_after_fence": ("the epoch is claimed after the fence is put",
+                            lambda world, shape, number: Impl(open_fenced_first, wal_fencing.collect)),
+}
+LOST, HARM = "history:lost update", "history:"
+ORACLES = {  # name -> what its signatures begin with: by model; by harm
+    "unchecked": (("told:committed",), (LOST,)),
+    "fence_not_ahead": (("refinement:Writer.List",), (LOST,)),
+    "not_validated": (("told:opened",), ()),  # a slot must be collected, and a stale create land in it, amid the replay: rare
+    "gone_is_skipped": (("told:opened", "refinement:Writer."), ("history:read", LOST)),
+    "flushed_too_far": (("refinement:Writer.",), (LOST,)),
+    "blind_manifest": (("refinement:put",), (LOST,)),
+    "blind_create": (("refinement:put",), (HARM,)),
+    "doubt_is_fenced": (("told:fenced",), ("history:denied update",)),
+    "doubt_is_skipped": (("refinement:Writer.",), ("history:applied twice", LOST)),
+    "epoch_not_compared": (("refinement:Writer.",), (LOST,)),
+    "collects_all": (("refinement:Collector.",), (LOST,)),
+    "claimed_after_fence": (("refinement:Writer.",), (HARM,)),
+}

@@ -1,0 +1,212 @@
+"""Safety: none of its own; writers that open one after another, or at once, and collectors, of impl/wal_fencing.py, for
+traces/wal_fencing.py to judge.
+
+Each writer opens once, appends, and flushes now and then; what stops it is its end, for another one takes over. Writer#0 comes
+in the end, if there is an audit, and must find every acknowledged record.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from dst.actors import Actors
+from dst.kernel import Client
+from dst.world.network import TIMEOUT_MS
+from dst.world.store import SimulatedStore
+from impl import wal_fencing
+from impl.errors import Definite, Indefinite
+from impl.wal_fencing import Closed, Fenced, Wal
+from impl.wal_json import decode_manifest, decode_record
+from impl.world import World
+from traces.event import Event
+from traces.refine import Failure, refiner_of
+from traces.serial import anomalies
+from traces.wal_fencing import KEYS, MANIFEST, WAL, Trace, constants, refiner
+
+ROOT = "db"
+
+
+class Shape(NamedTuple):
+    """How large a run is, drawn from its seed unless given."""
+
+    writers: int = 3  # over time; with an audit the first of them comes last
+    appends: int = 4
+    collectors: int = 1
+    rounds: int = 3
+    flush_every: int = 2  # appends; 0: never
+    replay_flush: int = 0  # records that are flushed at a time during a replay; 0: none
+    pause_ms: int = 60  # between two operations of a client, at most
+    page_size: int = 1000
+    chaos: int = 30  # after so many times pause_ms the faults stop
+    audit: bool = True
+    skew_ms: int = 0
+    store: str = "s3"
+    stall_ms: int = 0
+    sdk: str = ""
+
+
+def draw_shape(choose: Callable[[str, int], int]) -> Shape:
+    def of(site: str, *values: int) -> int:
+        return values[choose(f"shape.{site}", len(values))]
+
+    return Shape(of("writers", 3, 2, 4), of("appends", 3, 2, 4), of("collectors", 1, 0, 2), of("rounds", 3, 6),
+                 of("flush_every", 2, 1, 0), of("replay_flush", 0, 1), of("pause_ms", 60, 1, 300), chaos=of("chaos", 30, 5),
+                 audit=bool(of("audit", 1, 0)), store=of("store", "s3", "s3", "gcs", "azure", "r2"))
+
+
+def unit_ms(shape: Shape) -> int:
+    return max(shape.pause_ms, 60)
+
+
+def waits_ms(shape: Shape) -> tuple[int, ...]:
+    return (shape.stall_ms,) if shape.stall_ms else (shape.pause_ms, TIMEOUT_MS)
+
+
+def length(shape: Shape) -> int:
+    return shape.writers * (6 + 3 * shape.appends) + 4 * shape.collectors * shape.rounds
+
+
+def trace_of(shape: Shape) -> Trace:
+    return Trace(refiner_of(refiner, constants(MOST["writers"], MOST["collectors"])), KEYS, shape.skew_ms)
+
+
+def trace_options(shape: Shape) -> list[str]:
+    return []
+
+
+class Impl(NamedTuple):
+    """What a client is built of: `open(world, root, flush_every)` and `collect(world, root)`."""
+
+    open: Callable
+    collect: Callable
+
+
+def production(world: World, shape: Shape, number: int) -> Impl:
+    return Impl(wal_fencing.open, wal_fencing.collect)
+
+
+def begin(store: SimulatedStore, shape: Shape) -> None:
+    """There is nothing: the first writer creates the manifest."""
+
+
+class Names:
+    """The ids of records, which nobody but their writer compares."""
+
+    def __init__(self, writer: int):
+        self.writer, self.given = writer, 0
+
+    def new_id(self) -> str:
+        self.given += 1
+        return f"{self.writer}-{self.given}"
+
+
+async def writer(actors: Actors, client: Client, world: World, number: int) -> None:
+    shape = actors.shape
+    if number == 0 and shape.audit and not actors.auditing:
+        return
+    todo, actors.left[client.name] = actors.left[client.name], 0  # a writer that died does not come back
+    if not todo:
+        return
+    if not actors.auditing:
+        await actors.pause(client, world)
+    actors.begin(client)
+    try:
+        wal = await actors.build(world, shape, number).open(world._replace(ids=Names(number)), ROOT, shape.replay_flush or None)
+    except (Definite, Indefinite):
+        actors.end(client, "not open", body=b"")
+        return
+    found = tuple(record.body.decode() for record in wal.records)
+    actors.end(client, "opened", body=" ".join(found).encode(), seen=found)
+    for done in range(1, todo + 1):
+        if not await appended(actors, client, wal):
+            return
+        if shape.flush_every and done % shape.flush_every == 0 and not await flushed(actors, client, wal):
+            return
+        await actors.pause(client, world)
+
+
+async def appended(actors: Actors, client: Client, wal: Wal) -> bool:
+    """Whether it may go on."""
+    name = actors.name_update(client.name)
+    actors.begin(client, name)
+    try:
+        await wal.append(name.encode())
+        actors.end(client, "committed")
+    except Fenced:
+        actors.end(client, "fenced")
+    except Definite:
+        actors.end(client, "failed")
+    except Indefinite:
+        actors.end(client, "unknown")
+    return wal.closed is None
+
+
+async def flushed(actors: Actors, client: Client, wal: Wal) -> bool:
+    actors.begin(client)
+    try:
+        await wal.flush()
+        actors.end(client, "flushed", body=b"")
+    except (Fenced, Closed, Indefinite):
+        actors.end(client, "not flushed", body=b"")
+    return wal.closed is None
+
+
+async def collector(actors: Actors, client: Client, world: World, number: int) -> None:
+    impl = actors.build(world, actors.shape, number)
+    while actors.left[client.name]:
+        actors.left[client.name] -= 1
+        await actors.pause(client, world)
+        try:
+            await impl.collect(world, ROOT)
+        except (Definite, Indefinite):
+            continue
+
+
+def recoverable(store: SimulatedStore) -> list[str]:
+    """The records that a writer would have that opened now, in their order."""
+    found = store.objects.get(MANIFEST)
+    manifest = decode_manifest(found[0].body) if found else None
+    names = [record.body.decode() for record in manifest.flushed] if manifest else []
+    i = manifest.replay_after + 1 if manifest else 1
+    while WAL.key(i) in store.objects:
+        record = decode_record(store.objects[WAL.key(i)][0].body)
+        names += [record.body.decode()] if record else []
+        i += 1
+    return names
+
+
+def final_check(actors: Actors, events: list[Event]) -> None:
+    """Every acknowledged record is recovered, once, in the order of the log; an open has found a beginning of it."""
+    said = {"opened": "read", "fenced": "failed"}  # who is told that it is fenced is told that the record is in no log
+    found = anomalies([of._replace(said=said.get(of.said, of.said)) for of in actors.history()], recoverable(actors.store))
+    if found:
+        raise Failure("safety", f"history:{found[0].partition(':')[0]}", "; ".join(found))
+
+
+TOLD = ("opened", "not open", "committed", "fenced", "failed", "unknown", "flushed", "not flushed")
+SEEN = ("fence in the way", "WAL object gone in a replay", "append behind replay_after")
+
+
+def seen(events: list[Event], shape: Shape) -> set[str]:
+    found, last = set(), {}
+    for e in events:
+        if e.kind == "applied" and e.awaited and e.client.startswith("Writer") and e.key.startswith(WAL.prefix):
+            if e.op == "create" and e.status == 412 and e.body:
+                found.add("fence in the way")
+            if e.op == "get" and e.status == 404:
+                found.add("WAL object gone in a replay")
+            if e.op == "create" and e.status == 200 and e.body and WAL.file_id(e.key) <= last.get("replay_after", 0):
+                found.add("append behind replay_after")
+        if e.kind == "applied" and e.key == MANIFEST and e.op in ("create", "update") and e.status == 200:
+            last["replay_after"] = decode_manifest(e.body).replay_after
+    return found
+
+
+WORK = {"Writer": writer, "Collector": collector}
+AUDIT = (("Writer#0",), ("Collector#0",))
+ROLES = {"Writer": ("writers", "appends"), "Collector": ("collectors", "rounds")}
+OPTIONAL = ("Collector",)
+MOST = {"writers": 4, "collectors": 2}
+MILDEST = {**Shape()._asdict(), "pause_ms": 1, "replay_flush": 0, "audit": False}
+COST = {"1 writer, flush every 10": Shape(writers=1, appends=60, rounds=6, flush_every=10, pause_ms=1, audit=False),
+        "1 writer, no flush": Shape(writers=1, appends=60, rounds=0, collectors=0, flush_every=0, pause_ms=1, audit=False)}
+TINY = Shape(writers=2, appends=1, collectors=1, rounds=1, flush_every=1, pause_ms=1, audit=False)
