@@ -71,35 +71,33 @@ class BaselineKv:
     then for their names to say, not for time: it takes one instance at a time, and nothing here fences another.
     """
 
-    def __init__(self, world: World, root: str, attempts: int = 1):
-        self.baseline = Baseline(world, root, attempts)
-        self.me = ""  # not open
-        self.k = 0
-        self.stored: dict[bytes, str] = {}  # key -> the greatest name that was acknowledged, or found at `open`
-        self.doubtful: dict[bytes, list[str]] = {}  # key -> greater names, under way or of unknown outcome
-
-    async def open(self) -> None:
-        """Recover: what an instance before this one was told is stored is found again. Raises Unavailable, InvalidRecord."""
-        found = await self.baseline.recover()
-        self.stored = {record(name, body)[0]: name for name, body in sorted(found.items())}
-        self.doubtful, self.k = {}, 0
+    def __init__(self, baseline: Baseline, found: dict[str, bytes]):
+        """`found`: what `baseline.recover` found. Raises InvalidRecord."""
+        self.baseline = baseline
         number = 1 + max((instance(name) for name in found), default=0)
-        self.me = f"{number:020d}.{self.baseline.world.ids.new_id()}"
+        self.me = f"{number:020d}.{baseline.world.ids.new_id()}"
+        self.k = 0
+        self.stored = {record(name, body)[0]: name for name, body in sorted(found.items())}  # key -> the greatest name known
+        self.doubtful: dict[str, list[str]] = {}  # key -> greater names, under way or of unknown outcome
 
-    async def put(self, key: bytes, value: bytes) -> None:
-        """One PUT. Raises what `Baseline.write` raises; RuntimeError before `open`."""
-        if not self.me:
-            raise RuntimeError("open it first: what it puts must be named after all that is there")
+    @classmethod
+    async def open(cls, world: World, root: str, attempts: int = 1) -> "BaselineKv":
+        """Recover: what an instance before this one was told is stored is found again. Raises Unavailable, InvalidRecord."""
+        baseline = Baseline(world, root, attempts)
+        return cls(baseline, await baseline.recover())
+
+    async def put(self, key: str, value: bytes) -> None:
+        """One PUT. Raises what `Baseline.write` raises."""
         name, self.k = f"{self.me}.{self.k:020d}", self.k + 1
         self.doubtful.setdefault(key, []).append(name)  # from now on anyone may see it
         try:
-            await self.baseline.write(name, len(key).to_bytes(KEY_SIZE_BYTES) + key + value)
+            await self.baseline.write(name, body_of(key, value))
         except Definite:
             self.doubtful[key] = [each for each in self.doubtful[key] if each != name]
             raise
         self._is_stored(key, name)
 
-    async def get(self, key: bytes) -> bytes | None:
+    async def get(self, key: str) -> bytes | None:
         """GET the latest record of this key; None if there is none. A put of unknown outcome is looked for first, for who reads
         elsewhere may have seen it, and what one has seen the next must see. Raises Unavailable."""
         for name in sorted(self.doubtful.get(key, ()), reverse=True):
@@ -116,7 +114,7 @@ class BaselineKv:
     async def flush(self) -> None:
         """Every put that returned is stored already; what is in doubt remains so."""
 
-    def _is_stored(self, key: bytes, name: str) -> None:
+    def _is_stored(self, key: str, name: str) -> None:
         latest = self.stored[key] = max(name, self.stored.get(key, ""))
         self.doubtful[key] = [each for each in self.doubtful.get(key, ()) if each > latest]
 
@@ -129,9 +127,17 @@ def instance(name: str) -> int:
     return int(number)
 
 
-def record(name: str, body: bytes) -> tuple[bytes, bytes]:
+def body_of(key: str, value: bytes) -> bytes:
+    name = key.encode()
+    return len(name).to_bytes(KEY_SIZE_BYTES) + name + value
+
+
+def record(name: str, body: bytes) -> tuple[str, bytes]:
     """Key and value. Raises InvalidRecord."""
     end = KEY_SIZE_BYTES + int.from_bytes(body[:KEY_SIZE_BYTES])
-    if len(body) < end or len(body) < KEY_SIZE_BYTES:
+    if len(body) < end:
         raise InvalidRecord(name)
-    return body[KEY_SIZE_BYTES:end], body[end:]
+    try:
+        return body[KEY_SIZE_BYTES:end].decode(), body[end:]
+    except UnicodeDecodeError:
+        raise InvalidRecord(name) from None

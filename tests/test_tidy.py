@@ -15,7 +15,7 @@ MAY = {  # folder -> our folders, and the libraries beside stdlib
     "model/proofs": ({"model"}, {"z3"}),
     "impl": (set(), set()),
     "impl/stores": ({"impl"}, {"boto3", "botocore", "ulid"}),
-    "traces": ({"model", "impl.layout", "impl.manifest_json"}, set()),
+    "traces": ({"model", "impl.layout", "impl.manifest_json", "impl.manifest_epochs_json"}, set()),
     "dst": ({"impl", "traces", "model"}, {"pyspark", "pyarrow", "numpy", "hypothesis"}),
     "cli": (OURS, {"typer", "rich", "pyspark", "pyarrow"}),
     "bench": (OURS, {"rich", "matplotlib"}),
