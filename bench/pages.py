@@ -37,7 +37,8 @@ PROTOCOLS = (
          "MAX_CRASHES": 1},
         {"COMMITS": 1, "PAGE": 1, "MAX_PENDING": 1, "MAX_LOST": 1, "MAX_CRASHES": 1},
         {"WRITERS": 1, "READERS": 1, "COMMITS": 3, "MAX_ID": 4, "PAGE": 1},
-        {"WRITERS": 1, "COLLECTORS": 2, "CHECKPOINTS": 1}),
+        {"WRITERS": 1, "COLLECTORS": 2, "CHECKPOINTS": 1},
+        {"COMMITS": 1, "ON_REFUSAL": "recognised", "MAX_LOST": 1}),
 )
 
 

@@ -75,6 +75,13 @@ class Committed(NamedTuple):
     value: Any
 
 
+class Recognised(NamedTuple):
+    """An update that an earlier attempt has committed, at this id or at one before it; `value` holds it."""
+
+    id: int
+    value: Any
+
+
 class MetadataStore:
     """One namespace of sequenced metadata with its boundary: updates, reads, collection."""
 
@@ -101,9 +108,7 @@ class MetadataStore:
         conflicts: dict[int, int] = {}
         while True:
             latest, body = await self.bounded.latest()
-            if conflicts.get(latest, 0) > self.bounded.storage.read_attempts:
-                key = self.bounded.storage.namespace.key(latest + 1)
-                raise NoLatest(f"{key!r} is said to exist, but is not listed, {conflicts[latest]} times over")
+            self._not_stuck(latest, conflicts)
             value = change(latest + 1, self.codec.decode(body))
             try:
                 await self.bounded.create(latest + 1, self.codec.encode(value))
@@ -115,6 +120,56 @@ class MetadataStore:
                     raise
             else:
                 return Committed(latest + 1, value)
+
+    async def update_once(self, update_id: str, change: Callable[[int, Any], Any],
+                          attempts: int | None = None) -> Committed | Recognised:
+        """As `update`, but exactly once however often it is asked for; `change` must put `update_id` into the value."""
+        return await self.update_recognised(lambda value: self.codec.holds(value, update_id), change, attempts)
+
+    async def update_recognised(self, holds: Callable[[Any], bool], change: Callable[[int, Any], Any],
+                                attempts: int | None = None) -> Committed | Recognised:
+        """As `update`, but what was refused, or has no answer, is tried again, unless the latest value `holds` it by then.
+
+        It is believed only of a file that is ahead of a boundary read after it (`current`): else an attempt that was under way
+        for long may have put it where a file was collected, which is in nobody's history. docs/committed-but-rejected.md.
+
+        A Definite error: of this call the update is nowhere, and never will be. An Indefinite one, also after so many
+        `attempts` of which one is in doubt: call again with the same id, from another process if need be, to find out.
+        """
+        conflicts: dict[int, int] = {}
+        last = doubt = None
+        while attempts is None or attempts > 0:
+            attempts = None if attempts is None else attempts - 1
+            try:
+                latest, body = await self.bounded.latest()
+                value = self.codec.decode(body)
+                if holds(value):
+                    if latest > await self.bounded.boundary.read():
+                        self.world.metrics.count("updates_recognised")
+                        return Recognised(latest, value)
+                    raise OutcomeUnknown(f"id {latest} holds the update, but was behind the boundary before it could be read")
+                self._not_stuck(latest, conflicts)
+                value = change(latest + 1, value)
+                if not holds(value):
+                    raise ValueError("the changed value does not hold its update: it could never be recognised")
+                await self.bounded.create(latest + 1, self.codec.encode(value))
+                return Committed(latest + 1, value)
+            except ObjectVersionExists as error:
+                self.world.metrics.count("update_conflicts")
+                conflicts, last = {latest: conflicts.get(latest, 0) + 1}, error
+            except (ObjectVersionBehindBoundary, OutcomeUnknown) as error:
+                self.world.metrics.count("updates_in_doubt")
+                doubt = last = error
+            except Definite as error:  # of this attempt; an earlier one may have had its effect, or have it yet
+                if doubt is None:
+                    raise
+                raise OutcomeUnknown(f"an earlier attempt is in doubt ({doubt}), and then: {error}") from error
+        raise doubt or last
+
+    def _not_stuck(self, latest: int, conflicts: dict[int, int]) -> None:
+        if conflicts.get(latest, 0) > self.bounded.storage.read_attempts:
+            key = self.bounded.storage.namespace.key(latest + 1)
+            raise NoLatest(f"{key!r} is said to exist, but is not listed, {conflicts[latest]} times over")
 
     async def current(self) -> Committed:
         """The latest committed value. Raises NoLatest, InvalidName, InvalidBoundary, BoundaryLost, Unavailable."""

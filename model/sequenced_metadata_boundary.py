@@ -37,6 +37,9 @@ class Constants(NamedTuple):
     KEEP_LATEST: bool = True  # the last file of a listing is neither deleted nor put behind the boundary
     SPARE_CHECKPOINTS: bool = True  # a file that an active checkpoint refers to is not deleted
     CHECK_READS: bool = True  # a reader checks the boundary after it has read the latest file
+    # A refused update: its caller is "told" that nobody knows; or that it has "failed"; or it is "retried". The amendment: it
+    # is tried again, but first "recognised" in the latest file, which is then checked; "unchecked": and that is not checked
+    ON_REFUSAL: str = "told"
 
 
 MANY = range(101)
@@ -45,6 +48,7 @@ LIMITS = {  # what an instance may have
                      "OLD_WRITERS"), MANY),
     **dict.fromkeys(("WRITERS", "MAX_ID"), MANY[1:]),
     "CHECK": ("after", "before", "off"),
+    "ON_REFUSAL": ("told", "failed", "retried", "unchecked", "recognised"),
 }
 
 Update = tuple[int, int]  # (writer, its how-manieth update)
@@ -66,16 +70,16 @@ class Shared(NamedTuple):
     lost: int  # faults used up
     crashes: int
     # ghosts
-    acked: frozenset[tuple[int, int, int]]  # (id, writer, update) reported as committed
+    acked: frozenset[tuple[int, int, int]]  # (id, writer, update) reported as committed; id 0: recognised
     unchecked: frozenset[int]  # ids reported although no moment after the create had boundary < id
     high: int  # the largest id ever created
     peak: int  # the largest boundary ever durable
 
 
 class Writer(NamedTuple):
-    pc: str = "Idle"  # Idle, Listing, Listed, Ready, Prechecked, Created
+    pc: str = "Idle"  # Idle, Listing, Listed, Ready, Prechecked, Created, Applied
     n: int = 0  # the latest id that it knows: the last listed
-    base: File = NO_FILE  # the content of n
+    base: File = NO_FILE  # the content of n; ghost, once Created: only if it held the update already
     k: int = 0  # its how-manieth update this is
     late: bool = False  # ghost: its create landed at or behind the boundary
     seen: int = 0  # the boundary in its cache (only where FRESH_BOUNDARY is off)
@@ -127,6 +131,10 @@ def checks(c: Constants, me: int) -> str:
     return c.CHECK if c.BOUNDARY and me >= c.OLD_WRITERS else "off"
 
 
+def recognises(c: Constants) -> bool:
+    return c.ON_REFUSAL in ("recognised", "unchecked")
+
+
 # --- a writer: LIST, GET the latest, PUT the next if absent, GET the boundary -------------------------------------------
 
 def writer_list_page(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
@@ -143,9 +151,23 @@ def writer_list(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
             yield (), s, w._replace(pc="Listed", n=max([w.n, *ids]))
 
 
+def applied(c: Constants, me: int, s: Shared, w: Writer) -> bool:
+    """The file that it gets holds its update, and it looks for that."""
+    return recognises(c) and (me, w.k) in s.files[w.n - 1].updates
+
+
 def read_latest(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    if w.pc == "Listed" and present(s, w.n):
+    if w.pc == "Listed" and present(s, w.n) and not applied(c, me, s, w):
         yield (), s, w._replace(pc="Ready", base=s.files[w.n - 1])
+
+
+def read_applied(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    """An earlier attempt of its own has landed, if this file is of the history: what the boundary now has to tell."""
+    if w.pc == "Listed" and present(s, w.n) and applied(c, me, s, w):
+        if c.ON_REFUSAL == "recognised":
+            yield (), s, w._replace(pc="Applied")
+        else:
+            yield (), recognised(s, me, w), done(w, w.k + 1)
 
 
 def read_missing(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
@@ -182,6 +204,11 @@ def acknowledged(s: Shared, me: int, w: Writer, late: bool) -> Shared:
     return s._replace(acked=s.acked | {(w.n + 1, me, w.k)}, unchecked=s.unchecked | {w.n + 1} if late else s.unchecked)
 
 
+def recognised(s: Shared, me: int, w: Writer) -> Shared:
+    """At which id it landed nobody knows."""
+    return s._replace(acked=s.acked | {(0, me, w.k)})
+
+
 def done(w: Writer, k: int) -> Writer:
     """Back to Idle, with update `k` to do next."""
     return Writer(k=k, seen=w.seen)
@@ -193,7 +220,8 @@ def create_next(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
             late = w.n + 1 <= s.boundary
             after = created(s, w.n + 1, file)
             if checks(c, me) == "after":
-                yield (pin,), after, w._replace(pc="Created", base=NO_FILE, late=late)
+                base = w.base if (me, w.k) in w.base.updates else NO_FILE
+                yield (pin,), after, w._replace(pc="Created", base=base, late=late)
             else:
                 yield (pin,), acknowledged(after, me, w, late), done(w, w.k + 1)
 
@@ -216,7 +244,22 @@ def accept(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 def reject(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     if w.pc == "Created" and w.n + 1 <= boundary_seen(c, s, w):
         seen = 0 if c.FRESH_BOUNDARY else boundary_seen(c, s, w)
-        yield (), s, done(w, w.k + 1)._replace(seen=seen)
+        again = recognises(c) or c.ON_REFUSAL == "retried"
+        yield (), s, done(w, w.k + (not again))._replace(seen=seen)
+
+
+def recognise(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    """The file was ahead of the boundary after it was got: nobody has deleted it, so nobody has put another in its place."""
+    if c.ON_REFUSAL == "recognised" and w.pc == "Applied" and w.n > boundary_seen(c, s, w):
+        seen = 0 if c.FRESH_BOUNDARY else boundary_seen(c, s, w)
+        yield (), recognised(s, me, w), done(w, w.k + 1)._replace(seen=seen)
+
+
+def recognise_reject(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    """It may be of the history or not: once more from the start."""
+    if c.ON_REFUSAL == "recognised" and w.pc == "Applied" and w.n <= boundary_seen(c, s, w):
+        seen = 0 if c.FRESH_BOUNDARY else boundary_seen(c, s, w)
+        yield (), s, done(w, w.k)._replace(seen=seen)
 
 
 def send_create(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
@@ -224,18 +267,25 @@ def send_create(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     if about_to_create(c, me, w) and below(len(s.pool), c.MAX_PENDING):
         for pin, file in extended(c, me, w):
             request = ("Create", w.n + 1, tuple(sorted(file.updates)), tuple(sorted(file.checkpoints)))
-            yield (pin,), s._replace(pool=tuple(sorted((*s.pool, request)))), done(w, w.k + 1)
+            yield (pin,), s._replace(pool=tuple(sorted((*s.pool, request)))), in_doubt(c, w)
+
+
+def in_doubt(c: Constants, w: Writer) -> Writer:
+    """Its caller is told so, or it tries again what it will recognise."""
+    return done(w, w.k + (not recognises(c)))
 
 
 def writer_lose_reply(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     """A reply does not come. After a create that is an update of unknown outcome; before it nothing has happened."""
     if w.pc != "Idle" and below(s.lost, c.MAX_LOST):
-        yield (), s._replace(lost=one_more(s.lost, c.MAX_LOST)), done(w, w.k + (w.pc == "Created"))
+        yield (), s._replace(lost=one_more(s.lost, c.MAX_LOST)), in_doubt(c, w) if w.pc == "Created" else done(w, w.k)
 
 
 def writer_crash(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    """Who recognises updates may keep their ids where a crash does not reach them, and try the same one again."""
     if (w.pc != "Idle" or w.seen) and below(s.crashes, c.MAX_CRASHES):
-        yield (), s._replace(crashes=one_more(s.crashes, c.MAX_CRASHES)), Writer(k=w.k + (w.pc != "Idle"))
+        k = w.k + (w.pc != "Idle" and not recognises(c))
+        yield (), s._replace(crashes=one_more(s.crashes, c.MAX_CRASHES)), Writer(k=k)
 
 
 # --- a collector: LIST, GET the boundary, PUT it forward, GET the checkpoints, DELETE one by one ------------------------
@@ -419,7 +469,8 @@ def latest(s: Shared) -> File:
 
 def commit_is_unique(c: Constants, s: Shared) -> bool:
     """No id is ever acknowledged twice."""
-    return len({i for i, _, _ in s.acked}) == len(s.acked)
+    numbered = frozenset(ack for ack in s.acked if ack[0])
+    return len({i for i, _, _ in numbered}) == len(numbered)
 
 
 def acked_is_kept(c: Constants, s: Shared) -> bool:
@@ -462,12 +513,22 @@ def read_is_current(c: Constants, s: Shared, r: Reader) -> bool:
     return r.pc != "Done" or r.must <= r.got
 
 
+def applied_once(c: Constants, s: Shared, w: Writer) -> bool:
+    """No update that is tried again is put into the history by a file that was made of one which has it already."""
+    return c.ON_REFUSAL in ("told", "failed") or w.pc != "Created" or w.late or not w.base.updates
+
+
+def refused_has_no_effect(c: Constants, s: Shared, w: Writer) -> bool:
+    """An update that is said to have failed is not in the history that later writers build on."""
+    return c.ON_REFUSAL != "failed" or not refusal_is_indefinite(c, s, w)
+
+
 def two_commits(c: Constants, s: Shared) -> bool:
     return len(s.acked) >= 2
 
 
 def acked_file_is_collected(c: Constants, s: Shared) -> bool:
-    return any(not present(s, i) for i, _, _ in s.acked)
+    return any(i and not present(s, i) for i, _, _ in s.acked)
 
 
 def stale_create_lands(c: Constants, s: Shared, w: Writer) -> bool:
@@ -482,6 +543,15 @@ def boundary_advances(c: Constants, s: Shared) -> bool:
 def refusal_is_indefinite(c: Constants, s: Shared, w: Writer) -> bool:
     """A write is about to be refused although the latest file holds its update already."""
     return w.pc == "Created" and w.n + 1 <= s.boundary and not w.late and top(s.files) > w.n + 1
+
+
+def update_is_recognised(c: Constants, s: Shared) -> bool:
+    return any(i == 0 for i, _, _ in s.acked)
+
+
+def applied_is_behind_boundary(c: Constants, s: Shared, w: Writer) -> bool:
+    """The file that holds the update tells nothing any more: it may have come back from the dead."""
+    return w.pc == "Applied" and w.n <= s.boundary
 
 
 def file_is_collected(c: Constants, s: Shared) -> bool:
@@ -517,9 +587,10 @@ def stale_files_are_collected(c: Constants, s: Shared) -> bool:
 
 
 WRITER = {
-    "ListPage": writer_list_page, "List": writer_list, "ReadLatest": read_latest, "ReadMissing": read_missing,
-    "Precheck": precheck, "PrecheckReject": precheck_reject, "CreateNext": create_next,
-    "CreateConflict": create_conflict, "Accept": accept, "Reject": reject,
+    "ListPage": writer_list_page, "List": writer_list, "ReadLatest": read_latest, "ReadApplied": read_applied,
+    "ReadMissing": read_missing, "Precheck": precheck, "PrecheckReject": precheck_reject, "CreateNext": create_next,
+    "CreateConflict": create_conflict, "Accept": accept, "Reject": reject, "Recognise": recognise,
+    "RecogniseReject": recognise_reject,
     "SendCreate": send_create, "LoseReply": writer_lose_reply, "Crash": writer_crash,
 }
 COLLECTOR = {
@@ -545,6 +616,8 @@ ALWAYS = {
     "DeletedIsBehindBoundary": (None, deleted_is_behind_boundary),
     "CheckpointedIsKept": (None, checkpointed_is_kept),
     "ReadIsCurrent": ("Reader", read_is_current),
+    "AppliedOnce": ("Writer", applied_once),
+    "RefusedHasNoEffect": ("Writer", refused_has_no_effect),
 }
 SOMETIMES = {
     "TwoCommits": (None, two_commits),
@@ -556,12 +629,15 @@ SOMETIMES = {
     "FileIsCollected": (None, file_is_collected),
     "CheckpointOutlivesBoundary": (None, checkpoint_outlives_boundary),
     "ReaderSeesCommit": ("Reader", reader_sees_commit),
+    "UpdateIsRecognised": (None, update_is_recognised),
+    "AppliedIsBehindBoundary": ("Writer", applied_is_behind_boundary),
 }
 EVENTUALLY = {
     "UpdatesEnd": ("Writer", updates_end),
     "ReadsEnd": ("Reader", reads_end),
     "StaleFilesAreCollected": (None, stale_files_are_collected),  # does not hold: collectors may list anew at any time
 }
+RECOGNISING = ("UpdateIsRecognised", "AppliedIsBehindBoundary")  # witnessed only where that is done
 FAULTS = {"SendCreate", "SendAdvance", "SendDelete", "LoseReply", "Crash"}
 FAIR = {role: frozenset(actions.keys() - FAULTS)
         for role, actions in (("Writer", WRITER), ("Collector", COLLECTOR), ("Reader", READER))}
@@ -602,7 +678,7 @@ def model(c: Constants) -> Model:
     store = Process("", "", 0, (), STORE)  # no client: top-level actions of the spec
     sometimes = {name: witness for name, witness in SOMETIMES.items()
                  if (c.CHECKPOINTS != 0 or name != "CheckpointOutlivesBoundary")
-                 and (c.READERS or name != "ReaderSeesCommit")}
+                 and (c.READERS or name != "ReaderSeesCommit") and (recognises(c) or name not in RECOGNISING)}
     renamed = {"Writer": None if c.WRITERS < 2 else renamed_writers, "Collector": None, "Reader": None}
     if 0 < c.OLD_WRITERS < c.WRITERS:
         del renamed["Writer"]  # they are of two kinds

@@ -38,7 +38,7 @@ def damage(events: Iterable[Event], namespace: Namespace, final: bytes) -> list[
     lost update        an update that was reported as committed is not in the end's history
     applied twice      an update stands twice in the end's history
     read off history   a reader was given an update that is not in the end's history
-    told twice         an update was reported as committed or refused, and later otherwise, or once more
+    told twice         an update was reported as committed, recognised or refused, and later otherwise, or once more
     read went back     a reader was given less than it had been given before
     """
     kept = updates_in(final)
@@ -53,8 +53,10 @@ def damage(events: Iterable[Event], namespace: Namespace, final: bytes) -> list[
         if op != "read":
             if body in ended:
                 found.append(f"told twice: {client} was told {op!r} of {body.decode()}, of which it was told before")
-            if op in ("committed", "refused"):
+            if op in ("committed", "refused", "recognised"):
                 ended.add(body)
+        if op == "recognised" and body.decode() not in there:
+            found.append(f"lost update: {body.decode()}, recognised as committed, is not in the latest file")
         if op == "committed":
             update, file_id = body.decode(), namespace.file_id(key)
             if commits.setdefault(file_id, update) != update:

@@ -147,7 +147,7 @@ class Refiner:
                 self.met += 1
             following += [state + difference for difference in differences]
         if not following:
-            actions = "|".join(action for action in match.actions if action is not STUTTER) or match.op
+            actions = "|".join(action for action in match.actions if action) or match.op
             raise Failure("refinement", f"refinement:{match.process.partition('#')[0]}.{actions}",
                           f"{match.process} has done what the model cannot do here: {actions}", self.unpacked(), match)
         self.states = tuple(dict.fromkeys(following))

@@ -10,21 +10,37 @@ from heapq import heappop, heappush
 
 from impl import manifest_json
 from impl.layout import Namespace
-from model.sequenced_metadata_boundary import Collector, Constants, File, Reader, Shared, Writer, model, page_after, present
+from model.sequenced_metadata_boundary import (
+    Collector,
+    Constants,
+    File,
+    Reader,
+    Shared,
+    Writer,
+    model,
+    page_after,
+    present,
+    recognises,
+)
 from traces import trace
 from traces.event import Event
 from traces.refine import STUTTER, Match, Refiner
 from traces.trace import AGAIN
 
-CLAIMS = {"committed": (1,), "refused": (1,), "failed": (0,), "unknown": (0, 1)}  # -> so many updates has it ended since
+CLAIMS = {  # -> so many updates has it ended since
+    "committed": (1,), "recognised": (1,), "refused": (1,), "failed": (0,), "unknown": (0, 1),
+}
 FILES: dict[bytes, tuple[File, tuple[tuple[int, int], ...]]] = {}  # what a body says is the same in every run
 LIMIT = 100_000
 
 
-def constants(writers: int, collectors: int, readers: int, page_size: int, checkpoints: bool) -> Constants:
-    """The model without bounds, for traces of so many clients; `page_size` 0: a listing has one page."""
+def constants(writers: int, collectors: int, readers: int, page_size: int, checkpoints: bool,
+              on_refusal: str = "told") -> Constants:
+    """The model without bounds, for traces of so many clients; `page_size` 0: a listing has one page. `on_refusal`:
+    "recognised" for writers that update by MetadataStore.update_once."""
     return Constants(WRITERS=writers, COLLECTORS=collectors, READERS=readers, COMMITS=None, MAX_ID=None, PAGE=page_size,
-                     CHECKPOINTS=None if checkpoints else 0, MAX_PENDING=None, MAX_LOST=None, MAX_CRASHES=None)
+                     CHECKPOINTS=None if checkpoints else 0, MAX_PENDING=None, MAX_LOST=None, MAX_CRASHES=None,
+                     ON_REFUSAL=on_refusal)
 
 
 def refiner(c: Constants) -> Refiner:
@@ -114,10 +130,12 @@ class Trace(trace.Trace):
     def _boundary(self, e: Event, role: str) -> Match:
         if e.op in ("get", "get_if_changed"):
             value = 0 if e.status == 404 else int(e.body) if e.status == 200 else None  # 304 shows no value
-            actions = {"Writer": ("Accept", "Reject"), "Collector": ("ReadBoundary", STUTTER),
+            doubts = role == "Writer" and recognises(self.refiner.model.constants)
+            recognise = ("Recognise", "RecogniseReject") if doubts else ()
+            actions = {"Writer": ("Accept", "Reject", *recognise), "Collector": ("ReadBoundary", STUTTER),
                        "Reader": ("ReadAccept", "ReadReject")}
             return Match(e.client, actions[role], (), lambda a, s, l, s2, l2: value in (None, s.boundary) and (
-                a is not STUTTER or l.pc == "Known"))  # a collector that knows the boundary may look again
+                a is not STUTTER or l.pc == "Known"), unheard=doubts)  # a collector that knows the boundary may look again
         if e.op in ("create", "update", "put") and e.status == 200:
             return Match(e.client, ("Advance",), (int(e.body),))
         if e.op in ("create", "update"):
@@ -136,7 +154,8 @@ class Trace(trace.Trace):
             if e.status == 404:
                 return Match(client, ("ReadMissing",), (), lambda a, s, l, s2, l2: l.n == file_id)
             file = decoded(e.body)[0]
-            return Match(client, ("ReadLatest",), (),
+            applied = ("ReadApplied",) if role == "Writer" and recognises(self.refiner.model.constants) else ()
+            return Match(client, ("ReadLatest", *applied), (),
                          lambda a, s, l, s2, l2: l.n == file_id and s.files[file_id - 1] == file)
         if e.op == "create" and e.status == 200:
             file = decoded(e.body)[0]
@@ -201,6 +220,8 @@ class Trace(trace.Trace):
         if e.op == "failed" and (any((writer, number) in file.updates for file in shared.files if file)
                                  or any(r[0] == "Create" and (writer, number) in r[2] for r in shared.pool)):
             raise self._misled(e, "in the model it is in a file, or under way")
+        if e.op == "recognised" and 0 not in found:
+            raise self._misled(e, "in the model it is not recognised")
         if e.op in ("refused", "failed") and found:
             raise self._misled(e, f"in the model it is acknowledged as id {found[0]}")
         local = self.refiner.local(e.client)

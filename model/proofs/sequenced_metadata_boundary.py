@@ -8,7 +8,8 @@ Of the store
 - LatestIsKept: file high is there. FileIsCreated: 1 <= i <= high for every file i.
 - DeletedIsBehindBoundary: every id above the boundary, up to high, has its file. So an id can be created a second time only
   at or behind the boundary: with AcceptedIsNew and OneMayAccept, this is the whole protocol.
-- CommitIsUnique: an id is acknowledged to one update. AckedIsCreated: it is at most high. AckIsChecked: none without a check.
+- CommitIsUnique: an id is acknowledged to one update (0, which says that it was recognised, to many). AckedIsCreated: it is at
+  most high. AckIsChecked: none without a check.
 - AckedIsKept: the latest file has every acknowledged update. HistoryIsKept: and all that a file ahead of the boundary has.
   So no chain over the files is needed: what happens behind the boundary is nobody's business, ahead of it files only come.
 - CheckpointedIsKept: the file of an active checkpoint of the latest file is there.
@@ -21,6 +22,10 @@ Of a writer
 - It may accept if it has created n+1 and n+1 > boundary. Then AcceptedIsNew: n+1 is not acknowledged; OneMayAccept: no other
   writer may accept it; AcceptedIsKept: the latest file has its update. LateIsBehindBoundary: a create that landed at or
   behind the boundary still is there, as the boundary only rises.
+- Where it recognises what it has done (ON_REFUSAL): ReadyIsNotApplied, it builds on no file that holds its update, so, by
+  AppliedOnce, no file that is made of such a one is put into the history; and AppliedIsKept: while the file in which it found
+  its update is ahead of the boundary, the latest has that update, too. Where a refusal is said to be a failure,
+  RefusedHasNoEffect: of those that were in time none is behind the boundary. (It does not hold, and so is no claim otherwise.)
 Of a collector
 - ListedIsCreated: 1 <= i <= high for what it listed. So what it listed before another is below high.
 - KnownIsDurable: the boundary that it knows is at most the boundary.
@@ -78,7 +83,7 @@ FIELDS = {
         "acked": (Id, Update, bool), "unchecked": (Id, bool), "high": (Id,), "peak": (Id,),
     },
     "Writer": {
-        "pc": (Literal["Idle", "Listing", "Listed", "Ready", "Prechecked", "Created"],), "n": (Id,),
+        "pc": (Literal["Idle", "Listing", "Listed", "Ready", "Prechecked", "Created", "Applied"],), "n": (Id,),
         "base_updates": (Update, bool), "base_checkpoints": (Id, bool), "k": (Count,), "late": (bool,), "seen": (Id,),
     },
     "Collector": {
@@ -159,9 +164,27 @@ def writer_list(c, s, w):
     yield guard, (), s, w.but(pc="Listed", n=listed_after(s, w.n))
 
 
+def recognises(c):
+    return c.ON_REFUSAL in ("recognised", "unchecked")
+
+
+def applied(c, s, w):
+    return And(recognises(c), s.updates(w.n, s.update(w.me, w.k)))
+
+
 def read_latest(c, s, w):
-    yield (And(at(w.pc, "Listed"), s.present(w.n)), (), s, w.but(
+    yield (And(at(w.pc, "Listed"), s.present(w.n), Not(applied(c, s, w))), (), s, w.but(
         pc="Ready", base_updates=lambda u: s.updates(w.n, u), base_checkpoints=lambda p: s.checkpoints(w.n, p)))
+
+
+def read_applied(c, s, w):
+    here = And(at(w.pc, "Listed"), s.present(w.n), applied(c, s, w))
+    yield And(here, c.ON_REFUSAL == "recognised"), (), s, w.but(pc="Applied")
+    yield And(here, c.ON_REFUSAL == "unchecked"), (), recognised(s, w), writer_idle(w, w.k + 1)
+
+
+def recognised(s, w):
+    return s.but(acked=lambda i, u: Or(s.acked(i, u), And(i == 0, u == s.update(w.me, w.k))))
 
 
 def read_missing(c, s, w):
@@ -207,8 +230,10 @@ def create_next(c, s, w):
     for pin, guard, updates, checkpoints in extended(c, s, w):
         here = And(about_to_create(c, s, w), Not(s.present(w.n + 1)), guard)
         after = created(s, w.n + 1, updates, checkpoints)
-        yield (And(here, checked), (pin,), after,
-               w.but(pc="Created", base_updates=nothing, base_checkpoints=nothing, late=late))
+        twice = w.base_updates(s.update(w.me, w.k))
+        yield (And(here, checked), (pin,), after, w.but(
+            pc="Created", late=late, base_updates=lambda u, twice=twice: And(twice, w.base_updates(u)),
+            base_checkpoints=lambda p, twice=twice: And(twice, w.base_checkpoints(p))))
         yield And(here, Not(checked)), (pin,), acknowledged(after, w, late), writer_idle(w, w.k + 1)
 
 
@@ -231,7 +256,21 @@ def accept(c, s, w):
 
 def reject(c, s, w):
     yield (And(at(w.pc, "Created"), w.n + 1 <= boundary_seen(c, s, w)), (),
-           s, writer_idle(w, w.k + 1).but(seen=cached(c, s, w)))
+           s, writer_idle(w, w.k if recognises(c) or c.ON_REFUSAL == "retried" else w.k + 1).but(seen=cached(c, s, w)))
+
+
+def recognise(c, s, w):
+    yield (And(c.ON_REFUSAL == "recognised", at(w.pc, "Applied"), w.n > boundary_seen(c, s, w)), (),
+           recognised(s, w), writer_idle(w, w.k + 1).but(seen=cached(c, s, w)))
+
+
+def recognise_reject(c, s, w):
+    yield (And(c.ON_REFUSAL == "recognised", at(w.pc, "Applied"), w.n <= boundary_seen(c, s, w)), (),
+           s, writer_idle(w, w.k).but(seen=cached(c, s, w)))
+
+
+def in_doubt(c, w):
+    return w.k if recognises(c) else w.k + 1
 
 
 def sent(c, s, r, kind, **fields):
@@ -248,18 +287,18 @@ def sent(c, s, r, kind, **fields):
 def send_create(c, s, w, r: Request):
     for pin, guard, updates, checkpoints in extended(c, s, w):
         unused, after = sent(c, s, r, "Create", id=w.n + 1, with_updates=updates, with_checkpoints=checkpoints)
-        yield And(about_to_create(c, s, w), guard, unused), (pin,), after, writer_idle(w, w.k + 1)
+        yield And(about_to_create(c, s, w), guard, unused), (pin,), after, writer_idle(w, in_doubt(c, w))
 
 
 def writer_lose_reply(c, s, w):
     yield (And(Not(at(w.pc, "Idle")), room(s.lost, c.MAX_LOST)), (), s.but(lost=one_more(s.lost, c.MAX_LOST)),
-           writer_idle(w, If(at(w.pc, "Created"), w.k + 1, w.k)))
+           writer_idle(w, If(at(w.pc, "Created"), in_doubt(c, w), w.k)))
 
 
 def writer_crash(c, s, w):
     yield (And(Or(Not(at(w.pc, "Idle")), w.seen != 0), room(s.crashes, c.MAX_CRASHES)), (),
            s.but(crashes=one_more(s.crashes, c.MAX_CRASHES)),
-           w.but(**{**WRITER, "k": If(at(w.pc, "Idle"), w.k, w.k + 1)}))
+           w.but(**{**WRITER, "k": If(at(w.pc, "Idle"), w.k, in_doubt(c, w))}))
 
 
 def collector_listing(c, s, g):
@@ -430,9 +469,10 @@ def expire_checkpoint(c, s, _, p: Id):
 
 ACTIONS = {
     "Writer": {
-        "ListPage": writer_list_page, "List": writer_list, "ReadLatest": read_latest, "ReadMissing": read_missing,
-        "Precheck": precheck, "PrecheckReject": precheck_reject, "CreateNext": create_next,
-        "CreateConflict": create_conflict, "Accept": accept, "Reject": reject,
+        "ListPage": writer_list_page, "List": writer_list, "ReadLatest": read_latest, "ReadApplied": read_applied,
+        "ReadMissing": read_missing, "Precheck": precheck, "PrecheckReject": precheck_reject, "CreateNext": create_next,
+        "CreateConflict": create_conflict, "Accept": accept, "Reject": reject, "Recognise": recognise,
+        "RecogniseReject": recognise_reject,
         "SendCreate": send_create, "LoseReply": writer_lose_reply, "Crash": writer_crash,
     },
     "Collector": {
@@ -473,7 +513,7 @@ def deleted_is_behind_boundary(c, s, i: Id):
 
 
 def commit_is_unique(c, s, i: Id, u: Update, v: Update):
-    return Implies(And(s.acked(i, u), s.acked(i, v)), u == v)
+    return Implies(And(i != 0, s.acked(i, u), s.acked(i, v)), u == v)
 
 
 def acked_is_created(c, s, i: Id, u: Update):
@@ -538,6 +578,23 @@ def one_may_accept(c, s, w: Writer, v: Writer):
 
 def accepted_is_kept(c, s, w: Writer):
     return Implies(may_accept(s, w), s.updates(s.high, s.update(w.me, w.k)))
+
+
+def ready_is_not_applied(c, s, w: Writer):
+    return Implies(And(recognises(c), ready(w)), Not(w.base_updates(s.update(w.me, w.k))))
+
+
+def applied_once(c, s, w: Writer, u: Update):
+    return Or(c.ON_REFUSAL in ("told", "failed"), Implies(And(at(w.pc, "Created"), Not(w.late)), Not(w.base_updates(u))))
+
+
+def applied_is_kept(c, s, w: Writer):
+    return Implies(And(at(w.pc, "Applied"), w.n > s.boundary), s.updates(s.high, s.update(w.me, w.k)))
+
+
+def refused_has_no_effect(c, s, w: Writer):
+    in_time = And(at(w.pc, "Created"), w.n + 1 <= s.boundary, Not(w.late))
+    return Implies(c.ON_REFUSAL == "failed", Not(in_time))
 
 
 def late_is_behind_boundary(c, s, w: Writer):
@@ -615,6 +672,8 @@ CLAUSES = {
     "WriterKnowsCreated": writer_knows_created, "BaseHasLatest": base_has_latest, "BaseIsOfLatest": base_is_of_latest,
     "BaseKnowsCheckpoints": base_knows_checkpoints, "AcceptedIsNew": accepted_is_new, "OneMayAccept": one_may_accept,
     "AcceptedIsKept": accepted_is_kept, "LateIsBehindBoundary": late_is_behind_boundary,
+    "ReadyIsNotApplied": ready_is_not_applied, "AppliedOnce": applied_once, "AppliedIsKept": applied_is_kept,
+    "RefusedHasNoEffect": refused_has_no_effect,
     "ListedIsCreated": listed_is_created, "KnownIsDurable": known_is_durable, "MarkedIsFree": marked_is_free,
     "PendingCreateIsNext": pending_create_is_next, "PendingHasLatest": pending_has_latest,
     "PendingIsOfLatest": pending_is_of_latest, "PendingKnowsCheckpoints": pending_knows_checkpoints,
@@ -664,11 +723,17 @@ def latest_has_checkpointed(c, s, i: Id, p: Id):
     return Implies(And(is_latest(s, i), s.checkpoints(i, p), Not(s.expired(p))), s.present(p))
 
 
+def refused_is_not_built_upon(c, s, w: Writer):
+    in_time = And(at(w.pc, "Created"), w.n + 1 <= s.boundary, Not(w.late))
+    return Implies(c.ON_REFUSAL == "failed", Not(And(in_time, s.some(Id, lambda i: And(s.present(i), i > w.n + 1)))))
+
+
 PROPERTIES = {
     "CommitIsUnique": commit_is_unique, "AckedIsKept": latest_has_acked, "AckIsChecked": ack_is_checked,
     "BoundaryIsMonotone": boundary_is_monotone, "BoundaryIsBelowLatest": latest_is_above_boundary,
     "LatestIsKept": high_is_latest, "DeletedIsBehindBoundary": deleted_is_behind_boundary,
     "CheckpointedIsKept": latest_has_checkpointed, "ReadIsCurrent": read_is_current,
+    "AppliedOnce": applied_once, "RefusedHasNoEffect": refused_is_not_built_upon,
 }
 
 
@@ -737,9 +802,11 @@ SAFEGUARDS = {*m.Constants._fields} - {"WRITERS", "COLLECTORS", "READERS", *UNBO
 SAFEGUARDS_OFF = (
     {"CHECK": "off"}, {"CHECK": "before"}, {"OLD_WRITERS": 1}, {"FRESH_BOUNDARY": False}, {"BOUNDARY_FIRST": False},
     {"CONDITIONAL_ADVANCE": False}, {"KEEP_LATEST": False}, {"SPARE_CHECKPOINTS": False}, {"CHECK_READS": False},
-    {"BOUNDARY": False},
+    {"BOUNDARY": False}, {"ON_REFUSAL": "failed"}, {"ON_REFUSAL": "retried"}, {"ON_REFUSAL": "unchecked"},
 )
-SYSTEMS = {"": {}, " where CHECKPOINTS is 0": {"checkpoints": False}}  # what is proved, each by itself
+SYSTEMS = {  # what is proved, each by itself
+    "": {}, " where CHECKPOINTS is 0": {"checkpoints": False}, " where ON_REFUSAL is recognised": {"recognised": True},
+}
 # Instances that together take every action, for the tie.
 INSTANCES = (
     {}, {"CHECK": "before"},
@@ -750,6 +817,7 @@ INSTANCES = (
     {"WRITERS": 1, "COMMITS": 1, "COLLECTORS": 2, "MAX_PENDING": 1, "MAX_LOST": 1},
     {"WRITERS": 1, "COMMITS": 1, "READERS": 1, "CHECKPOINTS": 1, "MAX_LOST": 1},
     {"WRITERS": 1, "COLLECTORS": 2, "CHECKPOINTS": 1},
+    {"ON_REFUSAL": "recognised", "COMMITS": 1, "MAX_LOST": 1},
 )
 # And one that is too large for all of its states, so many walks through it, and steps of a walk.
 WALKED = {"WRITERS": 3, "COMMITS": 4, "COLLECTORS": 2, "READERS": 1, "MAX_ID": 8, "CHECKPOINTS": 1, "PAGE": 3,
@@ -762,11 +830,14 @@ def system(c: m.Constants) -> System:
 
 
 def prove(constants: m.Constants | None = None, progress: Callable[[inductive.Row], None] | None = None,
-          explain: bool = True, checkpoints: bool = True, timeout_ms: int = inductive.TIMEOUT_MS) -> inductive.Proof:
+          explain: bool = True, checkpoints: bool = True, timeout_ms: int = inductive.TIMEOUT_MS,
+          recognised: bool = False) -> inductive.Proof:
     """Of the constants only the safeguards count: nothing is bounded, a page of a listing may have any size, and OLD_WRITERS is
-    any set of the writers. `explain`: with counterexamples to induction. Not `checkpoints`: with CHECKPOINTS=0."""
+    any set of the writers. `explain`: with counterexamples to induction. Not `checkpoints`: with CHECKPOINTS=0. `recognised`:
+    with the amendment."""
     c = (constants or m.Constants())._replace(**UNBOUNDED)
     c = c if checkpoints else c._replace(CHECKPOINTS=0)
+    c = c._replace(ON_REFUSAL="recognised") if recognised else c
     never = frozenset() if checkpoints else frozenset({"ExpireCheckpoint"})
     return inductive.prove(system(c), c, progress, explain, timeout_ms, never)
 
