@@ -34,7 +34,7 @@ def bits(scenario: str = DEFAULT) -> dict[str, int]:
 
 def sometimes(scenario: str) -> dict[str, Any]:
     """The model's witnesses, each (role, or None for the shared state; what holds there)."""
-    return import_module(f"model.{scenario}").SOMETIMES
+    return import_module(f"model.{getattr(named(scenario), 'MODEL', scenario)}").SOMETIMES
 
 
 def names_of(mask: int, scenario: str = DEFAULT) -> list[str]:

@@ -201,9 +201,10 @@ def send_put(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 
 def lose_reply(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """That of a PUT which was applied; after any other nothing has happened."""
-    if w.pc == "Written" and below(s.lost, c.MAX_LOST):
-        yield (), forgets(s._replace(lost=one_more(s.lost, c.MAX_LOST)), me), unheard(c, me, w, w.base)
+    """That of a PUT which was applied, or of a read, which is asked again; after any other nothing has happened."""
+    if w.pc in ("Ready", "Written") and below(s.lost, c.MAX_LOST):
+        then = idle(c, w.k, w.doubt) if w.pc == "Ready" else unheard(c, me, w, w.base)
+        yield (), forgets(s._replace(lost=one_more(s.lost, c.MAX_LOST)), me), then
 
 
 def crash(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:

@@ -58,7 +58,7 @@ def test_writers_are_interchangeable(name):
     assert symmetry_differs(instance) == "" == merging_differs(instance)
 
 
-@pytest.mark.parametrize("resolve, states", [("unknown", 3_660), ("check", 20_209)])
+@pytest.mark.parametrize("resolve, states", [("unknown", 4_670), ("check", 20_947)])
 def test_all_faults_together(resolve, states):
     """More states than a row may have."""
     found = explore(model(Constants(**FAULTY, RESOLVE=resolve)), symmetry=True)

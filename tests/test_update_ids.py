@@ -6,19 +6,15 @@ import asyncio
 import pytest
 from stores_support.held import Held
 
-from dst.scenarios import sequenced_metadata_boundary as scenario
-from dst.simulate import simulate
 from impl import manifest_json
 from impl.boundary_object import ObjectVersionBehindBoundary
-from impl.errors import AlreadyExists, Definite, Indefinite, OutcomeUnknown, Unavailable
-from impl.layout import Namespace
+from impl.errors import AlreadyExists, Indefinite, OutcomeUnknown, Unavailable
 from impl.manifest_json import Manifest
 from impl.sequenced_metadata_boundary import Committed, MetadataStore, Recognised, compactions_store
 from impl.sequenced_storage import ObjectVersionExists
 from impl.stores.memory import MemoryStore
 from impl.stores.system import system_world
 from impl.update_ids import Session, SessionForgotten, noted
-from traces.sequenced_metadata_boundary import Trace, constants, refiner
 
 pytest_plugins = ["stores_support.fixtures"]
 
@@ -306,93 +302,3 @@ def test_the_table_is_in_order_of_use():
 def test_files_without_sessions_are_as_they_were():
     assert manifest_json.encode(Manifest(("a",))) == b'{"checkpoints":[],"updates":["a"]}'
     assert manifest_json.decode(b'{"checkpoints":[],"updates":["a"]}') == Manifest(("a",))
-
-
-# --- in simulation
-
-class Codec(scenario.Codec):
-    holds = staticmethod(manifest_json.holds)
-
-
-def build(world, where: Namespace, spare: bool, _: int) -> MetadataStore:
-    return MetadataStore(world, where, Codec, spare)
-
-
-async def writer(actors, client, world, store) -> None:
-    """As the scenario's, but it tries what is in doubt again, after a crash, too: then its update is still the model's."""
-    while actors.left[client.name]:
-        update = actors.name_update(client.name)
-        try:
-            done = await store.update_once(update, put(update))
-        except (Definite, Indefinite):
-            continue
-        actors.left[client.name] -= 1
-        known = isinstance(done, Recognised)
-        actors._told(client, "recognised" if known else "committed", update.encode(), 0 if known else done.id)
-
-
-JUDGES = {}
-
-
-def judge(shape) -> Trace:
-    page = shape.page_size if shape.page_size < 1000 else 0
-    if page not in JUDGES:
-        JUDGES[page] = refiner(constants(3, 2, 1, page, False, "recognised"))
-    return Trace(JUDGES[page], scenario.namespace(shape), shape.skew_ms)
-
-
-def test_hundreds_of_seeds_refine_the_amended_model(monkeypatch):
-    monkeypatch.setitem(scenario.WORK, "Writer", writer)
-    told = {"committed": 0, "recognised": 0}
-    for seed in range(300):
-        shape = scenario.drawn_shape(seed)._replace(manifest=False, sdk="", chaos=1000)
-        outcome = simulate(seed, build, shape, trace_of=judge)
-        assert not outcome.kind, (seed, outcome.message)
-        for e in outcome.events:
-            if e.kind == "told" and e.op in told:
-                told[e.op] += 1
-    assert told["committed"] > 1000 and told["recognised"] > 50, told
-
-
-class Unchecked(MetadataStore):
-    """As the row recognised_unchecked: it believes any file that it finds its update in."""
-
-    looks = True
-
-    async def update_once(self, update_id, change, attempts=None):
-        while True:
-            latest, body = await self.bounded.latest()
-            value = self.codec.decode(body)
-            if self.looks and self.codec.holds(value, update_id):
-                return Recognised(latest, value)
-            try:
-                await self.bounded.create(latest + 1, self.codec.encode(change(latest + 1, value)))
-            except (ObjectVersionExists, ObjectVersionBehindBoundary, OutcomeUnknown):
-                continue
-            return Committed(latest + 1, value)
-
-
-class Retried(Unchecked):
-    """As the row refused_is_retried, of lost replies, too."""
-
-    looks = False
-
-
-def found(seeds: range, mutant: type[MetadataStore], **options) -> set[str]:
-    def build_mutant(world, where, spare, _):
-        return mutant(world, where, Codec, spare)
-
-    shapes = ((seed, scenario.drawn_shape(seed)._replace(manifest=False, sdk="", chaos=1000)) for seed in seeds)
-    return {simulate(seed, build_mutant, shape, **options).signature for seed, shape in shapes} - {""}
-
-
-@pytest.mark.parametrize("mutant, signature", [(Unchecked, "told:recognised"), (Retried, "refinement:Writer.CreateNext")])
-def test_what_leaves_out_a_part_of_it_is_found(monkeypatch, mutant, signature):
-    monkeypatch.setitem(scenario.WORK, "Writer", writer)
-    assert signature in found(range(20), mutant, trace_of=judge)
-
-
-def test_and_who_applies_it_again_harms_callers(monkeypatch):
-    """Judged by what they were told alone, without the model."""
-    monkeypatch.setitem(scenario.WORK, "Writer", writer)
-    assert "history:applied twice" in found(range(60), Retried, by_model=False)

@@ -18,6 +18,7 @@ line ask it for these, and for nothing else:
     final_check(actors, events)    raises Failure; the callers' history, and what only the end can show
     TOLD, SEEN, seen(events, shape)   what callers can be told; moments that a campaign should reach, and which a run has
 
+    MODEL                          the model's stem, where it is another's
     COST                           contention -> the Shape at which `highwater cost` measures a commit; {} if there is none
 
 A protocol's known-bad clients are in dst/mutants/STEM.py: MUTANTS, name -> (what it does wrong, its Build); ORACLES, name ->

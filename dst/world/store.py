@@ -93,7 +93,7 @@ class SimulatedStore:
             return reply
         version = answer.version
         if op == "head":
-            return Reply(200, version, answer.body, entry)
+            return Reply(200, version, b"", entry)
         if (self._unchanged if version == condition else self._form(version, condition)) == 304:
             return Reply(304, version)
         return reply

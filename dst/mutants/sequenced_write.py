@@ -1,0 +1,197 @@
+"""Safety: none, on purpose. impl/sequenced_write.py with one safeguard taken out; simulation must find each of them."""
+
+from typing import Any
+
+from dst.scenarios.sequenced_write import made
+from impl.errors import NotFound, OutcomeUnknown, Unavailable
+from impl.sequenced_storage import FIRST_ID, Listed, ObjectVersionExists, SequencedStorage
+from impl.sequenced_write import Known, LogReader, LogWriter, Lost, NextFile, StateReader, StateWriter
+
+
+class Overwrites(SequencedStorage):
+    """A plain PUT, which does not ask whether there is a file."""
+
+    async def create(self, file_id: int, body: bytes) -> None:
+        await self.world.store.put(self.namespace.key(file_id), body)
+
+
+class TakesNextId(StateWriter):
+    """After a conflict it puts the old content under the next id, which is right for a log."""
+
+    def _learn(self, file_id: int, lost: Lost) -> None:
+        self.known = Known(file_id, self.known.value, True)
+
+
+class SkipsAnId(StateWriter):
+    """After a conflict it reads what is there, and leaves an id out for the next rival."""
+
+    def _learn(self, file_id: int, lost: Lost) -> None:
+        self.skips = True
+        super()._learn(file_id, lost)
+
+    async def _find_out(self) -> None:
+        await super()._find_out()
+        if getattr(self, "skips", False):
+            self.skips, self.known = False, self.known._replace(id=self.known.id + 1)
+
+
+class LogSkipsAnId(LogWriter):
+    async def append(self, body: bytes, attempts: int | None = None) -> int:
+        try:
+            return await super().append(body, 1)
+        except ObjectVersionExists:
+            self.latest += 1
+            return await super().append(body, attempts)
+
+
+class LostReplyIsConflict(NextFile):
+    """Takes its own create, of which it got no answer, for somebody else's; so its update is applied again."""
+
+    async def create(self, file_id: int, body: bytes) -> Lost | None:
+        try:
+            return await super().create(file_id, body)
+        except OutcomeUnknown:
+            return Lost(None)
+
+
+class ConflictIsAnothers(NextFile):
+    """It sends the create again, and does not look whose file then is in the way: it takes it for another's."""
+
+    async def create(self, file_id: int, body: bytes) -> Lost | None:
+        for _ in range(3):
+            try:
+                return await self.storage.create(file_id, body)
+            except ObjectVersionExists:
+                return Lost(None)
+            except OutcomeUnknown:
+                pass
+        raise OutcomeUnknown(f"id {file_id}")
+
+
+class ConflictIsMine(NextFile):
+    """It sends the create again, and does not look whose file then is in the way: it takes it for its own."""
+
+    async def create(self, file_id: int, body: bytes) -> Lost | None:
+        try:
+            return await self.storage.create(file_id, body)
+        except ObjectVersionExists:
+            return Lost(None)
+        except OutcomeUnknown:
+            try:
+                return await self.storage.create(file_id, body)
+            except ObjectVersionExists:
+                return None
+
+
+class TimeoutIsFailure(NextFile):
+    async def create(self, file_id: int, body: bytes) -> Lost | None:
+        try:
+            return await super().create(file_id, body)
+        except OutcomeUnknown as error:
+            raise Unavailable(str(error)) from None
+
+
+class AcknowledgedUnheard(NextFile):
+    async def create(self, file_id: int, body: bytes) -> Lost | None:
+        try:
+            return await super().create(file_id, body)
+        except OutcomeUnknown:
+            return None
+
+
+class AbsentHasFailed(NextFile):
+    """It looks for the file of which it heard nothing, and takes it for failed if it is not there: it may yet arrive."""
+
+    def __init__(self, storage: SequencedStorage, unknown: str):
+        super().__init__(storage)
+
+    async def create(self, file_id: int, body: bytes) -> Lost | None:
+        try:
+            return await super().create(file_id, body)
+        except OutcomeUnknown:
+            try:
+                return await self._whose(file_id, body)
+            except OutcomeUnknown as error:
+                raise Unavailable(str(error)) from None
+
+
+class OldListing(SequencedStorage):
+    """A reader is answered by a cache, every second time."""
+
+    listed: list[Listed] | None = None
+
+    async def list(self) -> list[Listed]:
+        listed, self.listed = self.listed, None
+        if listed is None:
+            self.listed = listed = await super().list()
+        return listed
+
+
+class OldListingReader(StateReader):
+    def __init__(self, storage: SequencedStorage, *options: Any):
+        super().__init__(OldListing(storage.world, storage.namespace), *options)
+
+
+class OldEntriesReader(LogReader):
+    fresh = False
+
+    async def read(self) -> list[bytes]:
+        self.fresh = not self.fresh
+        return await super().read() if self.fresh else list(self.entries)
+
+
+class BackwardReader(LogReader):
+    """It reads two files at a time, the later one first, and resolves them as they come."""
+
+    async def read(self) -> list[bytes]:
+        while True:
+            file_id = FIRST_ID + len(self.entries)
+            try:
+                first = await self.storage.read(file_id)
+            except NotFound:
+                return list(self.entries)
+            try:
+                self.entries.append(await self.storage.read(file_id + 1))
+            except NotFound:
+                pass
+            self.entries.append(first)
+
+
+def client(**parts: Any) -> object:
+    return lambda world, shape, number: made(world, shape, **parts)
+
+
+MUTANTS = {  # name -> (what it does wrong, its Build)
+    "overwrites": ("files are put without a condition", client(storage=Overwrites)),
+    "unresolved": ("state: after a conflict the old content is put under the next id", client(state=TakesNextId)),
+    "gap": ("after a conflict an id is left out", client(state=SkipsAnId, log=LogSkipsAnId)),
+    "lost_reply_is_conflict": ("a create of unknown outcome is taken for a conflict and applied again",
+                               client(next_file=LostReplyIsConflict)),
+    "conflict_is_anothers": ("what is in the way of a create sent again is taken for another's",
+                             client(next_file=ConflictIsAnothers)),
+    "conflict_is_mine": ("what is in the way of a create sent again is taken for its own", client(next_file=ConflictIsMine)),
+    "timeout_is_failure": ("a create of unknown outcome is reported as failed", client(next_file=TimeoutIsFailure)),
+    "acknowledged_unheard": ("a create of unknown outcome is reported as committed", client(next_file=AcknowledgedUnheard)),
+    "absent_has_failed": ("a create in doubt that is not there yet is reported as failed", client(next_file=AbsentHasFailed)),
+    "old_reads": ("a reader is answered by a cache", client(readers=(OldListingReader, OldEntriesReader))),
+    "out_of_order": ("log: a reader resolves files in another order than that of their ids",
+                     client(readers=(StateReader, BackwardReader))),
+}
+
+LOST, TWICE, DENIED, STALE = "history:lost update", "history:applied twice", "history:denied update", "history:stale read"
+ORDER = "history:out of order"
+CREATES = ("refinement:Writer.Create", "refinement:Writer.SendCreate")  # CreateNext, CreateConflict
+GOES_ON = (*CREATES, "refinement:Writer.List", "refinement:Writer.Read", "refinement:Writer.get", "told:failed")
+ORACLES = {  # name -> what its signatures begin with: by model; by harm
+    "overwrites": (("refinement:Writer.put",), (LOST, "history:read")),
+    "unresolved": (CREATES, (LOST, "history:read")),
+    "gap": (CREATES, (LOST, STALE, ORDER, "history:read")),
+    "lost_reply_is_conflict": (GOES_ON, (TWICE, LOST, STALE, ORDER, "history:read")),
+    "conflict_is_anothers": (GOES_ON, (TWICE,)),
+    "conflict_is_mine": ((*GOES_ON, "told:committed"), (LOST, TWICE)),
+    "timeout_is_failure": (("told:failed",), (DENIED, TWICE)),
+    "acknowledged_unheard": (("told:committed",), (LOST, STALE)),
+    "absent_has_failed": (GOES_ON, (DENIED, TWICE, ORDER)),
+    "old_reads": (("told:read", "refinement:Reader.ReadLatest"), (STALE, "history:read went back")),
+    "out_of_order": (("told:read",), ("history:read",)),
+}

@@ -1,0 +1,172 @@
+"""Safety: none, on purpose. impl/simple_conditional.py with one safeguard taken out; simulation must find each of them."""
+
+from typing import Any
+
+from dst.scenarios.simple_conditional import KEY, Shape, resolve
+from impl.errors import OutcomeUnknown, PreconditionFailed, Unavailable
+from impl.manifest_json import Manifest
+from impl.simple_conditional import Content, SimpleConditional
+from impl.world import World
+
+
+class Unconditional(SimpleConditional):
+    """PUTs as the baseline does: «one writer would simply overwrite the data from another»."""
+
+    async def _put(self, value: Any) -> Content:
+        return Content(value, await self.world.store.put(self.key, self.codec.encode(value)))
+
+
+class OldContent(SimpleConditional):
+    """After a conflict it asks for the new version only, and puts what it made of the old content."""
+
+    async def _put(self, value: Any) -> Content:
+        try:
+            return await super()._put(value)
+        except PreconditionFailed:
+            self.known = Content(self.known.value, (await self.world.store.head(self.key)).version)
+            return await super()._put(value)
+
+
+class OthersDropped(SimpleConditional):
+    """It reads anew after a conflict, and resolves it in its own favour: what it made before goes over what it has read."""
+
+    made: tuple[str, ...] = ()
+
+    def _changed(self, update: str, change: Any) -> Any:
+        value = super()._changed(update, change)
+        if self.made[-1:] != (update,):
+            self.made = value.updates
+        return Manifest(self.made)
+
+
+class ConflictNotReread(SimpleConditional):
+    """After a conflict it puts the same over the same version again; in the end it reads."""
+
+    async def _put(self, value: Any) -> Content:
+        try:
+            return await super()._put(value)
+        except PreconditionFailed:
+            return await super()._put(value)
+
+
+class TimeoutIsFailure(SimpleConditional):
+    async def update(self, *asked: Any) -> Content:
+        try:
+            return await super().update(*asked)
+        except OutcomeUnknown as error:
+            raise Unavailable(str(error)) from None
+
+
+class AcknowledgedUnheard(SimpleConditional):
+    async def _put(self, value: Any) -> Content:
+        known = self.known
+        try:
+            return await super()._put(value)
+        except OutcomeUnknown:
+            return known._replace(value=value)
+
+
+class LostReplyIsConflict(SimpleConditional):
+    """What it has put without hearing of it is applied again, without a look whether it is there."""
+
+    async def _put(self, value: Any) -> Content:
+        try:
+            return await super()._put(value)
+        except OutcomeUnknown as error:
+            raise PreconditionFailed(str(error)) from None
+
+
+class ConflictIsMine(SimpleConditional):
+    """It sends the same PUT again where it has heard nothing, and takes a conflict then for its own success."""
+
+    async def _put(self, value: Any) -> Content:
+        try:
+            return await super()._put(value)
+        except OutcomeUnknown:
+            try:
+                return await super()._put(value)
+            except PreconditionFailed:
+                return await self.current()
+
+
+class AbsentHasFailed(SimpleConditional):
+    """What it has put without hearing of it, and does not find, it takes for failed: it may yet arrive."""
+
+    async def update(self, update: str, *asked: Any) -> Content:
+        try:
+            return await super().update(update, *asked)
+        except OutcomeUnknown:
+            found = await self.current()
+            if update in found.value.updates:
+                return found
+            raise Unavailable(f"{update!r} is not there") from None
+
+
+class LastPlace(tuple):
+    """Holds, so it says, its last element only."""
+
+    def __contains__(self, update: object) -> bool:
+        return self[-1:] == (update,)
+
+
+class LastPlaceOnly(SimpleConditional):
+    """It looks for what it has put in the last place only, as if a content told of one update."""
+
+    async def current(self) -> Content:
+        value, version = await super().current()
+        return Content(value._replace(updates=LastPlace(value.updates)), version)
+
+
+class OldReads(SimpleConditional):
+    """A reader is answered by a cache, every second time."""
+
+    kept: Content | None = None
+    reader = True
+
+    async def update(self, *asked: Any) -> Content:
+        self.reader = False
+        return await super().update(*asked)
+
+    async def current(self) -> Content:
+        kept, self.kept = self.kept, None
+        if kept is None or not self.reader:
+            self.kept = kept = await super().current()
+        return kept
+
+
+def client(kind: type[SimpleConditional]) -> object:
+    def build(world: World, shape: Shape, number: int) -> SimpleConditional:
+        return kind(world, KEY, resolve=resolve(shape))
+
+    return build
+
+
+MUTANTS = {  # name -> (what it does wrong, its Build)
+    "unconditional": ("a writer puts without a condition", client(Unconditional)),
+    "old_content": ("after a conflict the old content is put over the new version", client(OldContent)),
+    "others_dropped": ("after a conflict the other's update is dropped", client(OthersDropped)),
+    "conflict_not_reread": ("after a conflict the same put is tried again", client(ConflictNotReread)),
+    "timeout_is_failure": ("an update without a reply is reported as failed", client(TimeoutIsFailure)),
+    "acknowledged_unheard": ("an update without a reply is reported as committed", client(AcknowledgedUnheard)),
+    "lost_reply_is_conflict": ("an update without a reply is applied again blindly", client(LostReplyIsConflict)),
+    "conflict_is_mine": ("a conflict after a put without a reply is taken for its success", client(ConflictIsMine)),
+    "absent_has_failed": ("an update in doubt that is not there yet is reported as failed", client(AbsentHasFailed)),
+    "last_place_only": ("an update in doubt is looked for in the last place only", client(LastPlaceOnly)),
+    "old_reads": ("a reader is answered by a cache", client(OldReads)),
+}
+
+LOST, TWICE, DENIED = "history:lost update", "history:applied twice", "history:denied update"
+PUTS = ("refinement:Writer.Put", "refinement:Writer.SendPut")  # PutOk, PutConflict
+ORACLES = {  # name -> what its signatures begin with: by model; by harm
+    "unconditional": (("refinement:Writer.put",), (LOST, "history:read")),
+    "old_content": (("refinement:Writer.head", *PUTS), (LOST, "history:read")),
+    "others_dropped": (PUTS, (LOST, "history:read")),
+    "conflict_not_reread": (PUTS, ()),
+    "timeout_is_failure": (("told:failed",), (DENIED, TWICE)),
+    "acknowledged_unheard": (("told:committed", *PUTS), (LOST,)),
+    "lost_reply_is_conflict": ((*PUTS, "told:failed"), (TWICE,)),
+    "conflict_is_mine": ((*PUTS, "told:failed"), (LOST, TWICE)),
+    "absent_has_failed": (("told:", "refinement:Writer.Read"), (DENIED, TWICE, "history:out of order")),
+    "last_place_only": (PUTS, (TWICE,)),
+    "old_reads": (("told:read",), ("history:stale read", "history:read went back")),
+}

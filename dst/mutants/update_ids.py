@@ -1,0 +1,49 @@
+"""Safety: none, on purpose: the RFC with the retry of released code, and the amendment with a part of it left out."""
+
+from collections.abc import Callable
+from typing import Any
+
+from dst.scenarios.update_ids import Codec
+from impl.boundary_object import ObjectVersionBehindBoundary
+from impl.errors import OutcomeUnknown
+from impl.sequenced_metadata_boundary import Committed, MetadataStore, Recognised
+from impl.sequenced_storage import ObjectVersionExists
+
+
+class Unchecked(MetadataStore):
+    """As the row recognised_unchecked: it believes any file that it finds its update in."""
+
+    looks = True
+
+    async def update_once(self, update_id: str, change: Callable[[int, Any], Any], attempts: int | None = None
+                          ) -> Committed | Recognised:
+        while True:
+            latest, body = await self.bounded.latest()
+            value = self.codec.decode(body)
+            if self.looks and self.codec.holds(value, update_id):
+                return Recognised(latest, value)
+            try:
+                await self.bounded.create(latest + 1, self.codec.encode(change(latest + 1, value)))
+            except (ObjectVersionExists, ObjectVersionBehindBoundary, OutcomeUnknown):
+                continue
+            return Committed(latest + 1, value)
+
+
+class Retried(Unchecked):
+    """As the row refused_is_retried; of lost replies, too."""
+
+    looks = False
+
+
+def client(kind: type[MetadataStore]) -> Callable:
+    return lambda world, where, spare, number: kind(world, where, Codec, spare)
+
+
+MUTANTS = {  # name -> (what it does wrong, its Build)
+    "refused_is_retried": ("the RFC, with the retry of released code: a refused update is applied again", client(Retried)),
+    "recognised_unchecked": ("the update is looked for in a file that no boundary was read after", client(Unchecked)),
+}
+ORACLES = {  # name -> what its signatures begin with: by model; by harm
+    "refused_is_retried": (("refinement:Writer.",), ("history:applied twice",)),
+    "recognised_unchecked": (("told:recognised", "refinement:Writer."), ()),
+}

@@ -1,0 +1,203 @@
+"""Safety: none of its own; writers and readers of impl/sequenced_write.py, for traces/sequenced_write.py to judge.
+
+Both uses: files that are the full state each, and files that are the entries of a log. Each writer brings its updates home one
+after another; one that surely did not happen is asked for again, one of unknown outcome is not.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from dst.actors import Actors
+from dst.kernel import Client
+from dst.world.network import TIMEOUT_MS
+from dst.world.store import SimulatedStore
+from impl import manifest_json
+from impl.errors import Definite, Indefinite
+from impl.layout import Namespace
+from impl.sequenced_storage import SequencedStorage
+from impl.sequenced_write import LogReader, LogWriter, NextFile, StateReader, StateWriter
+from impl.world import World
+from traces.event import Event
+from traces.refine import Failure, refiner_of
+from traces.sequenced_write import Trace, constants, refiner
+from traces.serial import anomalies
+
+
+class Shape(NamedTuple):
+    """How large a run is, drawn from its seed unless given."""
+
+    writers: int = 2
+    updates: int = 3
+    readers: int = 1
+    reads: int = 2
+    log: bool = False  # a file is an entry of a log; else it is the full state
+    list: bool = False  # state: after a conflict the latest is listed anew; else what is there is read
+    recognise: bool = False  # a create without a reply is sent again, and recognised; else the caller is told
+    attempts: int = 0  # of one update; 0: without end
+    pause_ms: int = 60  # between two operations of a client, at most
+    page_size: int = 1000
+    chaos: int = 30  # after so many times pause_ms the faults stop
+    audit: bool = True
+    skew_ms: int = 0
+    store: str = "s3"
+    stall_ms: int = 0
+    sdk: str = ""
+
+
+STORES = ("s3", "s3", "gcs", "azure", "r2", "minio-2025-08", "ceph", "strict-rfc9110")  # that create if absent
+
+
+def draw_shape(choose: Callable[[str, int], int]) -> Shape:
+    def of(site: str, *values: int) -> int:
+        return values[choose(f"shape.{site}", len(values))]
+
+    return Shape(of("writers", 2, 3), of("updates", 2, 3, 4), of("readers", 1, 2), of("reads", 1, 2, 3), bool(of("log", 0, 1)),
+                 bool(of("list", 0, 0, 1)), bool(of("recognise", 0, 1)), of("attempts", 0, 0, 2, 4),
+                 of("pause_ms", 60, 1, 300), chaos=of("chaos", 3, 30), audit=bool(of("audit", 1, 0)),
+                 store=of("store", *STORES))
+
+
+def unit_ms(shape: Shape) -> int:
+    return max(shape.pause_ms, 60)
+
+
+def waits_ms(shape: Shape) -> tuple[int, ...]:
+    return (shape.stall_ms,) if shape.stall_ms else (shape.pause_ms, TIMEOUT_MS)
+
+
+def length(shape: Shape) -> int:
+    updates = shape.writers * shape.updates
+    return 3 * updates + shape.readers * (shape.reads + updates if shape.log else 2 * shape.reads)
+
+
+NAMESPACES = {True: Namespace("db", "wal"), False: Namespace("db", "manifest")}
+
+
+def options(shape: Shape) -> tuple[str, str]:
+    """What is done after a conflict, and of an unknown outcome."""
+    return "list" if shape.list and not shape.log else "get", "recognise" if shape.recognise else "report"
+
+
+def trace_of(shape: Shape) -> Trace:
+    of = constants("log" if shape.log else "state", MOST["writers"], MOST["readers"], *options(shape))
+    return Trace(refiner_of(refiner, of), NAMESPACES[shape.log], shape.skew_ms)
+
+
+def trace_options(shape: Shape) -> list[str]:
+    return [f"--shape {name}=True" for name in ("log", "list", "recognise") if getattr(shape, name)]
+
+
+class Ends(NamedTuple):
+    """What a client has: it is a writer, or a reader."""
+
+    writer: StateWriter | LogWriter
+    reader: StateReader | LogReader
+
+
+def made(world: World, shape: Shape, storage: type = SequencedStorage, next_file: type = NextFile, state: type = StateWriter,
+         log: type = LogWriter, readers: tuple[type, type] = (StateReader, LogReader)) -> Ends:
+    files, (resolve, unknown) = storage(world, NAMESPACES[shape.log]), options(shape)
+    writer = log(files, unknown=unknown) if shape.log else state(files, resolve=resolve, unknown=unknown)
+    writer.next_file = next_file(files, unknown)
+    return Ends(writer, readers[shape.log](files))
+
+
+def production(world: World, shape: Shape, number: int) -> Ends:
+    return made(world, shape)
+
+
+def begin(store: SimulatedStore, shape: Shape) -> None:
+    """There is nothing."""
+
+
+async def put(of: StateWriter | LogWriter, update: str, attempts: int | None) -> int:
+    """The id of its file."""
+    if isinstance(of, LogWriter):
+        return await of.append(update.encode(), attempts)
+    return (await of.update(lambda _, value: value.with_update(update), attempts)).id
+
+
+async def writer(actors: Actors, client: Client, world: World, number: int) -> None:
+    shape = actors.shape
+    of = actors.build(world, shape, number).writer
+    while actors.left[client.name]:
+        actors.left[client.name] -= 1
+        update = actors.name_update(client.name)
+        while True:
+            actors.begin(client, update)
+            try:
+                file_id = await put(of, update, shape.attempts or None)
+                actors.end(client, "committed", NAMESPACES[shape.log].key(file_id))
+            except Definite:
+                actors.end(client, "failed")
+                continue
+            except Indefinite:
+                actors.end(client, "unknown")
+            break
+        await actors.pause(client, world)
+
+
+async def read(of: StateReader | LogReader) -> tuple[str, ...]:
+    if isinstance(of, LogReader):
+        return tuple(entry.decode() for entry in await of.read())
+    found = await of.current()
+    return found.value.updates if found else ()
+
+
+async def reader(actors: Actors, client: Client, world: World, number: int) -> None:
+    of = actors.build(world, actors.shape, number).reader
+    while actors.left[client.name]:
+        actors.left[client.name] -= 1
+        await actors.pause(client, world)
+        actors.begin(client)
+        try:
+            seen = await read(of)
+        except Definite:
+            continue
+        actors.end(client, "read", body=" ".join(seen).encode(), seen=seen)
+
+
+def final_check(actors: Actors, events: list[Event]) -> None:
+    """«the state of the system is represented by reading all the files and resolving them in order»; or by the last of them."""
+    where, objects = NAMESPACES[actors.shape.log], actors.store.objects
+    files = [objects[key][0].body for key in sorted(objects) if key.startswith(where.prefix)]
+    if actors.shape.log:
+        final = tuple(body.decode() for body in files)
+    else:
+        final = manifest_json.decode(files[-1]).updates if files else ()
+    found = anomalies(actors.history(), final)
+    if found:
+        raise Failure("safety", f"history:{found[0].partition(':')[0]}", "; ".join(found))
+
+
+TOLD = ("committed", "failed", "unknown", "read")
+SEEN = ("conflict", "create without a listing", "the same create again", "late create refused", "late create applied",
+        "end of the log")
+
+
+def seen(events: list[Event], shape: Shape) -> set[str]:
+    found, last = set(), {}  # client -> its last create, since it has listed
+    for e in events:
+        if e.op == "list" or e.kind == "crash":
+            last.pop(e.client, None)
+        elif e.op == "create" and not e.awaited:
+            found.add("late create applied" if e.status == 200 else "late create refused")
+        elif e.op == "create" and e.kind == "applied":
+            before = last.get(e.client)
+            found |= {"conflict"} if e.status != 200 else {"create without a listing"} if before else set()
+            found |= {"the same create again"} if before == (e.key, e.body) else set()
+            last[e.client] = e.key, e.body
+        elif (e.op, e.status) == ("get", 404):
+            found.add("end of the log")
+    return found
+
+
+WORK = {"Writer": writer, "Reader": reader}
+AUDIT = (("Writer#0",), ("Reader#0",))
+ROLES = {"Writer": ("writers", "updates"), "Reader": ("readers", "reads")}
+OPTIONAL = ("Reader",)
+MOST = {"writers": 3, "readers": 2}
+MILDEST = {**Shape()._asdict(), "pause_ms": 1, "audit": False}
+COST = {f"{'log' if log else 'state'}, {n} writer{'s' * (n > 1)}": Shape(
+    writers=n, updates=40, readers=0, reads=0, log=log, pause_ms=1, audit=False) for log in (False, True) for n in (1, 4)}
+TINY = Shape(writers=2, updates=1, readers=1, reads=1, pause_ms=1, audit=False)

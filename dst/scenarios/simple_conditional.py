@@ -1,0 +1,160 @@
+"""Safety: none of its own; writers and readers of impl/simple_conditional.py, for traces/simple_conditional.py to judge.
+
+One object is the whole database, and its content a log of updates. Each writer brings its updates home one after another; one
+that surely did not happen is asked for again, one of unknown outcome is not. The store's versions may be digests.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from dst.actors import Actors
+from dst.kernel import Client
+from dst.world.network import TIMEOUT_MS
+from dst.world.store import SimulatedStore, profile_of
+from impl import manifest_json
+from impl.errors import Definite, Indefinite
+from impl.manifest_json import Manifest
+from impl.simple_conditional import SimpleConditional
+from impl.world import World
+from traces.event import Event
+from traces.refine import Failure, refiner_of
+from traces.serial import anomalies
+from traces.simple_conditional import KEY, KEYS, Trace, constants, refiner
+
+
+class Shape(NamedTuple):
+    """How large a run is, drawn from its seed unless given."""
+
+    writers: int = 2
+    updates: int = 3
+    readers: int = 1
+    reads: int = 2
+    check: bool = False  # of a PUT without a reply the writer looks for its update; else its caller is told
+    attempts: int = 0  # of one update; 0: without end
+    pause_ms: int = 60  # between two operations of a client, at most
+    page_size: int = 1000
+    chaos: int = 30  # after so many times pause_ms the faults stop
+    audit: bool = True
+    skew_ms: int = 0
+    store: str = "s3"
+    stall_ms: int = 0
+    sdk: str = ""
+
+
+STORES = ("s3", "s3", "gcs", "azure", "r2", "minio-2025-08", "ceph", "strict-rfc9110")  # whose PUTs have conditions
+
+
+def draw_shape(choose: Callable[[str, int], int]) -> Shape:
+    def of(site: str, *values: int) -> int:
+        return values[choose(f"shape.{site}", len(values))]
+
+    return Shape(of("writers", 2, 3), of("updates", 2, 3, 4), of("readers", 1, 2), of("reads", 1, 2, 3),
+                 bool(of("check", 0, 1)), of("attempts", 0, 0, 2, 4), of("pause_ms", 60, 1, 300), chaos=of("chaos", 3, 30),
+                 audit=bool(of("audit", 1, 0)), store=of("store", *STORES))
+
+
+def unit_ms(shape: Shape) -> int:
+    return max(shape.pause_ms, 60)
+
+
+def waits_ms(shape: Shape) -> tuple[int, ...]:
+    return (shape.stall_ms,) if shape.stall_ms else (shape.pause_ms, TIMEOUT_MS)
+
+
+def length(shape: Shape) -> int:
+    return 2 * shape.writers * shape.updates + 2 * (shape.writers - 1) * shape.updates + shape.readers * shape.reads
+
+
+def resolve(shape: Shape) -> str:
+    return "check" if shape.check else "unknown"
+
+
+def trace_of(shape: Shape) -> Trace:
+    of = constants(MOST["writers"], MOST["readers"], resolve(shape), profile_of(shape.store).version == "digest")
+    return Trace(refiner_of(refiner, of), KEYS, shape.skew_ms)
+
+
+def trace_options(shape: Shape) -> list[str]:
+    return [f"--shape store={shape.store}"] + ["--shape check=True"] * shape.check
+
+
+def production(world: World, shape: Shape, number: int) -> SimpleConditional:
+    return SimpleConditional(world, KEY, resolve=resolve(shape))
+
+
+def begin(store: SimulatedStore, shape: Shape) -> None:
+    store.put(KEY, manifest_json.encode(Manifest()), 0)
+
+
+async def writer(actors: Actors, client: Client, world: World, number: int) -> None:
+    database = actors.build(world, actors.shape, number)
+    while actors.left[client.name]:
+        actors.left[client.name] -= 1
+        update = actors.name_update(client.name)
+
+        def change(value: Manifest, update: str = update) -> Manifest:
+            return value.with_update(update)
+
+        while True:
+            actors.begin(client, update)
+            try:
+                await database.update(update, change, actors.shape.attempts or None)
+                actors.end(client, "committed")
+            except Definite:
+                actors.end(client, "failed")
+                continue
+            except Indefinite:
+                actors.end(client, "unknown")
+            break
+        await actors.pause(client, world)
+
+
+async def reader(actors: Actors, client: Client, world: World, number: int) -> None:
+    database = actors.build(world, actors.shape, number)
+    while actors.left[client.name]:
+        actors.left[client.name] -= 1
+        await actors.pause(client, world)
+        actors.begin(client)
+        try:
+            seen = (await database.current()).value.updates
+        except Definite:
+            continue
+        actors.end(client, "read", body=" ".join(seen).encode(), seen=seen)
+
+
+def final_check(actors: Actors, events: list[Event]) -> None:
+    """«one writer would simply overwrite the data from another»: not if the puts are conditional."""
+    final = manifest_json.decode(actors.store.objects[KEY][0].body).updates
+    found = anomalies(actors.history(), final)
+    if found:
+        raise Failure("safety", f"history:{found[0].partition(':')[0]}", "; ".join(found))
+
+
+TOLD = ("committed", "failed", "unknown", "read")
+SEEN = ("conflict", "overtaken twice", "put without a read", "late put refused", "late put applied")
+
+
+def seen(events: list[Event], shape: Shape) -> set[str]:
+    found, last = set(), {}  # client -> how its last request ended, and whether it was overtaken before
+    for e in events:
+        if e.kind == "applied" and not e.awaited and e.op == "update":
+            found.add("late put applied" if e.status == 200 else "late put refused")
+        elif e.kind == "applied" and e.op == "update":
+            before, times = last.get(e.client, ("", 0))
+            times = times + 1 if e.status == 412 else 0
+            found |= {"conflict"} if times else {"put without a read"} if before == "update" else set()
+            found |= {"overtaken twice"} if times > 1 else set()
+            last[e.client] = "update" if e.status == 200 else "", times
+        elif e.kind != "told":
+            last[e.client] = "", last.get(e.client, ("", 0))[1] if e.op == "get" else 0
+    return found
+
+
+WORK = {"Writer": writer, "Reader": reader}
+AUDIT = (("Writer#0",), ("Reader#0",))
+ROLES = {"Writer": ("writers", "updates"), "Reader": ("readers", "reads")}
+OPTIONAL = ("Reader",)
+MOST = {"writers": 3, "readers": 2}
+MILDEST = {**Shape()._asdict(), "pause_ms": 1, "audit": False}
+COST = {f"{n} writer{'s' * (n > 1)}": Shape(writers=n, updates=40, readers=0, reads=0, pause_ms=1, audit=False) for n in (1, 4)}
+TINY = Shape(writers=2, updates=1, readers=1, reads=1, pause_ms=1, audit=False)

@@ -1,0 +1,82 @@
+"""Safety: none of its own; the boundary protocol's clients, whose writers try again what was refused or is in doubt, and look
+for the update's id (`MetadataStore.update_once`): the amendment of docs/committed-but-rejected.md.
+
+The model is sequenced_metadata_boundary's with ON_REFUSAL = "recognised"; collectors and readers are as they are there.
+"""
+
+from collections.abc import Callable
+
+from dst.actors import Actors
+from dst.kernel import Client
+from dst.scenarios import sequenced_metadata_boundary as boundary
+from dst.scenarios.sequenced_metadata_boundary import (
+    AUDIT,
+    MILDEST,
+    MOST,
+    OPTIONAL,
+    ROLES,
+    SEEN,
+    TINY,
+    Shape,
+    begin,
+    final_check,
+    length,
+    made,
+    seen,
+    trace_options,
+    unit_ms,
+    waits_ms,
+)
+from impl import manifest_json
+from impl.errors import Definite, Indefinite
+from impl.layout import Namespace
+from impl.manifest_json import Manifest
+from impl.sequenced_metadata_boundary import MetadataStore, Recognised
+from impl.world import World
+from traces.refine import refiner_of
+from traces.sequenced_metadata_boundary import Trace, constants, refiner
+
+__all__ = ["AUDIT", "MILDEST", "MOST", "OPTIONAL", "ROLES", "SEEN", "TINY", "Shape", "begin", "final_check", "length", "seen",
+           "trace_options", "unit_ms", "waits_ms"]
+MODEL = "sequenced_metadata_boundary"
+TOLD = ("committed", "recognised", "read")
+
+
+class Codec(boundary.Codec):
+    holds = staticmethod(manifest_json.holds)
+
+
+def draw_shape(choose: Callable[[str, int], int]) -> Shape:
+    return boundary.draw_shape(choose)._replace(manifest=False, sdk="")
+
+
+def trace_of(shape: Shape) -> Trace:
+    page = shape.page_size if shape.page_size < 1000 else 0
+    of = constants(MOST["writers"], MOST["collectors"], MOST["readers"], page, False, "recognised")
+    return Trace(refiner_of(refiner, of), boundary.namespace(shape), shape.skew_ms)
+
+
+def production(world: World, where: Namespace, spare_checkpoints: bool, client: int) -> MetadataStore:
+    return MetadataStore(world, where, Codec, spare_checkpoints)
+
+
+async def writer(actors: Actors, client: Client, world: World, number: int) -> None:
+    """It tries an update until it is told that it is there, and after a crash again: then its number is still the model's."""
+    world, store = made(actors, client, world, number)
+    while actors.left[client.name]:
+        update = actors.name_update(client.name)
+        try:
+            done = await store.update_once(update, lambda _, manifest, update=update: with_update(manifest, update))
+        except (Definite, Indefinite):
+            continue
+        actors.left[client.name] -= 1
+        known = isinstance(done, Recognised)
+        boundary.tell(actors, client, "recognised" if known else "committed", update.encode(), 0 if known else done.id)
+
+
+def with_update(manifest: Manifest, update: str) -> Manifest:
+    return manifest.with_update(update)
+
+
+WORK = {**boundary.WORK, "Writer": writer}
+COST = {f"{n} writer{'s' * (n > 1)}": shape for n, shape in zip((1, 2, 4, 8), boundary.COST.values())}
