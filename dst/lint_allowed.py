@@ -18,7 +18,8 @@ ALLOWED = (
     Allowed("impl/stores/memory.py", "concurrency", "import threading", "a real store, for threads; it is not simulated"),
     Allowed("impl/stores/memory.py", "time", "import time", "a real store, whose objects are as old as they are"),
     *(Allowed("impl/wal_fencing.py", "frames", of, "raised again by the same call") for of in ("unknown = e", "doubt = e")),
-    Allowed("impl/sequenced_metadata_boundary.py", "frames", "last = error", "raised again by the same call"),
+    *(Allowed("impl/sequenced_metadata_boundary.py", "frames", of, "raised again by the same call")
+      for of in ("last = error", "conflicts, last = ")),
     Allowed("impl/stores/verified.py", "frames", "last = error", "raised again by the same call"),
     Allowed(SCENARIO, "cache", "manifest_json", PURE),
     Allowed("dst/guide.py", "address", "id(theirs)", "a key of a dict that holds the object, too"),

@@ -149,7 +149,7 @@ class Instance:
                 self.epoch = mine
                 return committed
             lost, self.at, self.base = self.at + 1, 0, None
-            if self.world.clock.now_ms() >= end_ms:
+            if not retry_for_s or self.world.clock.now_ms() >= end_ms:  # a clock may be put back meanwhile
                 what = f"open of a {self.role}"
                 raise self._not_open(OutcomeUnknown(f"{what}: no reply") if doubt else ManifestVersionExists(what, lost))
 

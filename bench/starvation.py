@@ -1,0 +1,129 @@
+"""«If updates occur too frequently, there might be conflict between the SlateDB instances. Too many conflicts can lead to
+starvation» (source 002): how often an open has to try, against how often somebody else writes manifests.
+
+A writer flushes, with a pause after each flush; a compactor opens meanwhile, and tries again after each lost race. Requests
+take what the inputs of `highwater cost` say, nothing goes wrong, and both run impl/manifest_epochs.py unchanged. Every update
+of the manifest counts alike, whoever's it is, so the same holds of a writer that opens behind a compactor.
+"""
+
+from collections.abc import Callable
+from itertools import product
+from math import ceil
+from typing import NamedTuple
+
+from cli.cost import INPUTS, inputs_of
+from dst.actors import QuietMetrics
+from dst.cost import sampler
+from dst.kernel import Client, Kernel
+from dst.world.network import Network
+from dst.world.store import ClientClock, ClientStore, SimulatedStore
+from impl.manifest_epochs import EMPTY, Instance, ManifestVersionExists, open_writer
+from impl.manifest_epochs_json import encode
+from impl.sequenced_storage import FIRST_ID
+from impl.world import Object, World
+from traces.manifest_epochs import MANIFESTS
+
+PAUSES_MS = (3_000, 1_000, 300, 100, 30, 0)
+SLOWER_MS = (0, 500)  # what an open takes between its read and its create, beside the requests
+PATIENCE_S = (1, 5, 20)  # of an open that retries
+RUNS = 100
+FLUSHES_BEFORE = 3
+ROOT = "db"
+
+
+class Opened(NamedTuple):
+    """One open. `ms`: how long it took; `attempts`: creates; `every_ms`: between two flushes of the writer meanwhile."""
+
+    ms: int
+    attempts: int
+    every_ms: float
+    failed: bool
+
+
+class Conflicts(QuietMetrics):
+    def __init__(self) -> None:
+        self.met = 0
+
+    def count(self, name: str, amount: int = 1) -> None:
+        self.met += amount if name == "open_conflicts" else 0
+
+
+class SlowStore(ClientStore):
+    """A client that needs so long for what it reads."""
+
+    def __init__(self, clock: ClientClock, slower_ms: int):
+        self.clock, self.slower_ms = clock, slower_ms
+
+    async def get(self, key: str) -> Object:
+        found = await super().get(key)
+        if self.slower_ms:
+            await self.clock.sleep_ms(self.slower_ms)
+        return found
+
+
+def open_behind(pause_ms: int, slower_ms: int, late_ms: int, delay_ms: Callable[[str], int]) -> Opened:
+    """An open behind a writer that pauses so long between two flushes; it begins so long after one of them."""
+    kernel, store = Kernel(), SimulatedStore()
+    store.put(MANIFESTS.key(FIRST_ID), encode(EMPTY), 0)
+    Network(kernel, store, lambda event: None, mildest, mildest, None, None, b"", (), 0, None, delay_ms=delay_ms)
+    writing, opening, conflicts, flushed_ms = Client("Writer#0"), Client("Compactor#0"), Conflicts(), []
+    found: list[tuple[int, bool]] = []
+
+    async def writes() -> None:
+        world = World(ClientStore(), ClientClock(kernel, writing), None, QuietMetrics())
+        writer = await open_writer(world, ROOT)
+        while not found:
+            await writer.flush(f"0.{len(flushed_ms)}")
+            flushed_ms.append(kernel.now_ms)
+            if pause_ms:
+                await world.clock.sleep_ms(pause_ms)
+            if len(flushed_ms) == FLUSHES_BEFORE:
+                kernel.start(opening, opens())
+
+    async def opens() -> None:
+        clock = ClientClock(kernel, opening)
+        world = World(SlowStore(clock, slower_ms), clock, None, conflicts)
+        await world.clock.sleep_ms(late_ms)
+        begin_ms, failed = kernel.now_ms, False
+        try:
+            await Instance(world, ROOT, "compactor").open(max(PATIENCE_S))
+        except ManifestVersionExists:
+            failed = True
+        found.append((kernel.now_ms - begin_ms, failed))
+
+    kernel.start(writing, writes())
+    kernel.run(10_000_000, 10_000_000)
+    (ms, failed), = found
+    every_ms = (flushed_ms[-1] - flushed_ms[0]) / (len(flushed_ms) - 1)
+    return Opened(ms, conflicts.met + (not failed), every_ms, failed)
+
+
+def mildest(site: str, bound: int) -> int:
+    return 0
+
+
+def quantile(values: list[int], q: float) -> int:
+    return sorted(values)[ceil(q * len(values)) - 1]
+
+
+def starvation(runs: int = RUNS) -> str:
+    """The table of docs/manifest_epochs.md."""
+    latencies = inputs_of(INPUTS).latencies
+    head = ("an open needs beside its requests, ms", "pause between flushes, ms", "a manifest every, ms",
+            "open at the first attempt", "attempts p50 / p99 / most", "open takes, ms p50 / p99",
+            *(f"fails with {s} s" for s in PATIENCE_S))
+    rows = [head, ("---",) * len(head)]
+    for slower_ms, pause_ms in product(SLOWER_MS, PAUSES_MS):
+        delay_ms = sampler(latencies, 0)
+        of = [open_behind(pause_ms, slower_ms, (pause_ms + 100) * run // runs, delay_ms) for run in range(runs)]
+        attempts, ms = [each.attempts for each in of], [each.ms for each in of]
+        late = [sum(each.failed or each.ms > 1000 * s for each in of) for s in PATIENCE_S]
+        rows.append((f"{slower_ms}", f"{pause_ms:,}", f"{sum(each.every_ms for each in of) / runs:,.0f}",
+                     f"{sum(n == 1 for n in attempts) / runs:.0%}",
+                     f"{quantile(attempts, 0.5)} / {quantile(attempts, 0.99)} / {max(attempts)}",
+                     f"{quantile(ms, 0.5):,} / {quantile(ms, 0.99):,}", *(f"{count / runs:.0%}" for count in late)))
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows) + f"\n\n{runs} opens each.\n"
+
+
+if __name__ == "__main__":
+    print(starvation())

@@ -1,0 +1,186 @@
+"""Safety: none, on purpose. impl/manifest_epochs.py with one safeguard taken out; simulation must find each of them.
+
+The first eleven are the safeguards that model/manifest_epochs.py has knobs for, in its order.
+"""
+
+from dst.scenarios.manifest_epochs import ROOT, Shape
+from impl.errors import OutcomeUnknown
+from impl.manifest_epochs import EPOCH, Committed, Fenced, Instance, ManifestReader, Polled
+from impl.manifest_epochs_json import Manifest
+from impl.sequenced_storage import ObjectVersionExists
+from impl.world import World
+
+
+class Overwrites(Instance):
+    async def _create(self, m: Manifest) -> Committed:
+        await self.world.store.put(self.storage.namespace.key(self.at + 1), self.codec.encode(m))
+        committed, self.at, self.base = Committed(self.at + 1, m), 0, None
+        return committed
+
+
+class ClaimsOnce(Instance):
+    """An open that has lost its race tries again with the epoch that it had chosen first."""
+
+    claim = 0
+
+    async def _latest(self) -> Manifest:
+        m = await super()._latest()
+        if self.epoch:
+            return m
+        self.claim = self.claim or getattr(m, EPOCH[self.role]) + 1
+        return m._replace(**{EPOCH[self.role]: self.claim - 1})
+
+
+class BumpsAll(Instance):
+    async def _create(self, m: Manifest) -> Committed:
+        others = {} if self.epoch else {name: getattr(m, name) + 1 for role, name in EPOCH.items() if role != self.role}
+        return await super()._create(m._replace(**others))
+
+
+class Unchecked(Instance):
+    def _compare(self, m: Manifest) -> None:
+        pass
+
+
+class UncheckedAfterConflict(Instance):
+    def _compare(self, m: Manifest) -> None:
+        if not self.tried:
+            super()._compare(m)
+
+
+class UncheckedCompactor(Instance):
+    """Source 002's «TODO: Fencing and Compaction», left open."""
+
+    def _compare(self, m: Manifest) -> None:
+        if self.role != "compactor":
+            super()._compare(m)
+
+
+class NotReread(Instance):
+    """An update that has met a conflict is put at the next id, as it is."""
+
+    async def _create(self, m: Manifest) -> Committed:
+        while True:
+            try:
+                return await super()._create(m)
+            except ObjectVersionExists:
+                if not self.epoch:
+                    raise
+                self.at += 1
+
+
+class NotReapplied(Instance):
+    """After a conflict it reads the epochs anew, and keeps the lists that it had."""
+
+    built_on: Manifest | None = None
+
+    async def _latest(self) -> Manifest:
+        m = await super()._latest()
+        if not (self.epoch and self.tried and self.built_on):
+            self.built_on = m
+        return self.built_on._replace(**{name: getattr(m, name) for name in EPOCH.values()})
+
+
+class Swallows(Instance):
+    """Source 002, NOTE: «the manifest update aborts and logs an error without retry», and «no error is ever returned»."""
+
+    async def _update(self, *asked: object) -> Committed | None:
+        try:
+            return await super()._update(*asked)
+        except Fenced:
+            self.over = None
+            return self._done(Committed(self.at, Manifest()))
+
+
+class UnknownIsDone(Instance):
+    async def _create(self, m: Manifest) -> Committed:
+        try:
+            return await super()._create(m)
+        except OutcomeUnknown:
+            if not self.epoch:
+                raise
+            committed, self.at, self.base = Committed(self.at + 1, m), 0, None
+            return committed
+
+
+class ListsOnce(ManifestReader):
+    """Polls the manifest that it knows."""
+
+    known: Polled | None = None
+
+    async def poll(self) -> Polled:
+        if self.known is None:
+            self.known = await super().poll()
+            return self.known
+        return self.known._replace(manifest=self.codec.decode(await self.storage.read(self.known.id)))
+
+
+class UnheardIsConflict(Instance):
+    """Takes its own create, of which it has heard nothing, for another's."""
+
+    async def _create(self, m: Manifest) -> Committed:
+        try:
+            return await super()._create(m)
+        except OutcomeUnknown:
+            raise ObjectVersionExists(self.at + 1) from None
+
+
+class AppliedAgain(Instance):
+    """Does not look whether the manifest has its update already."""
+
+    async def _prepare(self, *asked: object) -> Committed | None:
+        self.tried = False
+        return await super()._prepare(*asked)
+
+
+class FencedIsDenied(Instance):
+    """Who is fenced says that its update has not been applied, and does not look."""
+
+    def _compare(self, m: Manifest) -> None:
+        doubt, self.doubt = self.doubt, 0
+        super()._compare(m)
+        self.doubt = doubt
+
+
+def client(instance: type[Instance] = Instance, reader: type[ManifestReader] = ManifestReader) -> object:
+    def build(world: World, shape: Shape, role: str) -> Instance | ManifestReader:
+        return reader(world, ROOT) if role == "reader" else instance(world, ROOT, role)
+
+    return build
+
+
+MUTANTS = {  # name -> (what it does wrong, its Build)
+    "overwrites": ("a manifest is put without a condition", client(Overwrites)),
+    "claims_once": ("an open tries again with the epoch of its first attempt", client(ClaimsOnce)),
+    "bumps_all": ("an open takes the next epoch of every role", client(BumpsAll)),
+    "unchecked": ("no update compares epochs", client(Unchecked)),
+    "unchecked_after_conflict": ("epochs are not compared again after a conflict", client(UncheckedAfterConflict)),
+    "unchecked_compactor": ("a compactor is never fenced", client(UncheckedCompactor)),
+    "not_reread": ("after a conflict the same manifest is put at the next id", client(NotReread)),
+    "not_reapplied": ("after a conflict the lists of before are put under the epochs of now", client(NotReapplied)),
+    "fencing_swallowed": ("that it is fenced is logged, and its caller told that all is well", client(Swallows)),
+    "unknown_is_done": ("an update without a reply is reported as done", client(UnknownIsDone)),
+    "lists_once": ("a reader polls the manifest that it knows", client(reader=ListsOnce)),
+    "unheard_is_conflict": ("a create without a reply is taken for one that was refused", client(UnheardIsConflict)),
+    "applied_again": ("an update in doubt is applied again, though it is in the manifest", client(AppliedAgain)),
+    "fenced_is_denied": ("a fenced update in doubt is said not to be applied, though it is", client(FencedIsDenied)),
+}
+STALE = ("refinement:Writer.", "refinement:Compactor.", "refinement:Collector.")
+DONE = ("told:committed", "told:compacted", "told:collected")
+UNFENCED = (*STALE, *DONE, "told:nothing")
+ORACLES = {  # name -> what its signatures begin with: by model; by harm
+    "overwrites": ((*STALE, "refinement:.ApplyPending"), ("history:",)),
+    "claims_once": (STALE, ("history:one epoch twice",)),
+    "bumps_all": (STALE, ()),
+    "unchecked": (UNFENCED, ()),
+    "unchecked_after_conflict": (UNFENCED, ()),
+    "unchecked_compactor": (UNFENCED, ()),
+    "not_reread": (STALE, ("history:",)),
+    "not_reapplied": (STALE, ("history:",)),
+    "fencing_swallowed": (DONE, ("history:lost update",)),
+    "unknown_is_done": (DONE, ("history:lost update",)),
+    "lists_once": (("refinement:Reader.",), ("history:stale read",)),
+    "unheard_is_conflict": (("told:version_exists", "told:failed"), ("history:denied update",)),
+    "applied_again": ((*STALE, "told:failed", "told:unknown", "told:version_exists"), ("history:applied twice",)),
+    "fenced_is_denied": (("told:fenced",), ("history:denied update",)),
+}

@@ -1,0 +1,298 @@
+"""Safety: none of its own; writers, compactors, collectors and readers of impl/manifest_epochs.py, for
+traces/manifest_epochs.py to judge.
+
+Each client but a reader is one instance, and has one life: it opens, perhaps while others do, and then updates until another
+of its role has fenced it; after a crash it does not come back, others have yet to open. Readers poll. Where there is an audit,
+the first of each role is kept for it: it must open, flush, compact and collect with nobody in the way.
+"""
+
+from collections.abc import Callable, Coroutine
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from dst.actors import Actors
+from dst.kernel import Client
+from dst.world.network import TIMEOUT_MS
+from dst.world.store import SimulatedStore
+from impl import manifest_epochs_json
+from impl.errors import Definite, Indefinite
+from impl.manifest_epochs import Committed, FencedApplied, FencedUnapplied, Instance, ManifestReader, ManifestVersionExists
+from impl.manifest_epochs_json import Manifest
+from impl.manifest_json import Checkpoint
+from impl.sequenced_storage import FIRST_ID
+from impl.world import World
+from traces.event import Event
+from traces.manifest_epochs import MANIFESTS, Trace, constants, refiner
+from traces.refine import Failure, refiner_of
+from traces.serial import Operation, anomalies
+
+ROOT = "db"
+LASTING = Checkpoint("0", FIRST_ID, 0)
+LONG_AGO_MS = -1_000_000
+
+
+class Shape(NamedTuple):
+    """How large a run is, drawn from its seed unless given."""
+
+    writers: int = 2
+    flushes: int = 2
+    compactors: int = 0
+    compactions: int = 2
+    collectors: int = 0
+    collections: int = 1
+    readers: int = 0
+    polls: int = 2
+    checkpoints: int = 2  # of the first manifest, beside one that lasts
+    ends_every_ms: int = 0  # one of them after another; 0: all have ended before
+    retry_for_s: int = 0  # an open that has lost its race tries again for so long; 0: it fails
+    deadline_ms: int = 0  # of an update; 0: none
+    apart_ms: int = 300  # an instance opens so late at most
+    pause_ms: int = 60  # between two operations of a client, at most
+    page_size: int = 1000
+    chaos: int = 30  # after so many times pause_ms the faults stop
+    audit: bool = True
+    skew_ms: int = 0
+    store: str = "s3"
+    stall_ms: int = 0
+    sdk: str = ""
+
+
+def draw_shape(choose: Callable[[str, int], int]) -> Shape:
+    def of(site: str, *values: int) -> int:
+        return values[choose(f"shape.{site}", len(values))]
+
+    return Shape(of("writers", 2, 6, 6), of("flushes", 2, 8, 8), of("compactors", 0, 1, 2, 3), of("compactions", 2, 1, 3),
+                 of("collectors", 0, 0, 1, 2, 3), of("collections", 1, 2), of("readers", 0, 1, 2), of("polls", 2, 3, 4),
+                 retry_for_s=of("retry_for_s", 0, 1, 1), deadline_ms=of("deadline_ms", 0, 0, 1, 300),
+                 apart_ms=of("apart_ms", 300, 1, 1000, 1000, 1000), pause_ms=of("pause_ms", 60, 1, 300),
+                 page_size=of("page_size", 1000, 2), chaos=of("chaos", 3, 30), audit=bool(of("audit", 0, 0, 1)),
+                 skew_ms=of("skew_ms", 0, 50), store=of("store", "s3", "s3", "s3", *STORES))
+
+
+STORES = ("gcs", "azure", "r2", "minio-2025-08", "minio-2024-03", "ceph", "strict-rfc9110")  # that refuse a second create
+
+
+def unit_ms(shape: Shape) -> int:
+    return max(shape.pause_ms, 60)
+
+
+def waits_ms(shape: Shape) -> tuple[int, ...]:
+    return (shape.stall_ms,) if shape.stall_ms else (shape.pause_ms, TIMEOUT_MS, shape.apart_ms)
+
+
+def length(shape: Shape) -> int:
+    return 4 * (shape.writers * (1 + shape.flushes) + shape.compactors * (1 + shape.compactions)
+                + shape.collectors * (1 + shape.collections)) + 3 * shape.readers * shape.polls
+
+
+def trace_of(shape: Shape) -> Trace:
+    of = refiner_of(refiner, constants(*MOST.values(), shape.checkpoints, bool(shape.retry_for_s)))
+    return Trace(of, MANIFESTS, shape.skew_ms)
+
+
+def trace_options(shape: Shape) -> list[str]:
+    return []
+
+
+def production(world: World, shape: Shape, role: str) -> Instance | ManifestReader:
+    return ManifestReader(world, ROOT) if role == "reader" else Instance(world, ROOT, role)
+
+
+def begin(store: SimulatedStore, shape: Shape) -> None:
+    ends_ms = [(i + 1) * shape.ends_every_ms or LONG_AGO_MS for i in range(shape.checkpoints)]
+    checkpoints = [Checkpoint(str(i), FIRST_ID, end_ms) for i, end_ms in enumerate(ends_ms, 1)]
+    first = Manifest(checkpoints=(LASTING, *checkpoints))
+    store.put(MANIFESTS.key(FIRST_ID), manifest_epochs_json.encode(first), 0)
+
+
+# --- instances
+
+async def opened(actors: Actors, client: Client, world: World) -> Instance | None:
+    """An instance that is open, or None: its open came to no good."""
+    shape, role = actors.shape, client.name.partition("#")[0].lower()
+    instance = actors.build(world, shape, role)
+    if shape.apart_ms > 1 and not actors.auditing:
+        await world.clock.sleep_ms(1 + actors.choose(f"{client.name}.opens", shape.apart_ms))
+    while True:
+        try:
+            await instance.open(shape.retry_for_s)
+        except ManifestVersionExists:
+            actors.tell(client, "version_exists", b"")
+        except Definite:
+            actors.tell(client, "failed", b"")
+            if not actors.choose(f"{client.name}.gives_up", 2):
+                continue
+        except Indefinite:
+            actors.tell(client, "unknown", b"")
+        else:
+            actors.tell(client, "opened", b"%d" % instance.epoch)
+            return instance
+        return None
+
+
+Update = Callable[[Instance, str, int | None], Coroutine[Any, Any, Committed | None]]  # name, deadline in ms
+
+
+async def live(actors: Actors, client: Client, world: World, number: int, update: Update, done: str) -> None:
+    """Open, and then so many updates, one after another, until it is fenced, or gives up one that is in doubt."""
+    times, deadline_ms = actors.left[client.name], actors.shape.deadline_ms
+    if not times or (actors.shape.audit and number == 0 and not actors.auditing):
+        return
+    actors.left[client.name] = 0  # it has one life
+    instance = await opened(actors, client, world)
+    while instance and times:
+        times -= 1
+        name, said = actors.name_update(client.name), "unknown"
+        while said in ("unknown", "failed", "version_exists"):
+            actors.begin(client, name)
+            said, key = await updated(update(instance, name, deadline_of(world, deadline_ms)), done)
+            actors.end(client, said, key)
+            if said in ("fenced", "fenced_applied"):
+                return
+            if said != done and actors.choose(f"{client.name}.gives_up", 2):
+                if said == "unknown":
+                    return
+                break
+        await actors.pause(client, world)
+
+
+def deadline_of(world: World, deadline_ms: int) -> int | None:
+    return world.clock.now_ms() + deadline_ms if deadline_ms else None
+
+
+async def updated(asked: Coroutine[Any, Any, Committed | None], done: str) -> tuple[str, str]:
+    """What the caller is told, and the key of the manifest in which the update is."""
+    try:
+        committed = await asked
+        return (done, MANIFESTS.key(committed.id)) if committed else ("nothing", "")
+    except FencedApplied:
+        return "fenced_applied", ""
+    except FencedUnapplied:
+        return "fenced", ""
+    except ManifestVersionExists:
+        return "version_exists", ""
+    except Definite:
+        return "failed", ""
+    except Indefinite:
+        return "unknown", ""
+
+
+async def writer(actors: Actors, client: Client, world: World, number: int) -> None:
+    await live(actors, client, world, number, Instance.flush, "committed")
+
+
+async def compactor(actors: Actors, client: Client, world: World, number: int) -> None:
+    def compact(instance: Instance, name: str, deadline_ms: int | None) -> Coroutine[Any, Any, Committed | None]:
+        return instance.compact(lambda picked: actors.pause(client, world), deadline_ms)
+
+    await live(actors, client, world, number, compact, "compacted")
+
+
+async def collector(actors: Actors, client: Client, world: World, number: int) -> None:
+    def collect(instance: Instance, name: str, deadline_ms: int | None) -> Coroutine[Any, Any, Committed | None]:
+        return instance.drop_ended_checkpoints(deadline_ms)
+
+    await live(actors, client, world, number, collect, "collected")
+
+
+async def reader(actors: Actors, client: Client, world: World, number: int) -> None:
+    polls = actors.build(world, actors.shape, "reader")
+    while actors.left[client.name]:
+        actors.left[client.name] -= 1
+        await actors.pause(client, world)
+        actors.begin(client)
+        try:
+            seen = in_order((await polls.poll()).manifest)
+        except Definite:
+            continue
+        actors.end(client, "read", body=" ".join(seen).encode(), seen=seen)
+
+
+# --- when the faults have stopped
+
+def in_order(manifest: Manifest) -> tuple[str, ...]:
+    """Its SSTs as they came: a compaction takes all of L0."""
+    return manifest.compacted + manifest.l0
+
+
+def final_check(actors: Actors, events: list[Event]) -> None:
+    """Of flushes, their callers' history; of opens, who has which epoch; of checkpoints, that the one which lasts is there."""
+    last = [key for key in actors.store.keys if key.startswith(MANIFESTS.prefix)][-1]
+    final = manifest_epochs_json.decode(actors.store.objects[last][0].body)
+    found = [*anomalies(flushes(actors.history()), in_order(final)), *taken_twice(actors.told)]
+    if LASTING not in final.checkpoints:
+        found.append("lost checkpoint: one that lasts has been collected")
+    if found:
+        raise Failure("safety", f"history:{found[0].partition(':')[0]}", "; ".join(found))
+    if actors.shape.audit:
+        nothing_left(actors, final)
+
+
+MEANS = {"version_exists": "failed", "fenced": "failed", "fenced_applied": "committed"}  # of a flush
+
+
+def flushes(history: list[Operation]) -> list[Operation]:
+    """Reads, and a writer's flushes: each from when it was asked for first to what was said of it last."""
+    found: dict[object, Operation] = {}
+    for place, of in enumerate(history):
+        if of.client.startswith("Reader"):
+            found[place] = of
+        elif of.client.startswith("Writer"):
+            first = found.get(of.update, of)
+            found[of.update] = of._replace(begin=first.begin, said=MEANS.get(of.said, of.said))
+    return list(found.values())
+
+
+def taken_twice(told: list[Event]) -> list[str]:
+    opens = sorted((e.client.partition("#")[0], int(e.body), e.client) for e in told if e.op == "opened")
+    return [f"one epoch twice: {one[2]} and {other[2]} have opened with epoch {one[1]}"
+            for one, other in pairwise(opens) if one[:2] == other[:2]]
+
+
+def nothing_left(actors: Actors, final: Manifest) -> None:
+    """The last compactor, and the last collector, have had nobody in their way."""
+    shape = actors.shape
+    ended = [checkpoint for checkpoint in final.checkpoints if checkpoint != LASTING]
+    if (shape.compactors and shape.compactions and final.l0) or (shape.collectors and shape.collections and ended):
+        raise Failure("liveness", "liveness:left", f"after the last compaction and collection {final.l0} are in L0, and "
+                      f"{len(ended)} ended checkpoints are there")
+
+
+# --- what a campaign should reach
+
+TOLD = ("opened", "version_exists", "fenced", "fenced_applied", "committed", "compacted", "collected", "nothing", "unknown",
+        "failed", "read")
+SEEN = ("open conflict", "update conflict", "listing of many pages", "told unknown, and then committed")
+
+
+def seen(events: list[Event], shape: Shape) -> set[str]:
+    found, is_open, doubtful = set(), set(), set()
+    for e in events:
+        if e.op == "opened":
+            is_open.add(e.client)
+        elif e.op == "create" and e.kind == "applied" and e.status != 200 and e.awaited:
+            found.add("update conflict" if e.client in is_open else "open conflict")
+        elif e.truncated:
+            found.add("listing of many pages")
+        elif e.op == "unknown":
+            doubtful.add((e.client, e.body))
+        elif e.op == "committed" and (e.client, e.body) in doubtful:
+            found.add("told unknown, and then committed")
+    return found
+
+
+WORK = {"Writer": writer, "Compactor": compactor, "Collector": collector, "Reader": reader}
+AUDIT = (("Writer#0",), ("Compactor#0",), ("Collector#0",), ("Reader#0",))
+ROLES = {"Writer": ("writers", "flushes"), "Compactor": ("compactors", "compactions"),
+         "Collector": ("collectors", "collections"), "Reader": ("readers", "polls")}
+OPTIONAL = ("Compactor", "Collector", "Reader")
+MOST = {"writers": 6, "compactors": 3, "collectors": 3, "readers": 2}
+MILDEST = {**Shape()._asdict(), "apart_ms": 1, "pause_ms": 1, "audit": False}
+BUSY = Shape(writers=1, flushes=40, retry_for_s=300, apart_ms=1, pause_ms=1, audit=False)
+COST = {
+    "1 writer": BUSY,
+    "writer and compactor": BUSY._replace(compactors=1, compactions=40),
+    "writer, compactor, collector": BUSY._replace(compactors=1, compactions=40, collectors=1, collections=40, checkpoints=40,
+                                                  ends_every_ms=150),
+}
+TINY = Shape(writers=2, flushes=1, apart_ms=1, pause_ms=1, audit=False)
