@@ -10,15 +10,22 @@ import re
 import sys
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
+from types import ModuleType
 
 from bench import page_branch, page_profiles, page_protocol, page_safeguards
 from bench.page_protocol import Instances
 from cli import damaged
 from cli.console import STEM
+from cli.cost import INPUTS, inputs_of, rows_of
+from cli.protocols import module_of
+from dst.cost import all_of, measure
 from dst.hunt import hunt
 from dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
+from dst.scenarios import STEMS, mutants_of
 from dst.simulate import replay_command, simulate
 from specs.manifest import rows
 
@@ -43,16 +50,44 @@ PROTOCOLS = (
 
 
 def protocols() -> str:
-    lines = ["| protocol | properties | safeguards | runs of the spec | states compared with FizzBee | mutants |",
-             "|---|---|---|---|---|---|"]
-    for of in PROTOCOLS:
-        runs = [row for row in rows() if row.stem == of.stem]
+    """Every protocol, and what each layer has of it."""
+    lines = ["| protocol | runs of the spec | states compared with FizzBee | properties | safeguards | proof, unbounded | "
+             "implementation | seeds | mutants |", "|---" * 9 + "|"]
+    for stem in sorted({row.stem for row in rows()}, key=place):
+        runs, module = [row for row in rows() if row.stem == stem], module_of(stem)
         held, failed = ([row for row in runs if row.expect == verdict] for verdict in ("PASSED", "FAILED"))
         off = {setting for row in failed for setting in row.constants.items()
-               if setting[0] in page_protocol.safeguards_of(of.module)}
+               if setting[0] in page_protocol.safeguards_of(module)}
         states = sum(row.states for row in runs if row.how == "graph")
-        lines.append(f"| [{of.stem}](docs/{of.stem}.md) | {len(of.module.ALWAYS)}, proved | {len(off)} | {len(held)} hold, "
-                     f"{len(failed)} fail as they must | {states:,} | {len(ZOO)} |")
+        proved = f"{len(proofs.SYSTEMS)} systems" if (proofs := proofs_of(stem)) else ""
+        lines.append(f"| [{stem}](docs/{stem}.md) | {len(held)} hold, {len(failed)} fail as they must | {states:,} | "
+                     f"{len(module.ALWAYS)} | {len(off)} | {proved} | {implemented(stem)} | {SEEDS:,} | "
+                     f"{len(mutants_of(stem).MUTANTS)} |")
+    return "\n".join(lines) + "\n"
+
+
+def place(stem: str) -> tuple[int, str]:
+    return ORDER.index(stem) if stem in ORDER else len(ORDER), stem
+
+
+def implemented(stem: str) -> str:
+    name = f"impl/{stem}.py" if (ROOT / f"impl/{stem}.py").exists() else "impl/stores"
+    return f"[{name}]({name})"
+
+
+def proofs_of(stem: str) -> ModuleType | None:
+    return import_module(f"model.proofs.{stem}") if find_spec(f"model.proofs.{stem}") else None
+
+
+def cost() -> str:
+    """What `highwater cost` prints, but for milliseconds and dollars, which are inputs' work."""
+    inputs = inputs_of(INPUTS)
+    head = ("protocol", "contention", "requests for a commit: mean (p50 / p99)", "of these", "conflicts", "trips a conflict",
+            "304 of checks")
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for stem in sorted(STEMS, key=place):
+        costs = [measure(stem, contention, inputs.latencies, COST_RUNS) for contention in all_of(stem)]
+        lines += [f"| {' | '.join(row[:7])} |" for row in rows_of(costs, inputs)]
     return "\n".join(lines) + "\n"
 
 
@@ -88,12 +123,17 @@ def min_age() -> str:
     return table(counts)
 
 
+ORDER = ("store_primitives", "baseline", "simple_conditional", "sequenced_write", "manifest_epochs", "wal_fencing", "log_gc",
+         "manifest_compactions", "sequenced_metadata_boundary")  # as source 004 walks from one to the next
+SEEDS = 10_000  # of each, in `make verify`
+COST_RUNS = 10
 OF_A_PROTOCOL = (
     page_protocol.state, page_protocol.constants, page_protocol.instances, page_protocol.actions, page_protocol.properties,
     page_protocol.witnesses, page_protocol.liveness, page_safeguards.safeguards, page_safeguards.counterexamples)
 PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "protocols": ("README.md", protocols),
     "failure": ("README.md", failure),
+    "cost": ("docs/cost.md", cost),
     **{f"{of.stem}.{part.__name__}": (f"docs/{of.stem}.md", partial(part, of)) for of in PROTOCOLS for part in OF_A_PROTOCOL},
     **{f"{of.stem}.{role.lower()}.svg": (f"docs/{of.stem}.{role.lower()}.svg", partial(page_protocol.diagram, of, role))
        for of in PROTOCOLS for role in page_protocol.drawn(of)},

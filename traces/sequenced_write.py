@@ -3,7 +3,7 @@ says.
 
 The update "w.k" is the k-th of the model's writer w. Whether the reply to a create is lost shows only afterwards: both are
 followed until the writer's next event decides. A read without a reply was, in the model, never asked: it changes nothing but
-what its client knows, so the client is put back to where it was (`Forget`). Clients may also begin anew, knowing nothing. A
+what its client knows, so the client is put back to where it was (`forgets`). Clients may also begin anew, knowing nothing. A
 create without an answer, or with one that tells nothing (5xx), is in the pool from then on. Where a writer in doubt cannot go
 on to find out, it is as if it had crashed.
 """
@@ -39,9 +39,9 @@ def constants(use: str, writers: int, readers: int, resolve: str, unknown: str) 
 def writer_forget(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     """The reply to its LIST was lost, or to its GET of the latest."""
     if w.pc in ("Listed", "Ready"):
-        yield ("List",), s, Writer(k=w.k)
+        yield ("list",), s, Writer(k=w.k)
     if w.pc == "Ready":
-        yield ("Get",), s, Writer("Listed", w.n, k=w.k)
+        yield ("get",), s, Writer("Listed", w.n, k=w.k)
 
 
 def list_anew(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
@@ -67,8 +67,8 @@ def reader_crash(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
     yield (), s, Reader(must=r.must)
 
 
-MORE = {"Writer": {"Forget": writer_forget, "ListAnew": list_anew},
-        "Reader": {"Forget": reader_forget, "ReadAnew": read_anew, "Crash": reader_crash}}
+MORE = {"Writer": {"forgets": writer_forget, "lists anew": list_anew},
+        "Reader": {"forgets": reader_forget, "reads anew": read_anew, "Crash": reader_crash}}
 
 
 def refiner(c: Constants) -> Refiner:
@@ -120,16 +120,16 @@ class Trace(trace.Trace):
             return Match(client, ("SendCreate", STUTTER), (), lambda a, s, l, s2, l2: l.pc in ("Idle", "Doubt") if a is STUTTER
                          else l.pc == "Ready" and self._puts(client, l, file_id, file))
         if client.startswith("Reader"):
-            return Match(client, ("Forget", STUTTER), None, lambda a, s, l, s2, l2: (
+            return Match(client, ("forgets", STUTTER), None, lambda a, s, l, s2, l2: (
                 a is STUTTER or l2.got == (l.got[:file_id - 1] if file_id else l.got)))
-        return Match(client, ("Forget", "Crash", STUTTER), None, lambda a, s, l, s2, l2: (
+        return Match(client, ("forgets", "Crash", STUTTER), None, lambda a, s, l, s2, l2: (
             l.pc == "Refused" if a == "Crash" else a is STUTTER or (l2.pc == "Idle" if e.op == "list" else l2.n == file_id)))
 
     def _answered(self, e: Event) -> Match:
         client, role = e.client, e.client.partition("#")[0]
         if e.op == "list" and not (e.truncated or e.condition):
             ids = [self.namespace.file_id(key) for key in e.keys]
-            return Match(client, ("List", "ListAnew"), (), lambda a, s, l, s2, l2: ids == list(range(1, len(s.files) + 1)))
+            return Match(client, ("List", "lists anew"), (), lambda a, s, l, s2, l2: ids == list(range(1, len(s.files) + 1)))
         file_id = self.namespace.file_id(e.key) if e.op != "list" else 0
         if e.op == "create" and role == "Writer":
             file, there = self._file(e.body), e.status != 200
@@ -143,7 +143,7 @@ class Trace(trace.Trace):
 
     def _read(self, e: Event, role: str, file_id: int, file: File) -> Match:
         if role == "Reader":
-            return Match(e.client, ("ReadLatest", "ReadNext", "ReadAnew"), None, lambda a, s, l, s2, l2: (
+            return Match(e.client, ("ReadLatest", "ReadNext", "reads anew"), None, lambda a, s, l, s2, l2: (
                 s.files[file_id - 1] == file and file_id == (l.n if a == "ReadLatest" else len(l2.got))))
         return Match(e.client, ("ReadLatest", "ReadOwn", "ReadOther", "Crash"), (), lambda a, s, l, s2, l2: (
             l.pc in ("Listed", "Refused") and s.files[file_id - 1] == file and file_id == l.n + (l.pc == "Refused")

@@ -73,7 +73,10 @@ class Trace(trace.Trace):
         client, role = e.client, e.client.partition("#")[0]
         if e.op == "get" and e.status == 200:
             log = log_of(e.body)
-            return Match(client, ("Read",), (), lambda a, s, l, s2, l2: s.content == log)
+            return Match(client, ("Read", "StaleRead"), (), lambda a, s, l, s2, l2: (
+                l2.got if role == "Reader" else l2.base) == log)
+        if e.op == "head":
+            return Match(client, ("Head",))
         if e.op == "update" and role == "Writer":
             log = log_of(e.body)
             if e.status == 200:

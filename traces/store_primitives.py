@@ -13,7 +13,9 @@ from traces.refine import STUTTER, Match, Refiner
 
 PREFIX = "db/store/"
 KEYS = Keys(PREFIX, listed=(PREFIX,))
-KINDS = {"put": "Put", "create": "Create", "update": "Update", "get": "Get", "get_if_changed": "GetIfChanged", "list": "List"}
+KINDS = {"put": "Put", "create": "Create", "update": "Update"}
+SENDS = {"put": "SendPut", "create": "SendCreate", "update": "SendUpdate", "get": "SendGet",
+         "get_if_changed": "SendGetIfChanged", "list": "SendList"}
 DIGESTS_FAIL = {"UpdateIsNext", "NotModifiedIsUnwritten"}  # the rows store_digest_update, store_digest_read
 
 
@@ -51,7 +53,7 @@ class Trace(trace.Trace):
     @staticmethod
     def _sent_as(event: tuple) -> Match:
         *_, client, op, asked = event
-        return Match(client, (f"Send{KINDS[op]}",), asked)
+        return Match(client, (SENDS[op],), asked)
 
     def _answered(self, e: Event) -> Match:
         ok, key = e.status == 200, e.op != "list" and number(e.key)

@@ -159,7 +159,7 @@ LOST, TWICE, DENIED = "history:lost update", "history:applied twice", "history:d
 PUTS = ("refinement:Writer.Put", "refinement:Writer.SendPut")  # PutOk, PutConflict
 ORACLES = {  # name -> what its signatures begin with: by model; by harm
     "unconditional": (("refinement:Writer.put",), (LOST, "history:read")),
-    "old_content": (("refinement:Writer.head", *PUTS), (LOST, "history:read")),
+    "old_content": (("refinement:Writer.Head", *PUTS), (LOST, "history:read")),
     "others_dropped": (PUTS, (LOST, "history:read")),
     "conflict_not_reread": (PUTS, ()),
     "timeout_is_failure": (("told:failed",), (DENIED, TWICE)),
