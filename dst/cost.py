@@ -18,6 +18,7 @@ from dst.world.faults import NONE
 from traces.event import Event
 
 MUTATIONS = ("create", "update", "put")
+COMMITTERS = ("Writer", "Appender")  # the roles whose clients are told of commits
 SAMPLES = 4096  # of a distribution of latencies
 P99 = NormalDist().inv_cdf(0.99)
 
@@ -85,7 +86,7 @@ def measure(protocol: str, contention: str, latencies: Mapping[str, Latency], ru
             trips += trips_of(own)
         for e in outcome.events:
             every[e.op] += e.kind == "applied"
-            checks[e.status] += e.kind == "applied" and e.op == "get_if_changed" and e.client.startswith("Writer")
+            checks[e.status] += e.kind == "applied" and e.op == "get_if_changed" and e.client.startswith(COMMITTERS)
             refused += e.kind == "told" and e.op in ("refused", "failed", "fenced")
     kinds = sorted({e.op for commit in commits for e in commit.events})
     return Cost(

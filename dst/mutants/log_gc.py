@@ -1,0 +1,231 @@
+"""Safety: none, on purpose. impl/log_gc.py with one safeguard taken out; simulation must find each of them.
+
+`naive` is source 004's own collection, by `min_age` alone: a client that stalls for longer, or that was idle for so long,
+makes a branch in the history. The others are the knobs of model/log_gc.py switched off: CHECK (`no_check`,
+`check_before_create`), REAPPEND, BOUNDARY_FIRST (`delete_before_advance`), CONDITIONAL_ADVANCE (`boundary_moves_backward`),
+SNAPSHOT_FIRST, KEEP_LATEST, KEEP_SNAPSHOT, CHECK_READS; and what the model takes for granted.
+"""
+
+from collections.abc import Callable
+
+from dst.scenarios.log_gc import ROOT, Shape
+from impl.boundary_object import ObjectStoreBoundaryObject, ObjectVersionBehindBoundary
+from impl.errors import NotFound, OutcomeUnknown
+from impl.layout import Namespace
+from impl.log_gc import AppendLog, Recovered
+from impl.sequenced_metadata_boundary import BoundedSequencedStorage
+from impl.sequenced_storage import Listed, ObjectVersionExists, SequencedStorage
+from impl.world import World
+
+
+class Unchecked(BoundedSequencedStorage):
+    async def create(self, file_id: int, body: bytes) -> None:
+        await self.storage.create(file_id, body)
+
+
+class CheckedBefore(BoundedSequencedStorage):
+    async def create(self, file_id: int, body: bytes) -> None:
+        await self.boundary.check(file_id)
+        await self.storage.create(file_id, body)
+
+
+class ReportedAllTheSame(BoundedSequencedStorage):
+    async def create(self, file_id: int, body: bytes) -> None:
+        try:
+            await super().create(file_id, body)
+        except ObjectVersionBehindBoundary:
+            pass
+
+
+class WrittenBlindly(ObjectStoreBoundaryObject):
+    """Advances without the condition that the boundary be what was read."""
+
+    async def _write(self, boundary: int) -> str:
+        return await self.world.store.put(self.key, b"%d" % boundary)
+
+
+class NeverAskedAgain(ObjectStoreBoundaryObject):
+    """Answers from its cache, as a caching store would."""
+
+    async def read(self) -> int:
+        return self.seen[0] if self.seen else await super().read()
+
+
+class PutBlindly(SequencedStorage):
+    async def create(self, file_id: int, body: bytes) -> None:
+        await self.world.store.put(self.namespace.key(file_id), body)
+
+
+class AppendedAgain(AppendLog):
+    """What was refused is appended again."""
+
+    async def append(self, entry: bytes) -> int:
+        while True:
+            try:
+                return await super().append(entry)
+            except ObjectVersionBehindBoundary:
+                pass
+
+
+class DoubtIsConflict(SequencedStorage):
+    """Takes its own create, of which it got no answer, for somebody else's."""
+
+    async def create(self, file_id: int, body: bytes) -> None:
+        try:
+            await super().create(file_id, body)
+        except OutcomeUnknown:
+            raise ObjectVersionExists(file_id) from None
+
+
+class ReadUnchecked(AppendLog):
+    """A recovery that comes to a missing entry takes it for the end of the log."""
+
+    async def recover(self) -> Recovered:
+        snapshot = await self._latest_snapshot()
+        try:
+            state = self.fold.decode(await self.snapshots.read(snapshot)) if snapshot else self.fold.empty
+        except NotFound:
+            return await self.recover()
+        return Recovered(*await self._replayed(snapshot, state), snapshot)
+
+
+class ReadCheckedFirst(ReadUnchecked):
+    """It asks for the boundary before it reads the entries."""
+
+    async def _replayed(self, file_id: int, state: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
+        await self.boundary.read()
+        return await super()._replayed(file_id, state)
+
+
+class Collecting(AppendLog):
+    """A round of collection in parts, as a mutant has them."""
+
+    async def collect(self, min_age_ms: int) -> list[int]:
+        listed, now_ms = await self.bounded.list(), self.world.clock.now_ms()
+        if not listed:
+            return []
+        snapshots = await self.snapshots.list()
+        held = snapshots[-1].id if snapshots else 0
+
+        def old(files: list[Listed]) -> list[int]:
+            return [file.id for file in files if now_ms - file.last_modified_ms > min_age_ms]
+
+        for file_id in self.of_snapshots(old(snapshots), held):
+            await self._delete(self.snapshots, file_id)
+        entries = self.of_entries(old(listed), held, listed[-1].id)
+        return await self.gone(entries) if entries else []
+
+    def of_snapshots(self, old: list[int], latest: int) -> list[int]:
+        return [i for i in old if i < latest]
+
+    def of_entries(self, old: list[int], held: int, latest: int) -> list[int]:
+        return [i for i in old if i <= held and i < latest]
+
+    async def gone(self, entries: list[int]) -> list[int]:
+        await self.boundary.advance(max(entries))
+        return [i for i in entries if await self._delete(self.entries, i)]
+
+
+class DeletesFirst(Collecting):
+    async def gone(self, entries: list[int]) -> list[int]:
+        deleted = [i for i in entries if await self._delete(self.entries, i)]
+        await self.boundary.advance(max(entries))
+        return deleted
+
+
+class NeedsNoSnapshot(Collecting):
+    def of_entries(self, old: list[int], held: int, latest: int) -> list[int]:
+        return [i for i in old if i < latest]
+
+
+class KeepsNoEntry(Collecting):
+    def of_entries(self, old: list[int], held: int, latest: int) -> list[int]:
+        return [i for i in old if i <= held]
+
+
+class KeepsNoSnapshot(Collecting):
+    def of_snapshots(self, old: list[int], latest: int) -> list[int]:
+        return old
+
+
+class TakesAnyForOld(AppendLog):
+    async def collect(self, min_age_ms: int) -> list[int]:
+        return await super().collect(-(1 << 40))
+
+
+class ForgetsToCollectSnapshots(Collecting):
+    def of_snapshots(self, old: list[int], latest: int) -> list[int]:
+        return []
+
+
+class GoesOnFromSnapshot(AppendLog):
+    """An appender takes the end of the log from the latest snapshot, and does not list the entries."""
+
+    async def append(self, entry: bytes) -> int:
+        if self.latest is None:
+            self.latest = await self._latest_snapshot()
+        return await super().append(entry)
+
+
+def build(world: World, shape: Shape, number: int, *, log: type[AppendLog] = AppendLog,
+          bounded: type = BoundedSequencedStorage, boundary: type = ObjectStoreBoundaryObject,
+          storage: type = SequencedStorage) -> AppendLog:
+    of = log(world, ROOT)
+    namespace = Namespace(ROOT, "log")
+    of.entries, of.boundary = storage(world, namespace), boundary(world, namespace)
+    of.bounded = bounded(of.entries, of.boundary)
+    return of
+
+
+def made(**parts: type) -> Callable[[World, Shape, int], AppendLog]:
+    return lambda world, shape, number: build(world, shape, number, **parts)
+
+
+MUTANTS = {  # name -> (what it does wrong, its Build)
+    "naive": ("entries are collected by min_age alone, there is no boundary",
+              lambda world, shape, number: AppendLog(world, ROOT, "min_age")),
+    "no_check": ("an appender does not check the boundary", made(bounded=Unchecked)),
+    "check_before_create": ("it checks before its create only", made(bounded=CheckedBefore)),
+    "reported_though_refused": ("it reports success though the check failed", made(bounded=ReportedAllTheSame)),
+    "one_old_client": ("a rolling upgrade: the first client of each role does not check yet",
+                       lambda world, shape, number: build(world, shape, number,
+                                                          bounded=BoundedSequencedStorage if number else Unchecked)),
+    "cached_boundary": ("the boundary is answered by a cache", made(boundary=NeverAskedAgain)),
+    "refused_is_appended_again": ("a refused entry is appended again", made(log=AppendedAgain)),
+    "doubt_is_conflict": ("a create of unknown outcome is taken for a conflict, and the entry put under the next id",
+                          made(storage=DoubtIsConflict)),
+    "blind_create": ("entries are put without a condition", made(storage=PutBlindly)),
+    "delete_before_advance": ("entries are deleted before the boundary is durable", made(log=DeletesFirst)),
+    "boundary_moves_backward": ("the boundary is written without a condition", made(boundary=WrittenBlindly)),
+    "no_snapshot_needed": ("entries are collected that no snapshot holds", made(log=NeedsNoSnapshot)),
+    "last_entry_deleted": ("the last entry is collected, too", made(log=KeepsNoEntry)),
+    "last_snapshot_deleted": ("the latest snapshot is collected, too", made(log=KeepsNoSnapshot)),
+    "age_ignored": ("entries younger than min_age are deleted", made(log=TakesAnyForOld)),
+    "reads_not_checked": ("a recovery takes a missing entry for the end of the log", made(log=ReadUnchecked)),
+    "read_checked_first": ("a recovery asks for the boundary before it reads the entries", made(log=ReadCheckedFirst)),
+    "end_from_snapshot": ("an appender begins after the latest snapshot, without a listing", made(log=GoesOnFromSnapshot)),
+    "snapshots_kept": ("old snapshots are never collected", made(log=ForgetsToCollectSnapshots)),
+}
+LOST, TWICE, STALE = "history:lost update", "history:applied twice", "history:stale read"
+ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> what its signatures begin with: by model; by harm
+    "naive": (("told:", "refinement:"), (LOST,)),
+    "no_check": (("told:committed",), (LOST,)),
+    "check_before_create": (("refinement:Appender.Accept|Reject",), (LOST,)),
+    "reported_though_refused": (("told:committed",), (LOST,)),
+    "one_old_client": (("told:committed",), (LOST,)),
+    # Of the next two the harm needs a client that stalls while the boundary is moved twice: it is rare.
+    "cached_boundary": (("told:committed", "told:read", "told:snapshot", "refinement:"), ()),
+    "boundary_moves_backward": (("refinement:put", "refinement:Collector."), ()),
+    "refused_is_appended_again": (("refinement:Appender.", "told:failed"), (TWICE,)),
+    "doubt_is_conflict": (("refinement:Appender.",), (TWICE, LOST)),
+    "blind_create": (("refinement:put",), (LOST,)),
+    "delete_before_advance": (("refinement:Collector.",), ("history:",)),
+    "no_snapshot_needed": (("refinement:Collector.",), (LOST,)),
+    "last_entry_deleted": (("refinement:Collector.",), ("history:", "liveness:")),
+    "last_snapshot_deleted": (("refinement:Collector.",), (LOST,)),
+    "age_ignored": (("history:too young",), ()),
+    "reads_not_checked": (("told:read", "told:snapshot", "refinement:Reader."), (STALE, LOST, "history:read went back")),
+    "read_checked_first": (("refinement:Reader.",), (STALE, LOST, "history:read went back")),
+    "end_from_snapshot": (("refinement:Appender.",), ()),
+    "snapshots_kept": (("liveness:stale",), ()),
+}

@@ -1,0 +1,257 @@
+"""Safety: none of its own; appenders, readers that write snapshots, and collectors, of impl/log_gc.py, for traces/log_gc.py to
+judge.
+
+Each appender brings its entries home one after another: an entry of unknown outcome is not appended again, one that surely is
+nowhere may be. A reader recovers the log, or writes a snapshot of it. After the faults have stopped one appender, reader and
+collector must each get on, and nothing may be left that a snapshot holds, but the last entry.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from dst.actors import Actors
+from dst.kernel import Client
+from dst.world.network import TIMEOUT_MS
+from dst.world.store import SimulatedStore
+from impl.boundary_object import ObjectVersionBehindBoundary
+from impl.errors import Definite, Indefinite
+from impl.log_gc import AppendLog, texts_decoded
+from impl.world import World
+from traces.event import Event
+from traces.history import too_young
+from traces.log_gc import BOUNDARY, KEYS, LOG, SNAPSHOT, Trace, constants, refiner
+from traces.refine import Failure, refiner_of
+from traces.serial import anomalies
+
+ROOT = "db"
+
+
+class Shape(NamedTuple):
+    """How large a run is, drawn from its seed unless given."""
+
+    appenders: int = 2
+    entries: int = 4
+    readers: int = 1
+    reads: int = 3
+    collectors: int = 1
+    rounds: int = 3
+    min_age_ms: int = 60
+    pause_ms: int = 60  # between two entries of an appender, at most
+    page_size: int = 1000  # the model has no pages: a listing has one
+    chaos: int = 30  # after so many times min_age the faults stop
+    audit: bool = True
+    skew_ms: int = 0  # clients' clocks are at most so far ahead of the store's, or behind
+    store: str = "s3"
+    stall_ms: int = 0
+    sdk: str = ""
+
+
+def draw_shape(choose: Callable[[str, int], int]) -> Shape:
+    def of(site: str, *values: int) -> int:
+        return values[choose(f"shape.{site}", len(values))]
+
+    return Shape(of("appenders", 2, 3), of("entries", 4, 3, 8), of("readers", 1, 2), of("reads", 3, 2, 6),
+                 of("collectors", 1, 2), of("rounds", 3, 2, 6), of("min_age_ms", 60, 20, 150, 400), of("pause_ms", 60, 1, 300),
+                 chaos=of("chaos", 30, 5, 100), audit=bool(of("audit", 1, 0)), skew_ms=of("skew_ms", 0, 0, 50),
+                 store=of("store", "s3", "s3", "s3", *STORES))
+
+
+STORES = ("gcs", "azure", "r2", "minio-2025-08", "ceph", "strict-rfc9110")  # that have all that the protocol needs
+
+
+def unit_ms(shape: Shape) -> int:
+    return max(shape.min_age_ms, 60)
+
+
+def waits_ms(shape: Shape) -> tuple[int, ...]:
+    """What the protocol and its callers wait by."""
+    return (shape.stall_ms,) if shape.stall_ms else (shape.min_age_ms, TIMEOUT_MS, shape.pause_ms)
+
+
+def length(shape: Shape) -> int:
+    entries = shape.appenders * shape.entries
+    return 3 * entries + shape.readers * shape.reads * (4 + entries // 3) + shape.collectors * shape.rounds * (5 + entries // 3)
+
+
+def trace_of(shape: Shape) -> Trace:
+    return Trace(refiner_of(refiner, constants(MOST["appenders"], MOST["readers"], MOST["collectors"])), KEYS, shape.skew_ms)
+
+
+def trace_options(shape: Shape) -> list[str]:
+    return []
+
+
+def production(world: World, shape: Shape, number: int) -> AppendLog:
+    return AppendLog(world, ROOT)
+
+
+def begin(store: SimulatedStore, shape: Shape) -> None:
+    """There is nothing."""
+
+
+async def appender(actors: Actors, client: Client, world: World, number: int) -> None:
+    log = actors.build(world, actors.shape, number)
+    while actors.left[client.name]:
+        actors.left[client.name] -= 1
+        while await appended(actors, client, log) and not actors.choose(f"{client.name}.gives_up", 2):
+            pass
+        await actors.pause(client, world)
+    actors.tell(client, "closed", b"")  # who begins again, in the end, lists again
+
+
+async def appended(actors: Actors, client: Client, log: AppendLog) -> bool:
+    """Whether the entry is surely nowhere, and may be appended again."""
+    entry = actors.name_update(client.name)
+    actors.begin(client, entry)
+    try:
+        file_id = await log.append(entry.encode())
+        actors.end(client, "committed", LOG.key(file_id))
+    except Definite:
+        actors.end(client, "failed")
+        return True
+    except ObjectVersionBehindBoundary:
+        actors.end(client, "refused")
+    except Indefinite:
+        actors.end(client, "unknown")
+    return False
+
+
+async def reader(actors: Actors, client: Client, world: World, number: int) -> None:
+    log = actors.build(world, actors.shape, number)
+    while actors.left[client.name]:
+        actors.left[client.name] -= 1
+        await world.clock.sleep_ms(pause_ms(actors, client))
+        reads = actors.choose(f"{client.name}.reads", 2)
+        if actors.auditing or not reads:
+            await written(actors, client, log)
+        if actors.auditing or reads:
+            await recovered(actors, client, log)
+
+
+async def written(actors: Actors, client: Client, log: AppendLog) -> None:
+    actors.begin(client)
+    try:
+        file_id = await log.snapshot()
+        if file_id:
+            actors.end(client, "snapshot", body=b"%d" % file_id)
+    except (Definite, Indefinite):
+        pass  # nobody is told anything
+
+
+async def recovered(actors: Actors, client: Client, log: AppendLog) -> None:
+    actors.begin(client)
+    try:
+        seen = (await log.recover()).state
+        actors.end(client, "read", body=" ".join(seen).encode(), seen=seen)
+    except (Definite, Indefinite):
+        pass
+
+
+async def collector(actors: Actors, client: Client, world: World, number: int) -> None:
+    log = actors.build(world, actors.shape, number)
+    while actors.left[client.name]:
+        actors.left[client.name] -= 1
+        await world.clock.sleep_ms(pause_ms(actors, client))
+        try:
+            await log.collect(actors.shape.min_age_ms)
+        except (Definite, Indefinite):
+            continue  # the next round begins anew
+
+
+def pause_ms(actors: Actors, client: Client) -> int:
+    shape = actors.shape
+    if actors.auditing:
+        return 2 * shape.min_age_ms + 2 * shape.skew_ms + 30  # everything is old
+    return 1 + actors.choose(f"{client.name}.pause", 2 * shape.min_age_ms)
+
+
+# --- when the faults have stopped
+
+def recoverable(store: SimulatedStore) -> list[str]:
+    """What a recovery gives that nobody disturbs."""
+    latest = max(numbers(store, SNAPSHOT), default=0)
+    found = list(texts_decoded(store.objects[SNAPSHOT.key(latest)][0].body)) if latest else []
+    while LOG.key(latest + 1) in store.objects:
+        latest += 1
+        found.append(store.objects[LOG.key(latest)][0].body.decode())
+    return found
+
+
+def numbers(store: SimulatedStore, of: object) -> list[int]:
+    return [of.file_id(key) for key in store.keys if key.startswith(of.prefix)]
+
+
+def final_check(actors: Actors, events: list[Event]) -> None:
+    """Every acknowledged entry is recovered, once, in the order of the log, and every recovery was a beginning of it."""
+    shape, store = actors.shape, actors.store
+    found = anomalies(actors.history(), recoverable(store))
+    if found:
+        raise Failure("safety", f"history:{found[0].partition(':')[0]}", "; ".join(found))
+    young = actors.trace and too_young(events, LOG, shape.min_age_ms - shape.skew_ms - store.profile.last_modified_ms + 1)
+    if young:
+        raise Failure("safety", "history:too young", young)
+    if actors.auditing:
+        gets_on(actors)
+    if actors.trace and actors.auditing and shape.readers and shape.collectors:
+        nothing_stale(store)
+
+
+def gets_on(actors: Actors) -> None:
+    """The last that Appender#0 is told is of the entry that it appended alone, without a fault."""
+    told = next(e for e in reversed(actors.told) if e.client == "Appender#0" and e.op != "closed")
+    if told.op != "committed":
+        raise Failure("liveness", "liveness:append", f"Appender#0 was told {told.op!r} of {told.body.decode()}, with nobody "
+                      "else at work and no fault")
+
+
+def nothing_stale(store: SimulatedStore) -> None:
+    there, snapshots = numbers(store, LOG), numbers(store, SNAPSHOT)
+    stale = [i for i in there[:-1] if i <= max(snapshots)]
+    if stale or len(snapshots) > 1:
+        raise Failure("liveness", "liveness:stale", f"after the last round of collection entries {stale} are still there, "
+                      f"which a snapshot holds, and of snapshots {snapshots}")
+
+
+# --- what a campaign should reach
+
+TOLD = ("committed", "refused", "failed", "unknown", "read", "snapshot", "closed")
+SEEN = ("append conflict", "idle append", "advance conflict", "snapshot conflict", "snapshot gone before it was read",
+        "boundary unchanged", "collected entry put again")
+
+
+def seen(events: list[Event], shape: Shape) -> set[str]:
+    found: set[str] = set()
+    before: dict[str, Event] = {}  # client -> what it asked last
+    collected: set[str] = set()
+    for e in events:
+        if e.kind != "applied":
+            continue
+        if e.op == "delete":
+            collected.add(e.key)
+        elif e.op == "create" and e.status == 200 and e.key in collected:
+            found.add("collected entry put again")
+        elif e.awaited:
+            found |= {name for name, is_so in REPLIED.items() if is_so(e, before.get(e.client))}
+        before[e.client] = e
+    return found
+
+
+REPLIED = {  # (this request of a client, its last one, if any)
+    "append conflict": lambda e, last: e.op == "create" and e.status != 200 and e.key.startswith(LOG.prefix),
+    "idle append": lambda e, last: e.op == "create" and e.key.startswith(LOG.prefix) and last is not None and
+    last.key == BOUNDARY,
+    "advance conflict": lambda e, last: e.op in ("create", "update") and e.key == BOUNDARY and e.status != 200,
+    "snapshot conflict": lambda e, last: e.op == "create" and e.status != 200 and e.key.startswith(SNAPSHOT.prefix),
+    "snapshot gone before it was read": lambda e, last: e.op == "get" and e.status == 404 and e.key.startswith(SNAPSHOT.prefix),
+    "boundary unchanged": lambda e, last: e.op == "get_if_changed" and e.status == 304,
+}
+
+WORK = {"Appender": appender, "Reader": reader, "Collector": collector}
+AUDIT = (("Appender#0",), ("Reader#0",), ("Collector#0",), ("Reader#0",))
+ROLES = {"Appender": ("appenders", "entries"), "Reader": ("readers", "reads"), "Collector": ("collectors", "rounds")}
+OPTIONAL = ("Reader", "Collector")
+MOST = {"appenders": 3, "readers": 2, "collectors": 2}
+MILDEST = {**Shape()._asdict(), "pause_ms": 1, "audit": False}
+COST = {f"{n} appender{'s' * (n > 1)}": Shape(appenders=n, entries=100, reads=30, rounds=30, min_age_ms=200, pause_ms=1,
+                                              chaos=1_000, audit=False) for n in (1, 2, 4)}  # in which logs are collected
+TINY = Shape(appenders=2, entries=2, readers=1, reads=1, collectors=1, rounds=1, min_age_ms=2, pause_ms=1, audit=False)
