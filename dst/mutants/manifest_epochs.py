@@ -180,7 +180,7 @@ ORACLES = {  # name -> what its signatures begin with: by model; by harm
     "fencing_swallowed": (DONE, ("history:lost update",)),
     "unknown_is_done": (DONE, ("history:lost update",)),
     "lists_once": (("refinement:Reader.",), ("history:stale read",)),
-    "unheard_is_conflict": (("told:version_exists", "told:failed"), ("history:denied update",)),
+    "unheard_is_conflict": (("told:version_exists", "told:failed", "told:fenced"), ("history:denied update",)),
     "applied_again": ((*STALE, "told:failed", "told:unknown", "told:version_exists"), ("history:applied twice",)),
     "fenced_is_denied": (("told:fenced",), ("history:denied update",)),
 }

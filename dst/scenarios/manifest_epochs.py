@@ -91,7 +91,7 @@ def trace_of(shape: Shape) -> Trace:
 
 
 def trace_options(shape: Shape) -> list[str]:
-    return []
+    return [f"--shape retry_for_s={shape.retry_for_s}"] * bool(shape.retry_for_s)
 
 
 def production(world: World, shape: Shape, role: str) -> Instance | ManifestReader:
