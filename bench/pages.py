@@ -18,6 +18,7 @@ from types import ModuleType
 
 from bench import page_branch, page_profiles, page_protocol, page_safeguards
 from bench.page_protocol import Instances
+from bench.starvation import starvation
 from cli import damaged
 from cli.console import STEM
 from cli.cost import INPUTS, inputs_of, rows_of
@@ -62,7 +63,7 @@ def protocols() -> str:
         proved = f"{len(proofs.SYSTEMS)} systems" if (proofs := proofs_of(stem)) else ""
         lines.append(f"| [{stem}](docs/{stem}.md) | {len(held)} hold, {len(failed)} fail as they must | {states:,} | "
                      f"{len(module.ALWAYS)} | {len(off)} | {proved} | {implemented(stem)} | {SEEDS:,} | "
-                     f"{len(mutants_of(stem).MUTANTS)} |")
+                     f"{len(mutants_of(stem).MUTANTS) if stem in STEMS else 0} |")
     return "\n".join(lines) + "\n"
 
 
@@ -134,6 +135,7 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "protocols": ("README.md", protocols),
     "failure": ("README.md", failure),
     "cost": ("docs/cost.md", cost),
+    "manifest_epochs.starvation": ("docs/manifest_epochs.md", starvation),
     **{f"{of.stem}.{part.__name__}": (f"docs/{of.stem}.md", partial(part, of)) for of in PROTOCOLS for part in OF_A_PROTOCOL},
     **{f"{of.stem}.{role.lower()}.svg": (f"docs/{of.stem}.{role.lower()}.svg", partial(page_protocol.diagram, of, role))
        for of in PROTOCOLS for role in page_protocol.drawn(of)},
