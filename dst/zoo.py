@@ -27,11 +27,12 @@ def expected(mutant: str, by_model: bool, scenario: str = DEFAULT) -> tuple[str,
 
 DATA_FILES = "data files and their collection (source 001)"
 SNAPSHOTS = "checkpoints that readers hold (source 001)"
-EPOCHS = "epochs and fencing of the manifest (source 002)"
-CATALOGUE: dict[str, tuple[str, tuple[str, ...] | str]] = {  # simulation.md §4.3: the bug; its mutants, or what it waits for
+CATALOGUE: dict[str, tuple[str, tuple[str, ...] | str]] = {  # simulation.md §4.3: the bug; its mutants
+    # (of another protocol: protocol/mutant), or what it waits for
     "Z1": ("stale create of a sequenced file after its collection (RFC 0026, slatedb#352, #1646)",
            ("no_check", "one_old_writer", "reported_though_refused", "refused_is_applied_again")),
-    "Z2": ("stale create of a WAL file after its collection (slatedb#1622)", "the write-ahead log (sources 001, 004)"),
+    "Z2": ("stale create of a WAL file after its collection (slatedb#1622)",
+           ("wal_fencing/unchecked", "wal_fencing/fence_not_ahead")),
     "Z3": ("the boundary is checked before the create", ("check_before_create",)),
     "Z4": ("delete before the boundary is durable", ("delete_before_advance",)),
     "Z5": ("the boundary moves backward", ("boundary_moves_backward",)),
@@ -49,7 +50,8 @@ CATALOGUE: dict[str, tuple[str, tuple[str, ...] | str]] = {  # simulation.md §4
     "Z16": ("attempts are used up without a look at who won (delta-rs#3066)", ("conflict_not_looked_at",)),
     "Z17": ("no grace: age is measured from the wrong moment (baerly-storage#79)", ("age_ignored",)),
     "Z18": ("mixed clocks delete half of it (icechunk#2310)", DATA_FILES),
-    "Z19": ("an epoch is checked without a retry, and writes are lost (source 002)", EPOCHS),
+    "Z19": ("an epoch is checked without a retry, and writes are lost (source 002)",
+            ("manifest_epochs/fencing_swallowed", "manifest_epochs/unchecked_after_conflict")),
     "Z20": ("a collector hides a race with a snapshot (chroma#5153)", SNAPSHOTS),
 }
 

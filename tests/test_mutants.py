@@ -5,6 +5,7 @@ import pytest
 from dst.hunt import hunt
 from dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
 from dst.mutants.sequenced_metadata_boundary import ORACLES
+from dst.scenarios import DEFAULT, mutants_of
 from dst.scenarios.sequenced_metadata_boundary import production
 from dst.simulate import simulate
 from dst.zoo import CATALOGUE, expected, ids_of
@@ -17,6 +18,11 @@ HARMFUL = ("no_check", "check_before_create", "reported_though_refused", "delete
 def test_the_table_is_of_the_whole_zoo():
     assert set(ORACLES) == set(ZOO)
     assert all(by_model for by_model, _ in ORACLES.values())
+
+
+def there_is(mutant: str) -> bool:
+    protocol, _, name = mutant.rpartition("/")
+    return name in mutants_of(protocol or DEFAULT).MUTANTS
 
 
 def test_the_catalogue_is_whole_and_names_mutants_that_there_are():
