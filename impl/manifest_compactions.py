@@ -115,6 +115,7 @@ class Compactor:
         self.epoch = 0  # 0: not open
         self.job: Job = ()  # what it works on; () if there is nothing
         self.claimed = False  # for certain
+        self.applied = False  # the same
 
     async def open(self) -> int:
         """Returns the epoch. Raises Fenced, and as `update_recognised`."""
@@ -123,7 +124,7 @@ class Compactor:
             lambda c: self._unfenced("compactions", c, epoch) and c.compactor_epoch == epoch,
             lambda _, c: c._replace(compactor_epoch=epoch))
         self.epoch, self.job = epoch, min(opened.value.jobs, default=())
-        self.claimed = bool(self.job)
+        self.claimed, self.applied = bool(self.job), False
         return epoch
 
     async def _bump(self) -> int:
@@ -146,7 +147,8 @@ class Compactor:
         if job:
             if not self.claimed:
                 await self._claim(job)
-            await self._apply(job, merge)
+            if not self.applied:
+                await self._apply(job, merge)
             await self._finish(job)
         self.job = ()
         return job
@@ -155,7 +157,7 @@ class Compactor:
         """From a manifest that is ahead of the boundary: one that is back from the dead may name as L0 what is merged."""
         manifest = (await self.stores.manifest.current()).value
         self._unfenced("manifest", manifest, self.epoch)
-        self.claimed = False
+        self.claimed = self.applied = False
         return manifest.l0
 
     async def _claim(self, job: Job) -> None:
@@ -177,6 +179,7 @@ class Compactor:
             return m._replace(l0=tuple(sst for sst in m.l0 if sst not in job), compacted=(*m.compacted, *job))
 
         await self.stores.manifest.update_recognised(applied, change)
+        self.applied = True
 
     async def _finish(self, job: Job) -> None:
         await self.stores.compactions.update_recognised(

@@ -25,6 +25,7 @@ class Constants(NamedTuple):
     FLUSHES: int | None = 1
     COLLECTIONS: int | None = 1  # times that a collector moves a boundary
     # Faults, each bounded
+    MAX_PENDING: int | None = 0  # requests, in all, that are under way when nobody waits for them any more
     MAX_LOST: int | None = 0  # replies lost
     MAX_CRASHES: int | None = 0
     # Safeguards: switch one off and a property must fail
@@ -39,7 +40,8 @@ class Constants(NamedTuple):
 
 MANY = range(101)
 LIMITS = {  # what an instance may have
-    **dict.fromkeys(("COMPACTORS", "COLLECTORS", "FLUSHES", "COLLECTIONS", "MAX_LOST", "MAX_CRASHES"), MANY),
+    **dict.fromkeys(("COMPACTORS", "COLLECTORS", "FLUSHES", "COLLECTIONS", "MAX_PENDING", "MAX_LOST",
+                     "MAX_CRASHES"), MANY),
     "WRITERS": range(2),
     "CHECK": ("both", "manifest", "compactions"),
 }
@@ -64,7 +66,9 @@ class Shared(NamedTuple):
     compactions: tuple[Compactions | None, ...]
     manifest_boundary: int
     compactions_boundary: int
-    lost: int  # faults used up
+    pool: tuple[tuple[str, int, Manifest | Compactions], ...]  # requests under way that nobody waits for: object, id, content
+    sent: int  # faults used up: requests that came into the pool
+    lost: int
     crashes: int
     # ghosts
     acked: frozenset[Sst]  # flushes that were reported
@@ -195,6 +199,17 @@ def writer_reject(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 def writer_lose_reply(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     if w.pc == "Created" and below(s.lost, c.MAX_LOST):
         yield (), s._replace(lost=one_more(s.lost, c.MAX_LOST)), Writer(k=w.k)
+
+
+def writer_send_create(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    """It stops waiting for its PUT, which is under way."""
+    if w.pc == "Ready" and below(s.sent, c.MAX_PENDING):
+        m = w.base._replace(l0=w.base.l0 | {w.k})
+        yield (), sends(c, s, ("manifest", w.n + 1, m)), Writer(k=w.k)
+
+
+def sends(c: Constants, s: Shared, request: tuple) -> Shared:
+    return s._replace(pool=(*s.pool, request), sent=one_more(s.sent, c.MAX_PENDING))
 
 
 # --- a compactor: the same, for one task after another
@@ -329,6 +344,13 @@ def lose_reply(c: Constants, me: int, s: Shared, o: Compactor) -> Iterator:
         yield (), s._replace(lost=one_more(s.lost, c.MAX_LOST)), again(c, o)
 
 
+def send_create(c: Constants, me: int, s: Shared, o: Compactor) -> Iterator:
+    """It stops waiting for its PUT, which is under way."""
+    if o.pc == "Ready" and below(s.sent, c.MAX_PENDING):
+        name = "manifest" if is_manifest(o) else "compactions"
+        yield (), sends(c, s, (name, o.n + 1, changed(c, o))), again(c, o)
+
+
 def crash(c: Constants, me: int, s: Shared, o: Compactor) -> Iterator:
     """Another instance may open then; this one does not come back."""
     if o.pc in ("Idle", "Ready", "Created") and below(s.crashes, c.MAX_CRASHES):
@@ -359,6 +381,18 @@ def delete_compactions(c: Constants, me: int, s: Shared, g: Collector) -> Iterat
     for i in range(1, s.compactions_boundary + 1):
         if present(s.compactions, i):
             yield (i,), put(s, False, i, None), g
+
+
+# --- a request that nobody waits for reaches the store, with the outcome that its condition has now
+
+def apply_pending(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
+    for at, (name, i, file) in enumerate(s.pool):
+        after, manifest = s._replace(pool=s.pool[:at] + s.pool[at + 1:]), name == "manifest"
+        if not present(files_of(s, manifest), i):
+            newest = max(latest(s.manifests).epoch, latest(s.compactions).epoch)
+            merges = manifest and i > s.manifest_boundary and file.compacted != latest(s.manifests).compacted
+            after = put(after, manifest, i, file)._replace(overruled=s.overruled or (merges and file.epoch < newest))
+        yield (at,), after, ()
 
 
 # --- properties ---------------------------------------------------------------------------------------------------------
@@ -454,16 +488,18 @@ def file_is_collected(c: Constants, s: Shared) -> bool:
 WRITER = {
     "Read": writer_read, "ReadLanded": writer_read_landed, "CreateNext": writer_create_next,
     "CreateConflict": writer_create_conflict, "Accept": writer_accept, "Reject": writer_reject,
-    "LoseReply": writer_lose_reply,
+    "LoseReply": writer_lose_reply, "SendCreate": writer_send_create,
 }
 COMPACTOR = {
     "Read": read, "ReadFenced": read_fenced, "ReadLanded": read_landed, "CreateNext": create_next,
-    "CreateConflict": create_conflict, "Accept": accept, "Reject": reject, "LoseReply": lose_reply, "Crash": crash,
+    "CreateConflict": create_conflict, "Accept": accept, "Reject": reject, "LoseReply": lose_reply,
+    "SendCreate": send_create, "Crash": crash,
 }
 COLLECTOR = {
     "AdvanceManifest": advance_manifest, "AdvanceCompactions": advance_compactions, "DeleteManifest": delete_manifest,
     "DeleteCompactions": delete_compactions,
 }
+STORE = {"ApplyPending": apply_pending}
 
 ALWAYS = {
     "AppliedOnce": (None, applied_once),
@@ -491,14 +527,15 @@ COLLECTING = ("RefusalIsIndefinite", "FileIsCollected")  # witnessed only where 
 
 
 def model(c: Constants) -> Model:
-    shared = Shared((Manifest(0, frozenset(), ()),), (Compactions(0, frozenset()),), 0, 0, 0, 0, frozenset(), frozenset(), (),
-                    False, False)
+    shared = Shared((Manifest(0, frozenset(), ()),), (Compactions(0, frozenset()),), 0, 0, (), 0, 0, 0, frozenset(),
+                    frozenset(), (), False, False)
     compactor = Compactor(task=first_task(c))
     roles = (("Writer", c.WRITERS, Writer(), WRITER), ("Compactor", c.COMPACTORS, compactor, COMPACTOR),
              ("Collector", c.COLLECTORS, Collector(), COLLECTOR))
-    processes = tuple(Process(f"{role}#{i}", role, i, local, actions)
-                      for role, number, local, actions in roles for i in range(number))
+    processes = [Process(f"{role}#{i}", role, i, local, actions)
+                 for role, number, local, actions in roles for i in range(number)]
+    store = Process("", "", 0, (), STORE)  # no client: a top-level action of the spec
     sometimes = {name: witness for name, witness in SOMETIMES.items()
                  if (c.COLLECTORS and c.COLLECTIONS != 0) or name not in COLLECTING}
     renamed = dict.fromkeys(("Writer", "Compactor", "Collector"))  # named nowhere
-    return Model("manifest_compactions", c, shared, processes, ALWAYS, sometimes, renamed=renamed)
+    return Model("manifest_compactions", c, shared, (*processes, store), ALWAYS, sometimes, renamed=renamed)

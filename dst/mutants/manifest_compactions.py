@@ -1,0 +1,221 @@
+"""Safety: none, on purpose. impl/manifest_compactions.py with one safeguard taken out; simulation must find each of them.
+
+Each knob of model/manifest_compactions.py has one or more here: CHECK (`manifest_unchecked`, `compactions_unchecked`),
+EPOCH_CHECK (`epochs_not_compared`), MANIFEST_FIRST (`bumped_second`), HEAL (`not_healed`: slatedb#1095, #1152), APPLY_FIRST
+(`claim_out_first`), RECOGNISE (`claim_not_looked_up`, `refused_is_repeated`), TAKE_OVER (`not_taken_over`).
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from dst.scenarios.manifest_compactions import Impl, Shape, production
+from impl.boundary_object import ObjectVersionBehindBoundary
+from impl.errors import OutcomeUnknown
+from impl.manifest_compactions import Compactions, Compactor, Job, Manifest, Stores
+from impl.sequenced_metadata_boundary import Committed, MetadataStore
+from impl.sequenced_storage import SequencedStorage
+from impl.world import World
+
+
+class NotCompared(Compactor):
+    def _unfenced(self, name: str, value: Manifest | Compactions, epoch: int) -> bool:
+        return True
+
+
+class BumpedSecond(Compactor):
+    """The epoch is in the compactions first, and then in the manifest."""
+
+    async def open(self) -> int:
+        opened = await self.stores.compactions.update(lambda _, c: c._replace(compactor_epoch=c.compactor_epoch + 1))
+        epoch = opened.value.compactor_epoch
+        await self.stores.manifest.update_recognised(
+            lambda m: self._unfenced("manifest", m, epoch) and m.compactor_epoch == epoch,
+            lambda _, m: m._replace(compactor_epoch=epoch))
+        self.epoch, self.job = epoch, min(opened.value.jobs, default=())
+        self.claimed = bool(self.job)
+        return epoch
+
+
+class NotHealed(Compactor):
+    """Each object's epoch goes on by one."""
+
+    async def open(self) -> int:
+        epoch = await self._bump()
+        opened = await self.stores.compactions.update(lambda _, c: c._replace(compactor_epoch=c.compactor_epoch + 1))
+        self.epoch, self.job = epoch, min(opened.value.jobs, default=())
+        self.claimed = bool(self.job)
+        return epoch
+
+
+class EpochInManifestAlone(Compactor):
+    async def open(self) -> int:
+        self.epoch, compactions = await self._bump(), await self.stores.compactions.current()
+        self.job = min(compactions.value.jobs, default=())
+        self.claimed = bool(self.job)
+        return self.epoch
+
+
+class NotTakenOver(Compactor):
+    """Looks for work of its own, whatever is claimed."""
+
+    async def open(self) -> int:
+        epoch = await super().open()
+        self.job, self.claimed = (), False
+        return epoch
+
+
+class ClaimOutFirst(Compactor):
+    """A claim is taken out before the manifest has what it claims."""
+
+    async def _apply(self, job: Job, merge: Callable[[Job], Awaitable[None]]) -> None:
+        await self._finish(job)
+        await super()._apply(job, merge)
+
+
+class Unclaimed(Compactor):
+    """What it merges nobody else is told."""
+
+    async def _claim(self, job: Job) -> None:
+        self.claimed = True
+
+
+class ClaimNotLookedUp(Compactor):
+    """Applies what is claimed without a look whether the manifest has it."""
+
+    async def _apply(self, job: Job, merge: Callable[[Job], Awaitable[None]]) -> None:
+        await merge(job)
+        await self.stores.manifest.update(lambda _, m: self._unfenced("manifest", m, self.epoch) and m._replace(
+            l0=tuple(sst for sst in m.l0 if sst not in job), compacted=(*m.compacted, *job)))
+        self.applied = True
+
+
+class UnknownIsApplied(Compactor):
+    """A compaction without a reply is taken for done."""
+
+    async def _apply(self, job: Job, merge: Callable[[Job], Awaitable[None]]) -> None:
+        try:
+            await ClaimNotLookedUp._apply(self, job, merge)
+        except (ObjectVersionBehindBoundary, OutcomeUnknown):
+            self.applied = True
+
+
+class PickedAnew(Compactor):
+    """After an error it forgets what it has claimed."""
+
+    async def compact(self, merge: Callable[[Job], Awaitable[None]]) -> Job:
+        self.job = self.job if not self.claimed or self.applied else ()
+        return await super().compact(merge)
+
+
+async def flush_again(stores: Stores, sst: str) -> Committed:
+    """What is refused, or has no reply, is put again, without a look whether it is there."""
+    while True:
+        try:
+            return await stores.manifest.update(lambda _, m: m._replace(l0=(*m.l0, sst)))
+        except (ObjectVersionBehindBoundary, OutcomeUnknown):
+            continue
+
+
+async def flush_blindly(stores: Stores, sst: str) -> Committed:
+    """A flush without a reply is reported."""
+    try:
+        return await stores.manifest.update(lambda _, m: m._replace(l0=(*m.l0, sst)))
+    except OutcomeUnknown:
+        return Committed(0, None)
+
+
+class Unbounded:
+    """A SequencedStorage whose creates stand, wherever the boundary is."""
+
+    def __init__(self, world: World, store: MetadataStore):
+        self.storage, self.boundary = store.bounded.storage, store.bounded.boundary
+        self.list, self.latest, self.current, self.read = (
+            store.bounded.list, store.bounded.latest, store.bounded.current, store.bounded.read)
+        self.create = self.storage.create
+
+
+class Overwriting(SequencedStorage):
+    """The next file is put whatever there is."""
+
+    async def create(self, file_id: int, body: bytes) -> None:
+        await self.world.store.put(self.namespace.key(file_id), body)
+
+
+def unchecked(name: str) -> Callable[[World, Shape, int], Impl]:
+    def build(world: World, shape: Shape, number: int) -> Impl:
+        impl = production(world, shape, number)
+        store = getattr(impl.stores, name)
+        store.bounded = Unbounded(world, store)
+        return impl
+
+    return build
+
+
+def overwriting(world: World, shape: Shape, number: int) -> Impl:
+    impl = production(world, shape, number)
+    bounded = impl.stores.manifest.bounded
+    bounded.storage = Overwriting(world, bounded.storage.namespace)
+    return impl
+
+
+def with_compactor(kind: type[Compactor]) -> Callable[[World, Shape, int], Impl]:
+    return lambda world, shape, number: production(world, shape, number)._replace(compactor=kind)
+
+
+def with_flush(flush: Callable[..., Any]) -> Callable[[World, Shape, int], Impl]:
+    return lambda world, shape, number: production(world, shape, number)._replace(flush=flush)
+
+
+async def collect_first(stores: Stores, min_age_ms: int) -> None:
+    """Files are deleted before the boundary is put."""
+    for store in stores:
+        files = await store.bounded.list()
+        for file in files[:-1]:
+            await store.bounded.storage.delete(file.id)
+        if len(files) > 1:
+            await store.advance_boundary(files[-2].id)
+
+
+def collecting_first(world: World, shape: Shape, number: int) -> Impl:
+    return production(world, shape, number)._replace(collect=collect_first)
+
+
+MUTANTS = {  # name -> (what it does wrong, its Build)
+    "manifest_unchecked": ("the manifest's boundary is not checked after a create", unchecked("manifest")),
+    "compactions_unchecked": ("the compactions' boundary is not checked after a create", unchecked("compactions")),
+    "epochs_not_compared": ("a compactor does not compare epochs", with_compactor(NotCompared)),
+    "bumped_second": ("an open writes its epoch into the compactions first", with_compactor(BumpedSecond)),
+    "epoch_in_manifest_alone": ("an open writes its epoch into the manifest alone", with_compactor(EpochInManifestAlone)),
+    "not_healed": ("an open adds one to the epoch of each object", with_compactor(NotHealed)),
+    "not_taken_over": ("an open leaves the claim that it finds", with_compactor(NotTakenOver)),
+    "claim_out_first": ("the claim is taken out before the manifest has it", with_compactor(ClaimOutFirst)),
+    "unclaimed": ("what is merged is not claimed", with_compactor(Unclaimed)),
+    "claim_not_looked_up": ("a compaction is applied without a look whether the manifest has it",
+                            with_compactor(ClaimNotLookedUp)),
+    "unknown_is_applied": ("a compaction that is refused, or has no reply, is taken for done",
+                           with_compactor(UnknownIsApplied)),
+    "picked_anew": ("after an error a compactor forgets its claim", with_compactor(PickedAnew)),
+    "refused_is_repeated": ("a flush that is refused, or has no reply, is put again", with_flush(flush_again)),
+    "unheard_is_reported": ("a flush without a reply is reported", with_flush(flush_blindly)),
+    "overwrites": ("the manifest is put without a condition", overwriting),
+    "collects_first": ("files are deleted before the boundary is put", collecting_first),
+}
+OF_COMPACTOR, LOST, TWICE = "refinement:Compactor.", "history:lost update", "history:applied twice"
+ORACLES = {  # name -> what its signatures begin with: by model; by harm
+    "manifest_unchecked": (("refinement:", "told:"), ("history:",)),
+    "compactions_unchecked": (("refinement:", "told:"), ()),
+    "epochs_not_compared": ((OF_COMPACTOR, "told:"), ("history:lost epoch",)),
+    "bumped_second": ((OF_COMPACTOR,), ()),
+    "epoch_in_manifest_alone": ((OF_COMPACTOR, "told:opened"), ("history:lost epoch",)),
+    "not_healed": ((OF_COMPACTOR,), ("history:lost epoch", "liveness:epochs apart")),
+    "not_taken_over": ((OF_COMPACTOR, "told:nothing"), ("liveness:left",)),
+    "claim_out_first": ((OF_COMPACTOR,), ()),
+    "unclaimed": ((OF_COMPACTOR,), ()),
+    "claim_not_looked_up": ((OF_COMPACTOR, "told:"), (TWICE,)),
+    "unknown_is_applied": ((OF_COMPACTOR, "told:"), ("history:",)),
+    "picked_anew": ((OF_COMPACTOR, "told:"), ("liveness:left",)),
+    "refused_is_repeated": (("refinement:Writer.", "told:"), (TWICE,)),
+    "unheard_is_reported": (("told:committed",), (LOST,)),
+    "overwrites": (("refinement:put",), ("history:",)),
+    "collects_first": (("refinement:Collector.",), ("history:",)),
+}

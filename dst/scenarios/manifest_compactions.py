@@ -1,0 +1,266 @@
+"""Safety: none of its own; a writer, compactors that take over from each other, and collectors, of
+impl/manifest_compactions.py, for traces/manifest_compactions.py to judge.
+
+The writer flushes, each SST until it is told that it is in the manifest, or gives up for now. Each compactor is one instance,
+and has one life: it opens, perhaps while another is at work, compacts now and then, and ends when it is fenced, or dies.
+Compactor#0 comes in the end, if there is an audit, and must leave neither a claim nor anything in L0.
+"""
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from dst.actors import Actors
+from dst.kernel import Client
+from dst.world.network import TIMEOUT_MS
+from dst.world.store import SimulatedStore
+from impl import manifest_compactions
+from impl.errors import Definite, Indefinite
+from impl.manifest_compactions import Compactions, Compactor, Fenced, Job, JsonCodec, Manifest, Stores, stores_of
+from impl.sequenced_storage import FIRST_ID
+from impl.world import World
+from traces.event import Event
+from traces.manifest_compactions import BOUNDARIES, COMPACTIONS, KEYS, MANIFEST, Trace, constants, refiner
+from traces.refine import Failure, refiner_of
+from traces.serial import anomalies
+
+ROOT = "db"
+
+
+class Shape(NamedTuple):
+    """How large a run is, drawn from its seed unless given."""
+
+    writers: int = 1
+    flushes: int = 4
+    compactors: int = 3  # over time; with an audit the first of them comes last
+    compactions: int = 2
+    collectors: int = 1
+    rounds: int = 3
+    min_age_ms: int = 60
+    apart_ms: int = 300  # an instance opens so late at most
+    pause_ms: int = 60  # between two operations of a client, at most
+    page_size: int = 1000
+    chaos: int = 30  # after so many times pause_ms the faults stop
+    audit: bool = True
+    skew_ms: int = 0
+    store: str = "s3"
+    stall_ms: int = 0
+    sdk: str = ""
+
+
+def draw_shape(choose: Callable[[str, int], int]) -> Shape:
+    def of(site: str, *values: int) -> int:
+        return values[choose(f"shape.{site}", len(values))]
+
+    return Shape(of("writers", 1, 1, 1, 0), of("flushes", 4, 2, 8), of("compactors", 2, 3, 4), of("compactions", 2, 1, 4),
+                 of("collectors", 1, 0, 2), of("rounds", 3, 6), of("min_age_ms", 60, 1, 150, 400),
+                 of("apart_ms", 300, 1, 1000), of("pause_ms", 60, 1, 300), chaos=of("chaos", 30, 5),
+                 audit=bool(of("audit", 1, 0)), skew_ms=of("skew_ms", 0, 50), store=of("store", "s3", "s3", "s3", *STORES))
+
+
+STORES = ("gcs", "azure", "r2", "minio-2025-08", "ceph", "strict-rfc9110")  # that have all that the protocol needs
+
+
+def unit_ms(shape: Shape) -> int:
+    return max(shape.pause_ms, 60)
+
+
+def waits_ms(shape: Shape) -> tuple[int, ...]:
+    return (shape.stall_ms,) if shape.stall_ms else (shape.pause_ms, TIMEOUT_MS, shape.min_age_ms, shape.apart_ms)
+
+
+def length(shape: Shape) -> int:
+    return (5 * shape.writers * shape.flushes + shape.compactors * (9 + 12 * shape.compactions)
+            + 8 * shape.collectors * shape.rounds)
+
+
+def trace_of(shape: Shape) -> Trace:
+    return Trace(refiner_of(refiner, constants(*MOST.values())), KEYS, shape.skew_ms)
+
+
+def trace_options(shape: Shape) -> list[str]:
+    return []
+
+
+class Impl(NamedTuple):
+    """What a client is built of."""
+
+    stores: Stores
+    compactor: type[Compactor]
+    flush: Callable
+    collect: Callable
+
+
+def production(world: World, shape: Shape, number: int) -> Impl:
+    return Impl(stores_of(world, ROOT), Compactor, manifest_compactions.flush, manifest_compactions.collect)
+
+
+def begin(store: SimulatedStore, shape: Shape) -> None:
+    for namespace, value in ((MANIFEST, Manifest()), (COMPACTIONS, Compactions())):
+        store.put(namespace.key(FIRST_ID), JsonCodec(type(value)).encode(value), 0)
+
+
+# --- clients
+
+async def writer(actors: Actors, client: Client, world: World, number: int) -> None:
+    impl = actors.build(world, actors.shape, number)
+    while actors.left[client.name]:
+        actors.left[client.name] -= 1
+        name, said = actors.name_update(client.name), ""
+        while said != "committed":
+            actors.begin(client, name)
+            said = await flushed(impl, name)
+            if said == "failed" and any(of.update == name and of.said != "failed" for of in actors.operations):
+                said = "unknown"  # that an earlier call is nowhere it does not say
+            actors.end(client, said)
+            if said != "committed" and not actors.auditing and actors.choose(f"{client.name}.gives_up", 2):
+                break
+        await actors.pause(client, world)
+
+
+async def flushed(impl: Impl, name: str) -> str:
+    try:
+        await impl.flush(impl.stores, name)
+        return "committed"
+    except Definite:
+        return "failed"
+    except Indefinite:
+        return "unknown"
+
+
+async def compactor(actors: Actors, client: Client, world: World, number: int) -> None:
+    shape, times = actors.shape, actors.left[client.name]
+    if not times or (shape.audit and number == 0 and not actors.auditing):
+        return
+    actors.left[client.name] = 0  # it has one life
+    if shape.apart_ms > 1 and not actors.auditing:
+        await world.clock.sleep_ms(1 + actors.choose(f"{client.name}.opens", shape.apart_ms))
+    impl = actors.build(world, shape, number)
+    instance = impl.compactor(impl.stores)
+    try:
+        await instance.open()
+    except (Definite, Indefinite):
+        actors.tell(client, "not open", b"")
+        return
+    actors.tell(client, "opened", b"%d" % instance.epoch)
+
+    async def merge(job: Job) -> None:
+        await actors.pause(client, world)
+
+    said = ""
+    while said != "fenced" and (times or (actors.auditing and said != "nothing")):
+        times -= bool(times)
+        said, job = await compacted(instance, merge)
+        actors.tell(client, said, " ".join(job).encode())
+        await actors.pause(client, world)
+
+
+async def compacted(instance: Compactor, merge: Callable) -> tuple[str, Job]:
+    try:
+        job = await instance.compact(merge)
+        return ("compacted" if job else "nothing"), job
+    except Fenced:
+        return "fenced", ()
+    except (Definite, Indefinite):
+        return "not compacted", ()
+
+
+async def collector(actors: Actors, client: Client, world: World, number: int) -> None:
+    impl = actors.build(world, actors.shape, number)
+    while actors.left[client.name]:
+        actors.left[client.name] -= 1
+        await actors.pause(client, world)
+        try:
+            await impl.collect(impl.stores, actors.shape.min_age_ms)
+        except (Definite, Indefinite):
+            continue
+
+
+# --- when the faults have stopped
+
+def final(store: SimulatedStore) -> tuple[Manifest, Compactions]:
+    def latest(prefix: str, kind: type) -> Any:
+        key = max(key for key in store.keys if key.startswith(prefix))
+        return JsonCodec(kind).decode(store.objects[key][0].body)
+
+    return latest(MANIFEST.prefix, Manifest), latest(COMPACTIONS.prefix, Compactions)
+
+
+def final_check(actors: Actors, events: list[Event]) -> None:
+    """Of flushes, their callers' history; of compactions, that those reported are there; of opens, who has which epoch."""
+    manifest, compactions = final(actors.store)
+    found = anomalies(actors.history(), manifest.compacted + manifest.l0)
+    found += [f"lost compaction: {e.client} was told that {sst} is compacted, and it is not" for e in actors.told
+              if e.op == "compacted" for sst in e.body.decode().split() if sst not in manifest.compacted]
+    opens = sorted((int(e.body), e.client) for e in actors.told if e.op == "opened")
+    found += [f"one epoch twice: {one[1]} and {other[1]} have opened with epoch {one[0]}"
+              for one, other in pairwise(opens) if one[0] == other[0]]
+    if opens and min(manifest.compactor_epoch, compactions.compactor_epoch) < opens[-1][0]:
+        found.append(f"lost epoch: {opens[-1][1]} has opened with epoch {opens[-1][0]}, and in the end there are "
+                     f"{manifest.compactor_epoch} and {compactions.compactor_epoch}")
+    if found:
+        raise Failure("safety", f"history:{found[0].partition(':')[0]}", "; ".join(found))
+    if actors.shape.audit and actors.shape.compactors:
+        nothing_left(manifest, compactions)
+
+
+def nothing_left(manifest: Manifest, compactions: Compactions) -> None:
+    """The last compactor had nobody in its way."""
+    if manifest.compactor_epoch != compactions.compactor_epoch:
+        raise Failure("liveness", "liveness:epochs apart", f"the epochs are {manifest.compactor_epoch} in the manifest and "
+                      f"{compactions.compactor_epoch} in the compactions after the last open")
+    if manifest.l0 or compactions.jobs:
+        raise Failure("liveness", "liveness:left", f"after the last compaction {manifest.l0} are in L0, and {compactions.jobs} "
+                      "are claimed")
+
+
+# --- what a campaign should reach
+
+TOLD = ("committed", "failed", "unknown", "opened", "not open", "compacted", "nothing", "fenced", "not compacted")
+SEEN = ("create conflict", "refused by the boundary", "epochs apart", "claim taken over", "read back from the dead")
+
+
+def seen(events: list[Event], shape: Shape) -> set[str]:
+    found, created, epochs, claimed, boundaries, waits = set(), {}, {}, {}, {}, {}
+    for e in events:
+        if e.kind == "told" and e.op == "compacted" and claimed.get(e.body, e.client) != e.client:
+            found.add("claim taken over")
+        if e.kind != "applied":
+            continue
+        file = e.op == "create" and e.key not in BOUNDARIES
+        if file and e.status == 200:
+            created[e.key] = created.get(e.key, 0) + 1
+            waits[e.client] = KEYS.file_id(e.key), e.key.startswith(MANIFEST.prefix)
+            manifest = e.key.startswith(MANIFEST.prefix)
+            value = JsonCodec(Manifest if manifest else Compactions).decode(e.body)
+            epochs[manifest] = value.compactor_epoch
+            for job in () if manifest else value.jobs:
+                claimed.setdefault(" ".join(job).encode(), e.client)
+            if e.client.startswith("Compactor") and not e.awaited and epochs.get(True, 0) > epochs.get(False, 0):
+                found.add("epochs apart")
+        elif file and e.awaited:
+            found.add("create conflict")
+        elif e.op == "get" and created.get(e.key, 0) > 1:
+            found.add("read back from the dead")
+        elif e.key in BOUNDARIES and e.status == 200 and e.body:
+            boundaries[e.key == BOUNDARIES[0]] = int(e.body)
+        if e.key in BOUNDARIES and e.op in ("get", "get_if_changed") and e.awaited and e.client in waits:
+            i, manifest = waits.pop(e.client)
+            if manifest == (e.key == BOUNDARIES[0]) and i <= boundaries.get(manifest, 0):
+                found.add("refused by the boundary")
+    return found
+
+
+WORK = {"Writer": writer, "Compactor": compactor, "Collector": collector}
+AUDIT = (("Writer#0",), ("Compactor#0",), ("Collector#0",))
+ROLES = {"Writer": ("writers", "flushes"), "Compactor": ("compactors", "compactions"), "Collector": ("collectors", "rounds")}
+OPTIONAL = ("Writer", "Collector")
+MOST = {"writers": 1, "compactors": 4, "collectors": 2}
+MILDEST = {**Shape()._asdict(), "apart_ms": 1, "pause_ms": 1, "audit": False}
+BUSY = Shape(flushes=40, compactors=0, collectors=0, apart_ms=1, pause_ms=1, audit=False)
+COST = {
+    "writer": BUSY,
+    "writer and compactor": BUSY._replace(compactors=1, compactions=40),
+    "writer, compactor, collector": BUSY._replace(compactors=1, compactions=40, collectors=1, rounds=20, min_age_ms=1_000),
+}
+TINY = Shape(flushes=1, compactors=2, compactions=1, collectors=0, rounds=0, apart_ms=1, pause_ms=1, audit=False)
