@@ -17,6 +17,10 @@ LOG, SNAPSHOT = Namespace("db", "log"), Namespace("db", "snapshot")
 BOUNDARY = LOG.boundary_key
 KEYS = Keys("db/", listed=(LOG.prefix, SNAPSHOT.prefix), single=(BOUNDARY,))
 CLAIMS = {"committed": (1,), "refused": (1,), "failed": (0,), "unknown": (0, 1)}  # -> so many entries has it ended since
+SENDS = {  # request in the pool -> how it comes there
+    "Create": "SendCreate", "Snapshot": "SendSnapshot", "Advance": "SendAdvance", "Delete": "SendDelete",
+    "DeleteSnapshot": "SendDeleteSnapshot",
+}
 
 
 def constants(appenders: int, readers: int, collectors: int) -> Constants:
@@ -134,7 +138,7 @@ class Trace(trace.Trace):
     def _sends(self, event: tuple) -> Match:
         *_, client, request = event
         choices = () if request[0] in ("Create", "Snapshot") else request[-1:]
-        return Match(client, (f"Send{request[0]}",), choices,
+        return Match(client, (SENDS[request[0]],), choices,
                      lambda a, s, l, s2, l2: s2.pool == tuple(sorted((*s.pool, request))))
 
     def _arrives(self, event: tuple) -> Match:

@@ -138,15 +138,15 @@ class Trace(trace.Trace):
 
     def _of_collector(self, e: Event) -> Match:
         client, manifest, i = e.client, of_manifest(e.key), KEYS.file_id(e.key)
-        name = "Manifest" if manifest else "Compactions"
+        delete, advance = ("DeleteManifest", "AdvanceManifest") if manifest else ("DeleteCompactions", "AdvanceCompactions")
         if e.op == "list":
             ids = [KEYS.file_id(key) for key in e.keys]
             return Match(client, (STUTTER,), (), lambda a, s, l, s2, l2: ids == ids_of(s, manifest), e.op)
         if e.op == "delete":
-            return Match(client, (STUTTER,) if e.status == 404 else (f"Delete{name}", STUTTER), (i,),
+            return Match(client, (STUTTER,) if e.status == 404 else (delete, STUTTER), (i,),
                          lambda a, s, l, s2, l2: a is not STUTTER or not shown(s, manifest, i), e.op)
         if e.key in BOUNDARIES and e.op in ("create", "update") and e.status == 200:
-            return Match(client, (f"Advance{name}",), (int(e.body),))
+            return Match(client, (advance,), (int(e.body),))
         if e.key in BOUNDARIES and e.op != "put":
             value = int(e.body) if e.op in READS and e.status == 200 else None
             return Match(client, (STUTTER,), (), lambda a, s, l, s2, l2: value in (None, boundary_of(s, manifest)), e.op)
@@ -157,7 +157,7 @@ class Trace(trace.Trace):
     def _sent(self, e: Event) -> None:
         """What a collector writes late it does then: it has no state that it would leave behind."""
         if e.client.startswith("Collector"):
-            self.pending[e.client, e.request] = ("Collect",), trace.sent(e)
+            self.pending[e.client, e.request] = ("collects",), trace.sent(e)
         else:
             super()._sent(e)
 
@@ -179,7 +179,7 @@ class Trace(trace.Trace):
 
     def _arrived(self, e: Event) -> None:
         request, asked = self.pending.get((e.client, e.request), ((), ()))
-        if request != ("Collect",) or asked != trace.sent(e):
+        if request != ("collects",) or asked != trace.sent(e):
             super()._arrived(e)
             return
         del self.pending[e.client, e.request]
