@@ -6,8 +6,8 @@ so of each LIST both are followed, that it was the read and that it was none, un
 So too of the boundary's GET, whose reply may be lost. The collector's reads are no actions: it is judged by what it writes.
 
 The SST "0.k" is the k-th flush of the model's only writer. Between LIST and GET a file may be collected, and another be put in
-its place by who is late: what is read then is no read of the model, and its client may take itself for fenced, as
-docs/manifest-compactions.md tells.
+its place by who is late. What is made of that is put behind the boundary too, if it is not in conflict: the content of such
+files is not compared. But their reader may take itself for fenced, as docs/manifest_compactions.md tells.
 """
 
 from functools import partial
@@ -128,12 +128,13 @@ class Trace(trace.Trace):
         if e.op == "get":
             file = decoded(manifest, e.body) if e.status == 200 else None
             return Match(client, (STUTTER,), (), lambda a, s, l, s2, l2: (
-                l.pc != "Created" and shown(s, manifest, i) == file and (l.pc != "Ready" or (l.n, l.base) == (i, file))), e.op)
+                l.pc != "Created" and (shown(s, manifest, i) == file or is_dead(s, manifest, i)) and (
+                    l.pc != "Ready" or (l.n == i and file and (l.base == file or is_dead(s, manifest, i))))), e.op)
         if e.op == "create" and e.key not in BOUNDARIES:
             file = decoded(manifest, e.body)
             actions = ("CreateNext",) if e.status == 200 else ("CreateConflict",)
             return Match(client, actions, (), lambda a, s, l, s2, l2: about(l) == manifest and l.n + 1 == i and (
-                a == "CreateConflict" or shown(s2, manifest, i) == file))
+                a == "CreateConflict" or shown(s2, manifest, i) == file or is_dead(s, manifest, i)))
         raise self._refused(e.op, f"{e.op} of {e.key} is no action of {client}")
 
     def _of_collector(self, e: Event) -> Match:
@@ -209,6 +210,11 @@ class Trace(trace.Trace):
 
 def ids_of(s: Shared, manifest: bool) -> list[int]:
     return [i for i, file in enumerate(files_of(s, manifest), 1) if file]
+
+
+def is_dead(s: Shared, manifest: bool, i: int) -> bool:
+    """At or behind the boundary: what is put there is refused, so its content need not be the model's."""
+    return i <= boundary_of(s, manifest)
 
 
 def shown(s: Shared, manifest: bool, i: int) -> Manifest | Compactions | None:

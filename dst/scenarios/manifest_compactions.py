@@ -217,11 +217,11 @@ def nothing_left(manifest: Manifest, compactions: Compactions) -> None:
 # --- what a campaign should reach
 
 TOLD = ("committed", "failed", "unknown", "opened", "not open", "compacted", "nothing", "fenced", "not compacted")
-SEEN = ("create conflict", "refused by the boundary", "epochs apart", "claim taken over", "read back from the dead")
+SEEN = ("create conflict", "refused by the boundary", "epochs apart", "claim taken over", "id used twice")
 
 
 def seen(events: list[Event], shape: Shape) -> set[str]:
-    found, created, epochs, claimed, boundaries, waits = set(), {}, {}, {}, {}, {}
+    found, created, epochs, claimed, boundaries, waits = set(), set(), {}, {}, {}, {}
     for e in events:
         if e.kind == "told" and e.op == "compacted" and claimed.get(e.body, e.client) != e.client:
             found.add("claim taken over")
@@ -229,7 +229,9 @@ def seen(events: list[Event], shape: Shape) -> set[str]:
             continue
         file = e.op == "create" and e.key not in BOUNDARIES
         if file and e.status == 200:
-            created[e.key] = created.get(e.key, 0) + 1
+            if e.key in created:
+                found.add("id used twice")
+            created.add(e.key)
             waits[e.client] = KEYS.file_id(e.key), e.key.startswith(MANIFEST.prefix)
             manifest = e.key.startswith(MANIFEST.prefix)
             value = JsonCodec(Manifest if manifest else Compactions).decode(e.body)
@@ -240,8 +242,6 @@ def seen(events: list[Event], shape: Shape) -> set[str]:
                 found.add("epochs apart")
         elif file and e.awaited:
             found.add("create conflict")
-        elif e.op == "get" and created.get(e.key, 0) > 1:
-            found.add("read back from the dead")
         elif e.key in BOUNDARIES and e.status == 200 and e.body:
             boundaries[e.key == BOUNDARIES[0]] = int(e.body)
         if e.key in BOUNDARIES and e.op in ("get", "get_if_changed") and e.awaited and e.client in waits:
