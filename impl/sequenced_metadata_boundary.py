@@ -83,11 +83,16 @@ class Recognised(NamedTuple):
 
 
 class MetadataStore:
-    """One namespace of sequenced metadata with its boundary: updates, reads, collection."""
+    """One namespace of sequenced metadata with its boundary: updates, reads, collection.
+
+    With `keep_latest` an `update` begins from what this store has committed last, without LIST and GET: two requests a commit,
+    if nobody else commits. Any error forgets it, and a conflict lists as ever. docs/cost-floor.md."""
 
     def __init__(self, world: World, namespace: Namespace, codec: Any = manifest_json, spare_checkpoints: bool = True,
-                 storage: BoundedSequencedStorage | None = None):
+                 storage: BoundedSequencedStorage | None = None, keep_latest: bool = False):
         self.world, self.codec, self.spare_checkpoints = world, codec, spare_checkpoints
+        self.keep_latest = keep_latest
+        self.kept: tuple[int, bytes] | None = None  # its last accepted file, unless an update is under way or has failed since
         self.bounded = storage or BoundedSequencedStorage(
             SequencedStorage(world, namespace), ObjectStoreBoundaryObject(world, namespace))
 
@@ -106,12 +111,15 @@ class MetadataStore:
         after so many `attempts`). An Indefinite one: it may be in the history, now or later, so nothing here repeats it.
         """
         conflicts: dict[int, int] = {}
+        kept, self.kept = self.kept, None
         while True:
-            latest, body = await self.bounded.latest()
+            latest, body = kept or await self.bounded.latest()
+            kept = None
             self._not_stuck(latest, conflicts)
             value = change(latest + 1, self.codec.decode(body))
+            body = self.codec.encode(value)
             try:
-                await self.bounded.create(latest + 1, self.codec.encode(value))
+                await self.bounded.create(latest + 1, body)
             except ObjectVersionExists:
                 self.world.metrics.count("update_conflicts")
                 conflicts = {latest: conflicts.get(latest, 0) + 1}
@@ -119,6 +127,7 @@ class MetadataStore:
                 if attempts == 0:
                     raise
             else:
+                self.kept = (latest + 1, body) if self.keep_latest else None
                 return Committed(latest + 1, value)
 
     async def update_once(self, update_id: str, change: Callable[[int, Any], Any],

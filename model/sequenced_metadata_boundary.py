@@ -40,6 +40,10 @@ class Constants(NamedTuple):
     # A refused update: its caller is "told" that nobody knows; or that it has "failed"; or it is "retried". The amendment: it
     # is tried again, but first "recognised" in the latest file, which is then checked; "unchecked": and that is not checked
     ON_REFUSAL: str = "told"
+    # When a writer knows its own file for the latest, and neither lists nor gets it before its next create: "never"; once
+    # "accepted"; once "created", whatever the check said; "unanswered": also of a create that it has no reply to. Never where
+    # an update is tried again
+    KNOWN: str = "never"
 
 
 MANY = range(101)
@@ -49,6 +53,7 @@ LIMITS = {  # what an instance may have
     **dict.fromkeys(("WRITERS", "MAX_ID"), MANY[1:]),
     "CHECK": ("after", "before", "off"),
     "ON_REFUSAL": ("told", "failed", "retried", "unchecked", "recognised"),
+    "KNOWN": ("never", "accepted", "created", "unanswered"),
 }
 
 Update = tuple[int, int]  # (writer, its how-manieth update)
@@ -78,8 +83,8 @@ class Shared(NamedTuple):
 
 class Writer(NamedTuple):
     pc: str = "Idle"  # Idle, Listing, Listed, Ready, Prechecked, Created, Applied
-    n: int = 0  # the latest id that it knows: the last listed
-    base: File = NO_FILE  # the content of n; ghost, once Created: only if it held the update already
+    n: int = 0  # the latest id that it knows: the last listed, or its own
+    base: File = NO_FILE  # the content of n; once Created what it put (KNOWN), or ghost: only if it held the update already
     k: int = 0  # its how-manieth update this is
     late: bool = False  # ghost: its create landed at or behind the boundary
     seen: int = 0  # the boundary in its cache (only where FRESH_BOUNDARY is off)
@@ -133,6 +138,10 @@ def checks(c: Constants, me: int) -> str:
 
 def recognises(c: Constants) -> bool:
     return c.ON_REFUSAL in ("recognised", "unchecked")
+
+
+def known(c: Constants) -> str:
+    return c.KNOWN if c.ON_REFUSAL in ("told", "failed") else "never"
 
 
 # --- a writer: LIST, GET the latest, PUT the next if absent, GET the boundary -------------------------------------------
@@ -214,16 +223,26 @@ def done(w: Writer, k: int) -> Writer:
     return Writer(k=k, seen=w.seen)
 
 
+def holding(c: Constants, w: Writer, file: File) -> Writer:
+    """Ready for its next update, if there is one, knowing `file` for the content of the id that it has just put."""
+    return Writer("Ready", w.n + 1, file, w.k + 1, seen=w.seen) if below(w.k + 1, c.COMMITS) else done(w, w.k + 1)
+
+
+def committed(c: Constants, w: Writer, file: File) -> Writer:
+    return done(w, w.k + 1) if known(c) == "never" else holding(c, w, file)
+
+
 def create_next(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     if about_to_create(c, me, w) and not present(s, w.n + 1):
         for pin, file in extended(c, me, w):
             late = w.n + 1 <= s.boundary
             after = created(s, w.n + 1, file)
             if checks(c, me) == "after":
-                base = w.base if (me, w.k) in w.base.updates else NO_FILE
+                twice = w.base if (me, w.k) in w.base.updates else NO_FILE
+                base = twice if known(c) == "never" else file
                 yield (pin,), after, w._replace(pc="Created", base=base, late=late)
             else:
-                yield (pin,), acknowledged(after, me, w, late), done(w, w.k + 1)
+                yield (pin,), acknowledged(after, me, w, late), committed(c, w, file)
 
 
 def create_conflict(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
@@ -238,14 +257,15 @@ def boundary_seen(c: Constants, s: Shared, w: Writer) -> int:
 def accept(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     if w.pc == "Created" and w.n + 1 > boundary_seen(c, s, w):
         seen = 0 if c.FRESH_BOUNDARY else boundary_seen(c, s, w)
-        yield (), acknowledged(s, me, w, w.late), done(w, w.k + 1)._replace(seen=seen)
+        yield (), acknowledged(s, me, w, w.late), committed(c, w, w.base)._replace(seen=seen)
 
 
 def reject(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     if w.pc == "Created" and w.n + 1 <= boundary_seen(c, s, w):
         seen = 0 if c.FRESH_BOUNDARY else boundary_seen(c, s, w)
         again = recognises(c) or c.ON_REFUSAL == "retried"
-        yield (), s, done(w, w.k + (not again))._replace(seen=seen)
+        after = holding(c, w, w.base) if known(c) == "created" else done(w, w.k + (not again))
+        yield (), s, after._replace(seen=seen)
 
 
 def recognise(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
@@ -267,18 +287,19 @@ def send_create(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     if about_to_create(c, me, w) and below(len(s.pool), c.MAX_PENDING):
         for pin, file in extended(c, me, w):
             request = ("Create", w.n + 1, tuple(sorted(file.updates)), tuple(sorted(file.checkpoints)))
-            yield (pin,), s._replace(pool=tuple(sorted((*s.pool, request)))), in_doubt(c, w)
+            yield (pin,), s._replace(pool=tuple(sorted((*s.pool, request)))), in_doubt(c, w, file)
 
 
-def in_doubt(c: Constants, w: Writer) -> Writer:
+def in_doubt(c: Constants, w: Writer, file: File) -> Writer:
     """Its caller is told so, or it tries again what it will recognise."""
-    return done(w, w.k + (not recognises(c)))
+    return holding(c, w, file) if known(c) == "unanswered" else done(w, w.k + (not recognises(c)))
 
 
 def writer_lose_reply(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     """A reply does not come. After a create that is an update of unknown outcome; before it nothing has happened."""
     if w.pc != "Idle" and below(s.lost, c.MAX_LOST):
-        yield (), s._replace(lost=one_more(s.lost, c.MAX_LOST)), in_doubt(c, w) if w.pc == "Created" else done(w, w.k)
+        after = in_doubt(c, w, w.base) if w.pc == "Created" else done(w, w.k)
+        yield (), s._replace(lost=one_more(s.lost, c.MAX_LOST)), after
 
 
 def writer_crash(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
@@ -523,6 +544,15 @@ def refused_has_no_effect(c: Constants, s: Shared, w: Writer) -> bool:
     return c.ON_REFUSAL != "failed" or not refusal_is_indefinite(c, s, w)
 
 
+def accepted_is_own(c: Constants, s: Shared, w: Writer) -> bool:
+    """The file that a writer may still accept is there, and is as it has put it."""
+    return known(c) == "never" or not may_accept(s, w) or (present(s, w.n + 1) and s.files[w.n] == w.base)
+
+
+def may_accept(s: Shared, w: Writer) -> bool:
+    return w.pc == "Created" and w.n + 1 > s.boundary
+
+
 def two_commits(c: Constants, s: Shared) -> bool:
     return len(s.acked) >= 2
 
@@ -543,6 +573,11 @@ def boundary_advances(c: Constants, s: Shared) -> bool:
 def refusal_is_indefinite(c: Constants, s: Shared, w: Writer) -> bool:
     """A write is about to be refused although the latest file holds its update already."""
     return w.pc == "Created" and w.n + 1 <= s.boundary and not w.late and top(s.files) > w.n + 1
+
+
+def own_is_built_upon(c: Constants, s: Shared, w: Writer) -> bool:
+    """Others have built on a file before its writer accepts it: what the writer will know is not the latest."""
+    return may_accept(s, w) and s.high > w.n + 1
 
 
 def update_is_recognised(c: Constants, s: Shared) -> bool:
@@ -618,6 +653,7 @@ ALWAYS = {
     "ReadIsCurrent": ("Reader", read_is_current),
     "AppliedOnce": ("Writer", applied_once),
     "RefusedHasNoEffect": ("Writer", refused_has_no_effect),
+    "AcceptedIsOwn": ("Writer", accepted_is_own),
 }
 SOMETIMES = {
     "TwoCommits": (None, two_commits),
@@ -629,6 +665,7 @@ SOMETIMES = {
     "FileIsCollected": (None, file_is_collected),
     "CheckpointOutlivesBoundary": (None, checkpoint_outlives_boundary),
     "ReaderSeesCommit": ("Reader", reader_sees_commit),
+    "OwnIsBuiltUpon": ("Writer", own_is_built_upon),
     "UpdateIsRecognised": (None, update_is_recognised),
     "AppliedIsBehindBoundary": ("Writer", applied_is_behind_boundary),
 }
@@ -678,7 +715,8 @@ def model(c: Constants) -> Model:
     store = Process("", "", 0, (), STORE)  # no client: top-level actions of the spec
     sometimes = {name: witness for name, witness in SOMETIMES.items()
                  if (c.CHECKPOINTS != 0 or name != "CheckpointOutlivesBoundary")
-                 and (c.READERS or name != "ReaderSeesCommit") and (recognises(c) or name not in RECOGNISING)}
+                 and (c.READERS or name != "ReaderSeesCommit") and (recognises(c) or name not in RECOGNISING)
+                 and (known(c) != "never" or name != "OwnIsBuiltUpon")}
     renamed = {"Writer": None if c.WRITERS < 2 else renamed_writers, "Collector": None, "Reader": None}
     if 0 < c.OLD_WRITERS < c.WRITERS:
         del renamed["Writer"]  # they are of two kinds

@@ -14,6 +14,7 @@ from traces.event import AWAITED, KIND, Event
 
 UPDATE, READ = 4, 3  # requests, if nobody is in the way
 AGAIN = 3  # after a conflict: LIST, GET, PUT; after a refused read: LIST, GET, GET
+STALE = 1  # a writer that knows its own file, of which another has created the next before this update began: PUT
 READ_BACK = 2  # a client whose SDK may have sent its create twice: GET what is there, GET the boundary
 MISSING = 2  # after a file was not there any more: LIST, GET
 
@@ -57,18 +58,19 @@ def faultless(events: list[Event]) -> bool:
     return {"applied", "told"}.issuperset(map(KIND, events)) and all(map(AWAITED, events))
 
 
-def most(taken: Taken, reads_back: bool = False) -> int:
+def most(taken: Taken, reads_back: bool = False, knows: bool = False) -> int:
     """So many requests it may take."""
     if taken.op == "read":
         return READ + AGAIN * taken.advances + MISSING * taken.deletes
-    return UPDATE + (AGAIN + READ_BACK * reads_back) * taken.conflicts + MISSING * taken.deletes
+    return UPDATE + STALE * knows + (AGAIN + READ_BACK * reads_back) * taken.conflicts + MISSING * taken.deletes
 
 
-def too_many(events: list[Event], namespace: Namespace, reads_back: bool = False) -> str:
-    """Of the first operation of a run without faults that took more requests than it may, or ""."""
+def too_many(events: list[Event], namespace: Namespace, reads_back: bool = False, knows: bool = False) -> str:
+    """Of the first operation of a run without faults that took more requests than it may, or "". `knows`: writers may begin
+    from their own last file."""
     for taken in operations(events, namespace) if faultless(events) else ():
-        if taken.requests > most(taken, reads_back):
+        if taken.requests > most(taken, reads_back, knows):
             return (f"{taken.client} took {taken.requests} requests for {taken.update or 'a read'} ({taken.op}), and may take "
-                    f"{most(taken, reads_back)}: meanwhile others have created {taken.conflicts} files, deleted "
+                    f"{most(taken, reads_back, knows)}: meanwhile others have created {taken.conflicts} files, deleted "
                     f"{taken.deletes}, and moved the boundary {taken.advances} times")
     return ""

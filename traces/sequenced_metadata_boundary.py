@@ -35,12 +35,12 @@ LIMIT = 100_000
 
 
 def constants(writers: int, collectors: int, readers: int, page_size: int, checkpoints: bool,
-              on_refusal: str = "told") -> Constants:
+              on_refusal: str = "told", known: bool = False) -> Constants:
     """The model without bounds, for traces of so many clients; `page_size` 0: a listing has one page. `on_refusal`:
-    "recognised" for writers that update by MetadataStore.update_once."""
+    "recognised" for writers that update by MetadataStore.update_once. `known`: for those that keep what they have committed."""
     return Constants(WRITERS=writers, COLLECTORS=collectors, READERS=readers, COMMITS=None, MAX_ID=None, PAGE=page_size,
                      CHECKPOINTS=None if checkpoints else 0, MAX_PENDING=None, MAX_LOST=None, MAX_CRASHES=None,
-                     ON_REFUSAL=on_refusal)
+                     ON_REFUSAL=on_refusal, KNOWN="accepted" if known else "never")
 
 
 def refiner(c: Constants) -> Refiner:
@@ -84,6 +84,7 @@ class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
     alien = (*trace.ALIEN, manifest_json.InvalidManifest)
+    at_rest: tuple[str, ...] = ("Idle",)  # a writer, when its caller is told
 
     def __init__(self, refiner: Refiner, namespace: Namespace, skew_ms: int = 0):
         super().__init__(refiner, namespace, skew_ms)
@@ -225,5 +226,18 @@ class Trace(trace.Trace):
         if e.op in ("refused", "failed") and found:
             raise self._misled(e, f"in the model it is acknowledged as id {found[0]}")
         local = self.refiner.local(e.client)
-        if local.pc != "Idle" or local.k - number not in CLAIMS[e.op]:
+        if local.pc not in self.at_rest or local.k - number not in CLAIMS[e.op]:
             raise self._misled(e, "it has gone on to its next update meanwhile, or has not ended this one")
+
+
+class KnowingTrace(Trace):
+    """Of writers that may know their own file for the latest: such a one is ready for an update that it has not begun."""
+
+    at_rest = ("Idle", "Ready")
+
+    def _take(self, e: Event) -> None:
+        """Who lists all the same has forgotten it, as where no reply comes: its process has begun anew."""
+        lists = e.op == "list" and e.awaited and not e.condition and e.client.startswith("Writer")
+        if lists and self.refiner.local(e.client).pc == "Ready":
+            self.refiner.step(Match(e.client, ("LoseReply",)))
+        super()._take(e)

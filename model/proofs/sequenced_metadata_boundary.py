@@ -26,6 +26,10 @@ Of a writer
   AppliedOnce, no file that is made of such a one is put into the history; and AppliedIsKept: while the file in which it found
   its update is ahead of the boundary, the latest has that update, too. Where a refusal is said to be a failure,
   RefusedHasNoEffect: of those that were in time none is behind the boundary. (It does not hold, and so is no claim otherwise.)
+- Where it knows its own file for the latest (KNOWN): AcceptedIsOwn, while it may accept it the file is there, as it was put:
+  ahead of the boundary nobody deletes it, so nobody puts another in its place. Once accepted it is a base as good as one got.
+  (Were it kept though refused, it would be behind the boundary, so not the latest, and its next create refused or a conflict:
+  so that is sound, too.)
 Of a collector
 - ListedIsCreated: 1 <= i <= high for what it listed. So what it listed before another is below high.
 - KnownIsDurable: the boundary that it knows is at most the boundary.
@@ -154,6 +158,20 @@ def writer_idle(w: View, k: Any) -> View:
     return w.but(**{**WRITER, "k": k, "seen": w.seen})
 
 
+def holding(c, w, updates, checkpoints):
+    """What becomes of a writer that knows what it has just put: (guard, its state), by whether it has another update."""
+    more = room(w.k + 1, c.COMMITS)
+    yield more, w.but(pc="Ready", n=w.n + 1, base_updates=updates, base_checkpoints=checkpoints, k=w.k + 1, late=False)
+    yield Not(more), writer_idle(w, w.k + 1)
+
+
+def committed(c, w, updates, checkpoints):
+    if m.known(c) == "never":
+        yield True, writer_idle(w, w.k + 1)
+    else:
+        yield from holding(c, w, updates, checkpoints)
+
+
 def writer_list_page(c, s, w, end: Id):
     yield (And(at(w.pc, "Idle", "Listing"), room(w.k, c.COMMITS), full_page(c, s, w.n, end)), (),
            s, w.but(pc="Listing", n=end))
@@ -231,10 +249,12 @@ def create_next(c, s, w):
         here = And(about_to_create(c, s, w), Not(s.present(w.n + 1)), guard)
         after = created(s, w.n + 1, updates, checkpoints)
         twice = w.base_updates(s.update(w.me, w.k))
-        yield (And(here, checked), (pin,), after, w.but(
-            pc="Created", late=late, base_updates=lambda u, twice=twice: And(twice, w.base_updates(u)),
-            base_checkpoints=lambda p, twice=twice: And(twice, w.base_checkpoints(p))))
-        yield And(here, Not(checked)), (pin,), acknowledged(after, w, late), writer_idle(w, w.k + 1)
+        known = {"base_updates": updates, "base_checkpoints": checkpoints} if m.known(c) != "never" else {
+            "base_updates": lambda u, twice=twice: And(twice, w.base_updates(u)),
+            "base_checkpoints": lambda p, twice=twice: And(twice, w.base_checkpoints(p))}
+        yield And(here, checked), (pin,), after, w.but(pc="Created", late=late, **known)
+        for more, own in committed(c, w, updates, checkpoints):
+            yield And(here, Not(checked), more), (pin,), acknowledged(after, w, late), own
 
 
 def create_conflict(c, s, w):
@@ -250,13 +270,19 @@ def cached(c, s, w):
 
 
 def accept(c, s, w):
-    yield (And(at(w.pc, "Created"), w.n + 1 > boundary_seen(c, s, w)), (),
-           acknowledged(s, w, w.late), writer_idle(w, w.k + 1).but(seen=cached(c, s, w)))
+    for more, own in committed(c, w, w.base_updates, w.base_checkpoints):
+        yield (And(at(w.pc, "Created"), w.n + 1 > boundary_seen(c, s, w), more), (),
+               acknowledged(s, w, w.late), own.but(seen=cached(c, s, w)))
 
 
 def reject(c, s, w):
-    yield (And(at(w.pc, "Created"), w.n + 1 <= boundary_seen(c, s, w)), (),
-           s, writer_idle(w, w.k if recognises(c) or c.ON_REFUSAL == "retried" else w.k + 1).but(seen=cached(c, s, w)))
+    refused = And(at(w.pc, "Created"), w.n + 1 <= boundary_seen(c, s, w))
+    if m.known(c) == "created":
+        for more, own in holding(c, w, w.base_updates, w.base_checkpoints):
+            yield And(refused, more), (), s, own.but(seen=cached(c, s, w))
+    else:
+        again = recognises(c) or c.ON_REFUSAL == "retried"
+        yield refused, (), s, writer_idle(w, w.k if again else w.k + 1).but(seen=cached(c, s, w))
 
 
 def recognise(c, s, w):
@@ -269,8 +295,15 @@ def recognise_reject(c, s, w):
            s, writer_idle(w, w.k).but(seen=cached(c, s, w)))
 
 
-def in_doubt(c, w):
+def doubtful(c, w):
     return w.k if recognises(c) else w.k + 1
+
+
+def in_doubt(c, w, updates, checkpoints):
+    if m.known(c) == "unanswered":
+        yield from holding(c, w, updates, checkpoints)
+    else:
+        yield True, writer_idle(w, doubtful(c, w))
 
 
 def sent(c, s, r, kind, **fields):
@@ -287,18 +320,21 @@ def sent(c, s, r, kind, **fields):
 def send_create(c, s, w, r: Request):
     for pin, guard, updates, checkpoints in extended(c, s, w):
         unused, after = sent(c, s, r, "Create", id=w.n + 1, with_updates=updates, with_checkpoints=checkpoints)
-        yield And(about_to_create(c, s, w), guard, unused), (pin,), after, writer_idle(w, in_doubt(c, w))
+        for more, own in in_doubt(c, w, updates, checkpoints):
+            yield And(about_to_create(c, s, w), guard, unused, more), (pin,), after, own
 
 
 def writer_lose_reply(c, s, w):
-    yield (And(Not(at(w.pc, "Idle")), room(s.lost, c.MAX_LOST)), (), s.but(lost=one_more(s.lost, c.MAX_LOST)),
-           writer_idle(w, If(at(w.pc, "Created"), in_doubt(c, w), w.k)))
+    may, after = room(s.lost, c.MAX_LOST), s.but(lost=one_more(s.lost, c.MAX_LOST))
+    yield And(Not(at(w.pc, "Idle", "Created")), may), (), after, writer_idle(w, w.k)
+    for more, own in in_doubt(c, w, w.base_updates, w.base_checkpoints):
+        yield And(at(w.pc, "Created"), may, more), (), after, own
 
 
 def writer_crash(c, s, w):
     yield (And(Or(Not(at(w.pc, "Idle")), w.seen != 0), room(s.crashes, c.MAX_CRASHES)), (),
            s.but(crashes=one_more(s.crashes, c.MAX_CRASHES)),
-           w.but(**{**WRITER, "k": If(at(w.pc, "Idle"), w.k, in_doubt(c, w))}))
+           w.but(**{**WRITER, "k": If(at(w.pc, "Idle"), w.k, doubtful(c, w))}))
 
 
 def collector_listing(c, s, g):
@@ -561,7 +597,8 @@ def base_is_of_latest(c, s, w: Writer, p: Id):
 
 
 def base_knows_checkpoints(c, s, w: Writer, p: Id):
-    return Implies(And(ready(w), active(s, p), p <= w.n), w.base_checkpoints(p))
+    put = And(m.known(c) == "created", at(w.pc, "Created"), p <= w.n + 1)
+    return Implies(And(Or(put, And(ready(w), p <= w.n)), active(s, p)), w.base_checkpoints(p))
 
 
 def may_accept(s, w):
@@ -595,6 +632,12 @@ def applied_is_kept(c, s, w: Writer):
 def refused_has_no_effect(c, s, w: Writer):
     in_time = And(at(w.pc, "Created"), w.n + 1 <= s.boundary, Not(w.late))
     return Implies(c.ON_REFUSAL == "failed", Not(in_time))
+
+
+def accepted_is_own(c, s, w: Writer, u: Update, p: Id):
+    i = w.n + 1
+    own = And(s.present(i), s.updates(i, u) == w.base_updates(u), s.checkpoints(i, p) == w.base_checkpoints(p))
+    return m.known(c) == "never" or Implies(may_accept(s, w), own)
 
 
 def late_is_behind_boundary(c, s, w: Writer):
@@ -673,7 +716,7 @@ CLAUSES = {
     "BaseKnowsCheckpoints": base_knows_checkpoints, "AcceptedIsNew": accepted_is_new, "OneMayAccept": one_may_accept,
     "AcceptedIsKept": accepted_is_kept, "LateIsBehindBoundary": late_is_behind_boundary,
     "ReadyIsNotApplied": ready_is_not_applied, "AppliedOnce": applied_once, "AppliedIsKept": applied_is_kept,
-    "RefusedHasNoEffect": refused_has_no_effect,
+    "RefusedHasNoEffect": refused_has_no_effect, "AcceptedIsOwn": accepted_is_own,
     "ListedIsCreated": listed_is_created, "KnownIsDurable": known_is_durable, "MarkedIsFree": marked_is_free,
     "PendingCreateIsNext": pending_create_is_next, "PendingHasLatest": pending_has_latest,
     "PendingIsOfLatest": pending_is_of_latest, "PendingKnowsCheckpoints": pending_knows_checkpoints,
@@ -734,6 +777,7 @@ PROPERTIES = {
     "LatestIsKept": high_is_latest, "DeletedIsBehindBoundary": deleted_is_behind_boundary,
     "CheckpointedIsKept": latest_has_checkpointed, "ReadIsCurrent": read_is_current,
     "AppliedOnce": applied_once, "RefusedHasNoEffect": refused_is_not_built_upon,
+    "AcceptedIsOwn": accepted_is_own,
 }
 
 
@@ -803,9 +847,11 @@ SAFEGUARDS_OFF = (
     {"CHECK": "off"}, {"CHECK": "before"}, {"OLD_WRITERS": 1}, {"FRESH_BOUNDARY": False}, {"BOUNDARY_FIRST": False},
     {"CONDITIONAL_ADVANCE": False}, {"KEEP_LATEST": False}, {"SPARE_CHECKPOINTS": False}, {"CHECK_READS": False},
     {"BOUNDARY": False}, {"ON_REFUSAL": "failed"}, {"ON_REFUSAL": "retried"}, {"ON_REFUSAL": "unchecked"},
+    {"KNOWN": "unanswered"},
 )
 SYSTEMS = {  # what is proved, each by itself
     "": {}, " where CHECKPOINTS is 0": {"checkpoints": False}, " where ON_REFUSAL is recognised": {"recognised": True},
+    " where KNOWN is accepted": {"known": "accepted"},
 }
 # Instances that together take every action, for the tie.
 INSTANCES = (
@@ -818,6 +864,7 @@ INSTANCES = (
     {"WRITERS": 1, "COMMITS": 1, "READERS": 1, "CHECKPOINTS": 1, "MAX_LOST": 1},
     {"WRITERS": 1, "COLLECTORS": 2, "CHECKPOINTS": 1},
     {"ON_REFUSAL": "recognised", "COMMITS": 1, "MAX_LOST": 1},
+    {"KNOWN": "accepted", "MAX_LOST": 1}, {"KNOWN": "accepted", "WRITERS": 1, "CHECKPOINTS": 1, "MAX_PENDING": 1},
 )
 # And one that is too large for all of its states, so many walks through it, and steps of a walk.
 WALKED = {"WRITERS": 3, "COMMITS": 4, "COLLECTORS": 2, "READERS": 1, "MAX_ID": 8, "CHECKPOINTS": 1, "PAGE": 3,
@@ -831,13 +878,14 @@ def system(c: m.Constants) -> System:
 
 def prove(constants: m.Constants | None = None, progress: Callable[[inductive.Row], None] | None = None,
           explain: bool = True, checkpoints: bool = True, timeout_ms: int = inductive.TIMEOUT_MS,
-          recognised: bool = False) -> inductive.Proof:
+          recognised: bool = False, known: str = "never") -> inductive.Proof:
     """Of the constants only the safeguards count: nothing is bounded, a page of a listing may have any size, and OLD_WRITERS is
     any set of the writers. `explain`: with counterexamples to induction. Not `checkpoints`: with CHECKPOINTS=0. `recognised`:
-    with the amendment."""
+    with the amendment. `known`: when a writer knows its own file for the latest."""
     c = (constants or m.Constants())._replace(**UNBOUNDED)
     c = c if checkpoints else c._replace(CHECKPOINTS=0)
     c = c._replace(ON_REFUSAL="recognised") if recognised else c
+    c = c._replace(KNOWN=known) if known != "never" else c
     never = frozenset() if checkpoints else frozenset({"ExpireCheckpoint"})
     return inductive.prove(system(c), c, progress, explain, timeout_ms, never)
 

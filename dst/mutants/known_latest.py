@@ -1,0 +1,69 @@
+"""Safety: none, on purpose: writers that know too much, or too little."""
+
+from collections.abc import Callable
+from typing import Any
+
+from dst.mutants.sequenced_metadata_boundary import Unchecked
+from dst.scenarios.known_latest import Codec
+from impl.boundary_object import ObjectStoreBoundaryObject
+from impl.errors import OutcomeUnknown
+from impl.layout import Namespace
+from impl.sequenced_metadata_boundary import Committed, MetadataStore
+from impl.sequenced_storage import SequencedStorage
+from impl.world import World
+
+
+class Sent(MetadataStore):
+    """As the row known_unanswered: it knows what it has sent, too, though it has no reply to it."""
+
+    async def update(self, change: Callable[[int, Any], Any], attempts: int | None = None) -> Committed:
+        sent: list[tuple[int, Any]] = []
+
+        def noted(file_id: int, value: Any) -> Any:
+            sent.append((file_id, change(file_id, value)))
+            return sent[-1][1]
+
+        try:
+            return await super().update(noted, attempts)
+        except OutcomeUnknown:
+            if sent:
+                self.kept = sent[-1][0], self.codec.encode(sent[-1][1])
+            raise
+
+
+class Before(MetadataStore):
+    """It keeps the id of what it has put, and the content that it was made of."""
+
+    async def update(self, change: Callable[[int, Any], Any], attempts: int | None = None) -> Committed:
+        made_of: list[Any] = []
+
+        def noted(file_id: int, value: Any) -> Any:
+            made_of.append(value)
+            return change(file_id, value)
+
+        done = await super().update(noted, attempts)
+        self.kept = done.id, self.codec.encode(made_of[-1])
+        return done
+
+
+def unchecked(world: World, where: Namespace, spare: bool, client: int) -> MetadataStore:
+    bounded = Unchecked(SequencedStorage(world, where), ObjectStoreBoundaryObject(world, where))
+    return MetadataStore(world, where, Codec, spare, bounded, keep_latest=True)
+
+
+def of(kind: type[MetadataStore]) -> Callable:
+    return lambda world, where, spare, client: kind(world, where, Codec, spare, keep_latest=True)
+
+
+MUTANTS = {  # name -> (what it does wrong, its Build)
+    "known_no_check": ("what it knows is taken for the latest, and the boundary is not looked at", unchecked),
+    "known_unanswered": ("what was sent and not answered is taken for the latest", of(Sent)),
+    "known_without_its_update": ("the next update is made of what the last was made of", of(Before)),
+}
+HARM = ("history:duplicate commit", "history:lost update")
+ORACLES = {  # name -> what its signatures begin with: by model; by harm
+    "known_no_check": (("told:committed",), HARM),
+    "known_unanswered": (("refinement:Writer.CreateNext", "refinement:Writer.SendCreate", "refinement:Writer.CreateConflict"),
+                         HARM),
+    "known_without_its_update": (("refinement:Writer.CreateNext", "refinement:Writer.SendCreate"), HARM),
+}

@@ -1,0 +1,54 @@
+"""Safety: none of its own; the boundary protocol's clients, whose writers begin an update from what they have committed last,
+without LIST and GET (`MetadataStore(keep_latest=True)`): the least that a commit can cost, docs/cost-floor.md.
+
+The model is sequenced_metadata_boundary's with KNOWN = "accepted"; all else is as it is there.
+"""
+
+from collections.abc import Callable
+
+from dst.scenarios import sequenced_metadata_boundary as boundary
+from dst.scenarios.sequenced_metadata_boundary import (
+    AUDIT,
+    COST,
+    MILDEST,
+    MOST,
+    OPTIONAL,
+    ROLES,
+    TINY,
+    TOLD,
+    WITH_SDK,
+    WORK,
+    Codec,
+    Shape,
+    begin,
+    final_check,
+    length,
+    seen,
+    trace_options,
+    unit_ms,
+    waits_ms,
+)
+from impl.layout import Namespace
+from impl.sequenced_metadata_boundary import MetadataStore
+from impl.world import World
+from traces.refine import refiner_of
+from traces.sequenced_metadata_boundary import KnowingTrace, constants, refiner
+
+__all__ = ["AUDIT", "COST", "MILDEST", "MOST", "OPTIONAL", "ROLES", "SEEN", "TINY", "TOLD", "WORK", "Shape", "begin",
+           "final_check", "length", "seen", "trace_options", "unit_ms", "waits_ms"]
+MODEL = "sequenced_metadata_boundary"
+SEEN = tuple(name for name in boundary.SEEN if name not in WITH_SDK)
+
+
+def draw_shape(choose: Callable[[str, int], int]) -> Shape:
+    return boundary.draw_shape(choose)._replace(sdk="")
+
+
+def trace_of(shape: Shape) -> KnowingTrace:
+    page = shape.page_size if shape.page_size < 1000 else 0
+    of = constants(MOST["writers"], MOST["collectors"], MOST["readers"], page, shape.manifest, known=True)
+    return KnowingTrace(refiner_of(refiner, of), boundary.namespace(shape), shape.skew_ms)
+
+
+def production(world: World, where: Namespace, spare_checkpoints: bool, client: int) -> MetadataStore:
+    return MetadataStore(world, where, Codec, spare_checkpoints, keep_latest=True)
