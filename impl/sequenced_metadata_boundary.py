@@ -86,7 +86,7 @@ class MetadataStore:
     """One namespace of sequenced metadata with its boundary: updates, reads, collection.
 
     With `keep_latest` an `update` begins from what this store has committed last, without LIST and GET: two requests a commit,
-    if nobody else commits. Any error forgets it, and a conflict lists as ever. docs/cost-floor.md."""
+    if nobody else commits. Any error forgets it, and a conflict lists as ever. docs/cost.md."""
 
     def __init__(self, world: World, namespace: Namespace, codec: Any = manifest_json, spare_checkpoints: bool = True,
                  storage: BoundedSequencedStorage | None = None, keep_latest: bool = False):

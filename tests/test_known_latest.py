@@ -1,5 +1,5 @@
 """Two requests a commit: what a writer has committed last it need not list and get; and after any error it does.
-(docs/cost-floor.md; the model's rows known_*: specs/SequencedMetadataBoundary.toml.)"""
+(docs/cost.md; the model's rows known_*: specs/SequencedMetadataBoundary.toml.)"""
 
 import asyncio
 

@@ -1,5 +1,5 @@
 """Safety: none of its own; the boundary protocol's clients, whose writers begin an update from what they have committed last,
-without LIST and GET (`MetadataStore(keep_latest=True)`): the least that a commit can cost, docs/cost-floor.md.
+without LIST and GET (`MetadataStore(keep_latest=True)`): the least that a commit can cost, docs/cost.md.
 
 The model is sequenced_metadata_boundary's with KNOWN = "accepted"; all else is as it is there.
 """
