@@ -87,7 +87,8 @@ def forgiving(trace: Any) -> Any:
         try:
             follow(e)
         except Failure:
-            trace.refiner = SimpleNamespace(shared=walked.shared, local=lambda process: SimpleNamespace(k=next(names)),
+            trace.refiner = SimpleNamespace(model=walked.model, shared=walked.shared,
+                                            local=lambda process: SimpleNamespace(k=next(names)),
                                             locals=lambda process: [SimpleNamespace(k=next(names))])
 
     trace.observe = lambda e: trace.events.append(e) if trace.refiner is not walked else observe(e)

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from dst.scenarios import DEFAULT, named
-from dst.simulate import Outcome, Shape
+from dst.simulate import Outcome, Shape, drawn_shape
 from dst.world.faults import FATES
 from dst.world.network import OPS, READS
 from model.tabulated import BITS, FIELD
@@ -32,9 +32,13 @@ def bits(scenario: str = DEFAULT) -> dict[str, int]:
     return {name: 1 << place for place, name in enumerate(witnesses)}
 
 
+@cache
 def sometimes(scenario: str) -> dict[str, Any]:
-    """The model's witnesses, each (role, or None for the shared state; what holds there)."""
-    return import_module(f"model.{getattr(named(scenario), 'MODEL', scenario)}").SOMETIMES
+    """The model's witnesses that a drawn shape's constants allow, each (role, or None for the shared state; what holds there)."""
+    of = named(scenario)
+    model = import_module(f"model.{getattr(of, 'MODEL', scenario)}").model
+    drawn = {of.trace_of(drawn_shape(seed, scenario)).refiner.model.constants: None for seed in range(50)}
+    return {name: witness for c in drawn for name, witness in model(c).sometimes.items()}
 
 
 def names_of(mask: int, scenario: str = DEFAULT) -> list[str]:

@@ -534,7 +534,7 @@ def witnesses(c: Constants) -> dict[str, tuple[str | None, Callable]]:
     possible = {
         "WritersSucceedEachOther": c.WRITERS > 1, "WriterIsFenced": c.WRITERS > 1,
         "OpenFails": c.OPEN_RETRIES >= 0 and (c.WRITERS > 1 or c.COMPACTORS > 0 or c.COLLECTORS > 0),
-        "RetriedOpenSucceeds": c.OPEN_RETRIES > 0 and c.WRITERS > 1,
+        "RetriedOpenSucceeds": c.OPEN_RETRIES > 0 and c.WRITERS > 1,  # -1: tries are not counted
         "FlushIsRetried": c.WRITERS > 0 and (c.COMPACTORS > 0 or c.COLLECTORS > 0),
         "FlushIsCompacted": c.COMPACTORS > 0, "CompactorIsFenced": c.COMPACTORS > 1,
         "CheckpointIsCollected": c.COLLECTORS > 0, "ReaderSeesFlush": c.READERS > 0,

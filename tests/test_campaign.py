@@ -421,14 +421,14 @@ def test_what_differs_in_another_process_fails_the_campaign(monkeypatch: pytest.
     monkeypatch.setattr(dst, "TWICE", 4)
     asked = []
 
-    def check(seeds: list[int], mutant: str | None) -> dst.doctor.Difference:
-        asked.append((seeds, mutant))
+    def check(seeds: list[int], mutant: str | None, scenario: str) -> dst.doctor.Difference:
+        asked.append((seeds, mutant, scenario))
         return dst.doctor.Difference(4, "choice 7: this with PYTHONHASHSEED=1, that with PYTHONHASHSEED=2")
 
     monkeypatch.setattr(dst.doctor, "check", check)
     code, output = called("--scenario", SCENARIO, "--seeds", "1:10", "--out", tmp_path, "--engine", "local", "--jobs", 1)
-    assert asked == [([4, 8], None)] and code == exits.NONDETERMINISM
-    assert "nondeterminism:processes" in output and "highwater dst doctor --seeds 4:5" in output
+    assert asked == [([4, 8], None, SCENARIO)] and code == exits.NONDETERMINISM
+    assert "nondeterminism:processes" in output and f"highwater dst doctor --scenario {SCENARIO} --seeds 4:5" in output
 
 
 @pytest.mark.parametrize(("codes", "worst"), [

@@ -15,8 +15,8 @@ from dst.scenarios.sequenced_metadata_boundary import (
     MOST,
     OPTIONAL,
     ROLES,
-    SEEN,
     TINY,
+    WITH_SDK,
     Shape,
     begin,
     final_check,
@@ -39,6 +39,7 @@ from traces.sequenced_metadata_boundary import Trace, constants, refiner
 __all__ = ["AUDIT", "MILDEST", "MOST", "OPTIONAL", "ROLES", "SEEN", "TINY", "Shape", "begin", "final_check", "length", "seen",
            "trace_options", "unit_ms", "waits_ms"]
 MODEL = "sequenced_metadata_boundary"
+SEEN = tuple(name for name in boundary.SEEN if name not in WITH_SDK)
 TOLD = ("committed", "recognised", "read")
 
 
