@@ -32,7 +32,6 @@ def bits(scenario: str = DEFAULT) -> dict[str, int]:
     return {name: 1 << place for place, name in enumerate(witnesses)}
 
 
-@cache
 def sometimes(scenario: str) -> dict[str, Any]:
     """The model's witnesses that drawn shapes allow: (role, or None for the shared state; what holds there)."""
     of = named(scenario)

@@ -1,11 +1,10 @@
-"""WAL fencing in reading order: the model's counts, its knobs, known bugs of the real system as cases; the implementation."""
+"""WAL fencing in order (counts, knobs: test_rows.py): known bugs of the real system as cases; the implementation."""
 
 import asyncio
 
 import pytest
 from stores_support.held import Held
 
-from cli.conform import model_of
 from impl import wal_fencing
 from impl.errors import Definite, Indefinite, OutcomeUnknown, Unavailable
 from impl.kv import WalKv
@@ -15,42 +14,13 @@ from impl.stores.system import system_world
 from impl.wal_fencing import Closed, Fenced, ManifestLost, ManifestVersionExists, Wal, collect
 from impl.wal_json import InvalidWal, Record, WalManifest, decode_manifest, decode_record, encode_manifest, encode_record
 from model.core import State, broken, init, moves
-from model.reductions import symmetry_differs
 from model.tabulated import explore
 from model.wal_fencing import ALWAYS, Constants, model, recoverable
-from specs.manifest import rows
 
 pytest_plugins = ["stores_support.fixtures"]
-ROWS = {row.id: row for row in rows() if row.spec == "WalFencing"}
 
 
 # --- the model
-
-@pytest.mark.parametrize("row", [row for row in ROWS.values() if row.expect == "PASSED"], ids=lambda row: row.id)
-def test_state_count_is_pinned(row):
-    found = explore(model_of(row))
-    assert (found.violated, found.complete, found.states) == (None, True, row.states)
-    assert found.never == row.never
-
-
-@pytest.mark.parametrize("row", [row for row in ROWS.values() if row.expect == "FAILED"], ids=lambda row: row.id)
-def test_each_safeguard_off_fails(row):
-    assert explore(model_of(row)).violated == row.violates
-
-
-@pytest.mark.parametrize("row", ROWS.values(), ids=lambda row: row.id)
-def test_the_symmetric_engine_agrees(row):
-    of = model_of(row)
-    assert symmetry_differs(of) == ""
-    assert explore(of, symmetry=True).violated == (row.violates or None)
-
-
-def test_every_knob_is_a_row_and_every_property_can_fail():
-    knobs = list(Constants._fields)[list(Constants._fields).index("CREATE_IF_ABSENT"):]
-    failing = [row for row in ROWS.values() if row.expect == "FAILED"]
-    assert {name for row in failing for name in row.constants} >= set(knobs)
-    assert {row.violates for row in failing} == set(ALWAYS)
-
 
 @pytest.mark.parametrize(("constants", "states"), [
     ({"MAX_LOST": 1}, 22_746), ({"MAX_PENDING": 1}, 43_025), ({"MAX_CRASHES": 1}, 5_672), ({"COLLECTORS": 2}, 7_152),

@@ -9,7 +9,7 @@ for the callers' history and the final content alone, so it judges any implement
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-HAPPENED, DID_NOT, MAY_HAVE = ("committed",), ("failed",), ("unknown", "refused", "fenced", "")
+HAPPENED, DID_NOT = ("committed",), ("failed",)  # whatever else a caller was told: it may have
 
 
 class Operation(NamedTuple):

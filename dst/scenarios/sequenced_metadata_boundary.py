@@ -7,7 +7,7 @@ still under way has arrived, one writer, reader and collector must each get on, 
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dst.actors import Actors
 from dst.ambiguity import SOMETIMES as AMBIGUOUS
@@ -61,10 +61,7 @@ class Shape(NamedTuple):
     sdk: str = ""  # of dst/world/sdk.py, between every client and the network; "": each request is sent once
 
 
-def draw_shape(choose: Callable[[str, int], int]) -> Shape:
-    def of(site: str, *values: int) -> int:
-        return values[choose(f"shape.{site}", len(values))]
-
+def draw_shape(of: Callable[..., Any]) -> Shape:
     readers = of("readers", 0, 1)
     return Shape(of("writers", 2, 3), of("commits", 2, 3, 4), of("collectors", 1, 2), of("rounds", 1, 2, 3), readers,
                  readers * of("reads", 1, 2, 3), of("page_size", 1000, 1000, 2), of("min_age_ms", 60, 150, 400),
@@ -84,7 +81,7 @@ def unit_ms(shape: Shape) -> int:
 
 def waits_ms(shape: Shape) -> tuple[int, ...]:
     """What the protocol and its callers wait by: min_age, a request's time-out, a checkpoint's lifetime, a poll."""
-    return (shape.stall_ms,) if shape.stall_ms else (shape.min_age_ms, TIMEOUT_MS, 3 * shape.min_age_ms, shape.think_ms)
+    return shape.min_age_ms, TIMEOUT_MS, 3 * shape.min_age_ms, shape.think_ms
 
 
 def length(shape: Shape) -> int:

@@ -5,6 +5,7 @@ The model is sequenced_metadata_boundary's with ON_REFUSAL = "recognised"; colle
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from dst.actors import Actors
 from dst.kernel import Client
@@ -47,8 +48,8 @@ class Codec(boundary.Codec):
     holds = staticmethod(manifest_json.holds)
 
 
-def draw_shape(choose: Callable[[str, int], int]) -> Shape:
-    return boundary.draw_shape(choose)._replace(manifest=False, sdk="")
+def draw_shape(of: Callable[..., Any]) -> Shape:
+    return boundary.draw_shape(of)._replace(manifest=False, sdk="")
 
 
 def trace_of(shape: Shape) -> Trace:
