@@ -25,11 +25,10 @@ from impl.sequenced_storage import FIRST_ID
 from impl.stores.verified import verified
 from impl.world import World
 from model.sequenced_metadata_boundary import Shared, latest, present
-from traces import retries
+from traces import linear, retries, serial
 from traces.bounds import too_many
 from traces.event import Event
-from traces.history import damage, too_young
-from traces.linear import anomalies
+from traces.history import damage, too_young, updates_in
 from traces.refine import Failure, refiner_of
 from traces.sequenced_metadata_boundary import Trace, constants, refiner
 
@@ -136,8 +135,8 @@ def made(actors: Actors, client: Client, world: World, number: int) -> tuple[Wor
     return world, actors.build(world, namespace(shape), shape.manifest, number)
 
 
-def tell(actors: Actors, client: Client, op: str, body: bytes, file_id: int = 0) -> None:
-    actors.tell(client, op, body, namespace(actors.shape).key(file_id) if file_id else "")
+def key_of(actors: Actors, file_id: int) -> str:
+    return namespace(actors.shape).key(file_id)
 
 
 async def writer(actors: Actors, client: Client, world: World, number: int) -> None:
@@ -155,16 +154,17 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
             return after.with_checkpoint(Checkpoint(update, next_id, expiry_ms))
 
         while True:
+            actors.begin(client, update)
             try:
                 committed = await store.update(change)
-                tell(actors, client, "committed", update.encode(), committed.id)
+                actors.end(client, "committed", key_of(actors, committed.id))
             except Definite:
-                tell(actors, client, "failed", update.encode())
+                actors.end(client, "failed")
                 continue
             except ObjectVersionBehindBoundary:
-                tell(actors, client, "refused", update.encode())
+                actors.end(client, "refused")
             except Indefinite:
-                tell(actors, client, "unknown", update.encode())
+                actors.end(client, "unknown")
             break
         if actors.left[client.name] and actors.shape.think_ms > 1:
             await world.clock.sleep_ms(actors.choose(f"{client.name}.think", actors.shape.think_ms))
@@ -193,11 +193,12 @@ async def reader(actors: Actors, client: Client, world: World, number: int) -> N
     while actors.left[client.name]:
         actors.left[client.name] -= 1
         await world.clock.sleep_ms(pause_ms(actors, client))
+        actors.begin(client)
         try:
             file_id, manifest = await store.current()
         except Definite:
             continue
-        tell(actors, client, "read", Codec.encode(manifest), file_id)
+        actors.end(client, "read", key_of(actors, file_id), Codec.encode(manifest), manifest.updates)
 
 
 def pause_ms(actors: Actors, client: Client) -> int:
@@ -217,7 +218,8 @@ def final_check(actors: Actors, events: list[Event]) -> None:
     if not files:
         raise Failure("safety", "history:nothing left", "there is no file left")
     final = store.objects[files[-1]][0].body
-    found = damage(actors.told, where, final) or anomalies(events, where, where.file_id(files[-1]), final)
+    found = damage(actors.told, where, final) or linear.anomalies(events, where, where.file_id(files[-1]), final) \
+        or serial.anomalies(actors.history(), updates_in(final))
     if found:
         raise Failure("safety", f"history:{found[0].partition(':')[0]}", "; ".join(found))
     young = actors.trace and too_young(events, where, shape.min_age_ms - shape.skew_ms - store.profile.last_modified_ms + 1)
