@@ -1,6 +1,6 @@
 """The one check of callers' histories: held against a search for a serial order, and each way to fail by name."""
 
-from itertools import permutations
+from itertools import pairwise, permutations
 
 import networkx as nx
 import pytest
@@ -25,7 +25,7 @@ def fits(operations: list[Operation], order: tuple[str, ...], ordered: bool) -> 
     before = nx.DiGraph()
     before.add_nodes_from(range(len(there)))
     at = {op.update: number for number, op in enumerate(there) if op.update}
-    before.add_edges_from((at[a], at[b]) for a, b in zip(order, order[1:]) if a in at and b in at)
+    before.add_edges_from((at[a], at[b]) for a, b in pairwise(order) if a in at and b in at)
     for number, op in enumerate(there):
         if op.said == "read":
             prefix = order[:len(op.seen)]
