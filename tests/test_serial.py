@@ -78,7 +78,8 @@ A, B = update("a", 1, 2), update("b", 3, 4)
 @pytest.mark.parametrize("operations, final, says", [
     ([A, B], ("a", "a", "b"), "applied twice"), ([A, B], ("b",), "lost update"),
     ([A, update("b", 3, 4, "failed")], ("a", "b"), "denied update"), ([A, B], ("b", "a"), "out of order"),
-    ([A, read(3, 4, "c")], ("a",), "read what is gone"), ([update("a", 1, 9), update("b", 2, 8), read(3, 4, "b")], ("a", "b"), "read"),
+    ([A, read(3, 4, "c")], ("a",), "read what is gone"),
+    ([update("a", 1, 9), update("b", 2, 8), read(3, 4, "b")], ("a", "b"), "read"),
     ([A, read(3, 4)], ("a",), "stale read"), ([read(1, 2, "a"), update("a", 3, 4)], ("a",), "read too early"),
     ([update("a", 1, 9), read(2, 3, "a"), read(4, 5)], ("a",), "read went back"),
 ])
