@@ -1,7 +1,45 @@
 """Safety, for any number of writers, collectors, records, ids, epochs, flushes and requests in flight: every `always` property
 of model/wal_fencing.py, by an inductive invariant, action by action.
 
-TODO
+The invariant. Let high be the largest WAL id ever written, first what was first written under each: the log; after is the
+manifest's replay_after, epoch its writer_epoch.
+
+Of the store
+- IdsAreContiguous: 0 <= after <= high; an object is of an id from 1 to high, and there is one of every id after `after`. So
+  what is created ahead of `after` is created at high+1. FirstIsOne: one record, or none, was first under an id.
+  ObjectIsFirst: ahead of `after` an object is what was first written there. What is behind is nobody's business.
+- FlushedIsFirst: flushed is what was first under the ids up to `after`. AckedIsFirst: an acknowledged record is first under
+  some id, so flushed or ahead: nothing need be said of the way to it, for no id is missing. RefusedIsNowhere: a refused one
+  under none.
+- OpenedIsClaimed: top <= epoch. ClaimedIsPast: a claimed epoch is at most that. OneWriterPerEpoch. OneWriterAcks.
+Of a writer. It is current while its epoch is the manifest's and it is not stopped. It serves when it has opened. It is sound
+if it serves, or is current and has begun to replay: nobody else can have moved `after`, so what it has read was ahead of it.
+- WriterHasItsEpoch, which it has claimed, and top is at least that if it serves. WriterKnowsIds: n is at most high, ahead of
+  the base, before the fence while it replays, not before it when it serves.
+- BaseIsKnown, from when it has read it; BaseIsPast: epoch and replay_after of it are at most the manifest's, and its epoch is
+  the writer's once that has claimed; BaseIsFirst: its flushed is what was first up to its replay_after. So a manifest that is
+  still the base is of its epoch: only a current writer flushes. (No more is needed of manifests not to recur.)
+- CurrentIsAhead: a current one has replayed, or written, up to `after` at least.
+- FenceIsEmpty: first under the id of its fence is no record. WriterKnowsLog: a sound one has what was first up to n.
+  ReplayIsWhole, ReplayIsFirst: and has read, so far, what was first written there, and that alone.
+- AckedIsBeforeFence: while a current one replays, what is acknowledged is first before its fence. So AckedIsHad, once it
+  serves, as long as no later one has opened.
+- CreatedIsFirst: what a current one has created is first under n+1; so to acknowledge is to compare the epoch after the
+  create.
+- RecordIsFresh: a record that it has not begun is nowhere in first. RefusedIsOver: a refused one is not put again.
+Of a request under way, which may be applied at any time
+- PendingCreateIsNext: 1 <= id <= high+1. PendingIsOne, record or fence; PendingIsBegun, and not refused: a writer tells its
+  caller that a record is nowhere only if it never had another request for it.
+- PendingManifestIsNext: it claims the epoch after the one that it replaces, or flushes in it. Where that is the manifest's,
+  PendingManifestIsFirst, as of flushed, and PendingFlushIsBehind: not ahead of what the current writer has replayed.
+Of a collector
+- KnownIsDurable: the replay_after that it knows is at most the manifest's.
+
+The same clauses hold where a writer lists before it claims; where it puts no fence; where fences are not collected; and where a
+replay passes over what is missing. RESOLVE_ONCE off is in the relation, but nothing is proved of it: ReplayIsContiguous fails.
+
+What ties this to the model: `tie` evaluates the relation below in plain Python, on every reachable state of an instance; and
+`walked` does, on random walks through a larger one.
 """
 
 from collections import defaultdict
@@ -209,11 +247,13 @@ def settled(c, guard, s, w) -> Ways:
 
 def list_again(c, s, w, i: Id):
     """`i`: the lowest of those that it shows."""
+    if c.RESOLVE_ONCE:
+        return
+
     def shown(j):
         return And(s.present(j), j > w.base_after)
-    guard = And(not c.RESOLVE_ONCE, at(w.pc, "Resolve"))
-    lowest = And(guard, shown(i), s.every(Id, lambda j: Implies(shown(j), i <= j)))
-    none = And(guard, Not(s.some(Id, shown)))
+    lowest = And(at(w.pc, "Resolve"), shown(i), s.every(Id, lambda j: Implies(shown(j), i <= j)))
+    none = And(at(w.pc, "Resolve"), Not(s.some(Id, shown)))
     yield from steps(replayed(c, lowest, s, w.but(n=i + -1, end=s.greatest(Id, s.present) + 1)))
     yield from steps(replayed(c, none, s, w))
 
@@ -351,8 +391,9 @@ def flush_conflict(c, s, w):
 
 
 def reread_current(c, s, w):
-    yield (And(at(w.pc, "Reread"), Or(s.epoch == w.epoch, not c.EPOCH_CHECK)), (),
-           s, rebased(s, w).but(pc=If(w.n + 1 < w.end, "Replaying", "Open")))
+    guard, more = And(at(w.pc, "Reread"), Or(s.epoch == w.epoch, not c.EPOCH_CHECK)), w.n + 1 < w.end
+    yield And(guard, more), (), s, rebased(s, w).but(pc="Replaying")
+    yield And(guard, Not(more)), (), s, rebased(s, w).but(pc="Open")
 
 
 def reread_fenced(c, s, w):
@@ -496,6 +537,11 @@ def sound(s, w):
     return And(at(w.pc, *SETTLED), Or(serves(w), w.epoch == s.epoch))
 
 
+def last_before(c, w):
+    """What was written before it claimed is up to here: its fence, or the end of the listing where it puts none."""
+    return w.fence if c.FENCE else w.fence + -1
+
+
 def reach(w):
     """Up to here it has replayed, and may have flushed."""
     return If(at(w.pc, *UNSETTLED), w.base_after, w.n)
@@ -550,6 +596,11 @@ def writer_has_its_epoch(c, s, w: Writer):
                Implies(serves(w), w.epoch <= s.top))
 
 
+def base_is_known(c, s, w: Writer, u: Record):
+    there = at(w.pc, "Ready", *UNSETTLED, *SETTLED)
+    return And(w.knows == there, Or(there, And(w.base_epoch == 0, w.base_after == 0, Not(w.base_flushed(u)))))
+
+
 def base_is_past(c, s, w: Writer):
     epoch = If(at(w.pc, "Ready"), w.base_epoch <= s.epoch, w.base_epoch == w.epoch)
     return Implies(at(w.pc, "Ready", *UNSETTLED, *SETTLED), And(
@@ -565,9 +616,10 @@ def writer_knows_ids(c, s, w: Writer):
         w.n >= 0, If(at(w.pc, "Created"), w.n + 1, w.n) <= s.high,
         Implies(at(w.pc, "Listed", *SETTLED), w.base_after <= w.n),
         Implies(at(w.pc, *UNSETTLED), w.since == w.base_after),
-        Implies(at(w.pc, *SETTLED), And(w.since >= 0, w.since <= w.n, w.end == w.fence, w.fence <= s.high, w.fence >= 1)),
+        Implies(at(w.pc, *SETTLED), And(
+            w.since >= 0, w.since <= w.n, w.end == w.fence, w.fence >= 1, last_before(c, w) <= s.high)),
         Implies(at(w.pc, "Replaying"), w.n + 1 < w.end), Implies(at(w.pc, "Validating"), w.n + 1 == w.end),
-        Implies(serves(w), w.n >= w.fence))
+        Implies(serves(w), w.n >= last_before(c, w)))
 
 
 def current_is_ahead(c, s, w: Writer):
@@ -575,7 +627,7 @@ def current_is_ahead(c, s, w: Writer):
 
 
 def fence_is_empty(c, s, w: Writer, u: Record):
-    return Implies(sound(s, w), Not(s.first(w.fence, u)))
+    return Implies(And(c.FENCE, sound(s, w)), Not(s.first(w.fence, u)))
 
 
 def writer_knows_log(c, s, w: Writer, u: Record):
@@ -594,7 +646,7 @@ def replay_is_first(c, s, w: Writer, i: Id, u: Record):
 
 def acked_is_before_fence(c, s, w: Writer, u: Record):
     opening = And(current(s, w), at(w.pc, *SETTLED), Not(serves(w)))
-    return Implies(And(opening, s.acked(u)), upto(s, w.fence, u))
+    return Implies(And(opening, s.acked(u)), upto(s, last_before(c, w), u))
 
 
 def acked_is_had(c, s, w: Writer, u: Record):
@@ -662,7 +714,8 @@ CLAUSES = {
     "FlushedIsFirst": flushed_is_first, "AckedIsFirst": acked_is_first, "RefusedIsNowhere": refused_is_nowhere,
     "OpenedIsClaimed": opened_is_claimed, "ClaimedIsPast": claimed_is_past,
     "OneWriterPerEpoch": one_writer_per_epoch, "OneWriterAcks": one_writer_acks,
-    "WriterHasItsEpoch": writer_has_its_epoch, "BaseIsPast": base_is_past, "BaseIsFirst": base_is_first,
+    "WriterHasItsEpoch": writer_has_its_epoch, "BaseIsKnown": base_is_known, "BaseIsPast": base_is_past,
+    "BaseIsFirst": base_is_first,
     "WriterKnowsIds": writer_knows_ids,
     "CurrentIsAhead": current_is_ahead, "FenceIsEmpty": fence_is_empty, "WriterKnowsLog": writer_knows_log,
     "ReplayIsWhole": replay_is_whole, "ReplayIsFirst": replay_is_first, "AckedIsBeforeFence": acked_is_before_fence,
@@ -789,15 +842,42 @@ SMALL = {Id: [*range(5)], Epoch: [*range(4)], Count: [0, 1], Record: [(w, k) for
 SYSTEM = System(FIELDS, ROLES, RIGID, meaning, initial, ACTIONS, CLAUSES, PROPERTIES, SMALL, read, write, choices)
 UNBOUNDED = dict.fromkeys(("APPENDS", "FLUSHES", "MAX_PENDING", "MAX_LOST", "MAX_CRASHES"))
 SAFEGUARDS = {*m.Constants._fields} - {"WRITERS", "COLLECTORS", *UNBOUNDED}
+SAFEGUARDS_OFF = (
+    {"CREATE_IF_ABSENT": False}, {"MANIFEST_CAS": False}, {"ORDER": "fence"}, {"FENCE_AHEAD": False}, {"VALIDATE": "before"},
+    {"VALIDATE": "none"}, {"CHECK": "boundary"}, {"CHECK": "none"}, {"RESOLVE_ONCE": False}, {"FLUSH_EXACT": False},
+    {"EPOCH_CHECK": False}, {"GC_BEHIND": False}, {"UNKNOWN": "conclude"}, {"UNKNOWN": "refuse"}, {"UNKNOWN": "skip"},
+    {"FENCE": False, "CHECK": "none"}, {"FENCE_GC": False, "CHECK": "none"}, {"MISSING_IS_FENCED": False, "VALIDATE": "before"},
+)
+# What is proved, each by itself.
+SYSTEMS = {"": {}, " where a writer lists before it claims": {"order": "list"}, " where there is no fence": {"fence": False}}
+# Instances that together take every action but ListAgain, for the tie.
+INSTANCES = (
+    {"COLLECTORS": 0}, {"MAX_LOST": 1, "FLUSHES": 0, "COLLECTORS": 0}, {"MAX_PENDING": 1, "WRITERS": 1},
+    {"MAX_CRASHES": 1, "COLLECTORS": 0, "FLUSHES": 0}, {"ORDER": "list", "COLLECTORS": 0}, {"FENCE": False, "MAX_LOST": 1},
+    {"MAX_PENDING": 1, "APPENDS": 0, "COLLECTORS": 0}, {"APPENDS": 0},
+)
+# And one that is too large for all of its states, so many walks through it, and steps of a walk.
 WALKED = {"WRITERS": 3, "APPENDS": 3, "FLUSHES": 2, "COLLECTORS": 2, "MAX_PENDING": 2, "MAX_LOST": 2, "MAX_CRASHES": 1}
-WALKS, STEPS = 8, 80
+WALKS, STEPS = 24, 100
+NEAREST = 2_000  # states of an instance that enables what Z3 did not find
 
 
 def prove(constants: m.Constants | None = None, progress: Callable[[inductive.Row], None] | None = None,
-          explain: bool = True, timeout_ms: int = inductive.TIMEOUT_MS) -> inductive.Proof:
-    """Of the constants only the safeguards count: nothing is bounded. `explain`: with counterexamples to induction."""
+          explain: bool = True, order: str = "", fence: bool = True, timeout_ms: int = inductive.TIMEOUT_MS) -> inductive.Proof:
+    """Of the constants only the safeguards count: nothing is bounded. `explain`: with counterexamples to induction. Where Z3
+    finds no state that enables an action, within its budget, a reachable one of a small instance will do: all clauses hold
+    there."""
     c = (constants or m.Constants())._replace(**UNBOUNDED)
-    return inductive.prove(SYSTEM, c, progress, explain, timeout_ms)
+    c = c._replace(ORDER=order or c.ORDER, FENCE=c.FENCE and fence)
+    proof = inductive.prove(SYSTEM, c, progress, explain, timeout_ms)
+    if None not in proof.possible.values():
+        return proof
+    instances = [{"APPENDS": 1, "FLUSHES": 1, "MAX_PENDING": 0, "MAX_LOST": 1, "MAX_CRASHES": 0},
+                 {"APPENDS": 1, "FLUSHES": 1, "COLLECTORS": 0, "MAX_PENDING": 1, "MAX_LOST": 0, "MAX_CRASHES": 1}]
+    small = [tie(c._replace(**of), NEAREST) for of in instances]
+    met = frozenset().union(*(one.actions for one in small if one.holds))
+    return proof._replace(possible={action: True if answer is None and action in met else answer
+                                    for action, answer in proof.possible.items()})
 
 
 def tie(c: m.Constants, nearest: int | None = None) -> tying.Tie:
