@@ -10,6 +10,7 @@ from slatedb_support.client import Client, PeerError, client
 from slatedb_support.releases import NEWEST, RELEASES, NotInstalled
 from slatedb_support.theirs import compactions_of, differences, manifest_of, plainly
 
+from cli.admin_check import judge
 from impl import compactions_slatedb as compactions
 from impl.boundary_object import ObjectStoreBoundaryObject
 from impl.layout import Namespace
@@ -17,7 +18,7 @@ from impl.manifest_slatedb import CannotHold, ManifestCodec, Phase
 from impl.sequenced_metadata_boundary import MetadataStore
 from impl.sequenced_storage import SequencedStorage
 from impl.stores.local import LocalStore
-from impl.stores.system import system_world
+from impl.stores.system import open_database, system_world
 from impl.tables_slatedb import COMPLETED, Checkpoint
 from impl.world import World
 
@@ -34,6 +35,7 @@ class Database:
     def __init__(self, root: Path, name: str = "db"):
         self.root, self.name = root, name
         self.path = str(root / name).lstrip("/")
+        self.path_on_disk = str(root / name)
         self.world: World = system_world(LocalStore(root))
 
     def namespace(self, folder: str) -> Namespace:
@@ -281,6 +283,82 @@ def test_our_collector_keeps_what_its_checkpoint_refers_to(newest, database):
     assert newest.read(path=database.path)
 
 
+# ----------------------------------------------------------------------------------------------------------- admin
+
+def checked(database: Database) -> set[str]:
+    """Kinds of what is wrong, but notes."""
+    store, root = open_database(database.path_on_disk)
+    return {finding.kind for finding in asyncio.run(judge(system_world(store), root)) if finding.level != "note"}
+
+
+def test_nothing_is_wrong_with_what_they_write(release, peer, database):
+    """Compacted, with checkpoints, cloned, collected by us, written to again."""
+    compacted(peer, release, database)
+    assert checked(database) == set()
+    if release in HAS_CHECKPOINTS:
+        peer.checkpoint(path=database.path, lifetime_ms=3_600_000)
+        clone = Database(database.root, "clone")
+        peer.clone(path=clone.path, sources=[[database.path, None, None]])
+        peer.open(path=clone.path)
+        peer.put(more="1")
+        peer.flush()
+        peer.close()
+        assert checked(clone) == set()
+    asyncio.run(database.store(Phase.WRITE_V2).collect(-1))
+    assert checked(database) == set()
+    peer.open(path=database.path)
+    peer.put(more="1")
+    peer.flush()
+    assert checked(database) == set()
+
+
+def test_nothing_is_wrong_while_it_is_used(newest, database):
+    """Looked at while it writes, compacts and collects."""
+    compacted(newest, NEWEST, database)
+    newest.open(path=database.path, settings=compacting(NEWEST))
+    for i in range(12):
+        newest.put(**{f"n{i}": "y"})
+        newest.flush()
+        if i % 4 == 3:
+            newest.collect(path=database.path)
+        assert checked(database) == set()
+
+
+def latest_of(database: Database, folder: str) -> Path:
+    return max((database.root / database.name / folder).iterdir())
+
+
+HARM = {  # file by file; what a manifest says is harmed in tests/test_admin.py
+    "gap": lambda d: sorted((d.root / d.name / "manifest").iterdir())[-3].unlink(),
+    "unreadable file": lambda d: latest_of(d, "manifest").write_bytes(latest_of(d, "manifest").read_bytes()[:80]),
+    "boundary ahead": lambda d: (d.root / d.namespace("manifest").boundary_key).write_bytes(b"99"),
+    "invalid boundary": lambda d: (d.root / d.namespace("compactions").boundary_key).write_bytes(b"x"),
+    "foreign file": lambda d: (d.root / d.name / "manifest/99.manifest").write_bytes(b""),
+    "stale write": lambda d: (d.root / d.namespace("manifest").key(2)).write_bytes(latest_of(d, "manifest").read_bytes()),
+    "SST missing": lambda d: [path.unlink() for path in (d.root / d.name / "compacted").iterdir()],
+    "no manifest": lambda d: [path.unlink() for path in (d.root / d.name / "manifest").iterdir()],
+    "being deleted": lambda d: (d.root / d.name / ".deleting").write_bytes(b""),
+    "WAL missing": lambda d: [path.unlink() for path in sorted((d.root / d.name / "wal").iterdir())[-2:-1]],
+    "history goes back": lambda d: (d.root / d.namespace("manifest").key(max(d.files("manifest")) + 1)).write_bytes(
+        min(d.files("manifest").items())[1]),
+}
+
+
+@pytest.mark.parametrize("kind", HARM)
+def test_damage_is_told(newest, database, kind):
+    filled(newest, database)
+    newest.collect(path=database.path, min_age_ms=0)
+    newest.open(path=database.path)
+    for value in "12":
+        newest.put(more=value)
+        newest.flush(kind="WAL")
+    for _ in range(2):
+        newest.checkpoint(path=database.path)
+    assert checked(database) == set()
+    HARM[kind](database)
+    assert kind in checked(database)
+
+
 # ---------------------------------------------------------------------------------------------------------- findings
 
 def test_finding_a_union_loses_keys_when_it_is_compacted(newest, database):
@@ -299,6 +377,7 @@ def test_finding_a_union_loses_keys_when_it_is_compacted(newest, database):
     newest.clone(path=parts["union"].path, sources=[[parts["left"].path, None, "d"], [parts["right"].path, "d", None]])
     manifest = ManifestCodec().decode(max(parts["union"].files("manifest").items())[1])
     assert len(manifest.l0) == 4 and len({view.id for view in manifest.l0}) == 2
+    assert checked(parts["union"]) == {"view twice"}
     newest.open(path=parts["union"].path, settings=compacting(NEWEST))
     before = newest.all()
     assert sorted(before) == list("abcdefgh")
