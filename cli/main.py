@@ -2,7 +2,7 @@
 
 import typer
 
-from cli import campaign, cost, dst, model, trace, verify
+from cli import admin, campaign, cost, dst, model, trace, verify
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
                   help="Verify, simulate and check the metadata protocols of databases on object storage.")
@@ -11,6 +11,7 @@ app.command("cost")(cost.cost_command)
 app.add_typer(model.app, name="model", help="explore | walk | step | conform | prove")
 app.add_typer(dst.app, name="dst", help="run | replay | shrink | explain | timeline | export | doctor | lint | zoo | exhaust")
 app.add_typer(trace.app, name="trace", help="check: hold a recorded trace against the model | damage: check the checker")
+app.add_typer(admin.app, name="admin", help="inspect | history | check | gc: a database of SlateDB's, wherever it is")
 app.add_typer(campaign.app, name="campaign", help="run: many seeds, on Spark or on local processes")
 
 
