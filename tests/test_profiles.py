@@ -1,7 +1,8 @@
 """What each store profile answers, cell by cell; and that a real server with the S3 API answers what the profile s3 says.
 
 In reading order: the requests; the table; the simulated store held to it, and every datum seen to matter; moto, versitygw,
-MinIO where it is built, and any server that HIGHWATER_S3_ENDPOINT names, held to its column s3; what a client makes of a status.
+MinIO where it is built, and any server that HIGHWATER_S3_ENDPOINT names, held to its column s3; what a client makes
+of a status.
 """
 
 import asyncio

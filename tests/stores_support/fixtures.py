@@ -6,8 +6,8 @@
 
 Each has `open(page_size=1000)`, another handle on the same store as another client would have one, `kind`, and `s3`, whether it
 is behind S3. Those of local files and of S3 can be pickled, so a worker process can open them too. A server starts once in a
-session, when the first test asks for it (`moto_url`, `versitygw_url`); where it cannot start, the tests that need it are skipped and say
-why. MinIO is one more where it has been built.
+session, when the first test asks for it (`moto_url`, `versitygw_url`); where it cannot start, the tests that need it are
+skipped and say why. MinIO is one more where it has been built.
 """
 
 import functools

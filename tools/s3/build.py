@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 
 HERE = Path(__file__).resolve().parent
-SERVERS = {  # name -> its package; those with a folder here are pinned by its go.sum, others by version and the checksum database
+SERVERS = {  # name -> its package; those with a folder here are pinned by its go.sum, others by version and Go's checksums
     "versitygw": "github.com/versity/versitygw/cmd/versitygw",
     "gofakes3": "github.com/johannesboyne/gofakes3/cmd/gofakes3",
     "minio": "github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c",
