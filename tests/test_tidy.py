@@ -20,7 +20,7 @@ MAY = {  # folder -> our folders, and the libraries beside stdlib
     "recorder": ({"traces.s3log"}, set()),
     "probe": ({"recorder", "impl", "dst.world", "traces.s3log"}, {"boto3", "botocore"}),
     "cli": (OURS, {"typer", "rich", "pyspark", "pyarrow"}),
-    "bench": (OURS, {"rich", "matplotlib", "boto3", "botocore"}),
+    "bench": (OURS, {"rich", "matplotlib", "boto3", "botocore", "stores_support"}),
 }
 CODECS = sorted(path.stem for path in (ROOT / "impl").glob("*_json.py"))
 WORLD = {"time", "random", "uuid", "ulid", "os", "asyncio", "threading", "datetime", "secrets"}
