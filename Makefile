@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help verify test interop setup fizzbee lint bench docs lock clean
+.PHONY: help verify test interop setup fizzbee servers lint bench docs lock clean
 
 help:  ## what there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /make \1\t/' | expand -t 16
@@ -10,7 +10,7 @@ help:  ## what there is
 verify: setup fizzbee  ## the gate: specs, models, proofs, simulation, mutants, campaign; the exit code tells what failed
 	@$(BIN)/highwater verify
 
-test: setup fizzbee  ## the test suite
+test: setup fizzbee servers  ## the test suite
 	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
 interop: setup  ## released SlateDB clients and our code on the same databases (installs the clients, once)
@@ -29,6 +29,9 @@ setup: .venv/ready  ## the virtual environment with pinned packages, once
 
 fizzbee: setup  ## the FizzBee CLI, built once; without it its checks are skipped, and the verdict is incomplete
 	@$(PYTHON) tools/fizzbee/build.py || test $$? -eq 3
+
+servers: setup  ## versitygw, a real S3 server for the tests, built once; without it its tests are skipped
+	@$(PYTHON) tools/s3/build.py || test $$? -eq 3
 
 lint: setup  ## ruff
 	@$(BIN)/ruff check .

@@ -10,7 +10,8 @@ app.command("verify")(verify.verify)
 app.command("cost")(cost.cost_command)
 app.add_typer(model.app, name="model", help="explore | walk | step | conform | prove")
 app.add_typer(dst.app, name="dst", help="run | replay | shrink | explain | timeline | export | doctor | lint | zoo | exhaust")
-app.add_typer(trace.app, name="trace", help="check: hold a recorded trace against the model | damage: check the checker")
+app.add_typer(trace.app, name="trace", help="check: hold a recorded trace against the model | damage: check the checker | "
+                                            "record: what programs ask of an S3 server")
 app.add_typer(admin.app, name="admin", help="inspect | history | check | gc: a database of SlateDB's, wherever it is")
 app.add_typer(campaign.app, name="campaign", help="run: many seeds, on Spark or on local processes")
 

@@ -1,4 +1,4 @@
-"""highwater trace: check | damage."""
+"""highwater trace: check | damage | record."""
 
 import re
 from collections.abc import Callable
@@ -78,6 +78,21 @@ def damage_command(files: Annotated[list[Path] | None, typer.Argument(help="good
         console.print(f"[bold red]{len(tally.holes):,} damaged traces are not noticed, and nothing explains why:[/]")
         console.print("\n".join(tally.holes[:20]), markup=False)
         raise typer.Exit(of_kinds(["harness"]))
+
+
+@app.command("record")
+def record_command(
+        upstream: Annotated[str, typer.Argument(help="the server: http://127.0.0.1:7070")],
+        client: Annotated[list[str] | None, typer.Option("--client", help="NAME or NAME=PORT, a port for each client; may be "
+                                                         "repeated [default: client]")] = None,
+        out: Annotated[Path, typer.Option("--out", "-o", help="the log, NDJSON")] = Path("s3.ndjson"),
+        rules: Annotated[Path | None, typer.Option(help="what is done to which request; read anew when it changes")] = None,
+        keep_bytes: Annotated[int, typer.Option(min=0, help="longer bodies are in the log by size and digest")] = 65_536,
+) -> None:
+    """Record what programs ask of an S3 server, until Ctrl-C: a proxy on loopback that can hold, fail, delay or lose."""
+    from cli.record import record
+
+    record(upstream, client or ["client"], out, rules, keep_bytes)
 
 
 def recorded(file: Path, root: str, namespace: str, page_size: int, skew_ms: int,

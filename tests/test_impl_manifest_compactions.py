@@ -104,7 +104,7 @@ REQUESTS = 5 * 4 + 2 * 3
 
 def places(stores) -> range:
     """The requests of a life, one after another; a few where they take long."""
-    return range(1, REQUESTS + 1, 9 if stores.kind == "moto" else 1)
+    return range(1, REQUESTS + 1, 9 if stores.s3 else 1)
 
 
 def test_so_many_requests_make_a_life():

@@ -4,6 +4,7 @@ In reading order: the seam's sentences as cases; clients at once; local files; S
 """
 
 import asyncio
+import functools
 import logging
 import multiprocessing
 import os
@@ -13,6 +14,7 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import boto3
 import pytest
@@ -124,7 +126,7 @@ def test_equal_bytes_written_again_are_another_version_but_on_s3(stores):
         versions = [await store.create("k", b"A"), await store.put("k", b"B"), await store.put("k", b"A")]
         await store.delete("k")
         versions.append(await store.create("k", b"A"))
-        if stores.kind == "moto":
+        if stores.s3:
             assert versions[0] == versions[2] == versions[3] != versions[1]
         else:
             assert len(set(versions)) == 4
@@ -195,11 +197,11 @@ def test_last_modified_is_the_stores_clock(stores):
         times_ms = [time.time() * 1000]
         await store.create("k", b"1")
         times_ms.append((await store.head("k")).last_modified_ms)
-        await asyncio.sleep(1.1 if stores.kind == "moto" else 0.01)
+        await asyncio.sleep(1.1 if stores.s3 else 0.01)
         await store.put("k", b"2")
         times_ms.append((await store.get("k")).last_modified_ms)
         times_ms.append(time.time() * 1000 + 1)
-        times_ms[0] -= 1000 if stores.kind == "moto" else 1  # whole seconds, rounded down
+        times_ms[0] -= 1000 if stores.s3 else 1  # whole seconds, rounded down
         assert times_ms == sorted(times_ms) and times_ms[1] < times_ms[2]
 
     run(case())
@@ -336,7 +338,7 @@ def crew(request, stores):
 
 
 def test_one_creator_wins(stores, crew):
-    keys = [f"race/{number:04}" for number in range({"memory": 500, "local": 100, "moto": 20}[stores.kind])]
+    keys = [f"race/{number:04}" for number in range({"memory": 500, "local": 100, "moto": 20}.get(stores.kind, 50))]
     won = crew.run(create_each, stores, keys)
     assert sorted(key for mine in won for key in mine) == keys, "each key has one winner, and no more"
 
@@ -351,7 +353,7 @@ def test_one_creator_wins(stores, crew):
 
 def test_no_update_is_lost(stores, crew):
     run(stores.open().create("set", b""))
-    added = crew.run(add_each, stores, "set", {"memory": 100, "local": 15, "moto": 2}[stores.kind])
+    added = crew.run(add_each, stores, "set", {"memory": 100, "local": 15, "moto": 2}.get(stores.kind, 5))
     lines = run(stores.open().get("set")).body.decode().split()
     assert sorted(lines) == sorted(line for mine in added for line in mine)
     assert all([line for line in lines if line in set(mine)] == mine for mine in added), "each member's in its order"
@@ -362,7 +364,7 @@ def test_what_was_deleted_is_not_updated(stores, crew):
         store = stores.open()
         return {f"k{number}": await store.create(f"k{number}", b"") for number in range(number_of_keys)}
 
-    number_of_keys = {"memory": 500, "local": 100, "moto": 15}[stores.kind]
+    number_of_keys = {"memory": 500, "local": 100, "moto": 15}.get(stores.kind, 30)
     updated = crew.run(update_or_delete_each, stores, run(fill_with_versions()))
     assert max(Counter(key for mine in updated for key in mine).values(), default=1) == 1
     assert run(list_all(stores.open(), "")) == [], "an update came after the delete that it should have failed for"
@@ -411,7 +413,7 @@ def test_a_body_belongs_to_its_version(stores):
         numbers[await store.put("k", bodies[number])] = number
 
     order = []
-    for found, entry in watch(stores, look, act, 40 if stores.kind == "moto" else 300):
+    for found, entry in watch(stores, look, act, 40 if stores.s3 else 300):
         assert found.body == bodies[numbers[found.version]]
         assert entry.size_bytes == len(bodies[numbers[entry.version]])
         order += [numbers[found.version], numbers[entry.version]]
@@ -428,7 +430,7 @@ def test_a_page_is_one_moment(stores):
         await store.create(f"a/{number}", b"")
         await store.create(f"z/{number}", b"")
 
-    for page in watch(stores, look, act, 15 if stores.kind == "moto" else 100):
+    for page in watch(stores, look, act, 15 if stores.s3 else 100):
         numbers = {folder: {key[2:] for key in page if key.startswith(folder)} for folder in ("a/", "z/")}
         assert numbers["z/"] <= numbers["a/"]
 
@@ -665,16 +667,18 @@ class Lossy:
 
 
 @pytest.fixture(scope="module")
-def proxy(moto_url):
-    with lossy_proxy(moto_url) as proxy:
-        yield proxy
+def proxies():
+    """One for each server, by its URL."""
+    with ExitStack() as stack:
+        yield functools.lru_cache(lambda url: stack.enter_context(lossy_proxy(url)))
 
 
 @pytest.fixture
-def lossy(proxy, moto_stores, monkeypatch):
+def lossy(proxies, s3_stores, monkeypatch):
     monkeypatch.setattr(s3, "PAUSE_S", 0.01)
+    proxy = proxies(s3_stores.url)
     proxy.forget()
-    yield Lossy(proxy, moto_stores)
+    yield Lossy(proxy, s3_stores)
     proxy.release.set()
 
 
@@ -833,17 +837,17 @@ def test_s3_a_read_is_sent_again_a_few_times(lossy, answer):
                 run(read())
 
 
-def test_s3_no_server_is_definite(moto_stores, monkeypatch):
+def test_s3_no_server_is_definite(s3_stores, monkeypatch):
     monkeypatch.setattr(s3, "PAUSE_S", 0.001)
-    store = moto_stores._replace(url="http://127.0.0.1:1").open()
+    store = s3_stores._replace(url="http://127.0.0.1:1").open()
     requests = [lambda: store.create("k", b""), lambda: store.put("k", b""), lambda: store.delete("k")]
     for request in [*requests, *(read for _, read in reads_of(store, "1"))]:
         with pytest.raises(Unavailable, match=r"http://127\.0\.0\.1:1"):
             run(request())
 
 
-def test_s3_no_bucket_is_told_as_such(moto_stores):
-    store = moto_stores._replace(bucket="no-such-bucket").open()
+def test_s3_no_bucket_is_told_as_such(s3_stores):
+    store = s3_stores._replace(bucket="no-such-bucket").open()
     requests = [lambda: store.create("k", b""), lambda: store.update("k", b"", '"1"'), lambda: store.delete("k")]
     for request in [*requests, *(read for _, read in reads_of(store, "1"))]:
         with pytest.raises(Unavailable, match=r"no such bucket.*make it") as raised:
@@ -851,13 +855,13 @@ def test_s3_no_bucket_is_told_as_such(moto_stores):
         assert "no-such-bucket" in str(raised.value)
 
 
-def test_s3_no_credentials_is_told_as_such(moto_stores, monkeypatch, tmp_path):
+def test_s3_no_credentials_is_told_as_such(s3_stores, monkeypatch, tmp_path):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
         monkeypatch.setenv(name, str(tmp_path / "none"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    store = S3Store(connect(moto_stores.url), moto_stores.bucket, ids=Ulids())
+    store = S3Store(connect(s3_stores.url), s3_stores.bucket, ids=Ulids())
     for request in (lambda: store.create("k", b""), lambda: store.get("k"), lambda: store.list_page("")):
         with pytest.raises(Unavailable, match="AWS_ACCESS_KEY_ID"):
             run(request())
@@ -917,16 +921,16 @@ def test_caching_store_answers_from_memory_when_another_has_written(stores):
 # --- The world outside ---
 
 
-def test_open_store_by_url(tmp_path, moto_stores, monkeypatch):
+def test_open_store_by_url(tmp_path, s3_stores, monkeypatch):
     assert isinstance(open_store("memory://"), MemoryStore)
     folder = tmp_path / "a folder"
     run(open_store(str(folder)).create("k", b"1"))
     assert run(open_store(f"file://{str(folder).replace(' ', '%20')}").get("k")).body == b"1"
     assert isinstance(open_store(f"file://{folder}"), LocalStore)
-    monkeypatch.setenv("AWS_ENDPOINT_URL", moto_stores.url)
-    run(open_store(f"s3://{moto_stores.bucket}/some/prefix/").create("k", b"2"))
-    assert run(moto_stores.open().get("k")).body == b"2"
-    assert [entry.key for entry in run(list_all(open_store(f"s3://{moto_stores.bucket}"), ""))] == ["some/prefix/k"]
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_stores.url)
+    run(open_store(f"s3://{s3_stores.bucket}/some/prefix/").create("k", b"2"))
+    assert run(s3_stores.open().get("k")).body == b"2"
+    assert [entry.key for entry in run(list_all(open_store(f"s3://{s3_stores.bucket}"), ""))] == ["some/prefix/k"]
 
 
 @pytest.mark.parametrize("url", ["", "memory://x", "file://", "file://host/path", "s3://", "s3:///k", "gs://b", "://"])

@@ -17,7 +17,7 @@ pytest_plugins = ["stores_support.fixtures"]
 run = asyncio.run
 
 
-@pytest.fixture(params=["local", "moto"])
+@pytest.fixture(params=["local", "moto", "versitygw"])
 def db1(request):
     """A store with manifests 1, 2 and 3, of epoch 1."""
     stores = request.getfixturevalue(f"{request.param}_stores")

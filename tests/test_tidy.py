@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-OURS = {"specs", "model", "impl", "traces", "dst", "cli", "bench"}
+OURS = {"specs", "model", "impl", "traces", "dst", "recorder", "probe", "cli", "bench"}
 MAY = {  # folder -> our folders, and the libraries beside stdlib
     "specs": (set(), set()),
     "model": (set(), {"numpy"}),
@@ -17,8 +17,10 @@ MAY = {  # folder -> our folders, and the libraries beside stdlib
     "impl/stores": ({"impl"}, {"boto3", "botocore", "ulid"}),
     "traces": ({"model", "impl.layout"}, set()),  # and codecs
     "dst": ({"impl", "traces", "model"}, {"pyspark", "pyarrow", "numpy", "hypothesis"}),
+    "recorder": ({"traces.s3log"}, set()),
+    "probe": ({"recorder", "impl", "dst.world", "traces.s3log"}, {"boto3", "botocore"}),
     "cli": (OURS, {"typer", "rich", "pyspark", "pyarrow"}),
-    "bench": (OURS, {"rich", "matplotlib"}),
+    "bench": (OURS, {"rich", "matplotlib", "boto3", "botocore", "stores_support"}),
 }
 CODECS = sorted(path.stem for path in (ROOT / "impl").glob("*_json.py"))
 WORLD = {"time", "random", "uuid", "ulid", "os", "asyncio", "threading", "datetime", "secrets"}

@@ -1,11 +1,13 @@
 """Fixtures of empty stores for any test: put `pytest_plugins = ["stores_support.fixtures"]` at the top of its module.
 
-    memory_stores, local_stores, moto_stores    one empty store a test, of that kind
-    stores                                      the test runs once with each of the three
+    memory_stores, local_stores, moto_stores, versitygw_stores    one empty store a test, of that kind
+    stores                                                        the test runs once with each of them
+    s3_stores                                                     with each that is S3
 
-Each has `open(page_size=1000)`, another handle on the same store as another client would have one, and `kind`. Those of
-local files and of moto can be pickled, so a worker process can open them too. moto starts once in a session, when the
-first test asks for it (`moto_url`); where it cannot start, the tests that need it are skipped and say why.
+Each has `open(page_size=1000)`, another handle on the same store as another client would have one, `kind`, and `s3`, whether it
+is behind S3. Those of local files and of S3 can be pickled, so a worker process can open them too. A server starts once in a
+session, when the first test asks for it (`moto_url`, `versitygw_url`); where it cannot start, the tests that need it are
+skipped and say why. MinIO is one more where it has been built.
 """
 
 import functools
@@ -20,16 +22,18 @@ import pytest
 from impl.stores.s3 import S3Store, connect
 from impl.stores.system import Ulids
 from impl.world import ObjectStore
+from stores_support.leash import CannotStart
 from stores_support.light import LocalStores, MemoryStores
-from stores_support.moto_server import CannotStart, moto_server, put_unsigned
+from stores_support.s3_servers import KEY, SECRET, SERVERS, s3_server
 
 bucket_numbers = itertools.count()
 
 
-class MotoStores(NamedTuple):
+class S3Stores(NamedTuple):
     url: str
     bucket: str
-    kind = "moto"
+    kind: str
+    s3 = True
 
     def open(self, page_size: int = 1000, **timeouts_s: float) -> ObjectStore:
         client = client_of(threading.get_ident(), self.url, **timeouts_s)
@@ -43,19 +47,45 @@ def client_of(thread: int, url: str, **timeouts_s: float) -> Any:
 
 
 @pytest.fixture(scope="session")
-def moto_url() -> Iterator[str]:
+def s3_environment() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as environment:
         for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
             environment.delenv(name, raising=False)
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            environment.setenv(name, "test")
+        environment.setenv("AWS_ACCESS_KEY_ID", KEY)
+        environment.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
         environment.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        try:
-            with moto_server() as url:
-                yield url
-        except CannotStart as error:
-            warnings.warn(f"tests of S3 are SKIPPED: {error}", stacklevel=1)
-            pytest.skip(str(error))
+        yield
+
+
+def started(server: Any) -> Iterator[str]:
+    """The URL of a server, or a skip that says why."""
+    try:
+        with server as url:
+            yield url
+    except CannotStart as error:
+        warnings.warn(f"tests of S3 are SKIPPED: {error}", stacklevel=1)
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def moto_url(s3_environment) -> Iterator[str]:
+    yield from started(s3_server("moto"))
+
+
+@pytest.fixture(scope="session")
+def versitygw_url(s3_environment) -> Iterator[str]:
+    yield from started(s3_server("versitygw"))
+
+
+@pytest.fixture(scope="session")
+def minio_url(s3_environment) -> Iterator[str]:
+    yield from started(s3_server("minio"))
+
+
+def in_new_bucket(url: str, kind: str) -> S3Stores:
+    bucket = f"bucket-{next(bucket_numbers)}"
+    client_of(threading.get_ident(), url).create_bucket(Bucket=bucket)
+    return S3Stores(url, bucket, kind)
 
 
 @pytest.fixture
@@ -69,12 +99,25 @@ def local_stores(tmp_path) -> LocalStores:
 
 
 @pytest.fixture
-def moto_stores(moto_url) -> MotoStores:
-    bucket = f"bucket-{next(bucket_numbers)}"
-    put_unsigned(moto_url, f"/{bucket}")
-    return MotoStores(moto_url, bucket)
+def moto_stores(moto_url) -> S3Stores:
+    return in_new_bucket(moto_url, "moto")
 
 
-@pytest.fixture(params=["memory", "local", "moto"])
-def stores(request) -> MemoryStores | LocalStores | MotoStores:
+@pytest.fixture
+def versitygw_stores(versitygw_url) -> S3Stores:
+    return in_new_bucket(versitygw_url, "versitygw")
+
+
+@pytest.fixture
+def minio_stores(minio_url) -> S3Stores:
+    return in_new_bucket(minio_url, "minio")
+
+
+@pytest.fixture(params=["memory", "local", *SERVERS])
+def stores(request) -> MemoryStores | LocalStores | S3Stores:
+    return request.getfixturevalue(f"{request.param}_stores")
+
+
+@pytest.fixture(params=SERVERS)
+def s3_stores(request) -> S3Stores:
     return request.getfixturevalue(f"{request.param}_stores")

@@ -9,6 +9,7 @@ from impl.world import ObjectStore
 
 class MemoryStores:
     kind = "memory"
+    s3 = False
 
     def __init__(self):
         self._store: MemoryStore | None = None
@@ -23,6 +24,7 @@ class MemoryStores:
 class LocalStores(NamedTuple):
     root: str
     kind = "local"
+    s3 = False
 
     def open(self, page_size: int = 1000) -> ObjectStore:
         return LocalStore(self.root, page_size)

@@ -12,6 +12,7 @@ from typing import Any
 from impl.errors import StoreError
 from impl.manifest_epochs import Instance
 from impl.stores.system import system_world
+from stores_support.s3_servers import KEY, SECRET
 
 NAMES = ("01", "02", "03")
 LIMIT_S = 60
@@ -35,8 +36,8 @@ class AtBarrier:
 
 def serve(barrier: Any, pipe: Any) -> None:
     """Answers ("open", stores, meet at the barrier, retry_for_s) by the epoch, ("flush", sst) by the id; or by an error."""
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        os.environ.setdefault(name, "test")  # for moto, which may start later than this process
+    os.environ.setdefault("AWS_ACCESS_KEY_ID", KEY)  # for a server that may start later than this process
+    os.environ.setdefault("AWS_SECRET_ACCESS_KEY", SECRET)
     os.environ.setdefault("AWS_DEFAULT_REGION", "us-east-1")
     os.environ.pop("AWS_PROFILE", None)
     with asyncio.Runner() as runner:

@@ -1,0 +1,125 @@
+"""Safety: a rule does to a request what it says, to the requests that it names, and no rule means: nothing is done.
+
+A rule is a line of text; docs/recorder.md has the grammar for people:
+
+    ACTION WHAT KEY [OPTION=VALUE ..]       the first that matches, and has not run out, is in force; # begins a comment
+
+    pass                  as if no rule matched
+    hold                  the server gets the request when this line is gone
+    delay MS              .. MS milliseconds later
+    drop                  the server never gets it, and the client's connection is closed
+    fail STATUS           the server never gets it, and the client is told STATUS
+    hold-reply, delay-reply MS      the server has the request, but the client waits for the reply
+    lose                  the server has it, and the client's connection is closed in place of a reply
+    fail-reply STATUS     the server has it, and the client is told STATUS in place of the reply
+    stall                 the server has it, and the client waits until it gives up
+
+WHAT is GET, HEAD, LIST, PUT, POST, DELETE, COPY, BEGIN, PART, COMPLETE, ABORT, DELETE_MANY or *; KEY a pattern of the key (of a
+LIST: of its prefix) in which * stands for anything, slashes too. Options: client=NAME; if=match or if=none-match (the request
+has that condition); nth=N (of those that match only the Nth), first=N, every=N; code=WORD (S3's word beside a STATUS).
+"""
+
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+VALUED = {"delay": "MS", "delay-reply": "MS", "fail": "STATUS", "fail-reply": "STATUS"}
+ACTIONS = ("pass", "hold", "drop", "hold-reply", "lose", "stall", *VALUED)
+WHATS = ("GET", "HEAD", "LIST", "PUT", "POST", "DELETE", "COPY", "BEGIN", "PART", "COMPLETE", "ABORT", "DELETE_MANY", "*")
+COUNTS = ("nth", "first", "every")
+
+
+class BadRule(ValueError):
+    pass
+
+
+class Rule(NamedTuple):
+    text: str
+    action: str
+    value: int  # ms, or a status; 0: the action has none
+    what: str
+    key: str
+    client: str = ""
+    condition: str = ""  # if-match or if-none-match
+    count: tuple[str, int] = ("", 0)
+    code: str = ""
+
+    def matches(self, client: str, op: str, method: str, key: str, conditions: dict[str, str]) -> bool:
+        return (self.what in ("*", op.upper()) or (self.what == method and op != "list")) and (
+            not self.client or self.client == client) and (
+            not self.condition or self.condition in conditions) and fnmatchcase(key, self.key)
+
+    def takes(self, seen: int) -> bool:
+        """The request that matches as the `seen`th, from 1."""
+        kind, number = self.count
+        return {"nth": seen == number, "first": seen <= number, "every": number and seen % number == 0}.get(kind, True)
+
+
+class Rules:
+    """Those in force, and how many requests each has matched: a line that stays when others change goes on counting."""
+
+    def __init__(self, text: str = ""):
+        self._seen: dict[tuple[str, int], int] = {}
+        self._rules: dict[tuple[str, int], Rule] = {}
+        self.text = ""
+        self.replace(text)
+
+    def replace(self, text: str) -> None:
+        """Raises BadRule, and then the old ones stay."""
+        rules, times = {}, {}
+        for number, line in enumerate(text.splitlines(), 1):
+            line = " ".join(line.partition("#")[0].split())
+            if line:
+                try:
+                    rule = parse(line)
+                except BadRule as error:
+                    raise BadRule(f"line {number}: {error}") from None
+                times[line] = times.get(line, 0) + 1
+                rules[line, times[line]] = rule
+        self.text, self._rules = text, rules
+        self._seen = {name: self._seen.get(name, 0) for name in rules}
+
+    def find(self, client: str, op: str, method: str, key: str, conditions: dict[str, str]) -> Rule | None:
+        for name, rule in self._rules.items():
+            if rule.matches(client, op, method, key, conditions):
+                self._seen[name] += 1
+                if rule.takes(self._seen[name]):
+                    return None if rule.action == "pass" else rule
+        return None
+
+    def has(self, rule: Rule) -> bool:
+        return any(rule is other or rule == other for other in self._rules.values())
+
+
+def parse(line: str) -> Rule:
+    action, *words = line.split(" ")
+    if action not in ACTIONS:
+        raise BadRule(f"there is no action {action!r}; there are {', '.join(ACTIONS)}")
+    value = 0
+    if action in VALUED:
+        value = number_of(f"{action} {VALUED[action]}", words.pop(0) if words else "")
+        if VALUED[action] == "STATUS" and not 400 <= value <= 599:
+            raise BadRule(f"status {value}: one from 400 to 599")
+    if len(words) < 2:
+        raise BadRule(f"{line!r}: after the action, what kind of request, and the pattern of its key: {action} .. PUT *")
+    what, key, *options = words
+    if what.upper() not in WHATS:
+        raise BadRule(f"there is no kind of request {what!r}; there are {', '.join(WHATS)}")
+    found: dict = {}
+    for option in options:
+        name, _, text = option.partition("=")
+        if name in COUNTS and "count" not in found:
+            found["count"] = (name, number_of(name, text))
+        elif name == "if" and text in ("match", "none-match"):
+            found["condition"] = f"if-{text}"
+        elif name in ("client", "code") and text:
+            found[name] = text
+        else:
+            raise BadRule(f"{option!r}: options are client=NAME, if=match, if=none-match, code=WORD, "
+                          "and one of nth=N, first=N, every=N")
+    return Rule(line, action, value, what.upper(), key, **found)
+
+
+def number_of(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text) < 10**9):
+        raise BadRule(f"{name}: {text!r} is no number from 1")
+    return int(text)

