@@ -89,7 +89,7 @@ def story(found: Found, steps: list[Step]) -> list[Step]:
     until = max((step.answered for step, _ in found.refused), default=0)
     before = [step for step in steps if step.number not in stuck and step.answered <= until and is_known(step.what.request)]
     before.sort(key=lambda step: step.answered)
-    of_keys = [step for step in before if step.what.key in keys][-BEFORE:]
+    of_keys = [step for step in before if step.what.key in keys and step.what.request.status != 404][-BEFORE:]
     changes = [step for step in before if step.changes and "/compacted/" not in step.what.key[1]][-BEFORE:]
     shown = {step.number: step for step in (*of_keys, *changes)}
     return sorted(shown.values(), key=lambda step: step.answered)

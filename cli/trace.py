@@ -31,10 +31,10 @@ SkewMs = Annotated[int, typer.Option(min=0, help="clients' clocks are at most so
 Protocol = Annotated[str, typer.Option(help="whose trace it is")]
 Shaped = Annotated[list[str] | None, typer.Option("--shape", help="NAME=VALUE of the scenario's Shape, of any protocol but the "
                                                   "boundary's; `dst run -o` says which; may be repeated")]
-RootOrAll = Annotated[str | None, typer.Option("--root", help="folder of the database in the store [default: db; of a log: all "
-                                               "that are in it]")]
-Sets = Annotated[list[str] | None, typer.Option("--set", help="of a recorded log: BOUNDARY=False, the programs have no boundary "
-                                                "files")]
+RootOrAll = Annotated[str | None, typer.Option("--root", help="folder of the database in the store [default: db; of a log: "
+                                               "all that are in it]")]
+Sets = Annotated[list[str] | None, typer.Option("--set", help="of a recorded log: BOUNDARY=False, the programs have no "
+                                                "boundary files")]
 Budget = Annotated[int, typer.Option(min=1, help="of a recorded log: steps of the search for an order")]
 Retries = Annotated[bool, typer.Option("--retries", help="clients repeat a request that had no answer, as SDKs do")]
 

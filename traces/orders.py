@@ -38,8 +38,8 @@ class Refusal(NamedTuple):
 
 
 class Found(NamedTuple):
-    """`verdict`: complete; stuck: no order is; undecided: none was found within the budget. `matched`: how many steps the longest
-    order has; `refused`: each step that by its time could come next, and why it cannot."""
+    """`verdict`: complete; stuck: no order is; undecided: none was found within the budget. `matched`: how many steps the
+    longest order has; `refused`: each step that by its time could come next, and why it cannot."""
 
     verdict: str
     matched: int

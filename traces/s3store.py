@@ -166,11 +166,12 @@ def steps_of(requests: Iterable[Request]) -> tuple[list[Step], list[Request]]:
         for change in changes:
             reads = change.op in READS
             answered = request.answered if request.answered and request.status < 500 else NEVER
-            if reads and (answered == NEVER or not (request.status < 300 or request.status in (304, 404))):
-                continue
+            if reads and answered == NEVER:  # it asked, and was not told
+                answered = max(request.answered, request.sent + 1)
+                change = change._replace(request=request._replace(status=request.status or 500))
             if not reads and answered != NEVER and not known_status(request):
                 continue
-            if answered == NEVER:
+            if not reads and answered == NEVER:
                 change = change._replace(request=request._replace(answered=0, status=0))
             steps.append(Step(len(steps), request.sent, answered, not reads, change))
     steps.sort(key=lambda step: step.sent)

@@ -183,10 +183,10 @@ class Slatedb:
             return Refusal("Reject", f"{client} goes on from id {place.id - 1}, its own, which the boundary "
                            f"{self.refused[client, before]} has refused", True)
         mine = self.unchecked.get((client, place.where), ())
-        unasked = [one.number for one in mine if one.id == place.id - 1 and not one.looked]
+        unasked = [one for one in mine if one.id < place.id - one.looked]  # another task of its may have read it just now
         if self.knobs.BOUNDARY and unasked:
-            return Refusal("AckIsChecked", f"{client} goes on from id {place.id - 1}, its own, and has not asked for the "
-                           f"boundary since request {unasked[0]} put it there", True)
+            return Refusal("AckIsChecked", f"{client} creates id {place.id}, and has not asked for the boundary since request "
+                           f"{unasked[0].number} put id {unasked[0].id} there, its own", True)
         refusal = self.follows(request, key, place, known)
         if refusal:
             return refusal
@@ -206,18 +206,16 @@ class Slatedb:
         return any((client, place.key(i)) in self.seen for i in range(max(1, place.id - 8), place.id + 8))
 
     def checks(self, request: Request, key: Key, place: Place) -> Refusal | None:
-        """Accept, or Reject: what this client has created before it asked, and not checked yet."""
-        if request.status == 200:
-            boundary = boundary_of(request.got_body)
-        else:
-            boundary = 0 if request.status == 404 else self.boundary.get(place.where)
-        if boundary is None:
-            return None
-        self.store.put(self.boundary, place.where, boundary)
+        """Accept, or Reject: what this client has created before it asked, and not checked yet. Where the question failed, it
+        cannot know, and may say so to its caller."""
         client, mine = request.client, self.unchecked.get((request.client, place.where), ())
         asked = [one for one in mine if one.answered < request.sent]
         if asked:
             self.store.put(self.unchecked, (client, place.where), tuple(one for one in mine if one not in asked))
+        boundary = {200: boundary_of(request.got_body), 404: 0, 304: self.boundary.get(place.where)}.get(request.status)
+        if boundary is None:
+            return None
+        self.store.put(self.boundary, place.where, boundary)
         for one in asked:
             key = place.key(one.id)
             if one.id <= boundary:
