@@ -1,8 +1,8 @@
 """A reply is lost, and the writer who won is told that it lost: boto3 and obstore as they come, on a real server. Ours is not.
 
 The recorder loses the reply of the first PUT (`lose PUT * nth=1`). Both libraries send the PUT again; the second finds what
-the first has written, and its 412 is what the caller hears. In a protocol of sequenced files that is a writer that fences itself, or
-writes the same twice. impl/stores/s3.py sends it once, with an id of its own, and looks.
+the first has written, and its 412 is what the caller hears. In a protocol of sequenced files that is a writer that fences
+itself, or writes the same twice. impl/stores/s3.py sends it once, with an id of its own, and looks.
 """
 
 import asyncio
