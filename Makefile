@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help verify test setup fizzbee servers lint bench docs lock clean
+.PHONY: help verify test interop setup fizzbee servers lint bench docs lock clean
 
 help:  ## what there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /make \1\t/' | expand -t 16
@@ -12,6 +12,9 @@ verify: setup fizzbee  ## the gate: specs, models, proofs, simulation, mutants, 
 
 test: setup fizzbee servers  ## the test suite
 	@$(BIN)/python -m pytest -n 2 --dist loadfile
+
+interop: setup  ## released SlateDB clients and our code on the same databases (installs the clients, once)
+	@$(BIN)/python -m pytest -m interop -n 2
 
 setup: .venv/ready  ## the virtual environment with pinned packages, once
 

@@ -14,6 +14,7 @@ from cli.dst_report import set_in
 from cli.exits import of_kinds
 from dst.scenarios import named
 from traces.event import Event, from_json
+from traces.orders import BUDGET
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -30,17 +31,32 @@ SkewMs = Annotated[int, typer.Option(min=0, help="clients' clocks are at most so
 Protocol = Annotated[str, typer.Option(help="whose trace it is")]
 Shaped = Annotated[list[str] | None, typer.Option("--shape", help="NAME=VALUE of the scenario's Shape, of any protocol but the "
                                                   "boundary's; `dst run -o` says which; may be repeated")]
+RootOrAll = Annotated[str | None, typer.Option("--root", help="folder of the database in the store [default: db; of a log: all "
+                                               "that are in it]")]
+Sets = Annotated[list[str] | None, typer.Option("--set", help="of a recorded log: BOUNDARY=False, the programs have no boundary "
+                                                "files")]
+Budget = Annotated[int, typer.Option(min=1, help="of a recorded log: steps of the search for an order")]
 Retries = Annotated[bool, typer.Option("--retries", help="clients repeat a request that had no answer, as SDKs do")]
 
 
 @app.command("check")
-def check_command(file: Annotated[Path, typer.Argument(help="NDJSON, an event a line")], root: Root = "db",
+def check_command(file: Annotated[Path, typer.Argument(help="NDJSON, an event a line; or what `trace record` has written; or "
+                                                       "S3 server access logs")], root: RootOrAll = None,
                   namespace: In = "compactions", page_size: PageSize = 0, skew_ms: SkewMs = 0,
-                  retries: Retries = False, protocol: Protocol = STEM, shape: Shaped = None) -> None:
-    """Tell whether the model could have done what a trace shows; explain the first event that it could not."""
+                  retries: Retries = False, protocol: Protocol = STEM, shape: Shaped = None, sets: Sets = None,
+                  budget: Budget = BUDGET) -> None:
+    """Tell whether the model could have done what a trace shows; explain the first event that it could not.
+
+    Of a log of programs that nobody here wrote no order of the requests is known: one is looked for that their times allow."""
+    from cli import stranger
     from traces.explain import explain
     from traces.refine import Failure
 
+    if stranger.is_log(file):
+        return stranger.check(file, root, sets or [], skew_ms or 1_000, budget)
+    if sets:
+        refuse("--set is of recorded logs (`trace record`), and this is a trace of events")
+    root = "db" if root is None else root
     events, trace = recorded(file, root, namespace, page_size, skew_ms, retries, protocol, shape)
     command = (f"highwater trace check {file} --root {root} --namespace {namespace} --page-size {page_size} "
                f"--skew-ms {skew_ms}" + " --retries" * retries if protocol == STEM else " ".join(

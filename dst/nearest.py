@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from dst.choose import Choice
 from dst.scenarios import named
-from dst.simulate import Outcome
+from dst.simulate import Outcome, stalls_ms
 from dst.world.faults import FATES, LOG_UNIFORM
 from dst.world.network import OPS
 from traces.event import Event
@@ -88,7 +88,7 @@ def changes_of(outcome: Outcome) -> Iterator[Change]:
     """All that may be milder, without what was drawn for the run as a whole."""
     requests: dict[str, int] = {}
     picks = 0
-    around_ms = named(outcome.scenario).waits_ms(outcome.shape)
+    around_ms = stalls_ms(named(outcome.scenario), outcome.shape)
     for place, (site, choice, _) in enumerate(outcome.tape):
         client, _, of = site.partition(".")
         picks += site == "schedule"

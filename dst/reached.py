@@ -32,9 +32,8 @@ def bits(scenario: str = DEFAULT) -> dict[str, int]:
     return {name: 1 << place for place, name in enumerate(witnesses)}
 
 
-@cache
 def sometimes(scenario: str) -> dict[str, Any]:
-    """The model's witnesses, where shapes as they are drawn allow them: (role, or None for the shared state; what holds there)."""
+    """The model's witnesses that drawn shapes allow: (role, or None for the shared state; what holds there)."""
     of = named(scenario)
     model = import_module(f"model.{getattr(of, 'MODEL', scenario)}").model
     drawn = {of.trace_of(drawn_shape(seed, scenario)).refiner.model.constants: None for seed in range(50)}

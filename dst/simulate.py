@@ -6,6 +6,7 @@ One run of a scenario: chaos, then quiet (faults off, whatever is under way arri
 import gc
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from dst.actors import Actors
@@ -58,7 +59,7 @@ def simulate(seed: int, build: Build | None = None, shape: Shape | None = None, 
     of = named(scenario)
     chooser = chooser or (Chooser(seed) if tape is None else Lenient(seed, tape, fresh) if lenient else Strict(seed, tape))
     workload, fault, decide = chooser.stream("workload"), chooser.stream("fault"), chooser.decider()
-    shape = shape or of.draw_shape(workload)
+    shape = shape or of.draw_shape(among(workload))
     table = fates(drawn(fault, bool(shape.sdk)) if weights is None else weights)
     draw = drawing(seed, "strategy")
     name = PORTFOLIO[draw(len(PORTFOLIO))] if strategy == "portfolio" else strategy
@@ -72,7 +73,7 @@ def simulate(seed: int, build: Build | None = None, shape: Shape | None = None, 
     kernel, store = Kernel(schedule), store_of(shape, chooser)
     actors = Actors(of, kernel, store, shape, workload, trace, observe, build or of.production)
     network = Network(kernel, store, observe, chooser.stream("latency"), fault, decide, drawing_of(seed, "fate"), table,
-                      of.waits_ms(shape), shape.skew_ms, actors.start, watch and noted(watch, kernel), delay_ms)
+                      stalls_ms(of, shape), shape.skew_ms, actors.start, watch and noted(watch, kernel), delay_ms)
     failure, kind, signature = None, "", ""
     try:
         run_phases(kernel, network, actors)
@@ -98,7 +99,17 @@ def simulate(seed: int, build: Build | None = None, shape: Shape | None = None, 
 
 def drawn_shape(seed: int, scenario: str = DEFAULT) -> Shape:
     """Of the run of this seed, if none is given."""
-    return named(scenario).draw_shape(Chooser(seed).stream("workload"))
+    return named(scenario).draw_shape(among(Chooser(seed).stream("workload")))
+
+
+def among(choose: Callable[[str, int], int]) -> Callable[..., Any]:
+    """What a shape is drawn with: of a field, one of these values."""
+    return lambda field, *values: values[choose(f"shape.{field}", len(values))]
+
+
+def stalls_ms(scenario: ModuleType, shape: Shape) -> tuple[int, ...]:
+    """What stalls are drawn around."""
+    return (shape.stall_ms,) if shape.stall_ms else scenario.waits_ms(shape)
 
 
 def store_of(shape: Shape, chooser: Chooser) -> SimulatedStore:

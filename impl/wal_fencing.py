@@ -176,8 +176,11 @@ class Wal:
                 await self.world.store.create(self.namespace.key(i), encode_record(record))
                 return
             except AlreadyExists:
-                if doubt is None or not await self._is_own(i, record, doubt):
+                if doubt is None:
                     raise self._stop(f"WAL id {i} is taken") from None
+                if not await self._is_own(i, record, doubt):
+                    why = f"WAL id {i} is taken; whether its own was there before, and was flushed and collected, is not known"
+                    raise OutcomeUnknown(str(self._stop(why))) from doubt
                 return
             except Unavailable:
                 if doubt is None:
@@ -188,7 +191,7 @@ class Wal:
         raise doubt
 
     async def _is_own(self, i: int, record: Record, doubt: OutcomeUnknown) -> bool:
-        """Whether what is there is what it has put. Another's: its own was never there before. Raises OutcomeUnknown."""
+        """Whether what is there is what it has put. Raises OutcomeUnknown."""
         try:
             found = await self._again(lambda: self.world.store.get(self.namespace.key(i)))
             return decode_record(found.body) == record

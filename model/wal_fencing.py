@@ -53,7 +53,8 @@ class Constants(NamedTuple):
     FLUSH_EXACT: bool = True  # replay_after is the last id whose record is flushed; False: the last that the writer knows
     EPOCH_CHECK: bool = True  # a flush that met a conflict compares the epochs
     GC_BEHIND: bool = True  # only what is behind replay_after is deleted; False: anything but the latest
-    UNKNOWN: str = "recognise"  # an append's: "recognise" its own object; "refuse" what is there; "skip" the slot
+    UNKNOWN: str = "recognise"  # an append's: "recognise" its own object; "conclude" from another's that its own is nowhere;
+    #                             "refuse" what is there; "skip" the slot
 
 
 MANY = range(101)
@@ -62,7 +63,7 @@ LIMITS = {  # what an instance may have
     "ORDER": ("claim", "list", "fence"),
     "VALIDATE": ("after", "before", "none"),
     "CHECK": ("epoch", "boundary", "none"),
-    "UNKNOWN": ("recognise", "refuse", "skip"),
+    "UNKNOWN": ("recognise", "conclude", "refuse", "skip"),
 }
 
 Record = tuple[int, int]  # (writer, its how-manieth record)
@@ -293,7 +294,7 @@ def create_next(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 def create_conflict(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     """It is fenced, and its caller is told so; unless what is there may be its own."""
     if may_append(c, w) and taken(c, s, w.n + 1):
-        if w.pc == "Doubt" and c.UNKNOWN == "recognise":
+        if w.pc == "Doubt" and c.UNKNOWN in ("recognise", "conclude"):
             yield (), s, w._replace(pc="Refused")
         else:
             yield (), s._replace(refused=s.refused | {(me, w.k)}), stopped(w)
@@ -306,9 +307,9 @@ def read_own(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 
 def read_other(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """GET what was in the way: another's. Its own was never there before, and if it comes, it comes behind replay_after."""
+    """GET what was in the way: another's. It is fenced; its own may have been there before, and been flushed and collected."""
     if w.pc == "Refused" and slot(s, w.n + 1) not in ((), ((me, w.k),)):
-        yield (), s._replace(refused=s.refused | {(me, w.k)}), stopped(w)
+        yield (), s._replace(refused=s.refused | {(me, w.k)}) if c.UNKNOWN == "conclude" else s, stopped(w)
 
 
 def read_gone(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:

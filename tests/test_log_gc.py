@@ -1,25 +1,11 @@
-"""The model of a log whose entries are collected, in reading order: its counts, its knobs, the sources' sentences as cases."""
+"""The model of a log whose entries are collected, in order (counts, knobs: test_rows.py): the sources' sentences as cases."""
 
 import pytest
 
-from cli.conform import model_of
 from model.core import init, moves
-from model.liveness import always_possible, eventually
-from model.log_gc import ALWAYS, SOMETIMES, Constants, history, model, stale_entries_are_collected
-from model.reductions import symmetry_differs
+from model.liveness import always_possible
+from model.log_gc import ALWAYS, Constants, history, model, stale_entries_are_collected
 from model.tabulated import explore, graph
-from specs.manifest import rows
-
-ROWS = {row.id: row for row in rows() if row.spec == "LogGc"}
-SAFETY = [row for row in ROWS.values() if row.how != "live"]
-LIVE = [row for row in ROWS.values() if row.how == "live"]
-
-
-@pytest.mark.parametrize("row", [row for row in SAFETY if row.expect == "PASSED"], ids=lambda row: row.id)
-def test_state_count_is_pinned(row):
-    found = explore(model_of(row))
-    assert (found.violated, found.complete, found.states) == (None, True, row.states)
-    assert found.never == row.never
 
 
 @pytest.mark.parametrize("constants, states", [
@@ -32,34 +18,6 @@ def test_larger_instances_hold(constants, states):
     """What FizzBee would take minutes for."""
     found = explore(model(Constants(**constants)))
     assert (found.violated, found.complete, found.states) == (None, True, states)
-
-
-def test_every_witness_is_met():
-    large = Constants(ENTRIES=2), Constants(APPENDERS=1, READERS=2, MAX_ID=1, KEEP_LATEST=False, END="boundary")
-    never = [set(explore(model(c)).never) for c in large]
-    assert not set.intersection(*never) and set(model(large[1]).sometimes) | set(model(large[0]).sometimes) == set(SOMETIMES)
-
-
-@pytest.mark.parametrize("row", [row for row in SAFETY if row.expect == "FAILED"], ids=lambda row: row.id)
-def test_each_safeguard_off_fails(row):
-    assert explore(model_of(row)).violated == row.violates
-
-
-@pytest.mark.parametrize("row", LIVE, ids=lambda row: row.id)
-def test_what_happens_in_the_end(row):
-    assert bool(eventually(model_of(row), [row.eventually])[row.eventually]) == (row.expect == "FAILED")
-
-
-@pytest.mark.parametrize("row", SAFETY, ids=lambda row: row.id)
-def test_the_symmetric_engine_agrees(row):
-    of = model_of(row)
-    assert symmetry_differs(of) == ""
-    assert explore(of, symmetry=True).violated == (row.violates or None)
-
-
-def test_every_knob_is_a_row():
-    knobs = list(Constants._fields)[list(Constants._fields).index("GC"):]
-    assert {name for row in SAFETY if row.expect == "FAILED" for name in row.constants} >= set(knobs)
 
 
 SMALL = {"MAX_ID": 1, "KEEP_LATEST": False, "END": "boundary"}

@@ -1,27 +1,10 @@
-"""The model of manifest and compactions in reading order: its counts, its knobs, the anomalies of the real system as cases."""
+"""The model of manifest and compactions in order (counts, knobs: test_rows.py): the anomalies of the real system as cases."""
 
 import pytest
 
-from cli.conform import model_of
 from model.core import State, init, moves
-from model.manifest_compactions import ALWAYS, Constants, latest, model
-from model.reductions import symmetry_differs
+from model.manifest_compactions import Constants, latest, model
 from model.tabulated import explore
-from specs.manifest import rows
-
-ROWS = {row.id: row for row in rows() if row.spec == "ManifestCompactions"}
-
-
-@pytest.mark.parametrize("row", [row for row in ROWS.values() if row.expect == "PASSED"], ids=lambda row: row.id)
-def test_state_count_is_pinned(row):
-    found = explore(model_of(row))
-    assert (found.violated, found.complete, found.states) == (None, True, row.states)
-    assert found.never == row.never
-
-
-@pytest.mark.parametrize("row", [row for row in ROWS.values() if row.expect == "FAILED"], ids=lambda row: row.id)
-def test_each_safeguard_off_fails(row):
-    assert explore(model_of(row)).violated == row.violates
 
 
 @pytest.mark.parametrize("constants, states", [
@@ -30,13 +13,6 @@ def test_each_safeguard_off_fails(row):
 def test_larger_instances_than_fizzbee_is_given(constants, states):
     found = explore(model(Constants(**constants)))
     assert (found.violated, found.states) == (None, states)
-
-
-@pytest.mark.parametrize("row", [row for row in ROWS.values() if row.states < 5000], ids=lambda row: row.id)
-def test_the_symmetric_engine_agrees(row):
-    of = model_of(row)
-    assert symmetry_differs(of) == ""
-    assert explore(of, symmetry=True).violated == (row.violates or None)
 
 
 def failing(**constants) -> set[str]:
@@ -61,12 +37,6 @@ FAILING = [
 @pytest.mark.parametrize("constants, properties", FAILING, ids=[str(constants) for constants, _ in FAILING])
 def test_what_else_fails_with_it(constants, properties):
     assert failing(**constants) == properties
-
-
-def test_every_knob_is_a_row_and_every_property_can_fail():
-    knobs = list(Constants._fields)[list(Constants._fields).index("CHECK"):]
-    assert {name for row in ROWS.values() if row.expect == "FAILED" for name in row.constants} >= set(knobs)
-    assert set().union(*(properties for _, properties in FAILING)) == set(ALWAYS)
 
 
 # --- cases

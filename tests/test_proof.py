@@ -477,6 +477,15 @@ def test_a_query_that_takes_too_much_work_is_a_failure(monkeypatch):
     monkeypatch.setattr(inductive, "RLIMIT", 1)
     result = proofs.prove()
     assert {"timeout"} <= {row.verdict for row in result.rows} <= {"timeout", "proved"} and not result.holds
+    assert result.possible == {"Writer.Accept": True}  # what the finite scope shows
+
+
+def test_what_is_not_decided_and_has_no_finite_instance_is_not_possible(monkeypatch):
+    only_accept(monkeypatch)
+    monkeypatch.setattr(inductive, "any_of", lambda answers: None)
+    assert proofs.prove().holds
+    monkeypatch.setattr(inductive.Finder, "enables", lambda *_: False)
+    result = proofs.prove()
     assert result.possible == {"Writer.Accept": None} and result.impossible == ("Writer.Accept",)
 
 

@@ -342,7 +342,7 @@ def test_a_second_success_is_not_taken_for_granted():
 def test_a_shape_without_an_sdk_is_the_usual_one():
     drawn = Counter(simulate(seed).shape.sdk for seed in range(200))
     assert drawn[""] > 120 and set(drawn) == {"", *SDKS} and Shape().sdk == ""
-    assert draw_shape(lambda site, bound: 0).sdk == ""
+    assert draw_shape(lambda field, *values: values[0]).sdk == ""
 
 
 def test_pauses_are_on_the_tape():

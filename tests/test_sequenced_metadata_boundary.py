@@ -1,4 +1,4 @@
-"""The vertical of source 000 in reading order: the model's counts, its knobs, the source's sentences as cases on every
+"""The vertical of source 000 in reading order (counts and knobs: test_rows.py): the source's sentences as cases on every
 store, a thousand seeds. (Golden traces: test_refine.py. The contract of the stores: test_stores.py.)"""
 
 import asyncio
@@ -28,23 +28,6 @@ ROWS = {row.id: row for row in rows() if row.stem == "sequenced_metadata_boundar
 
 
 # --- the model
-
-@pytest.mark.parametrize("row", [row for row in ROWS.values() if row.expect == "PASSED"], ids=lambda row: row.id)
-def test_state_count_is_pinned(row):
-    found = explore(model_of(row))
-    assert (found.violated, found.complete, found.states) == (None, True, row.states)
-    assert found.never == row.never
-
-
-@pytest.mark.parametrize("row", [row for row in ROWS.values() if row.expect == "FAILED"], ids=lambda row: row.id)
-def test_each_safeguard_off_fails(row):
-    assert explore(model_of(row)).violated == row.violates
-
-
-def test_every_knob_of_the_model_is_a_row():
-    knobs = list(Constants._fields)[list(Constants._fields).index("BOUNDARY"):]
-    assert {name for row in ROWS.values() if row.expect == "FAILED" for name in row.constants} >= set(knobs)
-
 
 def test_status_quo_is_the_motivation_of_the_source_in_six_steps():
     steps = [step.label for step in explore(model_of(ROWS["status_quo"])).trace]

@@ -1,49 +1,16 @@
-"""The model of source 004's sequenced write in reading order: its counts, its knobs, the source's sentences as cases."""
+"""The model of source 004's sequenced write in order (counts, knobs: test_rows.py): the source's sentences as cases."""
 
 import pytest
 
 from cli.conform import model_of
 from model.core import init, moves
 from model.liveness import eventually
-from model.reductions import symmetry_differs
-from model.sequenced_write import ALWAYS, Constants, history, model
-from model.tabulated import explore, graph
+from model.sequenced_write import Constants, history, model
+from model.tabulated import graph
 from specs.manifest import rows
 
 ROWS = {row.id: row for row in rows() if row.spec == "SequencedWrite"}
-SAFETY = [row for row in ROWS.values() if row.how != "live"]
 LIVE = [row for row in ROWS.values() if row.how == "live"]
-
-
-@pytest.mark.parametrize("row", [row for row in SAFETY if row.expect == "PASSED"], ids=lambda row: row.id)
-def test_state_count_is_pinned(row):
-    found = explore(model_of(row))
-    assert (found.violated, found.complete, found.states) == (None, True, row.states)
-    assert found.never == row.never
-
-
-@pytest.mark.parametrize("row", [row for row in SAFETY if row.expect == "FAILED"], ids=lambda row: row.id)
-def test_each_safeguard_off_fails(row):
-    assert explore(model_of(row)).violated == row.violates
-
-
-@pytest.mark.parametrize("row", LIVE, ids=lambda row: row.id)
-def test_what_happens_in_the_end(row):
-    assert bool(eventually(model_of(row), [row.eventually])[row.eventually]) == (row.expect == "FAILED")
-
-
-@pytest.mark.parametrize("row", SAFETY, ids=lambda row: row.id)
-def test_the_symmetric_engine_agrees(row):
-    of = model_of(row)
-    assert symmetry_differs(of) == ""
-    assert explore(of, symmetry=True).violated == (row.violates or None)
-
-
-def test_every_knob_is_a_row_and_every_property_can_fail():
-    knobs = list(Constants._fields)[list(Constants._fields).index("CREATE_IF_ABSENT"):]
-    failing = [row for row in SAFETY if row.expect == "FAILED"]
-    assert {name for row in failing for name in row.constants} >= set(knobs)
-    assert {row.violates for row in failing} == set(ALWAYS)
 
 
 # --- the source's sentences

@@ -15,14 +15,14 @@ MAY = {  # folder -> our folders, and the libraries beside stdlib
     "model/proofs": ({"model"}, {"z3"}),
     "impl": (set(), set()),
     "impl/stores": ({"impl"}, {"boto3", "botocore", "ulid"}),
-    "traces": ({"model", "impl.layout"}, set()),  # and codecs
+    "traces": ({"model", "impl.layout", "impl.errors"}, set()),  # and codecs
     "dst": ({"impl", "traces", "model"}, {"pyspark", "pyarrow", "numpy", "hypothesis"}),
     "recorder": ({"traces.s3log"}, set()),
     "probe": ({"recorder", "impl", "dst.world", "traces.s3log"}, {"boto3", "botocore"}),
     "cli": (OURS, {"typer", "rich", "pyspark", "pyarrow"}),
     "bench": (OURS, {"rich", "matplotlib", "boto3", "botocore", "stores_support"}),
 }
-CODECS = sorted(path.stem for path in (ROOT / "impl").glob("*_json.py"))
+CODECS = sorted(path.stem for kind in ("json", "slatedb") for path in (ROOT / "impl").glob(f"*_{kind}.py"))
 WORLD = {"time", "random", "uuid", "ulid", "os", "asyncio", "threading", "datetime", "secrets"}
 MAY_TOUCH_THE_WORLD = {"impl/stores", "dst/choose.py", "dst/campaign.py"}
 

@@ -1,59 +1,30 @@
-"""WAL fencing in reading order: the model's counts, its knobs, known bugs of the real system as cases; the implementation."""
+"""WAL fencing in order (counts, knobs: test_rows.py): known bugs of the real system as cases; the implementation."""
 
 import asyncio
 
 import pytest
 from stores_support.held import Held
 
-from cli.conform import model_of
 from impl import wal_fencing
 from impl.errors import Definite, Indefinite, OutcomeUnknown, Unavailable
 from impl.kv import WalKv
+from impl.layout import Namespace
 from impl.stores.cached import CachingStore
 from impl.stores.memory import MemoryStore
 from impl.stores.system import system_world
 from impl.wal_fencing import Closed, Fenced, ManifestLost, ManifestVersionExists, Wal, collect
 from impl.wal_json import InvalidWal, Record, WalManifest, decode_manifest, decode_record, encode_manifest, encode_record
 from model.core import State, broken, init, moves
-from model.reductions import symmetry_differs
 from model.tabulated import explore
 from model.wal_fencing import ALWAYS, Constants, model, recoverable
-from specs.manifest import rows
 
 pytest_plugins = ["stores_support.fixtures"]
-ROWS = {row.id: row for row in rows() if row.spec == "WalFencing"}
 
 
 # --- the model
 
-@pytest.mark.parametrize("row", [row for row in ROWS.values() if row.expect == "PASSED"], ids=lambda row: row.id)
-def test_state_count_is_pinned(row):
-    found = explore(model_of(row))
-    assert (found.violated, found.complete, found.states) == (None, True, row.states)
-    assert found.never == row.never
-
-
-@pytest.mark.parametrize("row", [row for row in ROWS.values() if row.expect == "FAILED"], ids=lambda row: row.id)
-def test_each_safeguard_off_fails(row):
-    assert explore(model_of(row)).violated == row.violates
-
-
-@pytest.mark.parametrize("row", ROWS.values(), ids=lambda row: row.id)
-def test_the_symmetric_engine_agrees(row):
-    of = model_of(row)
-    assert symmetry_differs(of) == ""
-    assert explore(of, symmetry=True).violated == (row.violates or None)
-
-
-def test_every_knob_is_a_row_and_every_property_can_fail():
-    knobs = list(Constants._fields)[list(Constants._fields).index("CREATE_IF_ABSENT"):]
-    failing = [row for row in ROWS.values() if row.expect == "FAILED"]
-    assert {name for row in failing for name in row.constants} >= set(knobs)
-    assert {row.violates for row in failing} == set(ALWAYS)
-
-
 @pytest.mark.parametrize(("constants", "states"), [
-    ({"MAX_LOST": 1}, 22_746), ({"MAX_PENDING": 1}, 43_025), ({"MAX_CRASHES": 1}, 5_672), ({"COLLECTORS": 2}, 7_152),
+    ({"MAX_LOST": 1}, 22_770), ({"MAX_PENDING": 1}, 42_969), ({"MAX_CRASHES": 1}, 5_672), ({"COLLECTORS": 2}, 7_152),
     ({"APPENDS": 2}, 16_860), ({"WRITERS": 3, "COLLECTORS": 0, "FLUSHES": 0}, 14_258)], ids=str)
 def test_larger_instances_hold(constants, states):
     """Larger than a row may be."""
@@ -192,6 +163,20 @@ def test_a_replay_that_is_judged_before_it_is_over_may_be_of_objects_that_are_no
         assert broken(of, after) == ["ReplayIsContiguous"]
     else:
         assert walked(of, after, *by(1, "ValidateFenced")).locals[1].pc == "Fenced"
+
+
+@pytest.mark.parametrize("unknown", ["conclude", "recognise"])
+def test_anothers_object_does_not_tell_that_its_own_was_never_there(unknown):
+    """Beyond what is known of the real system. The record of Writer#0, whose reply was lost, is replayed, flushed and
+    collected; in the free slot lands a fence that Writer#1 had sent, and no longer waits for."""
+    of = model(Constants(MAX_LOST=1, MAX_PENDING=1, UNKNOWN=unknown))
+    after = walked(of, init(of), *by(0, *OPEN), *by(1, *START[:3]), *by(0, "LoseCreate"),
+                   *by(1, "SendFence", "FenceConflict", "CreateFence", "ReadNext", "ReadNext", "Validate", "FlushNext"),
+                   ("Collector#0", "ReadManifest"))
+    after, = (step.state for step in moves(of, after) if step.label == ("Collector#0", "Delete", (2,)))
+    after = walked(of, after, ("", "ApplyPending"), *by(0, "CreateConflict", "ReadOther"))
+    assert after.locals[0].pc == "Fenced" and after.shared.manifest.flushed == {(0, 0)} == after.locals[1].has
+    assert broken(of, after) == (["RefusedIsNowhere"] if unknown == "conclude" else [])
 
 
 # --- the implementation, on every store
@@ -447,14 +432,36 @@ def test_an_append_without_a_reply_is_put_again_and_recognised(stores, applied):
     asyncio.run(case())
 
 
-def test_what_is_in_doubt_and_meets_a_fence_was_not_done(stores):
+def test_what_is_in_doubt_and_meets_a_fence_stays_in_doubt(stores):
+    """As its own may have been in that slot before the fence: the next test."""
     async def case():
         store = Told(stores.open())
         wal = await opened(store)
         store.faults["create"] = [(LOST, False, lambda: opened(stores.open()))]
-        with pytest.raises(Fenced):
+        with pytest.raises(OutcomeUnknown, match="is taken"):
             await wal.append(b"a")
+        with pytest.raises(Fenced):
+            await wal.append(b"b")
         assert bodies(await opened(stores.open())) == []
+
+    asyncio.run(case())
+
+
+def test_what_is_in_doubt_was_flushed_although_another_object_is_in_its_slot():
+    async def case():
+        memory = MemoryStore()
+
+        async def replaced():
+            await (await opened(memory)).flush()
+            await collect(system_world(memory), "db")
+            await memory.create(Namespace("db", "wal").key(2), b"")  # of one that was to open, and is late
+
+        store = Told(memory)
+        wal = await opened(store)
+        store.faults["create"] = [(LOST, True, replaced)]
+        with pytest.raises(OutcomeUnknown, match="is taken"):
+            await wal.append(b"a")
+        assert bodies(await opened(memory)) == [b"a"]
 
     asyncio.run(case())
 

@@ -40,7 +40,6 @@ MANIFEST, COMPACTIONS = Namespace("db", "manifest"), Namespace("db", "compaction
 BOUNDARIES = (MANIFEST.boundary_key, COMPACTIONS.boundary_key)
 KEYS = Keys("db", listed=(MANIFEST.prefix, COMPACTIONS.prefix), single=BOUNDARIES)
 CODECS = {True: JsonCodec(StoredManifest), False: JsonCodec(StoredCompactions)}
-LIVE = ("Idle", "Ready", "Created")
 
 
 def constants(writers: int, compactors: int, collectors: int) -> Constants:

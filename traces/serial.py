@@ -9,7 +9,7 @@ for the callers' history and the final content alone, so it judges any implement
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-HAPPENED, DID_NOT, MAY_HAVE = ("committed",), ("failed",), ("unknown", "refused", "fenced", "")
+HAPPENED, DID_NOT = ("committed", "recognised"), ("failed",)  # whatever else a caller was told: it may have
 
 
 class Operation(NamedTuple):
@@ -25,7 +25,7 @@ class Operation(NamedTuple):
 
 def anomalies(operations: Sequence[Operation], final: Sequence[str], ordered: bool = True) -> list[str]:
     """Why there is no serial history, each "what: of whom"; empty if there is one. `final`: the updates in what is there in the
-    end, in its order. Linear but for a read's length, O(n log n) in all."""
+    end, in its order. Its time is that of updates times reads."""
     return list(dict.fromkeys([*of_updates(operations, final), *of_reads(operations, final, ordered),
                                *(out_of_order(operations, final) if ordered else ())]))
 
@@ -46,7 +46,7 @@ def of_reads(operations: Sequence[Operation], final: Sequence[str], ordered: boo
     """Each read is a beginning of one history, holds what was committed before it, and nothing that began after it."""
     place = {update: number for number, update in enumerate(final)}
     ended = sorted((of.end, of.update) for of in operations if of.said in HAPPENED)
-    begun = {of.update: of.begin for of in reversed(operations) if of.update}
+    begun = first_begun(operations)
     largest: list[tuple[int, tuple[str, ...]]] = []  # (end, seen) of the reads before
     reads = sorted((of for of in operations if of.said == "read"), key=lambda of: of.end)
     for of in reads:
@@ -56,13 +56,14 @@ def of_reads(operations: Sequence[Operation], final: Sequence[str], ordered: boo
             yield f"read what is gone: {of.client} has read {strange[0]}, which is not in the end's content"
         elif ordered and tuple(of.seen) != tuple(final[:len(of.seen)]):
             yield f"read: {of.client} has read {', '.join(of.seen)}, and the history begins otherwise"
-        missing = [update for end, update in ended if end < of.begin and update not in seen]
+        since = max([of.begin, *(begun.get(update, -1) for update in of.seen)])  # what was so before is so in what it sees
+        missing = [update for end, update in ended if end < since and update not in seen]
         if missing:
             yield f"stale read: {of.client} has not read {missing[0]}, which was committed before"
         early = [update for update in of.seen if begun.get(update, -1) > of.end]
         if early:
             yield f"read too early: {of.client} has read {early[0]} before it was begun"
-        back = next((before for end, before in largest if end < of.begin and not seen >= set(before)), None)
+        back = next((before for end, before in largest if end < since and not seen >= set(before)), None)
         if back is not None:
             yield f"read went back: {of.client} has not read what was read before, {sorted(set(back) - seen)[0]}"
         if not ordered:
@@ -76,6 +77,7 @@ def of_reads(operations: Sequence[Operation], final: Sequence[str], ordered: boo
 def out_of_order(operations: Sequence[Operation], final: Sequence[str]) -> Iterator[str]:
     """An update that was committed before another was begun stands before it."""
     of = {each.update: each for each in operations if each.update}
+    begun = first_begun(operations)
     latest, whose = -1, ""  # of those so far in the history, the latest beginning
     for update in final:
         each = of.get(update)
@@ -83,5 +85,10 @@ def out_of_order(operations: Sequence[Operation], final: Sequence[str]) -> Itera
             continue
         if each.said in HAPPENED and each.end < latest:
             yield f"out of order: {update} was committed before {whose} began, and stands behind it"
-        if each.begin > latest:
-            latest, whose = each.begin, update
+        if begun[update] > latest:
+            latest, whose = begun[update], update
+
+
+def first_begun(operations: Sequence[Operation]) -> dict[str, int]:
+    """An update that is tried again, after a crash say, may be there since its first attempt."""
+    return {of.update: of.begin for of in reversed(operations) if of.update}

@@ -194,7 +194,7 @@ def is_nowhere(s: Shared, record: Body) -> bool:
 SAID = {  # of an append: what its caller is told -> when that is so
     "committed": lambda s, w, record: w.pc == "Open" and w.k == record[1] + 1 and record in s.acked,
     "failed": lambda s, w, record: w.pc == "Open" and w.k == record[1] and is_nowhere(s, record),
-    "fenced": lambda s, w, record: w.pc == "Fenced" and (record in s.refused or record not in s.acked),
+    "fenced": lambda s, w, record: w.pc == "Fenced" and (record in s.refused or is_nowhere(s, record)),
     "unknown": lambda s, w, record: w.pc in ("Doubt", "Refused", "Created", "Fenced", "Open") and record not in s.acked,
 }
 OF_OTHERS = {  # of an open, or a flush

@@ -104,7 +104,7 @@ class DoubtIsFenced(Wal):
     """What is there after a lost reply is taken for another's."""
 
     async def _is_own(self, i: int, record: Record, doubt: OutcomeUnknown) -> bool:
-        return False
+        raise self._stop(f"WAL id {i} is taken")
 
 
 class DoubtIsSkipped(Wal):

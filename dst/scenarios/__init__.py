@@ -3,13 +3,14 @@
 A scenario is the module dst/scenarios/STEM.py of a protocol. The simulator, its search, the shrinker, campaigns and the command
 line ask it for these, and for nothing else:
 
-    Shape, draw_shape(choose)      how large a run is, a NamedTuple that has at least the fields of COMMON; drawn from the seed
+    Shape, draw_shape(of)          how large a run is, a NamedTuple that has at least the fields of COMMON; drawn from the seed:
+                                   of(field, *values) is one of these values
     ROLES, MOST, OPTIONAL          role -> the fields of Shape that say how many clients, and how much each has to do; at most
                                    so many clients; the roles that a run may be without
     MILDEST                        Shape's fields at their mildest, for the shrinker (sizes left out)
     TINY                           a Shape that bounded search can go through
     unit_ms(shape)                 the time by which phases and stalls are measured
-    waits_ms(shape), length(shape) what the protocol waits by; about how many events a run without faults has
+    waits_ms(shape), length(shape) what the protocol and its callers wait by; about how many events a run without faults has
     production                     a Build: makes the protocol's client of a World, a Shape and the client's number
     begin(store)                   what is in the store before the first request
     WORK, AUDIT                    role -> coroutine of a client (dst/actors.py); who works again, in turns, after the faults

@@ -5,6 +5,7 @@ The model is sequenced_metadata_boundary's with KNOWN = "accepted"; all else is 
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from dst.scenarios import sequenced_metadata_boundary as boundary
 from dst.scenarios.sequenced_metadata_boundary import (
@@ -40,8 +41,8 @@ MODEL = "sequenced_metadata_boundary"
 SEEN = tuple(name for name in boundary.SEEN if name not in WITH_SDK)
 
 
-def draw_shape(choose: Callable[[str, int], int]) -> Shape:
-    return boundary.draw_shape(choose)._replace(sdk="")
+def draw_shape(of: Callable[..., Any]) -> Shape:
+    return boundary.draw_shape(of)._replace(sdk="")
 
 
 def trace_of(shape: Shape) -> KnowingTrace:

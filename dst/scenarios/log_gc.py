@@ -7,7 +7,7 @@ collector must each get on, and nothing may be left that a snapshot holds, but t
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dst.actors import Actors
 from dst.kernel import Client
@@ -46,10 +46,7 @@ class Shape(NamedTuple):
     sdk: str = ""
 
 
-def draw_shape(choose: Callable[[str, int], int]) -> Shape:
-    def of(site: str, *values: int) -> int:
-        return values[choose(f"shape.{site}", len(values))]
-
+def draw_shape(of: Callable[..., Any]) -> Shape:
     return Shape(of("appenders", 2, 3), of("entries", 4, 3, 8), of("readers", 1, 2), of("reads", 3, 2, 6),
                  of("collectors", 1, 2), of("rounds", 3, 2, 6), of("min_age_ms", 60, 20, 150, 400), of("pause_ms", 60, 1, 300),
                  chaos=of("chaos", 30, 5, 100), audit=bool(of("audit", 1, 0)), skew_ms=of("skew_ms", 0, 0, 50),
@@ -65,7 +62,7 @@ def unit_ms(shape: Shape) -> int:
 
 def waits_ms(shape: Shape) -> tuple[int, ...]:
     """What the protocol and its callers wait by."""
-    return (shape.stall_ms,) if shape.stall_ms else (shape.min_age_ms, TIMEOUT_MS, shape.pause_ms)
+    return shape.min_age_ms, TIMEOUT_MS, shape.pause_ms
 
 
 def length(shape: Shape) -> int:

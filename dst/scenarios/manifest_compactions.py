@@ -48,10 +48,7 @@ class Shape(NamedTuple):
     sdk: str = ""
 
 
-def draw_shape(choose: Callable[[str, int], int]) -> Shape:
-    def of(site: str, *values: int) -> int:
-        return values[choose(f"shape.{site}", len(values))]
-
+def draw_shape(of: Callable[..., Any]) -> Shape:
     return Shape(of("writers", 1, 1, 1, 0), of("flushes", 4, 2, 8), of("compactors", 2, 3, 4), of("compactions", 2, 1, 4),
                  of("collectors", 1, 0, 2), of("rounds", 3, 6), of("min_age_ms", 60, 1, 150, 400),
                  of("apart_ms", 300, 1, 1000), of("pause_ms", 60, 1, 300), chaos=of("chaos", 30, 5),
@@ -66,7 +63,7 @@ def unit_ms(shape: Shape) -> int:
 
 
 def waits_ms(shape: Shape) -> tuple[int, ...]:
-    return (shape.stall_ms,) if shape.stall_ms else (shape.pause_ms, TIMEOUT_MS, shape.min_age_ms, shape.apart_ms)
+    return shape.pause_ms, TIMEOUT_MS, shape.min_age_ms, shape.apart_ms
 
 
 def length(shape: Shape) -> int:

@@ -57,10 +57,7 @@ class Shape(NamedTuple):
     sdk: str = ""
 
 
-def draw_shape(choose: Callable[[str, int], int]) -> Shape:
-    def of(site: str, *values: int) -> int:
-        return values[choose(f"shape.{site}", len(values))]
-
+def draw_shape(of: Callable[..., Any]) -> Shape:
     return Shape(of("writers", 2, 6, 6), of("flushes", 2, 8, 8), of("compactors", 0, 1, 2, 3), of("compactions", 2, 1, 3),
                  of("collectors", 0, 0, 1, 2, 3), of("collections", 1, 2), of("readers", 0, 1, 2), of("polls", 2, 3, 4),
                  retry_for_s=of("retry_for_s", 0, 1, 1), deadline_ms=of("deadline_ms", 0, 0, 1, 300),
@@ -77,7 +74,7 @@ def unit_ms(shape: Shape) -> int:
 
 
 def waits_ms(shape: Shape) -> tuple[int, ...]:
-    return (shape.stall_ms,) if shape.stall_ms else (shape.pause_ms, TIMEOUT_MS, shape.apart_ms)
+    return shape.pause_ms, TIMEOUT_MS, shape.apart_ms
 
 
 def length(shape: Shape) -> int:

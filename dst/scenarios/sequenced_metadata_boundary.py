@@ -7,7 +7,7 @@ still under way has arrived, one writer, reader and collector must each get on, 
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dst.actors import Actors
 from dst.ambiguity import SOMETIMES as AMBIGUOUS
@@ -25,11 +25,10 @@ from impl.sequenced_storage import FIRST_ID
 from impl.stores.verified import verified
 from impl.world import World
 from model.sequenced_metadata_boundary import Shared, latest, present
-from traces import retries
+from traces import linear, retries, serial
 from traces.bounds import too_many
 from traces.event import Event
-from traces.history import damage, too_young
-from traces.linear import anomalies
+from traces.history import damage, too_young, updates_in
 from traces.refine import Failure, refiner_of
 from traces.sequenced_metadata_boundary import Trace, constants, refiner
 
@@ -61,10 +60,7 @@ class Shape(NamedTuple):
     sdk: str = ""  # of dst/world/sdk.py, between every client and the network; "": each request is sent once
 
 
-def draw_shape(choose: Callable[[str, int], int]) -> Shape:
-    def of(site: str, *values: int) -> int:
-        return values[choose(f"shape.{site}", len(values))]
-
+def draw_shape(of: Callable[..., Any]) -> Shape:
     readers = of("readers", 0, 1)
     return Shape(of("writers", 2, 3), of("commits", 2, 3, 4), of("collectors", 1, 2), of("rounds", 1, 2, 3), readers,
                  readers * of("reads", 1, 2, 3), of("page_size", 1000, 1000, 2), of("min_age_ms", 60, 150, 400),
@@ -84,7 +80,7 @@ def unit_ms(shape: Shape) -> int:
 
 def waits_ms(shape: Shape) -> tuple[int, ...]:
     """What the protocol and its callers wait by: min_age, a request's time-out, a checkpoint's lifetime, a poll."""
-    return (shape.stall_ms,) if shape.stall_ms else (shape.min_age_ms, TIMEOUT_MS, 3 * shape.min_age_ms, shape.think_ms)
+    return shape.min_age_ms, TIMEOUT_MS, 3 * shape.min_age_ms, shape.think_ms
 
 
 def length(shape: Shape) -> int:
@@ -139,8 +135,8 @@ def made(actors: Actors, client: Client, world: World, number: int) -> tuple[Wor
     return world, actors.build(world, namespace(shape), shape.manifest, number)
 
 
-def tell(actors: Actors, client: Client, op: str, body: bytes, file_id: int = 0) -> None:
-    actors.tell(client, op, body, namespace(actors.shape).key(file_id) if file_id else "")
+def key_of(actors: Actors, file_id: int) -> str:
+    return namespace(actors.shape).key(file_id)
 
 
 async def writer(actors: Actors, client: Client, world: World, number: int) -> None:
@@ -158,16 +154,17 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
             return after.with_checkpoint(Checkpoint(update, next_id, expiry_ms))
 
         while True:
+            actors.begin(client, update)
             try:
                 committed = await store.update(change)
-                tell(actors, client, "committed", update.encode(), committed.id)
+                actors.end(client, "committed", key_of(actors, committed.id))
             except Definite:
-                tell(actors, client, "failed", update.encode())
+                actors.end(client, "failed")
                 continue
             except ObjectVersionBehindBoundary:
-                tell(actors, client, "refused", update.encode())
+                actors.end(client, "refused")
             except Indefinite:
-                tell(actors, client, "unknown", update.encode())
+                actors.end(client, "unknown")
             break
         if actors.left[client.name] and actors.shape.think_ms > 1:
             await world.clock.sleep_ms(actors.choose(f"{client.name}.think", actors.shape.think_ms))
@@ -196,11 +193,12 @@ async def reader(actors: Actors, client: Client, world: World, number: int) -> N
     while actors.left[client.name]:
         actors.left[client.name] -= 1
         await world.clock.sleep_ms(pause_ms(actors, client))
+        actors.begin(client)
         try:
             file_id, manifest = await store.current()
         except Definite:
             continue
-        tell(actors, client, "read", Codec.encode(manifest), file_id)
+        actors.end(client, "read", key_of(actors, file_id), Codec.encode(manifest), manifest.updates)
 
 
 def pause_ms(actors: Actors, client: Client) -> int:
@@ -220,7 +218,8 @@ def final_check(actors: Actors, events: list[Event]) -> None:
     if not files:
         raise Failure("safety", "history:nothing left", "there is no file left")
     final = store.objects[files[-1]][0].body
-    found = damage(actors.told, where, final) or anomalies(events, where, where.file_id(files[-1]), final)
+    found = damage(actors.told, where, final) or linear.anomalies(events, where, where.file_id(files[-1]), final) \
+        or serial.anomalies(actors.history(), updates_in(final))
     if found:
         raise Failure("safety", f"history:{found[0].partition(':')[0]}", "; ".join(found))
     young = actors.trace and too_young(events, where, shape.min_age_ms - shape.skew_ms - store.profile.last_modified_ms + 1)

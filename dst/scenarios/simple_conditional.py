@@ -5,7 +5,7 @@ that surely did not happen is asked for again, one of unknown outcome is not. Th
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dst.actors import Actors
 from dst.kernel import Client
@@ -44,10 +44,7 @@ class Shape(NamedTuple):
 STORES = ("s3", "s3", "gcs", "azure", "r2", "minio-2025-08", "ceph", "strict-rfc9110")  # whose PUTs have conditions
 
 
-def draw_shape(choose: Callable[[str, int], int]) -> Shape:
-    def of(site: str, *values: int) -> int:
-        return values[choose(f"shape.{site}", len(values))]
-
+def draw_shape(of: Callable[..., Any]) -> Shape:
     return Shape(of("writers", 2, 3), of("updates", 2, 3, 4), of("readers", 1, 2), of("reads", 1, 2, 3),
                  bool(of("check", 0, 1)), of("attempts", 0, 0, 2, 4), of("pause_ms", 60, 1, 300), chaos=of("chaos", 3, 30),
                  audit=bool(of("audit", 1, 0)), store=of("store", *STORES))
@@ -58,7 +55,7 @@ def unit_ms(shape: Shape) -> int:
 
 
 def waits_ms(shape: Shape) -> tuple[int, ...]:
-    return (shape.stall_ms,) if shape.stall_ms else (shape.pause_ms, TIMEOUT_MS)
+    return shape.pause_ms, TIMEOUT_MS
 
 
 def length(shape: Shape) -> int:

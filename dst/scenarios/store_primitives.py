@@ -5,7 +5,7 @@ LIST.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dst.actors import Actors
 from dst.kernel import Client
@@ -38,10 +38,7 @@ class Shape(NamedTuple):
     sdk: str = ""
 
 
-def draw_shape(choose: Callable[[str, int], int]) -> Shape:
-    def of(site: str, *values: int) -> int:
-        return values[choose(f"shape.{site}", len(values))]
-
+def draw_shape(of: Callable[..., Any]) -> Shape:
     return Shape(of("clients", 2, 3), of("requests", 6, 3, 10), of("keys", 1, 2), of("bodies", UNIQUE, FEW),
                  of("pause_ms", 30, 1), chaos=of("chaos", 10, 100), audit=bool(of("audit", 1, 0)),
                  store=of("store", "s3", "gcs", "azure", "r2", "minio-2025-08", "ceph"))
@@ -52,7 +49,7 @@ def unit_ms(shape: Shape) -> int:
 
 
 def waits_ms(shape: Shape) -> tuple[int, ...]:
-    return (shape.stall_ms,) if shape.stall_ms else (unit_ms(shape), TIMEOUT_MS)
+    return unit_ms(shape), TIMEOUT_MS
 
 
 def length(shape: Shape) -> int:

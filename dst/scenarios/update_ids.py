@@ -5,6 +5,7 @@ The model is sequenced_metadata_boundary's with ON_REFUSAL = "recognised"; colle
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from dst.actors import Actors
 from dst.kernel import Client
@@ -47,8 +48,8 @@ class Codec(boundary.Codec):
     holds = staticmethod(manifest_json.holds)
 
 
-def draw_shape(choose: Callable[[str, int], int]) -> Shape:
-    return boundary.draw_shape(choose)._replace(manifest=False, sdk="")
+def draw_shape(of: Callable[..., Any]) -> Shape:
+    return boundary.draw_shape(of)._replace(manifest=False, sdk="")
 
 
 def trace_of(shape: Shape) -> Trace:
@@ -66,13 +67,14 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
     world, store = made(actors, client, world, number)
     while actors.left[client.name]:
         update = actors.name_update(client.name)
+        actors.begin(client, update)
         try:
             done = await store.update_once(update, lambda _, manifest, update=update: with_update(manifest, update))
         except (Definite, Indefinite):
             continue
         actors.left[client.name] -= 1
         known = isinstance(done, Recognised)
-        boundary.tell(actors, client, "recognised" if known else "committed", update.encode(), 0 if known else done.id)
+        actors.end(client, "recognised" if known else "committed", "" if known else boundary.key_of(actors, done.id))
 
 
 def with_update(manifest: Manifest, update: str) -> Manifest:

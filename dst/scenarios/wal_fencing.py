@@ -6,7 +6,7 @@ in the end, if there is an audit, and must find every acknowledged record.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dst.actors import Actors
 from dst.kernel import Client
@@ -44,10 +44,7 @@ class Shape(NamedTuple):
     sdk: str = ""
 
 
-def draw_shape(choose: Callable[[str, int], int]) -> Shape:
-    def of(site: str, *values: int) -> int:
-        return values[choose(f"shape.{site}", len(values))]
-
+def draw_shape(of: Callable[..., Any]) -> Shape:
     return Shape(of("writers", 3, 2, 4), of("appends", 3, 2, 4), of("collectors", 1, 0, 2), of("rounds", 3, 6),
                  of("flush_every", 2, 1, 0), of("replay_flush", 0, 1), of("pause_ms", 60, 1, 300), chaos=of("chaos", 30, 5),
                  audit=bool(of("audit", 1, 0)), store=of("store", "s3", "s3", "gcs", "azure", "r2"))
@@ -58,7 +55,7 @@ def unit_ms(shape: Shape) -> int:
 
 
 def waits_ms(shape: Shape) -> tuple[int, ...]:
-    return (shape.stall_ms,) if shape.stall_ms else (shape.pause_ms, TIMEOUT_MS)
+    return shape.pause_ms, TIMEOUT_MS
 
 
 def length(shape: Shape) -> int:

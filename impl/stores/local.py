@@ -16,13 +16,14 @@ How, on a local POSIX file system:
 """
 
 import asyncio
+import errno
 import fcntl
 import os
 import stat
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, NamedTuple
 
 from impl.errors import AlreadyExists, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
@@ -49,10 +50,14 @@ class LocalStore:
 
     caches = False
 
-    def __init__(self, root: str | os.PathLike, page_size: int = 1000):
+    def __init__(self, root: str | os.PathLike, page_size: int = 1000, read_only: bool = False):
+        """`read_only`: nothing is made, not even a lock; then a page of a listing may mix what was there at several moments."""
         self._root = os.path.abspath(root)
         self._page_size = page_size
         self._durable: set[str] = set()  # folders that this process knows to be durable up to the root
+        self._read_only = read_only
+        if read_only:
+            return
         if not os.path.isdir(self._root):
             os.makedirs(self._root, exist_ok=True)
             fsync_folder(os.path.dirname(self._root))
@@ -155,7 +160,7 @@ class LocalStore:
         folder = prefix.rpartition("/")[0]
         if folder and fault_of(folder):
             return Page((), truncated=False)  # no key can begin so
-        with flocked(self._gate, fcntl.LOCK_EX):
+        with nullcontext() if self._read_only else flocked(self._gate, fcntl.LOCK_EX):
             for key in self._keys_below(folder and folder + "/", prefix, after):
                 if len(entries) == self._page_size:
                     return Page(tuple(entries), truncated=True)
@@ -195,6 +200,8 @@ class LocalStore:
 
     @contextmanager
     def _locked(self, key: str) -> Iterator[Held]:
+        if self._read_only:
+            raise PermissionError(errno.EROFS, "this store is open for reading only")
         name = f"{zlib.crc32(key.encode()) % LOCKS:02x}"
         with flocked(os.path.join(self._own, f"{name}.lock"), fcntl.LOCK_EX) as lock_fd:
             yield Held(lock_fd, os.path.join(self._own, f"{name}.temp"))

@@ -5,6 +5,7 @@ The real world behind the seam: stores by their URL, asyncio, the machine's cloc
 
 import asyncio
 import logging
+import os
 import time
 from urllib.parse import unquote
 
@@ -12,6 +13,7 @@ from ulid import ULID
 
 from impl.stores.local import LocalStore
 from impl.stores.memory import MemoryStore, wall_clock_ms
+from impl.stores.read_only import ReadOnly
 from impl.world import ObjectStore, World
 
 ACCEPTED = "memory://, file:///a/folder, a/folder, s3://bucket or s3://bucket/prefix"
@@ -37,6 +39,22 @@ def open_store(url: str) -> ObjectStore:
 
         return S3Store(connect(), bucket, prefix, ids=Ulids())
     raise ValueError(f"bad store URL {url!r}: accepted are {ACCEPTED}")
+
+
+def open_database(url: str, read_only: bool = True) -> tuple[ObjectStore, str]:
+    """The store that the database at `url` is in, and its root there. The store is the bucket, or the file system, for so
+    clones name their parents; a folder that is opened to be written to is a store of its own. ValueError: `url` is none."""
+    scheme, separator, place = url.partition("://")
+    if scheme == "s3" and separator:
+        bucket, _, root = place.partition("/")
+        store = open_store(f"s3://{bucket}")
+        return (ReadOnly(store) if read_only else store), root.strip("/")
+    if separator and (scheme != "file" or not place.startswith("/")):
+        raise ValueError(f"bad database URL {url!r}: accepted are file:///a/folder, a/folder, s3://bucket/prefix")
+    folder = os.path.abspath(unquote(place) if separator else url)
+    if not os.path.isdir(folder):
+        raise ValueError(f"there is no folder {folder!r}")
+    return (LocalStore("/", read_only=True), folder.strip("/")) if read_only else (LocalStore(folder), "")
 
 
 def system_world(store: ObjectStore) -> World:

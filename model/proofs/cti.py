@@ -53,6 +53,16 @@ class Finder:
         s.pop()
         return text
 
+    def enables(self, role: str, action: str) -> bool:
+        """Of some state in the finite scope that satisfies the invariant there is such a step, within the scope."""
+        s = self.solver
+        s.push()
+        s.add(Or(z3.BoolVal(False), *(And(move.guard, Not(self.finite.strays(move.changes)))
+                                      for move in self.finite.moves(self.state, (role, action)))))
+        found = s.check() == z3.sat
+        s.pop()
+        return found
+
     def broken(self, clause: Callable, move: Move | None) -> z3.BoolRef:
         """The clause does not hold of the state, or after the move, which stays in the scope."""
         if move is None:

@@ -29,7 +29,8 @@ class Row(NamedTuple):
 
 class Proof(NamedTuple):
     rows: tuple[Row, ...]
-    possible: dict[str, bool | None]  # action -> some state that satisfies the invariant enables it; None: no answer
+    possible: dict[str, bool | None]  # action -> some state that satisfies the invariant enables it; None: no answer, and none
+    #                                   in the finite scope
     disabled: tuple[str, ...]  # the actions that these constants switch off
     never: frozenset[str]  # the actions that are to be impossible
     ms: float
@@ -84,7 +85,8 @@ def prove(system: System, c: Any, progress: Callable[[Row], None] | None = None,
         logic = Symbolic(system)
         if there := logic.ways(c, role, action):
             cases = [(solver(*invariant, *logic.definitions, guard), after) for guard, after in there]
-            possible[title(role, action)] = any_of(s.check() for s, _ in cases)
+            decided = any_of(s.check() for s, _ in cases)
+            possible[title(role, action)] = (finder().enables(role, action) or None) if decided is None else decided
             ask(title(role, action), system.clauses, cases, role, action)
         else:
             disabled.append(title(role, action))

@@ -1,0 +1,17 @@
+"""Safety: nothing is written through this store, whatever is asked of it."""
+
+from impl.errors import Unavailable
+from impl.world import ObjectStore
+
+
+class ReadOnly:
+    """`inner`, but every mutation is refused: Unavailable."""
+
+    def __init__(self, inner: ObjectStore):
+        self.caches = inner.caches
+        self.get, self.get_if_changed, self.head, self.list_page = inner.get, inner.get_if_changed, inner.head, inner.list_page
+
+    async def _refused(self, key: str, *_: object) -> str:
+        raise Unavailable(f"{key!r}: this store is open for reading only")
+
+    create = update = put = delete = _refused

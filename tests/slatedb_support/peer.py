@@ -1,0 +1,136 @@
+"""A SlateDB client that is told what to do by its standard input, one JSON object a line: {"do": .., "with": {..}}.
+
+It runs under the interpreter of a release (releases.py) and imports nothing of highwater. It answers each line by one:
+{"is": result} or {"error": text, "kind": name}. It ends with its standard input.
+"""
+
+import asyncio
+import json
+import sys
+
+from slatedb import uniffi as s
+
+
+def plain(value):
+    """Records of the binding as what JSON has; bytes as Latin-1 text, enums by their names."""
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, dict):
+        return {str(key): plain(one) for key, one in value.items()}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if hasattr(value, "name") and hasattr(value, "value") and type(value).__mro__[1].__name__ == "Enum":
+        return value.name
+    return {"is": type(value).__name__} | {name: plain(one) for name, one in vars(value).items() if not name.startswith("__")}
+
+
+def settings_of(given):
+    """No background work but what is given: no collector, no compactor, no polling. Keys may have dots in them."""
+    made, quiet = s.Settings.default(), {"manifest_poll_interval": "600s"}
+    for name in ("compactor_options", "garbage_collector_options"):
+        if not any(key.startswith(name) for key in given):
+            quiet[name] = None
+    for name, value in (quiet | given).items():
+        made.set(name, json.dumps(value))
+    return made
+
+
+class Peer:
+    def __init__(self):
+        self.db = None
+
+    async def open(self, path, url="file:///", settings=None, wal_url=None):
+        builder = s.DbBuilder(path, s.ObjectStore.resolve(url))
+        builder.with_settings(settings_of(settings or {}))
+        if wal_url:
+            builder.with_wal_object_store(s.ObjectStore.resolve(wal_url))
+        self.db = await builder.build()
+
+    async def put(self, **pairs):
+        for key, value in pairs.items():
+            await self.db.put(key.encode(), value.encode())
+
+    async def delete(self, key):
+        await self.db.delete(key.encode())
+
+    async def flush(self, kind="MEM_TABLE"):
+        await self.db.flush_with_options(s.FlushOptions(flush_type=getattr(s.FlushType, kind)))
+
+    async def close(self):
+        db, self.db = self.db, None
+        await db.shutdown()
+
+    async def all(self):
+        return await everything(self.db)
+
+    async def read(self, path, url="file:///", checkpoint=None):
+        """Everything that a reader of its own sees."""
+        builder = s.DbReaderBuilder(path, s.ObjectStore.resolve(url))
+        if checkpoint:
+            builder.with_checkpoint_id(checkpoint)
+        reader = await builder.build()
+        try:
+            return await everything(reader)
+        finally:
+            await reader.shutdown()
+
+    async def manifest(self, path, id=None, url="file:///"):
+        return plain(await self._admin(path, url).read_manifest(id))
+
+    async def compactions(self, path, id=None, url="file:///"):
+        return plain(await self._admin(path, url).read_compactions(id))
+
+    async def checkpoint(self, path, url="file:///", lifetime_ms=None, name=None):
+        options = s.CheckpointOptions(lifetime_ms=lifetime_ms, source=None, name=name)
+        return plain(await self._admin(path, url).create_detached_checkpoint(options))
+
+    async def clone(self, path, sources, url="file:///"):
+        """`sources`: lists of path, first key or None, key after the last or None."""
+        specs = [s.CloneSourceSpec(path=source, checkpoint=None, projection_range=span(first, end))
+                 for source, first, end in sources]
+        builder = self._admin(path, url).create_clone_builder_from_source(specs[0])
+        for spec in specs[1:]:
+            builder = builder.with_source(spec) or builder
+        await builder.build()
+
+    async def collect(self, path, url="file:///", min_age_ms=0, boundary=True):
+        """One round of collection of everything."""
+        each = s.GarbageCollectorDirectoryOptions(interval_ms=None, min_age_ms=min_age_ms, dry_run=False)
+        fields = {"manifest_options": each, "wal_options": each, "compacted_options": each, "compactions_options": each,
+                  "wal_fence_options": each, "detach_options": s.GarbageCollectorScheduleOptions(interval_ms=None),
+                  "disable_boundary_files": not boundary}
+        known = s.GarbageCollectorOptions.__init__.__code__.co_varnames
+        await self._admin(path, url).run_gc_once(
+            s.GarbageCollectorOptions(**{name: value for name, value in fields.items() if name in known}))
+
+    def _admin(self, path, url):
+        return s.AdminBuilder(path, s.ObjectStore.resolve(url)).build()
+
+
+def span(first, end):
+    if first is None and end is None:
+        return None
+    return s.KeyRange(start=first and first.encode(), start_inclusive=True, end=end and end.encode(), end_inclusive=False)
+
+
+async def everything(db):
+    found, rows = {}, await db.scan(s.KeyRange(start=None, start_inclusive=True, end=None, end_inclusive=False))
+    while (row := await rows.next()) is not None:
+        found[row.key.decode()] = row.value.decode()
+    return found
+
+
+async def serve():
+    peer, loop = Peer(), asyncio.get_running_loop()
+    while line := await loop.run_in_executor(None, sys.stdin.readline):
+        asked = json.loads(line)
+        try:
+            answer = {"is": await getattr(peer, asked["do"])(**asked["with"])}
+        except Exception as error:
+            answer = {"error": f"{type(error).__name__}: {error}", "kind": type(error).__name__}
+        print(json.dumps(answer), flush=True)
+
+
+asyncio.run(serve())

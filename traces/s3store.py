@@ -1,0 +1,196 @@
+"""Safety: of every answer in a log it is judged whether an object store that is linearizable key by key, and lists what is
+there, could have given it.
+
+The store of a log that was recorded elsewhere (traces/s3log.py). What is under a key is not known until an answer tells; from
+then on it is what the requests of the log have made of it. What has changed can be undone, for a search (traces/orders.py).
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from traces.orders import NEVER, Refusal, Step
+from traces.s3log import Body, Request, field
+
+ABSENT = ""  # the version of what is not there
+SOME = "?"  # of what is there, where the log does not say which it is
+Key = tuple[str, str]  # bucket, key
+OBJECT = re.compile(r"<Object>(.*?)</Object>", re.DOTALL)
+READS = ("get", "head", "list")
+
+
+class Change(NamedTuple):
+    """What a request does, or asks, of one key."""
+
+    request: Request
+    key: Key
+    op: str  # get head list put delete
+
+
+class Store:
+    """`versions`: of each key of which anything is known. `bodies`: of each version of a key, as far as the log has it."""
+
+    def __init__(self) -> None:
+        self.versions: dict[Key, str] = {}
+        self.bodies: dict[tuple[Key, str], Body] = {}
+        self.trail: list[tuple[dict, Any, Any]] = []  # (table, key, what was there before)
+
+    # --- what can be undone
+
+    def put(self, table: dict, key: Any, value: Any) -> None:
+        self.trail.append((table, key, table.get(key)))
+        table[key] = value
+
+    def mark(self) -> int:
+        return len(self.trail)
+
+    def undo(self, mark: int) -> None:
+        while len(self.trail) > mark:
+            table, key, before = self.trail.pop()
+            if before is None:
+                del table[key]
+            else:
+                table[key] = before
+
+    # --- what is there
+
+    def version(self, key: Key) -> str | None:
+        """None: nobody knows."""
+        return self.versions.get(key)
+
+    def answers(self, change: Change) -> Refusal | None:
+        """Why the store could not answer so now; of what it can, what is learned."""
+        request, key, op = change
+        if op == "list":
+            return self.lists(request)
+        known = self.versions.get(key)
+        if op in ("get", "head"):
+            return self.reads(request, key, known)
+        return self.conditional(request, key, known) if op == "put" else None
+
+    def reads(self, request: Request, key: Key, known: str | None) -> Refusal | None:
+        status = request.status
+        if status in (200, 206):
+            version = request.version or SOME
+            if known is not None and not same(known, version):
+                return wrong(request, f"it has version {version}, and there is {shown(known)}")
+            if known is None:
+                self.put(self.versions, key, version)
+            if status == 200 and request.op == "get" and (key, request.version) not in self.bodies:
+                self.put(self.bodies, (key, request.version), request.got_body)
+        elif status == 404:
+            if known:
+                return wrong(request, f"there is {shown(known)}")
+            if known is None:
+                self.put(self.versions, key, ABSENT)
+        elif status == 304:
+            expected = request.conditions.get("if-none-match", SOME)
+            if known is not None and not same(known, expected):
+                return wrong(request, f"there is {shown(known)}, and not {expected}")
+            if known is None:
+                self.put(self.versions, key, expected)
+        return None
+
+    def conditional(self, request: Request, key: Key, known: str | None) -> Refusal | None:
+        """A PUT, by its condition."""
+        if_absent, if_version = "if-none-match" in request.conditions, request.conditions.get("if-match")
+        if 200 <= request.status < 300 or not request.answered:
+            if if_absent and known:
+                return wrong(request, f"there is {shown(known)}")
+            if if_version is not None and known is not None and not same(known, if_version):
+                return wrong(request, f"there is {shown(known)}, and not {if_version}")
+        elif request.status == 412:
+            if if_absent and known == ABSENT:
+                return wrong(request, "there is nothing")
+            if if_version is not None and known == if_version:
+                return wrong(request, f"there is {shown(known)}, as it asks")
+        elif request.status == 404 and if_version is not None and known:
+            return wrong(request, f"there is {shown(known)}")
+        return None
+
+    def lists(self, request: Request) -> Refusal | None:
+        """Each key that it shows is there; what is there and would be among them is shown."""
+        if request.status != 200 or request.query.get("delimiter"):
+            return None
+        listed = {(request.bucket, one.key): one.version for one in request.listed}
+        for key, version in listed.items():
+            known = self.versions.get(key)
+            if known is not None and not same(known, version or SOME):
+                return wrong(request, f"it shows {key[1]}, version {version}, and there is {shown(known)}")
+            if known is None:
+                self.put(self.versions, key, version or SOME)
+        first = request.query.get("start-after", "") or (
+            request.listed[0].key if "continuation-token" in request.query and request.listed else "")
+        last = request.listed[-1].key if request.truncated and request.listed else None
+        for (bucket, key), version in self.versions.items():
+            if version and bucket == request.bucket and key.startswith(request.key) and key > first and (
+                    last is None or key <= last) and (bucket, key) not in listed:
+                return wrong(request, f"{key} is there, {shown(version)}, and is not shown")
+        return None
+
+    def apply(self, change: Change) -> None:
+        """What a change leaves, if it was one."""
+        request, key, op = change
+        if op == "delete":
+            self.put(self.versions, key, ABSENT)
+        elif op == "put" and (200 <= request.status < 300 or not request.answered):
+            version = request.version or f"of request {request.number}"
+            self.put(self.versions, key, version)
+            self.put(self.bodies, (key, version), request.sent_body)
+
+
+def same(known: str, version: str) -> bool:
+    return known == version or (SOME in (known, version) and ABSENT not in (known, version))
+
+
+def shown(version: str) -> str:
+    return f"version {version}" if version else "nothing"
+
+
+def wrong(request: Request, why: str) -> Refusal:
+    return Refusal("store", f"{request.method} {request.key} was answered with {request.status}, but {why}")
+
+
+def steps_of(requests: Iterable[Request]) -> tuple[list[Step], list[Request]]:
+    """The steps, in the order in which they were sent; and the requests of which it is not known what they do.
+
+    A request that failed with 5xx, or has no answer, may have had its effect or not. What never got to the server is left out.
+    """
+    steps, unknown = [], []
+    for request in requests:
+        if not request.sent:
+            continue
+        changes = [*changes_of(request)]
+        if not changes and request.op not in ("begin", "part", "abort"):
+            unknown.append(request)
+        for change in changes:
+            reads = change.op in READS
+            answered = request.answered if request.answered and request.status < 500 else NEVER
+            if reads and (answered == NEVER or not (request.status < 300 or request.status in (304, 404))):
+                continue
+            if not reads and answered != NEVER and not known_status(request):
+                continue
+            if answered == NEVER:
+                change = change._replace(request=request._replace(answered=0, status=0))
+            steps.append(Step(len(steps), request.sent, answered, not reads, change))
+    steps.sort(key=lambda step: step.sent)
+    return [step._replace(number=number) for number, step in enumerate(steps)], unknown
+
+
+def known_status(request: Request) -> bool:
+    """Of a change: done, or refused because of its condition. 403 and 409, say, tell nothing of the object."""
+    return 200 <= request.status < 300 or request.status in (404, 412)
+
+
+def changes_of(request: Request) -> Iterator[Change]:
+    key = request.bucket, request.key
+    if request.op in READS:
+        yield Change(request, key, request.op)
+    elif request.op in ("put", "copy", "complete"):
+        yield Change(request, key, "put")
+    elif request.op == "delete":
+        yield Change(request, key, "delete")
+    elif request.op == "delete_many" and request.sent_body.data:
+        for one in OBJECT.findall(request.sent_body.data.decode("utf-8", "surrogateescape")):
+            name = field(one, "Key")
+            yield Change(request._replace(key=name), (request.bucket, name), "delete")
