@@ -2,7 +2,7 @@
 
 import typer
 
-from cli import admin, campaign, cost, dst, model, trace, verify
+from cli import admin, campaign, cost, dst, model, store, trace, verify
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
                   help="Verify, simulate and check the metadata protocols of databases on object storage.")
@@ -12,6 +12,7 @@ app.add_typer(model.app, name="model", help="explore | walk | step | conform | p
 app.add_typer(dst.app, name="dst", help="run | replay | shrink | explain | timeline | export | doctor | lint | zoo | exhaust")
 app.add_typer(trace.app, name="trace", help="check: hold a recorded trace against the model | damage: check the checker | "
                                             "record: what programs ask of an S3 server")
+app.add_typer(store.app, name="store", help="probe: ask a store for everything that protocols rely on")
 app.add_typer(admin.app, name="admin", help="inspect | history | check | gc: a database of SlateDB's, wherever it is")
 app.add_typer(campaign.app, name="campaign", help="run: many seeds, on Spark or on local processes")
 
