@@ -392,17 +392,20 @@ def under_way(s, q):
     return And(q >= 0, q < s.size)
 
 
-def epochs_follow(a, b, role, epoch):
+def follows(s, i, j):
+    """Both are there. (To say i + 1 instead of j would name ever larger ids.)"""
+    return And(i >= 1, j == i + 1, j <= s.top)
+
+
+def numbers_follow(a, b, role, epoch):
     """`b`, by an instance of this role with this epoch, follows `a`."""
-    return And(*(And(x <= y, If(at(role, of), x <= epoch, x >= y))
-                 for of, x, y in ((of, role_epoch(a, of), role_epoch(b, of)) for of in EPOCHS)))
+    epochs = And(*(And(x <= y, If(at(role, of), x <= epoch, x >= y))
+                   for of, x, y in ((of, role_epoch(a, of), role_epoch(b, of)) for of in EPOCHS)))
+    return And(epochs, a.last_wal <= b.last_wal, a.next_wal <= b.next_wal)
 
 
-def changes_follow(a, b, v, k, x):
-    return And(Implies(ssts(a)(v, k), ssts(b)(v, k)),
-               Implies(a.compacted(v, k), And(b.compacted(v, k), Not(b.l0(v, k)))),
-               Implies(b.checkpoints(x), a.checkpoints(x)),
-               a.last_wal <= b.last_wal, a.next_wal <= b.next_wal)
+def ssts_follow(a, b, v, k):
+    return And(Implies(a.l0(v, k), ssts(b)(v, k)), Implies(a.compacted(v, k), b.compacted(v, k)))
 
 
 def proper(a, v, k):
@@ -413,12 +416,16 @@ def first_is_there(c, s):
     return And(s.top >= 1, s.size >= 0)
 
 
-def file_epochs_follow(c, s, i: Id):
-    return Implies(And(i >= 1, i < s.top), epochs_follow(file(s, i), file(s, i + 1), s.by_role(i + 1), s.by_epoch(i + 1)))
+def file_numbers_follow(c, s, i: Id, j: Id):
+    return Implies(follows(s, i, j), numbers_follow(file(s, i), file(s, j), s.by_role(j), s.by_epoch(j)))
 
 
-def file_changes_follow(c, s, i: Id, v: Writer, k: Count, x: Checkpoint):
-    return Implies(And(i >= 1, i < s.top), changes_follow(file(s, i), file(s, i + 1), v.me, k, x))
+def file_ssts_follow(c, s, i: Id, j: Id, v: Writer, k: Count):
+    return Implies(follows(s, i, j), ssts_follow(file(s, i), file(s, j), v.me, k))
+
+
+def file_checkpoints_follow(c, s, i: Id, j: Id, x: Checkpoint):
+    return Implies(And(follows(s, i, j), file(s, j).checkpoints(x)), file(s, i).checkpoints(x))
 
 
 def manifest_is_proper(c, s, i: Id, v: Writer, k: Count):
@@ -450,13 +457,17 @@ def pending_is_next(c, s, q: Place):
     return Implies(under_way(s, q), is_id(s, s.after(q)))
 
 
-def pending_epochs_follow(c, s, q: Place):
-    return Implies(under_way(s, q), epochs_follow(
+def pending_numbers_follow(c, s, q: Place):
+    return Implies(under_way(s, q), numbers_follow(
         file(s, s.after(q)), manifest(s, "with_", q), s.with_by_role(q), s.with_by_epoch(q)))
 
 
-def pending_changes_follow(c, s, q: Place, v: Writer, k: Count, x: Checkpoint):
-    return Implies(under_way(s, q), changes_follow(file(s, s.after(q)), manifest(s, "with_", q), v.me, k, x))
+def pending_ssts_follow(c, s, q: Place, v: Writer, k: Count):
+    return Implies(under_way(s, q), ssts_follow(file(s, s.after(q)), manifest(s, "with_", q), v.me, k))
+
+
+def pending_checkpoints_follow(c, s, q: Place, x: Checkpoint):
+    return Implies(And(under_way(s, q), s.with_checkpoints(q, x)), s.file_checkpoints(s.after(q), x))
 
 
 def pending_is_proper(c, s, q: Place, v: Writer, k: Count):
@@ -475,6 +486,10 @@ def writer_is_fresh(c, s, w: Writer, k: Count):
 
 def pending_is_fresh(c, s, q: Place, w: Writer, k: Count):
     return Implies(And(under_way(s, q), ssts(manifest(s, "with_", q))(w.me, k)), may_hold(w, k))
+
+
+def flush_is_new(c, s, w: Writer):
+    return Implies(And(at(w.pc, "Ready"), w.open), Not(ssts(manifest(w, "base_"))(w.me, w.k)))
 
 
 def fenced_is_told(c, s, w: Writer):
@@ -513,17 +528,19 @@ def of_role(role: str, sort: Any) -> dict[str, Callable]:
         return Implies(And(opened(s, x, e), opened(s, y, e)), x.me == y.me)
 
     def knows_ids(c, s, i: sort):
-        return And(Implies(at(i.pc, "Listed", "Ready"), is_id(s, i.n)), Implies(at(i.pc, "Listed"), Not(i.has_base)))
+        return And(Implies(at(i.pc, "Listed", "Ready"), is_id(s, i.n)), Or(at(i.pc, "Ready"), Not(i.has_base)))
 
     def base_is_read(c, s, i: sort):
         a, b = manifest(i, "base_"), file(s, i.n)
         numbers = [f for f, signature in MANIFEST.items() if signature[-1] is not bool]
         return Implies(at(i.pc, "Ready"), And(*(getattr(a, f) == getattr(b, f) for f in numbers)))
 
-    def base_holds(c, s, i: sort, v: Writer, k: Count, x: Checkpoint):
+    def base_holds_ssts(c, s, i: sort, v: Writer, k: Count):
         a, b = manifest(i, "base_"), file(s, i.n)
-        return Implies(at(i.pc, "Ready"), And(
-            a.l0(v.me, k) == b.l0(v.me, k), a.compacted(v.me, k) == b.compacted(v.me, k), a.checkpoints(x) == b.checkpoints(x)))
+        return Implies(at(i.pc, "Ready"), And(a.l0(v.me, k) == b.l0(v.me, k), a.compacted(v.me, k) == b.compacted(v.me, k)))
+
+    def base_holds_checkpoints(c, s, i: sort, x: Checkpoint):
+        return Implies(at(i.pc, "Ready"), i.base_checkpoints(x) == s.file_checkpoints(i.n, x))
 
     def epoch_is_next(c, s, i: sort):
         after = role_epoch(manifest(i, "base_"), role) + 1
@@ -531,17 +548,19 @@ def of_role(role: str, sort: Any) -> dict[str, Callable]:
                    Implies(at(i.pc, "Ready"), If(i.open, i.epoch + 1 >= after, i.epoch == after)))
 
     return {f"{role}IsPast": is_past, f"{role}IsUnique": is_unique, f"{role}KnowsIds": knows_ids,
-            f"{role}BaseIsRead": base_is_read, f"{role}BaseHolds": base_holds, f"{role}EpochIsNext": epoch_is_next}
+            f"{role}BaseIsRead": base_is_read, f"{role}BaseHoldsSsts": base_holds_ssts,
+            f"{role}BaseHoldsCheckpoints": base_holds_checkpoints, f"{role}EpochIsNext": epoch_is_next}
 
 
 CLAUSES = {
-    "FirstIsThere": first_is_there, "EpochsFollow": file_epochs_follow, "ChangesFollow": file_changes_follow,
+    "FirstIsThere": first_is_there, "NumbersFollow": file_numbers_follow, "SstsFollow": file_ssts_follow,
+    "CheckpointsFollow": file_checkpoints_follow,
     "ManifestIsProper": manifest_is_proper, "LatestIsHighest": latest_is_highest, "LatestHoldsAll": latest_holds_all,
     "CommitsAreOfLatest": commits_are_of_latest, "AckedIsKept": acked_is_kept,
     **{name: clause for role, sort in INSTANCES_OF.items() for name, clause in of_role(role, sort).items()},
-    "WriterIsFresh": writer_is_fresh, "FencedIsTold": fenced_is_told, "PickedIsKept": picked_is_kept,
-    "PendingIsNext": pending_is_next, "PendingEpochsFollow": pending_epochs_follow,
-    "PendingChangesFollow": pending_changes_follow, "PendingIsProper": pending_is_proper, "PendingIsFresh": pending_is_fresh,
+    "WriterIsFresh": writer_is_fresh, "FlushIsNew": flush_is_new, "FencedIsTold": fenced_is_told, "PickedIsKept": picked_is_kept,
+    "PendingIsNext": pending_is_next, "PendingNumbersFollow": pending_numbers_follow,
+    "PendingSstsFollow": pending_ssts_follow, "PendingCheckpointsFollow": pending_checkpoints_follow, "PendingIsProper": pending_is_proper, "PendingIsFresh": pending_is_fresh,
     "ReaderKnowsIds": reader_knows_ids, "OwedIsKept": owed_is_kept, "GotIsKept": got_is_kept, "ReadIsCurrent": owed_is_got,
 }
 
@@ -559,10 +578,9 @@ def one_writer_per_epoch(c, s, e: Epoch):
     return And(*(one(role, sort) for role, sort in INSTANCES_OF.items()))
 
 
-def only_own_epoch_is_bumped(c, s, i: Id):
-    a, b = file(s, i), file(s, i + 1)
-    return Implies(And(i >= 1, i < s.top), And(*(
-        Or(at(s.by_role(i + 1), role), role_epoch(a, role) >= role_epoch(b, role)) for role in EPOCHS)))
+def only_own_epoch_is_bumped(c, s, i: Id, j: Id):
+    return Implies(follows(s, i, j), And(*(
+        Or(at(s.by_role(j), role), role_epoch(file(s, i), role) >= role_epoch(file(s, j), role)) for role in EPOCHS)))
 
 
 def at_most_one_active_writer_commits(c, s, i: Id, j: Id):
@@ -577,19 +595,19 @@ def at_most_one_active_collector_commits(c, s, i: Id, j: Id):
     return commit_is_of_latest(s, "Collector", i, j)
 
 
-def others_changes_are_kept(c, s, i: Id):
-    a, b = file(s, i), file(s, i + 1)
+def others_changes_are_kept(c, s, i: Id, j: Id):
+    a, b = file(s, i), file(s, j)
     kept = And(
         every_sst(s, lambda v, k: And(Implies(ssts(a)(v, k), ssts(b)(v, k)),
                                       Implies(a.compacted(v, k), And(b.compacted(v, k), Not(b.l0(v, k)))))),
         s.every(Checkpoint, lambda x: Implies(b.checkpoints(x), a.checkpoints(x))),
         a.last_wal <= b.last_wal, a.next_wal <= b.next_wal)
-    return Implies(And(i >= 1, i < s.top), kept)
+    return Implies(follows(s, i, j), kept)
 
 
-def epochs_are_monotone(c, s, i: Id):
-    return Implies(And(i >= 1, i < s.top), And(*(
-        role_epoch(file(s, i), role) <= role_epoch(file(s, i + 1), role) for role in EPOCHS)))
+def epochs_are_monotone(c, s, i: Id, j: Id):
+    return Implies(follows(s, i, j), And(*(
+        role_epoch(file(s, i), role) <= role_epoch(file(s, j), role) for role in EPOCHS)))
 
 
 def flush_is_kept(c, s):
