@@ -49,8 +49,9 @@ class Proof(NamedTuple):
 
 
 def prove(system: System, c: Any, progress: Callable[[Row], None] | None = None, explain: bool = True,
-          timeout_ms: int = TIMEOUT_MS, never: frozenset[str] = frozenset()) -> Proof:
-    """Every clause initially, every property, every clause after every action. `explain`: with counterexamples."""
+          timeout_ms: int = TIMEOUT_MS, never: frozenset[str] = frozenset(), rlimit_possible: int | None = None) -> Proof:
+    """Every clause initially, every property, every clause after every action. `explain`: with counterexamples.
+    `rlimit_possible`: the work that Z3 may spend on a state that enables an action in one way, before it has no answer."""
     start, rows, possible, disabled = default_timer(), [], {}, []
     finder = functools.cache(lambda: Finder(system, c))
 
@@ -84,7 +85,7 @@ def prove(system: System, c: Any, progress: Callable[[Row], None] | None = None,
         logic = Symbolic(system)
         if there := logic.ways(c, role, action):
             cases = [(solver(*invariant, *logic.definitions, guard), after) for guard, after in there]
-            possible[title(role, action)] = any_of(s.check() for s, _ in cases)
+            possible[title(role, action)] = any_of(enabled(s, rlimit_possible) for s, _ in cases)
             ask(title(role, action), system.clauses, cases, role, action)
         else:
             disabled.append(title(role, action))
@@ -98,6 +99,15 @@ def verdict_of(s: z3.Solver, *assumptions: z3.BoolRef) -> str:
         return "proved" if answer == z3.unsat else "fails"
     gave_up = ("timeout", "canceled", "resource limit")
     return "timeout" if any(reason in s.reason_unknown() for reason in gave_up) else "unknown"
+
+
+def enabled(s: z3.Solver, rlimit: int | None) -> z3.CheckSatResult:
+    if rlimit is None:
+        return s.check()
+    s.set("rlimit", rlimit)
+    answer = s.check()
+    s.set("rlimit", RLIMIT)
+    return answer
 
 
 def any_of(answers: Any) -> bool | None:

@@ -153,6 +153,14 @@ def ssts(a: m.Manifest) -> Callable:
     return union(a.l0, a.compacted)
 
 
+def in_file(s: View, i: Any, v: Any, k: Any) -> Any:
+    return Or(s.file_l0(i, v, k), s.file_compacted(i, v, k))
+
+
+def file_epoch(s: View, i: Any, role: str) -> Any:
+    return getattr(s, f"file_{EPOCHS[role]}")(i)
+
+
 def role_epoch(a: m.Manifest, role: str) -> Any:
     return getattr(a, EPOCHS[role])
 
@@ -167,21 +175,23 @@ def own(i: View) -> Callable:
     return lambda v, k: And(v == i.me, k == i.k)
 
 
-def changed(c: m.Constants, i: View, opened: bool) -> dict[str, Any]:
+def changed(c: m.Constants, i: View) -> dict[str, Any]:
     """What it puts next, an open or an update, and whose it is."""
     a = manifest(i, "base_")
-    if not opened and c.BUMP_OWN_ONLY:
-        a = a._replace(**{EPOCHS[i.role]: i.epoch})
-    elif not opened:
-        a = a._replace(**{name: getattr(a, name) + 1 for name in EPOCHS.values()})
-    elif i.role == "Writer":
-        a = a._replace(l0=union(a.l0, own(i)), last_wal=a.next_wal, next_wal=a.next_wal + 1)
-    elif i.role == "Compactor":
-        a = a._replace(l0=without(a.l0, i.picked), compacted=union(a.compacted, i.picked))
+    if c.BUMP_OWN_ONLY:
+        opens = a._replace(**{EPOCHS[i.role]: i.epoch})
     else:
-        a = a._replace(checkpoints=without(a.checkpoints, i.picked))
+        opens = a._replace(**{name: getattr(a, name) + 1 for name in EPOCHS.values()})
+    if i.role == "Writer":
+        update = a._replace(l0=union(a.l0, own(i)), last_wal=a.next_wal, next_wal=a.next_wal + 1)
+    elif i.role == "Compactor":
+        update = a._replace(l0=without(a.l0, i.picked), compacted=union(a.compacted, i.picked))
+    else:
+        update = a._replace(checkpoints=without(a.checkpoints, i.picked))
+    content = {f: old if x is old and y is old else chosen(i.open, x, y)
+               for f, old, x, y in zip(MANIFEST, a, update, opens)}
     by = {role: (lambda x: x == i.me) if role == i.role else nothing for role in EPOCHS}
-    return signed(a._asdict(), {"role": i.role, "epoch": i.epoch, **by})
+    return signed(content, {"role": i.role, "epoch": i.epoch, **by})
 
 
 def signed(content: dict[str, Any], by: dict[str, Any]) -> dict[str, Any]:
@@ -204,12 +214,6 @@ def put(s: View, i: Any, record: dict[str, Any]) -> View:
 def refused(c: m.Constants, s: View, n: Any) -> Any:
     """There is an id after n."""
     return And(c.CREATE_IF_ABSENT, n < s.top)
-
-
-def either(i: View) -> Iterator[tuple[bool, Any]]:
-    """Whether it is open, and the condition that says so."""
-    yield False, Not(i.open)
-    yield True, i.open
 
 
 def begin(c, s, i):
@@ -292,52 +296,45 @@ def committed(s, i, opened):
 
 
 def create_next(c, s, i):
-    for opened, when in either(i):
-        guard = And(at(i.pc, "Ready"), Not(refused(c, s, i.n)), when)
-        yield guard, (), *committed(put(s, i.n + 1, changed(c, i, opened)), i, opened)
+    guard, after = And(at(i.pc, "Ready"), Not(refused(c, s, i.n))), put(s, i.n + 1, changed(c, i))
+    yield And(guard, Not(i.open)), (), *committed(after, i, False)
+    yield And(guard, i.open), (), *committed(after, i, True)
 
 
 def create_conflict(c, s, i):
-    for opened, when in either(i):
-        guard = And(at(i.pc, "Ready"), refused(c, s, i.n), when)
-        if opened and not c.REREAD:
-            yield guard, (), s, i.but(n=i.n + 1)
-        else:
-            for so, after in again(c, s, i, opened):
-                yield And(guard, so), (), s, after
+    guard = And(at(i.pc, "Ready"), refused(c, s, i.n))
+    onward = And(not c.REREAD, i.open)
+    yield And(guard, onward), (), s, i.but(n=i.n + 1)
+    yield And(guard, Not(onward)), (), s, again(c, s, i)
 
 
-def again(c, s, i, opened):
-    if opened:
-        yield True, i.but(pc="Idle", n=0, tries=1, **(NO_BASE if c.REAPPLY else {}))
-    else:
-        last = i.tries == s.retries
-        yield last, begun(i, "Failed")
-        yield Not(last), begun(i, "Idle", epoch=0 if c.OPEN_ANEW else i.epoch, tries=If(s.retries > 0, i.tries + 1, 0))
+def again(c, s, i):
+    """From the start, if it may. What is not open has no updates, so nothing of one is to be forgotten."""
+    fails = And(Not(i.open), i.tries == s.retries)
+    kept = Or(i.open, And(not c.OPEN_ANEW, Not(fails)))
+    base = {f: chosen(And(not c.REAPPLY, i.open), i.fields[f], none) for f, none in NO_BASE.items()}
+    return i.but(
+        pc=If(fails, "Failed", "Idle"), n=0, epoch=If(kept, i.epoch, 0), **base,
+        tries=If(i.open, 1, If(And(Not(fails), s.retries > 0), i.tries + 1, 0)))
 
 
-def in_doubt(c, guard, s, i, opened):
-    if c.UNKNOWN_IS_DONE and opened:
-        yield guard, (), *committed(s, i, opened)
-    else:
-        for so, after in again(c, s, i, opened):
-            yield And(guard, so), (), s, after
+def in_doubt(c, guard, s, i):
+    done = And(c.UNKNOWN_IS_DONE, i.open)
+    yield And(guard, done), (), *committed(s, i, True)
+    yield And(guard, Not(done)), (), s, again(c, s, i)
 
 
 def send_create(c, s, i):
-    for opened, when in either(i):
-        guard = And(at(i.pc, "Ready"), room(s.size, c.MAX_PENDING), when)
-        sent = s.but(size=s.size + 1, **written(s, s.size, "with_", "with_by_", changed(c, i, opened)),
-                     after=lambda q: If(q == s.size, i.n, s.after(q)))
-        yield from in_doubt(c, guard, sent, i, opened)
+    sent = s.but(size=s.size + 1, after=lambda q: If(q == s.size, i.n, s.after(q)),
+                 **written(s, s.size, "with_", "with_by_", changed(c, i)))
+    yield from in_doubt(c, And(at(i.pc, "Ready"), room(s.size, c.MAX_PENDING)), sent, i)
 
 
 def lose_reply(c, s, i):
-    for opened, when in either(i):
-        guard, no = And(at(i.pc, "Ready"), room(s.lost, c.MAX_LOST), when), refused(c, s, i.n)
-        after = s.but(lost=one_more(s.lost, c.MAX_LOST))
-        yield from in_doubt(c, And(guard, no), after, i, opened)
-        yield from in_doubt(c, And(guard, Not(no)), put(after, i.n + 1, changed(c, i, opened)), i, opened)
+    guard, no = And(at(i.pc, "Ready"), room(s.lost, c.MAX_LOST)), refused(c, s, i.n)
+    after = s.but(lost=one_more(s.lost, c.MAX_LOST))
+    yield from in_doubt(c, And(guard, no), after, i)
+    yield from in_doubt(c, And(guard, Not(no)), put(after, i.n + 1, changed(c, i)), i)
 
 
 def crash(c, s, i):
@@ -433,16 +430,16 @@ def manifest_is_proper(c, s, i: Id, v: Writer, k: Count):
 
 
 def latest_is_highest(c, s, i: Id):
-    return Implies(is_id(s, i), And(*(role_epoch(file(s, i), role) <= role_epoch(file(s, s.top), role) for role in EPOCHS)))
+    return Implies(is_id(s, i), And(*(file_epoch(s, i, role) <= file_epoch(s, s.top, role) for role in EPOCHS)))
 
 
 def latest_holds_all(c, s, i: Id, v: Writer, k: Count):
-    return Implies(And(is_id(s, i), ssts(file(s, i))(v.me, k)), ssts(file(s, s.top))(v.me, k))
+    return Implies(And(is_id(s, i), in_file(s, i, v.me, k)), in_file(s, s.top, v.me, k))
 
 
 def commit_is_of_latest(s, role, i, j):
     """Manifest `j`, if an instance of this role put it, has no lower epoch than `i` before it."""
-    return Implies(And(is_id(s, j), i >= 1, i < j, at(s.by_role(j), role)), role_epoch(file(s, i), role) <= s.by_epoch(j))
+    return Implies(And(is_id(s, j), i >= 1, i < j, at(s.by_role(j), role)), file_epoch(s, i, role) <= s.by_epoch(j))
 
 
 def commits_are_of_latest(c, s, i: Id, j: Id):
@@ -450,7 +447,7 @@ def commits_are_of_latest(c, s, i: Id, j: Id):
 
 
 def acked_is_kept(c, s, v: Writer, k: Count):
-    return Implies(s.acked(v.me, k), ssts(file(s, s.top))(v.me, k))
+    return Implies(s.acked(v.me, k), in_file(s, s.top, v.me, k))
 
 
 def pending_is_next(c, s, q: Place):
@@ -481,7 +478,7 @@ def may_hold(w, k):
 
 
 def writer_is_fresh(c, s, w: Writer, k: Count):
-    return Implies(ssts(file(s, s.top))(w.me, k), may_hold(w, k))
+    return Implies(in_file(s, s.top, w.me, k), may_hold(w, k))
 
 
 def pending_is_fresh(c, s, q: Place, w: Writer, k: Count):
@@ -497,7 +494,7 @@ def fenced_is_told(c, s, w: Writer):
 
 
 def picked_is_kept(c, s, i: Compactor, v: Writer, k: Count):
-    return Implies(i.picked(v.me, k), ssts(file(s, s.top))(v.me, k))
+    return Implies(i.picked(v.me, k), in_file(s, s.top, v.me, k))
 
 
 def reader_knows_ids(c, s, r: Reader):
@@ -505,11 +502,11 @@ def reader_knows_ids(c, s, r: Reader):
 
 
 def owed_is_kept(c, s, r: Reader, v: Writer, k: Count):
-    return Implies(r.must(v.me, k), ssts(file(s, If(at(r.pc, "Listed"), r.n, s.top)))(v.me, k))
+    return Implies(r.must(v.me, k), in_file(s, If(at(r.pc, "Listed"), r.n, s.top), v.me, k))
 
 
 def got_is_kept(c, s, r: Reader, v: Writer, k: Count):
-    return Implies(r.got(v.me, k), ssts(file(s, s.top))(v.me, k))
+    return Implies(r.got(v.me, k), in_file(s, s.top, v.me, k))
 
 
 def owed_is_got(c, s, r: Reader, v: Writer, k: Count):
@@ -522,7 +519,7 @@ def of_role(role: str, sort: Any) -> dict[str, Callable]:
         return getattr(s, f"opened_{role}")(x.me, e)
 
     def is_past(c, s, x: sort, e: Epoch):
-        return Implies(opened(s, x, e), e <= role_epoch(file(s, s.top), role))
+        return Implies(opened(s, x, e), e <= file_epoch(s, s.top, role))
 
     def is_unique(c, s, x: sort, y: sort, e: Epoch):
         return Implies(And(opened(s, x, e), opened(s, y, e)), x.me == y.me)
@@ -580,7 +577,7 @@ def one_writer_per_epoch(c, s, e: Epoch):
 
 def only_own_epoch_is_bumped(c, s, i: Id, j: Id):
     return Implies(follows(s, i, j), And(*(
-        Or(at(s.by_role(j), role), role_epoch(file(s, i), role) >= role_epoch(file(s, j), role)) for role in EPOCHS)))
+        Or(at(s.by_role(j), role), file_epoch(s, i, role) >= file_epoch(s, j, role)) for role in EPOCHS)))
 
 
 def at_most_one_active_writer_commits(c, s, i: Id, j: Id):
@@ -607,11 +604,11 @@ def others_changes_are_kept(c, s, i: Id, j: Id):
 
 def epochs_are_monotone(c, s, i: Id, j: Id):
     return Implies(follows(s, i, j), And(*(
-        role_epoch(file(s, i), role) <= role_epoch(file(s, j), role) for role in EPOCHS)))
+        file_epoch(s, i, role) <= file_epoch(s, j, role) for role in EPOCHS)))
 
 
 def flush_is_kept(c, s):
-    return every_sst(s, lambda v, k: Implies(s.acked(v, k), ssts(file(s, s.top))(v, k)))
+    return every_sst(s, lambda v, k: Implies(s.acked(v, k), in_file(s, s.top, v, k)))
 
 
 def read_is_current(c, s, r: Reader):
@@ -746,7 +743,7 @@ def prove(constants: m.Constants | None = None, progress: Callable[[inductive.Ro
     finds no state that enables an action, within its budget, a reachable one of a small instance will do: all clauses hold
     there."""
     c = (constants or m.Constants())._replace(**UNBOUNDED)
-    return inductive.prove(SYSTEM, c, progress, explain, timeout_ms)
+    return inductive.prove(SYSTEM, c, progress, explain, timeout_ms, rlimit_possible=100_000)
 
 
 def tie(c: m.Constants, nearest: int | None = None) -> tying.Tie:
