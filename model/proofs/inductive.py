@@ -49,15 +49,16 @@ class Proof(NamedTuple):
 
 
 def prove(system: System, c: Any, progress: Callable[[Row], None] | None = None, explain: bool = True,
-          timeout_ms: int = TIMEOUT_MS, never: frozenset[str] = frozenset(), rlimit_possible: int | None = None) -> Proof:
+          timeout_ms: int = TIMEOUT_MS, never: frozenset[str] = frozenset(), rlimit: int | None = None,
+          rlimit_possible: int | None = None) -> Proof:
     """Every clause initially, every property, every clause after every action. `explain`: with counterexamples.
-    `rlimit_possible`: the work that Z3 may spend on a state that enables an action in one way, before it has no answer."""
+    `rlimit`, `rlimit_possible`: the work that Z3 may spend on a query, and on whether a state enables an action in one way."""
     start, rows, possible, disabled = default_timer(), [], {}, []
     finder = functools.cache(lambda: Finder(system, c))
 
     def solver(*facts: Any) -> z3.Solver:
         s = z3.SimpleSolver()
-        s.set("rlimit", RLIMIT)
+        s.set("rlimit", RLIMIT if rlimit is None else rlimit)
         s.set("timeout", timeout_ms)
         s.add(*facts)
         return s
@@ -85,7 +86,7 @@ def prove(system: System, c: Any, progress: Callable[[Row], None] | None = None,
         logic = Symbolic(system)
         if there := logic.ways(c, role, action):
             cases = [(solver(*invariant, *logic.definitions, guard), after) for guard, after in there]
-            possible[title(role, action)] = any_of(enabled(s, rlimit_possible) for s, _ in cases)
+            possible[title(role, action)] = any_of(enabled(s, rlimit_possible, rlimit) for s, _ in cases)
             ask(title(role, action), system.clauses, cases, role, action)
         else:
             disabled.append(title(role, action))
@@ -101,12 +102,12 @@ def verdict_of(s: z3.Solver, *assumptions: z3.BoolRef) -> str:
     return "timeout" if any(reason in s.reason_unknown() for reason in gave_up) else "unknown"
 
 
-def enabled(s: z3.Solver, rlimit: int | None) -> z3.CheckSatResult:
-    if rlimit is None:
+def enabled(s: z3.Solver, rlimit_possible: int | None, rlimit: int | None) -> z3.CheckSatResult:
+    if rlimit_possible is None:
         return s.check()
-    s.set("rlimit", rlimit)
+    s.set("rlimit", rlimit_possible)
     answer = s.check()
-    s.set("rlimit", RLIMIT)
+    s.set("rlimit", RLIMIT if rlimit is None else rlimit)
     return answer
 
 
