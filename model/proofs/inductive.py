@@ -73,7 +73,9 @@ def prove(system: System, c: Any, progress: Callable[[Row], None] | None = None,
                 s.pop()
             verdict = next(v for v in ("fails", "timeout", "unknown", "proved") if v in answers)
             ms = (default_timer() - began) * 1000
-            text = finder().find(clause, name, *action) if explain and verdict == "fails" else ""
+            text = finder().find(clause, name, *action) if explain and verdict != "proved" else ""
+            if "\nfails of " in text:  # also where Z3 gave up without bounds, and a small state will do
+                verdict = "fails"
             rows.append(Row(name, clause_name, verdict, ms, text))
             if progress:
                 progress(rows[-1])

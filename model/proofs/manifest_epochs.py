@@ -1,32 +1,36 @@
-"""Safety, for any number of writers, compactors, collectors, readers, updates, checkpoints, faults, and retries of an open (none
-and endlessly many, too): every `always` property of model/manifest_epochs.py, by an inductive invariant, action by action.
+"""Safety, for any number of writers, compactors, collectors, readers, updates, checkpoints, faults, retries of an open (none,
+some, as many as it takes): every `always` property of model/manifest_epochs.py, by an inductive invariant, action by action.
 
-A manifest follows another if it raises no epoch but its author's role's and lowers none, its author's epoch is at least that
-of the other, and it takes nothing back: SSTs, what is compacted, WAL ids, lost checkpoints. The invariant:
-- FirstIsThere: there is a manifest. EpochsFollow, ChangesFollow: of two with consecutive ids the second follows the first.
-  ManifestIsProper: what is compacted is not in L0, and the last WAL id in an SST is below the next.
+A manifest follows another if it raises no epoch but that of its author's role and lowers none, if its author's epoch is at
+least that of the other, and if it takes nothing back: SSTs, what is compacted, WAL ids, lost checkpoints. The invariant:
+- FirstIsThere: there is a manifest. NumbersFollow, SstsFollow, CheckpointsFollow: of two with consecutive ids the second
+  follows the first. SstIsOnce: what is compacted is not in L0. WalIsBehind: the last WAL id in an SST is below the next.
 - LatestIsHighest, LatestHoldsAll: no epoch is higher than the latest manifest's, and no SST is missing there.
 - CommitsAreOfLatest: the author of a manifest has at least the epoch of all manifests before it.
-- WriterIsPast, and as for the other roles: no opened epoch is higher than the latest manifest's. WriterIsUnique: nor of two.
+- WriterIsPast, and so of each role: no opened epoch is higher than the latest manifest's; WriterIsUnique: nor is one of two.
 - AckedIsKept: a reported flush is in the latest manifest.
-- Of an instance of any role: WriterKnowsIds: 1 <= n <= latest, where it has listed; WriterBaseIsRead, WriterBaseHolds: its base
-  is manifest n; WriterEpochIsNext: it opens with the epoch after that of its base, and updates with no lower one.
+- Of an instance of any role: WriterKnowsIds: 1 <= n <= latest, once it has listed; and it has no base before it reads.
+  WriterBaseIsRead, WriterBaseHoldsSsts, WriterBaseHoldsCheckpoints: its base is manifest n. WriterEpochIsNext: it opens with
+  the epoch after that of its base, and updates with one that is no lower than that.
 - WriterIsFresh: a flush that a writer has not begun is in no manifest; nor is the one that it is at, unless it met a conflict
-  or has no reply: then it looks. FencedIsTold. PickedIsKept: what a compactor has merged is in the latest manifest.
-- Of a request under way: PendingIsNext: there is the manifest of the id before its own; PendingEpochsFollow,
-  PendingChangesFollow: it follows that; PendingIsProper; PendingIsFresh, as of manifests.
-- Of a reader: ReaderKnowsIds; OwedIsKept: what it must show is in the latest manifest, or in the one that it has listed;
-  GotIsKept: what it showed is in the latest; ReadIsCurrent.
+  or had no reply, and then it looks: FlushIsNew, what it adds is not in its base. FencedIsTold.
+- PickedIsKept: what a compactor has merged is in the latest manifest.
+- Of a request under way: PendingIsNext: the manifest of the id before its own is there; PendingNumbersFollow,
+  PendingSstsFollow, PendingCheckpointsFollow: it follows that. PendingSstIsOnce, PendingWalIsBehind, PendingIsFresh: as of
+  manifests.
+- Of a reader: ReaderKnowsIds. OwedIsKept: what it must show is in the latest manifest, or in the one that it has listed;
+  GotIsKept: what it showed is in the latest. ReadIsCurrent.
 
-The latest id is all that a create if absent asks for: n is the latest if it is not refused, so its base is the latest manifest.
-Requests under way are in a row, as in the model: where one is applied the others move up.
+So an instance whose create is not refused had read the latest manifest: n is the latest id, and what it puts follows that.
+Requests under way are in a row, as in the model: where one is applied those behind it move up. How often an open is tried
+again is a number of which nothing is known.
 
 What ties this to the model: `tie` evaluates the relation below in plain Python, on every reachable state of an instance; and
 `walked` does, on random walks through a larger one. ENDLESS, which leaves ids and content out, is not in it.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, NewType
 
@@ -97,8 +101,8 @@ def zero(*_: Any) -> int:
 
 NO_BASE = {"has_base": False} | {f"base_{f}": nothing if signature[-1] is bool else 0 for f, signature in MANIFEST.items()}
 IDLE = {"pc": "Idle", "open": False, "epoch": 0, "n": 0, **NO_BASE, "k": 0, "tries": 0}
-LOCALS = {"Writer": {**IDLE, "unheard": False}, "Compactor": {**IDLE, "picked": nothing}, "Collector": {**IDLE, "picked": nothing},
-          "Reader": {"pc": "Idle", "n": 0, "must": nothing, "got": nothing}}
+LOCALS = {"Writer": {**IDLE, "unheard": False}, "Compactor": {**IDLE, "picked": nothing},
+          "Collector": {**IDLE, "picked": nothing}, "Reader": {"pc": "Idle", "n": 0, "must": nothing, "got": nothing}}
 
 
 def initial(c: m.Constants) -> dict[str, dict]:
@@ -226,7 +230,7 @@ def instance_list(c, s, i):
 
 
 def fenced(c, s, i):
-    if not c.EPOCH_CHECK or i.role == "Compactor" and not c.COMPACTOR_EPOCH:
+    if not c.EPOCH_CHECK or (i.role == "Compactor" and not c.COMPACTOR_EPOCH):
         return False
     return And(i.open, Or(c.CHECK_AFTER_CONFLICT, i.tries == 0), i.epoch < role_epoch(file(s, i.n), i.role))
 
@@ -305,23 +309,22 @@ def create_conflict(c, s, i):
     guard = And(at(i.pc, "Ready"), refused(c, s, i.n))
     onward = And(not c.REREAD, i.open)
     yield And(guard, onward), (), s, i.but(n=i.n + 1)
-    yield And(guard, Not(onward)), (), s, again(c, s, i)
+    yield from again(c, And(guard, Not(onward)), s, i)
 
 
-def again(c, s, i):
-    """From the start, if it may. What is not open has no updates, so nothing of one is to be forgotten."""
-    fails = And(Not(i.open), i.tries == s.retries)
-    kept = Or(i.open, And(not c.OPEN_ANEW, Not(fails)))
-    base = {f: chosen(And(not c.REAPPLY, i.open), i.fields[f], none) for f, none in NO_BASE.items()}
-    return i.but(
-        pc=If(fails, "Failed", "Idle"), n=0, epoch=If(kept, i.epoch, 0), **base,
-        tries=If(i.open, 1, If(And(Not(fails), s.retries > 0), i.tries + 1, 0)))
+def again(c, guard, s, i):
+    """From the start, if it may; an open that may not has failed."""
+    yield And(guard, i.open), (), s, i.but(pc="Idle", n=0, tries=1, **(NO_BASE if c.REAPPLY else {}))
+    last = i.tries == s.retries
+    yield And(guard, Not(i.open), last), (), s, begun(i, "Failed")
+    yield (And(guard, Not(i.open), Not(last)), (),
+           s, begun(i, "Idle", epoch=0 if c.OPEN_ANEW else i.epoch, tries=If(s.retries > 0, i.tries + 1, 0)))
 
 
 def in_doubt(c, guard, s, i):
     done = And(c.UNKNOWN_IS_DONE, i.open)
     yield And(guard, done), (), *committed(s, i, True)
-    yield And(guard, Not(done)), (), s, again(c, s, i)
+    yield from again(c, And(guard, Not(done)), s, i)
 
 
 def send_create(c, s, i):
@@ -555,13 +558,14 @@ def of_role(role: str, sort: Any) -> dict[str, Callable]:
 
 CLAUSES = {
     "FirstIsThere": first_is_there, "NumbersFollow": file_numbers_follow, "SstsFollow": file_ssts_follow,
-    "CheckpointsFollow": file_checkpoints_follow,
-    "SstIsOnce": sst_is_once, "WalIsBehind": wal_is_behind, "LatestIsHighest": latest_is_highest, "LatestHoldsAll": latest_holds_all,
+    "CheckpointsFollow": file_checkpoints_follow, "SstIsOnce": sst_is_once, "WalIsBehind": wal_is_behind,
+    "LatestIsHighest": latest_is_highest, "LatestHoldsAll": latest_holds_all,
     "CommitsAreOfLatest": commits_are_of_latest, "AckedIsKept": acked_is_kept,
     **{name: clause for role, sort in INSTANCES_OF.items() for name, clause in of_role(role, sort).items()},
-    "WriterIsFresh": writer_is_fresh, "FlushIsNew": flush_is_new, "FencedIsTold": fenced_is_told, "PickedIsKept": picked_is_kept,
-    "PendingIsNext": pending_is_next, "PendingNumbersFollow": pending_numbers_follow,
-    "PendingSstsFollow": pending_ssts_follow, "PendingCheckpointsFollow": pending_checkpoints_follow, "PendingSstIsOnce": pending_sst_is_once, "PendingWalIsBehind": pending_wal_is_behind, "PendingIsFresh": pending_is_fresh,
+    "WriterIsFresh": writer_is_fresh, "FlushIsNew": flush_is_new, "FencedIsTold": fenced_is_told,
+    "PickedIsKept": picked_is_kept, "PendingIsNext": pending_is_next, "PendingNumbersFollow": pending_numbers_follow,
+    "PendingSstsFollow": pending_ssts_follow, "PendingCheckpointsFollow": pending_checkpoints_follow,
+    "PendingSstIsOnce": pending_sst_is_once, "PendingWalIsBehind": pending_wal_is_behind, "PendingIsFresh": pending_is_fresh,
     "ReaderKnowsIds": reader_knows_ids, "OwedIsKept": owed_is_kept, "GotIsKept": got_is_kept, "ReadIsCurrent": owed_is_got,
 }
 
@@ -714,15 +718,15 @@ def scope(c: m.Constants) -> Scope:
 
 # Counterexamples to induction are looked for here.
 SMALL = scope(m.Constants(WRITERS=2, COMPACTORS=1, COLLECTORS=1, READERS=1, MAX_PENDING=1)) | {
-    **dict.fromkeys((Id, Epoch, Wal), [0, 1, 2, 3]), Count: [0, 1]}
+    **{number: [0, 1, 2, 3] for number in (Id, Epoch, Wal)}, Count: [0, 1]}
 SYSTEM = System(FIELDS, ROLES, RIGID, meaning, initial, ACTIONS, CLAUSES, PROPERTIES, SMALL, read, write, choices)
 UNBOUNDED = dict.fromkeys(("FLUSHES", "COMPACTIONS", "COLLECTIONS", "MAX_PENDING", "MAX_LOST", "MAX_CRASHES"))
-SAFEGUARDS = {*m.Constants._fields} - {"WRITERS", "COMPACTORS", "COLLECTORS", "READERS", "CHECKPOINTS", "OPEN_RETRIES", "ENDLESS",
-                                       *UNBOUNDED}
+NUMBERS = {"WRITERS", "COMPACTORS", "COLLECTORS", "READERS", "CHECKPOINTS", "OPEN_RETRIES"}  # any, in what is proved
+SAFEGUARDS = {*m.Constants._fields} - {"ENDLESS", *NUMBERS, *UNBOUNDED}
 SAFEGUARDS_OFF = (
     {"CREATE_IF_ABSENT": False}, {"OPEN_ANEW": False}, {"BUMP_OWN_ONLY": False}, {"EPOCH_CHECK": False},
-    {"CHECK_AFTER_CONFLICT": False}, {"COMPACTOR_EPOCH": False}, {"REREAD": False}, {"REAPPLY": False}, {"SWALLOW_FENCED": True},
-    {"UNKNOWN_IS_DONE": True}, {"POLL_LIST": False},
+    {"CHECK_AFTER_CONFLICT": False}, {"COMPACTOR_EPOCH": False}, {"REREAD": False}, {"REAPPLY": False},
+    {"SWALLOW_FENCED": True}, {"UNKNOWN_IS_DONE": True}, {"POLL_LIST": False},
 )
 # What is proved, each by itself.
 SYSTEMS = {"": {}}
