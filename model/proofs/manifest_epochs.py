@@ -9,7 +9,7 @@ least that of the other, and if it takes nothing back: SSTs, what is compacted, 
 - CommitsAreOfLatest: the author of a manifest has at least the epoch of all manifests before it.
 - WriterIsPast, and so of each role: no opened epoch is higher than the latest manifest's; WriterIsUnique: nor is one of two.
 - AckedIsKept: a reported flush is in the latest manifest.
-- Of an instance of any role: WriterKnowsIds: 1 <= n <= latest, once it has listed; and it has no base before it reads.
+- Of an instance of any role: WriterKnowsIds: 1 <= n <= latest, once it has listed; and once it has read it has a base.
   WriterBaseIsRead, WriterBaseHoldsSsts, WriterBaseHoldsCheckpoints: its base is manifest n. WriterEpochIsNext: it opens with
   the epoch after that of its base, and updates with one that is no lower than that.
 - WriterIsFresh: a flush that a writer has not begun is in no manifest; nor is the one that it is at, unless it met a conflict
@@ -73,7 +73,7 @@ INSTANCE = {"pc": (Literal["Idle", "Listed", "Ready", "Failed", "Fenced", "Dead"
 FIELDS = {
     "": {
         "top": (Id,), **named("file_", MANIFEST, Id), **named("by_", BY, Id),
-        "size": (Place,), "after": (Place, Id),  # the id before the one that the request asks for
+        "size": (Count,), "after": (Place, Id),  # the id before the one that the request asks for
         **named("with_", MANIFEST, Place), **named("with_by_", BY, Place),
         "lost": (Count,), "crashes": (Count,), "acked": (Writer, Count, bool),
         **{f"opened_{role}": (of, Epoch, bool) for role, of in INSTANCES_OF.items()},
@@ -532,7 +532,7 @@ def of_role(role: str, sort: Any) -> dict[str, Callable]:
         return Implies(And(opened(s, x, e), opened(s, y, e)), x.me == y.me)
 
     def knows_ids(c, s, i: sort):
-        return And(Implies(at(i.pc, "Listed", "Ready"), is_id(s, i.n)), Or(at(i.pc, "Ready"), Not(i.has_base)))
+        return And(Implies(at(i.pc, "Listed", "Ready"), is_id(s, i.n)), i.has_base == at(i.pc, "Ready"))
 
     def base_is_read(c, s, i: sort):
         a, b = manifest(i, "base_"), file(s, i.n)
@@ -711,7 +711,7 @@ def scope(c: m.Constants) -> Scope:
     numbers = {"Writer": c.WRITERS, "Compactor": c.COMPACTORS, "Collector": c.COLLECTORS}
     ids = 1 + c.MAX_LOST + sum(number * (attempts + updates(c, role)) for role, number in numbers.items())
     return {Id: [*range(ids + 1)], Epoch: [*range(ids + 1)], Wal: [*range(ids + 1)],
-            Count: [*range(max(c.FLUSHES, c.COMPACTIONS, c.COLLECTIONS, c.MAX_LOST, c.MAX_CRASHES, attempts) + 1)],
+            Count: [*range(max(c.MAX_PENDING, c.MAX_LOST, c.MAX_CRASHES, attempts, *map(partial(updates, c), numbers)) + 1)],
             Place: [*range(c.MAX_PENDING)], Checkpoint: [*range(1, c.CHECKPOINTS + 1)],
             **{sort: [*range(numbers[role])] for role, sort in INSTANCES_OF.items()}, Reader: [*range(c.READERS)]}
 
