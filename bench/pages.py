@@ -60,7 +60,8 @@ def protocols() -> str:
         off = {setting for row in failed for setting in row.constants.items()
                if setting[0] in page_protocol.safeguards_of(module)}
         states = sum(row.states for row in runs if row.how == "graph")
-        proved = f"{len(proofs.SYSTEMS)} systems" if (proofs := proofs_of(stem)) else ""
+        systems = len(proofs.SYSTEMS) if (proofs := proofs_of(stem)) else 0
+        proved = f"{systems} system{'s' * (systems > 1)}" if systems else ""
         lines.append(f"| [{stem}](docs/{stem}.md) | {len(held)} hold, {len(failed)} fail as they must | {states:,} | "
                      f"{len(module.ALWAYS)} | {len(off)} | {proved} | {implemented(stem)} | {SEEDS:,} | "
                      f"{len(mutants_of(stem).MUTANTS) if stem in STEMS else 0} |")

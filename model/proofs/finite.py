@@ -106,11 +106,14 @@ class Finite:
             table = {xs: state[role, me, f, xs] for xs in itertools.product(*map(self.scope.get, arguments))}
             fields[f] = self.looked_up(table, result) if arguments else table[()]
         if not role:
-            fields |= {f: lambda *xs, f=f: applied(self.rigid[f], *xs) for f in self.rigid}
+            fields |= {f: (lambda *xs, f=f: applied(self.rigid[f], *xs)) if callable(meant) else meant
+                       for f, meant in self.rigid.items()}
         return View(self, me, fields, role)
 
     def looked_up(self, table: dict[tuple, Any], result: Sort) -> Callable:
-        get = (lambda *xs: table.get(xs, False)) if result is bool else (lambda *xs: table[xs])
+        """Out of the scope, where no state has anything, it is the first value of its sort."""
+        first = self.values_of(result)[0]
+        get = lambda *xs: table.get(xs, first)  # noqa: E731
         return lambda *xs: get(*xs) if not any(isinstance(x, Cases) for x in xs) else applied(get, *xs)
 
     def whole(self, state: Values) -> Whole:

@@ -50,14 +50,16 @@ class Proof(NamedTuple):
 
 
 def prove(system: System, c: Any, progress: Callable[[Row], None] | None = None, explain: bool = True,
-          timeout_ms: int = TIMEOUT_MS, never: frozenset[str] = frozenset()) -> Proof:
-    """Every clause initially, every property, every clause after every action. `explain`: with counterexamples."""
+          timeout_ms: int = TIMEOUT_MS, never: frozenset[str] = frozenset(), rlimit: int | None = None,
+          rlimit_possible: int | None = None) -> Proof:
+    """Every clause initially, every property, every clause after every action. `explain`: with counterexamples.
+    `rlimit`, `rlimit_possible`: the work that Z3 may spend on a query, and on whether a state enables an action in one way."""
     start, rows, possible, disabled = default_timer(), [], {}, []
     finder = functools.cache(lambda: Finder(system, c))
 
     def solver(*facts: Any) -> z3.Solver:
         s = z3.SimpleSolver()
-        s.set("rlimit", RLIMIT)
+        s.set("rlimit", RLIMIT if rlimit is None else rlimit)
         s.set("timeout", timeout_ms)
         s.add(*facts)
         return s
@@ -72,7 +74,9 @@ def prove(system: System, c: Any, progress: Callable[[Row], None] | None = None,
                 s.pop()
             verdict = next(v for v in ("fails", "timeout", "unknown", "proved") if v in answers)
             ms = (default_timer() - began) * 1000
-            text = finder().find(clause, name, *action) if explain and verdict == "fails" else ""
+            text = finder().find(clause, name, *action) if explain and verdict != "proved" else ""
+            if "\nfails of " in text:  # also where Z3 gave up without bounds, and a small state will do
+                verdict = "fails"
             rows.append(Row(name, clause_name, verdict, ms, text))
             if progress:
                 progress(rows[-1])
@@ -85,7 +89,7 @@ def prove(system: System, c: Any, progress: Callable[[Row], None] | None = None,
         logic = Symbolic(system)
         if there := logic.ways(c, role, action):
             cases = [(solver(*invariant, *logic.definitions, guard), after) for guard, after in there]
-            decided = any_of(s.check() for s, _ in cases)
+            decided = any_of(enabled(s, rlimit_possible, rlimit) for s, _ in cases)
             possible[title(role, action)] = (finder().enables(role, action) or None) if decided is None else decided
             ask(title(role, action), system.clauses, cases, role, action)
         else:
@@ -100,6 +104,15 @@ def verdict_of(s: z3.Solver, *assumptions: z3.BoolRef) -> str:
         return "proved" if answer == z3.unsat else "fails"
     gave_up = ("timeout", "canceled", "resource limit")
     return "timeout" if any(reason in s.reason_unknown() for reason in gave_up) else "unknown"
+
+
+def enabled(s: z3.Solver, rlimit_possible: int | None, rlimit: int | None) -> z3.CheckSatResult:
+    if rlimit_possible is None:
+        return s.check()
+    s.set("rlimit", rlimit_possible)
+    answer = s.check()
+    s.set("rlimit", RLIMIT if rlimit is None else rlimit)
+    return answer
 
 
 def any_of(answers: Any) -> bool | None:

@@ -78,6 +78,9 @@ class Cases:
     def __add__(self, other: Any) -> Any:
         return applied(operator.add, self, other)
 
+    def __sub__(self, other: Any) -> Any:
+        return applied(operator.sub, self, other)
+
     def __eq__(self, other: Any) -> Any:
         return Or(*(And(self.when[v], when) for v, when in cases(other) if v in self.when))
 

@@ -99,7 +99,7 @@ class Unrolled:
     def looks(self, process: tuple[str, Any]) -> tuple:
         """What tells a process from others: its role, and rigid fields. (A field of more arguments only makes names.)"""
         (role, me), system = process, self.finite.system
-        assert all(len(signature) == 2 or base(signature[-1]) is object for signature in system.rigid.values())
+        assert all(len(signature) <= 2 or base(signature[-1]) is object for signature in system.rigid.values())
         rigid = [f for f, signature in system.rigid.items() if signature[:-1] == (system.roles.get(role),)]
         return (role, *(self.finite.rigid[f](me) for f in rigid))
 

@@ -1,0 +1,101 @@
+"""The manifest's epochs are proved for any number of instances, faults and retries; with a safeguard off they are not."""
+
+import functools
+
+import pytest
+
+from model import manifest_epochs as m
+from model.proofs import inductive
+from model.proofs import manifest_epochs as proofs
+from model.proofs.cti import Finder
+
+# A safeguard switched off -> where the proof fails: a role, an action, a clause.
+FAILING = [
+    ({"CREATE_IF_ABSENT": False}, "Writer", "CreateNext", "WriterIsUnique"),
+    ({"OPEN_ANEW": False}, "Writer", "CreateConflict", "WriterEpochIsNext"),
+    ({"BUMP_OWN_ONLY": False}, "Compactor", "CreateNext", "NumbersFollow"),
+    ({"EPOCH_CHECK": False}, "Collector", "ReadLatest", "CollectorEpochIsNext"),
+    ({"CHECK_AFTER_CONFLICT": False}, "Writer", "ReadLatest", "WriterEpochIsNext"),
+    ({"COMPACTOR_EPOCH": False}, "Compactor", "ReadLatest", "CompactorEpochIsNext"),
+    ({"REREAD": False}, "Writer", "CreateConflict", "WriterBaseIsRead"),
+    ({"REAPPLY": False}, "Writer", "CreateConflict", "WriterKnowsIds"),
+    ({"SWALLOW_FENCED": True}, "Writer", "ReadFenced", "FencedIsTold"),
+    ({"UNKNOWN_IS_DONE": True}, "Writer", "SendCreate", "AckedIsKept"),
+    ({"POLL_LIST": False}, "Reader", "List", "OwedIsKept"),
+]
+
+
+def name(off: dict) -> str:
+    return ",".join(off)
+
+
+@functools.cache
+def proof() -> inductive.Proof:
+    return proofs.prove()
+
+
+def test_it_is_proved():
+    assert proof().holds, (proof().failing, proof().impossible)
+    assert {row.clause for row in proof().rows if row.action == "Property"} == set(m.ALWAYS)
+
+
+def test_every_action_is_possible():
+    actions = {f"{role}.{action}".lstrip(".") for role, those in proofs.ACTIONS.items() for action in those}
+    begins = {action for action in actions if action.endswith(".Begin")}  # where updates have no end
+    assert set(proof().disabled) == begins and {*proof().possible} == actions - begins and all(proof().possible.values())
+
+
+def test_one_query_takes_no_longer_than_a_proof_may():
+    assert proof().ms < 60_000 and max(row.ms for row in proof().rows) < 5_000
+
+
+@functools.cache
+def of_action(role: str, action: str, *off: tuple) -> inductive.Proof:
+    """Of one action, for all would take long."""
+    constants = m.Constants(**dict(off))._replace(**proofs.UNBOUNDED)
+    only = proofs.SYSTEM._replace(actions={role: {action: proofs.ACTIONS[role][action]}})
+    return inductive.prove(only, constants, explain=False, rlimit=proofs.RLIMIT, rlimit_possible=1)
+
+
+@pytest.mark.parametrize("off, role, action, clause", FAILING, ids=[name(off) for off, *_ in FAILING])
+def test_with_a_safeguard_off_it_is_not(off, role, action, clause):
+    rows = of_action(role, action, *off.items()).rows
+    assert (f"{role}.{action}", clause) in {(row.action, row.clause) for row in rows if row.verdict != "proved"}
+
+
+def test_every_safeguard_is_switched_off():
+    assert [off for off, *_ in FAILING] == [*proofs.SAFEGUARDS_OFF]
+    assert {knob for off in proofs.SAFEGUARDS_OFF for knob in off} == proofs.SAFEGUARDS
+
+
+@pytest.mark.parametrize("off, role, action, clause", [FAILING[4], FAILING[8], FAILING[9]],
+                         ids=["checks", "tells", "knows"])
+def test_and_a_counterexample_to_induction_is_a_step_of_the_model(off, role, action, clause):
+    constants = m.Constants(**off)._replace(**proofs.UNBOUNDED)
+    text = Finder(proofs.SYSTEM, constants).find(proofs.CLAUSES[clause], f"{role}.{action}", role, action)
+    step, *variables, failure = text.splitlines()
+    assert f"{action}(" in step and failure.startswith("fails of ") and any("→" in variable for variable in variables)
+
+
+@pytest.mark.parametrize("instance", proofs.INSTANCES, ids=str)
+def test_the_relation_is_the_model(instance):
+    tie = proofs.tie(m.Constants(**instance))
+    assert tie.holds, (tie.broken, *tie.mismatches)
+
+
+def test_the_relation_is_the_model_on_long_walks():
+    tie = proofs.walked(m.Constants(**proofs.WALKED))
+    assert tie.holds, (tie.broken, *tie.mismatches)
+
+
+@pytest.mark.parametrize("off", proofs.SAFEGUARDS_OFF, ids=name)
+@pytest.mark.parametrize("instance", [{"READERS": 1}, {"WRITERS": 1, "COMPACTORS": 1}], ids=str)
+def test_the_relation_is_the_model_with_a_safeguard_off(instance, off):
+    tie = proofs.tie(m.Constants(**{"MAX_PENDING": 1, "MAX_LOST": 1, "OPEN_RETRIES": 1, **instance, **off}), nearest=150)
+    assert not tie.mismatches, tie.mismatches
+
+
+def test_every_action_is_compared():
+    ties = [proofs.tie(m.Constants(**instance), proofs.NEAREST) for instance in proofs.ENABLING]
+    actions = {f"{role}.{action}".lstrip(".") for role, those in proofs.ACTIONS.items() for action in those}
+    assert frozenset().union(*(tie.actions for tie in ties)) == {x for x in actions if not x.endswith(".Begin")}
