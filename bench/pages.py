@@ -125,7 +125,8 @@ def min_age() -> str:
 
 
 ORDER = ("store_primitives", "baseline", "simple_conditional", "sequenced_write", "manifest_epochs", "wal_fencing", "log_gc",
-         "manifest_compactions", "sequenced_metadata_boundary")  # as source 004 walks from one to the next
+         "manifest_compactions", "manifest_migration",
+         "sequenced_metadata_boundary")  # as source 004 walks from one to the next
 SEEDS = 10_000  # of each, in `make verify`
 COST_RUNS = 10
 OF_A_PROTOCOL = (
