@@ -62,8 +62,8 @@ def protocols() -> str:
         states = sum(row.states for row in runs if row.how == "graph")
         proved = f"{len(proofs.SYSTEMS)} systems" if (proofs := proofs_of(stem)) else ""
         lines.append(f"| [{stem}](docs/{stem}.md) | {len(held)} hold, {len(failed)} fail as they must | {states:,} | "
-                     f"{len(module.ALWAYS)} | {len(off)} | {proved} | {implemented(stem)} | {SEEDS:,} | "
-                     f"{len(mutants_of(stem).MUTANTS) if stem in STEMS else 0} |")
+                     f"{len(module.ALWAYS)} | {len(off)} | {proved} | {implemented(stem)} | "
+                     f"{SEEDS if stem in STEMS else 0:,} | {len(mutants_of(stem).MUTANTS) if stem in STEMS else 0} |")
     return "\n".join(lines) + "\n"
 
 
