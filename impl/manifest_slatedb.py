@@ -83,7 +83,7 @@ class CannotHold(Definite):
 
 
 class ManifestCodec:
-    """What a MetadataStore asks of a codec, in one phase of the migration. Before phase 3: impl/migration.py."""
+    """What a MetadataStore asks of a codec, in one phase of the migration. Before phase 3: impl/manifest_migration.py."""
 
     def __init__(self, phase: Phase = Phase.WRITE_V2):
         self.phase = phase

@@ -9,7 +9,8 @@ import pytest
 from specs.manifest import rows
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-STEMS = ("store_primitives", "baseline", "simple_conditional", "sequenced_write", "manifest_epochs")
+STEMS = ("store_primitives", "baseline", "simple_conditional", "sequenced_write", "manifest_epochs",
+         "manifest_migration")
 
 
 @pytest.mark.parametrize("stem", STEMS)

@@ -28,8 +28,9 @@ from impl.flatbuffer import (
 )
 from impl.header_slatedb import InvalidFile
 from impl.layout import Namespace
+from impl.manifest_migration import V1Remains, begin_v2_only
 from impl.manifest_slatedb import CannotHold, Manifest, ManifestCodec, Phase
-from impl.migration import V1Remains, begin_v2_only
+from impl.sequenced_storage import ObjectVersionExists, SequencedStorage
 from impl.stores.memory import MemoryStore
 from impl.stores.system import system_world
 from impl.tables_slatedb import (
@@ -334,7 +335,21 @@ def test_phase_3_is_refused_while_a_v1_file_remains():
             await begin_v2_only(world, "db")
         for file_id in (1, 3):
             await world.store.delete(key(file_id))
+        store = await begin_v2_only(world, "db")
+        assert (await store.current()).value == FULL._replace(last_compacted_l0_sst_id=None)
+
+    asyncio.run(go())
+
+
+def test_a_v1_create_that_is_under_way_finds_its_id_taken():
+    """It was sent after manifest 1, and nobody is in phase 1 any more: what the look cannot see, the barrier keeps out."""
+    async def go():
+        world = system_world(MemoryStore())
+        storage = SequencedStorage(world, Namespace("db", "manifest"))
+        await storage.create(1, V2.encode(FULL))
         await begin_v2_only(world, "db")
+        with pytest.raises(ObjectVersionExists):
+            await storage.create(2, V1.encode(FULL))
 
     asyncio.run(go())
 
