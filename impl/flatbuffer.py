@@ -17,7 +17,7 @@ length is held against the buffer, and a buffer whose parts overlap so much that
 """
 
 import struct
-from functools import cache
+from functools import cache, lru_cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -55,6 +55,9 @@ class Halves(NamedTuple):
     low: U64 = 0
 
 
+STRUCTS = {letter: struct.Struct("<" + letter) for letter in "?bBhHiIqQ"}
+
+
 class Slot(NamedTuple):
     """One field of a table."""
 
@@ -62,6 +65,7 @@ class Slot(NamedTuple):
     kind: Any  # a letter of struct; "bytes", "str", "uuid", "ulid"; a table; (kind,) of a vector; [tables] of a union
     required: bool
     default: Any
+    size_bytes: int  # in its table
 
 
 # ---------------------------------------------------------------------------------------------------- what a table has
@@ -73,8 +77,8 @@ def slots_of(table: type) -> tuple[Slot, ...]:
     for name, annotation in get_type_hints(table, include_extras=True).items():
         kind, required = kind_of(annotation), name not in defaults or REQUIRED in get_args(annotation)
         if isinstance(kind, list):
-            slots.append(Slot(f"{name}_type", "B", required, 0))
-        slots.append(Slot(name, kind, required, defaults.get(name)))
+            slots.append(Slot(f"{name}_type", "B", required, 0, 1))
+        slots.append(Slot(name, kind, required, defaults.get(name), STRUCTS[inline(kind)].size))
     return tuple(slots)
 
 
@@ -108,67 +112,83 @@ def read(buffer: bytes, table: type) -> tuple[Any, tuple[str, ...]]:
     return reader.table(reader.follow(0, table.__name__), table, table.__name__), tuple(reader.unknown)
 
 
+Path = str | tuple["Path", str, str]  # put together only where it is told
+
+
+def shown(path: Path) -> str:
+    return path if isinstance(path, str) else shown(path[0]) + path[1] + path[2]
+
+
 class Reader:
-    """`path` tells of an error, or of something unknown, where it was: "ManifestV1.l0[2].info"."""
+    """`path` tells of an error, or of something unknown, where it was, once `shown`: "ManifestV1.l0[2].info"."""
 
     def __init__(self, buffer: bytes):
         self.buffer, self.left, self.unknown = buffer, SHARING * len(buffer), []
+        self.vtables: dict[int, tuple[int, list[int]]] = {}  # what many tables share: where each field is
 
-    def raw(self, position: int, size_bytes: int, path: str) -> bytes:
+    def raw(self, position: int, size_bytes: int, path: Path) -> bytes:
         if not 0 <= position <= len(self.buffer) - size_bytes:
-            raise DamagedBuffer(f"{path}: bytes {position} to {position + size_bytes} are not all among the {len(self.buffer)} "
-                                "that there are: the file is damaged or cut off")
+            raise DamagedBuffer(f"{shown(path)}: bytes {position} to {position + size_bytes} are not all among the "
+                                f"{len(self.buffer)} that there are: the file is damaged or cut off")
         return self.buffer[position:position + size_bytes]
 
-    def number(self, letter: str, position: int, path: str) -> Any:
-        return struct.unpack("<" + letter, self.raw(position, struct.calcsize(letter), path))[0]
+    def number(self, letter: str, position: int, path: Path) -> Any:
+        of = STRUCTS[letter]
+        if not 0 <= position <= len(self.buffer) - of.size:
+            self.raw(position, of.size, path)
+        return of.unpack_from(self.buffer, position)[0]
 
-    def follow(self, position: int, path: str) -> int:
+    def follow(self, position: int, path: Path) -> int:
         return position + self.number("I", position, path)
 
-    def take(self, size_bytes: int, path: str) -> None:
+    def take(self, size_bytes: int, path: Path) -> None:
         """No buffer reads as more than it holds, a few times over: however its offsets are bent, reading ends soon."""
         self.left -= size_bytes
         if self.left < 0:
-            raise DamagedBuffer(f"{path}: its parts overlap: the file is damaged")
+            raise DamagedBuffer(f"{shown(path)}: its parts overlap: the file is damaged")
 
-    def table(self, start: int, table: type, path: str) -> Any:
+    def table(self, start: int, table: type, path: Path) -> Any:
         self.take(4, path)
         vtable = start - self.number("i", start, path)
-        size, table_size = self.number("H", vtable, path), self.number("H", vtable + 2, path)
-        if size < 4 or size % 2 or table_size < 4:
-            raise DamagedBuffer(f"{path}: its vtable says that it has {size} bytes and its table {table_size}: damaged")
+        table_size, offsets = self.vtables.get(vtable) or self.vtable(vtable, path)
         self.raw(start, table_size, path)
         slots = slots_of(table)
-        offsets = [self.number("H", vtable + at, path) for at in range(4, size, 2)]
+        missing = len(slots) - len(offsets)
         for place, offset in enumerate(offsets[len(slots):], len(slots)):
             if offset:
-                self.unknown.append(f"{path} slot {place}")
+                self.unknown.append(f"{shown(path)} slot {place}")
         values: dict[str, Any] = {}
-        for slot, offset in zip(slots, offsets + [0] * (len(slots) - len(offsets))):
-            here = f"{path}.{slot.name}"
-            if offset and not 4 <= offset <= table_size - struct.calcsize(inline(slot.kind)):
-                raise DamagedBuffer(f"{here}: it is said to be at byte {offset} of a table of {table_size}: damaged")
+        for slot, offset in zip(slots, offsets + [0] * missing if missing > 0 else offsets):
+            here = path, ".", slot.name
+            if offset and not 4 <= offset <= table_size - slot.size_bytes:
+                raise DamagedBuffer(f"{shown(here)}: it is said to be at byte {offset} of a table of {table_size}: damaged")
             values[slot.name] = self.field(start + offset if offset else 0, slot, values, here)
-        return table(**{name: values[name] for name in table._fields})
+        return table._make(map(values.__getitem__, table._fields))
 
-    def field(self, position: int, slot: Slot, before: dict[str, Any], path: str) -> Any:
+    def vtable(self, at: int, path: Path) -> tuple[int, list[int]]:
+        size, table_size = self.number("H", at, path), self.number("H", at + 2, path)
+        if size < 4 or size % 2 or table_size < 4:
+            raise DamagedBuffer(f"{shown(path)}: its vtable says that it has {size} bytes and its table {table_size}: damaged")
+        found = self.vtables[at] = table_size, [self.number("H", at + place, path) for place in range(4, size, 2)]
+        return found
+
+    def field(self, position: int, slot: Slot, before: dict[str, Any], path: Path) -> Any:
         """`position` 0: the field is not there. `before`: the table's fields so far, among them the tag of a union."""
         kind = slot.kind
         if isinstance(kind, list):
             tag = before[f"{slot.name}_type"]
             if tag > len(kind):
-                self.unknown.append(f"{path} of kind {tag}")
+                self.unknown.append(f"{shown(path)} of kind {tag}")
                 return None
             position, kind = (position, kind[tag - 1]) if tag else (0, None)
         if position:
             return self.value(position, kind, path)
         if slot.required:
-            raise DamagedBuffer(f"{path}: it is not there, but there must be one")
+            raise DamagedBuffer(f"{shown(path)}: it is not there, but there must be one")
         return slot.default
 
-    def value(self, position: int, kind: Any, path: str) -> Any:
-        if inline(kind) == kind:
+    def value(self, position: int, kind: Any, path: Path) -> Any:
+        if kind in STRUCTS:
             return self.number(kind, position, path)
         at = self.follow(position, path)
         if kind in ("uuid", "ulid"):
@@ -181,17 +201,17 @@ class Reader:
             self.take(length, path)
             raw = self.raw(at + 4, length, path)
             return raw if kind == "bytes" else text_of(raw, path)
-        step = struct.calcsize(inline(kind[0]))
+        step = STRUCTS[inline(kind[0])].size
         self.take(length * step, path)
         self.raw(at + 4, length * step, path)
-        return tuple(self.value(at + 4 + i * step, kind[0], f"{path}[{i}]") for i in range(length))
+        return tuple(self.value(at + 4 + i * step, kind[0], (path, "[", f"{i}]")) for i in range(length))
 
 
-def text_of(raw: bytes, path: str) -> str:
+def text_of(raw: bytes, path: Path) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError:
-        raise DamagedBuffer(f"{path}: {raw[:40]!r} is not UTF-8") from None
+        raise DamagedBuffer(f"{shown(path)}: {raw[:40]!r} is not UTF-8") from None
 
 
 # ------------------------------------------------------------------------------------------------------------- writing
@@ -300,6 +320,7 @@ def uuid_of(number: int) -> str:
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
+@lru_cache(10_000)
 def ulid_of(number: int) -> str:
     return "".join(LETTERS[number >> shift & 31] for shift in range(125, -1, -5))
 

@@ -56,7 +56,12 @@ class Place(NamedTuple):
     name: str = ""
 
     def key(self, file_id: int) -> Key:
-        return self.where.bucket, Namespace(self.where.root, self.where.folder).key(file_id)
+        return self.where.bucket, namespace(self.where.root, self.where.folder).key(file_id)
+
+
+@lru_cache(1_000)
+def namespace(root: str, folder: str) -> Namespace:
+    return Namespace(root, folder)
 
 
 @lru_cache(100_000)
@@ -71,7 +76,7 @@ def place_of(key: Key) -> Place | None:
     if folder not in (*SEQUENCED, "wal"):
         return None
     try:
-        file_id = Namespace(root, folder).file_id(path)
+        file_id = namespace(root, folder).file_id(path)
     except InvalidName:
         return None
     return None if file_id is None else Place(Namespaced(bucket, root, folder), folder, file_id)
@@ -336,7 +341,7 @@ class Slatedb:
         latest = self.latest.get(where)
         if latest is None:
             return None
-        key = (where.bucket, Namespace(where.root, "manifest").key(latest))
+        key = (where.bucket, namespace(where.root, "manifest").key(latest))
         found = content_of("manifest", self.store.bodies.get((key, self.store.version(key) or ""), Body(1, "", None)))
         return found if isinstance(found, Manifest) else None
 

@@ -1,0 +1,76 @@
+"""Checking a log of strangers: requests a second, of a log that is in order.
+
+As a database's traffic is: a writer flushes, each manifest with its boundary check, records in the WAL, and a dozen looks for the
+next manifest and for the boundary (of 939 recorded requests of SlateDB 0.17.0 with its compactor 46 put a sequenced file); every
+so often a collector advances the boundary and deletes. Reading the log is counted apart."""
+
+import io
+import time
+
+from impl.layout import Namespace
+from impl.manifest_slatedb import Manifest, ManifestCodec
+from impl.tables_slatedb import Run, View
+from traces.orders import search
+from traces.s3log import EMPTY, Body, Request, read, to_json
+from traces.s3store import steps_of
+from traces.slatedb import Slatedb
+
+FLUSHES, ROUND, LOOKS, LEAST = 5_000, 50, 6, 20_000
+MANIFESTS, WAL = Namespace("db", "manifest"), Namespace("db", "wal")
+ABSENT = {"if-none-match": "*"}
+
+
+def version_of(key: str, body: bytes) -> str:
+    return f"{hash((key, body)):x}"
+
+
+def log() -> str:
+    lines = ['{"kind":"log","v":1}']
+    boundary, codec = 0, ManifestCodec()
+
+    def ask(client: str, op: str, key: str, status: int = 200, body: bytes = b"", **conditions: str) -> None:
+        at = 10 * len(lines)
+        sent = {"sent_body" if op == "put" else "got_body": Body(len(body), "", body)}
+        lines.append(to_json(EMPTY._replace(
+            number=len(lines), client=client, op=op, method=op.upper(), bucket="bucket", key=key, called=at, sent=at + 1,
+            answered=at + 2, returned=at + 3, status=status, told=status, version=version_of(key, body) if status == 200 else "",
+            conditions=conditions, **sent)))
+
+    for flush in range(1, FLUSHES + 1):
+        l0 = tuple(View(f"{i:026d}", f"{i:026d}", None) for i in range(max(1, flush - 3), flush))
+        manifest = Manifest(initialized=True, wal_id_last_seen=flush, replay_after_wal_id=flush - 1, l0=l0,
+                            compacted=(Run(flush, l0),))
+        ask("A", "put", WAL.key(flush), body=b"records", **ABSENT)
+        ask("A", "get", MANIFESTS.key(flush), 404)
+        ask("A", "put", MANIFESTS.key(flush), body=codec.encode(manifest), **ABSENT)
+        for _ in range(LOOKS):
+            ask("A", "get", MANIFESTS.boundary_key, *((200, str(boundary).encode()) if boundary else (404,)))
+            ask("A", "get", MANIFESTS.key(flush + 1), 404)
+        if flush % ROUND == 0:
+            old, boundary = boundary, flush - 1
+            condition = {"if-match": version_of(MANIFESTS.boundary_key, str(old).encode())} if old else ABSENT
+            ask("G", "put", MANIFESTS.boundary_key, body=str(boundary).encode(), **condition)
+            for file_id in range(old + 1, boundary + 1):
+                ask("G", "delete", MANIFESTS.key(file_id), 204)
+    lines.append(f'{{"kind":"end","requests":{len(lines) - 1}}}')
+    return "\n".join(lines) + "\n"
+
+
+def main() -> bool:
+    """Whether it is slower than it may be, or finds something."""
+    text = log()
+    began = time.perf_counter()
+    requests: list[Request] = read(io.StringIO(text)).requests
+    reading = time.perf_counter() - began
+    steps, _ = steps_of(requests)
+    began = time.perf_counter()
+    found = search(steps, Slatedb())
+    took = time.perf_counter() - began
+    rate = len(requests) / took
+    print(f"{len(requests):,} requests: {rate:,.0f} a second ({LEAST:,} asked), reading the log apart: "
+          f"{len(requests) / reading:,.0f} a second; {found.verdict}")
+    return found.verdict != "complete" or rate < LEAST
+
+
+if __name__ == "__main__":
+    main()
