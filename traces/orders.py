@@ -2,7 +2,8 @@
 
 Of a program that nobody instrumented no linearization point is known: a request took effect between `sent` and `answered`, and
 one that has no answer at any time after it was sent, or never. So orders are searched, depth first, until one is complete. A
-read that could be answered so now is taken at once: it changes nothing that others are answered by, so no order is lost. Of
+read that could be answered so now is taken at once: it changes nothing that others are answered by, so no order is lost. (But
+one that tells what nobody knew settles what was there before: whoever makes the steps says of it that it changes.) Of
 changes that overlap each may come first; a point from which no order was complete is not entered again.
 
     machine.take(step) -> Refusal | None    takes it, or tells why it cannot be next

@@ -155,6 +155,7 @@ def steps_of(requests: Iterable[Request]) -> tuple[list[Step], list[Request]]:
     """The steps, in the order in which they were sent; and the requests of which it is not known what they do.
 
     A request that failed with 5xx, or has no answer, may have had its effect or not. What never got to the server is left out.
+    A read that may be the first to tell of a key, while that changes, is a choice as a change is: what it tells depends on when.
     """
     steps, unknown = [], []
     for request in requests:
@@ -175,7 +176,30 @@ def steps_of(requests: Iterable[Request]) -> tuple[list[Step], list[Request]]:
                 change = change._replace(request=request._replace(answered=0, status=0))
             steps.append(Step(len(steps), request.sent, answered, not reads, change))
     steps.sort(key=lambda step: step.sent)
-    return [step._replace(number=number) for number, step in enumerate(steps)], unknown
+    first = first_to_tell(steps)
+    return [step._replace(number=number, changes=step.changes or step.number in first) for number, step in enumerate(steps)], unknown
+
+
+def first_to_tell(steps: Iterable[Step]) -> set[int]:
+    """The reads of a key of which nobody had been told anything when they were sent, and which a change overlaps."""
+    told: dict[Key, int] = {}
+    changes: dict[Key, list[Step]] = {}
+    for step in steps:
+        for key in tells_of(step.what):
+            told[key] = min(told.get(key, NEVER), step.answered)
+        if step.changes:
+            changes.setdefault(step.what.key, []).append(step)
+    return {step.number for step in steps if not step.changes and any(
+        told[key] >= step.sent and change.sent < step.answered and step.sent < change.answered
+        for key in tells_of(step.what) for change in changes.get(key, ()))}
+
+
+def tells_of(change: Change) -> list[Key]:
+    """The keys that are known once it is answered."""
+    request, key, op = change
+    if op == "list":
+        return [(request.bucket, one.key) for one in request.listed] if request.status == 200 else []
+    return [key] if request.status in (200, 201, 204, 206, 304) or (request.status == 404 and op != "put") else []
 
 
 def known_status(request: Request) -> bool:

@@ -50,3 +50,10 @@ def client(release: str, environment: dict[str, str] | None = None) -> Iterator[
         process.wait()
         process.stdin.close()
         process.stdout.close()
+
+
+def compacting(release: str) -> dict[str, str]:
+    """Settings of a writer whose compactor is quick."""
+    quick = {"compactor_options.poll_interval": "50ms", "manifest_poll_interval": "50ms"}
+    return quick if release == "0.13.1" else quick | {"compactor_options.commit_compacted_interval": "50ms",
+                                                      "compactor_options.worker.compactions_poll_interval": "50ms"}
