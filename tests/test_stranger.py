@@ -326,6 +326,9 @@ def test_wal_objects_are_created_if_absent_and_deleted_behind_what_is_flushed():
     passes(log.delete("G", key(3, "wal")))
     fails(log.delete("G", key(4, "wal")), "GC_BEHIND")
     fails(begun().wal("A", 4, conditions={}), "CREATE_IF_ABSENT")
+    cloned = Log().create("A", 1, of=FIRST._replace(initialized=False)).wal("A", 1, conditions={}).check("A", 0)
+    passes(cloned)
+    fails(cloned.create("A", 2).check("A", 0).wal("A", 1, conditions={}), "CREATE_IF_ABSENT")
 
 
 # --- other logs, and the tie to what is simulated

@@ -155,7 +155,8 @@ def steps_of(requests: Iterable[Request]) -> tuple[list[Step], list[Request]]:
     """The steps, in the order in which they were sent; and the requests of which it is not known what they do.
 
     A request that failed with 5xx, or has no answer, may have had its effect or not. What never got to the server is left out.
-    A read that may be the first to tell of a key, while that changes, is a choice as a change is: what it tells depends on when.
+    A read that may be the first to tell of a key, while that changes, is a choice as a change is: what was there before it
+    settles.
     """
     steps, unknown = [], []
     for request in requests:
@@ -177,7 +178,8 @@ def steps_of(requests: Iterable[Request]) -> tuple[list[Step], list[Request]]:
             steps.append(Step(len(steps), request.sent, answered, not reads, change))
     steps.sort(key=lambda step: step.sent)
     first = first_to_tell(steps)
-    return [step._replace(number=number, changes=step.changes or step.number in first) for number, step in enumerate(steps)], unknown
+    steps = [step._replace(changes=step.changes or step.number in first) for step in steps]
+    return [step._replace(number=number) for number, step in enumerate(steps)], unknown
 
 
 def first_to_tell(steps: Iterable[Step]) -> set[int]:

@@ -7,7 +7,7 @@ Requests to SlateDB's layout, as the models' actions, under their names and with
     GET gc/NAME.boundary after it      Accept, Reject                 sequenced_metadata_boundary
     PUT gc/NAME.boundary               Advance                        sequenced_metadata_boundary
     DELETE manifest/N ..               Delete                         sequenced_metadata_boundary
-    PUT wal/N                          CreateNext, CreateFence        wal_fencing
+    PUT wal/N                          CreateNext, CreateFence        wal_fencing; Copy, into a clone that is being made
     DELETE wal/N                       Delete                         wal_fencing
 
 The models' clients do one thing after another; these do many at once, and read when they like. So reads are not held against
@@ -345,6 +345,8 @@ class Slatedb:
         manifest, fence = self.manifest(place), request.sent_body.size_bytes == 0
         behind = manifest is not None and place.id <= manifest.replay_after_wal_id
         if not request.conditions.keys() & {"if-none-match", UNSAID}:
+            if manifest is not None and not manifest.initialized:
+                return self.count("Copy, of the WAL")
             return Refusal("CREATE_IF_ABSENT", f"{request.client} puts WAL {place.id} whatever is there")
         if behind and heard(request):
             where = f"WAL {place.id}, and the manifest is to be replayed after {manifest.replay_after_wal_id}"

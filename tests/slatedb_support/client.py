@@ -26,10 +26,16 @@ class Client:
     def __getattr__(self, name: str) -> Any:
         return lambda **arguments: self._ask(name, arguments)
 
+    def kill(self) -> None:
+        self._process.kill()
+
     def _ask(self, name: str, arguments: dict[str, Any]) -> Any:
-        self._process.stdin.write(json.dumps({"do": name, "with": arguments}) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
+        try:
+            self._process.stdin.write(json.dumps({"do": name, "with": arguments}) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
         if not line:
             raise PeerError(f"the client ended with {self._process.wait()}")
         answer = json.loads(line)

@@ -97,9 +97,9 @@ def environment(url: str) -> dict[str, str]:
 
 
 @contextmanager
-def recorded(log: Path, others: tuple[str, ...] = (), **releases: str) -> Iterator[Scene]:
-    """A client of each release under its name; `others` have a port of the recorder, too. The log is whole when the block
-    has ended without an error."""
+def recorded(log: Path, others: tuple[str, ...] = (), limit_s: float = 600, **releases: str) -> Iterator[Scene]:
+    """A client of each release under its name, until the limit: what they are asked later raises PeerError. `others` have a
+    port of the recorder, too. The log is whole when the block has ended without an error."""
     with ExitStack() as stack:
         try:
             server = stack.enter_context(s3_server("versitygw"))
@@ -110,6 +110,9 @@ def recorded(log: Path, others: tuple[str, ...] = (), **releases: str) -> Iterat
                        for name, release in releases.items()}
         except (CannotStart, NotInstalled) as error:
             pytest.skip(str(error))
+        watchdog = threading.Timer(limit_s, lambda: [one.kill() for one in clients.values()])
+        stack.callback(watchdog.cancel)
+        watchdog.start()
         yield Scene(server, session, clients)
         session.rules("")
         session.wait(lambda one: one._recorder.quiet, LIMIT_S)
