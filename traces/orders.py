@@ -70,7 +70,7 @@ def search(steps: Sequence[Step], machine: Machine, budget: int = BUDGET) -> Fou
     following = matched = tried = 0
     under_way: list[Step] = []
     points: list[Point] = []
-    dead: set = set()  # from here no order is complete
+    dead: dict[tuple, set] = {}  # key_of -> digests: from here no order is complete
     best = Found("stuck", -1, 0)
     while True:
         following = begun(steps, following, under_way)
@@ -86,7 +86,8 @@ def search(steps: Sequence[Step], machine: Machine, budget: int = BUDGET) -> Fou
                 refused.append((step, refusal))
         else:
             left = sorted((step for step in under_way if step.changes), key=lambda step: -step.answered)
-            if dead and (key_of(under_way, following), machine.digest()) in dead:
+            digests = dead.get(key_of(under_way, following)) if dead else None
+            if digests and machine.digest() in digests:
                 left = []
             points.append(Point(machine.mark(), matched, following, tuple(under_way), left))
             step = None
@@ -110,7 +111,7 @@ def search(steps: Sequence[Step], machine: Machine, budget: int = BUDGET) -> Fou
             else:
                 if point.matched > best.matched:
                     best = Found("stuck", point.matched, 0, tuple(refused))
-                dead.add((key_of(point.under_way, point.following), machine.digest()))
+                dead.setdefault(key_of(point.under_way, point.following), set()).add(machine.digest())
                 points.pop()
                 refused = []
         under_way.remove(step)

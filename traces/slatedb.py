@@ -56,7 +56,12 @@ class Place(NamedTuple):
     name: str = ""
 
     def key(self, file_id: int) -> Key:
-        return self.where.bucket, Namespace(self.where.root, self.where.folder).key(file_id)
+        return key_of(self.where, file_id)
+
+
+@lru_cache(100_000)
+def key_of(where: Namespaced, file_id: int) -> Key:
+    return where.bucket, Namespace(where.root, where.folder).key(file_id)
 
 
 @lru_cache(100_000)
@@ -336,7 +341,7 @@ class Slatedb:
         latest = self.latest.get(where)
         if latest is None:
             return None
-        key = (where.bucket, Namespace(where.root, "manifest").key(latest))
+        key = key_of(where, latest)
         found = content_of("manifest", self.store.bodies.get((key, self.store.version(key) or ""), Body(1, "", None)))
         return found if isinstance(found, Manifest) else None
 

@@ -81,8 +81,8 @@ class Scene:
 
     def ids(self, folder: str, path: str = "db") -> list[int]:
         """Of the files that are there; the recorder sees nothing of it."""
-        listed = s3(self.server).list_objects_v2(Bucket=BUCKET, Prefix=f"{path}/{folder}/").get("Contents", [])
-        return [int(one["Key"].rpartition("/")[2].partition(".")[0]) for one in listed]
+        pages = s3(self.server).get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=f"{path}/{folder}/")
+        return [int(one["Key"].rpartition("/")[2].partition(".")[0]) for page in pages for one in page.get("Contents", [])]
 
 
 def s3(url: str) -> Any:
