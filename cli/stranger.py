@@ -11,7 +11,7 @@ from cli.exits import INCOMPLETE, of_kinds
 from traces import access_log, s3log
 from traces.orders import Found, Step, search
 from traces.s3log import Request
-from traces.s3store import steps_of
+from traces.s3store import READS, steps_of
 from traces.slatedb import Knobs, Slatedb, is_known
 
 MOST = 8  # of a kind, that are shown
@@ -90,7 +90,7 @@ def story(found: Found, steps: list[Step]) -> list[Step]:
     before = [step for step in steps if step.number not in stuck and step.answered <= until and is_known(step.what.request)]
     before.sort(key=lambda step: step.answered)
     of_keys = [step for step in before if step.what.key in keys and step.what.request.status != 404][-BEFORE:]
-    changes = [step for step in before if step.changes and "/compacted/" not in step.what.key[1]][-BEFORE:]
+    changes = [step for step in before if step.what.op not in READS and "/compacted/" not in step.what.key[1]][-BEFORE:]
     shown = {step.number: step for step in (*of_keys, *changes)}
     return sorted(shown.values(), key=lambda step: step.answered)
 
@@ -99,7 +99,8 @@ def line(step: Step) -> str:
     request = step.what.request
     asked = "".join(f" {name}: {value}" for name, value in request.conditions.items() if name.startswith("if-"))
     rule = f"   [{request.rule}]" if request.rule else ""
-    return (f"request {request.number}, {request.client}: {request.method} {step.what.key[1]}{asked} -> "
+    method = "DELETE" if request.op == "delete_many" else request.method
+    return (f"request {request.number}, {request.client}: {method} {step.what.key[1]}{asked} -> "
             f"{request.status or 'no answer'}{rule}")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from slatedb_support.client import Client, PeerError, client
+from slatedb_support.client import Client, PeerError, client, compacting
 from slatedb_support.releases import NEWEST, RELEASES, NotInstalled
 from slatedb_support.theirs import compactions_of, differences, manifest_of, plainly
 
@@ -78,13 +78,6 @@ def started(release: str) -> Iterator[Client]:
             yield one
     except NotInstalled as error:
         pytest.skip(str(error))
-
-
-def compacting(release: str) -> dict[str, str]:
-    """Settings of a writer whose compactor is quick."""
-    quick = {"compactor_options.poll_interval": "50ms", "manifest_poll_interval": "50ms"}
-    return quick if release == "0.13.1" else quick | {"compactor_options.commit_compacted_interval": "50ms",
-                                                      "compactor_options.worker.compactions_poll_interval": "50ms"}
 
 
 def filled(peer: Client, database: Database) -> dict[str, str]:

@@ -152,6 +152,22 @@ def test_what_overlaps_may_have_come_first():
     fails(Log().ask("A", "GET", "x", 404, sent=4, answered=9).ask("B", "PUT", "x", sent=2, answered=3, **put), "store")
 
 
+@pytest.mark.parametrize("read", ["get", "list"])
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+def test_what_overlaps_may_be_the_first_to_tell(method, read):
+    """Nobody knew what was there; a read that was sent, or answered, before the change may still have come after it."""
+    shows = {"listed": (Listed("x", 1, "a", ""),)} if read == "list" else {"version": "a", "body": b"1"}
+    puts = {"body": b"1", "version": "a", "conditions": {"if-none-match": "*"}} if method == "PUT" else {}
+    for sent, answered in ((1, 4), (1, 9), (3, 4), (3, 9)):
+        log = Log().ask("A", "GET", "x" if read == "get" else "", op=read, sent=sent, answered=answered, **shows)
+        passes(log.ask("B", method, "x", 200 if puts else 204, sent=2, answered=6, **puts))
+        other = {"sent": 5, "answered": 8}
+        passes(log.ask("A", "GET", "x", **other, body=b"1", version="a") if puts else log.ask("A", "GET", "x", 404, **other))
+    before = Log().ask("A", "GET", "x" if read == "get" else "", op=read, sent=1, answered=2, **shows)
+    after = before.ask("B", method, "x", 200 if puts else 204, sent=3, answered=6, **puts)
+    (fails(after, "store") if puts else passes(after))
+
+
 @pytest.mark.parametrize("status", [0, 500, 503])
 def test_what_has_no_answer_may_be_there_or_not(status):
     def log(seen: int) -> Log:
@@ -310,6 +326,9 @@ def test_wal_objects_are_created_if_absent_and_deleted_behind_what_is_flushed():
     passes(log.delete("G", key(3, "wal")))
     fails(log.delete("G", key(4, "wal")), "GC_BEHIND")
     fails(begun().wal("A", 4, conditions={}), "CREATE_IF_ABSENT")
+    cloned = Log().create("A", 1, of=FIRST._replace(initialized=False)).wal("A", 1, conditions={}).check("A", 0)
+    passes(cloned)
+    fails(cloned.create("A", 2).check("A", 0).wal("A", 1, conditions={}), "CREATE_IF_ABSENT")
 
 
 # --- other logs, and the tie to what is simulated

@@ -2,7 +2,8 @@
 
 Of a program that nobody instrumented no linearization point is known: a request took effect between `sent` and `answered`, and
 one that has no answer at any time after it was sent, or never. So orders are searched, depth first, until one is complete. A
-read that could be answered so now is taken at once: it changes nothing that others are answered by, so no order is lost. Of
+read that could be answered so now is taken at once: it changes nothing that others are answered by, so no order is lost. (But
+one that tells what nobody knew settles what was there before: whoever makes the steps says of it that it changes.) Of
 changes that overlap each may come first; a point from which no order was complete is not entered again.
 
     machine.take(step) -> Refusal | None    takes it, or tells why it cannot be next
@@ -69,7 +70,7 @@ def search(steps: Sequence[Step], machine: Machine, budget: int = BUDGET) -> Fou
     following = matched = tried = 0
     under_way: list[Step] = []
     points: list[Point] = []
-    dead: set = set()  # from here no order is complete
+    dead: dict[tuple, set] = {}  # key_of -> digests: from here no order is complete
     best = Found("stuck", -1, 0)
     while True:
         following = begun(steps, following, under_way)
@@ -85,7 +86,8 @@ def search(steps: Sequence[Step], machine: Machine, budget: int = BUDGET) -> Fou
                 refused.append((step, refusal))
         else:
             left = sorted((step for step in under_way if step.changes), key=lambda step: -step.answered)
-            if dead and (key_of(under_way, following), machine.digest()) in dead:
+            digests = dead.get(key_of(under_way, following)) if dead else None
+            if digests and machine.digest() in digests:
                 left = []
             points.append(Point(machine.mark(), matched, following, tuple(under_way), left))
             step = None
@@ -109,7 +111,7 @@ def search(steps: Sequence[Step], machine: Machine, budget: int = BUDGET) -> Fou
             else:
                 if point.matched > best.matched:
                     best = Found("stuck", point.matched, 0, tuple(refused))
-                dead.add((key_of(point.under_way, point.following), machine.digest()))
+                dead.setdefault(key_of(point.under_way, point.following), set()).add(machine.digest())
                 points.pop()
                 refused = []
         under_way.remove(step)

@@ -32,14 +32,23 @@ class Store:
 
     def __init__(self) -> None:
         self.versions: dict[Key, str] = {}
+        self.present: dict[Key, dict[Key, str]] = {}  # (bucket, folder) -> of what is there, by its key
         self.bodies: dict[tuple[Key, str], Body] = {}
         self.trail: list[tuple[dict, Any, Any]] = []  # (table, key, what was there before)
 
     # --- what can be undone
 
     def put(self, table: dict, key: Any, value: Any) -> None:
+        """None: it is not in the table."""
         self.trail.append((table, key, table.get(key)))
-        table[key] = value
+        if value is None:
+            table.pop(key, None)
+        else:
+            table[key] = value
+
+    def set_version(self, key: Key, version: str) -> None:
+        self.put(self.versions, key, version)
+        self.put(self.present.setdefault((key[0], key[1].rpartition("/")[0]), {}), key, version or None)
 
     def mark(self) -> int:
         return len(self.trail)
@@ -48,7 +57,7 @@ class Store:
         while len(self.trail) > mark:
             table, key, before = self.trail.pop()
             if before is None:
-                del table[key]
+                table.pop(key, None)
             else:
                 table[key] = before
 
@@ -75,20 +84,20 @@ class Store:
             if known is not None and not same(known, version):
                 return wrong(request, f"it has version {version}, and there is {shown(known)}")
             if known is None:
-                self.put(self.versions, key, version)
+                self.set_version(key, version)
             if status == 200 and request.op == "get" and (key, request.version) not in self.bodies:
                 self.put(self.bodies, (key, request.version), request.got_body)
         elif status == 404:
             if known:
                 return wrong(request, f"there is {shown(known)}")
             if known is None:
-                self.put(self.versions, key, ABSENT)
+                self.set_version(key, ABSENT)
         elif status == 304:
             expected = request.conditions.get("if-none-match", SOME)
             if known is not None and not same(known, expected):
                 return wrong(request, f"there is {shown(known)}, and not {expected}")
             if known is None:
-                self.put(self.versions, key, expected)
+                self.set_version(key, expected)
         return None
 
     def conditional(self, request: Request, key: Key, known: str | None) -> Refusal | None:
@@ -118,24 +127,30 @@ class Store:
             if known is not None and not same(known, version or SOME):
                 return wrong(request, f"it shows {key[1]}, version {version}, and there is {shown(known)}")
             if known is None:
-                self.put(self.versions, key, version or SOME)
+                self.set_version(key, version or SOME)
         first = request.query.get("start-after", "") or (
             request.listed[0].key if "continuation-token" in request.query and request.listed else "")
         last = request.listed[-1].key if request.truncated and request.listed else None
-        for (bucket, key), version in self.versions.items():
-            if version and bucket == request.bucket and key.startswith(request.key) and key > first and (
-                    last is None or key <= last) and (bucket, key) not in listed:
-                return wrong(request, f"{key} is there, {shown(version)}, and is not shown")
+        for bucket, key in self.under(request.bucket, request.key):
+            if key.startswith(request.key) and key > first and (last is None or key <= last) and (bucket, key) not in listed:
+                return wrong(request, f"{key} is there, {shown(self.versions[bucket, key])}, and is not shown")
         return None
+
+    def under(self, bucket: str, prefix: str) -> Iterator[Key]:
+        """What is there, in folders in which keys may begin so."""
+        for (of, folder), keys in self.present.items():
+            folder = f"{folder}/" if folder else ""
+            if of == bucket and (folder.startswith(prefix) or prefix.startswith(folder)):
+                yield from keys
 
     def apply(self, change: Change) -> None:
         """What a change leaves, if it was one."""
         request, key, op = change
         if op == "delete":
-            self.put(self.versions, key, ABSENT)
+            self.set_version(key, ABSENT)
         elif op == "put" and (200 <= request.status < 300 or not request.answered):
             version = request.version or f"of request {request.number}"
-            self.put(self.versions, key, version)
+            self.set_version(key, version)
             self.put(self.bodies, (key, version), request.sent_body)
 
 
@@ -155,6 +170,8 @@ def steps_of(requests: Iterable[Request]) -> tuple[list[Step], list[Request]]:
     """The steps, in the order in which they were sent; and the requests of which it is not known what they do.
 
     A request that failed with 5xx, or has no answer, may have had its effect or not. What never got to the server is left out.
+    A read that may be the first to tell of a key, while that changes, is a choice as a change is: what was there before it
+    settles.
     """
     steps, unknown = [], []
     for request in requests:
@@ -175,7 +192,31 @@ def steps_of(requests: Iterable[Request]) -> tuple[list[Step], list[Request]]:
                 change = change._replace(request=request._replace(answered=0, status=0))
             steps.append(Step(len(steps), request.sent, answered, not reads, change))
     steps.sort(key=lambda step: step.sent)
+    first = first_to_tell(steps)
+    steps = [step._replace(changes=step.changes or step.number in first) for step in steps]
     return [step._replace(number=number) for number, step in enumerate(steps)], unknown
+
+
+def first_to_tell(steps: Iterable[Step]) -> set[int]:
+    """The reads of a key of which nobody had been told anything when they were sent, and which a change overlaps."""
+    told: dict[Key, int] = {}
+    changes: dict[Key, list[Step]] = {}
+    for step in steps:
+        for key in tells_of(step.what):
+            told[key] = min(told.get(key, NEVER), step.answered)
+        if step.changes:
+            changes.setdefault(step.what.key, []).append(step)
+    return {step.number for step in steps if not step.changes and any(
+        told[key] >= step.sent and change.sent < step.answered and step.sent < change.answered
+        for key in tells_of(step.what) for change in changes.get(key, ()))}
+
+
+def tells_of(change: Change) -> list[Key]:
+    """The keys that are known once it is answered."""
+    request, key, op = change
+    if op == "list":
+        return [(request.bucket, one.key) for one in request.listed] if request.status == 200 else []
+    return [key] if request.status in (200, 201, 204, 206, 304) or (request.status == 404 and op != "put") else []
 
 
 def known_status(request: Request) -> bool:

@@ -7,7 +7,7 @@ Requests to SlateDB's layout, as the models' actions, under their names and with
     GET gc/NAME.boundary after it      Accept, Reject                 sequenced_metadata_boundary
     PUT gc/NAME.boundary               Advance                        sequenced_metadata_boundary
     DELETE manifest/N ..               Delete                         sequenced_metadata_boundary
-    PUT wal/N                          CreateNext, CreateFence        wal_fencing
+    PUT wal/N                          CreateNext, CreateFence        wal_fencing; Copy, into a clone that is being made
     DELETE wal/N                       Delete                         wal_fencing
 
 The models' clients do one thing after another; these do many at once, and read when they like. So reads are not held against
@@ -56,12 +56,12 @@ class Place(NamedTuple):
     name: str = ""
 
     def key(self, file_id: int) -> Key:
-        return self.where.bucket, namespace(self.where.root, self.where.folder).key(file_id)
+        return key_of(self.where, file_id)
 
 
-@lru_cache(1_000)
-def namespace(root: str, folder: str) -> Namespace:
-    return Namespace(root, folder)
+@lru_cache(100_000)
+def key_of(where: Namespaced, file_id: int) -> Key:
+    return where.bucket, Namespace(where.root, where.folder).key(file_id)
 
 
 @lru_cache(100_000)
@@ -76,7 +76,7 @@ def place_of(key: Key) -> Place | None:
     if folder not in (*SEQUENCED, "wal"):
         return None
     try:
-        file_id = namespace(root, folder).file_id(path)
+        file_id = Namespace(root, folder).file_id(path)
     except InvalidName:
         return None
     return None if file_id is None else Place(Namespaced(bucket, root, folder), folder, file_id)
@@ -341,7 +341,7 @@ class Slatedb:
         latest = self.latest.get(where)
         if latest is None:
             return None
-        key = (where.bucket, namespace(where.root, "manifest").key(latest))
+        key = key_of(where, latest)
         found = content_of("manifest", self.store.bodies.get((key, self.store.version(key) or ""), Body(1, "", None)))
         return found if isinstance(found, Manifest) else None
 
@@ -350,6 +350,8 @@ class Slatedb:
         manifest, fence = self.manifest(place), request.sent_body.size_bytes == 0
         behind = manifest is not None and place.id <= manifest.replay_after_wal_id
         if not request.conditions.keys() & {"if-none-match", UNSAID}:
+            if manifest is not None and not manifest.initialized:
+                return self.count("Copy, of the WAL")
             return Refusal("CREATE_IF_ABSENT", f"{request.client} puts WAL {place.id} whatever is there")
         if behind and heard(request):
             where = f"WAL {place.id}, and the manifest is to be replayed after {manifest.replay_after_wal_id}"

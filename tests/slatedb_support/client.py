@@ -26,10 +26,16 @@ class Client:
     def __getattr__(self, name: str) -> Any:
         return lambda **arguments: self._ask(name, arguments)
 
+    def kill(self) -> None:
+        self._process.kill()
+
     def _ask(self, name: str, arguments: dict[str, Any]) -> Any:
-        self._process.stdin.write(json.dumps({"do": name, "with": arguments}) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
+        try:
+            self._process.stdin.write(json.dumps({"do": name, "with": arguments}) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
         if not line:
             raise PeerError(f"the client ended with {self._process.wait()}")
         answer = json.loads(line)
@@ -50,3 +56,10 @@ def client(release: str, environment: dict[str, str] | None = None) -> Iterator[
         process.wait()
         process.stdin.close()
         process.stdout.close()
+
+
+def compacting(release: str) -> dict[str, str]:
+    """Settings of a writer whose compactor is quick."""
+    quick = {"compactor_options.poll_interval": "50ms", "manifest_poll_interval": "50ms"}
+    return quick if release == "0.13.1" else quick | {"compactor_options.commit_compacted_interval": "50ms",
+                                                      "compactor_options.worker.compactions_poll_interval": "50ms"}

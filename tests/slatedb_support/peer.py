@@ -87,19 +87,25 @@ class Peer:
         return plain(await self._admin(path, url).create_detached_checkpoint(options))
 
     async def clone(self, path, sources, url="file:///"):
-        """`sources`: lists of path, first key or None, key after the last or None."""
-        specs = [s.CloneSourceSpec(path=source, checkpoint=None, projection_range=span(first, end))
-                 for source, first, end in sources]
+        """`sources`: lists of path, first key or None, key after the last or None, and a checkpoint, or none."""
+        specs = [s.CloneSourceSpec(path=source, checkpoint=of[0] if of else None, projection_range=span(first, end))
+                 for source, first, end, *of in sources]
         builder = self._admin(path, url).create_clone_builder_from_source(specs[0])
         for spec in specs[1:]:
             builder = builder.with_source(spec) or builder
         await builder.build()
 
-    async def collect(self, path, url="file:///", min_age_ms=0, boundary=True):
-        """One round of collection of everything."""
-        each = s.GarbageCollectorDirectoryOptions(interval_ms=None, min_age_ms=min_age_ms, dry_run=False)
-        fields = {"manifest_options": each, "wal_options": each, "compacted_options": each, "compactions_options": each,
-                  "wal_fence_options": each, "detach_options": s.GarbageCollectorScheduleOptions(interval_ms=None),
+    async def delete_db(self, path, url="file:///"):
+        await self._admin(path, url).delete_db(True)
+
+    async def collect(self, path, url="file:///", min_age_ms=0, data_min_age_ms=0, fences=True, boundary=True):
+        """One round of collection of everything; `data`: WAL objects, fences, and compacted SSTs."""
+        each, data = (s.GarbageCollectorDirectoryOptions(interval_ms=None, min_age_ms=age_ms, dry_run=False)
+                      for age_ms in (min_age_ms, data_min_age_ms))
+        dry = s.GarbageCollectorDirectoryOptions(interval_ms=None, min_age_ms=data_min_age_ms, dry_run=True)
+        fields = {"manifest_options": each, "wal_options": data, "compacted_options": data, "compactions_options": each,
+                  "wal_fence_options": data if fences else dry,
+                  "detach_options": s.GarbageCollectorScheduleOptions(interval_ms=None),
                   "disable_boundary_files": not boundary}
         known = s.GarbageCollectorOptions.__init__.__code__.co_varnames
         await self._admin(path, url).run_gc_once(
