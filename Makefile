@@ -13,7 +13,7 @@ verify: setup fizzbee  ## the gate: specs, models, proofs, simulation, mutants, 
 test: setup fizzbee servers  ## the test suite
 	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
-interop: setup  ## released SlateDB clients and our code on the same databases (installs the clients, once)
+interop: setup servers  ## released SlateDB clients and our code on the same databases, and on a real S3 server (installs the clients, once)
 	@$(BIN)/python -m pytest -m interop -n 2
 
 setup: .venv/ready  ## the virtual environment with pinned packages, once

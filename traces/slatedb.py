@@ -18,6 +18,7 @@ What a caller was told no log shows: a create is taken for acknowledged once its
 else when its reply has reached the client. Compactions' outputs and other data are not looked at.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -379,8 +380,7 @@ class Slatedb:
 
 
 def repeated(ids: Iterable[str]) -> set[str]:
-    found = list(ids)
-    return {one for one in found if found.count(one) > 1}
+    return {one for one, many in Counter(ids).items() if many > 1}
 
 
 def is_known(request: Request) -> bool:
