@@ -44,6 +44,15 @@ def write_text(path: Path, text: str) -> None:
         refuse(f"{path} cannot be written: {error.strerror}")
 
 
+def check_writable(path: Path) -> None:
+    """Refuses as `write_text`, now, and leaves what is there."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("a").close()
+    except OSError as error:
+        refuse(f"{path} cannot be written: {error.strerror}")
+
+
 def scenario_of(name: str) -> str:
     try:
         return known(name)

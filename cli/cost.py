@@ -17,7 +17,7 @@ import typer
 from rich.progress import track
 from rich.table import Table
 
-from cli.console import console, refuse, scenario_of, write_text
+from cli.console import check_writable, console, refuse, scenario_of, write_text
 from dst.cost import Cost, Latency, Spread, all_of, dollars, measure
 from dst.scenarios import STEMS
 
@@ -65,9 +65,9 @@ def cost_command(
     """Tell what a commit of each protocol costs at several contentions: requests of each kind, round trips a conflict, the
     share of checks answered "not modified", latency, dollars."""
     of = inputs_of(inputs)
-    for path in filter(None, (html, as_json)):
-        write_text(path, "")  # refuses now
     todo = [(name, contention) for name in map(scenario_of, protocol or STEMS) for contention in all_of(name)]
+    for path in filter(None, (html, as_json)):
+        check_writable(path)
     costs = [measure(*which, of.latencies, runs) for which in track(todo, "measuring", console=console, transient=True)]
     table = Table(*HEAD)
     for row in rows_of(costs, of):
@@ -153,7 +153,7 @@ def told_times(endpoint: str, bucket: str) -> None:
 
     try:
         times = asyncio.run(timed(S3Store(connect(endpoint), bucket, "cost", ids=Ulids())))
-    except StoreError as error:
+    except (StoreError, ValueError) as error:
         refuse(f"{endpoint}: {error}")
     table = Table("request", "median ms")
     for what, each in times.items():

@@ -104,7 +104,8 @@ class Instance:
     """One writer, compactor or collector: it opens once, and then updates, one call at a time.
 
     After a read without an answer, and after a request that was refused without effect, the next call goes on from where this
-    one was (`at`, `base`): what it knows can only be out of date, and then its create conflicts.
+    one was (`at`, `base`): what it knows can only be out of date, and then its create conflicts. A call that is
+    cancelled (asyncio.wait_for) counts as one whose reply was lost: an update is repeated to find out, an open is over.
     """
 
     def __init__(self, world: World, root: str, role: str, codec: Any = manifest_epochs_json):
@@ -144,6 +145,10 @@ class Instance:
             except Definite as error:
                 if doubt:
                     raise self._not_open(OutcomeUnknown(f"open of a {self.role}: no reply, and then {error}")) from None
+                raise
+            except BaseException:  # whoever called stopped waiting: what is under way may be applied
+                if self.base is not None or doubt:
+                    self._not_open(OutcomeUnknown(f"open of a {self.role}: its caller did not wait for the reply"))
                 raise
             else:
                 self.epoch = mine
@@ -209,6 +214,10 @@ class Instance:
             except Definite as error:
                 if self.doubt and not isinstance(error, Fenced):
                     raise OutcomeUnknown(f"{self.update} is in doubt, repeat it to find out: {error}") from error
+                raise
+            except BaseException:  # whoever called stopped waiting: a create that is under way may be applied
+                if self.base is not None:
+                    self.doubt, self.at, self.base, self.tried = self.at + 1, 0, None, True
                 raise
             tried, self.at, self.base, self.tried = self.at + 1, 0, None, True
             if deadline_ms is not None and self.world.clock.now_ms() >= deadline_ms:

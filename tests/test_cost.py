@@ -91,5 +91,17 @@ def test_bad_inputs_are_refused(tmp_path: Path, text: str, says: str):
     assert found.exit_code == 2 and says in found.output and "Traceback" not in found.output
 
 
+def test_a_refusal_leaves_the_page_of_before(tmp_path: Path):
+    (tmp_path / "x.html").write_text("before")
+    assert ran("--protocol", "nosuch", "--html", tmp_path / "x.html").exit_code == 2
+    assert ran("--html", tmp_path / "x.html", "--json", tmp_path).exit_code == 2
+    assert (tmp_path / "x.html").read_text() == "before"
+
+
+def test_an_endpoint_that_is_no_address_is_refused():
+    found = ran("--protocol", "baseline", "--runs", 1, "--endpoint", "nonsense")
+    assert found.exit_code == 2 and "Invalid endpoint" in found.output
+
+
 def test_every_protocol_with_commits_has_a_contention():
     assert {stem for stem in STEMS if not all_of(stem)} == {"store_primitives"}

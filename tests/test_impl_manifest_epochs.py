@@ -536,3 +536,58 @@ def test_what_it_is_made_of_is_checked():
     with pytest.raises(RuntimeError, match="open this writer first"):
         run(Instance(world_of(MemoryStore()), "db", "writer").flush("a"))
     assert Collection((Checkpoint("c", 1, 1),)).landed(Manifest())
+
+
+# --- who stops waiting
+
+
+class Silent:
+    """Applies each create, and never replies while `silent`."""
+
+    def __init__(self, store):
+        self._store, self.caches, self.silent = store, store.caches, False
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    async def create(self, key, body):
+        version = await self._store.create(key, body)
+        if self.silent:
+            await asyncio.Event().wait()
+        return version
+
+
+async def given_up(store: Silent, call) -> None:
+    store.silent = True
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(call, 0.05)
+    store.silent = False
+
+
+def test_a_flush_that_is_cancelled_is_in_doubt():
+    async def case():
+        store = Silent(await fresh(MemoryStore()))
+        writer = await open_writer(world_of(store), "db")
+        await given_up(store, writer.flush("a"))
+        with pytest.raises(InDoubt):
+            await writer.flush("b")
+        assert (await writer.flush("a")).id == 3
+        await given_up(store, writer.flush("b"))
+        await open_writer(world_of(store), "db")
+        with pytest.raises(FencedApplied):
+            await writer.flush("b")
+        assert (await latest(store)).l0 == ("a", "b")
+
+    run(case())
+
+
+def test_an_open_that_is_cancelled_is_over():
+    async def case():
+        store = Silent(await fresh(MemoryStore()))
+        writer = Instance(world_of(store), "db", "writer")
+        await given_up(store, writer.open())
+        with pytest.raises(RuntimeError, match="did not wait"):
+            await writer.open()
+        assert (await open_writer(world_of(store), "db")).epoch == 2
+
+    run(case())
