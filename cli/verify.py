@@ -18,9 +18,12 @@ from rich.table import Table
 
 from cli import checks, checks_engines
 from cli.checks import CORES, Check, Found
-from cli.console import console, scenario_of, write_text
+from cli.console import console, refuse, write_text
 from cli.exits import HARNESS, INCOMPLETE, PROOF, worst
 from dst.scenarios import DEFAULT, STEMS
+from specs.manifest import rows
+
+PROTOCOLS = sorted({*STEMS, *(row.stem for row in rows())})  # one may have a spec and a model, and no scenario
 
 
 class Row(NamedTuple):
@@ -43,10 +46,10 @@ def verify(protocol: Annotated[list[str] | None, typer.Option(help="only this on
            report: Annotated[Path, typer.Option("--json", help="the same table, for machines")] = Path("out/verify.json"),
            ) -> None:
     """Check everything: specs, models, proofs, simulation, mutants, campaign."""
-    protocols = [scenario_of(name) for name in protocol or STEMS]
+    protocols = [protocol_of(name) for name in protocol or PROTOCOLS]
     write_text(report, "")  # before all else: if it cannot be written that should be known now
     start = time.monotonic()
-    rows = []
+    found = []
     columns = (SpinnerColumn(), TextColumn("{task.completed}/{task.total} {task.description}"), TimeElapsedColumn())
     every = [check for name in protocols for check in checks_of(name, seeds, campaign)]
     with Progress(*columns, console=console, transient=True) as progress:
@@ -55,13 +58,19 @@ def verify(protocol: Annotated[list[str] | None, typer.Option(help="only this on
             of_part = list(group)
             with ThreadPoolExecutor(CORES if part == "spec" else 1) as pool:  # FizzBee is a process of its own
                 for check, row in zip(of_part, pool.map(timed, of_part)):
-                    rows.append(row)
+                    found.append(row)
                     progress.update(task, advance=1, description=f"{check.protocol}: {check.part}: {check.what}")
-    code = worst(row.code for row in rows)
-    show(rows, code, time.monotonic() - start)
-    document = {"exit": code, "rows": [{**row._asdict(), "verdict": row.verdict} for row in rows]}
+    code = worst(row.code for row in found)
+    show(found, code, time.monotonic() - start)
+    document = {"exit": code, "rows": [{**row._asdict(), "verdict": row.verdict} for row in found]}
     write_text(report, json.dumps(document, indent=1) + "\n")
     raise typer.Exit(code)
+
+
+def protocol_of(name: str) -> str:
+    if name not in PROTOCOLS:
+        refuse(f"there is no protocol {name!r}; there are: {', '.join(PROTOCOLS)}")
+    return name
 
 
 def checks_of(protocol: str, seeds: int, campaign: int) -> Iterator[Check]:
@@ -69,8 +78,9 @@ def checks_of(protocol: str, seeds: int, campaign: int) -> Iterator[Check]:
     if protocol == DEFAULT:
         yield from checks_engines.models()
     yield from checks.proofs(protocol)
-    yield from checks.simulation(protocol, seeds)
-    yield from checks.mutants(protocol)
+    if protocol in STEMS:
+        yield from checks.simulation(protocol, seeds)
+        yield from checks.mutants(protocol)
     if protocol == DEFAULT:
         yield from checks_engines.judges(campaign)
 

@@ -15,6 +15,7 @@ PURE = "a function of its argument, and of no run"
 ALLOWED = (
     Allowed("dst/alarm.py", "concurrency", "import signal", "ends a run that does not end; no run that ends sees it"),
     Allowed("impl/flatbuffer.py", "cache", "@cache slots_of", PURE),
+    Allowed("impl/flatbuffer.py", "cache", "ulid_of", PURE),
     Allowed("impl/layout.py", "cache", "lru_cache(LATELY)", PURE),
     Allowed("impl/stores/memory.py", "concurrency", "import threading", "a real store, for threads; it is not simulated"),
     Allowed("impl/stores/memory.py", "time", "import time", "a real store, whose objects are as old as they are"),

@@ -54,7 +54,8 @@ def texts_decoded(body: bytes) -> tuple[str, ...]:
     return tuple(texts)
 
 
-TEXTS = Fold((), lambda texts, entry: (*texts, entry.decode()), texts_encoded, texts_decoded)  # all entries, in UTF-8
+# All entries, as text: UTF-8, and whatever is not, so that no entry that was acknowledged keeps a log from being read.
+TEXTS = Fold((), lambda texts, entry: (*texts, entry.decode("utf-8", "surrogateescape")), texts_encoded, texts_decoded)
 
 
 class NotRecovered(Definite):

@@ -47,7 +47,8 @@ class FencedUnapplied(Fenced, Definite):
 
 
 class FencedApplied(Fenced, Indefinite):
-    """The update, sent without a reply, is in the manifest: it was applied before the other instance opened."""
+    """What the update was to bring about is in the manifest. Of a writer: its flush, sent without a reply, was applied before
+    the other opened. Of a compactor or a collector: it is done, by this one or by its successor, whose output it then is."""
 
 
 class InDoubt(Definite):

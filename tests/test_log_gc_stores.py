@@ -87,6 +87,18 @@ def test_entries_are_recovered_in_their_order(stores):
     asyncio.run(case())
 
 
+def test_an_entry_that_is_no_text_keeps_nobody_from_reading():
+    async def case():
+        log = opened(MemoryStore())
+        for entry in (b"a", b"\xff\xfe", b"b"):
+            await log.append(entry)
+        await log.snapshot()
+        state = (await log.recover()).state
+        assert [text.encode("utf-8", "surrogateescape") for text in state] == [b"a", b"\xff\xfe", b"b"]
+
+    asyncio.run(case())
+
+
 def test_of_racing_appends_none_is_lost(stores):
     async def case():
         async def work(number):
