@@ -35,12 +35,26 @@ class Store:
         self.present: dict[Key, dict[Key, str]] = {}  # (bucket, folder) -> of what is there, by its key
         self.bodies: dict[tuple[Key, str], Body] = {}
         self.trail: list[tuple[dict, Any, Any]] = []  # (table, key, what was there before)
+        self.sum = 0  # of a 128-bit hash of each entry of the tables that count
+        self.counted: dict[int, str] = {}  # by their id()
 
     # --- what can be undone
 
+    def count(self, **tables: dict) -> None:
+        """Two stores in which these are equal have the same sum, and others have not. (All of a table at each point of a
+        search would be too much to keep: that they differ and have one sum is as good as impossible.)"""
+        self.counted = {id(table): name for name, table in tables.items()}
+
     def put(self, table: dict, key: Any, value: Any) -> None:
         """None: it is not in the table."""
-        self.trail.append((table, key, table.get(key)))
+        before = table.get(key)
+        self.trail.append((table, key, before))
+        self.set(table, key, before, value)
+
+    def set(self, table: dict, key: Any, before: Any, value: Any) -> None:
+        name = self.counted.get(id(table))
+        if name is not None:
+            self.sum += hash_of(name, key, value) - hash_of(name, key, before)
         if value is None:
             table.pop(key, None)
         else:
@@ -56,10 +70,7 @@ class Store:
     def undo(self, mark: int) -> None:
         while len(self.trail) > mark:
             table, key, before = self.trail.pop()
-            if before is None:
-                table.pop(key, None)
-            else:
-                table[key] = before
+            self.set(table, key, table.get(key), before)
 
     # --- what is there
 
@@ -152,6 +163,10 @@ class Store:
             version = request.version or f"of request {request.number}"
             self.set_version(key, version)
             self.put(self.bodies, (key, version), request.sent_body)
+
+
+def hash_of(name: str, key: Any, value: Any) -> int:
+    return 0 if value is None else (hash((name, key, value)) << 64) + hash((key, value, name, 1))
 
 
 def same(known: str, version: str) -> bool:

@@ -123,10 +123,11 @@ class Slatedb:
         self.epochs: dict[tuple[str, Namespaced, str], int] = {}  # (client, where, role) -> the epoch that it has claimed
         self.fences: dict[tuple[Namespaced, int], int] = {}  # (wal, id) -> the epoch of whose fence it is
         self.actions: dict[str, int] = {}  # how many of each there were
+        self.store.count(versions=self.store.versions, seen=self.seen, unchecked=self.unchecked, refused=self.refused,
+                         committed=self.committed, boundary=self.boundary)
 
-    def digest(self) -> Any:
-        tables = (self.store.versions, self.seen, self.unchecked, self.refused, self.committed, self.boundary)
-        return tuple(frozenset(table.items()) for table in tables)
+    def digest(self) -> int:
+        return self.store.sum
 
     def take(self, step: Any) -> Refusal | None:
         change: Change = step.what
@@ -200,7 +201,7 @@ class Slatedb:
         if not self.knobs.BOUNDARY and heard(request) and (refusal := self.commits(key, place.id, place.where, file)):
             return refusal
         self.store.put(self.seen, (client, key), request.version)
-        if heard(request):
+        if heard(request) and self.knobs.BOUNDARY:
             self.store.put(self.unchecked, (client, place.where),
                            (*mine, Created(place.id, request.version, request.number, request.answered)))
         if place.id > self.latest.get(place.where, 0):
