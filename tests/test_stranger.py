@@ -144,6 +144,20 @@ def test_a_listing_shows_what_is_there_and_nothing_else():
     fails(listing("p/2=b", truncated=True), "store")
 
 
+def test_a_listing_is_not_of_one_moment():
+    """versitygw's: it shows that the first has gone, and not the second, which was there before the first went."""
+    log = Log().ask("A", "PUT", "p/1", version="a").ask("A", "GET", "p/2", 404)
+    log.ask("B", "GET", "p/", op="list", sent=30, answered=99).ask("A", "PUT", "p/2", sent=40, answered=50, version="b")
+    passes(log.ask("A", "DELETE", "p/1", 204, sent=60, answered=70))
+    late = log.ask("B", "GET", "p/", op="list", sent=110, answered=150).ask("A", "DELETE", "p/2", 204, sent=160)
+    fails(late, "store")
+    never = Log().ask("A", "PUT", "p/1", 0, answered=-1, version="a")
+    for listed in ((), (Listed("p/1", 1, "a", ""),)):
+        passes(Log().ask("B", "GET", "p/1", 404).ask("A", "PUT", "p/1", answered=90, version="a", sent=15).ask(
+            "B", "GET", "p/", op="list", sent=30, answered=40, listed=listed).ask("C", "PUT", "q", sent=85, answered=86))
+    passes(never.ask("B", "GET", "p/", op="list", sent=30, answered=40))
+
+
 def test_what_overlaps_may_have_come_first():
     put = {"body": b"1", "version": "a", "conditions": {"if-none-match": "*"}}
     passes(Log().ask("A", "GET", "x", 404, sent=1, answered=9).ask("B", "PUT", "x", sent=2, answered=3, **put))

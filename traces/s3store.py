@@ -6,6 +6,7 @@ then on it is what the requests of the log have made of it. What has changed can
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -20,11 +21,12 @@ READS = ("get", "head", "list")
 
 
 class Change(NamedTuple):
-    """What a request does, or asks, of one key."""
+    """What a request does, or asks, of one key. `unsettled`: of a listing, what was changing while it was made."""
 
     request: Request
     key: Key
     op: str  # get head list put delete
+    unsettled: frozenset[Key] = frozenset()
 
 
 class Store:
@@ -80,9 +82,9 @@ class Store:
 
     def answers(self, change: Change) -> Refusal | None:
         """Why the store could not answer so now; of what it can, what is learned."""
-        request, key, op = change
+        request, key, op, _ = change
         if op == "list":
-            return self.lists(request)
+            return self.lists(request, change.unsettled)
         known = self.versions.get(key)
         if op in ("get", "head"):
             return self.reads(request, key, known)
@@ -128,12 +130,15 @@ class Store:
             return wrong(request, f"there is {shown(known)}")
         return None
 
-    def lists(self, request: Request) -> Refusal | None:
-        """Each key that it shows is there; what is there and would be among them is shown."""
+    def lists(self, request: Request, unsettled: frozenset[Key]) -> Refusal | None:
+        """Each key that it shows is there; what is there and would be among them is shown. But it need not be of one moment:
+        servers read names, and then look at each, so of what was changing meanwhile nothing is said."""
         if request.status != 200 or request.query.get("delimiter"):
             return None
         listed = {(request.bucket, one.key): one.version for one in request.listed}
         for key, version in listed.items():
+            if key in unsettled:
+                continue
             known = self.versions.get(key)
             if known is not None and not same(known, version or SOME):
                 return wrong(request, f"it shows {key[1]}, version {version}, and there is {shown(known)}")
@@ -143,7 +148,8 @@ class Store:
             request.listed[0].key if "continuation-token" in request.query and request.listed else "")
         last = request.listed[-1].key if request.truncated and request.listed else None
         for bucket, key in self.under(request.bucket, request.key):
-            if key.startswith(request.key) and key > first and (last is None or key <= last) and (bucket, key) not in listed:
+            if key.startswith(request.key) and key > first and (last is None or key <= last) and (
+                    (bucket, key) not in listed and (bucket, key) not in unsettled):
                 return wrong(request, f"{key} is there, {shown(self.versions[bucket, key])}, and is not shown")
         return None
 
@@ -156,7 +162,7 @@ class Store:
 
     def apply(self, change: Change) -> None:
         """What a change leaves, if it was one."""
-        request, key, op = change
+        request, key, op, _ = change
         if op == "delete":
             self.set_version(key, ABSENT)
         elif op == "put" and (200 <= request.status < 300 or not request.answered):
@@ -207,9 +213,28 @@ def steps_of(requests: Iterable[Request]) -> tuple[list[Step], list[Request]]:
                 change = change._replace(request=request._replace(answered=0, status=0))
             steps.append(Step(len(steps), request.sent, answered, not reads, change))
     steps.sort(key=lambda step: step.sent)
+    steps = unsettled(steps)
     first = first_to_tell(steps)
     steps = [step._replace(changes=step.changes or step.number in first) for step in steps]
     return [step._replace(number=number) for number, step in enumerate(steps)], unknown
+
+
+def unsettled(steps: list[Step]) -> list[Step]:
+    """The listings among the steps, in the order of `sent`, are told what overlaps them."""
+    changes = [step for step in steps if step.changes and (step.answered == NEVER or step.what.request.status < 300)]
+    sent = [step.sent for step in changes]
+    under_way: list[Step] = []
+    told, following = [], 0
+    for step in steps:
+        if step.what.op == "list":
+            until = bisect_left(sent, step.answered)
+            under_way = [one for one in under_way if one.answered > step.sent]
+            under_way += [one for one in changes[following:until] if one.answered > step.sent]
+            following = max(following, until)
+            keys = frozenset(one.what.key for one in under_way if one.sent < step.answered)
+            step = step._replace(what=step.what._replace(unsettled=keys))
+        told.append(step)
+    return told
 
 
 def first_to_tell(steps: Iterable[Step]) -> set[int]:
@@ -228,9 +253,9 @@ def first_to_tell(steps: Iterable[Step]) -> set[int]:
 
 def tells_of(change: Change) -> list[Key]:
     """The keys that are known once it is answered."""
-    request, key, op = change
+    request, key, op, _ = change
     if op == "list":
-        return [(request.bucket, one.key) for one in request.listed] if request.status == 200 else []
+        return [key for one in request.listed if (key := (request.bucket, one.key)) not in change.unsettled]
     return [key] if request.status in (200, 201, 204, 206, 304) or (request.status == 404 and op != "put") else []
 
 

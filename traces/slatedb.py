@@ -144,7 +144,7 @@ class Slatedb:
 
     def judged(self, change: Change) -> Refusal | None:
         """What the models say of a request that the store could answer so."""
-        request, key, op = change
+        request, key, op, _ = change
         place = place_of(key)
         if place is None:
             return None
