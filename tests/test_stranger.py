@@ -367,7 +367,7 @@ def requests_of(events: list[Event]) -> Log:
 
 def test_what_is_simulated_passes():
     """Clients that die know nothing afterwards; here they are one."""
-    judged = [requests_of(outcome.events).judged() for seed in range(400) if not (outcome := simulate(seed)).kind and
+    judged = [requests_of(outcome.events).judged() for seed in range(150) if not (outcome := simulate(seed)).kind and
               not any(e.kind == "crash" for e in outcome.events) and not outcome.shape.sdk]
     assert len(judged) > 30 and [found.refused for found in judged if found.verdict != "complete"] == []
 
@@ -377,7 +377,7 @@ def test_what_is_simulated_passes():
     ("latest_deleted", "BoundaryIsBelowLatest"), ("boundary_moves_backward", "CONDITIONAL_ADVANCE")])
 def test_what_a_mutant_does_is_noticed(mutant, guard):
     runs = (simulate(seed, MUTANTS[mutant][1], by_model=False) for seed in range(300))
-    assert guard in {guard for run in runs for guard in guards(requests_of(run.events).judged())}
+    assert any(guard in guards(requests_of(run.events).judged()) for run in runs)
 
 
 def test_a_command(tmp_path):
