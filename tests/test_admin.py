@@ -5,7 +5,6 @@ import json
 import os
 
 import pytest
-from stores_support.fixtures import S3Stores
 from typer.testing import CliRunner
 
 from cli import admin_check
@@ -296,7 +295,7 @@ def test_a_store_that_is_open_for_reading(bench, tmp_path):
     assert not (bench.folder / ".highwater").exists()
 
 
-def test_a_database_in_a_bucket(bench, moto_stores: S3Stores, monkeypatch):
+def test_a_database_in_a_bucket(bench, moto_stores, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", moto_stores.url)
     url = f"s3://{moto_stores.bucket}"
 
