@@ -70,9 +70,9 @@ def test_a_safe_server_is_safe(report_of, name):
 
 
 def test_plain_moto_is_convicted(report_of):
-    """It checks, and then acts: some races have two winners. Of everything that one client asks it is as the other."""
-    report = report_of("moto-plain", 60)
-    assert {"create_race", "update_race"} & set(report.unsafe(PROTOCOLS)["simple_conditional"])
+    """It checks, and then acts: races have many winners. Of everything that one client asks it is as the other."""
+    report = report_of("moto-plain", 10)
+    assert {"create_race", "update_race"} <= set(report.unsafe(PROTOCOLS)["simple_conditional"])
     assert {line: verdict for line, verdict in said(report).items() if "race" not in line and verdict == UNSAFE} == {
         "copy_exists": UNSAFE}
 

@@ -7,7 +7,9 @@ then on it is what the requests of the log have made of it. What has changed can
 
 import re
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from traces.orders import NEVER, Refusal, Step
@@ -29,23 +31,35 @@ class Change(NamedTuple):
     unsettled: frozenset[Key] = frozenset()
 
 
+class Table(dict):
+    """Of what answers depend on: what is in it counts in its store's sum. `number`: its own, of its store."""
+
+    def __init__(self, number: int):
+        self.number = number
+
+
 class Store:
     """`versions`: of each key of which anything is known. `bodies`: of each version of a key, as far as the log has it."""
 
     def __init__(self) -> None:
-        self.versions: dict[Key, str] = {}
-        self.present: dict[Key, dict[Key, str]] = {}  # (bucket, folder) -> of what is there, by its key
-        self.bodies: dict[tuple[Key, str], Body] = {}
         self.trail: list[tuple[dict, Any, Any]] = []  # (table, key, what was there before)
-        self.sum = 0  # of a 128-bit hash of each entry of the tables that count
-        self.counted: dict[int, str] = {}  # by their id()
+        self.tables: list[Table] = []
+        self.sum = 0  # of the number of each entry of the tables
+        self.numbers: dict[tuple, int] = defaultdict(self.drawn)  # (which table, key, value) -> its own, of 128 bits
+        self.versions: dict[Key, str] = self.table()
+        self.bodies: dict[tuple[Key, str], Body] = self.table()
+        self.present: dict[Key, dict[Key, str]] = {}  # (bucket, folder) -> of what is there, by its key
 
     # --- what can be undone
 
-    def count(self, **tables: dict) -> None:
-        """Two stores in which these are equal have the same sum, and others have not. (All of a table at each point of a
-        search would be too much to keep: that they differ and have one sum is as good as impossible.)"""
-        self.counted = {id(table): name for name, table in tables.items()}
+    def table(self) -> Table:
+        """A new one. Two stores whose tables are equal have the same sum, and others have not. (All of the tables at each
+        point of a search would be too much to keep: that they differ and have one sum is as good as impossible.)"""
+        self.tables.append(Table(len(self.tables)))
+        return self.tables[-1]
+
+    def drawn(self) -> int:
+        return int.from_bytes(blake2b(b"%d" % len(self.numbers), digest_size=16).digest())
 
     def put(self, table: dict, key: Any, value: Any) -> None:
         """None: it is not in the table."""
@@ -54,9 +68,11 @@ class Store:
         self.set(table, key, before, value)
 
     def set(self, table: dict, key: Any, before: Any, value: Any) -> None:
-        name = self.counted.get(id(table))
-        if name is not None:
-            self.sum += hash_of(name, key, value) - hash_of(name, key, before)
+        if isinstance(table, Table):
+            if before is not None:
+                self.sum -= self.numbers[table.number, key, before]
+            if value is not None:
+                self.sum += self.numbers[table.number, key, value]
         if value is None:
             table.pop(key, None)
         else:
@@ -169,10 +185,6 @@ class Store:
             version = request.version or f"of request {request.number}"
             self.set_version(key, version)
             self.put(self.bodies, (key, version), request.sent_body)
-
-
-def hash_of(name: str, key: Any, value: Any) -> int:
-    return 0 if value is None else (hash((name, key, value)) << 64) + hash((key, value, name, 1))
 
 
 def same(known: str, version: str) -> bool:

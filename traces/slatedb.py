@@ -114,17 +114,16 @@ class Slatedb:
     def __init__(self, knobs: Knobs | None = None):
         self.knobs, self.store = knobs or Knobs(), Store()
         self.mark, self.undo = self.store.mark, self.store.undo
-        self.seen: dict[tuple[str, Key], str] = {}  # (client, key) -> the version that it has read or put last
-        self.unchecked: dict[tuple[str, Namespaced], tuple[Created, ...]] = {}  # (client, where) -> its creates
-        self.refused: dict[tuple[str, Key], int] = {}  # (client, key) -> the boundary that refused its create
-        self.committed: dict[Key, File] = {}
-        self.latest: dict[Namespaced, int] = {}  # the highest id that is there, as far as is known
-        self.boundary: dict[Namespaced, int] = {}
-        self.epochs: dict[tuple[str, Namespaced, str], int] = {}  # (client, where, role) -> the epoch that it has claimed
-        self.fences: dict[tuple[Namespaced, int], int] = {}  # (wal, id) -> the epoch of whose fence it is
+        table = self.store.table
+        self.seen: dict[tuple[str, Key], str] = table()  # (client, key) -> the version that it has read or put last
+        self.unchecked: dict[tuple[str, Namespaced], tuple[Created, ...]] = table()  # (client, where) -> its creates
+        self.refused: dict[tuple[str, Key], int] = table()  # (client, key) -> the boundary that refused its create
+        self.committed: dict[Key, File] = table()
+        self.latest: dict[Namespaced, int] = table()  # the highest id that is there, as far as is known
+        self.boundary: dict[Namespaced, int] = table()
+        self.epochs: dict[tuple[str, Namespaced, str], int] = table()  # (client, where, role) -> the epoch that it has claimed
+        self.fences: dict[tuple[Namespaced, int], int] = table()  # (wal, id) -> the epoch of whose fence it is
         self.actions: dict[str, int] = {}  # how many of each there were
-        self.store.count(versions=self.store.versions, seen=self.seen, unchecked=self.unchecked, refused=self.refused,
-                         committed=self.committed, boundary=self.boundary)
 
     def digest(self) -> int:
         return self.store.sum

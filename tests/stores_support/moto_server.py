@@ -3,14 +3,15 @@
 Plain moto checks a condition and then acts on it, in many threads at once: it lets two creators of one key both win.
 Behind a lock it is linearizable. `python moto_server.py PORT` runs it in a process of its own (see s3_servers.py).
 
-Two kinds are there to be convicted: `plain`, without the lock, its threads changing places often, as on a busy machine; and
-`deaf`, behind the lock, but it never hears a condition.
+Two kinds are there to be convicted: `plain`, without the lock, which rests between the check and the act, as on a busy machine;
+and `deaf`, behind the lock, but it never hears a condition.
 """
 
 import http.client
 import logging
 import sys
 import threading
+import time
 
 
 def put_unsigned(url: str, *paths: str) -> None:
@@ -24,8 +25,19 @@ def put_unsigned(url: str, *paths: str) -> None:
     connection.close()
 
 
+def rest_before(of: type, name: str) -> None:
+    then = getattr(of, name)
+
+    def rested(*args, **kwargs):
+        time.sleep(0.01)
+        return then(*args, **kwargs)
+
+    setattr(of, name, rested)
+
+
 def serve(port: int, kind: str = "") -> None:
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+    from moto.s3.models import S3Backend
     from werkzeug.serving import WSGIRequestHandler, make_server
 
     moto, lock = DomainDispatcherApplication(create_backend_app), threading.Lock()
@@ -43,7 +55,7 @@ def serve(port: int, kind: str = "") -> None:
         protocol_version = "HTTP/1.1"
 
     if kind == "plain":
-        sys.setswitchinterval(1e-5)
+        rest_before(S3Backend, "put_object")
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     application = {"plain": moto, "deaf": deaf}.get(kind, one_at_a_time)
     make_server("127.0.0.1", port, application, threaded=True, request_handler=KeepAlive).serve_forever()
