@@ -45,8 +45,8 @@ def prove_command(
 
 
 def proofs_of(name: str) -> ModuleType:
-    """It has what is used below: SAFEGUARDS, SYSTEMS, INSTANCES, WALKED, WALKS, prove, tie, walked, bounded, told, and the
-    model's module as m."""
+    """It has what is used below and in model/proofs/instances.py: SAFEGUARDS, SYSTEMS, INSTANCES, WALKED, WALKS, STEPS, prove,
+    system, scope, and the model's module as m."""
     try:
         return import_module(f"model.proofs.{name}")
     except ModuleNotFoundError as error:
@@ -89,13 +89,16 @@ def prove(proofs: ModuleType, constants: Any, timeout_ms: int, each: bool) -> in
 
 def tied(proofs: ModuleType, safeguards: dict[str, Any]) -> bool:
     """Print whether the relation is the model's, on instances with these safeguards; and clauses that fail where they get."""
+    from model.proofs.instances import tie, walked
+
+    nearest = NEAREST if safeguards else None
     with console.status("comparing the relation with the model"):
-        ties = [(instance, proofs.tie(proofs.m.Constants(**{**instance, **safeguards}), NEAREST if safeguards else None))
+        ties = [(instance, tie(proofs, proofs.m.Constants(**{**instance, **safeguards}), nearest))
                 for instance in proofs.INSTANCES]
-        far = proofs.walked(proofs.m.Constants(**{**proofs.WALKED, **safeguards}))
-    states, steps = sum(tie.states for _, tie in ties), sum(tie.steps for _, tie in ties)
+        far = walked(proofs, proofs.m.Constants(**{**proofs.WALKED, **safeguards}))
+    states, steps = sum(each.states for _, each in ties), sum(each.steps for _, each in ties)
     ties.append((proofs.WALKED, far))
-    mismatches = list(dict.fromkeys(mismatch for _, tie in ties for mismatch in tie.mismatches))
+    mismatches = list(dict.fromkeys(mismatch for _, each in ties for mismatch in each.mismatches))
     console.print(f"the relation {'[bold red]is NOT[/]' if mismatches else 'is'} the model's where they were compared: "
                   f"{steps:,} steps, from {'the nearest ' * bool(safeguards)}{states:,} states of {len(ties) - 1} instances "
                   f"({bounds_of(proofs, proofs.INSTANCES)}), and {far.steps:,} on {proofs.WALKS} random walks "
@@ -103,9 +106,9 @@ def tied(proofs: ModuleType, safeguards: dict[str, Any]) -> bool:
     for mismatch in mismatches[:TOLD]:
         console.print(mismatch, markup=False)
     broken: dict[str, dict[str, Any]] = {}
-    for instance, tie in ties:
+    for instance, each in ties:
         if not instance.keys() & proofs.SAFEGUARDS:
-            broken = {**{name: {**instance, **safeguards} for name in tie.broken}, **broken}
+            broken = {**{name: {**instance, **safeguards} for name in each.broken}, **broken}
     for name, instance in broken.items():
         where = ", ".join(f"{k}={v}" for k, v in instance.items())
         console.print(f"[bold red]{name} does not hold[/] in a reachable state" + (f" with {where}" if where else ""))
@@ -154,12 +157,14 @@ def told(row: Any, timeout_ms: int) -> str:
 # --- one instance
 
 def unroll(proofs: ModuleType, constants: Any, depth: int, timeout_ms: int) -> int:
+    from model.proofs.instances import bounded
+    from model.proofs.instances import told as told_in_words
     from model.proofs.unrolled import TooLarge
 
     console.print(", ".join(f"{name}={value}" for name, value in constants._asdict().items()), markup=False)
     with console.status("unrolling") as status:
         try:
-            result = proofs.bounded(constants, depth, lambda t: status.update(f"asking for a path of {t} steps"), timeout_ms)
+            result = bounded(proofs, constants, depth, lambda t: status.update(f"asking for a path of {t} steps"), timeout_ms)
         except TooLarge as error:
             refuse(str(error))
     table = Table("claim", "where", "ms", "counterexample")
@@ -172,7 +177,7 @@ def unroll(proofs: ModuleType, constants: Any, depth: int, timeout_ms: int) -> i
                   + ("" if result.reached or not result.holds else "; and no path is that long"))
     for steps, broken in sorted(grouped(result.found).items(), key=lambda path: len(path[0])):
         console.print(f"[bold red]{', '.join(broken)}[/]: a shortest counterexample, of {len(steps) - 1} steps")
-        console.print(proofs.told(constants, steps), markup=False)
+        console.print(told_in_words(proofs, constants, steps), markup=False)
     codes = [{"none": 0, "fails": SAFETY}.get(found.verdict, PROOF) for found in result.found]
     return worst(codes)
 

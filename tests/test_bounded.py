@@ -14,6 +14,7 @@ from cli.prove import prove_command
 from model import core, tabulated
 from model import sequenced_metadata_boundary as m
 from model.proofs import bounded as engine
+from model.proofs import instances
 from model.proofs import sequenced_metadata_boundary as proofs
 from model.proofs.finite import Finite
 from model.proofs.logic import And, Cases, If, Not, applied, at, cases
@@ -63,7 +64,7 @@ def test_it_finds_what_the_explorer_finds(row):
     assert (explored.violated or "") == row.violates
     depth = len(explored.trace) - 1 if row.violates else WHOLE.get(row.id, DEEP)
     assert row.violates or row.id not in WHOLE or depth == explored.depth
-    result = proofs.bounded(c, depth)
+    result = instances.bounded(proofs, c, depth)
     assert result.reached
     if row.violates:
         assert row.violates in [found.property for found in result.shortest]
@@ -81,7 +82,7 @@ def test_it_finds_what_the_explorer_finds(row):
 def test_reductions_lose_no_counterexample(row, depth):
     """Above, they were made; here they are not."""
     c = m.Constants(**ROWS[row].constants)
-    assert depths(proofs.bounded(c, depth, reduced=False)) == first_broken(m.model(c), depth)
+    assert depths(instances.bounded(proofs, c, depth, reduced=False)) == first_broken(m.model(c), depth)
 
 
 def only_in_order(unrolled: Unrolled):
@@ -96,7 +97,7 @@ def only_in_order(unrolled: Unrolled):
 def test_a_wrong_reduction_is_noticed(monkeypatch):
     c = m.Constants(**ROWS["status_quo"].constants)
     monkeypatch.setattr(Unrolled, "swaps_left_out", only_in_order)
-    assert depths(proofs.bounded(c, 11)) != first_broken(m.model(c), 11) != {}
+    assert depths(instances.bounded(proofs, c, 11)) != first_broken(m.model(c), 11) != {}
 
 
 def test_what_tells_clients_apart_is_looked_at():
@@ -118,14 +119,14 @@ def test_an_edited_guard(monkeypatch):
     monkeypatch.setitem(proofs.ACTIONS["Collector"], "Advance", unconditional)
     c = m.Constants(COLLECTORS=2, WRITERS=1)
     assert tabulated.explore(m.model(c)).violated is None
-    assert depths(proofs.bounded(c, 13)) == {"BoundaryIsMonotone": 13}
+    assert depths(instances.bounded(proofs, c, 13)) == {"BoundaryIsMonotone": 13}
 
 
 def test_a_missing_action():
     c = m.Constants(KEEP_LATEST=False, COMMITS=1)
     with mock.patch.dict(proofs.ACTIONS["Collector"]):
         del proofs.ACTIONS["Collector"]["Advance"]
-        assert depths(proofs.bounded(c, 8)) == {} != first_broken(m.model(c), 8)
+        assert depths(instances.bounded(proofs, c, 8)) == {} != first_broken(m.model(c), 8)
 
 
 def test_a_value_out_of_the_scope_is_not_passed_over_in_silence(monkeypatch):
@@ -133,30 +134,31 @@ def test_a_value_out_of_the_scope_is_not_passed_over_in_silence(monkeypatch):
     narrow = {**proofs.scope(c), proofs.Id: [0, 1, 2]}
     monkeypatch.setattr(proofs, "scope", lambda c: narrow)
     with pytest.raises(ValueError, match="after 5 steps a value may leave the scope"):
-        proofs.bounded(c, 8)
+        instances.bounded(proofs, c, 8)
 
 
 def test_a_path_that_plain_python_does_not_take_is_no_counterexample(monkeypatch):
     monkeypatch.setattr(engine.Plain, "after", lambda *_: iter(()))
-    result = proofs.bounded(m.Constants(KEEP_LATEST=False, COMMITS=1), 6)
+    result = instances.bounded(proofs, m.Constants(KEEP_LATEST=False, COMMITS=1), 6)
     assert [found.verdict for found in result.found if found.property == "BoundaryIsBelowLatest"] == ["disagrees"]
     assert not result.holds and result.shortest == ()
 
 
 def test_paths_may_end():
     c = m.Constants(WRITERS=1, COLLECTORS=0, MAX_ID=1)
-    assert proofs.bounded(c, 2).reached and not proofs.bounded(c, 3).reached  # listed, read; then there is no id left
+    assert instances.bounded(proofs, c, 2).reached
+    assert not instances.bounded(proofs, c, 3).reached  # listed, read; then there is no id left
 
 
 def test_no_answer_is_not_none_found():
-    result = proofs.bounded(m.Constants(FRESH_BOUNDARY=False, MAX_ID=4), 22, timeout_ms=100)
+    result = instances.bounded(proofs, m.Constants(FRESH_BOUNDARY=False, MAX_ID=4), 22, timeout_ms=100)
     assert {found.verdict for found in result.found} == {"timeout"} and not result.holds
     assert len({found.depth for found in result.found}) == 1 and result.found[0].depth < 22
 
 
 def test_what_is_too_large_is_refused():
     with pytest.raises(TooLarge, match="3,341 cells"):
-        proofs.bounded(m.Constants(MAX_ID=50), 1)
+        instances.bounded(proofs, m.Constants(MAX_ID=50), 1)
 
 
 # --- values under conditions

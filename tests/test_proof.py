@@ -20,7 +20,7 @@ from cli.exits import PROOF
 from cli.prove import prove_command
 from model import core, tabulated
 from model import sequenced_metadata_boundary as m
-from model.proofs import inductive
+from model.proofs import inductive, instances
 from model.proofs import sequenced_metadata_boundary as proofs
 from model.proofs.cti import Finder
 from model.proofs.logic import And, Implies, at
@@ -178,7 +178,7 @@ fails of r = Reader#0, u = (0, 0)"""
 
 @functools.cache
 def tied(number: int) -> Tie:
-    return proofs.tie(m.Constants(**proofs.INSTANCES[number]))
+    return instances.tie(proofs, m.Constants(**proofs.INSTANCES[number]))
 
 
 @pytest.mark.parametrize("number", range(len(proofs.INSTANCES)), ids=map(name, proofs.INSTANCES))
@@ -195,7 +195,7 @@ def test_every_action_is_compared():
 
 @pytest.mark.parametrize("instance, broken", BROKEN, ids=[name(instance) for instance, _ in BROKEN])
 def test_so_it_is_with_a_safeguard_off(instance, broken):
-    result = proofs.tie(m.Constants(**instance))
+    result = instances.tie(proofs, m.Constants(**instance))
     assert result.mismatches == ()
     assert broken <= set(result.broken)
 
@@ -240,8 +240,8 @@ def generous_in_model(c, me, s, w):
 
 def test_so_it_is_along_the_walks_of_the_command():
     c = m.Constants(**proofs.WALKED)
-    result = proofs.walked(c)
-    assert result == proofs.walked(c) and result.holds
+    result = instances.walked(proofs, c)
+    assert result == instances.walked(proofs, c) and result.holds
     assert len(ACTIONS - result.actions) <= len(PRECHECKS | RECOGNISING) + 3  # some are rare; above, every one is compared
     assert result.states > 1_000 and 2 * max(m.Constants(**instance).MAX_ID for instance in proofs.INSTANCES) < c.MAX_ID
 
@@ -249,7 +249,7 @@ def test_so_it_is_along_the_walks_of_the_command():
 def test_an_edit_that_small_instances_do_not_show(monkeypatch, brief):
     with mock.patch.dict(m.WRITER, Accept=generous_in_model):
         for instance in proofs.INSTANCES:
-            assert proofs.tie(m.Constants(**instance)).mismatches == ()
+            assert instances.tie(proofs, m.Constants(**instance)).mismatches == ()
         monkeypatch.setattr(proofs, "WALKS", 16)
         said = fails()
     assert "the relation is NOT the model's" in said and "only the model: Writer#" in said and ".Accept()" in said
@@ -342,7 +342,7 @@ def test_a_wrong_clause(monkeypatch, clause, mutant, action, says):
     assert said.startswith("Collector#0.Delete(1)\nfiles " if action != "Init" else "all is as initially\nfails of the state")
     monkeypatch.undo()
     monkeypatch.setitem(proofs.CLAUSES, clause, mutant)
-    reachable = proofs.tie(m.Constants())
+    reachable = instances.tie(proofs, m.Constants())
     assert reachable.mismatches == () and (clause in reachable.broken) is (mutant is not known_is_positive)
 
 
@@ -418,7 +418,7 @@ def test_neither_the_proof_nor_the_model_changes_alone(brief, table, action, mut
             del table[action]
         else:
             table[action] = mutant
-        result = proofs.tie(m.Constants(COLLECTORS=2, WRITERS=1))
+        result = instances.tie(proofs, m.Constants(COLLECTORS=2, WRITERS=1))
     assert any(mismatch.startswith(says) for mismatch in result.mismatches), "\n".join(result.mismatches)
 
 
@@ -431,7 +431,8 @@ class Renamed(NamedTuple):
 
 def test_a_variable_that_the_model_renamed(monkeypatch):
     monkeypatch.setattr(m, "Collector", Renamed)
-    assert proofs.tie(m.Constants()).mismatches == ("the model has no variable Collector.b; it has pc, listed, marked, known",)
+    assert instances.tie(proofs, m.Constants()).mismatches == (
+        "the model has no variable Collector.b; it has pc, listed, marked, known",)
 
 
 @pytest.mark.parametrize("action, mutant, says", [

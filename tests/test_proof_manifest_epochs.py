@@ -5,7 +5,7 @@ import functools
 import pytest
 
 from model import manifest_epochs as m
-from model.proofs import inductive
+from model.proofs import inductive, instances
 from model.proofs import manifest_epochs as proofs
 from model.proofs.cti import Finder
 
@@ -77,7 +77,7 @@ def of_action(role: str, action: str, *off: tuple) -> inductive.Proof:
     """Of one action, for all would take long."""
     constants = m.Constants(**dict(off))._replace(**proofs.UNBOUNDED)
     only = proofs.SYSTEM._replace(actions={role: {action: proofs.ACTIONS[role][action]}})
-    return inductive.prove(only, constants, explain=False, rlimit=proofs.RLIMIT, rlimit_possible=1)
+    return inductive.prove(only, constants, explain=False, rlimit=proofs.RLIMIT)
 
 
 @pytest.mark.parametrize("off, role, action, clause", FAILING, ids=[name(off) for off, *_ in FAILING])
@@ -93,7 +93,7 @@ def test_no_clause_can_be_spared(clause):
     without = proofs.SYSTEM._replace(
         clauses={other: each for other, each in proofs.CLAUSES.items() if other != clause}, actions=actions)
     rows = inductive.prove(without, m.Constants()._replace(**proofs.UNBOUNDED), explain=False,
-                           rlimit=100_000, rlimit_possible=1).rows
+                           rlimit=100_000).rows
     wanted = action if action == "Property" else f"{role}.{action}".lstrip(".")
     assert (wanted, fails) in {(row.action, row.clause) for row in rows if row.verdict != "proved"}
 
@@ -114,23 +114,24 @@ def test_and_a_counterexample_to_induction_is_a_step_of_the_model(off, role, act
 
 @pytest.mark.parametrize("instance", proofs.INSTANCES, ids=str)
 def test_the_relation_is_the_model(instance):
-    tie = proofs.tie(m.Constants(**instance))
+    tie = instances.tie(proofs, m.Constants(**instance))
     assert tie.holds, (tie.broken, *tie.mismatches)
 
 
 def test_the_relation_is_the_model_on_long_walks():
-    tie = proofs.walked(m.Constants(**proofs.WALKED))
+    tie = instances.walked(proofs, m.Constants(**proofs.WALKED))
     assert tie.holds, (tie.broken, *tie.mismatches)
 
 
 @pytest.mark.parametrize("off", proofs.SAFEGUARDS_OFF, ids=name)
 @pytest.mark.parametrize("instance", [{"READERS": 1}, {"WRITERS": 1, "COMPACTORS": 1}], ids=str)
 def test_the_relation_is_the_model_with_a_safeguard_off(instance, off):
-    tie = proofs.tie(m.Constants(**{"MAX_PENDING": 1, "MAX_LOST": 1, "OPEN_RETRIES": 1, **instance, **off}), nearest=150)
+    constants = m.Constants(**{"MAX_PENDING": 1, "MAX_LOST": 1, "OPEN_RETRIES": 1, **instance, **off})
+    tie = instances.tie(proofs, constants, nearest=150)
     assert not tie.mismatches, tie.mismatches
 
 
 def test_every_action_is_compared():
-    ties = [proofs.tie(m.Constants(**instance), proofs.NEAREST) for instance in proofs.ENABLING]
+    ties = [instances.tie(proofs, m.Constants(**instance), 1_000) for instance in proofs.INSTANCES]
     actions = {f"{role}.{action}".lstrip(".") for role, those in proofs.ACTIONS.items() for action in those}
     assert frozenset().union(*(tie.actions for tie in ties)) == {x for x in actions if not x.endswith(".Begin")}

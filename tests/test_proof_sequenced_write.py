@@ -3,6 +3,7 @@
 import pytest
 
 from model import sequenced_write as m
+from model.proofs import instances
 from model.proofs import sequenced_write as proofs
 
 
@@ -20,17 +21,17 @@ def test_with_a_safeguard_off_it_is_not(off):
 
 @pytest.mark.parametrize("instance", proofs.INSTANCES, ids=str)
 def test_the_relation_is_the_model(instance):
-    tie = proofs.tie(m.Constants(**instance))
+    tie = instances.tie(proofs, m.Constants(**instance))
     assert tie.holds, (tie.broken, *tie.mismatches)
 
 
 @pytest.mark.parametrize("off", proofs.SAFEGUARDS_OFF, ids=str)
 def test_the_relation_is_the_model_with_a_safeguard_off(off):
-    tie = proofs.tie(m.Constants(**{"COMMITS": 1, "READERS": 1, "MAX_LOST": 1, **off}), nearest=300)
+    tie = instances.tie(proofs, m.Constants(**{"COMMITS": 1, "READERS": 1, "MAX_LOST": 1, **off}), nearest=300)
     assert not tie.mismatches, tie.mismatches
 
 
 def test_every_action_is_compared():
-    ties = [proofs.tie(m.Constants(**instance)) for instance in proofs.INSTANCES]
+    ties = [instances.tie(proofs, m.Constants(**instance)) for instance in proofs.INSTANCES]
     actions = {f"{role}.{action}".lstrip(".") for role, those in proofs.ACTIONS.items() for action in those}
     assert frozenset().union(*(tie.actions for tie in ties)) == actions - {"Writer.Begin", "Writer.Skip"}

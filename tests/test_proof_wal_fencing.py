@@ -3,7 +3,7 @@
 import pytest
 
 from model import wal_fencing as m
-from model.proofs import inductive
+from model.proofs import inductive, instances
 from model.proofs import wal_fencing as proofs
 
 
@@ -55,22 +55,23 @@ def test_every_safeguard_is_switched_off():
 
 @pytest.mark.parametrize("instance", proofs.INSTANCES, ids=str)
 def test_the_relation_is_the_model(instance):
-    tie = proofs.tie(m.Constants(**instance))
+    tie = instances.tie(proofs, m.Constants(**instance))
     assert tie.holds, (tie.broken, *tie.mismatches)
 
 
 def test_the_relation_is_the_model_on_long_walks():
-    tie = proofs.walked(m.Constants(**proofs.WALKED))
+    tie = instances.walked(proofs, m.Constants(**proofs.WALKED))
     assert tie.holds, (tie.broken, *tie.mismatches)
 
 
 @pytest.mark.parametrize("off", proofs.SAFEGUARDS_OFF, ids=str)
 def test_the_relation_is_the_model_with_a_safeguard_off(off):
-    tie = proofs.tie(m.Constants(**{"MAX_LOST": 1, "MAX_PENDING": 1, **off}), nearest=300)
+    tie = instances.tie(proofs, m.Constants(**{"MAX_LOST": 1, "MAX_PENDING": 1, **off}), nearest=300)
     assert not tie.mismatches, tie.mismatches
 
 
 def test_every_action_is_compared():
-    ties = [proofs.tie(m.Constants(**instance)) for instance in (*proofs.INSTANCES, {"RESOLVE_ONCE": False, "COLLECTORS": 0})]
+    ties = [instances.tie(proofs, m.Constants(**instance))
+            for instance in (*proofs.INSTANCES, {"RESOLVE_ONCE": False, "COLLECTORS": 0})]
     actions = {f"{role}.{action}".lstrip(".") for role, those in proofs.ACTIONS.items() for action in those}
     assert actions == frozenset().union(*(tie.actions for tie in ties)) and not any(tie.mismatches for tie in ties)

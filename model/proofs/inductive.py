@@ -50,10 +50,9 @@ class Proof(NamedTuple):
 
 
 def prove(system: System, c: Any, progress: Callable[[Row], None] | None = None, explain: bool = True,
-          timeout_ms: int = TIMEOUT_MS, never: frozenset[str] = frozenset(), rlimit: int | None = None,
-          rlimit_possible: int | None = None) -> Proof:
+          timeout_ms: int = TIMEOUT_MS, never: frozenset[str] = frozenset(), rlimit: int | None = None) -> Proof:
     """Every clause initially, every property, every clause after every action. `explain`: with counterexamples.
-    `rlimit`, `rlimit_possible`: the work that Z3 may spend on a query, and on whether a state enables an action in one way."""
+    `rlimit`: the work that Z3 may spend on a query. Whether an action is possible is asked of the finite scope first."""
     start, rows, possible, disabled = default_timer(), [], {}, []
     finder = functools.cache(lambda: Finder(system, c))
 
@@ -69,7 +68,8 @@ def prove(system: System, c: Any, progress: Callable[[Row], None] | None = None,
             began, answers = default_timer(), set()
             for s, state in cases:
                 s.push()
-                s.add(state.shared.reading.negation(c, clause, state))
+                reading = state.shared.reading
+                s.add(reading.negation(c, clause, state, reading.whole() if action else None))
                 answers.add(verdict_of(s))
                 s.pop()
             verdict = next(v for v in ("fails", "timeout", "unknown", "proved") if v in answers)
@@ -89,8 +89,7 @@ def prove(system: System, c: Any, progress: Callable[[Row], None] | None = None,
         logic = Symbolic(system)
         if there := logic.ways(c, role, action):
             cases = [(solver(*invariant, *logic.definitions, guard), after) for guard, after in there]
-            decided = any_of(enabled(s, rlimit_possible, rlimit) for s, _ in cases)
-            possible[title(role, action)] = (finder().enables(role, action) or None) if decided is None else decided
+            possible[title(role, action)] = finder().enables(role, action) or any_of(s.check() for s, _ in cases)
             ask(title(role, action), system.clauses, cases, role, action)
         else:
             disabled.append(title(role, action))
@@ -104,15 +103,6 @@ def verdict_of(s: z3.Solver, *assumptions: z3.BoolRef) -> str:
         return "proved" if answer == z3.unsat else "fails"
     gave_up = ("timeout", "canceled", "resource limit")
     return "timeout" if any(reason in s.reason_unknown() for reason in gave_up) else "unknown"
-
-
-def enabled(s: z3.Solver, rlimit_possible: int | None, rlimit: int | None) -> z3.CheckSatResult:
-    if rlimit_possible is None:
-        return s.check()
-    s.set("rlimit", rlimit_possible)
-    answer = s.check()
-    s.set("rlimit", RLIMIT if rlimit is None else rlimit)
-    return answer
 
 
 def any_of(answers: Any) -> bool | None:

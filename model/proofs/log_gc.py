@@ -41,12 +41,8 @@ from collections.abc import Callable
 from typing import Any, Literal, NewType
 
 from model import log_gc as m
-from model.core import Step
-from model.proofs import bounded as unrolling
 from model.proofs import inductive
-from model.proofs import tie as tying
 from model.proofs.logic import And, If, Implies, Not, Or, at
-from model.proofs.plain import Plain
 from model.proofs.system import Scope, System, Tables, View
 
 Id = NewType("Id", int)  # of an entry or a snapshot; and a place in a state, from 1
@@ -734,7 +730,10 @@ INSTANCES = (
 WALKED = {"APPENDERS": 3, "ENTRIES": 3, "READERS": 2, "COLLECTORS": 2, "MAX_ID": 6, "MAX_PENDING": 1, "MAX_LOST": 1,
           "MAX_CRASHES": 1}
 WALKS, STEPS = 8, 80
-NEAREST = 1_000  # states of an instance that enables what Z3 did not find
+
+
+def system(_: m.Constants) -> System:
+    return SYSTEM
 
 
 def prove(constants: m.Constants | None = None, progress: Callable[[inductive.Row], None] | None = None,
@@ -744,29 +743,4 @@ def prove(constants: m.Constants | None = None, progress: Callable[[inductive.Ro
     action, within its budget, a reachable one of a small instance will do: all clauses hold there."""
     c = (constants or m.Constants())._replace(**UNBOUNDED)
     c = c if keep_latest else c._replace(KEEP_LATEST=False, END="boundary")
-    proof = inductive.prove(SYSTEM, c, progress, explain, timeout_ms)
-    if None not in proof.possible.values():
-        return proof
-    instances = [{"APPENDERS": 1, "ENTRIES": 2, "MAX_ID": 2, "MAX_PENDING": 1, "MAX_LOST": 1, "MAX_CRASHES": 1},
-                 {"ENTRIES": 1, "MAX_ID": 2, "COLLECTORS": 2, "READERS": 2, "MAX_PENDING": 0, "MAX_LOST": 0, "MAX_CRASHES": 0}]
-    small = [tie(c._replace(**of), NEAREST) for of in instances]
-    met = frozenset().union(*(one.actions for one in small if one.holds))
-    return proof._replace(possible={action: True if answer is None and action in met else answer
-                                    for action, answer in proof.possible.items()})
-
-
-def tie(c: m.Constants, nearest: int | None = None) -> tying.Tie:
-    return tying.tie(SYSTEM, m.model(c), scope(c), nearest)
-
-
-def walked(c: m.Constants) -> tying.Tie:
-    return tying.walked(SYSTEM, m.model(c), scope(c), WALKS, STEPS)
-
-
-def bounded(c: m.Constants, depth: int, progress: Callable[[int], None] | None = None,
-            timeout_ms: int = unrolling.TIMEOUT_MS, reduced: bool = True) -> unrolling.Bounded:
-    return unrolling.bounded(SYSTEM, c, scope(c), depth, progress, timeout_ms, reduced)
-
-
-def told(c: m.Constants, steps: tuple[Step, ...]) -> str:
-    return unrolling.told(Plain(SYSTEM, c, scope(c)), steps)
+    return inductive.prove(SYSTEM, c, progress, explain, timeout_ms)

@@ -35,12 +35,8 @@ from functools import partial
 from typing import Any, Literal, NewType
 
 from model import manifest_epochs as m
-from model.core import Step
-from model.proofs import bounded as unrolling
 from model.proofs import inductive
-from model.proofs import tie as tying
 from model.proofs.logic import And, If, Implies, Not, Or, at
-from model.proofs.plain import Plain
 from model.proofs.system import Scope, Signature, System, Tables, View
 
 Id = NewType("Id", int)  # of a manifest
@@ -742,43 +738,15 @@ INSTANCES = (
 WALKED = {"WRITERS": 3, "COMPACTORS": 2, "COLLECTORS": 2, "READERS": 1, "FLUSHES": 3, "COMPACTIONS": 2, "CHECKPOINTS": 2,
           "OPEN_RETRIES": 2, "MAX_PENDING": 2, "MAX_LOST": 2, "MAX_CRASHES": 1}
 WALKS, STEPS = 8, 80
-# Instances that together enable every action, in so many of their states, where Z3 does not find one with so much work.
-ENABLING = (
-    {"MAX_LOST": 1}, {"READERS": 1, "MAX_PENDING": 1, "MAX_CRASHES": 1}, {"WRITERS": 1, "COMPACTORS": 1, "MAX_LOST": 1},
-    {"WRITERS": 0, "COMPACTORS": 2, "MAX_PENDING": 1, "MAX_CRASHES": 1},
-    {"WRITERS": 0, "COLLECTORS": 2, "MAX_LOST": 1, "MAX_PENDING": 1, "MAX_CRASHES": 1},
-)
-NEAREST, RLIMIT, RLIMIT_POSSIBLE = 250, 300_000, 100_000
+RLIMIT = 300_000  # of a query
+
+
+def system(_: m.Constants) -> System:
+    return SYSTEM
 
 
 def prove(constants: m.Constants | None = None, progress: Callable[[inductive.Row], None] | None = None,
           explain: bool = True, timeout_ms: int = inductive.TIMEOUT_MS) -> inductive.Proof:
-    """Of the constants only the safeguards count: nothing is bounded. `explain`: with counterexamples to induction. Where Z3
-    finds no state that enables an action, within its budget, a reachable one of a small instance will do: all clauses hold
-    there."""
+    """Of the constants only the safeguards count: nothing is bounded. `explain`: with counterexamples to induction."""
     c = (constants or m.Constants())._replace(**UNBOUNDED)
-    proof = inductive.prove(SYSTEM, c, progress, explain, timeout_ms, rlimit=RLIMIT, rlimit_possible=RLIMIT_POSSIBLE)
-    if None not in proof.possible.values():
-        return proof
-    none = {"MAX_PENDING": 0, "MAX_LOST": 0, "MAX_CRASHES": 0, "FLUSHES": 1, "COMPACTIONS": 1, "COLLECTIONS": 1}
-    small = [tie(c._replace(**{**none, **instance}), NEAREST) for instance in ENABLING]
-    met = frozenset().union(*(one.actions for one in small if one.holds))
-    return proof._replace(possible={action: True if answer is None and action in met else answer
-                                    for action, answer in proof.possible.items()})
-
-
-def tie(c: m.Constants, nearest: int | None = None) -> tying.Tie:
-    return tying.tie(SYSTEM, m.model(c), scope(c), nearest)
-
-
-def walked(c: m.Constants) -> tying.Tie:
-    return tying.walked(SYSTEM, m.model(c), scope(c), WALKS, STEPS)
-
-
-def bounded(c: m.Constants, depth: int, progress: Callable[[int], None] | None = None,
-            timeout_ms: int = unrolling.TIMEOUT_MS, reduced: bool = True) -> unrolling.Bounded:
-    return unrolling.bounded(SYSTEM, c, scope(c), depth, progress, timeout_ms, reduced)
-
-
-def told(c: m.Constants, steps: tuple[Step, ...]) -> str:
-    return unrolling.told(Plain(SYSTEM, c, scope(c)), steps)
+    return inductive.prove(SYSTEM, c, progress, explain, timeout_ms, rlimit=RLIMIT)

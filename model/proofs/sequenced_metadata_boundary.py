@@ -61,12 +61,8 @@ from collections.abc import Callable
 from typing import Any, Literal, NewType
 
 from model import sequenced_metadata_boundary as m
-from model.core import Step
-from model.proofs import bounded as unrolling
 from model.proofs import inductive
-from model.proofs import tie as tying
 from model.proofs.logic import And, If, Implies, Not, Or, at
-from model.proofs.plain import Plain
 from model.proofs.system import Scope, System, Tables, View
 
 Id = NewType("Id", int)  # of a file
@@ -888,20 +884,3 @@ def prove(constants: m.Constants | None = None, progress: Callable[[inductive.Ro
     c = c._replace(KNOWN=known) if known != "never" else c
     never = frozenset() if checkpoints else frozenset({"ExpireCheckpoint"})
     return inductive.prove(system(c), c, progress, explain, timeout_ms, never)
-
-
-def tie(c: m.Constants, nearest: int | None = None) -> tying.Tie:
-    return tying.tie(system(c), m.model(c), scope(c), nearest)
-
-
-def walked(c: m.Constants) -> tying.Tie:
-    return tying.walked(system(c), m.model(c), scope(c), WALKS, STEPS)
-
-
-def bounded(c: m.Constants, depth: int, progress: Callable[[int], None] | None = None,
-            timeout_ms: int = unrolling.TIMEOUT_MS, reduced: bool = True) -> unrolling.Bounded:
-    return unrolling.bounded(system(c), c, scope(c), depth, progress, timeout_ms, reduced)
-
-
-def told(c: m.Constants, steps: tuple[Step, ...]) -> str:
-    return unrolling.told(Plain(system(c), c, scope(c)), steps)

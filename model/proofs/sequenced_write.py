@@ -26,12 +26,8 @@ from collections.abc import Callable
 from typing import Any, Literal, NewType
 
 from model import sequenced_write as m
-from model.core import Step
-from model.proofs import bounded as unrolling
 from model.proofs import inductive
-from model.proofs import tie as tying
 from model.proofs.logic import And, If, Implies, Not, Or, at
-from model.proofs.plain import Plain
 from model.proofs.system import Scope, System, Tables, View
 
 Id = NewType("Id", int)  # of a file; and a place in one, from 1
@@ -485,40 +481,18 @@ INSTANCES = (
 # And one that is too large for all of its states, so many walks through it, and steps of a walk.
 WALKED = {"WRITERS": 3, "COMMITS": 3, "READERS": 1, "MAX_PENDING": 2, "MAX_LOST": 2, "MAX_CRASHES": 1}
 WALKS, STEPS = 8, 60
-NEAREST = 1_000  # states of an instance that enables what Z3 did not find
+
+
+def system(_: m.Constants) -> System:
+    return SYSTEM
 
 
 def prove(constants: m.Constants | None = None, progress: Callable[[inductive.Row], None] | None = None,
           explain: bool = True, use: str = "", unknown: str = "", resolve: str = "",
           timeout_ms: int = inductive.TIMEOUT_MS) -> inductive.Proof:
-    """Of the constants only the safeguards and USE count: nothing is bounded. `explain`: with counterexamples to induction.
-    Where Z3 finds no state that enables an action, within its budget, a reachable one of a small instance will do: all
-    clauses hold there."""
+    """Of the constants only the safeguards and USE count: nothing is bounded. `explain`: with counterexamples to induction."""
     c = (constants or m.Constants())._replace(**UNBOUNDED)
     c = c._replace(**{name: value for name, value in (("USE", use), ("UNKNOWN", unknown), ("RESOLVE", resolve)) if value})
     never = {"Writer.ReadOwn", "Writer.ReadOther"} if c.UNKNOWN != "recognise" else set()
     never |= {"Writer.ReadLatest", "Reader.ReadLatest"} if not is_state(c) else set()
-    proof = inductive.prove(SYSTEM, c, progress, explain, timeout_ms, frozenset(never))
-    if None not in proof.possible.values():
-        return proof
-    small = tie(c._replace(WRITERS=2, READERS=1, COMMITS=1, MAX_PENDING=1, MAX_LOST=1, MAX_CRASHES=1), NEAREST)
-    met = small.actions if small.holds else frozenset()
-    return proof._replace(possible={action: True if answer is None and action in met else answer
-                                    for action, answer in proof.possible.items()})
-
-
-def tie(c: m.Constants, nearest: int | None = None) -> tying.Tie:
-    return tying.tie(SYSTEM, m.model(c), scope(c), nearest)
-
-
-def walked(c: m.Constants) -> tying.Tie:
-    return tying.walked(SYSTEM, m.model(c), scope(c), WALKS, STEPS)
-
-
-def bounded(c: m.Constants, depth: int, progress: Callable[[int], None] | None = None,
-            timeout_ms: int = unrolling.TIMEOUT_MS, reduced: bool = True) -> unrolling.Bounded:
-    return unrolling.bounded(SYSTEM, c, scope(c), depth, progress, timeout_ms, reduced)
-
-
-def told(c: m.Constants, steps: tuple[Step, ...]) -> str:
-    return unrolling.told(Plain(SYSTEM, c, scope(c)), steps)
+    return inductive.prove(SYSTEM, c, progress, explain, timeout_ms, frozenset(never))

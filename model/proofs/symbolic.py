@@ -92,8 +92,11 @@ class Symbolic:
         body = self.instance(c, clause, self.whole(), xs)
         return z3.ForAll(xs, body) if xs and not isinstance(body, bool) else body
 
-    def negation(self, c: Any, clause: Callable, state: Whole) -> Any:
-        return Not(self.instance(c, clause, state, [self.constant(sort) for sort in parameters(clause)]))
+    def negation(self, c: Any, clause: Callable, state: Whole, before: Whole | None = None) -> Any:
+        """It fails of some; and held of the same before. (That follows from the hypothesis, but Z3 need not find it.)"""
+        xs = [self.constant(sort) for sort in parameters(clause)]
+        fails = Not(self.instance(c, clause, state, xs))
+        return And(self.instance(c, clause, before, xs), fails) if before else fails
 
 
 def changed(old: Callable, me: Any, value: Any) -> Callable:

@@ -47,12 +47,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal, NewType
 
 from model import wal_fencing as m
-from model.core import Step
-from model.proofs import bounded as unrolling
 from model.proofs import inductive
-from model.proofs import tie as tying
 from model.proofs.logic import And, If, Implies, Not, Or, at
-from model.proofs.plain import Plain
 from model.proofs.system import Scope, System, Tables, View
 
 Id = NewType("Id", int)  # of a WAL object
@@ -859,39 +855,15 @@ INSTANCES = (
 # And one that is too large for all of its states, so many walks through it, and steps of a walk.
 WALKED = {"WRITERS": 3, "APPENDS": 3, "FLUSHES": 2, "COLLECTORS": 2, "MAX_PENDING": 2, "MAX_LOST": 2, "MAX_CRASHES": 1}
 WALKS, STEPS = 24, 100
-NEAREST = 2_000  # states of an instance that enables what Z3 did not find
+
+
+def system(_: m.Constants) -> System:
+    return SYSTEM
 
 
 def prove(constants: m.Constants | None = None, progress: Callable[[inductive.Row], None] | None = None,
           explain: bool = True, order: str = "", fence: bool = True, timeout_ms: int = inductive.TIMEOUT_MS) -> inductive.Proof:
-    """Of the constants only the safeguards count: nothing is bounded. `explain`: with counterexamples to induction. Where Z3
-    finds no state that enables an action, within its budget, a reachable one of a small instance will do: all clauses hold
-    there."""
+    """Of the constants only the safeguards count: nothing is bounded. `explain`: with counterexamples to induction."""
     c = (constants or m.Constants())._replace(**UNBOUNDED)
     c = c._replace(ORDER=order or c.ORDER, FENCE=c.FENCE and fence)
-    proof = inductive.prove(SYSTEM, c, progress, explain, timeout_ms)
-    if None not in proof.possible.values():
-        return proof
-    instances = [{"APPENDS": 1, "FLUSHES": 1, "MAX_PENDING": 0, "MAX_LOST": 1, "MAX_CRASHES": 0},
-                 {"APPENDS": 1, "FLUSHES": 1, "COLLECTORS": 0, "MAX_PENDING": 1, "MAX_LOST": 0, "MAX_CRASHES": 1}]
-    small = [tie(c._replace(**of), NEAREST) for of in instances]
-    met = frozenset().union(*(one.actions for one in small if one.holds))
-    return proof._replace(possible={action: True if answer is None and action in met else answer
-                                    for action, answer in proof.possible.items()})
-
-
-def tie(c: m.Constants, nearest: int | None = None) -> tying.Tie:
-    return tying.tie(SYSTEM, m.model(c), scope(c), nearest)
-
-
-def walked(c: m.Constants) -> tying.Tie:
-    return tying.walked(SYSTEM, m.model(c), scope(c), WALKS, STEPS)
-
-
-def bounded(c: m.Constants, depth: int, progress: Callable[[int], None] | None = None,
-            timeout_ms: int = unrolling.TIMEOUT_MS, reduced: bool = True) -> unrolling.Bounded:
-    return unrolling.bounded(SYSTEM, c, scope(c), depth, progress, timeout_ms, reduced)
-
-
-def told(c: m.Constants, steps: tuple[Step, ...]) -> str:
-    return unrolling.told(Plain(SYSTEM, c, scope(c)), steps)
+    return inductive.prove(SYSTEM, c, progress, explain, timeout_ms)
