@@ -435,6 +435,10 @@ def test_access_logs_of_a_server(tmp_path):
                 (9, 1, "GET", key(3), 404))[0] == 0
     code, text = said(put, (3, 1, "PUT", key(2), 200), (5, 1, "DELETE", key(1), 204), (8, 2, "GET", key(1), 200))
     assert code == 11 and "store: GET" in text
+    code, text = said(put, (3, 2, "PUT", key(1), 200))
+    assert code == 10 and "CommitIsUnique" in text
+    code, text = said(put, (3, 1, "PUT", key(2), 200), (5, 2, "DELETE", key(2), 204))
+    assert code == 10 and "LatestIsKept" in text
     assert said(put, (1, 2, "GET", key(1), 404))[0] == 0  # within one second either may have come first
     (tmp_path / "log").write_text(ACCESS.format(s=1, n=1, op="PUT", key="x", status=200, size=9) + "what is this\n")
     result = CliRunner().invoke(app, ["trace", "check", str(tmp_path / "log")])

@@ -2,8 +2,9 @@
 
 S3 server access logs, as Amazon and compatible servers write them, as far as their fields allow: who, what, which key, the
 status, sizes, and when. They have no conditions, no versions and no contents; their time is in whole seconds, of the request's
-arrival, and a request was answered within what they call its total time. So little is decided: that an id was created twice,
-that what was deleted is read, and who deletes what. Lines may come in any order; a few may be missing: nobody promises all.
+arrival, and a request was answered within what they call its total time. So little is decided: that what was deleted is read,
+that the latest is, and, where there are no boundary files, that an id was created twice. Lines may come in any order; a few may
+be missing: nobody promises all.
 """
 
 import re
