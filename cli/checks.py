@@ -92,7 +92,9 @@ def unproved(of, off: dict) -> Found:
 
 
 def tied(of) -> Found:
-    found = [(constants, of.tie(of.m.Constants(**constants))) for constants in of.INSTANCES]
+    from model.proofs.instances import tie
+
+    found = [(constants, tie(of, of.m.Constants(**constants))) for constants in of.INSTANCES]
     wrong = [text for _, one in found for text in one.mismatches]
     wrong += [f"{clause} with {constants}" for constants, one in found if not constants.keys() & of.SAFEGUARDS
               for clause in one.broken]

@@ -111,7 +111,8 @@ def collectable() -> Found:
 
 def unrolled() -> Found:
     """Bounded model checking against exhaustive search: the same verdict, and shortest counterexamples as long."""
-    from model.proofs.sequenced_metadata_boundary import bounded
+    from model.proofs import sequenced_metadata_boundary as proofs
+    from model.proofs.instances import bounded
     from model.sequenced_metadata_boundary import Constants, model
     from model.tabulated import explore
 
@@ -119,7 +120,7 @@ def unrolled() -> Found:
     for settings in BOUNDED:
         constants = Constants(**settings)
         found = explore(model(constants))
-        result = bounded(constants, found.depth)
+        result = bounded(proofs, constants, found.depth)
         steps = min((one.depth for one in result.found if one.steps), default=None)
         said = {"explorer": len(found.trace) - 1 if found.violated else None, "unrolled": steps}
         if len(set(said.values())) > 1 or any(one.verdict not in ("none", "fails") for one in result.found):
