@@ -333,6 +333,24 @@ def test_without_fizzbee_the_spec_is_skipped_aloud(monkeypatch):
     assert (row.code, row.verdict, row.message) == (INCOMPLETE, "skipped", "FizzBee: there is no Go here")
 
 
+def test_what_the_gate_asks_of_a_proof(monkeypatch):
+    from model.proofs import sequenced_write as proofs
+
+    off = proofs.SAFEGUARDS_OFF[0]
+    assert checks.proved(proofs, {}).code == checks.unproved(proofs, off).code == checks.tied(proofs).code == 0
+    assert checks.unproved(proofs, {}).code == PROOF  # it holds though nothing is switched off
+    assert [check.part for check in checks.proofs("sequenced_write")] == ["proof"] * (
+        len(proofs.SYSTEMS) + len(proofs.SAFEGUARDS_OFF) + 1)
+    writer = {name: action for name, action in proofs.ACTIONS["Writer"].items() if name != "CreateConflict"}
+    monkeypatch.setattr(proofs, "SYSTEM", proofs.SYSTEM._replace(actions=proofs.ACTIONS | {"Writer": writer}))
+    found = checks.tied(proofs)
+    assert found.code == PROOF and "CreateConflict" in found.message
+
+
+def test_bounded_and_exhaustive_search_agree():
+    assert checks_engines.unrolled().code == 0
+
+
 def test_the_canary_must_fail(monkeypatch):
     from dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
     from dst.scenarios.sequenced_metadata_boundary import production
