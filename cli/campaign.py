@@ -1,15 +1,17 @@
-"""Safety: `highwater campaign run` exits with 0 only if every seed has run and none failed.
+"""Safety: `highwater campaign run` and `resume` exit with 0 only if every seed that was asked for has run and none failed.
 
-Exit codes are in cli/exits.py: 2 bad input, 3 no Java for Spark, 10 to 15 the worst kind of failure, 130 Ctrl-C.
+Exit codes are in cli/exits.py: 2 bad input, 3 no Java for Spark, or the time was used up, 10 to 15 the worst kind of failure,
+130 Ctrl-C.
 """
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -19,6 +21,11 @@ from rich.table import Table
 from cli import exits
 from cli.console import STEM, seeds_of
 
+if TYPE_CHECKING:
+    from dst.campaign.folder import Asked
+    from dst.campaign.what import Campaign
+
+EVERY_S = 60  # a line of progress, where there is no terminal
 app = typer.Typer(help="Many seeds of a scenario, on Spark or in local processes: one row a seed.", no_args_is_help=True)
 
 
@@ -27,45 +34,110 @@ def group() -> None:
     """Many seeds of a scenario, on Spark or in local processes: one row a seed."""
 
 
+Out = Annotated[Path, typer.Argument(metavar="DIR", help="A campaign's folder.")]
+EngineName = Annotated[Literal["spark", "local"], typer.Option("--engine", help="Both write the same rows.")]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Processes. [default: one a processor]")]
+Master = Annotated[str, typer.Option(help="Spark's: local[2], spark://.., yarn, sc://host:port (Connect); else a local one.")]
+Budget = Annotated[float, typer.Option(min=0, help="Stop after so long, at the end of a wave; 0: run all.")]
+
+
 @app.command("run")
 def run_command(
     seeds: Annotated[str, typer.Option(metavar="A:B", help="B is not among them.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="A new folder; or this campaign's own, and it goes on.")],
     scenario: Annotated[str, typer.Option(help="What is simulated.")] = STEM,
     mutant: Annotated[str, typer.Option(help="A known-bad implementation, which must fail.")] = "",
-    engine: Annotated[Literal["spark", "local"], typer.Option(help="Both write the same rows.")] = "spark",
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes. [default: one a processor]")] = None,
+    strategy: Annotated[str, typer.Option(help="How the next event is chosen.")] = "portfolio",
+    profile: Annotated[str, typer.Option(help="The store answers as this one; if not given, each run draws one.")] = "",
+    stop_after: Annotated[int, typer.Option(min=0, metavar="N", help="Stop once so many seeds have failed, and tell of the N "
+                                            "smallest; 0: run all.")] = 0,
+    budget_s: Budget = 0,
+    engine: EngineName = "spark",
+    master: Master = "",
+    jobs: Jobs = None,
     range_size: Annotated[int | None, typer.Option(min=1, help="Seeds in a task. [default: for some seconds]")] = None,
     seed_limit_s: Annotated[float, typer.Option(min=0.001, help="A seed that takes longer is a row of kind timeout.")] = 60.0,
 ) -> None:
     """Run a range of seeds and sum up the failures by signature. The same command again goes on where it was stopped."""
-    from dst import campaign as dst
+    from dst.campaign.folder import Asked
+    from dst.campaign.what import Refused, campaign_of
 
-    began, asked = time.monotonic(), seeds_of(seeds)
+    asked = seeds_of(seeds)
     try:
-        processes = jobs or os.cpu_count() or 1
-        with shown(len(asked)) as progress:
-            start = partial(dst.ENGINES[engine], processes)
-            summary = dst.run(dst.campaign_of(scenario, mutant), (asked.start, asked.stop), out, start, processes,
-                              range_size or 0, seed_limit_s, progress)
-    except dst.Refused as error:
+        campaign = campaign_of(scenario, mutant, strategy, profile)
+    except Refused as error:
         stop(exits.BAD_INPUT, str(error))
-    except dst.NoSpark as error:
+    go_on(campaign, Asked((asked.start, asked.stop), stop_after, range_size or 0, seed_limit_s), out, engine, master, jobs,
+          budget_s)
+
+
+@app.command("resume")
+def resume_command(out: Out, engine: EngineName = "spark", master: Master = "", jobs: Jobs = None, budget_s: Budget = 0
+                   ) -> None:
+    """Go on with a campaign that was stopped, whatever stopped it: what it was asked for is in its folder."""
+    from dst.campaign.folder import labelled
+    from dst.campaign.what import Refused, campaign_of
+
+    try:
+        campaign, asked = labelled(out)
+        campaign = campaign_of(*campaign[:-1])  # by the code that is here; the folder says whether it is the same
+    except Refused as error:
+        stop(exits.BAD_INPUT, str(error))
+    go_on(campaign, asked, out, engine, master, jobs, budget_s)
+
+
+@app.command("status")
+def status_command(out: Out, as_json: Annotated[bool, typer.Option("--json", help="JSON, and nothing else.")] = False) -> None:
+    """Tell how far a campaign is, and what it has found so far; it may be running. Writes nothing."""
+    from dst.campaign.status import status
+    from dst.campaign.what import CampaignError, Refused
+
+    try:
+        found = status(out)
+    except Refused as error:
+        stop(exits.BAD_INPUT, str(error))
+    except CampaignError as error:
+        stop(exits.HARNESS, str(error))
+    if as_json:
+        print(json.dumps(found, indent=2))
+    else:
+        print_status(found)
+
+
+def go_on(campaign: "Campaign", asked: "Asked", out: Path, engine: str, master: str, jobs: int | None, budget_s: float) -> None:
+    """Runs what is missing; ends the program."""
+    from dst.campaign.processes import local_engine
+    from dst.campaign.spark import spark_engine
+    from dst.campaign.waves import run
+    from dst.campaign.what import CampaignError, NoSpark, Refused
+
+    if master and engine != "spark":
+        stop(exits.BAD_INPUT, "--master is Spark's: leave out --engine local")
+    began, processes = time.monotonic(), jobs or os.cpu_count() or 1
+    start = partial(local_engine, processes) if engine == "local" else partial(spark_engine, processes, master)
+    try:
+        with shown(asked.seeds[1] - asked.seeds[0]) as progress:
+            done = run(campaign, asked, out, start, processes, budget_s, progress)
+    except Refused as error:
+        stop(exits.BAD_INPUT, str(error))
+    except NoSpark as error:
         stop(exits.INCOMPLETE, str(error))
-    except (dst.CampaignError, OSError) as error:
+    except (CampaignError, OSError) as error:
         stop(exits.HARNESS, f"The campaign has failed; what is done is kept. {error}")
     except KeyboardInterrupt:
-        stop(exits.INTERRUPTED, "Stopped. What is done is kept: the same command goes on.")
-    print_summary(summary, out, time.monotonic() - began)
-    raise typer.Exit(exits.of_kinds(failure["kind"] for failure in summary["failures"]))
+        stop(exits.INTERRUPTED, f"Stopped. What is done is kept: `highwater campaign resume {out}` goes on.")
+    if done.summary is None:
+        stop(exits.INCOMPLETE, f"The time is used up; {done.left:,} seeds are left: `highwater campaign resume {out}` goes on.")
+    print_summary(done.summary, out, time.monotonic() - began)
+    raise typer.Exit(exits.of_kinds(failure["kind"] for failure in done.summary["failures"]))
 
 
 @contextmanager
 def shown(total: int) -> Iterator[Callable[[int], None]]:
-    """To be told how many seeds are done. From then on there is a progress bar, if there is a terminal."""
-    console = Console(stderr=True)
+    """To be told how many seeds are done. From then on there is a progress bar on a terminal, else a line a minute."""
+    console = Console(stderr=True, soft_wrap=True, highlight=False)
     if not console.is_terminal:
-        yield lambda done: None
+        yield Lines(total, console).show
         return
     columns = TextColumn("seeds"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     bar = Progress(*columns, console=console)
@@ -81,11 +153,40 @@ def shown(total: int) -> Iterator[Callable[[int], None]]:
         bar.stop()
 
 
+class Lines:
+    """Progress where there is no terminal."""
+
+    def __init__(self, total: int, console: Console):
+        self.total, self.console, self.first = total, console, -1
+        self.began = self.told = time.monotonic()
+
+    def show(self, done: int) -> None:
+        now, self.first = time.monotonic(), done if self.first < 0 else self.first
+        if now - self.told >= EVERY_S and done > self.first:
+            self.told, rate = now, (done - self.first) / (now - self.began)
+            left_s = (self.total - done) / rate
+            self.console.print(f"{done:,} of {self.total:,} seeds, {rate:,.0f}/s, some {left_s:,.0f} s left", markup=False)
+
+
+def print_status(found: dict) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    name = found["scenario"] + (f" with {found['mutant']}" if found["mutant"] else "")
+    state = "done" if not found["left"] else "running" if found["running"] else "stopped"
+    console.print(f"{name}, seeds {found['seeds']}: {state}; {found['done']:,} have rows, {found['left']:,} are left; "
+                  f"{found['failed']:,} failed", markup=False)
+    if found["rate"] and found["left"]:
+        console.print(f"{found['rate']:,.0f} seeds/s in the last waves: some {found['left'] / found['rate']:,.0f} s to go",
+                      markup=False)
+    for failure in found["failures"]:
+        console.print(f"{failure['count']:,} x {failure['signature']}: {failure['replay']}", markup=False)
+
+
 def print_summary(summary: dict, out: Path, took_s: float) -> None:
     console = Console(highlight=False, soft_wrap=True)
     name = summary["scenario"] + (f" with {summary['mutant']}" if summary["mutant"] else "")
-    console.print(f"{summary['runs']:,} runs of {name}, {summary['failed']:,} failed; {took_s:.0f} s; rows and summary: {out}",
-                  markup=False)
+    console.print(f"{summary['runs']:,} runs of {name}, {summary['failed']:,} failed; {took_s:.0f} s; some "
+                  f"{summary['model_states']:,} states of the model and {summary['model_steps']:,} steps reached; rows and "
+                  f"summary: {out}", markup=False)
     print_reached(summary, console)
     if not summary["failures"]:
         return

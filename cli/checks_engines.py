@@ -161,15 +161,19 @@ def second_judge() -> Found:
 
 
 def on_spark(seeds: int) -> Found:
-    from dst import campaign
+    from dst.campaign.folder import Asked
+    from dst.campaign.processes import local_engine
+    from dst.campaign.spark import spark_engine
+    from dst.campaign.waves import run
+    from dst.campaign.what import NoSpark, campaign_of
 
     summaries = {}
     with TemporaryDirectory() as folder:
-        for engine in ("local", "spark"):
-            start = partial(campaign.ENGINES[engine], CORES)
+        for name, engine in (("local", local_engine), ("spark", spark_engine)):
             try:
-                summaries[engine] = campaign.run(campaign.campaign_of(DEFAULT), (0, seeds), Path(folder) / engine, start, CORES)
-            except campaign.NoSpark as error:
+                summaries[name] = run(campaign_of(DEFAULT), Asked((0, seeds)), Path(folder) / name, partial(engine, CORES),
+                                      CORES).summary
+            except NoSpark as error:
                 return Found("", INCOMPLETE, str(error))
     if summaries["spark"] != summaries["local"]:
         return Found("", NONDETERMINISM, f"Spark: {summaries['spark']}, local processes: {summaries['local']}")

@@ -75,6 +75,7 @@ class Event(NamedTuple):
 class Kernel:
     def __init__(self, schedule: Callable[[list[Event]], int] | None = None) -> None:
         self.now_ms, self._number = 0, count(1).__next__
+        self.steps = 0  # that were taken
         self.schedule = schedule
         self.waiting: list[Event] = []  # a heap; or, with a schedule, sorted
         self._graveyard: list[Coroutine] = []  # of crashed clients: never resumed, closed after the run
@@ -111,10 +112,12 @@ class Kernel:
         else:
             self.at(self.now_ms + max(asked.duration_ms, 1), client.name, self.resume, client, incarnation, None)
 
-    def run(self, until_ms: int, max_steps: int) -> int:
-        """Take the events up to that time, at most so many; returns how many were taken."""
-        if self.schedule is not None:
-            return self._run_scheduled(until_ms, max_steps)
+    def run(self, until_ms: int, max_steps: int) -> None:
+        """Take the events up to that time, at most so many."""
+        self.steps += (self._run_timed if self.schedule is None else self._run_scheduled)(until_ms, max_steps)
+
+    def _run_timed(self, until_ms: int, max_steps: int) -> int:
+        """How many were taken."""
         heap = self.waiting
         for steps in range(max_steps):
             if not heap:

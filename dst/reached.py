@@ -1,8 +1,8 @@
 """Safety: none; what a campaign never reached it has not tested, and here is what counts as reached.
 
 Of each run, one bit for each witness: the model's own `sometimes` properties, on all states that the trace has led through
-(of every fourth seed, for to ask them of all costs a tenth of a campaign); each fault; each thing that a caller can be told;
-and the moments that the protocol is about, seen in the events.
+(of every fourth seed, for to ask them of all costs a tenth of a campaign, and to sketch them another); each fault; each thing
+that a caller can be told; and the moments that the protocol is about, seen in the events.
 """
 
 from collections.abc import Iterable
@@ -12,6 +12,7 @@ from typing import Any
 
 from dst.scenarios import DEFAULT, named
 from dst.simulate import Outcome, Shape, drawn_shape
+from dst.sketch import Sketcher
 from dst.world.faults import FATES
 from dst.world.network import OPS, READS
 from model.tabulated import BITS, FIELD
@@ -54,15 +55,23 @@ class Watch:
         self.known: dict[int, tuple[object, dict[tuple[int, int], int]]] = {}  # refiner -> its tables, and what they show
         self.refiner: Refiner
         self.states: set[int]
+        self.steps: set[tuple[int, int]]  # from one state to the next; where a trace leaves a choice, the first
+        self.sketcher = Sketcher()
 
     def trace_of(self, shape: Shape) -> Any:
         trace = self.scenario.trace_of(shape)
         self.refiner, self.states = refiner, states = trace.refiner, set(trace.refiner.states)
-        observe = trace.observe
+        self.steps = steps = set()
+        observe, before = trace.observe, refiner.states
 
         def watched(event: Event) -> None:
+            nonlocal before
             observe(event)
-            states.update(refiner.states)
+            after = refiner.states
+            if after is not before:
+                steps.add((before[0], after[0]))
+                states.update(after)
+                before = after
 
         trace.observe = watched
         return trace
@@ -72,6 +81,10 @@ class Watch:
         seen = self.scenario.seen(outcome.events, outcome.shape)
         return (self.of_model() if asked else 0) | of_tape(outcome.tape, self.bits) | of_events(outcome, self.bits) | sum(
             self.bits[f"seen: {name}"] for name in sorted(seen))
+
+    def sketch(self, outcome: Outcome) -> tuple[list[int], list[int]]:
+        """Of the run's states of the model, and of its steps: dst/sketch.py."""
+        return self.sketcher.sketch(self.refiner, self.states, self.steps) if outcome.seed % MODEL_EVERY == 0 else ([], [])
 
     def of_model(self) -> int:
         explorer = self.refiner.explorer

@@ -15,7 +15,7 @@ from dst.kernel import Event as Waiting
 from dst.kernel import Kernel
 from dst.scenarios import DEFAULT, named
 from dst.strategies import PORTFOLIO, STRATEGIES, Strategy
-from dst.world.faults import Weights, drawn, fates
+from dst.world.faults import NONE, Weights, drawn, fates
 from dst.world.network import Network
 from dst.world.store import SimulatedStore, profile_of
 from traces.event import Event, digest
@@ -42,6 +42,8 @@ class Outcome(NamedTuple):
     tape: list[Choice]
     failure: Failure | None
     scenario: str = DEFAULT
+    weights: Weights = NONE  # of faults
+    steps: int = 0  # of the kernel
 
 
 def simulate(seed: int, build: Build | None = None, shape: Shape | None = None, weights: Weights | None = None,
@@ -60,7 +62,7 @@ def simulate(seed: int, build: Build | None = None, shape: Shape | None = None, 
     chooser = chooser or (Chooser(seed) if tape is None else Lenient(seed, tape, fresh) if lenient else Strict(seed, tape))
     workload, fault, decide = chooser.stream("workload"), chooser.stream("fault"), chooser.decider()
     shape = shape or of.draw_shape(among(workload))
-    table = fates(drawn(fault, bool(shape.sdk)) if weights is None else weights)
+    weights = drawn(fault, bool(shape.sdk)) if weights is None else weights
     draw = drawing(seed, "strategy")
     name = PORTFOLIO[draw(len(PORTFOLIO))] if strategy == "portfolio" else strategy
     untimed = decide("untimed", 2, is_untimed, name)
@@ -72,8 +74,9 @@ def simulate(seed: int, build: Build | None = None, shape: Shape | None = None, 
 
     kernel, store = Kernel(schedule), store_of(shape, chooser)
     actors = Actors(of, kernel, store, shape, workload, trace, observe, build or of.production)
-    network = Network(kernel, store, observe, chooser.stream("latency"), fault, decide, drawing_of(seed, "fate"), table,
-                      stalls_ms(of, shape), shape.skew_ms, actors.start, watch and noted(watch, kernel), delay_ms)
+    network = Network(kernel, store, observe, chooser.stream("latency"), fault, decide, drawing_of(seed, "fate"),
+                      fates(weights), stalls_ms(of, shape), shape.skew_ms, actors.start, watch and noted(watch, kernel),
+                      delay_ms)
     failure, kind, signature = None, "", ""
     try:
         run_phases(kernel, network, actors)
@@ -82,6 +85,8 @@ def simulate(seed: int, build: Build | None = None, shape: Shape | None = None, 
         failure, kind, signature = error, error.kind, error.signature
     except TapeMismatch as error:
         failure, kind, signature = error, "nondeterminism", "nondeterminism:tape"
+    except MemoryError:
+        raise  # of this process, not of the implementation
     except Exception as error:  # the implementation let out what it never should
         failure, kind, signature = error, "safety", f"exception:{type(error).__name__}"
         error.args = (f"{error} ({place_of(error)})",)
@@ -94,7 +99,7 @@ def simulate(seed: int, build: Build | None = None, shape: Shape | None = None, 
     if failure:
         failure.__traceback__ = None  # it leads to this frame, which leads to it
     return Outcome(seed, kind, signature, str(failure or ""), digest(events), shape, name, network.requests, kernel.now_ms,
-                   events, chooser.tape, failure, scenario)
+                   events, chooser.tape, failure, scenario, weights, kernel.steps)
 
 
 def drawn_shape(seed: int, scenario: str = DEFAULT) -> Shape:
@@ -184,7 +189,8 @@ def many(seeds: range, each: Callable[[Outcome], None], build: Build | None = No
         gc.enable()
 
 
-def replay_command(seed: int, mutant: str | None = None, strategy: str = "portfolio", scenario: str = DEFAULT) -> str:
+def replay_command(seed: int, mutant: str | None = None, strategy: str = "portfolio", scenario: str = DEFAULT,
+                   profile: str = "") -> str:
     """What a user types to see this run again."""
     return f"highwater dst run --scenario {scenario} --seed {seed}" + (f" --mutant {mutant}" if mutant else "") + (
-        f" --strategy {strategy}" if strategy != "portfolio" else "")
+        f" --strategy {strategy}" if strategy != "portfolio" else "") + (f" --profile {profile}" if profile else "")

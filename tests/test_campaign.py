@@ -24,8 +24,12 @@ from typer.testing import CliRunner
 
 from cli import exits
 from cli.campaign import app
-from dst import campaign as dst
 from dst import reached
+from dst.campaign import folder, processes, summary, waves
+from dst.campaign import rows as ranges
+from dst.campaign import spark as on_spark
+from dst.campaign.folder import Asked
+from dst.campaign.what import Campaign, CampaignError, Seeds, campaign_of
 from dst.scenarios import sequenced_metadata_boundary as scenario
 from dst.scenarios.sequenced_metadata_boundary import Shape, trace_of
 from dst.simulate import simulate
@@ -38,15 +42,20 @@ from traces.explain import replay
 ROOT = Path(__file__).resolve().parent.parent
 SCENARIO = "sequenced_metadata_boundary"
 BIT = reached.bits()
-PRODUCTION, MUTANT = dst.campaign_of(SCENARIO), dst.campaign_of(SCENARIO, "no_check")
+PRODUCTION, MUTANT = campaign_of(SCENARIO), campaign_of(SCENARIO, "no_check")
 
 
 def comparable(table: pa.Table) -> list[dict]:
     return table.drop_columns(["cpu_us"]).sort_by("seed").to_pylist()
 
 
-def rows(out: Path, seeds: dst.Seeds) -> list[dict]:
-    return comparable(dst.read(out, seeds, dst.SCHEMA.names))
+def rows(out: Path, seeds: Seeds) -> list[dict]:
+    return comparable(folder.read(out, seeds, ranges.SCHEMA.names))
+
+
+def summary_of(campaign: Campaign, seeds: Seeds, out: Path, start: "Start", jobs: int, size: int = 0, limit_s: float = 60
+               ) -> dict:
+    return waves.run(campaign, Asked(seeds, 0, size, limit_s), out, start, jobs).summary
 
 
 def cli(*words: object) -> list[str]:
@@ -59,30 +68,30 @@ def called(*words: object) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-Start = Callable[[], AbstractContextManager[dst.Engine]]
+Start = Callable[[], AbstractContextManager[waves.Engine]]
 
 
 @pytest.fixture(scope="module")
 def local() -> Iterator[Start]:
     """The one pool of this file."""
-    with dst.local_engine(2) as engine:
+    with processes.local_engine(2) as engine:
         yield lambda: nullcontext(engine)
 
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Start]:
     """The one session of this file."""
-    if dst.load_java().find_java() is None:
+    if on_spark.load_java().find_java() is None:
         warnings.warn("SPARK IS NOT TESTED: there is no Java here", stacklevel=1)
         pytest.skip("there is no Java here")
-    with dst.spark_engine(2) as engine:
+    with on_spark.spark_engine(2) as engine:
         yield lambda: nullcontext(engine)
 
 
 @pytest.fixture(scope="module")
 def expected() -> list[dict]:
     """Rows of the seeds 0 to 119, without any engine."""
-    return comparable(dst.run_range(PRODUCTION, (0, 120), 60))
+    return comparable(ranges.run_range(PRODUCTION, (0, 120), 60))
 
 
 # --- one range
@@ -90,7 +99,7 @@ def expected() -> list[dict]:
 
 def test_a_row_tells_what_simulate_found() -> None:
     build = build_of("no_check")
-    for row in dst.run_range(MUTANT, (7, 10), 60).to_pylist():
+    for row in ranges.run_range(MUTANT, (7, 10), 60).to_pylist():
         outcome = simulate(row["seed"], build)
         assert (row["scenario"], row["mutant"], row["cpu_us"] > 0) == (SCENARIO, "no_check", True)
         assert json.loads(row["shape"]) == outcome.shape._asdict()
@@ -99,7 +108,7 @@ def test_a_row_tells_what_simulate_found() -> None:
 
 
 def test_hang_and_exception_are_rows_and_the_others_are_as_ever(monkeypatch: pytest.MonkeyPatch, expected: list[dict]) -> None:
-    whole = dst.many
+    whole = ranges.many
 
     def faulty(seeds: range, each: object, build: object, **options: object) -> None:
         for seed in seeds:
@@ -110,8 +119,8 @@ def test_hang_and_exception_are_rows_and_the_others_are_as_ever(monkeypatch: pyt
                 raise KeyError("of the harness")
             whole(range(seed, seed + 1), each, build, **options)
 
-    monkeypatch.setattr(dst, "many", faulty)
-    found = comparable(dst.run_range(PRODUCTION, (0, 10), 2))
+    monkeypatch.setattr(ranges, "many", faulty)
+    found = comparable(ranges.run_range(PRODUCTION, (0, 10), 2))
     kinds = {row["seed"]: (row["kind"], row["signature"], row["digest"]) for row in found if row["kind"]}
     let_out = ("harness", "harness:KeyError", "")
     assert kinds == {2: ("timeout", "timeout", ""), 4: let_out, 9: let_out}
@@ -122,7 +131,8 @@ def test_hang_and_exception_are_rows_and_the_others_are_as_ever(monkeypatch: pyt
 
 def test_the_code_version_covers_all_that_a_run_imports() -> None:
     """Otherwise rows of different code could stand in one folder."""
-    program = "import sys, dst.campaign; print(*(getattr(m, '__file__', '') for m in list(sys.modules.values())), sep='\\n')"
+    program = ("import sys, dst.campaign.processes; "
+               "print(*(getattr(m, '__file__', '') for m in list(sys.modules.values())), sep='\\n')")
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     files = done.stdout.split("\n")
     packages = [ROOT / name for name in ("specs", "model", "impl", "traces", "dst", "cli", "tools")]
@@ -133,8 +143,8 @@ def test_the_code_version_covers_all_that_a_run_imports() -> None:
 
 
 def test_workers_with_other_code_are_refused() -> None:
-    with pytest.raises(dst.CampaignError, match="code has changed"):
-        dst.run_range(PRODUCTION._replace(code="0"), (0, 1), 60)
+    with pytest.raises(CampaignError, match="code has changed"):
+        ranges.run_range(PRODUCTION._replace(code="0"), (0, 1), 60)
 
 
 # --- the engines agree
@@ -142,30 +152,30 @@ def test_workers_with_other_code_are_refused() -> None:
 
 @pytest.mark.parametrize("size", [13, 120])
 def test_local_rows_for_any_cut(local: Start, expected: list[dict], tmp_path: Path, size: int) -> None:
-    dst.run(PRODUCTION, (0, 120), tmp_path, local, 2, size)
+    summary_of(PRODUCTION, (0, 120), tmp_path, local, 2, size)
     assert rows(tmp_path, (0, 120)) == expected
 
 
 @pytest.mark.parametrize("size", [13, 120])
 def test_spark_rows_for_any_cut(spark: Start, expected: list[dict], tmp_path: Path, size: int) -> None:
     out = tmp_path / "a b%20 é[0]"
-    dst.run(PRODUCTION, (0, 120), out, spark, 2, size)
+    summary_of(PRODUCTION, (0, 120), out, spark, 2, size)
     assert rows(out, (0, 120)) == expected
 
 
 def test_spark_reads_all_rows_from_the_folder_of_either_engine(spark: Start, local: Start, tmp_path: Path) -> None:
-    dst.run(MUTANT, (0, 10), tmp_path, local, 2)
-    dst.run(MUTANT, (0, 20), tmp_path, spark, 2)
+    summary_of(MUTANT, (0, 10), tmp_path, local, 2)
+    summary_of(MUTANT, (0, 20), tmp_path, spark, 2)
     from pyspark.sql import SparkSession
 
     frame = SparkSession.getActiveSession().read.parquet(str(tmp_path / "rows")).drop("wave")
     assert [(field.name, field.dataType.simpleString()) for field in frame.schema] == \
-        [(field.name, dst.SQL_TYPES[field.type]) for field in dst.SCHEMA]
+        [(field.name, ranges.SQL_TYPES[field.type]) for field in ranges.SCHEMA]
     assert sorted(row.seed for row in frame.collect()) == list(range(20))
 
 
 def test_both_engines_time_out_a_seed(spark: Start, local: Start, tmp_path: Path) -> None:
-    summaries = [dst.run(PRODUCTION, (0, 6), tmp_path / name, engine, 2, limit_s=0.0001)
+    summaries = [summary_of(PRODUCTION, (0, 6), tmp_path / name, engine, 2, limit_s=0.0001)
                  for name, engine in (("spark", spark), ("local", local))]
     assert summaries[0] == summaries[1]
     assert [(f["kind"], f["count"], f["smallest_seed"]) for f in summaries[0]["failures"]] == [("timeout", 6, 0)]
@@ -174,7 +184,7 @@ def test_both_engines_time_out_a_seed(spark: Start, local: Start, tmp_path: Path
 def test_rows_and_summary_are_the_same_under_another_hash_seed(local: Start, expected: list[dict], tmp_path: Path) -> None:
     subprocess.run(cli("--seeds", "0:60", "--out", tmp_path / "a", "--engine", "local", "--jobs", 1), cwd=ROOT, check=True,
                    env=os.environ | {"PYTHONHASHSEED": "4321"}, capture_output=True)
-    dst.run(PRODUCTION, (0, 60), tmp_path / "b", local, 2)
+    summary_of(PRODUCTION, (0, 60), tmp_path / "b", local, 2)
     assert rows(tmp_path / "a", (0, 120)) == rows(tmp_path / "b", (0, 120)) == expected[:60]
     assert (tmp_path / "a" / "summary.json").read_bytes() == (tmp_path / "b" / "summary.json").read_bytes()
 
@@ -183,23 +193,23 @@ def test_rows_and_summary_are_the_same_under_another_hash_seed(local: Start, exp
 
 
 def test_only_missing_ranges_run(local: Start, expected: list[dict], tmp_path: Path) -> None:
-    ran: list[dst.Seeds] = []
+    ran: list[Seeds] = []
 
-    def spy(campaign: dst.Campaign, ranges: list[dst.Seeds], *rest: object) -> None:
+    def spy(campaign: Campaign, ranges: list[Seeds], *rest: object) -> None:
         ran.extend(ranges)
         with local() as engine:
             engine(campaign, ranges, *rest)
 
-    dst.run(PRODUCTION, (20, 60), tmp_path, lambda: nullcontext(spy), 2, 10)
+    summary_of(PRODUCTION, (20, 60), tmp_path, lambda: nullcontext(spy), 2, 10)
     (tmp_path / "rows" / "wave=0" / "40-50.parquet").unlink()
     (tmp_path / ".writing").mkdir()
     (tmp_path / ".writing" / "0-20.parquet").write_bytes(b"half of a fil")
     ran.clear()
-    summary = dst.run(PRODUCTION, (0, 70), tmp_path, lambda: nullcontext(spy), 2, 20)
+    summary = summary_of(PRODUCTION, (0, 70), tmp_path, lambda: nullcontext(spy), 2, 20)
     assert ran == [(0, 20), (40, 50), (60, 70)]
     assert rows(tmp_path, (0, 70)) == expected[:70]
     ran.clear()
-    assert dst.run(PRODUCTION, (0, 70), tmp_path, lambda: nullcontext(spy), 2) == summary
+    assert summary_of(PRODUCTION, (0, 70), tmp_path, lambda: nullcontext(spy), 2) == summary
     assert ran == []
 
 
@@ -219,8 +229,8 @@ def test_a_killed_campaign_goes_on(tmp_path: Path, local: Start) -> None:
 
     done = rows(out, seeds)
     assert 320 <= len(done) < 1500 and not (out / "summary.json").exists()
-    dst.run(MUTANT, seeds, out, local, 2)
-    assert rows(out, seeds) == comparable(dst.run_range(MUTANT, seeds, 60))
+    summary_of(MUTANT, seeds, out, local, 2)
+    assert rows(out, seeds) == comparable(ranges.run_range(MUTANT, seeds, 60))
     assert json.loads((out / "summary.json").read_text())["in_other_processes"] == [0, 500, 1000]
 
 
@@ -232,31 +242,31 @@ def wait_until(true: object, longest_s: float = 30) -> None:
 
 
 def test_a_wave_that_fails_leaves_nothing_and_is_never_green(tmp_path: Path) -> None:
-    def dies(campaign: dst.Campaign, ranges: list[dst.Seeds], folder: Path, limit_s: float, progress: dst.Progress) -> None:
-        dst.write_range(campaign, ranges[0], folder, limit_s)
-        raise dst.CampaignError("a worker failed")
+    def dies(campaign: Campaign, ranges: list[Seeds], folder: Path, limit_s: float, progress: waves.Progress) -> None:
+        processes.write_range(campaign, ranges[0], folder, limit_s)
+        raise CampaignError("a worker failed")
 
-    with pytest.raises(dst.CampaignError, match="a worker failed"):
-        dst.run(PRODUCTION, (0, 4), tmp_path, lambda: nullcontext(dies), 1)
+    with pytest.raises(CampaignError, match="a worker failed"):
+        summary_of(PRODUCTION, (0, 4), tmp_path, lambda: nullcontext(dies), 1)
     assert rows(tmp_path, (0, 4)) == [] and not (tmp_path / "summary.json").exists()
 
 
-def nothing() -> AbstractContextManager[dst.Engine]:
+def nothing() -> AbstractContextManager[waves.Engine]:
     return nullcontext(lambda *_: None)
 
 
 def test_rows_that_are_missing_or_twice_there_are_never_green(tmp_path: Path) -> None:
-    with pytest.raises(dst.CampaignError, match="each should have one"):
-        dst.run(PRODUCTION, (0, 4), tmp_path, nothing, 1)
+    with pytest.raises(CampaignError, match="each should have one"):
+        summary_of(PRODUCTION, (0, 4), tmp_path, nothing, 1)
     (tmp_path / "rows" / "wave=0").rmdir()
     for name in ("a", "b"):
         (tmp_path / "rows" / name).mkdir()
-        pq.write_table(dst.run_range(PRODUCTION, (0, 4), 60), tmp_path / "rows" / name / "0-4.parquet")
-    with pytest.raises(dst.CampaignError, match="8 rows for 4 seeds"):
-        dst.run(PRODUCTION, (0, 4), tmp_path, nothing, 1)
+        pq.write_table(ranges.run_range(PRODUCTION, (0, 4), 60), tmp_path / "rows" / name / "0-4.parquet")
+    with pytest.raises(CampaignError, match="8 rows for 4 seeds"):
+        summary_of(PRODUCTION, (0, 4), tmp_path, nothing, 1)
     (tmp_path / "rows" / "b" / "0-4.parquet").write_bytes(b"PAR1 and then no more")
-    with pytest.raises(dst.CampaignError, match="cannot be read"):
-        dst.run(PRODUCTION, (0, 4), tmp_path, nothing, 1)
+    with pytest.raises(CampaignError, match="cannot be read"):
+        summary_of(PRODUCTION, (0, 4), tmp_path, nothing, 1)
 
 
 # --- what is refused
@@ -279,7 +289,7 @@ def test_bad_input(tmp_path: Path, changed: dict, message: str) -> None:
 
 def test_the_folder_of_another_campaign_is_refused(tmp_path: Path) -> None:
     foreign = tmp_path / "foreign"
-    with dst.opened(foreign, PRODUCTION._replace(code="0123")):
+    with folder.opened(foreign, PRODUCTION._replace(code="0123")):
         pass
     home = tmp_path / "home"
     home.mkdir()
@@ -407,10 +417,10 @@ def test_a_run_that_is_not_the_same_again_is_a_row(monkeypatch: pytest.MonkeyPat
         built.append(1)
         return builds[len(built) > 100](*args)
 
-    monkeypatch.setattr(dst, "TWICE", 5)
-    assert comparable(dst.run_range(PRODUCTION, (0, 12), 60)) == expected[:12]
-    monkeypatch.setattr(dst, "build_of", lambda *_: moody)
-    found = comparable(dst.run_range(PRODUCTION, (0, 20), 60))
+    monkeypatch.setattr(ranges, "TWICE", 5)
+    assert comparable(ranges.run_range(PRODUCTION, (0, 12), 60)) == expected[:12]
+    monkeypatch.setattr(ranges, "build_of", lambda *_: moody)
+    found = comparable(ranges.run_range(PRODUCTION, (0, 20), 60))
     bad = [row for row in found if row["kind"] == "nondeterminism"]
     assert 0 in [row["seed"] for row in bad] and all(row["seed"] % 5 == 0 for row in bad)
     assert bad[0]["signature"] == "nondeterminism:twice" and "at first" in bad[0]["message"]
@@ -418,16 +428,16 @@ def test_a_run_that_is_not_the_same_again_is_a_row(monkeypatch: pytest.MonkeyPat
 
 
 def test_what_differs_in_another_process_fails_the_campaign(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(dst, "TWICE", 4)
+    monkeypatch.setattr(ranges, "TWICE", 4)
     asked = []
 
-    def check(seeds: list[int], mutant: str | None, scenario: str) -> dst.doctor.Difference:
-        asked.append((seeds, mutant, scenario))
-        return dst.doctor.Difference(4, "choice 7: this with PYTHONHASHSEED=1, that with PYTHONHASHSEED=2")
+    def check(seeds: list[int], mutant: str | None, strategy: str, scenario: str) -> summary.doctor.Difference:
+        asked.append((seeds, mutant, strategy, scenario))
+        return summary.doctor.Difference(4, "choice 7: this with PYTHONHASHSEED=1, that with PYTHONHASHSEED=2")
 
-    monkeypatch.setattr(dst.doctor, "check", check)
+    monkeypatch.setattr(summary.doctor, "check", check)
     code, output = called("--scenario", SCENARIO, "--seeds", "1:10", "--out", tmp_path, "--engine", "local", "--jobs", 1)
-    assert asked == [([4, 8], None, SCENARIO)] and code == exits.NONDETERMINISM
+    assert asked == [([4, 8], None, "portfolio", SCENARIO)] and code == exits.NONDETERMINISM
     assert "nondeterminism:processes" in output and f"highwater dst doctor --scenario {SCENARIO} --seeds 4:5" in output
 
 

@@ -91,7 +91,8 @@ def project(folder: Path, source: str) -> Path:
     for name in linter.FOLDERS:
         (folder / name).mkdir()
     (folder / "dst" / "a.py").write_text(source)
-    (folder / "dst" / "campaign.py").write_text("import time\n")  # outside the seam
+    (folder / "dst" / "campaign").mkdir()
+    (folder / "dst" / "campaign" / "a.py").write_text("import time\n")  # outside the seam
     return folder
 
 

@@ -1,0 +1,131 @@
+"""Safety: a seed that kills its process is a row, and its neighbours' rows are as ever. The engine of local processes."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import get_context, parent_process
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dst.campaign.rows import row_of_death, run_range
+from dst.campaign.waves import Engine, Progress
+from dst.campaign.what import Campaign, CampaignError, Seeds
+
+ALONE = "import sys; from dst.campaign.processes import alone; alone(sys.argv[1:])"
+
+
+@contextmanager
+def local_engine(jobs: int) -> Iterator[Engine]:
+    """Processes that are started anew, not forked: the caller may have threads."""
+    pools = [new_pool(jobs)]
+
+    def engine(campaign: Campaign, ranges: list[Seeds], folder: Path, limit_s: float, progress: Progress) -> None:
+        todo = write_with_pool(pools[0], campaign, ranges, folder, limit_s, progress)
+        if todo:  # a worker has died, and the pool with it: whose fault it was is found out range by range
+            pools[0].shutdown(wait=True, cancel_futures=True)
+            pools[0] = new_pool(jobs)
+            for seeds in todo:
+                write(run_carefully(campaign, seeds, limit_s), seeds, folder)
+
+    try:
+        yield engine
+    finally:
+        pools[0].shutdown(wait=True, cancel_futures=True)
+
+
+def new_pool(jobs: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(jobs, get_context("spawn"), initializer=begin_worker)
+
+
+def begin_worker() -> None:
+    """Ctrl-C ends a worker at once, and so does the end of its parent, even by SIGKILL."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    threading.Thread(target=end_with, args=(parent_process(),), daemon=True).start()
+
+
+def end_with(parent: Any) -> None:
+    parent.join()
+    os._exit(1)
+
+
+def write_with_pool(pool: ProcessPoolExecutor, campaign: Campaign, ranges: list[Seeds], folder: Path, limit_s: float,
+                    progress: Progress) -> list[Seeds]:
+    """The ranges that are not written, because a worker has died."""
+    done, todo = 0, set(ranges)
+    try:
+        futures = {pool.submit(write_range, campaign, seeds, folder, limit_s): seeds for seeds in ranges}
+        for future in as_completed(futures):
+            future.result()
+            todo.remove(futures[future])
+            done += futures[future][1] - futures[future][0]
+            progress(done)
+    except BrokenProcessPool:
+        pass
+    except CampaignError:
+        raise
+    except Exception as error:  # a full disk; nothing that a seed did
+        raise CampaignError(f"a worker failed: {type(error).__name__}: {error}") from error
+    return sorted(todo)
+
+
+def write_range(campaign: Campaign, seeds: Seeds, folder: Path, limit_s: float) -> None:
+    write(run_range(campaign, seeds, limit_s), seeds, folder)
+
+
+def write(table: pa.Table, seeds: Seeds, folder: Path) -> None:
+    """Whole or not at all: a killed worker may have left half of it under another name."""
+    half = folder / f".{seeds[0]}-{seeds[1]}.parquet"
+    pq.write_table(table, half)
+    half.rename(folder / half.name[1:])
+
+
+# --- where a worker has died
+
+def run_carefully(campaign: Campaign, seeds: Seeds, limit_s: float) -> pa.Table:
+    """In a process of its own; if that dies, half by half, until it is known which seed it was."""
+    table, why = in_child(campaign, seeds, limit_s)
+    if table is not None:
+        return table
+    if seeds[1] - seeds[0] == 1:
+        return row_of_death(campaign, seeds[0], why)
+    middle = sum(seeds) // 2
+    return pa.concat_tables([run_carefully(campaign, half, limit_s) for half in ((seeds[0], middle), (middle, seeds[1]))])
+
+
+def in_child(campaign: Campaign, seeds: Seeds, limit_s: float) -> tuple[pa.Table | None, str]:
+    """The rows; or None, and how the process died. Raises CampaignError where it could not run them."""
+    done = subprocess.run([sys.executable, "-c", ALONE, *campaign, *map(str, (*seeds, limit_s))], stdin=subprocess.DEVNULL,
+                          capture_output=True, env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
+    if done.returncode == 0:
+        return pa.ipc.open_stream(done.stdout).read_all(), ""
+    if done.returncode < 0:
+        return None, f"it killed its process: {signal.Signals(-done.returncode).name}"
+    if done.returncode == FAILED:
+        raise CampaignError(done.stderr.decode(errors="replace").strip().splitlines()[-1])
+    return None, f"it ended its process, with exit code {done.returncode}"
+
+
+FAILED = 97  # the exit code of what could not run the range: no seed's
+
+
+def alone(words: list[str]) -> None:
+    """A range, as Arrow's stream to standard output."""
+    out = os.dup(1)
+    os.dup2(2, 1)  # whatever a run prints is not among the rows
+    try:
+        campaign, (low, high, limit_s) = Campaign(*words[:-3]), words[-3:]
+        table = run_range(campaign, (int(low), int(high)), float(limit_s))
+        with os.fdopen(out, "wb") as stream, pa.ipc.new_stream(stream, table.schema) as writer:
+            writer.write_table(table)
+    except Exception as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        sys.exit(FAILED)

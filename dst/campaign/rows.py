@@ -1,0 +1,175 @@
+"""Safety: each seed of a range has one row, whatever becomes of it."""
+
+import json
+import resource
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+
+from dst import doctor
+from dst.alarm import Hung, alarmed, set_alarm
+from dst.campaign.what import Campaign, CampaignError, Seeds
+from dst.reached import Watch
+from dst.simulate import Outcome, drawn_shape, many, place_of
+from dst.version import code_version
+from dst.zoo import build_of
+from traces.event import Event, to_json
+from traces.refine import REFINERS
+
+COUNTS = pa.map_(pa.string(), pa.int32())
+HASHES = pa.list_(pa.int64())
+SCHEMA = pa.schema([
+    ("seed", pa.int64()),
+    ("scenario", pa.string()),
+    ("mutant", pa.string()),  # "" for the implementation itself
+    ("strategy", pa.string()),  # that was drawn, if it was the portfolio that was asked for
+    ("profile", pa.string()),  # of the store
+    ("kind", pa.string()),  # "" if all is well
+    ("signature", pa.string()),
+    ("message", pa.string()),
+    ("digest", pa.string()),  # of the trace; "" if there is none
+    ("requests", pa.int64()),
+    ("steps", pa.int64()),  # of the kernel: whatever happened
+    ("virtual_ms", pa.int64()),
+    ("shape", pa.string()),  # JSON; "" if there is none
+    ("swarm", COUNTS),  # fault -> how often it befalls a request, of 1000
+    ("faults", COUNTS),  # "fault operation phase" -> how many
+    ("reached", pa.int64()),  # one bit for each of dst/reached.py's WITNESSES, the first the lowest
+    ("model_states", HASHES),  # sketches of the model's states that the run has reached: dst/sketch.py
+    ("model_steps", HASHES),  # and of its steps from state to state
+    ("cpu_us", pa.int64()),  # of the processor: the one column that differs from run to run
+])
+SQL_TYPES = {pa.int64(): "bigint", pa.string(): "string", COUNTS: "map<string,int>", HASHES: "array<bigint>"}
+NO_RUN = ("", 0, 0, 0, "", [], [], 0, [], [])  # of a seed that has no outcome: from digest on
+TWICE = 500  # each seed that this divides is run twice
+MEMORY_MB = 4_096  # that a process may use
+
+
+@cache
+def run_range(campaign: Campaign, seeds: Seeds, limit_s: float) -> pa.Table:
+    """One row a seed, in order. To be called in a main thread: the alarm goes off there."""
+    if code_version() != campaign.code:
+        raise CampaignError("the code has changed since the campaign started: start it again, with a new folder")
+    todo = range(*seeds)
+    rows: list[tuple] = []
+    sample: list[Outcome] = []
+    watch = Watch(campaign.scenario)
+    began = time.process_time()
+
+    def add(strategy: str, profile: str, kind: str, signature: str, message: str, *fields: Any) -> None:
+        nonlocal began
+        ended = time.process_time()
+        rows.append((todo[len(rows)], *campaign[:2], strategy, profile, kind, signature,
+                     message.encode(errors="backslashreplace").decode(), *fields, int((ended - began) * 1e6)))
+        began = ended
+
+    def each(outcome: Outcome) -> None:
+        set_alarm(0)  # if it has just gone off, Hung is raised here, and there is no row yet
+        if outcome.seed != todo[len(rows)]:
+            raise CampaignError(f"the outcome of seed {outcome.seed} came instead")
+        if outcome.seed % TWICE == 0:
+            sample.append(outcome)
+        add(outcome.strategy, outcome.shape.store, outcome.kind, outcome.signature, outcome.message, outcome.digest,
+            outcome.requests, outcome.steps, outcome.virtual_ms, json.dumps(outcome.shape._asdict()),
+            [(name, weight) for name, weight in outcome.weights._asdict().items() if weight], befallen(outcome.events),
+            watch.reached(outcome), *watch.sketch(outcome))
+        if len(rows) < len(todo):
+            set_alarm(limit_s)
+
+    with alarmed(), memory_limited():
+        while len(rows) < len(todo):
+            failure = run_until_failure(campaign, todo[len(rows):], each, limit_s, watch)
+            if len(rows) < len(todo):
+                add(campaign.strategy, campaign.profile, *failure, *NO_RUN)
+                REFINERS.clear()  # it may have been amid a change to them
+        for outcome in reversed(sample):
+            failure = run_again(campaign, outcome, limit_s)
+            if any(failure):
+                row = rows[outcome.seed - todo.start]
+                rows[outcome.seed - todo.start] = (*row[:5], *failure, *row[8:])
+    return table_of(rows)
+
+
+def table_of(rows: list[tuple]) -> pa.Table:
+    return pa.Table.from_arrays([pa.array(column, field.type) for column, field in zip(zip(*rows), SCHEMA)], schema=SCHEMA)
+
+
+def row_of_death(campaign: Campaign, seed: int, why: str) -> pa.Table:
+    """Of a seed whose process did not live to write one."""
+    return table_of([(seed, *campaign[:4], "death", "death", why, *NO_RUN, 0)])
+
+
+@contextmanager
+def memory_limited():
+    """A run that uses up the memory raises MemoryError, and its neighbours go on."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    most = MEMORY_MB << 20
+    if before[0] == resource.RLIM_INFINITY or before[0] > most:
+        resource.setrlimit(resource.RLIMIT_AS, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def befallen(events: Iterable[Event]) -> list[tuple[str, int]]:
+    """How often a client stopped waiting for a request, or was refused by what is no condition: by fault, operation and phase.
+
+    The phase: "applied" by then, "later" (it was applied, and nobody waited), "never"."""
+    ended: dict[tuple[str, int], tuple[str, str]] = {}
+    applied: dict[tuple[str, int], str] = {}
+    for e in events:
+        request = e.client, e.request
+        if e.kind == "applied":
+            applied[request] = "later" if request in ended else "applied"
+        elif e.kind in ("timeout", "crash", "refused"):
+            ended[request] = e.kind if e.kind != "refused" else str(e.status), e.op
+    counts = Counter(f"{fault} {op} {applied.get(request, 'never')}" for request, (fault, op) in ended.items())
+    return sorted(counts.items())
+
+
+def run_again(campaign: Campaign, first: Outcome, limit_s: float) -> tuple[str, str, str]:
+    """After all that has been run since: kind, signature and message, all "" if it is the same."""
+    found: list[Outcome] = []
+    failure = run_until_failure(campaign, range(first.seed, first.seed + 1), found.append, limit_s, Watch(campaign.scenario))
+    if not found:
+        return failure
+    if doctor.summary(found[0]) == doctor.summary(first):
+        return "", "", ""
+    said = []
+    for what, show, runs in (("choice", doctor.choice, [one.tape for one in (first, *found)]),
+                             ("event", doctor.event, [list(map(to_json, one.events)) for one in (first, *found)])):
+        at = doctor.first_difference(*runs)
+        if at is not None:
+            said.append(f"{what} {at}: {show(runs[0], at)} at first, {show(runs[1], at)} the second time")
+    return "nondeterminism", "nondeterminism:twice", "; ".join(said) or f"{first.signature!r}, then {found[0].signature!r}"
+
+
+def run_until_failure(campaign: Campaign, seeds: range, each: Callable[[Outcome], None], limit_s: float, watch: Watch
+                      ) -> tuple[str, str, str]:
+    """Kind, signature, and message of the row of the first seed that had no outcome, if there is one."""
+    build = build_of(campaign.mutant, campaign.scenario)
+    options = {"trace_of": watch.trace_of, "scenario": campaign.scenario, "strategy": campaign.strategy}
+    try:
+        try:
+            set_alarm(limit_s)
+            if campaign.profile:
+                for seed in seeds:
+                    shape = drawn_shape(seed, campaign.scenario)._replace(store=campaign.profile)
+                    many(range(seed, seed + 1), each, build, shape=shape, **options)
+            else:
+                many(seeds, each, build, **options)
+            return "harness", "harness:skipped", "no outcome"
+        finally:
+            set_alarm(0)
+    except Hung:
+        return "timeout", "timeout", f"not done after {limit_s:g} s"
+    except MemoryError:
+        return "memory", "memory", f"it took more than {MEMORY_MB:,} MiB"
+    except Exception as error:
+        return "harness", f"harness:{type(error).__name__}", f"{error} ({place_of(error)})"

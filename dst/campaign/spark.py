@@ -1,0 +1,191 @@
+"""Safety: whatever Spark runs the ranges on, the rows are those of any other engine. The engine on Spark, named only here.
+
+A local session, a cluster (`--master spark://.., yarn, local-cluster[..]`) or Spark Connect (`--master sc://host:port`). Each
+task carries the sources that a run depends on: a worker that has other code, or none, runs those. Where a worker died in a
+range, its task is tried again, and then runs the range in processes that may die (processes.py). Rows are written by the tasks,
+so the folder must be one that they and the driver share.
+"""
+
+import importlib.util
+import io
+import os
+import sys
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from dst.campaign.rows import SCHEMA, SQL_TYPES
+from dst.campaign.waves import Engine, Progress
+from dst.campaign.what import Campaign, CampaignError, NoSpark, Seeds
+from dst.version import CODE, ROOT
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+ATTEMPTS = 2  # of a task: the second is careful
+COLUMNS = ", ".join(f"{field.name} {SQL_TYPES[field.type]}" for field in SCHEMA)
+
+
+@contextmanager
+def spark_engine(jobs: int, master: str = "") -> Iterator[Engine]:
+    spark = start_spark(jobs, master)
+    try:
+        yield partial(write_with_spark, spark)
+    finally:
+        spark.stop()
+
+
+def start_spark(jobs: int, master: str = "") -> "SparkSession":
+    """A session of this process; of a local one nothing listens outside of the machine. Raises NoSpark."""
+    os.environ.update(PYSPARK_PYTHON=sys.executable)
+    from pyspark.sql import SparkSession
+
+    if master.startswith("sc://"):
+        try:
+            return SparkSession.builder.remote(master).getOrCreate()
+        except Exception as error:
+            raise NoSpark(f"{master}: {str(error).strip().splitlines()[0]}") from error
+    java = load_java()
+    home = java.find_java()
+    if home is None:
+        raise NoSpark(java.MISSING)
+    os.environ.update(JAVA_HOME=home)
+    if not master or master.startswith("local"):
+        os.environ.update(SPARK_LOCAL_IP="127.0.0.1")
+    settings = {
+        **({"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+           if not master or master.startswith("local") else {}),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "FATAL",  # of a task that fails we tell ourselves
+        "spark.task.maxFailures": str(ATTEMPTS),
+        "spark.python.worker.faulthandler.enabled": "true",  # a worker that crashes says where
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    }
+    builder = SparkSession.builder.appName("highwater campaign").master(master or f"local[{jobs},{ATTEMPTS}]")
+    try:
+        return builder.config(map=settings).getOrCreate()
+    except Exception as error:
+        raise NoSpark(f"Spark does not start ({master or 'local'}): {str(error).strip().splitlines()[0]}") from error
+
+
+def load_java() -> ModuleType:
+    found = importlib.util.spec_from_file_location("highwater_java", ROOT / "tools" / "java.py")
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def sources() -> bytes:
+    """What a run depends on, as a zip file: the same bytes for the same code."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(path for pattern in CODE for path in ROOT.glob(pattern)):
+            archive.writestr(zipfile.ZipInfo(path.relative_to(ROOT).as_posix()), path.read_bytes(), zipfile.ZIP_DEFLATED)
+    return packed.getvalue()
+
+
+def task_of(campaign: Campaign, ranges: list[Seeds], limit_s: float) -> Callable[[Iterable["pa.RecordBatch"]], Iterator]:
+    """What a worker does: it is sent by its code, so it must name nothing of ours but within."""
+    code, packed, fields, ranges, root = campaign.code, sources(), tuple(campaign), list(map(tuple, ranges)), str(ROOT)
+
+    def rows(batches: Iterable[Any]) -> Iterator[Any]:
+        import importlib
+        import io
+        import sys
+        import tempfile
+        import zipfile
+        from pathlib import Path
+
+        from pyspark import TaskContext
+
+        def unpacked() -> str:
+            """The sources that were sent: one folder for each version of the code, put there in one step."""
+            place = Path(tempfile.gettempdir()) / f"highwater-{code}"
+            if not place.is_dir():
+                half = tempfile.mkdtemp(prefix="highwater-")
+                zipfile.ZipFile(io.BytesIO(packed)).extractall(half)
+                try:
+                    Path(half).rename(place)
+                except OSError:
+                    pass  # another worker was first
+            return str(place)
+
+        def version() -> str:
+            try:
+                return importlib.import_module("dst.version").code_version()
+            except ImportError:
+                return ""
+
+        if Path(root).is_dir() and root not in sys.path:
+            sys.path.insert(0, root)
+        if version() != code:
+            for name in [name for name in sys.modules if name.partition(".")[0] in ("dst", "impl", "model", "traces")]:
+                del sys.modules[name]
+            sys.path.insert(0, unpacked())
+            importlib.invalidate_caches()
+        run = importlib.import_module("dst.campaign.rows").run_range
+        if TaskContext.get().attemptNumber():
+            run = importlib.import_module("dst.campaign.processes").run_carefully
+        what = importlib.import_module("dst.campaign.what").Campaign(*fields)
+        for batch in batches:
+            for number in batch.column("id").to_pylist():
+                yield from run(what, ranges[number], limit_s).to_batches()
+
+    return rows
+
+
+def write_with_spark(spark: "SparkSession", campaign: Campaign, ranges: list[Seeds], folder: Path, limit_s: float,
+                     progress: Progress) -> None:
+    """One task a range: one row with its number in, one row a seed out, written by the task."""
+    frame = spark.range(0, len(ranges), 1, len(ranges)).mapInArrow(task_of(campaign, ranges, limit_s), COLUMNS)
+    write = partial(frame.write.mode("append").parquet, f"file://{folder.absolute()}")  # Hadoop does not want it quoted
+    seeds = sum(hi - lo for lo, hi in ranges)
+    (watch_remote if is_remote(spark) else watch)(spark, write, seeds, progress)
+
+
+def is_remote(spark: "SparkSession") -> bool:
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def watch(spark: "SparkSession", job: Callable[[], None], seeds: int, progress: Progress) -> None:
+    """Do the job in another thread, and tell how far it is meanwhile. Raises CampaignError if it fails."""
+    with ThreadPoolExecutor(1) as thread:
+        future, part = thread.submit(job), 0.0
+        try:
+            while not wait([future], timeout=0.5).done:
+                part = max(part, part_done(spark))  # no stage is active before the first, nor after the last
+                progress(int(seeds * part))
+            future.result()
+        except Exception as error:
+            raise CampaignError(f"Spark: {error}") from error
+        finally:
+            spark.sparkContext.cancelAllJobs()  # there is one left only after Ctrl-C, or an exception here
+
+
+def part_done(spark: "SparkSession") -> float:
+    tracker = spark.sparkContext.statusTracker()
+    stages = [info for stage in tracker.getActiveStageIds() if (info := tracker.getStageInfo(stage))]
+    return sum(info.numCompletedTasks for info in stages) / max(sum(info.numTasks for info in stages), 1)
+
+
+def watch_remote(spark: "SparkSession", job: Callable[[], None], seeds: int, progress: Progress) -> None:
+    """The same by Spark Connect, whose server tells."""
+    def told(stages: Any = (), **_: object) -> None:
+        tasks, done = (sum(getattr(stage, name) for stage in stages) for name in ("num_tasks", "num_completed_tasks"))
+        progress(int(seeds * done / max(tasks, 1)))
+
+    spark.registerProgressHandler(told)
+    try:
+        job()
+    except Exception as error:
+        raise CampaignError(f"Spark: {error}") from error
+    finally:
+        spark.interruptAll()
+        spark.removeProgressHandler(told)

@@ -1,0 +1,87 @@
+"""Safety: what is said of a campaign is a function of its rows, one of each seed, without `cpu_us` or how they came there."""
+
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dst import doctor
+from dst.campaign import rows
+from dst.campaign.folder import read
+from dst.campaign.what import Campaign, CampaignError, Seeds
+from dst.reached import bits
+from dst.simulate import replay_command
+from dst.sketch import SAMPLE
+
+MOST_IN_PROCESSES = 20  # of the seeds that are run twice, so many at most in other processes, too
+COLUMNS = ("seed", "kind", "signature", "message", "digest", "requests", "reached", "model_states", "model_steps")
+
+
+def summarize(campaign: Campaign, seeds: Seeds, out: Path) -> dict:
+    """Failures by signature, the most frequent first. Raises CampaignError unless each seed has one row."""
+    table = read(out, seeds, list(COLUMNS)).sort_by("seed")
+    if not np.array_equal(table["seed"].to_numpy(), np.arange(*seeds)):
+        raise CampaignError(f"{table.num_rows} rows for {seeds[1] - seeds[0]} seeds: each should have one")
+    failed = table.filter(pc.field("kind") != "")
+    twice, different = compared(campaign, seeds)
+    reached = witnessed(table, campaign.scenario)
+    return {**campaign._asdict(), "seeds": f"{seeds[0]}:{seeds[1]}", "runs": table.num_rows, "failed": failed.num_rows,
+            "requests": pc.sum(table["requests"]).as_py(), "digest": digest_of(table),
+            "failures": failures_of(campaign, failed) + different,
+            "reached": reached, "never": [name for name in bits(campaign.scenario) if name not in reached],
+            "model_states": distinct(table["model_states"]), "model_steps": distinct(table["model_steps"]),
+            "in_other_processes": twice}
+
+
+def failures_of(campaign: Campaign, failed: pa.Table) -> list[dict]:
+    groups = failed.group_by(["kind", "signature"]).aggregate([("seed", "count"), ("seed", "min")]).to_pylist()
+    first = pa.array([group["seed_min"] for group in groups], pa.int64())
+    messages = {row["seed"]: row["message"] for row in failed.filter(pc.is_in(failed["seed"], first)).to_pylist()}
+    failures = [{"kind": group["kind"], "signature": group["signature"], "count": group["seed_count"],
+                 "smallest_seed": group["seed_min"], "message": messages[group["seed_min"]],
+                 "replay": replay_of(campaign, group["seed_min"])} for group in groups]
+    return sorted(failures, key=lambda f: (-f["count"], f["smallest_seed"]))
+
+
+def replay_of(campaign: Campaign, seed: int) -> str:
+    return replay_command(seed, campaign.mutant, campaign.strategy, campaign.scenario, campaign.profile)
+
+
+def witnessed(table: pa.Table, scenario: str) -> dict[str, dict[str, int]]:
+    """Of each witness that was reached: in how many runs, and in which first. The table is sorted by seed."""
+    masks, seeds = table["reached"].to_numpy(), table["seed"].to_numpy()
+    hits = {name: seeds[masks & bit > 0] for name, bit in bits(scenario).items()}
+    return {name: {"runs": len(those), "smallest_seed": int(those[0])} for name, those in hits.items() if len(those)}
+
+
+def distinct(sketches: pa.ChunkedArray) -> int:
+    """About how many states, or steps, the runs have reached: the sample's size, times what it is a part of."""
+    return SAMPLE * len(pc.unique(pc.list_flatten(sketches)))
+
+
+def compared(campaign: Campaign, seeds: Seeds) -> tuple[list[int], list[dict]]:
+    """Which of the sample were run in two fresh processes under two hash seeds, and the failure that this brought, if any.
+    Raises CampaignError."""
+    sample = list(range(seeds[0] + -seeds[0] % rows.TWICE, seeds[1], rows.TWICE))[:MOST_IN_PROCESSES]
+    if seeds[1] - seeds[0] < rows.TWICE or not sample:
+        return [], []
+    try:
+        different = doctor.check(sample, campaign.mutant or None, campaign.strategy, scenario=campaign.scenario)
+    except doctor.Broken as error:
+        raise CampaignError(f"the self-check broke down: {error}") from error
+    if different is None:
+        return sample, []
+    replay = f"highwater dst doctor --scenario {campaign.scenario} --seeds {different.seed}:{different.seed + 1}" + (
+        f" --mutant {campaign.mutant}" if campaign.mutant else "")
+    return sample, [{"kind": "nondeterminism", "signature": "nondeterminism:processes", "count": 1,
+                     "smallest_seed": different.seed, "message": different.message, "replay": replay}]
+
+
+def digest_of(table: pa.Table) -> str:
+    """Of all rows: two campaigns with the same one have found the same, and their traces are equal."""
+    hasher = blake2b(digest_size=16)
+    for batch in table.select(["seed", "kind", "signature", "digest"]).to_batches(10_000):
+        hasher.update("".join(f"{row}\n" for row in zip(*(column.to_pylist() for column in batch.columns))).encode())
+    return hasher.hexdigest()
