@@ -26,6 +26,7 @@ ALLOWED = (
     Allowed(SCENARIO, "cache", "manifest_json", PURE),
     Allowed("dst/guide.py", "address", "id(theirs)", "a key of a dict that holds the object, too"),
     Allowed("dst/reached.py", "address", "id(self.refiner)", "as in guide.py"),
+    Allowed("dst/sketch.py", "address", "id(refiner)", "as in guide.py: of its explorer, which it holds"),
     Allowed("dst/reached.py", "set order", "in self.states}", "of integers, added to a set of what was reached"),
     Allowed("dst/kernel.py", "cache", "sites", "labels, a function of the client's name"),
     Allowed("dst/world/faults.py", "cache", "@cache fates", PURE),

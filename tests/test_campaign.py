@@ -269,6 +269,114 @@ def test_rows_that_are_missing_or_twice_there_are_never_green(tmp_path: Path) ->
         summary_of(PRODUCTION, (0, 4), tmp_path, nothing, 1)
 
 
+# --- a run that takes its process along; stopping early; how far it is
+
+DEADLY = """
+import os, signal, sys
+from dst.campaign import processes, rows
+whole = rows.many
+def many(seeds, each, *rest, **options):
+    for seed in seeds:
+        if seed == 5:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if seed == 9:
+            os._exit(3)
+        whole(range(seed, seed + 1), each, *rest, **options)
+rows.many = many
+"""
+
+
+def test_a_seed_that_kills_its_process_is_a_row(monkeypatch: pytest.MonkeyPatch, expected: list[dict], tmp_path: Path) -> None:
+    """As the system does when memory runs out."""
+    (tmp_path / "deadly.py").write_text(DEADLY)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(processes, "ALONE", f"import deadly; {processes.ALONE}")
+    found = comparable(processes.run_carefully(PRODUCTION, (0, 12), 60))
+    kinds = {row["seed"]: (row["kind"], row["message"]) for row in found if row["kind"]}
+    assert kinds == {5: ("death", "it killed its process: SIGKILL"), 9: ("death", "it ended its process, with exit code 3")}
+    assert [row for row in found if not row["kind"]] == [row for row in expected[:12] if row["seed"] not in kinds]
+
+
+def test_where_a_worker_of_the_pool_died_its_ranges_are_run_again(expected: list[dict], tmp_path: Path) -> None:
+    with processes.local_engine(2) as engine:
+        def kill_one(*_: object) -> None:
+            for pid in subprocess.run(["ps", "-o", "pid=", "--ppid", str(os.getpid())], capture_output=True,
+                                      text=True).stdout.split():
+                if b"spawn_main" in Path("/proc", pid, "cmdline").read_bytes():
+                    os.kill(int(pid), signal.SIGKILL)
+                    break
+
+        def spied(campaign: Campaign, cut: list[Seeds], out: Path, limit_s: float, progress: waves.Progress) -> None:
+            killed: list[int] = []
+            engine(campaign, cut, out, limit_s, lambda done: killed or kill_one(killed.append(done)))
+
+        summary_of(PRODUCTION, (0, 60), tmp_path, lambda: nullcontext(spied), 2, 5)
+    assert rows(tmp_path, (0, 60)) == expected[:60]
+
+
+def test_memory_that_is_used_up_is_a_row(monkeypatch: pytest.MonkeyPatch, expected: list[dict]) -> None:
+    whole, kept = ranges.many, []
+
+    def greedy(seeds: range, each: object, build: object, **options: object) -> None:
+        for seed in seeds:
+            if seed == 3:
+                kept.append(bytearray(64 << 30))
+            whole(range(seed, seed + 1), each, build, **options)
+
+    monkeypatch.setattr(ranges, "many", greedy)
+    found = comparable(ranges.run_range(PRODUCTION, (0, 6), 60))
+    assert [(row["kind"], row["signature"]) for row in found] == [("", "")] * 3 + [("memory", "memory")] + [("", "")] * 2
+    assert [found[i] for i in (0, 1, 2, 4, 5)] == [expected[i] for i in (0, 1, 2, 4, 5)]
+
+
+@pytest.mark.parametrize("size", [3, 40])
+def test_it_stops_after_so_many_failures_and_tells_of_the_smallest(local: Start, tmp_path: Path, size: int) -> None:
+    failing = [row["seed"] for row in comparable(ranges.run_range(MUTANT, (0, 200), 60)) if row["kind"]]
+    done = waves.run(MUTANT, Asked((0, 200), 3, size), tmp_path, local, 2)
+    assert done.summary["failed"] == 3 and done.summary["seeds"] == f"0:{failing[2] + 1}"
+    assert done.summary["runs"] == failing[2] + 1 and done.left == 0
+    assert waves.run(MUTANT, Asked((0, 200), 3, size), tmp_path, nothing, 2) == done  # nothing is run
+    assert waves.run(MUTANT, Asked((0, 200)), tmp_path, local, 2).summary["failed"] == len(failing)
+
+
+def test_the_time_is_used_up_and_resume_goes_on(tmp_path: Path, expected: list[dict]) -> None:
+    options = ("--scenario", SCENARIO, "--seeds", "0:120", "--out", tmp_path, "--engine", "local", "--jobs", 1)
+    code, output = called(*options, "--range-size", 5, "--budget-s", 0.001)
+    assert code == exits.INCOMPLETE and "80 seeds are left" in output and "campaign resume" in output
+    asked = CliRunner().invoke(app, ["status", str(tmp_path)])
+    assert asked.exit_code == 0 and "stopped; 40 have rows, 80 are left; 0 failed" in asked.output
+    resumed = CliRunner().invoke(app, ["resume", str(tmp_path), "--engine", "local"])
+    assert resumed.exit_code == 0 and "120 runs" in resumed.output
+    assert rows(tmp_path, (0, 120)) == expected
+    found = json.loads(CliRunner().invoke(app, ["status", str(tmp_path), "--json"]).output)
+    assert (found["done"], found["left"], found["failed"], found["running"]) == (120, 0, 0, False)
+
+
+@pytest.mark.parametrize("verb", ["resume", "status"])
+def test_what_is_no_campaigns_folder_cannot_go_on(tmp_path: Path, verb: str) -> None:
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "campaign.json").write_text('{"version": 1}')
+    (tmp_path / "cut").mkdir()
+    (tmp_path / "cut" / "campaign.json").write_text('{"version": 3, "scen')
+    for name, says in (("nowhere", "no such folder"), ("", "no campaign.json"), ("old", "is of version 1"),
+                       ("cut", "is of version None")):
+        result = CliRunner().invoke(app, [verb, str(tmp_path / name)])
+        assert result.exit_code == exits.BAD_INPUT and says in result.output and result.output.count("\n") == 1
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_strategy_and_profile_are_the_campaigns_own(tmp_path: Path, local: Start) -> None:
+    campaign = campaign_of(SCENARIO, "", "random", "gcs")
+    summary_of(campaign, (0, 20), tmp_path, local, 2)
+    found = rows(tmp_path, (0, 20))
+    assert {(row["strategy"], row["profile"]) for row in found} == {("random", "gcs")}
+    from cli.main import app as whole
+    said = CliRunner().invoke(whole, summary.replay_of(campaign, 7).split()[1:])
+    assert said.exit_code == 0 and found[7]["digest"] in said.output
+    code, output = called("--seeds", "0:20", "--out", tmp_path, "--engine", "local")
+    assert code == exits.BAD_INPUT and "strategy 'random', not 'portfolio'" in output
+
+
 # --- what is refused
 
 
@@ -278,7 +386,8 @@ def test_rows_that_are_missing_or_twice_there_are_never_green(tmp_path: Path) ->
     ({"--scenario": "unheard_of"}, "there is no scenario 'unheard_of'; there are: "),
     ({"--mutant": "cosmic_rays"}, "there is no mutant 'cosmic_rays' of sequenced_metadata_boundary; there are: no_check,"),
     ({"--engine": "steam"}, "steam"), ({"--jobs": "0"}, "--jobs"), ({"--range-size": "0"}, "--range-size"),
-    ({"--seed-limit-s": "0"}, "--seed-limit-s"),
+    ({"--seed-limit-s": "0"}, "--seed-limit-s"), ({"--strategy": "luck"}, "there is no strategy 'luck'"),
+    ({"--profile": "floppy"}, "there is no profile 'floppy'"), ({"--master": "local[2]"}, "leave out --engine local"),
 ])
 def test_bad_input(tmp_path: Path, changed: dict, message: str) -> None:
     options = {"--scenario": SCENARIO, "--seeds": "0:1", "--out": str(tmp_path / "out"), "--engine": "local"} | changed
