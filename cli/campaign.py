@@ -104,6 +104,34 @@ def status_command(out: Out, as_json: Annotated[bool, typer.Option("--json", hel
         print_status(found)
 
 
+@app.command("triage")
+def triage_command(
+    out: Out,
+    against: Annotated[list[Path] | None, typer.Option(metavar="DIR", help="An earlier campaign; may be repeated, the oldest "
+                                                       "first. Then only what is new fails.")] = None,
+    budget: Annotated[int, typer.Option(min=1, help="Runs to shrink one failure with, at most.")] = 2_000,
+    jobs: Jobs = None,
+) -> None:
+    """Shrink the smallest failure of each signature, keep a bundle of each, and tell what is new, known, gone."""
+    from cli.campaign_triage import triage
+    from dst.campaign.what import CampaignError, Refused
+
+    try:
+        rows = triage(out, against or [], budget, jobs or os.cpu_count() or 1)
+    except Refused as error:
+        stop(exits.BAD_INPUT, str(error))
+    except (CampaignError, OSError) as error:
+        stop(exits.HARNESS, str(error))
+    table = Table("signature", "", "runs", "smallest seed", "requests", "replay")
+    for row in rows:
+        table.add_row(row["signature"], row["state"], *([f"{row['count']:,}", str(row["seed"]), row["requests"], row["replay"]]
+                                                        if row["state"] != "gone" else [""] * 4))
+    console = Console(highlight=False, soft_wrap=True, width=None if Console().is_terminal else 200)
+    console.print(table if rows else "nothing has failed")
+    raise typer.Exit(exits.of_kinds(row["kind"] for row in rows if row["state"] == "new"
+                                    or (row["state"] == "known" and not against)))
+
+
 def go_on(campaign: "Campaign", asked: "Asked", out: Path, engine: str, master: str, jobs: int | None, budget_s: float) -> None:
     """Runs what is missing; ends the program."""
     from dst.campaign.processes import local_engine
