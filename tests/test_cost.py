@@ -1,18 +1,22 @@
 """What a commit costs: the sources' claims against the requests that the implementations send."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from cli.cost import INPUTS, inputs_of, page
+from bench import pages
+from cli.console import console
+from cli.cost import HEAD, INPUTS, inputs_of, page
 from cli.main import app
 from dst.cost import Latency, all_of, conflicts, dollars, measure, quantile, trips_of
 from dst.scenarios import STEMS, named
 from traces.event import EMPTY
 
 INPUT = inputs_of(INPUTS)
+DOCS = (pages.ROOT / "docs/cost.md").read_text()
 
 
 def of(protocol: str, contention: str, runs: int = 3):
@@ -78,6 +82,37 @@ def test_the_verb_writes_a_table_a_page_and_json(tmp_path: Path):
     assert "<svg" in html and "baseline" in html and "$" + "TABLE" not in html
     assert [each["contention"] for each in document] == list(all_of("baseline"))
     assert page([of("baseline", "1 writer", 1)], INPUT, "x") == page([of("baseline", "1 writer", 1)], INPUT, "x")
+
+
+def test_the_page_of_the_docs_has_the_table_that_the_command_prints_by_default(monkeypatch):
+    """The same columns, of the same number of runs, in the same order; that docs/cost.md is current is test_pages.py's."""
+    monkeypatch.setattr("cli.cost.STEMS", ("baseline", "simple_conditional"))
+    monkeypatch.setattr(console, "width", 400)
+    printed, kinds = [], HEAD.index("of these")
+    for line in (cells(line, "│┃") for line in ran().output.splitlines() if line.startswith(("│", "┃"))):
+        if line[1]:
+            printed.append(line)
+        else:  # in a terminal each kind has a line of its own
+            printed[-1][kinds] += f", {line[kinds]}"
+    written = [cells(line, "|") for line in pages.cost().splitlines() if not line.startswith("|---")]
+    assert written == printed and len(written) == 1 + 4
+    assert tuple(written[0]) == HEAD == tuple(cells(DOCS.partition("generated: cost -->\n")[2].splitlines()[0], "|"))
+    assert written[1][kinds] == "put 1.00 (1 / 1)"
+
+
+def test_the_floor_is_told_with_the_numbers_of_the_table():
+    table, floor = ([cells(line, "|") for line in DOCS.partition(mark)[2].partition("\n\n")[0].splitlines()[2:]]
+                    for mark in ("generated: cost -->\n", "dollars per million:\n\n"))
+    of, protocol = {}, ""
+    for row in table[:-1]:
+        protocol = row[0] or protocol
+        of[protocol, row[1]] = ", ".join((row[2], row[7], row[8]))
+    assert [row[1:] for row in floor] == [
+        [of["sequenced_metadata_boundary", many], of["known_latest", many]] for many in named("known_latest").COST]
+
+
+def cells(line: str, between: str) -> list[str]:
+    return [cell.strip() for cell in re.split(f"[{between}]", line)[1:-1]]
 
 
 @pytest.mark.parametrize("text, says", [
