@@ -8,6 +8,7 @@ import asyncio
 import json
 import time
 import tomllib
+from contextlib import suppress
 from html import escape
 from pathlib import Path
 from statistics import median
@@ -61,7 +62,8 @@ def cost_command(
         html: Annotated[Path | None, typer.Option(help="write the table and a plot into this page")] = None,
         as_json: Annotated[Path | None, typer.Option("--json", help="the same, for machines")] = None,
         endpoint: Annotated[str | None, typer.Option(help="also time this S3 server's conditional requests")] = None,
-        bucket: Annotated[str, typer.Option(help="of that server; objects below cost/ are made and deleted")] = "highwater",
+        bucket: Annotated[str, typer.Option(help="of that server; objects below cost/ are made and deleted; a run that "
+                                           "is killed may leave one")] = "highwater",
         ) -> None:
     """Tell what a commit of each protocol costs at several contentions: requests of each kind, round trips a conflict, the
     share of checks answered "not modified", latency, dollars."""
@@ -153,13 +155,13 @@ def plot(costs: list[Cost]) -> str:
 # --- a real server, indicatively
 
 def told_times(endpoint: str, bucket: str) -> None:
-    """Refuses a server that does not answer."""
+    """Refuses a server that does not answer. Each run has a prefix of its own, so what another has left is in nobody's way."""
     from impl.errors import StoreError
     from impl.stores.s3 import S3Store, connect
     from impl.stores.system import Ulids
 
     try:
-        times = asyncio.run(timed(S3Store(connect(endpoint), bucket, "cost", ids=Ulids())))
+        times = asyncio.run(timed_and_swept(S3Store(connect(endpoint), bucket, f"cost/{Ulids().new_id()}", ids=Ulids())))
     except (StoreError, ValueError) as error:
         refuse(f"{endpoint}: {error}")
     table = Table("request", "median ms")
@@ -167,6 +169,19 @@ def told_times(endpoint: str, bucket: str) -> None:
         table.add_row(what, f"{median(each):.2f}")
     console.print(table)
     console.print(f"{endpoint}: {TIMED} of each, one after another: indicative, of this server and this machine.")
+
+
+async def timed_and_swept(store: Any) -> dict[str, list[float]]:
+    """Deletes what it has put however it ends, unless the process is killed, or the server does not answer."""
+    from impl.errors import StoreError
+    from impl.world import list_all
+
+    try:
+        return await timed(store)
+    finally:
+        with suppress(StoreError):
+            for entry in await list_all(store, ""):
+                await store.delete(entry.key)
 
 
 async def timed(store: Any) -> dict[str, list[float]]:

@@ -13,8 +13,11 @@ from cli.cost import HEAD, INPUTS, inputs_of, page
 from cli.main import app
 from dst.cost import Latency, all_of, conflicts, dollars, measure, quantile, trips_of
 from dst.scenarios import STEMS, named
+from impl.errors import OutcomeUnknown
+from impl.stores.s3 import S3Store, connect
 from traces.event import EMPTY
 
+pytest_plugins = ["stores_support.fixtures"]
 INPUT = inputs_of(INPUTS)
 DOCS = (pages.ROOT / "docs/cost.md").read_text()
 
@@ -136,6 +139,34 @@ def test_a_refusal_leaves_the_page_of_before(tmp_path: Path):
 def test_an_endpoint_that_is_no_address_is_refused():
     found = ran("--protocol", "baseline", "--runs", 1, "--endpoint", "nonsense")
     assert found.exit_code == 2 and "Invalid endpoint" in found.output
+
+
+def timing(stores):
+    return ran("--protocol", "baseline", "--runs", 1, "--endpoint", stores.url, "--bucket", stores.bucket)
+
+
+def keys_of(stores) -> list[str]:
+    client = connect(stores.url)
+    return [found["Key"] for found in client.list_objects_v2(Bucket=stores.bucket).get("Contents", [])]
+
+
+def test_a_server_is_timed_whatever_a_run_before_has_left_and_nothing_is_left(s3_stores, monkeypatch):
+    monkeypatch.setattr("cli.cost.TIMED", 2)
+    connect(s3_stores.url).put_object(Bucket=s3_stores.bucket, Key="cost/0", Body=b"of a run that was killed")
+    for _ in range(2):
+        found = timing(s3_stores)
+        assert found.exit_code == 0 and "PUT If-None-Match" in found.output and "GET (304)" in found.output
+    assert keys_of(s3_stores) == ["cost/0"]
+
+
+@pytest.mark.parametrize("ended_by", [KeyboardInterrupt, OutcomeUnknown])
+def test_what_is_ended_amid_the_timing_leaves_nothing(moto_stores, monkeypatch, ended_by):
+    async def ends(*_: object):
+        raise ended_by("amid it")
+
+    monkeypatch.setattr(S3Store, "update", ends)
+    found = timing(moto_stores)
+    assert found.exit_code in (2, 130) and keys_of(moto_stores) == []
 
 
 def test_every_protocol_with_commits_has_a_contention():
