@@ -7,7 +7,7 @@ import pytest
 
 from cli.conform import model_of
 from dst.mutants.manifest_migration import MUTANTS, look
-from dst.scenarios.manifest_migration import Shape, with_update
+from dst.scenarios.manifest_migration import Shape, production, with_update
 from dst.simulate import simulate
 from impl.header_slatedb import InvalidFile
 from impl.layout import Namespace
@@ -137,7 +137,7 @@ def test_what_a_client_of_phase_1_is_refused_the_model_has_it_refused():
             raise CannotHold(1, "anything", "")
 
     def build(world, shape, phase):
-        impl = MUTANTS["begins_without_a_look"][1](world, shape, phase)
+        impl = production(world, shape, phase)
         if phase == 1:
             impl.store.codec = Refuses(Phase.WRITE_V1)
         return impl

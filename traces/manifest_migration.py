@@ -3,7 +3,7 @@ history says: also that an update is refused, that a phase has begun, and that a
 
 LIST is the model's read; the GET that follows must show the same manifest. The update "w.k" is the k-th of the model's writer
 w, to fields that both versions have; "w.kn" is one to the new field. A read changes nothing but what its writer knows, so who
-begins anew is put back to where it was (`lists`, `forgets`); and who gives an update up, of which nothing is anywhere, goes on
+begins anew is put back to where it was (`Read`, `forgets`); and who gives an update up, of which nothing is anywhere, goes on
 to the next name (`gives up`). Whether a create is acknowledged the model decides when it is applied; the caller may be told
 less.
 
@@ -15,8 +15,8 @@ its base is gone (`gone`), whatever is made of it is a conflict, and its content
 from collections.abc import Iterator
 from functools import lru_cache
 
-from impl.flatbuffer import DamagedBuffer
-from impl.header_slatedb import InvalidFile, version_of
+from impl.errors import Definite
+from impl.header_slatedb import version_of
 from impl.layout import Namespace
 from impl.manifest_slatedb import Manifest, ManifestCodec
 from model import manifest_migration as of_model
@@ -48,7 +48,7 @@ def forget(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
         yield (), s, forgotten(w)
 
 
-def lists(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+def read_latest(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     """It begins anew; a latest manifest that it cannot read it does not know."""
     yield from list(read(c, me, s, forgotten(w))) or [((), s, forgotten(w))]
 
@@ -61,7 +61,7 @@ def begin_phase(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     yield from upgrade(c, me, s, forgotten(w))
 
 
-MORE = {"forgets": forget, "lists": lists, "gives up": give_up, "Upgrade": begin_phase}
+MORE = {"forgets": forget, "Read": read_latest, "gives up": give_up, "Upgrade": begin_phase}
 
 
 def refiner(c: Constants) -> Refiner:
@@ -70,7 +70,7 @@ def refiner(c: Constants) -> Refiner:
     writers = tuple(process._replace(actions={**process.actions, **MORE}) if process.name else process
                     for process in of.processes)
     return Refiner(of._replace(processes=writers + tuple(
-        Process(f"Collector#{i}", "Collector", i, (), {"Collect": collect}) for i in range(COLLECTORS))))
+        Process(f"Collector#{i}", "", i, (), {"Collect": collect}) for i in range(COLLECTORS))))
 
 
 # --- updates in a manifest
@@ -97,7 +97,7 @@ def decoded(body: bytes) -> tuple[int, frozenset[Update]]:
 class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
-    alien = (*trace.ALIEN, InvalidFile, DamagedBuffer)
+    alien = (*trace.ALIEN, Definite)  # of the codec
 
     def _file(self, e: Event) -> File:
         """Raises InvalidFile, DamagedBuffer, ValueError."""
@@ -105,7 +105,7 @@ class Trace(trace.Trace):
 
     def _match(self, e: Event) -> Match | None:
         self._well_formed(e)
-        if e.client.startswith("Collector"):
+        if e.client.startswith("Collector#"):
             return self._of_collector(e) if e.kind == "applied" else None
         if e.kind == "crash":
             return Match(e.client, ("forgets", STUTTER))
@@ -121,7 +121,7 @@ class Trace(trace.Trace):
         client, i = e.client, None if e.op == "list" else self.namespace.file_id(e.key)
         if e.op == "list" and not (e.truncated or e.condition):
             ids = [self.namespace.file_id(key) for key in e.keys]
-            return Match(client, ("lists",), (), lambda a, s, l, s2, l2: shows(ids, s))
+            return Match(client, ("Read",), (), lambda a, s, l, s2, l2: shows(ids, s))
         if e.key == self.namespace.boundary_key and e.op in READS:
             return Match(client, (STUTTER,), op=e.op)
         if e.op == "get":
@@ -152,7 +152,7 @@ class Trace(trace.Trace):
 
     def _sent(self, e: Event) -> None:
         """What a collector writes late it does then: it has no state that it would leave behind."""
-        if e.client.startswith("Collector"):
+        if e.client.startswith("Collector#"):
             self.pending[e.client, e.request] = ("collects",), trace.sent(e)
         else:
             super()._sent(e)
