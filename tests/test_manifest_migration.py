@@ -143,4 +143,4 @@ def test_what_a_client_of_phase_1_is_refused_the_model_has_it_refused():
         return impl
 
     found = {simulate(seed, build, Shape(first=1), scenario="manifest_migration").signature for seed in range(5)}
-    assert found == {"told:refused"}
+    assert "told:refused" in found <= {"", "told:refused"}
