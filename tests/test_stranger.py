@@ -149,6 +149,23 @@ def test_conditions_are_kept(status, conditions, there, possible):
     assert (log.judged().verdict == "complete") == possible
 
 
+@pytest.mark.parametrize("status, names, there, possible", [
+    (204, "a", True, True), (204, "b", True, False), (204, "b", False, True), (204, "*", True, True), (412, "b", True, True),
+    (412, "a", True, False), (404, "a", False, True), (404, "a", True, False)])
+def test_conditions_of_a_delete_are_kept(status, names, there, possible):
+    log = (Log().ask("A", "PUT", "x", version="a") if there else Log().delete("A", "x")).ask(
+        "B", "DELETE", "x", status, conditions={"if-match": names})
+    assert (log.judged().verdict == "complete") == possible
+    if possible:  # what was refused has changed nothing
+        left = there and status == 412
+        passes(log.ask("C", "HEAD", "x", 200 if left else 404, version="a" if left else ""))
+
+
+def test_a_refused_delete_is_none_of_the_protocol():
+    log = begun().ask("G", "DELETE", key(3), 412, conditions={"if-match": "another"})
+    passes(log.create("A", 4).check("A", 0))
+
+
 def test_a_listing_shows_what_is_there_and_nothing_else():
     def listing(*names: str, **fields: Any) -> Log:
         log = Log().ask("A", "PUT", "p/1", version="a").ask("A", "PUT", "p/2", version="b").ask("A", "PUT", "q/3", version="c")

@@ -104,7 +104,7 @@ class Store:
         known = self.versions.get(key)
         if op in ("get", "head"):
             return self.reads(request, key, known)
-        return self.conditional(request, key, known) if op == "put" else None
+        return self.conditional(request, known) if op == "put" else self.deleted(request, known)
 
     def reads(self, request: Request, key: Key, known: str | None) -> Refusal | None:
         status = request.status
@@ -129,9 +129,9 @@ class Store:
                 self.set_version(key, expected)
         return None
 
-    def conditional(self, request: Request, key: Key, known: str | None) -> Refusal | None:
+    def conditional(self, request: Request, known: str | None) -> Refusal | None:
         """A PUT, by its condition."""
-        if_absent, if_version = "if-none-match" in request.conditions, request.conditions.get("if-match")
+        if_absent, if_version = "if-none-match" in request.conditions, asked_for(request)
         if 200 <= request.status < 300 or not request.answered:
             if if_absent and known:
                 return wrong(request, f"there is {shown(known)}")
@@ -143,6 +143,18 @@ class Store:
             if if_version is not None and known == if_version:
                 return wrong(request, f"there is {shown(known)}, as it asks")
         elif request.status == 404 and if_version is not None and known:
+            return wrong(request, f"there is {shown(known)}")
+        return None
+
+    def deleted(self, request: Request, known: str | None) -> Refusal | None:
+        """A DELETE, by its condition. (Of what is not there some servers say 204, whatever was asked.)"""
+        if_version = asked_for(request)
+        if (200 <= request.status < 300 or not request.answered) and if_version is not None and known and (
+                not same(known, if_version)):
+            return wrong(request, f"there is {shown(known)}, and not {if_version}")
+        if request.status == 412 and if_version is not None and known and known == if_version:
+            return wrong(request, f"there is {shown(known)}, as it asks")
+        if request.status == 404 and known:
             return wrong(request, f"there is {shown(known)}")
         return None
 
@@ -179,7 +191,7 @@ class Store:
     def apply(self, change: Change) -> None:
         """What a change leaves, if it was one."""
         request, key, op, _ = change
-        if op == "delete":
+        if op == "delete" and request.status != 412:
             self.set_version(key, ABSENT)
         elif op == "put" and (200 <= request.status < 300 or not request.answered):
             version = request.version or f"of request {request.number}"
@@ -189,6 +201,12 @@ class Store:
 
 def same(known: str, version: str) -> bool:
     return known == version or (SOME in (known, version) and ABSENT not in (known, version))
+
+
+def asked_for(request: Request) -> str | None:
+    """The version that its If-Match names, SOME for any; None: it has no such condition."""
+    version = request.conditions.get("if-match")
+    return SOME if version == "*" else version
 
 
 def shown(version: str) -> str:

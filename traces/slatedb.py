@@ -145,7 +145,7 @@ class Slatedb:
         """What the models say of a request that the store could answer so."""
         request, key, op, _ = change
         place = place_of(key)
-        if place is None:
+        if place is None or (op == "delete" and not done(request)):
             return None
         if place.folder in SEQUENCED:
             if op == "put":
