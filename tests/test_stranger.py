@@ -174,6 +174,12 @@ def test_a_listing_shows_what_is_there_and_nothing_else():
 
     passes(listing("p/1=a", "p/2=b"))
     passes(listing("p/1=a", truncated=True))
+    passes(listing("p/2=b", query={"marker": "p/1"}))  # as the first version of LIST has it
+    fails(listing(query={"marker": "p/1"}), "store")
+    passes(listing(query={"continuation-token": "from q/"}))  # what was behind it has been deleted meanwhile
+    passes(listing("p/2=b", query={"continuation-token": "from p/1", "start-after": "p/0"}))
+    passes(listing(query={"max-keys": "0"}))
+    fails(listing(query={"max-keys": "1000"}), "store")
     passes(listing("p/2=b", query={"start-after": "p/1"}))
     fails(listing("p/1=a"), "store")
     fails(listing("p/1=a", "p/2=b", "p/3=x").delete("A", "p/3").ask("B", "GET", "p/3", version="x"), "store")

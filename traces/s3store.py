@@ -172,9 +172,11 @@ class Store:
                 return wrong(request, f"it shows {key[1]}, version {version}, and there is {shown(known)}")
             if known is None:
                 self.set_version(key, version or SOME)
-        first = request.query.get("start-after", "") or (
-            request.listed[0].key if "continuation-token" in request.query and request.listed else "")
-        last = request.listed[-1].key if request.truncated and request.listed else None
+        further = "continuation-token" in request.query  # where it begins only the server knows; `start-after` is past
+        if not request.listed and (further or request.truncated or request.query.get("max-keys") == "0"):
+            return None
+        first = request.listed[0].key if further else request.query.get("start-after") or request.query.get("marker", "")
+        last = request.listed[-1].key if request.truncated else None
         for bucket, key in self.under(request.bucket, request.key):
             if key.startswith(request.key) and key > first and (last is None or key <= last) and (
                     (bucket, key) not in listed and (bucket, key) not in unsettled):
