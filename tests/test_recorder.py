@@ -27,6 +27,7 @@ from recorder.rules import ACTIONS, VALUED, WHATS, BadRule, Rules, parse
 from recorder.session import recording
 from traces import s3log
 from traces.s3log import EMPTY, Body, Listed, from_json, listing_of, named, read, to_json
+from traces.s3store import changes_of
 
 pytest_plugins = ["stores_support.fixtures"]
 ROOT = Path(__file__).resolve().parent.parent
@@ -300,6 +301,15 @@ def test_a_multipart_upload_passes(session):
     assert client.get_object(**where)["Body"].read() == b"x" * 100
     client.delete_objects(Bucket=where["Bucket"], Delete={"Objects": [{"Key": "k"}]})
     assert last(session).op == "delete_many" and b"<Key>k</Key>" in last(session).sent_body.data
+
+
+def test_what_is_deleted_by_many_is_known_however_long_it_is(session):
+    """1,000 keys are more than what is kept of a body."""
+    client, names = client_of(session), [f"a/{number:0100}" for number in range(1000)]
+    client.delete_objects(Bucket=session.stores.bucket, Delete={"Objects": [{"Key": name} for name in names]})
+    request = last(session)
+    assert request.sent_body.size_bytes > 65_536 and [change.key[1] for change in changes_of(request)] == names
+    assert b"<Deleted>" in request.got_body.data
 
 
 def test_obstore_passes(session):

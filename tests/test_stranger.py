@@ -242,6 +242,18 @@ def test_several_deletes_in_one_request():
     log.requests.append(EMPTY._replace(number=3, client="A", op="delete_many", method="POST", bucket=BUCKET, called=30, sent=30,
                                        answered=35, returned=35, status=200, told=200, sent_body=Body(9, "", text.encode())))
     passes(log.ask("A", "HEAD", "x", 404).ask("A", "HEAD", "a&b", 404))
+    fails(log.ask("A", "HEAD", "x", version="a"), "store")
+
+
+@pytest.mark.parametrize("status", [200, 404])
+def test_of_several_deletes_one_may_fail(status):
+    """Whether it was done nobody knows."""
+    log = Log().ask("A", "PUT", "x", version="a").ask("A", "PUT", "y", version="b")
+    log.ask("A", "POST", "", op="delete_many")
+    sent, got = (Body(9, "", f"<R>{text}</R>".encode()) for text in (
+        "<Object><Key>x</Key></Object><Object><Key>y</Key></Object>", "<Error><Key>y</Key><Code>AccessDenied</Code></Error>"))
+    log.requests[-1] = log.requests[-1]._replace(sent_body=sent, got_body=got)
+    passes(log.ask("A", "HEAD", "x", 404).ask("A", "HEAD", "y", status, version="b" if status == 200 else ""))
 
 
 # --- the protocols

@@ -27,7 +27,8 @@ OPS = ("get", "head", "list", "put", "delete", "copy", "delete_many", "begin", "
 
 
 class Body(NamedTuple):
-    """Of an object (that a PUT sent or a GET received), without its framing; of other requests, what was sent."""
+    """Of an object (that a PUT sent or a GET received), without its framing; of other requests, what was sent; of a DELETE of
+    many, what was received, too."""
 
     size_bytes: int = 0
     sha256: str = ""  # hex; empty: the body did not come whole

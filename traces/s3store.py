@@ -19,6 +19,7 @@ ABSENT = ""  # the version of what is not there
 SOME = "?"  # of what is there, where the log does not say which it is
 Key = tuple[str, str]  # bucket, key
 OBJECT = re.compile(r"<Object>(.*?)</Object>", re.DOTALL)
+ERROR = re.compile(r"<Error>(.*?)</Error>", re.DOTALL)  # of one of the keys of a DELETE of many
 READS = ("get", "head", "list")
 
 
@@ -235,7 +236,7 @@ def steps_of(requests: Iterable[Request]) -> tuple[list[Step], list[Request]]:
             unknown.append(request)
         for change in changes:
             reads = change.op in READS
-            answered = request.answered if request.answered and request.status < 500 else NEVER
+            answered = request.answered if request.answered and change.request.status < 500 else NEVER
             if reads and answered == NEVER:  # it asked, and was not told
                 answered = max(request.answered, request.sent + 1)
                 change = change._replace(request=request._replace(status=request.status or 500))
@@ -305,6 +306,12 @@ def changes_of(request: Request) -> Iterator[Change]:
     elif request.op == "delete":
         yield Change(request, key, "delete")
     elif request.op == "delete_many" and request.sent_body.data:
-        for one in OBJECT.findall(request.sent_body.data.decode("utf-8", "surrogateescape")):
+        failed = {field(one, "Key") for one in ERROR.findall(text_of(request.got_body))}
+        for one in OBJECT.findall(text_of(request.sent_body)):
             name = field(one, "Key")
-            yield Change(request._replace(key=name), (request.bucket, name), "delete")
+            yield Change(request._replace(key=name, status=500 if name in failed else request.status),
+                         (request.bucket, name), "delete")
+
+
+def text_of(body: Body) -> str:
+    return (body.data or b"").decode("utf-8", "surrogateescape")
