@@ -230,10 +230,38 @@ def test_what_has_no_answer_may_be_there_or_not(status):
     def log(seen: int) -> Log:
         fields = {"answered": -1} if not status else {}
         put = Log().ask("A", "GET", "x", 404).ask("A", "PUT", "x", status, body=b"1", **fields)
-        return put.ask("B", "GET", "x", seen, version="of request 2" if seen == 200 else "")
+        return put.ask("B", "GET", "x", seen, version="one" if seen == 200 else "")
 
     passes(log(404))
     passes(log(200))
+
+
+def test_what_has_no_answer_has_some_version():
+    """Which, is told by who reads the same content, or by nobody."""
+    def log(**asked: Any) -> Log:
+        sent = Body(1, "digest of 1", b"1")
+        log = Log().ask("A", "PUT", "x", body=b"0", version="zero").ask("A", "PUT", "x", body=b"1", answered=-1)
+        log.requests[-1] = log.requests[-1]._replace(sent_body=sent)
+        return log.ask("B", "PUT", "x", body=b"2", version="two", **asked) if asked else log
+
+    def read(log: Log, version: str, digest: str) -> Log:
+        log.ask("B", "GET", "x", version=version)
+        log.requests[-1] = log.requests[-1]._replace(got_body=Body(1, digest, None))
+        return log
+
+    passes(read(log(), "one", "digest of 1"))
+    fails(read(log(), "one", "another digest"), "store")
+    fails(read(read(log(), "one", "digest of 1"), "two", "digest of 2"), "store")
+    passes(log(conditions={"if-match": "one"}).ask("B", "HEAD", "x", version="two"))
+    fails(read(log(), "one", "digest of 1").ask("B", "PUT", "x", conditions={"if-match": "zero"}), "store")
+
+
+def test_what_has_one_version_has_one_content():
+    log = Log().ask("A", "PUT", "x", version="one")
+    log.requests[-1] = log.requests[-1]._replace(sent_body=Body(1, "digest of 1", b"1"))
+    log.ask("A", "GET", "x", version="one")
+    log.requests[-1] = log.requests[-1]._replace(got_body=Body(1, "digest of 2", b"2"))
+    fails(log, "store")
 
 
 def test_several_deletes_in_one_request():

@@ -115,8 +115,12 @@ class Store:
                 return wrong(request, f"it has version {version}, and there is {shown(known)}")
             if known is None:
                 self.set_version(key, version)
-            if status == 200 and request.op == "get" and (key, request.version) not in self.bodies:
-                self.put(self.bodies, (key, request.version), request.got_body)
+            if status == 200 and request.op == "get":
+                body = self.bodies.get((key, known or version))
+                if body and differ(body, request.got_body):
+                    return wrong(request, f"its content is not what version {version} was")
+                if body is None:
+                    self.put(self.bodies, (key, request.version), request.got_body)
         elif status == 404:
             if known:
                 return wrong(request, f"there is {shown(known)}")
@@ -197,9 +201,14 @@ class Store:
         if op == "delete" and request.status != 412:
             self.set_version(key, ABSENT)
         elif op == "put" and (200 <= request.status < 300 or not request.answered):
-            version = request.version or f"of request {request.number}"
+            version = request.version or SOME
             self.set_version(key, version)
-            self.put(self.bodies, (key, version), request.sent_body)
+            self.put(self.bodies, (key, version), request.sent_body if request.op == "put" else None)
+
+
+def differ(a: Body, b: Body) -> bool:
+    """They are known not to be the same."""
+    return "" not in (a.sha256, b.sha256) and a.sha256 != b.sha256
 
 
 def same(known: str, version: str) -> bool:
@@ -227,7 +236,8 @@ def steps_of(requests: Iterable[Request]) -> tuple[list[Step], list[Request]]:
     A read that may be the first to tell of a key, while that changes, is a choice as a change is: what was there before it
     settles.
     """
-    steps, unknown = [], []
+    requests = [*requests]
+    steps, unknown, versions = [], [], versions_of(requests)
     for request in requests:
         if not request.sent:
             continue
@@ -243,13 +253,26 @@ def steps_of(requests: Iterable[Request]) -> tuple[list[Step], list[Request]]:
             if not reads and answered != NEVER and not known_status(request):
                 continue
             if not reads and answered == NEVER:
-                change = change._replace(request=request._replace(answered=0, status=0))
+                version = versions.get((change.key, request.sent_body.sha256), "")
+                change = change._replace(request=change.request._replace(answered=0, status=0, version=version))
             steps.append(Step(len(steps), request.sent, answered, not reads, change))
     steps.sort(key=lambda step: step.sent)
     steps = unsettled(steps)
     first = first_to_tell(steps)
     steps = [step._replace(changes=step.changes or step.number in first) for step in steps]
     return [step._replace(number=number) for number, step in enumerate(steps)], unknown
+
+
+def versions_of(requests: Iterable[Request]) -> dict[tuple[Key, str], str]:
+    """(key, digest of its content) -> its version, as far as an answer tells. So it is known what a PUT without an answer has
+    made of its key, if it has. (Where the same content has several versions it may be any of them, and is none.)"""
+    found: dict[tuple[Key, str], str] = {}
+    for request in requests:
+        body = {"get": request.got_body, "put": request.sent_body}.get(request.op)
+        if body and body.sha256 and request.version and request.status == 200:
+            of = (request.bucket, request.key), body.sha256
+            found[of] = request.version if found.get(of, request.version) == request.version else ""
+    return found
 
 
 def unsettled(steps: list[Step]) -> list[Step]:
