@@ -593,6 +593,8 @@ def test_from_the_command_line(recorder, tmp_path):
     rules.write_text("loose GET *\n")
     wait_for(log, "bad rules")
     assert ask(urls["two"], b"GET /b/a/no HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 503"), "the old rules stay"
+    rules.write_bytes(b"lose GET \xff\n")
+    wait_for(log, "it is no UTF-8")
     rules.write_text("")
     wait_for(log, '"text":""')
     assert ask(urls["two"], b"GET /b/a/no HTTP/1.1\r\n\r\n") == OK
@@ -632,7 +634,9 @@ def test_what_streams_through_is_not_kept_in_memory(recorder, tmp_path):
 
 
 @pytest.mark.parametrize("arguments, says", [
-    (["ftp://x"], "write http://HOST:PORT"), (["http://x", "--client", "a=b"], "write NAME or NAME=PORT"),
+    (["ftp://x"], "write http://HOST:PORT"), (["http://x:port"], "write http://HOST:PORT"),
+    (["http://x/bucket"], "write http://HOST:PORT"), (["http://x", "--rules", sys.executable], "it is no UTF-8"),
+    (["http://x", "--client", "a=b"], "write NAME or NAME=PORT"),
     (["http://x", "--client", "a", "--client", "a"], "two clients have the same name"),
     (["http://x", "--rules", "/no/such"], "/no/such: No such file"),
     (["http://x", "--rules", str(ROOT / "Makefile")], "line 2: "),
