@@ -108,7 +108,7 @@ def test_all_that_is_remembered_tells_points_of_a_search_apart():
     tables = [table for of in (machine, machine.store) for table in vars(of).values() if isinstance(table, dict)]
     tables = [table for table in tables if all(table is not of for of in (
         machine.actions, machine.store.numbers, machine.store.present))]  # how many there were; follows from the versions
-    assert len(tables) == 10
+    assert len(tables) == 11
     digests = [machine.digest()]
     for table in tables * 2:
         mark = machine.mark()
@@ -298,6 +298,17 @@ def test_who_creates_has_read_the_one_before():
     passes(begun().create("B", 4))  # it may have begun before the log
 
 
+def test_ids_have_no_gap_where_the_log_has_them_all():
+    fails(begun().create("A", 5), "ReadLatest")
+    passes(Log().get("A", 3).check("A", 0).create("A", 4).create("B", 9))  # 8 may have been there before
+
+
+def test_what_is_created_is_created_if_absent():
+    body = ManifestCodec().encode(FIRST)
+    fails(begun().ask("A", "PUT", key(4), body=body), "CREATE_IF_ABSENT")
+    fails(begun().ask("A", "PUT", key(3), body=body), "CREATE_IF_ABSENT")
+
+
 def test_who_goes_on_from_its_own_has_asked_for_the_boundary():
     fails(begun().create("A", 4).create("A", 5), "AckIsChecked")
     passes(begun().create("A", 4).create("A", 5), BOUNDARY=False)
@@ -350,6 +361,18 @@ def test_the_boundary_goes_forward_behind_the_latest_and_by_condition():
 def test_what_is_deleted_is_behind_the_boundary_and_not_the_latest():
     fails(begun().delete("G", key(1)), "DeletedIsBehindBoundary")
     fails(begun().delete("G", key(3)), "LatestIsKept", BOUNDARY=False)
+
+
+def test_where_a_log_begins_late_the_boundary_is_not_known():
+    passes(Log().delete("G", key(3)))
+    passes(Log().get("A", 7).ask("A", "GET", BOUNDARY, 304, conditions={"if-none-match": "b"}).delete("G", key(3)))
+    fails(Log().check("A", 0).delete("G", key(3)), "DeletedIsBehindBoundary")
+    fails(Log().check("A", 2).delete("G", key(3)), "DeletedIsBehindBoundary")
+
+
+def test_the_boundary_is_not_deleted():
+    fails(begun().advance("G", 2).delete("G", BOUNDARY), "BoundaryIsMonotone")
+    passes(begun().check("G", 0).delete("G", BOUNDARY))
 
 
 def test_what_a_checkpoint_refers_to_is_kept_while_it_is_active():
