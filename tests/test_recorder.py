@@ -182,7 +182,7 @@ def test_a_request_comes_back_from_its_line(request_):
 
 
 def test_a_log_is_in_the_order_of_calls():
-    later, earlier = REQUEST._replace(called=9), REQUEST
+    later, earlier = REQUEST._replace(called=9, sent=10, answered=11, returned=12), REQUEST
     log = read(log_of(to_json(later), '{"kind":"note","what":"held"}', to_json(earlier), '{"kind":"end","requests":2}'))
     assert (log.requests, log.whole) == ([earlier, later], True)
     assert not read(log_of(to_json(later))).whole
@@ -196,6 +196,7 @@ def test_a_log_is_in_the_order_of_calls():
     (log_of('{"kind":"end","requests":1}'), "0 requests, and not 1"),
     (log_of('{"kind":"end","requests":0}', "{}"), "after the end"),
     (log_of('{"kind":"request","op":"get","status":"200"}'), "line 2: status is '200'"),
+    (log_of('{"kind":"request","op":"get","called":3,"sent":2}'), "line 2: its edges are [3, 2]"),
     (log_of('{"kind":"request","op":"fetch"}'), "op is 'fetch'"), (log_of('{"kind":"request","op":"get","x":1}'), "line 2"),
 ])
 def test_what_is_no_log_is_told_with_its_line(lines, says):
