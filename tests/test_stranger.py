@@ -501,6 +501,14 @@ def test_a_command(tmp_path):
     assert code == 11 and "the models cannot do this" in text
     code, text = said(begun(), "--budget", "2")
     assert (code, "could not decide within 2 steps" in text) == (3, True)
+    assert "has not the contents" not in text
+    unread = begun().create("A", 4)
+    unread.requests[-1] = unread.requests[-1]._replace(sent_body=Body(99_999, "digest", None))
+    code, text = said(unread)
+    assert code == 0 and "of 1 files of metadata the log has not the contents" in text
+    held = FIRST._replace(checkpoints=(Checkpoint(UUID, 1, 10**9, 0),))  # in its last second 1 is deleted
+    late = begun().create("A", 4, of=held).check("A", 0).advance("G", 3).delete("G", key(1))
+    assert [said(late, *skew)[0] for skew in ([], ["--skew-ms", "0"])] == [0, 10]
     assert said(begun(), "--root", "other")[0] == 2
     assert said(begun(), "--set", "X=1")[0] == 2
 

@@ -404,6 +404,12 @@ def is_known(request: Request) -> bool:
     return request.op in ("list", "delete_many") or any(folder in FOLDERS for folder in request.key.split("/")[:-1])
 
 
+def is_unread(request: Request) -> bool:
+    """Whether it has put a file of metadata, or a boundary, of which the log does not say what is in it."""
+    place = place_of((request.bucket, request.key)) if request.op in ("put", "copy", "complete") and done(request) else None
+    return place is not None and place.folder != "wal" and (request.op != "put" or request.sent_body.data is None)
+
+
 def done(request: Request) -> bool:
     return 200 <= request.status < 300 or not request.answered
 
