@@ -114,14 +114,18 @@ class Asker:
         raise RuntimeError("after 1,000 pages of a listing there is still no end")
 
     def clean(self) -> list[str]:
-        """Deletes what is below the prefix, and uploads in parts that were not ended; what could not be."""
+        """Deletes what is below the prefix, and uploads in parts that were not ended; the keys of what could not be."""
         left = []
         with suppress(ClientError, *FAILURES):
             for upload in self.client.list_multipart_uploads(Bucket=self.bucket, Prefix=self.prefix).get("Uploads", ()):
                 self.ask(self.client.abort_multipart_upload, Bucket=self.bucket, Key=upload["Key"], UploadId=upload["UploadId"])
-        for key in self.listed():
+        try:
+            keys = self.listed()
+        except (ClientError, *FAILURES, RuntimeError, KeyError):
+            return [f"{self.prefix}* (it cannot be listed any more)"]
+        for key in keys:
             if not self.delete(key).done:
-                left.append(key)
+                left.append(self.prefix + key)
         return left
 
     def signed(self, of: str, key: str) -> str:

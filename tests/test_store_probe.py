@@ -5,10 +5,13 @@ the command line.
 """
 
 import json
+import os
+import signal
+import time
 from types import SimpleNamespace
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, EndpointConnectionError
 from stores_support.leash import CannotStart
 from stores_support.s3_servers import s3_server
 from typer.testing import CliRunner
@@ -282,6 +285,8 @@ def test_the_exit_code_is_of_those_who_are_asked_for(few, moto_stores, tmp_path)
     (["s3://b", "--for", "fun"], "--for 'fun': there are"),
     (["s3://b", "--endpoint-url", "http://127.0.0.1:1"], "s3://b at http://127.0.0.1:1: Could not connect"),
     (["s3://b", "--endpoint-url", "nowhere"], "nowhere"),
+    (["s3://b/a//b"], "it has an empty segment"), (["s3://b/../b"], "a segment of it is . or .."),
+    (["s3://b", "--json", "/proc/no/such"], "/proc/no/such cannot be written"),
 ])
 def test_bad_input_is_refused_in_one_line(arguments, says, s3_environment):
     result = ran(*arguments)
@@ -291,3 +296,30 @@ def test_bad_input_is_refused_in_one_line(arguments, says, s3_environment):
 def test_no_bucket_is_told(moto_stores):
     result = ran("s3://no-such-bucket", "--endpoint-url", moto_stores.url)
     assert result.exit_code == 2 and "NoSuchBucket" in result.output
+
+
+def test_a_server_that_goes_away_is_no_traceback(moto_stores, monkeypatch):
+    def gone(self: Asker, prefix: str = "", **more: object) -> list[str]:
+        if asked:
+            raise EndpointConnectionError(endpoint_url="http://gone")
+        asked.append(prefix)
+        return []
+
+    asked: list[str] = []
+    monkeypatch.setattr(Asker, "listed", gone)
+    monkeypatch.setattr(run, "lines", lambda rounds: [Line("listed", "LIST", ("baseline",), lambda s: s.listed() and None)])
+    result = ran(f"s3://{moto_stores.bucket}/p", "--endpoint-url", moto_stores.url)
+    assert result.exit_code == INCOMPLETE and "could not be deleted: p/highwater-probe-" in result.output
+
+
+def test_what_was_put_is_cleaned_up_by_who_is_told_to_end(moto_stores, monkeypatch):
+    def ended(asker: Asker) -> Found:
+        asker.put("k", b"x")
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+
+    monkeypatch.setattr(run, "lines", lambda rounds: [Line("ended", "PUT", ("baseline",), ended)])
+    before = signal.getsignal(signal.SIGTERM)
+    assert ran(f"s3://{moto_stores.bucket}/ended", "--endpoint-url", moto_stores.url).exit_code == 130
+    assert connect(moto_stores.url).list_objects_v2(Bucket=moto_stores.bucket, Prefix="ended/")["KeyCount"] == 0
+    assert signal.getsignal(signal.SIGTERM) == before
