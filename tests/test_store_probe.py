@@ -7,7 +7,9 @@ the command line.
 import json
 import os
 import signal
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
 import pytest
@@ -20,7 +22,7 @@ from cli.exits import INCOMPLETE, SAFETY
 from cli.main import app
 from dst.world.profiles import PROFILES, Profile
 from impl.stores.s3 import connect
-from probe import races, run
+from probe import asking, races, run
 from probe.asking import Answer, Asker
 from probe.lines import CREATE, DIFFERS, LIST, NOT_ASKED, ONE_CLIENT, OTHERS, PASS, PROTOCOLS, UNSAFE, UPDATE, Found, Line
 from probe.run import USES, Report, Result, lines, probe
@@ -200,6 +202,8 @@ def test_every_line_whose_failure_endangers_a_protocol_is_tried():
 ])
 def test_what_is_wrong_with_a_race(statuses, there, wrong):
     store = SimpleNamespace(get=lambda key: Answer(200, body=there))
+    away = SimpleNamespace(get=lambda key: Answer(503))
+    assert races.winner_of(away, "k", [Answer(status) for status in statuses])[0] in ("", "2 were told that they had won")
     assert races.winner_of(store, "k", [Answer(status) for status in statuses])[0] == wrong
 
 
@@ -323,3 +327,41 @@ def test_what_was_put_is_cleaned_up_by_who_is_told_to_end(moto_stores, monkeypat
     assert ran(f"s3://{moto_stores.bucket}/ended", "--endpoint-url", moto_stores.url).exit_code == 130
     assert connect(moto_stores.url).list_objects_v2(Bucket=moto_stores.bucket, Prefix="ended/")["KeyCount"] == 0
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+class Busy(BaseHTTPRequestHandler):
+    """A server that gives everything the same answer."""
+
+    protocol_version, status, log_message = "HTTP/1.1", 503, staticmethod(lambda *_: None)
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.send_response(self.status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_GET = do_HEAD = do_POST = do_DELETE = do_PUT
+
+
+@pytest.mark.parametrize("status", [403, 429, 500, 503])
+def test_who_says_nothing_is_convicted_of_nothing_and_passes_nothing(status, s3_environment):
+    """Nor is who is not there at all."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), type("Now", (Busy,), {"status": status})) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        asker = Asker(asking.connect(f"http://127.0.0.1:{server.server_port}"), BUCKET, "x/")
+        found = {line.name: run.asked(line, asker.place(line.name)) for line in lines(2)}
+        server.shutdown()
+    assert [name for name, one in found.items() if one.verdict != NOT_ASKED] == ["missing"] * (status == 403)
+
+
+def test_who_was_busy_once_is_asked_again():
+    def busy_once(s: Asker) -> Found:
+        if not s.prefix.endswith("again-1/"):
+            s.undecided.append(Answer(503))
+            return Found(UNSAFE, "it was busy")
+        return Found(PASS, "")
+
+    line = Line("x", "", CREATE, busy_once)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "ONE_CLIENT", (line,))
+        assert run.asked(line, Asker(None, BUCKET, "x/")).verdict == PASS
