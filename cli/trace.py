@@ -31,6 +31,9 @@ In = Annotated[str, typer.Option(help="manifest or compactions")]
 PageSize = Annotated[int, typer.Option(min=0, help="keys on a page of a listing; 0: one page")]
 SkewMs = Annotated[int, typer.Option(min=0, help="clients' clocks are at most so far ahead")]
 Protocol = Annotated[str | None, typer.Option(help=f"whose trace it is [default: {STEM}]")]
+LOG_SKEW_MS = 1_000
+SkewOrUsual = Annotated[int | None, typer.Option("--skew-ms", min=0, help="clients' clocks are at most so far ahead "
+                                                 f"[default: 0; of a log: {LOG_SKEW_MS}]")]
 Shaped = Annotated[list[str] | None, typer.Option("--shape", help="NAME=VALUE of the scenario's Shape, of any protocol but the "
                                                   "boundary's; `dst run -o` says which; may be repeated")]
 RootOrAll = Annotated[str | None, typer.Option("--root", help="folder of the database in the store [default: db; of a log: "
@@ -44,7 +47,7 @@ Retries = Annotated[bool, typer.Option("--retries", help="clients repeat a reque
 @app.command("check")
 def check_command(file: Annotated[Path, typer.Argument(help="NDJSON, an event a line; or what `trace record` has written; or "
                                                        "S3 server access logs")], root: RootOrAll = None,
-                  namespace: In = "compactions", page_size: PageSize = 0, skew_ms: SkewMs = 0,
+                  namespace: In = "compactions", page_size: PageSize = 0, skew_ms: SkewOrUsual = None,
                   retries: Retries = False, protocol: Protocol = None, shape: Shaped = None, sets: Sets = None,
                   budget: Budget = BUDGET) -> None:
     """Tell whether the model could have done what a trace shows; explain the first event that it could not.
@@ -55,10 +58,14 @@ def check_command(file: Annotated[Path, typer.Argument(help="NDJSON, an event a 
     from traces.refine import Failure
 
     if stranger.is_log(file):
-        return stranger.check(file, root, sets or [], skew_ms or 1_000, budget)
+        if of_events := [option for option, given in (("--protocol", protocol), ("--shape", shape), ("--retries", retries),
+                                                      ("--page-size", page_size)) if given]:
+            refuse(f"{', '.join(of_events)}: of traces of events, and {file} is a log of requests, which is held against all "
+                   "models that its keys speak of")
+        return stranger.check(file, root, sets or [], LOG_SKEW_MS if skew_ms is None else skew_ms, budget)
     if sets:
         refuse("--set is of recorded logs (`trace record`), and this is a trace of events")
-    root, given, protocol = "db" if root is None else root, protocol, protocol or STEM
+    root, skew_ms, given, protocol = "db" if root is None else root, skew_ms or 0, protocol, protocol or STEM
     events, trace = recorded(file, root, namespace, page_size, skew_ms, retries, protocol, shape)
     command = (f"highwater trace check {file} --root {root} --namespace {namespace} --page-size {page_size} "
                f"--skew-ms {skew_ms}" + " --retries" * retries if protocol == STEM else " ".join(
