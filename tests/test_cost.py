@@ -170,4 +170,5 @@ def test_what_is_ended_amid_the_timing_leaves_nothing(moto_stores, monkeypatch, 
 
 
 def test_every_protocol_with_commits_has_a_contention():
-    assert {stem for stem in STEMS if not all_of(stem)} == {"store_primitives"}
+    # The one has no commits, and the other's are the boundary protocol's.
+    assert {stem for stem in STEMS if not all_of(stem)} == {"store_primitives", "manifest_migration"}

@@ -153,7 +153,7 @@ class Trace(trace.Trace):
     def _sent(self, e: Event) -> None:
         """What a collector writes late it does then: it has no state that it would leave behind."""
         if e.client.startswith("Collector#"):
-            self.pending[e.client, e.request] = ("collects",), trace.sent(e)
+            self.pending[e.client, e.request] = trace.COLLECTS, trace.sent(e)
         else:
             super()._sent(e)
 
@@ -171,16 +171,6 @@ class Trace(trace.Trace):
     def _arrives(event: tuple) -> Match:
         *_, (_, file), status = event
         return Match("", ("ApplyPending",), None, lambda a, s, l, s2, l2: arrives(file, status == 200, s, s2))
-
-    def _arrived(self, e: Event) -> None:
-        request, asked = self.pending.get((e.client, e.request), ((), ()))
-        if request != ("collects",) or asked != trace.sent(e):
-            super()._arrived(e)
-            return
-        del self.pending[e.client, e.request]
-        self.refiner.event(e.client, e, self._match)
-        if e.status == 200:
-            self._stored(e)
 
     # --- what callers were told
 
