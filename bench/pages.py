@@ -21,9 +21,9 @@ from bench.page_protocol import Instances
 from bench.starvation import starvation
 from cli import damaged
 from cli.console import STEM
-from cli.cost import INPUTS, inputs_of, rows_of
+from cli.cost import HEAD, INPUTS, RUNS, contentions, inputs_of, rows_of
 from cli.protocols import module_of
-from dst.cost import all_of, measure
+from dst.cost import measure
 from dst.hunt import hunt
 from dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
 from dst.scenarios import STEMS, mutants_of
@@ -82,15 +82,11 @@ def proofs_of(stem: str) -> ModuleType | None:
 
 
 def cost() -> str:
-    """What `highwater cost` prints, but for milliseconds and dollars, which are inputs' work."""
+    """The table that `highwater cost` prints, of as many runs and with the same inputs."""
     inputs = inputs_of(INPUTS)
-    head = ("protocol", "contention", "requests for a commit: mean (p50 / p99)", "of these", "conflicts", "trips a conflict",
-            "304 of checks")
-    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    for stem in sorted(STEMS, key=place):
-        costs = [measure(stem, contention, inputs.latencies, COST_RUNS) for contention in all_of(stem)]
-        lines += [f"| {' | '.join(row[:7])} |" for row in rows_of(costs, inputs)]
-    return "\n".join(lines) + "\n"
+    costs = [measure(*which, inputs.latencies, RUNS) for which in contentions()]
+    return "".join([f"| {' | '.join(HEAD)} |\n", "|---" * len(HEAD) + "|\n",
+                    *(f"| {' | '.join(row)} |\n" for row in rows_of(costs, inputs))])
 
 
 def failure() -> str:
@@ -129,7 +125,6 @@ ORDER = ("store_primitives", "baseline", "simple_conditional", "sequenced_write"
          "manifest_compactions", "manifest_migration",
          "sequenced_metadata_boundary")  # as source 004 walks from one to the next
 SEEDS = 10_000  # of each, in `make verify`
-COST_RUNS = 10
 OF_A_PROTOCOL = (
     page_protocol.state, page_protocol.constants, page_protocol.instances, page_protocol.actions, page_protocol.properties,
     page_protocol.witnesses, page_protocol.liveness, page_safeguards.safeguards, page_safeguards.counterexamples)

@@ -90,7 +90,10 @@ def gc_command(url: Url, dry_run: Annotated[bool, typer.Option("--dry-run", help
 async def loaded(world: Any, root: str) -> Any:
     from impl.database_slatedb import load
 
-    return await load(world, root)
+    database = await load(world, root)
+    if database.is_none:
+        raise ValueError("there is no database here: no manifest, compactions, WAL or SST")
+    return database
 
 
 def asked(url: str, ask: Any, read_only: bool = True, *more: Any) -> Any:

@@ -217,7 +217,7 @@ def ssts_are_there(database: Database, parents: Parents, now_ms: int) -> Iterato
             for name, home in missing.items():
                 yield Finding(
                     "damage", "SST missing",
-                    f"manifest {file.id} names SST {name}, which is not in {home!r}/compacted/",
+                    f"manifest {file.id} names SST {name}, which is not in {home!r}/compacted/, or is empty",
                     "reads of its keys fail")
 
 

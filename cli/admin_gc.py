@@ -19,6 +19,8 @@ def stores_of(world: World, root: str) -> dict[str, MetadataStore]:
 async def planned(world: World, root: str, min_age_ms: int) -> list[Row]:
     """Nothing is written."""
     database, now_ms = await load(world, root), world.clock.now_ms()
+    if database.is_none:
+        raise ValueError("there is no database here, so nothing to collect")
     referenced = ManifestCodec().referenced(database.latest, now_ms) if database.latest else frozenset()
     rows = []
     for name, files in (("manifest", database.manifests), ("compactions", database.compactions)):

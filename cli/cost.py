@@ -8,6 +8,7 @@ import asyncio
 import json
 import time
 import tomllib
+from contextlib import suppress
 from html import escape
 from pathlib import Path
 from statistics import median
@@ -27,6 +28,7 @@ COLOURS = {"list": "#d1495b", "get": "#edae49", "get_if_changed": "#8fc9a8", "he
 HEAD = ("protocol", "contention", "requests", "of these", "conflicts", "trips a conflict", "304 of checks", "latency ms",
         "$ per million")
 BAR = 22  # height in pixels
+RUNS = 20  # of each protocol at each contention, where nothing else is said; docs/cost.md's table too
 TIMED = 50  # requests of each kind, of a real server
 
 
@@ -55,25 +57,27 @@ def inputs_of(path: Path) -> Inputs:
 
 def cost_command(
         protocol: Annotated[list[str] | None, typer.Option(help="only this one; may be repeated")] = None,
-        runs: Annotated[int, typer.Option(min=1, help="of each protocol at each contention")] = 20,
+        runs: Annotated[int, typer.Option(min=1, help="of each protocol at each contention")] = RUNS,
         inputs: Annotated[Path, typer.Option(help="prices and latencies; the file shown in --help is the example")] = INPUTS,
         html: Annotated[Path | None, typer.Option(help="write the table and a plot into this page")] = None,
         as_json: Annotated[Path | None, typer.Option("--json", help="the same, for machines")] = None,
         endpoint: Annotated[str | None, typer.Option(help="also time this S3 server's conditional requests")] = None,
-        bucket: Annotated[str, typer.Option(help="of that server; objects below cost/ are made and deleted")] = "highwater",
+        bucket: Annotated[str, typer.Option(help="of that server; objects below cost/ are made and deleted; a run that "
+                                           "is killed may leave one")] = "highwater",
         ) -> None:
     """Tell what a commit of each protocol costs at several contentions: requests of each kind, round trips a conflict, the
     share of checks answered "not modified", latency, dollars."""
     of = inputs_of(inputs)
-    todo = [(name, contention) for name in map(scenario_of, protocol or STEMS) for contention in all_of(name)]
+    todo = contentions(protocol)
     for path in filter(None, (html, as_json)):
         check_writable(path)
     costs = [measure(*which, of.latencies, runs) for which in track(todo, "measuring", console=console, transient=True)]
     table = Table(*HEAD)
     for row in rows_of(costs, of):
-        table.add_row(*row)
+        table.add_row(*(cell.replace(", ", "\n") for cell in row))
     console.print(table)
-    console.print("Counts are results: mean (p50 / p99) of what one commit's client sends. Latencies and dollars come "
+    console.print("Counts are results: mean (p50 / p99) of what one commit's client sends, of all kinds and of each; trips and "
+                  "latencies are p50 / p99. Latencies and dollars come "
                   f"from the inputs in {inputs.name}; dollars are of all clients' requests, collectors' too.")
     if html:
         write_text(html, page(costs, of, inputs.name))
@@ -86,10 +90,15 @@ def cost_command(
 
 # --- the table and the page
 
+def contentions(protocols: list[str] | None = None) -> list[tuple[str, str]]:
+    """What is measured, in order: (protocol, contention); of every protocol if none is named. Refuses a strange one."""
+    return [(name, contention) for name in map(scenario_of, protocols or STEMS) for contention in all_of(name)]
+
+
 def rows_of(costs: list[Cost], of: Inputs) -> list[tuple[str, ...]]:
     rows, before = [], ""
     for cost in costs:
-        kinds = ", ".join(f"{kind} {each.mean:.2f}" for kind, each in cost.kinds.items())
+        kinds = ", ".join(f"{kind} {spread(each)}" for kind, each in cost.kinds.items())
         rows.append((cost.protocol if cost.protocol != before else "", cost.contention, spread(cost.requests), kinds,
                      spread(cost.conflicts), f"{cost.trips.p50:.0f} / {cost.trips.p99:.0f}" if cost.trips else "",
                      f"{cost.unchanged:.0%}" if cost.unchanged is not None else "",
@@ -146,13 +155,13 @@ def plot(costs: list[Cost]) -> str:
 # --- a real server, indicatively
 
 def told_times(endpoint: str, bucket: str) -> None:
-    """Refuses a server that does not answer."""
+    """Refuses a server that does not answer. Each run has a prefix of its own, so what another has left is in nobody's way."""
     from impl.errors import StoreError
     from impl.stores.s3 import S3Store, connect
     from impl.stores.system import Ulids
 
     try:
-        times = asyncio.run(timed(S3Store(connect(endpoint), bucket, "cost", ids=Ulids())))
+        times = asyncio.run(timed_and_swept(S3Store(connect(endpoint), bucket, f"cost/{Ulids().new_id()}", ids=Ulids())))
     except (StoreError, ValueError) as error:
         refuse(f"{endpoint}: {error}")
     table = Table("request", "median ms")
@@ -160,6 +169,19 @@ def told_times(endpoint: str, bucket: str) -> None:
         table.add_row(what, f"{median(each):.2f}")
     console.print(table)
     console.print(f"{endpoint}: {TIMED} of each, one after another: indicative, of this server and this machine.")
+
+
+async def timed_and_swept(store: Any) -> dict[str, list[float]]:
+    """Deletes what it has put however it ends, unless the process is killed, or the server does not answer."""
+    from impl.errors import StoreError
+    from impl.world import list_all
+
+    try:
+        return await timed(store)
+    finally:
+        with suppress(StoreError):
+            for entry in await list_all(store, ""):
+                await store.delete(entry.key)
 
 
 async def timed(store: Any) -> dict[str, list[float]]:

@@ -12,7 +12,7 @@ from recorder.session import record as record_until_stopped
 
 def record(upstream: str, clients: list[str], out: Path, rules: Path | None, keep_bytes: int) -> None:
     """Refuses bad input, and a log that is there already."""
-    if urlsplit(upstream).scheme not in ("http", "https") or not urlsplit(upstream).hostname:
+    if not names_a_server(upstream):
         refuse(f"server {upstream!r}: write http://HOST:PORT or https://HOST")
     listening = [client_of(text) for text in clients]
     if len({name for name, _ in listening}) < len(listening):
@@ -30,6 +30,15 @@ def record(upstream: str, clients: list[str], out: Path, rules: Path | None, kee
             out.unlink(missing_ok=True)
         refuse(f"{error.filename or 'the recorder'}: {error.strerror}")
     console.print(f"{out}: {count:,} requests")
+
+
+def names_a_server(url: str) -> bool:
+    """And nothing within it: what is asked for there is the clients' own."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and parts.path in ("", "/")
+    except ValueError:
+        return False
 
 
 def client_of(text: str) -> tuple[str, int]:

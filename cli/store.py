@@ -2,6 +2,10 @@
 
 import json
 import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -9,8 +13,9 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from cli.console import console, refuse, write_text
+from cli.console import check_writable, console, refuse, write_text
 from cli.exits import INCOMPLETE, SAFETY
+from impl.stores.keys import fault_of
 
 app = typer.Typer(no_args_is_help=True)
 COLOURS = {"pass": "green", "differs but safe": "yellow", "unsafe": "bold red", "not asked": "dim"}
@@ -37,14 +42,19 @@ def probe_command(
     bucket, _, prefix = place.partition("/")
     if scheme != "s3" or not bucket:
         refuse(f"store {url!r}: write s3://bucket or s3://bucket/prefix")
+    prefix = prefix.rstrip("/")
+    if prefix and (fault := fault_of(prefix)):
+        refuse(f"store {url!r}: {prefix!r} is no prefix to put anything below: {fault}")
+    if out:
+        check_writable(out)
     wanted = USES if "all" in (uses or ()) else tuple(uses or PROTOCOLS)
     for use in wanted:
         if use not in USES:
             refuse(f"--for {use!r}: there are {', '.join(USES)} and all")
     endpoint_url = endpoint_url or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    with console.status("asking") as status:
+    with console.status("asking") as status, ended_as_by_ctrl_c():
         try:
-            report = probe(endpoint_url, bucket, prefix and prefix.rstrip("/") + "/", rounds,
+            report = probe(endpoint_url, bucket, prefix and f"{prefix}/", rounds,
                            lambda result: status.update(f"{result.line.name}: {result.found.verdict}"))
         except NoStore as error:
             refuse(f"{url} at {endpoint_url or 'Amazon'}: {error}")
@@ -65,10 +75,24 @@ def probe_command(
     seen = ", ".join(f"{name} {value}" for name, value in differing.items())
     console.print(f"simulate it by: highwater dst run --profile {nearest}" + (f" (but there {seen} was seen)" if seen else ""))
     if report.left:
-        console.print(f"[bold red]could not be deleted:[/] {', '.join(report.left[:5])} ..", markup=True)
+        more = " .." * (len(report.left) > 5)
+        console.print(f"[bold red]could not be deleted:[/] {escape(', '.join(report.left[:5]))}{more}")
     if unsafe:
         raise typer.Exit(SAFETY)
     if not_asked:
         console.print(f"[yellow]not asked:[/] {', '.join(not_asked)}")
         raise typer.Exit(INCOMPLETE)
     console.print(f"[green]safe[/] for {', '.join(wanted)}, as far as was seen")
+
+
+@contextmanager
+def ended_as_by_ctrl_c() -> Iterator[None]:
+    """A program that is told to end (SIGTERM) cleans up as one that is interrupted does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -5,6 +5,7 @@ from itertools import islice
 from pathlib import Path
 
 import typer
+from rich.markup import escape
 
 from cli.console import console, refuse
 from cli.exits import INCOMPLETE, of_kinds
@@ -12,7 +13,7 @@ from traces import access_log, s3log
 from traces.orders import Found, Step, search
 from traces.s3log import Request
 from traces.s3store import READS, steps_of
-from traces.slatedb import Knobs, Slatedb, is_known
+from traces.slatedb import Knobs, Slatedb, is_known, is_unread
 
 MOST = 8  # of a kind, that are shown
 BEFORE = 10  # requests, of those that lead up to a failure
@@ -37,10 +38,11 @@ def read(file: Path) -> list[Request]:
             if access_log.looks_like_one(first):
                 return access_log.read(lines)
             log = s3log.read(lines)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         refuse(f"{file}: {error}")
     if not log.whole:
-        console.print(f"[yellow]{file} has no end:[/] requests that were under way when its recorder died may be missing")
+        console.print(f"[yellow]{escape(str(file))} has no end:[/] requests that were under way when its recorder died may be "
+                      "missing")
     return log.requests
 
 
@@ -58,6 +60,9 @@ def check(file: Path, root: str | None, sets: list[str], skew_ms: int, budget: i
         console.print(f"[yellow]{len(strange):,} requests are of no kind that a mapping knows:[/]")
         for (op, key), many in Counter((f"{one.method} ({one.op})", kind_of(one.key)) for one in strange).most_common(MOST):
             console.print(f"  {many:,} x {op} {key}", markup=False)
+    if unread := [one for one in requests if is_unread(one)]:
+        console.print(f"[yellow]of {len(unread):,} files of metadata the log has not the contents[/] (`trace record "
+                      "--keep-bytes`): what they change was held against nothing")
     if found.verdict == "complete":
         actions = ", ".join(f"{many:,} {action}" for action, many in sorted(machine.actions.items())) or "none of the protocol"
         console.print(f"[green]ok[/]: {len(requests):,} requests refine the models; actions: {actions}")

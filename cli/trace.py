@@ -12,8 +12,10 @@ from rich.table import Table
 from cli.console import STEM, console, refuse, scenario_of, seeds_of
 from cli.dst_report import set_in
 from cli.exits import of_kinds
-from dst.scenarios import named
+from dst.scenarios import STEMS, named
+from impl.layout import InvalidName
 from traces.event import Event, from_json
+from traces.form import owns
 from traces.orders import BUDGET
 
 app = typer.Typer(no_args_is_help=True)
@@ -28,7 +30,10 @@ Root = Annotated[str, typer.Option(help="folder of the database in the store")]
 In = Annotated[str, typer.Option(help="manifest or compactions")]
 PageSize = Annotated[int, typer.Option(min=0, help="keys on a page of a listing; 0: one page")]
 SkewMs = Annotated[int, typer.Option(min=0, help="clients' clocks are at most so far ahead")]
-Protocol = Annotated[str, typer.Option(help="whose trace it is")]
+Protocol = Annotated[str | None, typer.Option(help=f"whose trace it is [default: {STEM}]")]
+LOG_SKEW_MS = 1_000
+SkewOrUsual = Annotated[int | None, typer.Option("--skew-ms", min=0, help="clients' clocks are at most so far ahead "
+                                                 f"[default: 0; of a log: {LOG_SKEW_MS}]")]
 Shaped = Annotated[list[str] | None, typer.Option("--shape", help="NAME=VALUE of the scenario's Shape, of any protocol but the "
                                                   "boundary's; `dst run -o` says which; may be repeated")]
 RootOrAll = Annotated[str | None, typer.Option("--root", help="folder of the database in the store [default: db; of a log: "
@@ -42,8 +47,8 @@ Retries = Annotated[bool, typer.Option("--retries", help="clients repeat a reque
 @app.command("check")
 def check_command(file: Annotated[Path, typer.Argument(help="NDJSON, an event a line; or what `trace record` has written; or "
                                                        "S3 server access logs")], root: RootOrAll = None,
-                  namespace: In = "compactions", page_size: PageSize = 0, skew_ms: SkewMs = 0,
-                  retries: Retries = False, protocol: Protocol = STEM, shape: Shaped = None, sets: Sets = None,
+                  namespace: In = "compactions", page_size: PageSize = 0, skew_ms: SkewOrUsual = None,
+                  retries: Retries = False, protocol: Protocol = None, shape: Shaped = None, sets: Sets = None,
                   budget: Budget = BUDGET) -> None:
     """Tell whether the model could have done what a trace shows; explain the first event that it could not.
 
@@ -53,10 +58,14 @@ def check_command(file: Annotated[Path, typer.Argument(help="NDJSON, an event a 
     from traces.refine import Failure
 
     if stranger.is_log(file):
-        return stranger.check(file, root, sets or [], skew_ms or 1_000, budget)
+        if of_events := [option for option, given in (("--protocol", protocol), ("--shape", shape), ("--retries", retries),
+                                                      ("--page-size", page_size)) if given]:
+            refuse(f"{', '.join(of_events)}: of traces of events, and {file} is a log of requests, which is held against all "
+                   "models that its keys speak of")
+        return stranger.check(file, root, sets or [], LOG_SKEW_MS if skew_ms is None else skew_ms, budget)
     if sets:
         refuse("--set is of recorded logs (`trace record`), and this is a trace of events")
-    root = "db" if root is None else root
+    root, skew_ms, given, protocol = "db" if root is None else root, skew_ms or 0, protocol, protocol or STEM
     events, trace = recorded(file, root, namespace, page_size, skew_ms, retries, protocol, shape)
     command = (f"highwater trace check {file} --root {root} --namespace {namespace} --page-size {page_size} "
                f"--skew-ms {skew_ms}" + " --retries" * retries if protocol == STEM else " ".join(
@@ -65,8 +74,13 @@ def check_command(file: Annotated[Path, typer.Argument(help="NDJSON, an event a 
         for event in events:
             trace.observe(event)
     except Failure as failure:
+        others = [stem for stem in fitting(events) if stem != protocol]
+        if others and not fits(protocol, events):
+            refuse(f"{file}: {failure.message}; {of_others(others)}")
         console.print(f"[bold red]{failure.kind}[/] ({failure.signature})")
         console.print(explain(trace.events, failure, trace, command), markup=False)
+        if others and not given:
+            console.print(f"Unless this is a trace of {protocol}: {of_others(others)}", markup=False)
         raise typer.Exit(of_kinds([failure.kind])) from None
     console.print(f"[green]ok[/]: {len(events):,} events refine the model")
 
@@ -119,12 +133,51 @@ def recorded(file: Path, root: str, namespace: str, page_size: int, skew_ms: int
         if shape:
             refuse(f"--shape is of other protocols; of {STEM} the options before it tell")
         return events, beginner(events, root, namespace, page_size, skew_ms, with_retries)()
+    if (root, namespace, page_size, skew_ms, with_retries) != ("db", "compactions", 0, 0, False):
+        refuse(f"--root, --namespace, --page-size, --skew-ms and --retries are of {STEM}; of {protocol} --shape tells, as in "
+               "--shape skew_ms=50")
     of = named(scenario_of(protocol))
     trace = of.trace_of(set_in(of.Shape(), tuple(shape or ()), "--shape", of.MOST))
     strange = [e.client for e in events if e.client not in trace.refiner.index]
     if strange:
-        refuse(f"{file}: client {strange[0]!r}: clients of {protocol} are {', '.join(filter(None, trace.refiner.index))}")
+        refuse(f"{file}: client {strange[0]!r}: clients of {protocol} are {', '.join(filter(None, trace.refiner.index))}"
+               + hint(events))
     return events, trace
+
+
+# --- whose a trace may be
+
+def hint(events: list[Event]) -> str:
+    others = fitting(events)
+    return f"; {of_others(others)}" if others else ""
+
+
+def of_others(protocols: list[str]) -> str:
+    return (f"its clients, its keys and what callers were told are as in {' and '.join(protocols)}: "
+            f"{' or '.join(f'--protocol {name}' for name in protocols)}, with --shape where `dst run -o` has told of one")
+
+
+def fitting(events: list[Event]) -> list[str]:
+    """The protocols of which a trace may be by its clients, its keys, and the words that callers were told."""
+    return [stem for stem in STEMS if fits(stem, events)]
+
+
+def fits(protocol: str, events: list[Event]) -> bool:
+    of = named(protocol)
+    usual = of.Shape()
+    flags = [name for name, value in usual._asdict().items() if isinstance(value, bool)]  # keys may depend on one
+    spaces = [of.trace_of(shape).namespace for shape in (usual, *(usual._replace(**{name: not getattr(usual, name)})
+                                                                  for name in flags))]
+    asked, told = ([e for e in events if (e.kind == "told") == is_told] for is_told in (False, True))
+    return (all(e.client.partition("#")[0] in of.ROLES for e in events) and all(e.op in of.TOLD for e in told)
+            and any(all(is_of(space, e) for e in asked) for space in spaces))
+
+
+def is_of(space: Any, e: Event) -> bool:
+    try:
+        return owns(space, e)
+    except InvalidName:
+        return False
 
 
 def read(file: Path) -> list[Event]:
@@ -147,7 +200,7 @@ def beginner(events: list[Event], root: str, namespace: str, page_size: int, ske
 
     strange = [e.client for e in events if not re.fullmatch(r"(Writer|Collector|Reader)#\d{1,2}", e.client)]
     if strange:
-        refuse(f"client {strange[0]!r}: clients are Writer#0, Collector#0, Reader#0 and so on")
+        refuse(f"client {strange[0]!r}: clients are Writer#0, Collector#0, Reader#0 and so on" + hint(events))
     if namespace not in ("manifest", "compactions"):
         refuse(f"namespace {namespace!r}: manifest or compactions")
     numbers = [1 + max([int(e.client.partition("#")[2]) for e in events if e.client.startswith(role)], default=0)

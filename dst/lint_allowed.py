@@ -48,6 +48,7 @@ ALLOWED = (
     Allowed("traces/sequenced_metadata_boundary.py", "cache", "update_of", PURE),
     Allowed("traces/sequenced_metadata_boundary.py", "set order", "for i, w, k in shared.acked",
             "an update has one id there, or CommitIsUnique fails; of several any one is told"),
+    Allowed("traces/manifest_migration.py", "cache", "decoded", PURE),
     Allowed("traces/refine.py", "cache", "REFINERS", "what a refiner keeps is a function of event and state"),
     Allowed("traces/timeline.py", "address", "id(value)", "a key of a dict, looked up and never put in an order"),
     *(Allowed("model/guards.py", "cache", f"@cache {name}", "of the source of a function") for name in (

@@ -61,6 +61,11 @@ class Database(NamedTuple):
     deleting: bool
 
     @property
+    def is_none(self) -> bool:
+        """Nothing of a database is there."""
+        return not (self.manifests or self.compactions or self.wal or self.ssts or self.foreign)
+
+    @property
     def latest(self) -> Manifest | None:
         return self.manifests[-1].value if self.manifests else None
 
@@ -118,7 +123,7 @@ async def files_of(world: World, namespace: Namespace, decode: Callable[[bytes],
 
 
 async def ssts_of(world: World, root: str, foreign: list[str]) -> frozenset[str]:
-    """The ids of the SSTs in compacted/ of a database."""
+    """The ids of the SSTs in compacted/ of a database. An empty file is none: at its end an SST says what is in it."""
     prefix = f"{root}/compacted/" if root else "compacted/"
     found = set()
     for entry in await list_all(world.store, prefix):
@@ -128,7 +133,7 @@ async def ssts_of(world: World, root: str, foreign: list[str]) -> frozenset[str]
         except ValueError:
             foreign.append(entry.key)
         else:
-            found.add(name)
+            found |= {name} if entry.size_bytes else set()
     return frozenset(found)
 
 

@@ -104,8 +104,8 @@ Merge = Callable[[tuple[str, ...]], Awaitable[Any]]
 class Instance:
     """One writer, compactor or collector: it opens once, and then updates, one call at a time.
 
-    After a read without an answer, and after a request that was refused without effect, the next call goes on from where this
-    one was (`at`, `base`): what it knows can only be out of date, and then its create conflicts. A call that is
+    After a read without an answer the next call begins anew, with LIST. After a create that was refused without effect it goes
+    on from where this one was (`at`, `base`): that can only be out of date, and then its create conflicts. A call that is
     cancelled (asyncio.wait_for) counts as one whose reply was lost: an update is repeated to find out, an open is over.
     """
 
@@ -115,7 +115,7 @@ class Instance:
         self.world, self.role, self.codec = world, role, codec
         self.storage = SequencedStorage(world, Namespace(root, "manifest"))
         self.epoch = 0  # 0: not open
-        self.at = 0  # the latest id that it has listed for what it is about; 0: it lists next
+        self.at = 0  # the latest id that it has listed, and read, for what it is about; 0: it has not
         self.base: Manifest | None = None  # the manifest of `at`, compared and ready to be built on
         self.update: Update | None = None  # what it is about
         self.tried = False  # it has met a conflict, or no reply, for this update
@@ -262,12 +262,13 @@ class Instance:
 
     async def _latest(self) -> Manifest:
         """«Sort the list of files and select the manifest with the largest manifest id.»"""
-        if not self.at:
-            files = await self.storage.list()
-            if not files:
-                raise NoLatest(f"there is no file in {self.storage.namespace.prefix!r}: initialise it first")
-            self.at = files[-1].id
-        return self.codec.decode(await self.storage.read(self.at))
+        self.at = 0  # what was listed before is out of date, if it could not be read then
+        files = await self.storage.list()
+        if not files:
+            raise NoLatest(f"there is no file in {self.storage.namespace.prefix!r}: initialise it first")
+        m = self.codec.decode(await self.storage.read(files[-1].id))
+        self.at = files[-1].id
+        return m
 
     async def _create(self, m: Manifest) -> Committed:
         """«Write the modified manifest using the next manifest id number in the sequence.»"""

@@ -6,7 +6,7 @@ write is retried». After a PUT a writer knows content and version, and «doesn'
 model/simple_conditional.py, request by request.
 
 Versions may be digests of the content, as S3's are: then a condition holds also where others have written and the content is
-the same again. As the whole content is put, that harms nobody; who must tell the two apart needs update ids in it.
+the same again (ABA). So it never is: a value holds the id of the update that made it, which none before it held (docs/aba.md).
 """
 
 from collections.abc import Callable
@@ -32,15 +32,20 @@ class SimpleConditional:
     `resolve` says what is done about a PUT without a reply. "unknown": the caller is told so, and nothing repeats it. "check":
     the content is read again; if the value's `updates` hold this update's id it is committed, else it is applied once more.
     That cannot apply it twice as long as no id ever leaves the value: each PUT names a version that only the first can meet.
+
+    `recurs`: values may come again that were there before, so they need not hold ids; a condition then says only that the
+    content is equal, and a PUT without a reply may take effect long after others have written.
     """
 
-    def __init__(self, world: World, key: str, codec: Any = manifest_json, resolve: str = "unknown"):
+    def __init__(self, world: World, key: str, codec: Any = manifest_json, resolve: str = "unknown", recurs: bool = False):
         if world.store.caches:
             raise ValueError(f"{type(world.store).__name__} answers reads from memory: after a conflict the content must be "
                              "read anew; give the store that it wraps")
         if resolve not in ("unknown", "check"):
             raise ValueError(f"resolve is {resolve!r}: accepted are 'unknown' and 'check'")
-        self.world, self.key, self.codec, self.resolve = world, key, codec, resolve
+        if recurs and resolve == "check":
+            raise ValueError("recurs with resolve 'check': a value that holds no ids does not tell whether an update is in it")
+        self.world, self.key, self.codec, self.resolve, self.recurs = world, key, codec, resolve, recurs
         self.known: Content | None = None  # the latest, as far as this client has put or read it for an update
 
     async def initialise(self, value: Any) -> None:
@@ -91,9 +96,9 @@ class SimpleConditional:
 
     def _changed(self, update: str, change: Callable[[Any], Any]) -> Any:
         value = change(self.known.value)
-        if self.resolve == "check" and update not in value.updates:
-            raise ValueError(f"update {update!r} is not among the updates of the value that it makes: after a lost reply "
-                             "nobody could tell whether it was applied")
+        if not self.recurs and update not in value.updates:
+            raise ValueError(f"update {update!r} is not among the updates of the value that it makes: its bytes could be there "
+                             "again, and after a lost reply nobody could tell whether it was applied")
         return value
 
     async def _put(self, value: Any) -> Content:

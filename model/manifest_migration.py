@@ -4,12 +4,14 @@ manifest that they cannot read.
 Source 001's «Manifest V1 to V2 Migration»: «Phase 1: Write V1, read V1+V2 .. This allows older nodes that only understand V1 to
 continue operating during a rolling upgrade», «Phase 2: Write V2, read V1+V2. Once all nodes are upgraded and can read V2, the
 writer switches», «Phase 3: Deprecate V1. Once no V1 manifests remain on disk .. V1 reading support can be removed». Phase 0 is
-the release before, which knows V1 alone. V2 has a field that V1 has not; an update is to that field, or to one that both have.
+the release before, which knows V1 alone. V2 has a field that V1 has not; an update is to that field, or to one that both have,
+or it is none: a manifest as the one before, which phase 3 begins with.
 
 What the source leaves out, and two safeguards are for. What a writer of V1 does about the field that it has no place for:
 REFUSE; without it what others were told is committed is dropped without a word. And that no V1 manifest remains is not enough
 for phase 3: a create of a writer in phase 1 may be under way, and be applied later. BARRIER: a V2 manifest that is written when
-nobody is in phase 1 any more takes the id that such a create wants.
+nobody is in phase 1 any more takes the id that such a create wants. Which of the old manifests a collector leaves, as one that
+a checkpoint keeps, is open.
 
 What boundary files are for is not here: an id whose file is collected is not created again.
 """
@@ -23,10 +25,10 @@ from model.core import Model, Process
 class Constants(NamedTuple):
     # Instance
     WRITERS: int = 2
-    UPDATES: int = 2  # that a writer begins
+    UPDATES: int | None = 2  # that a writer begins; None, here and below: unbounded
     FIRST: int = 0  # the phase in which everyone begins
     # Faults, each bounded
-    MAX_PENDING: int = 0  # creates under way that nobody waits for
+    MAX_PENDING: int | None = 0  # creates under way that nobody waits for
     # Safeguards: switch one off and a property must fail
     REFUSE: bool = True  # what the version written has no place for is not written; False: it is left out without a word
     ORDERED: bool = True  # a phase begins when nobody is two phases before it
@@ -66,6 +68,21 @@ def reads(phase: int, version: int) -> bool:
     return {0: version == 1, 3: version == 2}.get(phase, True)
 
 
+def below(used: int, bound: int | None) -> bool:
+    return bound is None or used < bound
+
+
+def kinds(phase: int) -> tuple[str, ...]:
+    """What an update may be to: the fields of both versions, the one that V1 has not; or, before phase 3, to nothing."""
+    return ("both", *(("new",) if phase >= 2 else ()), *(("nothing",) if phase == 2 else ()))
+
+
+def written(me: int, version: int, what: str, w: Writer) -> File:
+    """The next manifest, with the writer's update."""
+    update = frozenset() if what == "nothing" else frozenset([(me, w.k, what == "new")])
+    return w.base + 1, version, held(version, w.known) | update
+
+
 def held(version: int, updates: frozenset[Update]) -> frozenset[Update]:
     """What of the updates a version has a place for: those in the new field V2 alone."""
     return frozenset(update for update in updates if version == 2 or not update[2])
@@ -89,7 +106,7 @@ def rest(w: Writer) -> Writer:
 
 def read(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     """The latest manifest."""
-    if w.pc == "Idle" and w.k < c.UPDATES:
+    if w.pc == "Idle" and below(w.k, c.UPDATES):
         file_id, version, updates = s.files[-1]
         if reads(s.phases[me], version):
             yield (), s, w._replace(pc="Ready", base=file_id, known=updates)
@@ -102,15 +119,13 @@ def read_unreadable(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 
 def create_next(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """`new`: the update is to the field that V1 has not."""
-    if w.pc == "Ready" and w.base == s.files[-1][0]:
-        version = version_of(s.phases[me])
-        if holds(c, version, w):
-            for new in (False, True) if version == 2 else (False,):
-                update = (me, w.k, new)
-                file = (w.base + 1, version, held(version, w.known) | {update})
-                sealed = w.sealed or (version == 2 and all(phase >= 2 for phase in s.phases))
-                yield (new,), s._replace(files=(*s.files, file), acked=s.acked | {update}), rest(w)._replace(sealed=sealed)
+    version = version_of(s.phases[me])
+    if w.pc == "Ready" and w.base == s.files[-1][0] and holds(c, version, w):
+        for what in kinds(s.phases[me]):
+            file = written(me, version, what, w)
+            sealed = w.sealed or (version == 2 and all(phase >= 2 for phase in s.phases))
+            acked = s.acked | (file[2] - w.known)
+            yield (what,), s._replace(files=(*s.files, file), acked=acked), rest(w)._replace(sealed=sealed)
 
 
 def create_conflict(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
@@ -127,9 +142,9 @@ def refuse(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 def send_create(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     """The create is under way when the writer stops waiting for it: it may be applied at any later time, or never."""
     version = version_of(s.phases[me])
-    if w.pc == "Ready" and len(s.pool) < c.MAX_PENDING and holds(c, version, w):
-        file = (w.base + 1, version, held(version, w.known) | {(me, w.k, False)})
-        yield (), s._replace(pool=(*s.pool, file)), rest(w)
+    if w.pc == "Ready" and below(len(s.pool), c.MAX_PENDING) and holds(c, version, w):
+        for what in kinds(s.phases[me]):
+            yield (what,), s._replace(pool=(*s.pool, written(me, version, what, w))), rest(w)
 
 
 def upgrade(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
@@ -140,16 +155,16 @@ def upgrade(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 
 def collect(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
-    """A collector takes the oldest."""
-    if len(s.files) > 1:
-        yield (), s._replace(files=s.files[1:]), ()
+    """A collector takes any but the latest."""
+    for at, file in enumerate(s.files[:-1]):
+        yield (file[0],), s._replace(files=s.files[:at] + s.files[at + 1:]), ()
 
 
 def apply_pending(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
     """A create that nobody waits for is applied if the id is still to be had, else refused."""
-    if s.pool:
-        file, rest_ = s.pool[0], s._replace(pool=s.pool[1:])
-        yield (), rest_._replace(files=(*s.files, file)) if file[0] == s.files[-1][0] + 1 else rest_, ()
+    for at, file in enumerate(s.pool):
+        applied = file[0] == s.files[-1][0] + 1
+        yield (at,), s._replace(pool=s.pool[:at] + s.pool[at + 1:], files=(*s.files, file) if applied else s.files), ()
 
 
 # --- properties ---------------------------------------------------------------------------------------------------------

@@ -29,7 +29,8 @@ class Constants(NamedTuple):
     CREATE_IF_ABSENT: bool = True  # False: a plain PUT, which overwrites
     RESOLVE: str = "get"  # state: after a conflict "get" what is there, or "list" anew; "off": the old content at the next id
     GAPS: bool = False  # True: a writer may skip an id
-    UNKNOWN: str = "report"  # an unknown outcome: "report" it; "recognise" it: the same PUT, GET; "reapply": begin anew
+    UNKNOWN: str = "report"  # an unknown outcome: "report" it; "recognise" it: the same PUT, GET; "reapply": begin anew;
+    # "alike": recognise it, where updates of all writers have equal bytes
     IN_ORDER: bool = True  # log: a reader takes the files in the order of their ids
 
 
@@ -39,7 +40,7 @@ LIMITS = {  # what an instance may have
     "WRITERS": MANY[1:],
     "USE": ("state", "log"),
     "RESOLVE": ("get", "list", "off"),
-    "UNKNOWN": ("report", "recognise", "reapply"),
+    "UNKNOWN": ("report", "recognise", "reapply", "alike"),
 }
 
 Update = tuple[int, int]  # (writer, its how-manieth update)
@@ -166,18 +167,18 @@ def create_conflict(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 def read_own(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     """GET what was in the way: its own update, which is committed then."""
-    if w.pc == "Refused" and s.files[w.n][-1] == (me, w.k):
+    if w.pc == "Refused" and (c.UNKNOWN == "alike" or s.files[w.n][-1] == (me, w.k)):
         yield (), *committed(c, me, s, w)
 
 
 def read_other(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     """GET what was in the way: another's, so its own PUT of this id can't ever land."""
-    if w.pc == "Refused" and s.files[w.n][-1] != (me, w.k):
+    if w.pc == "Refused" and c.UNKNOWN != "alike" and s.files[w.n][-1] != (me, w.k):
         yield (), s, Writer("Ready", w.n + 1, s.files[w.n] if c.USE == "state" else (), w.k)
 
 
 def in_doubt(c: Constants, w: Writer) -> Writer:
-    return w._replace(pc="Doubt") if c.UNKNOWN == "recognise" else Writer(k=w.k + (c.UNKNOWN == "report"))
+    return w._replace(pc="Doubt") if c.UNKNOWN in ("recognise", "alike") else Writer(k=w.k + (c.UNKNOWN == "report"))
 
 
 def send_create(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:

@@ -63,7 +63,8 @@ class Asker:
     """Asks in a bucket below a prefix of its own; each `place` is a folder of one line of the probe."""
 
     def __init__(self, client: Any, bucket: str, prefix: str):
-        self.client, self.bucket, self.prefix, self.asked = client, bucket, prefix, 0
+        self.client, self.bucket, self.prefix = client, bucket, prefix
+        self.undecided: list[Answer] = []  # those that say nothing of how the store is
 
     def place(self, name: str) -> "Asker":
         return Asker(self.client, self.bucket, f"{self.prefix}{name}/")
@@ -72,6 +73,13 @@ class Asker:
         return {"Bucket": self.bucket, "Key": self.prefix + key}
 
     def ask(self, call: Callable[..., dict], **request: Any) -> Answer:
+        answer = self._answer(call, request)
+        writes = not call.__name__.startswith(("get", "head"))
+        if answer.status in (0, 429, 500, 503) or (writes and answer.status in (401, 403)):
+            self.undecided.append(answer)
+        return answer
+
+    def _answer(self, call: Callable[..., dict], request: dict[str, Any]) -> Answer:
         try:
             reply = call(**request)
             body = reply["Body"].read() if hasattr(reply.get("Body"), "read") else b""
@@ -114,14 +122,18 @@ class Asker:
         raise RuntimeError("after 1,000 pages of a listing there is still no end")
 
     def clean(self) -> list[str]:
-        """Deletes what is below the prefix, and uploads in parts that were not ended; what could not be."""
+        """Deletes what is below the prefix, and uploads in parts that were not ended; the keys of what could not be."""
         left = []
         with suppress(ClientError, *FAILURES):
             for upload in self.client.list_multipart_uploads(Bucket=self.bucket, Prefix=self.prefix).get("Uploads", ()):
                 self.ask(self.client.abort_multipart_upload, Bucket=self.bucket, Key=upload["Key"], UploadId=upload["UploadId"])
-        for key in self.listed():
+        try:
+            keys = self.listed()
+        except (ClientError, *FAILURES, RuntimeError, KeyError):
+            return [f"{self.prefix}* (it cannot be listed any more)"]
+        for key in keys:
             if not self.delete(key).done:
-                left.append(key)
+                left.append(self.prefix + key)
         return left
 
     def signed(self, of: str, key: str) -> str:

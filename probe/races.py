@@ -8,7 +8,7 @@ from collections import Counter
 from functools import partial
 
 from probe.asking import Answer, Asker, Clients, Shot
-from probe.lines import CREATE, DIFFERS, PASS, PROTOCOLS, UNSAFE, UPDATE, Found, Line
+from probe.lines import CREATE, DIFFERS, NOT_ASKED, PASS, PROTOCOLS, UNSAFE, UPDATE, Found, Line
 
 CLIENTS = 16
 LARGE = 65_536
@@ -29,7 +29,10 @@ def winner_of(s: Asker, key: str, answers: list[Answer]) -> tuple[str, int | Non
     won = [number for number, answer in enumerate(answers) if answer.done]
     if len(won) > 1:
         return f"{len(won)} were told that they had won", None
-    there = s.get(key).body
+    now = s.get(key)
+    if not now.done and not now.refused:
+        return "", won[0] if won else None  # it did not say
+    there = now.body
     if won and there != body_of(won[0]):
         return "the object is not the winner's", None
     losers = [body_of(number) for number, answer in enumerate(answers) if answer.refused]
@@ -43,6 +46,8 @@ def told(counted: Counter, rounds: int, wrong: Counter, contended: str) -> Found
     if wrong:
         return Found(UNSAFE, "; ".join(f"{number} of {rounds} races: {what}" for what, number in wrong.items()))
     data = {contended: 409} if counted[409] else {}
+    if not counted.keys() & {200, 201, 204}:
+        return Found(NOT_ASKED, f"{rounds} races that nobody won: {words}")
     usual = counted.keys() <= {200, 201, 204, 404, 409, 412}
     return Found(PASS if usual else DIFFERS, f"{rounds} races, one winner each: {words}", data)
 
@@ -96,6 +101,7 @@ def delete_race(rounds: int, s: Asker) -> Found:
 def reads_while_written(rounds: int, s: Asker) -> Found:
     """Four read while one writes: each body is whole, none is older than what was acknowledged before, none goes back."""
     acknowledged, wrong, done = [0], Counter(), threading.Event()
+    answered = Counter()
     s.put("k", b"%08d" % 0 * (LARGE // 8))
 
     def read() -> None:
@@ -105,6 +111,7 @@ def reads_while_written(rounds: int, s: Asker) -> Found:
             answer = s.get("k")
             if not answer.done:
                 continue
+            answered["reads"] += 1
             number = int(answer.body[:8] or b"-1")
             if answer.body != b"%08d" % number * (LARGE // 8):
                 wrong["a body of two writes"] += 1
@@ -120,6 +127,7 @@ def reads_while_written(rounds: int, s: Asker) -> Found:
     try:
         for number in range(1, rounds + 1):
             if s.put("k", b"%08d" % number * (LARGE // 8)).done:
+                answered["writes"] += 1
                 acknowledged[0] = number
     finally:
         done.set()
@@ -127,6 +135,8 @@ def reads_while_written(rounds: int, s: Asker) -> Found:
             reader.join()
     if wrong:
         return Found(UNSAFE, "; ".join(f"{number} x {what}" for what, number in wrong.items()), {"stale": 1})
+    if answered["writes"] < rounds or not answered["reads"]:
+        return Found(NOT_ASKED, f"of {rounds} writes {answered['writes']} were done, {answered['reads']} reads were answered")
     return Found(PASS, f"{rounds} writes of {LARGE // 1024} KiB: whole, current, never back")
 
 

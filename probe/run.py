@@ -16,6 +16,7 @@ from probe.asking import Asker, connect
 from probe.lines import NOT_ASKED, ONE_CLIENT, OTHERS, PROTOCOLS, UNSAFE, Found, Line
 
 ROUNDS = 100
+TRIES = 3
 MATTERS = ("create_", "update_", "version", "lexicographic", "stale")  # fields of a Profile
 FAILURES = (ClientError, BotoCoreError, ResponseParserError, OSError, RuntimeError, KeyError)
 
@@ -86,7 +87,13 @@ def probe(endpoint_url: str | None, bucket: str, prefix: str = "", rounds: int =
 
 
 def asked(line: Line, asker: Asker) -> Found:
-    try:
-        return line.ask(asker)
-    except FAILURES as error:
-        return Found(NOT_ASKED, f"{type(error).__name__}: {error}"[:160])
+    """One client's line is asked again where the store was busy, or away, or did not let it write: that says nothing of it."""
+    for again in range(TRIES):
+        place = asker.place(f"again-{again}") if again else asker
+        try:
+            found = line.ask(place)
+        except FAILURES as error:
+            found = Found(NOT_ASKED, f"{type(error).__name__}: {error}"[:160])
+        if line not in ONE_CLIENT or not place.undecided:
+            return found
+    return Found(NOT_ASKED, f"{TRIES} times it was not answered: {place.undecided[0]}")

@@ -21,7 +21,7 @@ from traces.s3log import CONDITIONS, Request, field, listing_of, named, to_json,
 PIECE = 256 * 1024
 AT_ONCE = 64 * 1024  # a body up to this goes on together with its head
 SPOOL = 64 * 1024 * 1024  # of a request that is held so much is read; the rest waits at its client
-LISTING = 8 * 1024 * 1024  # of a reply that is looked into: a page has 1,000 keys of at most 1,024 bytes
+LISTING = 8 * 1024 * 1024  # of what is looked into: a LIST has a page, a DELETE of many a body, of 1,000 keys of 1,024 bytes
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 GONE = (ConnectionError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, Malformed, EOFError)
 
@@ -39,7 +39,7 @@ class Exchange:
         self.edges, self.times_us = [recorder.tick(), 0, 0, 0], [recorder.now_us(), 0, 0, 0]
         self.op, bucket, key, query = named(method, target, "x-amz-copy-source" in head.fields)
         self.conditions = {name: value for name, value in head.fields.items() if name in CONDITIONS}
-        self.sent, self.got = Content(recorder.keep_bytes), Content(self._keeps())
+        self.sent, self.got = Content(self._keeps("delete_many")), Content(self._keeps("delete_many", "list"))
         self.framing = framing_of_request(head, self.sent)
         self.reply: Head | None = None
         self.reply_framing: Framing | None = None
@@ -48,8 +48,9 @@ class Exchange:
         self.number = recorder.came = next(recorder.numbers)
         self.who = (self.number, client, self.op, method, bucket, key, query)
 
-    def _keeps(self) -> int:
-        return max(LISTING, self.recorder.keep_bytes) if self.op == "list" else self.recorder.keep_bytes
+    def _keeps(self, *whole: str) -> int:
+        """`whole`: requests of these kinds are read."""
+        return max(LISTING, self.recorder.keep_bytes) if self.op in whole else self.recorder.keep_bytes
 
     @property
     def expects(self) -> bool:
@@ -70,9 +71,9 @@ class Exchange:
         if self.op == "list" and self.reply.status == 200:
             listed, truncated = listing_of(text, found.query.get("encoding-type") == "url")
             found = found._replace(listed=listed, truncated=truncated)
-        elif self.op == "get" and self.reply.status in (200, 206):
+        elif (self.op == "get" and self.reply.status in (200, 206)) or (self.op == "delete_many" and self.reply.status == 200):
             found = found._replace(got_body=got)
-        elif text and (self.reply.status >= 300 or self.op in ("copy", "complete", "delete_many")):
+        elif text and (self.reply.status >= 300 or self.op in ("copy", "complete")):
             words = text.decode("utf-8", "replace")
             found = found._replace(code=field(words, "Code"), version=field(words, "ETag"))
         return found._replace(status=self.reply.status, version=fields.get("etag") or found.version,

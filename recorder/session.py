@@ -31,7 +31,7 @@ async def record(upstream: str, clients: list[tuple[str, int]], log: TextIO, rul
     def one_more(request: Request) -> None:
         count[0] += 1
 
-    recorder = Recorder(upstream, log, Rules(rules.read_text() if rules else ""), keep_bytes, one_more)
+    recorder = Recorder(upstream, log, Rules(text_of(rules) if rules else ""), keep_bytes, one_more)
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
@@ -44,6 +44,19 @@ async def record(upstream: str, clients: list[tuple[str, int]], log: TextIO, rul
     return count[0]
 
 
+def text_of(path: Path) -> str:
+    """Raises OSError, BadRule."""
+    return encodable(path.read_text(errors="surrogateescape"))
+
+
+def encodable(text: str) -> str:
+    """The text; raises BadRule where the file was no UTF-8."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if any("\udc80" <= letter <= "\udcff" for letter in line):
+            raise BadRule(f"line {number}: it is no UTF-8")
+    return text
+
+
 async def watch(recorder: Recorder, path: Path) -> None:
     """Puts the file's rules in force when they change. What is no rule is told, and the old ones stay; an empty file is
     believed when it still is at the second look, for a program that writes it anew empties it first."""
@@ -51,13 +64,13 @@ async def watch(recorder: Recorder, path: Path) -> None:
     while True:
         await asyncio.sleep(LOOK_AGAIN_S)
         try:
-            text = path.read_text()
+            text = path.read_text(errors="surrogateescape")
         except OSError:
             text = ""
         if text != last and (text.strip() or text == before):
             last = text
             try:
-                recorder.set_rules(text)
+                recorder.set_rules(encodable(text))
             except BadRule as error:
                 recorder.note("bad rules", error=f"{path}: {error}")
                 print(f"{path}: {error}; the old rules stay in force", file=sys.stderr, flush=True)

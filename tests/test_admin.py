@@ -153,6 +153,7 @@ DAMAGE = {
     "a checkpoint without its manifest": (lambda b: b.latest(checkpoints=(Checkpoint(UUIDS[0], 77),)),
                                           ("damage", "checkpoint lost")),
     "an SST is missing": (lambda b: (b.folder / f"compacted/{D}.sst").unlink(), ("damage", "SST missing")),
+    "an SST is empty": (lambda b: b.put(f"compacted/{D}.sst", b""), ("damage", "SST missing")),
     "an SST of a checkpoint is missing": (lambda b: (b.folder / f"compacted/{A}.sst").unlink(), ("damage", "SST missing")),
     "two views with one id": (lambda b: b.latest(l0=(View(D, D, LEFT), View(D, D, RIGHT))), ("danger", "view twice")),
     "a view of nothing": (lambda b: b.latest(ssts=(sst(D),)), ("damage", "view of nothing")),
@@ -217,6 +218,12 @@ def test_the_json_has_everything(bench):
     assert latest["value"]["checkpoints"][0]["name"] == "nightly" and latest["value"]["ssts"][0]["info"]["last_entry"] == "z"
     assert shown["compactions"][-1]["value"]["recent_compactions"][0]["spec"]["is"] == "Tiered"
     assert [one["id"] for one in shown["wal"]] == [4, 5] and shown["ssts"] == [A, B, C, D]
+
+
+@pytest.mark.parametrize("words", [("inspect",), ("inspect", "--json"), ("history",), ("gc", "--dry-run")], ids=" ".join)
+def test_where_nothing_is_there_is_no_database(tmp_path, words):
+    result = ran(words[0], tmp_path, *words[1:])
+    assert result.exit_code == 2 and "there is no database here" in result.output and list(tmp_path.iterdir()) == []
 
 
 def test_the_tree_names_everything(bench):

@@ -12,11 +12,14 @@ from typer.testing import CliRunner
 
 from cli import checks, checks_engines, explore, verify
 from cli.checks import Check, Found
+from cli.dst_report import trace_command
 from cli.exits import HARNESS, INCOMPLETE, INTERRUPTED, LIVENESS, PROOF, REFINEMENT, SAFETY, SPEC, TIMEOUT, of_kinds, worst
 from cli.main import app
 from cli.verify import timed
+from dst.bundle import trace_text
 from dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
-from dst.simulate import simulate
+from dst.scenarios import DEFAULT, STEMS
+from dst.simulate import Outcome, simulate
 from impl.sequenced_metadata_boundary import MetadataStore
 from specs.fizz import Fizz, FizzMissing
 
@@ -314,6 +317,41 @@ def test_recorded_traces(tmp_path):
     assert ran("trace", "check", str(broken)).exit_code == REFINEMENT
     broken.write_text("not json\n")
     assert ran("trace", "check", str(broken)).exit_code == 2
+
+
+def traced(scenario: str, seed: int, file: Path) -> Outcome:
+    outcome = simulate(seed, scenario=scenario)
+    file.write_text(trace_text(outcome))
+    return outcome
+
+
+@pytest.mark.parametrize("scenario", STEMS)
+def test_a_trace_is_checked_by_the_command_that_is_told_of_its_run(tmp_path, scenario):
+    for seed in range(8):
+        outcome = traced(scenario, seed, tmp_path / "trace.ndjson")
+        result = ran(*trace_command(outcome, tmp_path / "trace.ndjson").split()[1:])
+        assert result.exit_code == 0, (seed, result.output)
+
+
+@pytest.mark.parametrize("scenario", [stem for stem in STEMS if stem not in (DEFAULT, "known_latest", "update_ids")])
+def test_a_trace_of_another_protocol_is_refused_with_the_option_to_give(tmp_path, scenario):
+    traced(scenario, 1, tmp_path / "trace.ndjson")
+    result = ran("trace", "check", str(tmp_path / "trace.ndjson"))
+    assert result.exit_code == 2 and f"--protocol {scenario}" in result.output
+
+
+def test_where_another_protocol_has_the_same_keys_a_failure_says_so(tmp_path):
+    file, says = tmp_path / "trace.ndjson", "--protocol known_latest"
+    for seed in range(30):
+        shape = traced("known_latest", seed, file).shape
+        check = ["trace", "check", str(file), "--namespace", "manifest", "--skew-ms", str(shape.skew_ms)]
+        result = ran(*check)
+        if shape.manifest and not shape.sdk and result.exit_code == REFINEMENT:  # in some runs nobody knows the latest
+            break
+    assert result.exit_code == REFINEMENT and says in result.output
+    assert says not in ran(*check, "--protocol", DEFAULT).output  # it is theirs, they say
+    refused = ran(*check, "--protocol", "known_latest")
+    assert refused.exit_code == 2 and "--shape" in refused.output
 
 
 # --- the gate

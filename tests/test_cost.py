@@ -1,18 +1,25 @@
 """What a commit costs: the sources' claims against the requests that the implementations send."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from cli.cost import INPUTS, inputs_of, page
+from bench import pages
+from cli.console import console
+from cli.cost import HEAD, INPUTS, inputs_of, page
 from cli.main import app
 from dst.cost import Latency, all_of, conflicts, dollars, measure, quantile, trips_of
 from dst.scenarios import STEMS, named
+from impl.errors import OutcomeUnknown
+from impl.stores.s3 import S3Store, connect
 from traces.event import EMPTY
 
+pytest_plugins = ["stores_support.fixtures"]
 INPUT = inputs_of(INPUTS)
+DOCS = (pages.ROOT / "docs/cost.md").read_text()
 
 
 def of(protocol: str, contention: str, runs: int = 3):
@@ -80,6 +87,37 @@ def test_the_verb_writes_a_table_a_page_and_json(tmp_path: Path):
     assert page([of("baseline", "1 writer", 1)], INPUT, "x") == page([of("baseline", "1 writer", 1)], INPUT, "x")
 
 
+def test_the_page_of_the_docs_has_the_table_that_the_command_prints_by_default(monkeypatch):
+    """The same columns, of the same number of runs, in the same order; that docs/cost.md is current is test_pages.py's."""
+    monkeypatch.setattr("cli.cost.STEMS", ("baseline", "simple_conditional"))
+    monkeypatch.setattr(console, "width", 400)
+    printed, kinds = [], HEAD.index("of these")
+    for line in (cells(line, "│┃") for line in ran().output.splitlines() if line.startswith(("│", "┃"))):
+        if line[1]:
+            printed.append(line)
+        else:  # in a terminal each kind has a line of its own
+            printed[-1][kinds] += f", {line[kinds]}"
+    written = [cells(line, "|") for line in pages.cost().splitlines() if not line.startswith("|---")]
+    assert written == printed and len(written) == 1 + 4
+    assert tuple(written[0]) == HEAD == tuple(cells(DOCS.partition("generated: cost -->\n")[2].splitlines()[0], "|"))
+    assert written[1][kinds] == "put 1.00 (1 / 1)"
+
+
+def test_the_floor_is_told_with_the_numbers_of_the_table():
+    table, floor = ([cells(line, "|") for line in DOCS.partition(mark)[2].partition("\n\n")[0].splitlines()[2:]]
+                    for mark in ("generated: cost -->\n", "dollars per million:\n\n"))
+    of, protocol = {}, ""
+    for row in table[:-1]:
+        protocol = row[0] or protocol
+        of[protocol, row[1]] = ", ".join((row[2], row[7], row[8]))
+    assert [row[1:] for row in floor] == [
+        [of["sequenced_metadata_boundary", many], of["known_latest", many]] for many in named("known_latest").COST]
+
+
+def cells(line: str, between: str) -> list[str]:
+    return [cell.strip() for cell in re.split(f"[{between}]", line)[1:-1]]
+
+
 @pytest.mark.parametrize("text, says", [
     ("", "dollars_per_1000_requests"), ("x = [", "x.toml"),
     (INPUTS.read_text().replace("get = [25, 100]", "get = [100, 25]"), "0 < p50 < p99"),
@@ -103,5 +141,34 @@ def test_an_endpoint_that_is_no_address_is_refused():
     assert found.exit_code == 2 and "Invalid endpoint" in found.output
 
 
+def timing(stores):
+    return ran("--protocol", "baseline", "--runs", 1, "--endpoint", stores.url, "--bucket", stores.bucket)
+
+
+def keys_of(stores) -> list[str]:
+    client = connect(stores.url)
+    return [found["Key"] for found in client.list_objects_v2(Bucket=stores.bucket).get("Contents", [])]
+
+
+def test_a_server_is_timed_whatever_a_run_before_has_left_and_nothing_is_left(s3_stores, monkeypatch):
+    monkeypatch.setattr("cli.cost.TIMED", 2)
+    connect(s3_stores.url).put_object(Bucket=s3_stores.bucket, Key="cost/0", Body=b"of a run that was killed")
+    for _ in range(2):
+        found = timing(s3_stores)
+        assert found.exit_code == 0 and "PUT If-None-Match" in found.output and "GET (304)" in found.output
+    assert keys_of(s3_stores) == ["cost/0"]
+
+
+@pytest.mark.parametrize("ended_by", [KeyboardInterrupt, OutcomeUnknown])
+def test_what_is_ended_amid_the_timing_leaves_nothing(moto_stores, monkeypatch, ended_by):
+    async def ends(*_: object):
+        raise ended_by("amid it")
+
+    monkeypatch.setattr(S3Store, "update", ends)
+    found = timing(moto_stores)
+    assert found.exit_code in (2, 130) and keys_of(moto_stores) == []
+
+
 def test_every_protocol_with_commits_has_a_contention():
-    assert {stem for stem in STEMS if not all_of(stem)} == {"store_primitives"}
+    # The one has no commits, and the other's are the boundary protocol's.
+    assert {stem for stem in STEMS if not all_of(stem)} == {"store_primitives", "manifest_migration"}

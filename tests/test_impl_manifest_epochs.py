@@ -137,7 +137,7 @@ def test_an_open_that_was_refused_without_effect_may_be_called_again():
     async def case():
         store = faulty(await fresh(MemoryStore()))
         writer = Instance(world_of(store), "db", "writer")
-        for method, requests in (("list_page", "list_page"), ("get", "list_page get"), ("create", "get create")):
+        for method, requests in (("list_page", "list_page"), ("get", "list_page get"), ("create", "list_page get create")):
             store.next(method, REFUSED)
             with pytest.raises(Unavailable):
                 await writer.open()
@@ -148,6 +148,24 @@ def test_an_open_that_was_refused_without_effect_may_be_called_again():
 
 
 # --- updates
+
+
+def test_after_a_read_without_an_answer_an_update_begins_at_step_1():
+    """What was listed before is out of date by then: an update that is to pick from it would say that there is nothing."""
+
+    async def case():
+        store = faulty(await fresh(MemoryStore()))
+        writer, compactor = await open_writer(world_of(store), "db"), await open_compactor(world_of(store), "db")
+        store.sent()
+        store.next("get", REFUSED)
+        with pytest.raises(Unavailable):
+            await compactor.compact()
+        await writer.flush("a")
+        done = await compactor.compact()
+        assert done and done.manifest.compacted == ("a",)
+        assert store.sent() == "list_page get list_page get create list_page get create"
+
+    run(case())
 
 
 def test_the_four_kinds_of_update_and_what_they_say(stores):
@@ -349,7 +367,7 @@ def test_a_compaction_and_a_collection_without_a_reply(fate):
     run(case())
 
 
-def test_after_a_request_refused_without_effect_an_update_goes_on_from_where_it_was():
+def test_after_a_create_refused_without_effect_an_update_goes_on_from_where_it_was():
     async def case():
         store = faulty(await fresh(MemoryStore()))
         writer, compactor = [await OPEN[role](world_of(store), "db") for role in ("writer", "compactor")]
@@ -360,7 +378,7 @@ def test_after_a_request_refused_without_effect_an_update_goes_on_from_where_it_
 
         for update in (lambda: writer.flush("a"), lambda: compactor.compact(merge)):
             store.sent()
-            for method, requests in (("list_page", "list_page"), ("get", "list_page get"), ("create", "get create")):
+            for method, requests in (("list_page", "list_page"), ("get", "list_page get"), ("create", "list_page get create")):
                 store.next(method, REFUSED)
                 with pytest.raises(Unavailable):
                     await update()

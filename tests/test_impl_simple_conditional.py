@@ -16,8 +16,8 @@ pytest_plugins = ["stores_support.fixtures"]
 run = asyncio.run
 
 
-async def opened(store, resolve: str = "unknown") -> SimpleConditional:
-    client = SimpleConditional(system_world(store), "db/all", resolve=resolve)
+async def opened(store, resolve: str = "unknown", recurs: bool = False) -> SimpleConditional:
+    client = SimpleConditional(system_world(store), "db/all", resolve=resolve, recurs=recurs)
     await client.initialise(Manifest())
     if isinstance(store, Faulty):
         store.sent()
@@ -199,7 +199,7 @@ def test_equal_contents_may_have_equal_versions_and_the_history_is_serial_all_th
     """On S3 a version is a digest: a condition holds although others have written in between, if the content is what it was."""
 
     async def case():
-        one, other = await opened(moto_stores.open()), await opened(moto_stores.open())
+        one, other = await opened(moto_stores.open()), await opened(moto_stores.open(), recurs=True)
         await add(one, "0.0")
         known = one.known
         await add(other, "1.0")

@@ -5,11 +5,16 @@ from itertools import permutations
 import pytest
 
 from cli.conform import model_of
+from impl.manifest_epochs_json import Manifest, encode
 from model.core import State, init, moves
 from model.liveness import eventually
 from model.manifest_epochs import Constants, flush_is_kept, model
 from model.tabulated import explore, graph
 from specs.manifest import rows
+from traces.event import EMPTY
+from traces.manifest_epochs import Trace, refiner
+from traces.manifest_epochs import constants as unbounded
+from traces.refine import Failure
 
 ROWS = {row.id: row for row in rows() if row.spec == "ManifestEpochs"}
 LIVE = [row for row in ROWS.values() if row.how == "live"]
@@ -124,3 +129,30 @@ def test_who_starves_tries_again_and_again(row):
     lasso = eventually(model_of(row), [row.eventually])[row.eventually]
     taken = {(step.label[0] == lasso.process, step.label[1]) for step in lasso.cycle}
     assert (True, "CreateConflict") in taken and (True, "CreateNext") not in taken and (False, "CreateNext") in taken
+
+
+# --- traces
+
+
+ASKED = EMPTY._replace(request=1, client="Writer#0", kind="applied", op="list", key="db/manifest/", status=200,
+                       keys=("db/manifest/00000000000000000001.manifest",))
+GET = EMPTY._replace(request=2, client="Writer#0", kind="applied", op="get", key=ASKED.keys[0], status=200, version="1",
+                     body=encode(Manifest()))
+REFUSED = GET._replace(kind="refused", status=503, version="", body=b"")
+TIMED_OUT = REFUSED._replace(kind="timeout", status=0)
+
+
+@pytest.mark.parametrize("events, refines", [
+    ([ASKED, REFUSED, ASKED, GET], True),  # as impl/manifest_epochs.py
+    ([ASKED, REFUSED, GET], True),  # an SDK that has asked again
+    ([ASKED, TIMED_OUT, ASKED, REFUSED, ASKED, GET], True),
+    ([ASKED, REFUSED, ASKED], True), ([ASKED, ASKED], False), ([ASKED, GET, ASKED], False), ([GET], False)])
+def test_after_a_get_that_came_to_nothing_an_instance_begins_anew(events, refines):
+    trace = Trace(refiner(unbounded(1, 0, 0, 0, 0, False)))
+    try:
+        for number, event in enumerate(events, 1):
+            trace.observe(event._replace(request=number))
+    except Failure as failure:
+        assert not refines and failure.signature.startswith("refinement:Writer."), failure
+    else:
+        assert refines

@@ -1,10 +1,22 @@
 """The migration from V1 to V2 manifests in reading order: the model's counts, its knobs, the source's sentences as cases."""
 
+import asyncio
 from itertools import pairwise
 
 import pytest
 
 from cli.conform import model_of
+from dst.mutants.manifest_migration import MUTANTS, look
+from dst.scenarios.manifest_migration import Shape, production, with_update
+from dst.simulate import simulate
+from impl.header_slatedb import InvalidFile
+from impl.layout import Namespace
+from impl.manifest_migration import begin_v2_only
+from impl.manifest_slatedb import CannotHold, Manifest, ManifestCodec, Phase
+from impl.sequenced_metadata_boundary import MetadataStore
+from impl.sequenced_storage import ObjectVersionExists, SequencedStorage
+from impl.stores.memory import MemoryStore
+from impl.stores.system import system_world
 from model.manifest_migration import Constants, Shared, Writer, may_begin, model
 from model.tabulated import explore
 from specs.manifest import rows
@@ -28,7 +40,12 @@ def test_each_safeguard_off_has_its_counterexample(name):
 
 def test_with_everything_at_once_it_holds():
     found = explore(model(Constants(WRITERS=3, UPDATES=1, FIRST=1, MAX_PENDING=1)))
-    assert (found.violated, found.states, found.complete) == (None, 30_599, True)
+    assert (found.violated, found.states, found.complete) == (None, 91_890, True)
+
+
+def test_more_updates_than_fizzbee_is_given():
+    found = explore(model(Constants()))
+    assert (found.violated, found.states, found.complete) == (None, 40_258, True)
 
 
 def test_the_late_manifest_comes_after_all_that_the_source_asks_for():
@@ -45,3 +62,85 @@ def test_phases_begin_in_order():
     assert may_begin(Constants(), shared, 1, Writer()) and not may_begin(Constants(), shared, 2, Writer())
     shared = shared._replace(phases=(2, 2))
     assert may_begin(Constants(), shared, 3, Writer(sealed=True)) and not may_begin(Constants(), shared, 3, Writer())
+
+
+# --- the real implementation: the same counterexamples as bytes
+
+V1, V2 = ManifestCodec(Phase.WRITE_V1), ManifestCodec(Phase.WRITE_V2)
+NAMESPACE = Namespace("db", "manifest")
+
+
+async def begun(codec: ManifestCodec):
+    world = system_world(MemoryStore())
+    await MetadataStore(world, NAMESPACE, codec).initialise(Manifest())
+    return world
+
+
+def put(name: str):
+    return lambda _, manifest: with_update(manifest, name)
+
+
+def test_an_older_client_does_not_drop_the_newer_field():
+    """slatedb#779: here it is refused; a client that leaves out what it has no place for drops what was acknowledged."""
+    async def case(codec):
+        world = await begun(V2)
+        await MetadataStore(world, NAMESPACE, V2).update(put("0.0n"))
+        older = MetadataStore(world, NAMESPACE, V1)
+        older.codec = codec
+        try:
+            await older.update(put("1.0"))
+        except CannotHold:
+            pass
+        return [segment.prefix for segment in (await MetadataStore(world, NAMESPACE, V2).current()).value.segments]
+
+    dropping = MUTANTS["drops_newer_fields"][1](system_world(MemoryStore()), Shape(), 1).store.codec
+    assert asyncio.run(case(V1)) == [b"0.0n"]
+    assert asyncio.run(case(dropping)) == []
+
+
+@pytest.mark.parametrize("begin, arrives", [(begin_v2_only, False), (look, True)], ids=["barrier", "without"])
+def test_a_v1_create_that_comes_late_is_met_only_where_there_is_no_barrier(begin, arrives):
+    async def case():
+        world = await begun(V2)
+        late = V1.encode(with_update(Manifest(), "0.0"))  # sent in phase 1, on manifest 1, and under way since
+        store = await begin(world, "db")
+        if not arrives:
+            with pytest.raises(ObjectVersionExists):
+                await SequencedStorage(world, NAMESPACE).create(2, late)
+            await store.current()
+        else:
+            await SequencedStorage(world, NAMESPACE).create(2, late)
+            with pytest.raises(InvalidFile, match="its version is 1"):
+                await store.current()
+
+    asyncio.run(case())
+
+
+# --- simulated (more of it: test_scenarios.py)
+
+def test_of_many_runs_some_come_to_the_end_and_none_drops_anything():
+    said = {(e.op, e.body) for seed in range(60) for e in runs(seed) if e.kind == "told"}
+    assert ("began", b"3") in said and {"refused", "committed", "remains"} <= {op for op, _ in said}
+    assert "unreadable" not in {op for op, _ in said}
+
+
+def runs(seed: int):
+    outcome = simulate(seed, scenario="manifest_migration")
+    assert not outcome.kind, outcome.message
+    return outcome.events
+
+
+def test_what_a_client_of_phase_1_is_refused_the_model_has_it_refused():
+    """Told without cause, a refusal is an untruth."""
+    class Refuses(ManifestCodec):
+        def encode(self, manifest):
+            raise CannotHold(1, "anything", "")
+
+    def build(world, shape, phase):
+        impl = production(world, shape, phase)
+        if phase == 1:
+            impl.store.codec = Refuses(Phase.WRITE_V1)
+        return impl
+
+    found = {simulate(seed, build, Shape(first=1), scenario="manifest_migration").signature for seed in range(5)}
+    assert "told:refused" in found <= {"", "told:refused"}

@@ -35,23 +35,6 @@ def test_every_safeguard_is_switched_off():
     assert {name for off in proofs.SAFEGUARDS_OFF for name in off} | {"END"} == proofs.SAFEGUARDS
 
 
-@pytest.mark.parametrize("instance", proofs.INSTANCES, ids=str)
-def test_the_relation_is_the_model(instance):
-    tie = instances.tie(proofs, m.Constants(**instance))
-    assert tie.holds, (tie.broken, *tie.mismatches)
-
-
-def test_the_relation_is_the_model_on_long_walks():
-    tie = instances.walked(proofs, m.Constants(**proofs.WALKED))
-    assert tie.holds, (tie.broken, *tie.mismatches)
-
-
-@pytest.mark.parametrize("off", proofs.SAFEGUARDS_OFF, ids=str)
-def test_the_relation_is_the_model_with_a_safeguard_off(off):
-    tie = instances.tie(proofs, m.Constants(**{"MAX_LOST": 1, "MAX_PENDING": 1, **off}), nearest=300)
-    assert not tie.mismatches, tie.mismatches
-
-
 def test_every_action_is_compared():
     """Also what takes two snapshots or the other check, of which the smallest instances have a safeguard off."""
     off = ({"CHECK": "before", "MAX_ID": 1, "KEEP_LATEST": False, "END": "boundary"},

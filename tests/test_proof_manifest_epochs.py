@@ -112,17 +112,6 @@ def test_and_a_counterexample_to_induction_is_a_step_of_the_model(off, role, act
     assert f"{action}(" in step and failure.startswith("fails of ") and any("→" in variable for variable in variables)
 
 
-@pytest.mark.parametrize("instance", proofs.INSTANCES, ids=str)
-def test_the_relation_is_the_model(instance):
-    tie = instances.tie(proofs, m.Constants(**instance))
-    assert tie.holds, (tie.broken, *tie.mismatches)
-
-
-def test_the_relation_is_the_model_on_long_walks():
-    tie = instances.walked(proofs, m.Constants(**proofs.WALKED))
-    assert tie.holds, (tie.broken, *tie.mismatches)
-
-
 @pytest.mark.parametrize("off", proofs.SAFEGUARDS_OFF, ids=name)
 @pytest.mark.parametrize("instance", [{"READERS": 1}, {"WRITERS": 1, "COMPACTORS": 1}], ids=str)
 def test_the_relation_is_the_model_with_a_safeguard_off(instance, off):

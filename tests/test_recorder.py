@@ -27,6 +27,7 @@ from recorder.rules import ACTIONS, VALUED, WHATS, BadRule, Rules, parse
 from recorder.session import recording
 from traces import s3log
 from traces.s3log import EMPTY, Body, Listed, from_json, listing_of, named, read, to_json
+from traces.s3store import changes_of
 
 pytest_plugins = ["stores_support.fixtures"]
 ROOT = Path(__file__).resolve().parent.parent
@@ -181,7 +182,7 @@ def test_a_request_comes_back_from_its_line(request_):
 
 
 def test_a_log_is_in_the_order_of_calls():
-    later, earlier = REQUEST._replace(called=9), REQUEST
+    later, earlier = REQUEST._replace(called=9, sent=10, answered=11, returned=12), REQUEST
     log = read(log_of(to_json(later), '{"kind":"note","what":"held"}', to_json(earlier), '{"kind":"end","requests":2}'))
     assert (log.requests, log.whole) == ([earlier, later], True)
     assert not read(log_of(to_json(later))).whole
@@ -195,6 +196,7 @@ def test_a_log_is_in_the_order_of_calls():
     (log_of('{"kind":"end","requests":1}'), "0 requests, and not 1"),
     (log_of('{"kind":"end","requests":0}', "{}"), "after the end"),
     (log_of('{"kind":"request","op":"get","status":"200"}'), "line 2: status is '200'"),
+    (log_of('{"kind":"request","op":"get","called":3,"sent":2}'), "line 2: its edges are [3, 2]"),
     (log_of('{"kind":"request","op":"fetch"}'), "op is 'fetch'"), (log_of('{"kind":"request","op":"get","x":1}'), "line 2"),
 ])
 def test_what_is_no_log_is_told_with_its_line(lines, says):
@@ -300,6 +302,15 @@ def test_a_multipart_upload_passes(session):
     assert client.get_object(**where)["Body"].read() == b"x" * 100
     client.delete_objects(Bucket=where["Bucket"], Delete={"Objects": [{"Key": "k"}]})
     assert last(session).op == "delete_many" and b"<Key>k</Key>" in last(session).sent_body.data
+
+
+def test_what_is_deleted_by_many_is_known_however_long_it_is(session):
+    """1,000 keys are more than what is kept of a body."""
+    client, names = client_of(session), [f"a/{number:0100}" for number in range(1000)]
+    client.delete_objects(Bucket=session.stores.bucket, Delete={"Objects": [{"Key": name} for name in names]})
+    request = last(session)
+    assert request.sent_body.size_bytes > 65_536 and [change.key[1] for change in changes_of(request)] == names
+    assert b"<Deleted>" in request.got_body.data
 
 
 def test_obstore_passes(session):
@@ -583,6 +594,8 @@ def test_from_the_command_line(recorder, tmp_path):
     rules.write_text("loose GET *\n")
     wait_for(log, "bad rules")
     assert ask(urls["two"], b"GET /b/a/no HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 503"), "the old rules stay"
+    rules.write_bytes(b"lose GET \xff\n")
+    wait_for(log, "it is no UTF-8")
     rules.write_text("")
     wait_for(log, '"text":""')
     assert ask(urls["two"], b"GET /b/a/no HTTP/1.1\r\n\r\n") == OK
@@ -622,7 +635,9 @@ def test_what_streams_through_is_not_kept_in_memory(recorder, tmp_path):
 
 
 @pytest.mark.parametrize("arguments, says", [
-    (["ftp://x"], "write http://HOST:PORT"), (["http://x", "--client", "a=b"], "write NAME or NAME=PORT"),
+    (["ftp://x"], "write http://HOST:PORT"), (["http://x:port"], "write http://HOST:PORT"),
+    (["http://x/bucket"], "write http://HOST:PORT"), (["http://x", "--rules", sys.executable], "it is no UTF-8"),
+    (["http://x", "--client", "a=b"], "write NAME or NAME=PORT"),
     (["http://x", "--client", "a", "--client", "a"], "two clients have the same name"),
     (["http://x", "--rules", "/no/such"], "/no/such: No such file"),
     (["http://x", "--rules", str(ROOT / "Makefile")], "line 2: "),

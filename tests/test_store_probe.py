@@ -5,10 +5,15 @@ the command line.
 """
 
 import json
+import os
+import signal
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, EndpointConnectionError
 from stores_support.leash import CannotStart
 from stores_support.s3_servers import s3_server
 from typer.testing import CliRunner
@@ -17,7 +22,7 @@ from cli.exits import INCOMPLETE, SAFETY
 from cli.main import app
 from dst.world.profiles import PROFILES, Profile
 from impl.stores.s3 import connect
-from probe import races, run
+from probe import asking, races, run
 from probe.asking import Answer, Asker
 from probe.lines import CREATE, DIFFERS, LIST, NOT_ASKED, ONE_CLIENT, OTHERS, PASS, PROTOCOLS, UNSAFE, UPDATE, Found, Line
 from probe.run import USES, Report, Result, lines, probe
@@ -197,6 +202,8 @@ def test_every_line_whose_failure_endangers_a_protocol_is_tried():
 ])
 def test_what_is_wrong_with_a_race(statuses, there, wrong):
     store = SimpleNamespace(get=lambda key: Answer(200, body=there))
+    away = SimpleNamespace(get=lambda key: Answer(503))
+    assert races.winner_of(away, "k", [Answer(status) for status in statuses])[0] in ("", "2 were told that they had won")
     assert races.winner_of(store, "k", [Answer(status) for status in statuses])[0] == wrong
 
 
@@ -282,6 +289,8 @@ def test_the_exit_code_is_of_those_who_are_asked_for(few, moto_stores, tmp_path)
     (["s3://b", "--for", "fun"], "--for 'fun': there are"),
     (["s3://b", "--endpoint-url", "http://127.0.0.1:1"], "s3://b at http://127.0.0.1:1: Could not connect"),
     (["s3://b", "--endpoint-url", "nowhere"], "nowhere"),
+    (["s3://b/a//b"], "it has an empty segment"), (["s3://b/../b"], "a segment of it is . or .."),
+    (["s3://b", "--json", "/proc/no/such"], "/proc/no/such cannot be written"),
 ])
 def test_bad_input_is_refused_in_one_line(arguments, says, s3_environment):
     result = ran(*arguments)
@@ -291,3 +300,68 @@ def test_bad_input_is_refused_in_one_line(arguments, says, s3_environment):
 def test_no_bucket_is_told(moto_stores):
     result = ran("s3://no-such-bucket", "--endpoint-url", moto_stores.url)
     assert result.exit_code == 2 and "NoSuchBucket" in result.output
+
+
+def test_a_server_that_goes_away_is_no_traceback(moto_stores, monkeypatch):
+    def gone(self: Asker, prefix: str = "", **more: object) -> list[str]:
+        if asked:
+            raise EndpointConnectionError(endpoint_url="http://gone")
+        asked.append(prefix)
+        return []
+
+    asked: list[str] = []
+    monkeypatch.setattr(Asker, "listed", gone)
+    monkeypatch.setattr(run, "lines", lambda rounds: [Line("listed", "LIST", ("baseline",), lambda s: s.listed() and None)])
+    result = ran(f"s3://{moto_stores.bucket}/p", "--endpoint-url", moto_stores.url)
+    assert result.exit_code == INCOMPLETE and "could not be deleted: p/highwater-probe-" in result.output
+
+
+def test_what_was_put_is_cleaned_up_by_who_is_told_to_end(moto_stores, monkeypatch):
+    def ended(asker: Asker) -> Found:
+        asker.put("k", b"x")
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+
+    monkeypatch.setattr(run, "lines", lambda rounds: [Line("ended", "PUT", ("baseline",), ended)])
+    before = signal.getsignal(signal.SIGTERM)
+    assert ran(f"s3://{moto_stores.bucket}/ended", "--endpoint-url", moto_stores.url).exit_code == 130
+    assert connect(moto_stores.url).list_objects_v2(Bucket=moto_stores.bucket, Prefix="ended/")["KeyCount"] == 0
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+class Busy(BaseHTTPRequestHandler):
+    """A server that gives everything the same answer."""
+
+    protocol_version, status, log_message = "HTTP/1.1", 503, staticmethod(lambda *_: None)
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.send_response(self.status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_GET = do_HEAD = do_POST = do_DELETE = do_PUT
+
+
+@pytest.mark.parametrize("status", [403, 429, 500, 503])
+def test_who_says_nothing_is_convicted_of_nothing_and_passes_nothing(status, s3_environment):
+    """Nor is who is not there at all."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), type("Now", (Busy,), {"status": status})) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        asker = Asker(asking.connect(f"http://127.0.0.1:{server.server_port}"), BUCKET, "x/")
+        found = {line.name: run.asked(line, asker.place(line.name)) for line in lines(2)}
+        server.shutdown()
+    assert [name for name, one in found.items() if one.verdict != NOT_ASKED] == ["missing"] * (status == 403)
+
+
+def test_who_was_busy_once_is_asked_again():
+    def busy_once(s: Asker) -> Found:
+        if not s.prefix.endswith("again-1/"):
+            s.undecided.append(Answer(503))
+            return Found(UNSAFE, "it was busy")
+        return Found(PASS, "")
+
+    line = Line("x", "", CREATE, busy_once)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "ONE_CLIENT", (line,))
+        assert run.asked(line, Asker(None, BUCKET, "x/")).verdict == PASS

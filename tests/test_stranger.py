@@ -108,7 +108,7 @@ def test_all_that_is_remembered_tells_points_of_a_search_apart():
     tables = [table for of in (machine, machine.store) for table in vars(of).values() if isinstance(table, dict)]
     tables = [table for table in tables if all(table is not of for of in (
         machine.actions, machine.store.numbers, machine.store.present))]  # how many there were; follows from the versions
-    assert len(tables) == 10
+    assert len(tables) == 11
     digests = [machine.digest()]
     for table in tables * 2:
         mark = machine.mark()
@@ -149,6 +149,23 @@ def test_conditions_are_kept(status, conditions, there, possible):
     assert (log.judged().verdict == "complete") == possible
 
 
+@pytest.mark.parametrize("status, names, there, possible", [
+    (204, "a", True, True), (204, "b", True, False), (204, "b", False, True), (204, "*", True, True), (412, "b", True, True),
+    (412, "a", True, False), (404, "a", False, True), (404, "a", True, False)])
+def test_conditions_of_a_delete_are_kept(status, names, there, possible):
+    log = (Log().ask("A", "PUT", "x", version="a") if there else Log().delete("A", "x")).ask(
+        "B", "DELETE", "x", status, conditions={"if-match": names})
+    assert (log.judged().verdict == "complete") == possible
+    if possible:  # what was refused has changed nothing
+        left = there and status == 412
+        passes(log.ask("C", "HEAD", "x", 200 if left else 404, version="a" if left else ""))
+
+
+def test_a_refused_delete_is_none_of_the_protocol():
+    log = begun().ask("G", "DELETE", key(3), 412, conditions={"if-match": "another"})
+    passes(log.create("A", 4).check("A", 0))
+
+
 def test_a_listing_shows_what_is_there_and_nothing_else():
     def listing(*names: str, **fields: Any) -> Log:
         log = Log().ask("A", "PUT", "p/1", version="a").ask("A", "PUT", "p/2", version="b").ask("A", "PUT", "q/3", version="c")
@@ -157,6 +174,12 @@ def test_a_listing_shows_what_is_there_and_nothing_else():
 
     passes(listing("p/1=a", "p/2=b"))
     passes(listing("p/1=a", truncated=True))
+    passes(listing("p/2=b", query={"marker": "p/1"}))  # as the first version of LIST has it
+    fails(listing(query={"marker": "p/1"}), "store")
+    passes(listing(query={"continuation-token": "from q/"}))  # what was behind it has been deleted meanwhile
+    passes(listing("p/2=b", query={"continuation-token": "from p/1", "start-after": "p/0"}))
+    passes(listing(query={"max-keys": "0"}))
+    fails(listing(query={"max-keys": "1000"}), "store")
     passes(listing("p/2=b", query={"start-after": "p/1"}))
     fails(listing("p/1=a"), "store")
     fails(listing("p/1=a", "p/2=b", "p/3=x").delete("A", "p/3").ask("B", "GET", "p/3", version="x"), "store")
@@ -207,10 +230,38 @@ def test_what_has_no_answer_may_be_there_or_not(status):
     def log(seen: int) -> Log:
         fields = {"answered": -1} if not status else {}
         put = Log().ask("A", "GET", "x", 404).ask("A", "PUT", "x", status, body=b"1", **fields)
-        return put.ask("B", "GET", "x", seen, version="of request 2" if seen == 200 else "")
+        return put.ask("B", "GET", "x", seen, version="one" if seen == 200 else "")
 
     passes(log(404))
     passes(log(200))
+
+
+def test_what_has_no_answer_has_some_version():
+    """Which, is told by who reads the same content, or by nobody."""
+    def log(**asked: Any) -> Log:
+        sent = Body(1, "digest of 1", b"1")
+        log = Log().ask("A", "PUT", "x", body=b"0", version="zero").ask("A", "PUT", "x", body=b"1", answered=-1)
+        log.requests[-1] = log.requests[-1]._replace(sent_body=sent)
+        return log.ask("B", "PUT", "x", body=b"2", version="two", **asked) if asked else log
+
+    def read(log: Log, version: str, digest: str) -> Log:
+        log.ask("B", "GET", "x", version=version)
+        log.requests[-1] = log.requests[-1]._replace(got_body=Body(1, digest, None))
+        return log
+
+    passes(read(log(), "one", "digest of 1"))
+    fails(read(log(), "one", "another digest"), "store")
+    fails(read(read(log(), "one", "digest of 1"), "two", "digest of 2"), "store")
+    passes(log(conditions={"if-match": "one"}).ask("B", "HEAD", "x", version="two"))
+    fails(read(log(), "one", "digest of 1").ask("B", "PUT", "x", conditions={"if-match": "zero"}), "store")
+
+
+def test_what_has_one_version_has_one_content():
+    log = Log().ask("A", "PUT", "x", version="one")
+    log.requests[-1] = log.requests[-1]._replace(sent_body=Body(1, "digest of 1", b"1"))
+    log.ask("A", "GET", "x", version="one")
+    log.requests[-1] = log.requests[-1]._replace(got_body=Body(1, "digest of 2", b"2"))
+    fails(log, "store")
 
 
 def test_several_deletes_in_one_request():
@@ -219,6 +270,18 @@ def test_several_deletes_in_one_request():
     log.requests.append(EMPTY._replace(number=3, client="A", op="delete_many", method="POST", bucket=BUCKET, called=30, sent=30,
                                        answered=35, returned=35, status=200, told=200, sent_body=Body(9, "", text.encode())))
     passes(log.ask("A", "HEAD", "x", 404).ask("A", "HEAD", "a&b", 404))
+    fails(log.ask("A", "HEAD", "x", version="a"), "store")
+
+
+@pytest.mark.parametrize("status", [200, 404])
+def test_of_several_deletes_one_may_fail(status):
+    """Whether it was done nobody knows."""
+    log = Log().ask("A", "PUT", "x", version="a").ask("A", "PUT", "y", version="b")
+    log.ask("A", "POST", "", op="delete_many")
+    sent, got = (Body(9, "", f"<R>{text}</R>".encode()) for text in (
+        "<Object><Key>x</Key></Object><Object><Key>y</Key></Object>", "<Error><Key>y</Key><Code>AccessDenied</Code></Error>"))
+    log.requests[-1] = log.requests[-1]._replace(sent_body=sent, got_body=got)
+    passes(log.ask("A", "HEAD", "x", 404).ask("A", "HEAD", "y", status, version="b" if status == 200 else ""))
 
 
 # --- the protocols
@@ -233,6 +296,17 @@ def test_who_creates_has_read_the_one_before():
     fails(begun().get("B", 2).create("B", 4), "ReadLatest")
     passes(begun().get("B", 3).create("B", 4))
     passes(begun().create("B", 4))  # it may have begun before the log
+
+
+def test_ids_have_no_gap_where_the_log_has_them_all():
+    fails(begun().create("A", 5), "ReadLatest")
+    passes(Log().get("A", 3).check("A", 0).create("A", 4).create("B", 9))  # 8 may have been there before
+
+
+def test_what_is_created_is_created_if_absent():
+    body = ManifestCodec().encode(FIRST)
+    fails(begun().ask("A", "PUT", key(4), body=body), "CREATE_IF_ABSENT")
+    fails(begun().ask("A", "PUT", key(3), body=body), "CREATE_IF_ABSENT")
 
 
 def test_who_goes_on_from_its_own_has_asked_for_the_boundary():
@@ -287,6 +361,18 @@ def test_the_boundary_goes_forward_behind_the_latest_and_by_condition():
 def test_what_is_deleted_is_behind_the_boundary_and_not_the_latest():
     fails(begun().delete("G", key(1)), "DeletedIsBehindBoundary")
     fails(begun().delete("G", key(3)), "LatestIsKept", BOUNDARY=False)
+
+
+def test_where_a_log_begins_late_the_boundary_is_not_known():
+    passes(Log().delete("G", key(3)))
+    passes(Log().get("A", 7).ask("A", "GET", BOUNDARY, 304, conditions={"if-none-match": "b"}).delete("G", key(3)))
+    fails(Log().check("A", 0).delete("G", key(3)), "DeletedIsBehindBoundary")
+    fails(Log().check("A", 2).delete("G", key(3)), "DeletedIsBehindBoundary")
+
+
+def test_the_boundary_is_not_deleted():
+    fails(begun().advance("G", 2).delete("G", BOUNDARY), "BoundaryIsMonotone")
+    passes(begun().check("G", 0).delete("G", BOUNDARY))
 
 
 def test_what_a_checkpoint_refers_to_is_kept_while_it_is_active():
@@ -415,12 +501,27 @@ def test_a_command(tmp_path):
     assert code == 11 and "the models cannot do this" in text
     code, text = said(begun(), "--budget", "2")
     assert (code, "could not decide within 2 steps" in text) == (3, True)
+    assert "has not the contents" not in text
+    unread = begun().create("A", 4)
+    unread.requests[-1] = unread.requests[-1]._replace(sent_body=Body(99_999, "digest", None))
+    code, text = said(unread)
+    assert code == 0 and "of 1 files of metadata the log has not the contents" in text
+    held = FIRST._replace(checkpoints=(Checkpoint(UUID, 1, 10**9, 0),))  # in its last second 1 is deleted
+    late = begun().create("A", 4, of=held).check("A", 0).advance("G", 3).delete("G", key(1))
+    assert [said(late, *skew)[0] for skew in ([], ["--skew-ms", "0"])] == [0, 10]
     assert said(begun(), "--root", "other")[0] == 2
     assert said(begun(), "--set", "X=1")[0] == 2
 
 
 ACCESS = ('79a5 bucket [22/Nov/2026:00:00:{s:02d} +0000] 10.0.0.{n} arn:{n} 3E57 REST.{op}.OBJECT {key} '
           '"{op} /bucket/{key} HTTP/1.1" {status} - {size} {size} 20 18 "-" "client" - id SigV4 ECDHE host TLSv1.2 -\n')
+
+
+@pytest.mark.parametrize("option", [("--protocol", "wal_fencing"), ("--retries",), ("--page-size", "2")], ids=" ".join)
+def test_options_of_traces_are_refused(tmp_path, option):
+    (tmp_path / "log").write_text(ACCESS.format(s=1, n=1, op="PUT", key="x", status=200, size=9))
+    result = CliRunner().invoke(app, ["trace", "check", str(tmp_path / "log"), *option])
+    assert result.exit_code == 2 and f"{option[0]}: of traces of events" in result.output
 
 
 def test_access_logs_of_a_server(tmp_path):

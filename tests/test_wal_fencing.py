@@ -5,8 +5,11 @@ import asyncio
 import pytest
 from stores_support.held import Held
 
+from dst.mutants.wal_fencing import STAYS_OPEN, ClaimIsConcluded, StaysOpen
+from dst.scenarios.wal_fencing import production
+from dst.simulate import drawn_shape, simulate
 from impl import wal_fencing
-from impl.errors import Definite, Indefinite, OutcomeUnknown, Unavailable
+from impl.errors import Definite, Indefinite, OutcomeUnknown, PreconditionFailed, Unavailable
 from impl.kv import WalKv
 from impl.layout import Namespace
 from impl.stores.cached import CachingStore
@@ -589,6 +592,57 @@ def test_an_open_that_others_outrun_has_failed():
             await opened(store, attempts=3)
 
     asyncio.run(case())
+
+
+# --- what drawn runs do not find: mutants, by schedules of their own
+
+async def opened_as(kind, store, attempts):
+    wal = kind(system_world(store), "db", attempts)
+    await wal._claim()
+    await wal._replay(await wal._fence(), None)
+    return wal
+
+
+@pytest.mark.parametrize("kind, told", [(Wal, OutcomeUnknown), (ClaimIsConcluded, ManifestVersionExists)])
+def test_an_open_whose_claim_had_no_reply_is_in_doubt_though_others_outrun_it_then(kind, told):
+    async def case():
+        store = Told(MemoryStore())
+        await opened(store)
+        store.faults["update"] = [(LOST, True, None), (PreconditionFailed("another was faster"), False, None)]
+        with pytest.raises(told):
+            await opened_as(kind, store, 2)
+        manifest = decode_manifest((await store.get("db/wal.manifest")).body)
+        assert manifest.writer_epoch == 2  # it has claimed one, and so fenced the first
+
+    asyncio.run(case())
+
+
+@pytest.mark.parametrize("kind, next_one, sends", [(Wal, Closed, []), (StaysOpen, Fenced, [("create", f"wal/{2:020}.sst")])])
+def test_a_writer_that_cannot_read_what_it_has_met_after_a_lost_reply_is_closed(kind, next_one, sends):
+    """Else its next append meets its own object, and is told of a successor that there is not."""
+    async def case():
+        store = Told(MemoryStore())
+        wal = await opened_as(kind, store, 2)
+        store.faults = {"create": [(LOST, True, None)], "get": [(Unavailable("no answer"), False, None)] * 2}
+        with pytest.raises(OutcomeUnknown, match="could not be read"):
+            await wal.append(b"a")
+        store.seen.clear()
+        with pytest.raises(next_one):
+            await wal.append(b"b")
+        assert store.seen == sends and bodies(await opened(store)) == [b"a"]
+
+    asyncio.run(case())
+
+
+def test_with_fewer_attempts_and_more_faults_simulation_finds_that_it_stays_open():
+    build, fewer, weights = STAYS_OPEN
+
+    def failed(build, seed):
+        shape = drawn_shape(seed, "wal_fencing")._replace(**fewer)
+        return simulate(seed, build, shape, weights=weights, scenario="wal_fencing").kind
+
+    assert any(failed(build, seed) for seed in range(600))
+    assert not any(failed(production, seed) for seed in range(200))
 
 
 # --- what is there

@@ -157,7 +157,7 @@ class Trace(trace.Trace):
     def _sent(self, e: Event) -> None:
         """What a collector writes late it does then: it has no state that it would leave behind."""
         if e.client.startswith("Collector"):
-            self.pending[e.client, e.request] = ("collects",), trace.sent(e)
+            self.pending[e.client, e.request] = trace.COLLECTS, trace.sent(e)
         else:
             super()._sent(e)
 
@@ -176,16 +176,6 @@ class Trace(trace.Trace):
     def _arrives(event: tuple) -> Match:
         *_, request, status = event
         return Match("", ("ApplyPending",), None, partial(arrives, request, status == 200))
-
-    def _arrived(self, e: Event) -> None:
-        request, asked = self.pending.get((e.client, e.request), ((), ()))
-        if request != ("collects",) or asked != trace.sent(e):
-            super()._arrived(e)
-            return
-        del self.pending[e.client, e.request]
-        self.refiner.event(e.client, e, self._match)
-        if e.status == 200:
-            self._stored(e)
 
     # --- what callers were told
 

@@ -5,7 +5,8 @@ A client is one instance of the model, and has one life: after a crash another o
 model's writer w. A checkpoint that never ends is none of the model's, whose checkpoints have all ended.
 
 Of a create that was applied nobody knows yet whether its client hears of it: both are followed until the client is told
-something, or stops waiting. Of a read it is simpler: whose reply is lost has not read, and is where it was.
+something, or stops waiting. Of a read it is simpler: whose reply is lost has not read, and is where it was. Whose GET came to
+nothing may ask again, as an SDK does, or begin anew with LIST, for its LIST has changed nothing: both are followed.
 """
 
 from functools import partial
@@ -59,6 +60,7 @@ class Trace(trace.Trace):
     def __init__(self, refiner: Refiner, namespace: Namespace = MANIFESTS, skew_ms: int = 0):
         super().__init__(refiner, namespace, skew_ms)
         self.before: dict[str, list[int]] = {}  # client -> its local part before what it has read last
+        self.begun: dict[str, list[int]] = {}  # client -> its local part before it has listed last
 
     # --- reads whose reply is lost
 
@@ -69,6 +71,8 @@ class Trace(trace.Trace):
             elif e.awaited and (e.op == "list" or not e.client.startswith("Reader")):
                 shift = BITS * (self.refiner.index[e.client] + 1)
                 self.before[e.client] = sorted({state >> shift & FIELD for state in self.refiner.states})
+                if e.op == "list":
+                    self.begun[e.client] = self.before[e.client]
         super()._take(e)
 
     def _take_back(self, e: Event) -> None:
@@ -81,6 +85,15 @@ class Trace(trace.Trace):
             shift = BITS * (self.refiner.index[e.client] + 1)
             self.refiner.states = tuple(dict.fromkeys(
                 state & ~(FIELD << shift) | part << shift for state in self.refiner.states for part in self.before[e.client]))
+        if e.op == "get" and not e.client.startswith("Reader"):
+            self._begin_anew(e.client)
+
+    def _begin_anew(self, client: str) -> None:
+        """A GET that came to nothing: what was listed for it may be forgotten."""
+        shift, values = BITS * (self.refiner.index[client] + 1), self.refiner.explorer.values[self.refiner.index[client] + 1]
+        self.refiner.states = tuple(dict.fromkeys([*self.refiner.states, *(
+            state & ~(FIELD << shift) | part << shift for state in self.refiner.states for part in self.begun.get(client, ())
+            if values[state >> shift & FIELD].pc == "Listed")]))
 
     # --- what a request is in the model
 

@@ -27,7 +27,8 @@ OPS = ("get", "head", "list", "put", "delete", "copy", "delete_many", "begin", "
 
 
 class Body(NamedTuple):
-    """Of an object (that a PUT sent or a GET received), without its framing; of other requests, what was sent."""
+    """Of an object (that a PUT sent or a GET received), without its framing; of other requests, what was sent; of a DELETE of
+    many, what was received, too."""
 
     size_bytes: int = 0
     sha256: str = ""  # hex; empty: the body did not come whole
@@ -133,6 +134,10 @@ def request_of(fields: dict) -> Request:
             raise ValueError(f"{name} is {value!r}")
     if request.op not in OPS:
         raise ValueError(f"op is {request.op!r}")
+    if not 0 < request.called <= request.sent <= request.answered <= request.returned:  # as of nearly all
+        edges = [edge for edge in (request.called, request.sent, request.answered, request.returned) if edge]
+        if edges != sorted(edges) or min(edges, default=1) < 1:
+            raise ValueError(f"its edges are {edges}, and edges rise")
     return request
 
 

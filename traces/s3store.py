@@ -19,6 +19,7 @@ ABSENT = ""  # the version of what is not there
 SOME = "?"  # of what is there, where the log does not say which it is
 Key = tuple[str, str]  # bucket, key
 OBJECT = re.compile(r"<Object>(.*?)</Object>", re.DOTALL)
+ERROR = re.compile(r"<Error>(.*?)</Error>", re.DOTALL)  # of one of the keys of a DELETE of many
 READS = ("get", "head", "list")
 
 
@@ -104,7 +105,7 @@ class Store:
         known = self.versions.get(key)
         if op in ("get", "head"):
             return self.reads(request, key, known)
-        return self.conditional(request, key, known) if op == "put" else None
+        return self.conditional(request, known) if op == "put" else self.deleted(request, known)
 
     def reads(self, request: Request, key: Key, known: str | None) -> Refusal | None:
         status = request.status
@@ -114,8 +115,12 @@ class Store:
                 return wrong(request, f"it has version {version}, and there is {shown(known)}")
             if known is None:
                 self.set_version(key, version)
-            if status == 200 and request.op == "get" and (key, request.version) not in self.bodies:
-                self.put(self.bodies, (key, request.version), request.got_body)
+            if status == 200 and request.op == "get":
+                body = self.bodies.get((key, known or version))
+                if body and differ(body, request.got_body):
+                    return wrong(request, f"its content is not what version {version} was")
+                if body is None:
+                    self.put(self.bodies, (key, request.version), request.got_body)
         elif status == 404:
             if known:
                 return wrong(request, f"there is {shown(known)}")
@@ -129,9 +134,9 @@ class Store:
                 self.set_version(key, expected)
         return None
 
-    def conditional(self, request: Request, key: Key, known: str | None) -> Refusal | None:
+    def conditional(self, request: Request, known: str | None) -> Refusal | None:
         """A PUT, by its condition."""
-        if_absent, if_version = "if-none-match" in request.conditions, request.conditions.get("if-match")
+        if_absent, if_version = "if-none-match" in request.conditions, asked_for(request)
         if 200 <= request.status < 300 or not request.answered:
             if if_absent and known:
                 return wrong(request, f"there is {shown(known)}")
@@ -143,6 +148,18 @@ class Store:
             if if_version is not None and known == if_version:
                 return wrong(request, f"there is {shown(known)}, as it asks")
         elif request.status == 404 and if_version is not None and known:
+            return wrong(request, f"there is {shown(known)}")
+        return None
+
+    def deleted(self, request: Request, known: str | None) -> Refusal | None:
+        """A DELETE, by its condition. (Of what is not there some servers say 204, whatever was asked.)"""
+        if_version = asked_for(request)
+        if (200 <= request.status < 300 or not request.answered) and if_version is not None and known and (
+                not same(known, if_version)):
+            return wrong(request, f"there is {shown(known)}, and not {if_version}")
+        if request.status == 412 and if_version is not None and known and known == if_version:
+            return wrong(request, f"there is {shown(known)}, as it asks")
+        if request.status == 404 and known:
             return wrong(request, f"there is {shown(known)}")
         return None
 
@@ -160,9 +177,11 @@ class Store:
                 return wrong(request, f"it shows {key[1]}, version {version}, and there is {shown(known)}")
             if known is None:
                 self.set_version(key, version or SOME)
-        first = request.query.get("start-after", "") or (
-            request.listed[0].key if "continuation-token" in request.query and request.listed else "")
-        last = request.listed[-1].key if request.truncated and request.listed else None
+        further = "continuation-token" in request.query  # where it begins only the server knows; `start-after` is past
+        if not request.listed and (further or request.truncated or request.query.get("max-keys") == "0"):
+            return None
+        first = request.listed[0].key if further else request.query.get("start-after") or request.query.get("marker", "")
+        last = request.listed[-1].key if request.truncated else None
         for bucket, key in self.under(request.bucket, request.key):
             if key.startswith(request.key) and key > first and (last is None or key <= last) and (
                     (bucket, key) not in listed and (bucket, key) not in unsettled):
@@ -179,16 +198,27 @@ class Store:
     def apply(self, change: Change) -> None:
         """What a change leaves, if it was one."""
         request, key, op, _ = change
-        if op == "delete":
+        if op == "delete" and request.status != 412:
             self.set_version(key, ABSENT)
         elif op == "put" and (200 <= request.status < 300 or not request.answered):
-            version = request.version or f"of request {request.number}"
+            version = request.version or SOME
             self.set_version(key, version)
-            self.put(self.bodies, (key, version), request.sent_body)
+            self.put(self.bodies, (key, version), request.sent_body if request.op == "put" else None)
+
+
+def differ(a: Body, b: Body) -> bool:
+    """They are known not to be the same."""
+    return "" not in (a.sha256, b.sha256) and a.sha256 != b.sha256
 
 
 def same(known: str, version: str) -> bool:
     return known == version or (SOME in (known, version) and ABSENT not in (known, version))
+
+
+def asked_for(request: Request) -> str | None:
+    """The version that its If-Match names, SOME for any; None: it has no such condition."""
+    version = request.conditions.get("if-match")
+    return SOME if version == "*" else version
 
 
 def shown(version: str) -> str:
@@ -206,7 +236,8 @@ def steps_of(requests: Iterable[Request]) -> tuple[list[Step], list[Request]]:
     A read that may be the first to tell of a key, while that changes, is a choice as a change is: what was there before it
     settles.
     """
-    steps, unknown = [], []
+    requests = [*requests]
+    steps, unknown, versions = [], [], versions_of(requests)
     for request in requests:
         if not request.sent:
             continue
@@ -215,20 +246,33 @@ def steps_of(requests: Iterable[Request]) -> tuple[list[Step], list[Request]]:
             unknown.append(request)
         for change in changes:
             reads = change.op in READS
-            answered = request.answered if request.answered and request.status < 500 else NEVER
+            answered = request.answered if request.answered and change.request.status < 500 else NEVER
             if reads and answered == NEVER:  # it asked, and was not told
                 answered = max(request.answered, request.sent + 1)
                 change = change._replace(request=request._replace(status=request.status or 500))
             if not reads and answered != NEVER and not known_status(request):
                 continue
             if not reads and answered == NEVER:
-                change = change._replace(request=request._replace(answered=0, status=0))
+                version = versions.get((change.key, request.sent_body.sha256), "")
+                change = change._replace(request=change.request._replace(answered=0, status=0, version=version))
             steps.append(Step(len(steps), request.sent, answered, not reads, change))
     steps.sort(key=lambda step: step.sent)
     steps = unsettled(steps)
     first = first_to_tell(steps)
     steps = [step._replace(changes=step.changes or step.number in first) for step in steps]
     return [step._replace(number=number) for number, step in enumerate(steps)], unknown
+
+
+def versions_of(requests: Iterable[Request]) -> dict[tuple[Key, str], str]:
+    """(key, digest of its content) -> its version, as far as an answer tells. So it is known what a PUT without an answer has
+    made of its key, if it has. (Where the same content has several versions it may be any of them, and is none.)"""
+    found: dict[tuple[Key, str], str] = {}
+    for request in requests:
+        body = {"get": request.got_body, "put": request.sent_body}.get(request.op)
+        if body and body.sha256 and request.version and request.status == 200:
+            of = (request.bucket, request.key), body.sha256
+            found[of] = request.version if found.get(of, request.version) == request.version else ""
+    return found
 
 
 def unsettled(steps: list[Step]) -> list[Step]:
@@ -259,8 +303,8 @@ def first_to_tell(steps: Iterable[Step]) -> set[int]:
         if step.changes:
             changes.setdefault(step.what.key, []).append(step)
     return {step.number for step in steps if not step.changes and any(
-        told[key] >= step.sent and change.sent < step.answered and step.sent < change.answered
-        for key in tells_of(step.what) for change in changes.get(key, ()))}
+        change.sent < step.answered and step.sent < change.answered
+        for key in tells_of(step.what) if told[key] >= step.sent for change in changes.get(key, ()))}
 
 
 def tells_of(change: Change) -> list[Key]:
@@ -285,6 +329,12 @@ def changes_of(request: Request) -> Iterator[Change]:
     elif request.op == "delete":
         yield Change(request, key, "delete")
     elif request.op == "delete_many" and request.sent_body.data:
-        for one in OBJECT.findall(request.sent_body.data.decode("utf-8", "surrogateescape")):
+        failed = {field(one, "Key") for one in ERROR.findall(text_of(request.got_body))}
+        for one in OBJECT.findall(text_of(request.sent_body)):
             name = field(one, "Key")
-            yield Change(request._replace(key=name), (request.bucket, name), "delete")
+            yield Change(request._replace(key=name, status=500 if name in failed else request.status),
+                         (request.bucket, name), "delete")
+
+
+def text_of(body: Body) -> str:
+    return (body.data or b"").decode("utf-8", "surrogateescape")

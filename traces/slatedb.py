@@ -65,6 +65,10 @@ def key_of(where: Namespaced, file_id: int) -> Key:
     return where.bucket, Namespace(where.root, where.folder).key(file_id)
 
 
+def boundary_of_ids(where: Namespaced) -> Key:
+    return where.bucket, Namespace(where.root, where.folder).boundary_key
+
+
 @lru_cache(100_000)
 def place_of(key: Key) -> Place | None:
     """None: not of the metadata."""
@@ -121,6 +125,7 @@ class Slatedb:
         self.committed: dict[Key, File] = table()
         self.latest: dict[Namespaced, int] = table()  # the highest id that is there, as far as is known
         self.boundary: dict[Namespaced, int] = table()
+        self.whole: dict[Namespaced, bool] = table()  # those that the log has from their first file on
         self.epochs: dict[tuple[str, Namespaced, str], int] = table()  # (client, where, role) -> the epoch that it has claimed
         self.fences: dict[tuple[Namespaced, int], int] = table()  # (wal, id) -> the epoch of whose fence it is
         self.actions: dict[str, int] = {}  # how many of each there were
@@ -145,7 +150,7 @@ class Slatedb:
         """What the models say of a request that the store could answer so."""
         request, key, op, _ = change
         place = place_of(key)
-        if place is None:
+        if place is None or (op == "delete" and not done(request)):
             return None
         if place.folder in SEQUENCED:
             if op == "put":
@@ -156,6 +161,8 @@ class Slatedb:
         if place.folder == "gc" and place.name:
             if op == "get":
                 return self.checks(request, key, place)
+            if op == "delete" and self.store.version(key) != ABSENT:
+                return Refusal("BoundaryIsMonotone", f"{request.client} deletes the boundary of {place.name}", True)
             return self.advances(request, key, place) if op == "put" and done(request) else None
         if place.folder == "wal":
             if op == "put":
@@ -182,7 +189,12 @@ class Slatedb:
     def creates(self, request: Request, key: Key, place: Place) -> Refusal | None:
         """CreateNext."""
         client, before = request.client, place.key(place.id - 1)
+        if not request.conditions.keys() & {"if-none-match", UNSAID}:
+            return Refusal("CREATE_IF_ABSENT", f"{client} puts id {place.id} of {place.folder} whatever is there",
+                           bool(self.store.version(key)))
         known = self.seen.get((client, before))
+        if place.id > 1 and self.store.version(before) is None and place.where in self.whole:
+            return Refusal("ReadLatest", f"{client} creates id {place.id}, and there has never been an id {place.id - 1}", True)
         if place.id > 1 and known is None and self.store.version(before) is not None and self.has_read(client, place):
             return Refusal("ReadLatest", f"{client} creates id {place.id}, and has never read id {place.id - 1}")
         if (client, before) in self.refused:
@@ -203,6 +215,8 @@ class Slatedb:
         if heard(request) and self.knobs.BOUNDARY:
             self.store.put(self.unchecked, (client, place.where),
                            (*mine, Created(place.id, request.version, request.number, request.answered)))
+        if place.id == 1 and place.where not in self.latest:
+            self.store.put(self.whole, place.where, True)
         if place.id > self.latest.get(place.where, 0):
             self.store.put(self.latest, place.where, place.id)
         return self.count("CreateNext")
@@ -265,8 +279,10 @@ class Slatedb:
         """Delete."""
         if self.store.version(key) == ABSENT:
             return None
-        boundary = self.boundary.get(place.where, 0)
-        if self.knobs.BOUNDARY and place.id > boundary and UNSAID not in request.conditions:
+        boundary = self.boundary.get(place.where)
+        if boundary is None and (place.where in self.whole or self.store.version(boundary_of_ids(place.where)) == ABSENT):
+            boundary = 0
+        if self.knobs.BOUNDARY and boundary is not None and place.id > boundary and UNSAID not in request.conditions:
             return Refusal("DeletedIsBehindBoundary", f"{request.client} deletes id {place.id}, and the boundary is {boundary}",
                            True)
         latest = self.latest.get(place.where)
@@ -386,6 +402,12 @@ def repeated(ids: Iterable[str]) -> set[str]:
 def is_known(request: Request) -> bool:
     """Whether it is one of a database's: of its metadata, or of its data, which is not looked at."""
     return request.op in ("list", "delete_many") or any(folder in FOLDERS for folder in request.key.split("/")[:-1])
+
+
+def is_unread(request: Request) -> bool:
+    """Whether it has put a file of metadata, or a boundary, of which the log does not say what is in it."""
+    place = place_of((request.bucket, request.key)) if request.op in ("put", "copy", "complete") and done(request) else None
+    return place is not None and place.folder != "wal" and (request.op != "put" or request.sent_body.data is None)
 
 
 def done(request: Request) -> bool:

@@ -14,6 +14,8 @@ from traces.refine import REST, STUTTER, Failure, Match, Refiner
 
 ALIEN = (LookupError, ValueError, TypeError, AttributeError, InvalidName)  # what an alien event leads to
 
+COLLECTS = ("collects",)  # a request under way that is its client's own action whenever it arrives, and not the pool's
+
 
 def sent(e: Event) -> tuple:
     """What a client asks, without the reply."""
@@ -160,7 +162,10 @@ class Trace:
             raise self._refused("ApplyPending", f"request {e.request}, {e.op} {e.key}, was sent by nobody")
         if not request:
             return
-        self.refiner.event("", (0, 0, request, e.status), self._arrives)
+        if request == COLLECTS:
+            self.refiner.event(e.client, e, self._match)
+        else:
+            self.refiner.event("", (0, 0, request, e.status), self._arrives)
         if e.status == 200:
             self._stored(e)
 

@@ -5,12 +5,14 @@ Of SlateDB's bugs these are: #352 and #1622 (`unchecked`), #1682 (`fence_not_ahe
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from dst.scenarios.wal_fencing import Impl, Shape
+from dst.world.faults import NONE
 from impl import wal_fencing
 from impl.errors import AlreadyExists, NotFound, OutcomeUnknown
 from impl.layout import Namespace
-from impl.wal_fencing import Known, Wal
+from impl.wal_fencing import Fenced, Known, ManifestVersionExists, Wal
 from impl.wal_json import Record, WalManifest, decode_record, encode_manifest, encode_record
 from impl.world import World, list_all
 
@@ -127,6 +129,39 @@ class DoubtIsSkipped(Wal):
         return record
 
 
+class DoubtIsConcluded(Wal):
+    """After a lost reply another's object is there: so its own was never applied, it says."""
+
+    async def _create(self, i: int, record: Record) -> None:
+        try:
+            await super()._create(i, record)
+        except OutcomeUnknown as error:
+            if self.closed is Fenced and "flushed and collected" in str(error):
+                raise Fenced(str(error)) from error
+            raise
+
+
+class ClaimIsConcluded(Wal):
+    """An open whose claims met conflicts says that it has claimed nothing, though of one it had no reply."""
+
+    async def _claim(self) -> None:
+        try:
+            await super()._claim()
+        except OutcomeUnknown as error:
+            raise ManifestVersionExists(str(error)) from error
+
+
+class StaysOpen(Wal):
+    """After a lost reply it cannot read what is there, and goes on with the next append."""
+
+    async def _is_own(self, i: int, record: Record, doubt: OutcomeUnknown) -> bool:
+        try:
+            return await super()._is_own(i, record, doubt)
+        except OutcomeUnknown:
+            self.closed = None
+            raise
+
+
 class EpochNotCompared(Wal):
     """A flush that met a conflict takes the manifest as it is, and puts its own again."""
 
@@ -160,7 +195,7 @@ def opening(kind: type[Wal]) -> Callable[[World, Shape, int], Impl]:
         await wal._replay(await wal._fence(), flush_every)
         return wal
 
-    return lambda world, shape, number: Impl(open, wal_fencing.collect)
+    return lambda world, shape, number: Impl(partial(open, attempts=shape.attempts), wal_fencing.collect)
 
 
 MUTANTS = {  # name -> (what it does wrong, its Build)
@@ -174,12 +209,17 @@ MUTANTS = {  # name -> (what it does wrong, its Build)
     "doubt_is_fenced": ("an append of unknown outcome that meets its own object is reported as refused",
                         opening(DoubtIsFenced)),
     "doubt_is_skipped": ("an append of unknown outcome is put again in the next slot", opening(DoubtIsSkipped)),
+    "doubt_is_concluded": ("an append of unknown outcome that meets another's object is reported as refused",
+                           opening(DoubtIsConcluded)),
     "epoch_not_compared": ("a flush that met a conflict does not compare epochs", opening(EpochNotCompared)),
     "collects_all": ("WAL objects ahead of replay_after are collected",
                      lambda world, shape, number: Impl(wal_fencing.open, collect_all)),
     "claimed_after_fence": ("the epoch is claimed after the fence is put",
                             lambda world, shape, number: Impl(open_fenced_first, wal_fencing.collect)),
 }
+# No drawn run has found these (docs/zoo.md). StaysOpen takes a lost reply, and then as many reads without an answer as the
+# writer tries. Of ClaimIsConcluded no run can tell: a caller whose open has failed is told so in one word, whatever the error.
+STAYS_OPEN = opening(StaysOpen), {"attempts": 2}, NONE._replace(refused=250, reply_lost=200)  # its Build, Shape, weights
 LOST, HARM = "history:lost update", "history:"
 ORACLES = {  # name -> what its signatures begin with: by model; by harm
     "unchecked": (("told:committed",), (LOST,)),
@@ -191,6 +231,7 @@ ORACLES = {  # name -> what its signatures begin with: by model; by harm
     "blind_create": (("refinement:put",), (HARM,)),
     "doubt_is_fenced": (("told:fenced",), ("history:denied update",)),
     "doubt_is_skipped": (("refinement:Writer.",), ("history:applied twice", LOST)),
+    "doubt_is_concluded": (("told:fenced",), ()),  # none in 1,500
     "epoch_not_compared": (("refinement:Writer.",), (LOST,)),
     "collects_all": (("refinement:Collector.",), (LOST,)),
     "claimed_after_fence": (("refinement:Writer.",), (HARM,)),

@@ -25,10 +25,10 @@ from dst.scenarios.sequenced_metadata_boundary import (
     final_check,
     length,
     seen,
-    trace_options,
     unit_ms,
     waits_ms,
 )
+from dst.scenarios.sequenced_metadata_boundary import shape_options as trace_options
 from impl.layout import Namespace
 from impl.sequenced_metadata_boundary import MetadataStore
 from impl.world import World

@@ -101,6 +101,12 @@ def trace_options(shape: Shape) -> list[str]:
         f"--skew-ms {shape.skew_ms}"] * bool(shape.skew_ms) + ["--retries"] * bool(shape.sdk)
 
 
+def shape_options(shape: Shape) -> list[str]:
+    """The same where another scenario has this one's shape and keys: `trace check --protocol` is told by --shape."""
+    return [f"--shape {name}={getattr(shape, name)}" for name in ("manifest", "page_size", "skew_ms")
+            if getattr(shape, name) != Shape._field_defaults[name]]
+
+
 NAMESPACES = {True: Namespace("db", "manifest"), False: Namespace("db", "compactions")}
 
 

@@ -24,10 +24,10 @@ from dst.scenarios.sequenced_metadata_boundary import (
     length,
     made,
     seen,
-    trace_options,
     unit_ms,
     waits_ms,
 )
+from dst.scenarios.sequenced_metadata_boundary import shape_options as trace_options
 from impl import manifest_json
 from impl.errors import Definite, Indefinite
 from impl.layout import Namespace

@@ -6,6 +6,7 @@ in the end, if there is an audit, and must find every acknowledged record.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from dst.actors import Actors
@@ -34,6 +35,7 @@ class Shape(NamedTuple):
     rounds: int = 3
     flush_every: int = 2  # appends; 0: never
     replay_flush: int = 0  # records that are flushed at a time during a replay; 0: none
+    attempts: int = 5  # how often a request is sent whose outcome stays unknown, or a read that gets no answer
     pause_ms: int = 60  # between two operations of a client, at most
     page_size: int = 1000
     chaos: int = 30  # after so many times pause_ms the faults stop
@@ -46,8 +48,8 @@ class Shape(NamedTuple):
 
 def draw_shape(of: Callable[..., Any]) -> Shape:
     return Shape(of("writers", 3, 2, 4), of("appends", 3, 2, 4), of("collectors", 1, 0, 2), of("rounds", 3, 6),
-                 of("flush_every", 2, 1, 0), of("replay_flush", 0, 1), of("pause_ms", 60, 1, 300), chaos=of("chaos", 30, 5),
-                 audit=bool(of("audit", 1, 0)), store=of("store", "s3", "s3", "gcs", "azure", "r2"))
+                 of("flush_every", 2, 1, 0), of("replay_flush", 0, 1), pause_ms=of("pause_ms", 60, 1, 300),
+                 chaos=of("chaos", 30, 5), audit=bool(of("audit", 1, 0)), store=of("store", "s3", "s3", "gcs", "azure", "r2"))
 
 
 def unit_ms(shape: Shape) -> int:
@@ -78,7 +80,7 @@ class Impl(NamedTuple):
 
 
 def production(world: World, shape: Shape, number: int) -> Impl:
-    return Impl(wal_fencing.open, wal_fencing.collect)
+    return Impl(partial(wal_fencing.open, attempts=shape.attempts), wal_fencing.collect)
 
 
 def begin(store: SimulatedStore, shape: Shape) -> None:

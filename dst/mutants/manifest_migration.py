@@ -1,0 +1,145 @@
+"""Safety: none, on purpose. The migration with one safeguard taken out; simulation must find each of them.
+
+Each knob of model/manifest_migration.py has one or more here: REFUSE (`drops_newer_fields`: slatedb#779,
+`writes_what_v1_cannot_hold`), ORDERED (`writes_v2_early`), LOOK (`begins_without_a_look`, `looks_first`), BARRIER
+(`begins_without_a_barrier`).
+"""
+
+from collections.abc import Awaitable, Callable
+
+from dst.scenarios.manifest_migration import Impl, Shape, codec_of, production
+from impl.errors import NotFound, OutcomeUnknown
+from impl.header_slatedb import version_of
+from impl.layout import Namespace
+from impl.manifest_migration import V1Remains
+from impl.manifest_slatedb import Manifest, ManifestCodec, Phase
+from impl.sequenced_metadata_boundary import BoundedSequencedStorage, Committed, MetadataStore
+from impl.sequenced_storage import FIRST_ID, SequencedStorage
+from impl.world import World
+
+
+def in_v1(manifest: Manifest) -> Manifest:
+    """What V1 has a place for."""
+    return manifest._replace(segments=(), segment_extractor_name=None)
+
+
+class DropsNewerFields(ManifestCodec):
+    """It reads V2 as a client of V1 reads a table with more slots than it knows, and writes what it has read."""
+
+    def decode(self, body: bytes) -> Manifest:
+        manifest = super().decode(body)
+        return in_v1(manifest) if self.phase == Phase.WRITE_V1 else manifest
+
+
+class WritesWhatV1CannotHold(ManifestCodec):
+    """What V1 has no place for it leaves out as it writes, its own update too."""
+
+    def encode(self, manifest: Manifest) -> bytes:
+        return super().encode(in_v1(manifest) if self.phase == Phase.WRITE_V1 else manifest)
+
+
+class WritesV2Early(ManifestCodec):
+    """In phase 1, though there may be clients that know V1 alone."""
+
+    def __init__(self, phase: Phase):
+        super().__init__(Phase.WRITE_V2 if phase == Phase.WRITE_V1 else phase)
+
+
+class UnheardIsReported(MetadataStore):
+    """An update without a reply is reported."""
+
+    async def update(self, change: Callable[[int, Manifest], Manifest], attempts: int | None = None) -> Committed:
+        try:
+            return await super().update(change, attempts)
+        except OutcomeUnknown:
+            return Committed(FIRST_ID, None)
+
+
+class Overwrites(SequencedStorage):
+    """The next manifest is put whatever there is."""
+
+    async def create(self, file_id: int, body: bytes) -> None:
+        await self.world.store.put(self.namespace.key(file_id), body)
+
+
+def store_of(world: World, root: str, phase: Phase) -> MetadataStore:
+    return MetadataStore(world, Namespace(root, "manifest"), ManifestCodec(phase))
+
+
+async def write_v2(world: World, root: str) -> None:
+    await store_of(world, root, Phase.WRITE_V2).update(lambda _, manifest: manifest)
+
+
+async def look(world: World, root: str) -> MetadataStore:
+    bounded: BoundedSequencedStorage = store_of(world, root, Phase.WRITE_V2).bounded
+    for file in await bounded.list():
+        try:
+            if version_of(await bounded.read(file.id)) == 1:
+                raise V1Remains(root, [file.id])
+        except NotFound:
+            continue
+    return store_of(world, root, Phase.V2_ONLY)
+
+
+async def without_a_look(world: World, root: str) -> MetadataStore:
+    await write_v2(world, root)
+    return store_of(world, root, Phase.V2_ONLY)
+
+
+async def look_first(world: World, root: str) -> MetadataStore:
+    store = await look(world, root)
+    await write_v2(world, root)
+    return store
+
+
+Build = Callable[[World, Shape, int], Impl]
+
+
+def with_codec(codec: type[ManifestCodec]) -> Build:
+    def build(world: World, shape: Shape, phase: int) -> Impl:
+        impl = production(world, shape, phase)
+        impl.store.codec = codec_of(phase, codec)
+        return impl
+
+    return build
+
+
+def beginning(begin_v2_only: Callable[[World, str], Awaitable[MetadataStore]]) -> Build:
+    return lambda world, shape, phase: production(world, shape, phase)._replace(begin_v2_only=begin_v2_only)
+
+
+def reporting(world: World, shape: Shape, phase: int) -> Impl:
+    impl = production(world, shape, phase)
+    return impl._replace(store=UnheardIsReported(world, Namespace("db", "manifest"), impl.store.codec))
+
+
+def overwriting(world: World, shape: Shape, phase: int) -> Impl:
+    impl = production(world, shape, phase)
+    impl.store.bounded.storage = Overwrites(world, impl.store.bounded.storage.namespace)
+    return impl
+
+
+MUTANTS = {  # name -> (what it does wrong, its Build)
+    "drops_newer_fields": ("a client in phase 1 reads V2 without its newer fields, and writes it so",
+                           with_codec(DropsNewerFields)),
+    "writes_what_v1_cannot_hold": ("a client in phase 1 leaves out what V1 cannot hold", with_codec(WritesWhatV1CannotHold)),
+    "writes_v2_early": ("a client in phase 1 writes V2", with_codec(WritesV2Early)),
+    "begins_without_a_look": ("phase 3 begins while a V1 manifest remains", beginning(without_a_look)),
+    "begins_without_a_barrier": ("phase 3 begins without a V2 manifest before it looks", beginning(look)),
+    "looks_first": ("phase 3 looks for V1 manifests, and then writes its V2 manifest", beginning(look_first)),
+    "unheard_is_reported": ("an update without a reply is reported", reporting),
+    "overwrites": ("the manifest is put without a condition", overwriting),
+}
+
+CREATE, LOST, UNREADABLE = "refinement:Writer.CreateNext", "history:lost update", "history:unreadable manifest"
+BEHIND = "liveness:behind"
+ORACLES = {  # name -> what its signatures begin with: by model; by harm
+    "drops_newer_fields": ((CREATE, "refinement:Writer.SendCreate"), (LOST,)),
+    "writes_what_v1_cannot_hold": ((CREATE, "refinement:Writer.SendCreate"), (LOST,)),
+    "writes_v2_early": ((CREATE, "refinement:Writer.SendCreate"), (UNREADABLE,)),
+    "begins_without_a_look": (("told:began",), (UNREADABLE,)),
+    "begins_without_a_barrier": (("told:began", BEHIND), (UNREADABLE, BEHIND)),  # also: if nobody else writes V2
+    "looks_first": (("told:began", BEHIND), (UNREADABLE, BEHIND)),
+    "unheard_is_reported": (("told:committed",), (LOST,)),
+    "overwrites": (("refinement:Writer.put",), (LOST,)),
+}

@@ -1,0 +1,261 @@
+"""Safety: none of its own; writers of several releases at once, and collectors, for traces/manifest_migration.py to judge.
+
+Each writer is of one phase of source 001's migration, and now and then its operator replaces it by one of the next. What the
+operator has to see to is kept: a phase begins when nobody is two phases before it. Phase 3 begins by
+impl/manifest_migration.py. Updates are to fields that both versions have (the sequence tracker), or to one that V1 has not (a
+segment): a writer in phase 1 may be asked for such a one, too, and must refuse. The first manifest may have a checkpoint that
+keeps it. If there is an audit, the operator brings the migration to its end.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from dst.actors import Actors
+from dst.kernel import Client
+from dst.world.network import TIMEOUT_MS
+from dst.world.store import SimulatedStore
+from impl import manifest_migration
+from impl.errors import Definite, Indefinite
+from impl.flatbuffer import NewerFields
+from impl.header_slatedb import InvalidFile, version_of
+from impl.manifest_migration import V1Remains
+from impl.manifest_slatedb import CannotHold, Manifest, ManifestCodec, Phase
+from impl.sequenced_metadata_boundary import MetadataStore
+from impl.sequenced_storage import FIRST_ID
+from impl.tables_slatedb import Checkpoint, Segment
+from impl.world import World
+from traces.event import Event
+from traces.manifest_migration import CODEC, MANIFESTS, NEW, Trace, constants, names_in, refiner
+from traces.refine import Failure, refiner_of
+from traces.serial import anomalies
+
+ROOT = "db"
+KEPT = "00000000-0000-0000-0000-000000000001"  # the checkpoint's id
+LASTING_S = 1000
+
+
+class Shape(NamedTuple):
+    """How large a run is, drawn from its seed unless given."""
+
+    writers: int = 2
+    updates: int = 5  # of a writer: updates, and phases that it begins
+    collectors: int = 1
+    rounds: int = 3
+    first: int = 1  # the phase in which everyone begins: 0 or 1
+    kept_s: int = 0  # so long a checkpoint keeps the first manifest; 0: there is none
+    min_age_ms: int = 60
+    pause_ms: int = 60  # between two operations of a client, at most
+    page_size: int = 1000
+    chaos: int = 30  # after so many times pause_ms the faults stop
+    audit: bool = True
+    skew_ms: int = 0
+    store: str = "s3"
+    stall_ms: int = 0
+    sdk: str = ""
+
+
+STORES = ("s3", "s3", "gcs", "azure", "r2", "minio-2025-08", "ceph", "strict-rfc9110")  # that have all that it needs
+
+
+def draw_shape(of: Callable[..., Any]) -> Shape:
+    return Shape(of("writers", 2, 3), of("updates", 5, 3, 8), of("collectors", 1, 1, 0, 2), of("rounds", 3, 6),
+                 of("first", 1, 0), of("kept_s", 0, 0, 1, LASTING_S), of("min_age_ms", 60, 1, 150), of("pause_ms", 60, 1, 300),
+                 chaos=of("chaos", 30, 5), audit=bool(of("audit", 1, 0)), store=of("store", *STORES))
+
+
+def unit_ms(shape: Shape) -> int:
+    return max(shape.pause_ms, 60)
+
+
+def waits_ms(shape: Shape) -> tuple[int, ...]:
+    return shape.pause_ms, TIMEOUT_MS, shape.min_age_ms
+
+
+def length(shape: Shape) -> int:
+    return 6 * shape.writers * shape.updates + 6 * shape.collectors * shape.rounds
+
+
+def trace_of(shape: Shape) -> Trace:
+    return Trace(refiner_of(refiner, constants(shape.writers, shape.first)), MANIFESTS, shape.skew_ms)
+
+
+def trace_options(shape: Shape) -> list[str]:
+    usual = Shape()
+    return [f"--shape {name}={getattr(shape, name)}" for name in ("writers", "first")
+            if getattr(shape, name) != getattr(usual, name)]
+
+
+class Impl(NamedTuple):
+    """A writer of one phase, and how it comes into phase 3."""
+
+    store: MetadataStore
+    begin_v2_only: Callable[[World, str], Awaitable[MetadataStore]]
+
+
+def codec_of(phase: int, codec: type[ManifestCodec] = ManifestCodec) -> ManifestCodec:
+    """That of phase 0 is the release before the migration: it has no phases, and knows V1 alone."""
+    if phase:
+        return codec(Phase(phase))
+    old = codec(Phase.WRITE_V1)
+    old.reads = (1,)
+    return old
+
+
+def production(world: World, shape: Shape, phase: int) -> Impl:
+    return Impl(MetadataStore(world, MANIFESTS, codec_of(phase)), manifest_migration.begin_v2_only)
+
+
+def begin(store: SimulatedStore, shape: Shape) -> None:
+    ends_s = 0 if shape.kept_s == LASTING_S else shape.kept_s
+    checkpoints = (Checkpoint(KEPT, FIRST_ID, ends_s),) if shape.kept_s else ()
+    first = ManifestCodec(Phase.WRITE_V1).encode(Manifest(initialized=True, checkpoints=checkpoints))
+    store.put(MANIFESTS.key(FIRST_ID), first, 0)
+
+
+# --- writers, and who replaces them
+
+def phases(actors: Actors) -> dict[str, int]:
+    """Who is in which phase."""
+    first = {f"Writer#{i}": actors.shape.first for i in range(actors.shape.writers)}
+    return {**first, **{e.client: int(e.body) for e in actors.told if e.op == "began"}}
+
+
+async def writer(actors: Actors, client: Client, world: World, number: int) -> None:
+    impl, known = None, -1
+    while actors.left[client.name]:
+        actors.left[client.name] -= 1
+        phase = phases(actors)[client.name]
+        if phase != known:
+            impl, known = actors.build(world, actors.shape, phase), phase
+        may = phase < 3 and min(phases(actors).values()) >= phase  # nobody is two phases before the next
+        if may and (actors.auditing or actors.choose(f"{client.name}.is_replaced", 3)):
+            await begin_phase(actors, client, world, impl, phase + 1)
+        else:
+            await update(actors, client, impl, phase)
+        await actors.pause(client, world)
+
+
+async def begin_phase(actors: Actors, client: Client, world: World, impl: Impl, phase: int) -> None:
+    if phase < 3:
+        actors.tell(client, "began", b"%d" % phase)
+        return
+    try:
+        store = await impl.begin_v2_only(world, ROOT)
+    except V1Remains:
+        actors.tell(client, "remains", b"")
+    except (Definite, Indefinite):
+        actors.tell(client, "not begun", b"")
+    else:
+        actors.tell(client, "began", b"3")
+        await read_kept(actors, client, store)
+
+
+async def read_kept(actors: Actors, client: Client, store: MetadataStore) -> None:
+    """The manifests that checkpoints keep."""
+    try:
+        for file_id in sorted({checkpoint.manifest_id for checkpoint in (await store.current()).value.checkpoints}):
+            await store.read(file_id)
+    except InvalidFile:
+        actors.tell(client, "unreadable", b"")
+    except (Definite, Indefinite):  # it has ended, or the store was not to be had
+        pass
+
+
+def with_update(manifest: Manifest, name: str) -> Manifest:
+    if name.endswith(NEW):
+        return manifest._replace(segments=(*manifest.segments, Segment(name.encode())))
+    tracker = f"{(manifest.sequence_tracker or b'').decode()} {name}".strip()
+    return manifest._replace(sequence_tracker=tracker.encode())
+
+
+async def update(actors: Actors, client: Client, impl: Impl, phase: int) -> None:
+    name = actors.name_update(client.name)
+    if phase and actors.choose(f"{client.name}.new_field", 3) == 2:
+        name += NEW
+    while True:
+        actors.begin(client, name)
+        try:
+            committed = await impl.store.update(lambda _, manifest: with_update(manifest, name))
+            actors.end(client, "committed", MANIFESTS.key(committed.id))
+        except (CannotHold, NewerFields):
+            actors.end(client, "refused")
+        except InvalidFile:
+            actors.end(client, "unreadable")
+        except Definite:
+            actors.end(client, "failed")
+            continue
+        except Indefinite:
+            actors.end(client, "unknown")
+        return
+
+
+async def collector(actors: Actors, client: Client, world: World, number: int) -> None:
+    store = actors.build(world, actors.shape, Phase.WRITE_V2).store  # it writes no manifest, and reads both versions
+    while actors.left[client.name]:
+        actors.left[client.name] -= 1
+        await actors.pause(client, world)
+        if actors.auditing:
+            await world.clock.sleep_ms(actors.shape.min_age_ms + 2000)  # everything but the latest is old
+        try:
+            await store.collect(actors.shape.min_age_ms)
+        except (Definite, Indefinite):
+            continue
+
+
+# --- when the faults have stopped
+
+MEANS = {"refused": "failed", "unreadable": "failed"}
+
+
+def final_check(actors: Actors, events: list[Event]) -> None:
+    """The callers' history; nobody has met a manifest that they could not read; and the migration comes to its end."""
+    shape, objects = actors.shape, actors.store.objects
+    there = {key: objects[key][0].body for key in actors.store.keys if key.startswith(MANIFESTS.prefix)}
+    final = names_in(CODEC.decode(there[max(there)]))
+    history = [of._replace(said=MEANS.get(of.said, of.said)) for of in actors.history()]
+    found = anomalies(history, final, ordered=False)
+    found += [f"unreadable manifest: {e.client} has met one" for e in actors.told if e.op == "unreadable"]
+    if found:
+        raise Failure("safety", f"history:{found[0].partition(':')[0]}", "; ".join(found))
+    old = sorted(key for key, body in there.items() if version_of(body) == 1)
+    behind = sorted(name for name, phase in phases(actors).items() if phase < 3)
+    if shape.audit and behind and ((shape.collectors and not shape.kept_s) or not old):
+        raise Failure("liveness", "liveness:behind", f"{', '.join(behind)} did not come into phase 3; V1 manifests: {old}")
+
+
+# --- what a campaign should reach
+
+TOLD = ("began", "remains", "not begun", "committed", "refused", "failed", "unknown")
+SEEN = ("create conflict", "V1 after V2", "phase 3", "late V1 create applied", "late V1 create refused", "id used twice",
+        "manifest kept by a checkpoint")
+
+
+def seen(events: list[Event], shape: Shape) -> set[str]:
+    found, created, versions = set(), set(), set()
+    for e in events:
+        file = e.op == "create" and e.key.startswith(MANIFESTS.prefix) and e.kind == "applied"
+        version = version_of(e.body) if file else 0
+        if file and not e.awaited and version == 1:
+            found.add("late V1 create applied" if e.status == 200 else "late V1 create refused")
+        if file and e.awaited and e.status != 200:
+            found.add("create conflict")
+        if file and e.status == 200:
+            found |= {"id used twice"} if e.key in created else set()
+            found |= {"V1 after V2"} if version == 1 and 2 in versions else set()
+            created.add(e.key)
+            versions.add(version)
+        if (e.op, e.body) == ("began", b"3"):
+            found.add("phase 3")
+        if e.op == "remains" and shape.kept_s == LASTING_S:
+            found.add("manifest kept by a checkpoint")
+    return found
+
+
+WORK = {"Writer": writer, "Collector": collector}
+ONE_BY_ONE = tuple((f"Writer#{i}",) for i in range(3))
+AUDIT = (*ONE_BY_ONE * 5, ("Collector#0",), *ONE_BY_ONE)
+ROLES = {"Writer": ("writers", "updates"), "Collector": ("collectors", "rounds")}
+OPTIONAL = ("Collector",)
+MOST = {"writers": 3, "collectors": 2}
+MILDEST = {**Shape()._asdict(), "pause_ms": 1, "audit": False}
+TINY = Shape(writers=2, updates=2, collectors=0, rounds=0, pause_ms=1, audit=False)
