@@ -42,10 +42,12 @@ SCHEMA = pa.schema([
     ("reached", pa.int64()),  # one bit for each of dst/reached.py's WITNESSES, the first the lowest
     ("model_states", HASHES),  # sketches of the model's states that the run has reached: dst/sketch.py
     ("model_steps", HASHES),  # and of its steps from state to state
+    ("round", pa.int32()),  # of a guided campaign; 0 in others, and where a run is drawn from nothing
+    ("tape", pa.string()),  # JSON, of a run of a guided campaign: what else its run depends on; else ""
     ("cpu_us", pa.int64()),  # of the processor: the one column that differs from run to run
 ])
-SQL_TYPES = {pa.int64(): "bigint", pa.string(): "string", COUNTS: "map<string,int>", HASHES: "array<bigint>"}
-NO_RUN = ("", 0, 0, 0, "", [], [], 0, [], [])  # of a seed that has no outcome: from digest on
+SQL_TYPES = {pa.int64(): "bigint", pa.int32(): "int", pa.string(): "string", COUNTS: "map<string,int>", HASHES: "array<bigint>"}
+NO_RUN = ("", 0, 0, 0, "", [], [], 0, [], [], 0, "")  # of a seed that has no outcome: from digest on
 TWICE = 500  # each seed that this divides is run twice
 MEMORY_MB = 4_096  # that a process may use
 
@@ -77,7 +79,7 @@ def run_range(campaign: Campaign, seeds: Seeds, limit_s: float) -> pa.Table:
         add(outcome.strategy, outcome.shape.store, outcome.kind, outcome.signature, outcome.message, outcome.digest,
             outcome.requests, outcome.steps, outcome.virtual_ms, json.dumps(outcome.shape._asdict()),
             [(name, weight) for name, weight in outcome.weights._asdict().items() if weight], befallen(outcome.events),
-            watch.reached(outcome), *watch.sketch(outcome))
+            watch.reached(outcome), *watch.sketch(outcome), 0, "")
         if len(rows) < len(todo):
             set_alarm(limit_s)
 
