@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from cli.console import STEM, build_of, console, refuse
-from dst.bundle import SHRUNK, Given, Refused, files_of, record, write
+from dst.bundle import SHRUNK, Given, Refused, files_of, settings_in, write
 from dst.scenarios import named
 from dst.simulate import Outcome, drawn_shape, replay_command
 from dst.strategies import STRATEGIES
@@ -52,16 +52,8 @@ def given_of(seed: int, mutant: str | None, strategy: str, profile: str | None =
 
 
 def set_in(usual: Any, settings: tuple[str, ...], option: str, most: Mapping[str, int] = MappingProxyType({})) -> Any:
-    values: dict[str, Any] = {}
-    for setting in settings:
-        name, _, text = setting.partition("=")
-        if name not in usual._fields:
-            refuse(f"{option} {setting}: there is no {name!r}; there are {', '.join(usual._fields)}")
-        number = text.isascii() and text.isdigit()
-        like = type(getattr(usual, name))
-        values[name] = text in ("1", "True", "true") if like is bool else int(text) if number and like is int else text
     try:
-        return record(usual, values, most)
+        return settings_in(usual, settings, most)
     except ValueError as error:
         refuse(f"{option}: {error}")
 

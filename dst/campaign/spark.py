@@ -91,19 +91,18 @@ def sources() -> bytes:
     return packed.getvalue()
 
 
-def task_of(campaign: Campaign, ranges: list[Seeds], limit_s: float) -> Callable[[Iterable["pa.RecordBatch"]], Iterator]:
-    """What a worker does: it is sent by its code, so it must name nothing of ours but within."""
-    code, packed, fields, ranges, root = campaign.code, sources(), tuple(campaign), list(map(tuple, ranges)), str(ROOT)
+def shipped(code: str) -> Callable[[], None]:
+    """What a task calls before it imports anything of ours: from then on that is this code, here or on any other machine. It is
+    sent by its code, so it must name nothing of ours but within; and so must what calls it."""
+    packed, root = sources(), str(ROOT)
 
-    def rows(batches: Iterable[Any]) -> Iterator[Any]:
+    def ready() -> None:
         import importlib
         import io
         import sys
         import tempfile
         import zipfile
         from pathlib import Path
-
-        from pyspark import TaskContext
 
         def unpacked() -> str:
             """The sources that were sent: one folder for each version of the code, put there in one step."""
@@ -130,6 +129,20 @@ def task_of(campaign: Campaign, ranges: list[Seeds], limit_s: float) -> Callable
                 del sys.modules[name]
             sys.path.insert(0, unpacked())
             importlib.invalidate_caches()
+
+    return ready
+
+
+def task_of(campaign: Campaign, ranges: list[Seeds], limit_s: float) -> Callable[[Iterable["pa.RecordBatch"]], Iterator]:
+    """What a worker does."""
+    ready, fields, ranges = shipped(campaign.code), tuple(campaign), list(map(tuple, ranges))
+
+    def rows(batches: Iterable[Any]) -> Iterator[Any]:
+        import importlib
+
+        from pyspark import TaskContext
+
+        ready()
         run = importlib.import_module("dst.campaign.rows").run_range
         if TaskContext.get().attemptNumber():
             run = importlib.import_module("dst.campaign.processes").run_carefully
