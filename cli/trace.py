@@ -51,8 +51,8 @@ Brief = Annotated[bool, typer.Option("--brief", help="in bulk: no explanations, 
 
 @app.command("check")
 def check_command(file: Annotated[list[str], typer.Argument(metavar="FILE...", help="NDJSON, an event a line; or what `trace "
-                                                            "record` has written; or S3 server access logs. In bulk: Parquet or "
-                                                            "NDJSON of many runs, folders, globs")],
+                                                            "record` has written; or S3 server access logs. In bulk: Parquet "
+                                                            "or NDJSON of many runs, folders, globs")],
                   root: RootOrAll = None, namespace: In = "compactions", page_size: PageSize = 0, skew_ms: SkewOrUsual = None,
                   retries: Retries = False, protocol: Protocol = None, shape: Shaped = None, sets: Sets = None,
                   budget: Budget = BUDGET, on_spark: OnSpark = False, master: Master = "", jobs: Jobs = None, out: Out = None,

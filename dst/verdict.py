@@ -7,6 +7,7 @@ import re
 import shlex
 from argparse import ArgumentParser
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn
 
 from dst.bundle import settings_in
@@ -70,6 +71,7 @@ def parser() -> Words:
     return words
 
 
+@lru_cache(10_000)
 def options_of(text: str, usual: Options) -> Options:
     """What a run's own words say, and else what is usual. Raises Unfit."""
     try:
@@ -121,7 +123,8 @@ def of_boundary(events: list[Event], options: Options, least: tuple[int, int, in
                for role, few in zip(ROLES, least)]
     kind, checker = (retries.RetryingTrace, retries.refiner) if options.retries else (Trace, refiner)
     of = refiner_of(checker, constants(*numbers, options.page_size, options.namespace == "manifest"))
-    return lambda: kind(of, Namespace(options.root, options.namespace), options.skew_ms)
+    where = Namespace(options.root, options.namespace)
+    return lambda: kind(of, where, options.skew_ms)
 
 
 CLIENT = re.compile(rf"({'|'.join(ROLES)})#\d{{1,2}}", re.ASCII)

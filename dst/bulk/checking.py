@@ -4,9 +4,10 @@ What was worked out of a model serves all runs of a process. A run that fails is
 its explanation is word for word the same.
 """
 
-from collections.abc import Iterable, Iterator
+import gc
+from collections.abc import Callable, Iterable
 from shlex import quote
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -17,12 +18,10 @@ from dst.simulate import place_of
 from dst.verdict import Options, Unfit, beginner, judged, options_of
 from traces.event import Event
 from traces.explain import explain
+from traces.follow import Acquaintances, Events, follow
+from traces.refine import Failure, Refiner
 
 MOST_CLIENTS = (3, 2, 1)  # that traces share a model for: writers, collectors, readers; who has more has a model of its own
-LIMIT = 500_000  # what events are behind their numbers; beyond it, it is forgotten
-RESTS: tuple[list[tuple], dict[tuple, int]] = [], {}
-
-
 class Asked(NamedTuple):
     """`usual`: of runs whose rows do not say otherwise. `command`: what reads the same input; "": no explanations."""
 
@@ -30,29 +29,70 @@ class Asked(NamedTuple):
     command: str = ""
 
 
+class Known:
+    """What a process has met: it serves every run, as none of it depends on one."""
+
+    def __init__(self) -> None:
+        self.rests: list[tuple] = []
+        self.numbers: dict[tuple, int] = {}  # of the rests
+        self.clients: list[str] = []  # of the rests
+        self.begin: dict[tuple, Callable[[], Any]] = {}  # options, clients -> what begins a trace of them
+        self.acquaintances: dict[int, Acquaintances] = {}  # of the refiner at this address, which they hold
+
+    def met(self) -> None:
+        """There may be rests more."""
+        self.clients += [rest[0] for rest in self.rests[len(self.clients):]]
+
+    def begun(self, of: Unpacked, options: Options) -> Any:
+        """A trace that has observed nothing. Raises Unfit."""
+        what = options, frozenset(map(self.clients.__getitem__, set(of.numbers[2])))
+        if what not in self.begin:
+            begin = self.begin[what] = beginner(Events.whole(of.numbers, self.rests), options, MOST_CLIENTS)
+            begin().refiner.limit = REFINER_LIMIT
+        return self.begin[what]()
+
+    def of(self, refiner: Refiner) -> Acquaintances:
+        found = self.acquaintances.get(id(refiner))
+        if found is None or found.effects is not refiner.effects:
+            found = self.acquaintances[id(refiner)] = Acquaintances(refiner)
+        return found
+
+
+REFINER_LIMIT = 300_000  # instead of traces/refine.py's: there are more runs here than anywhere
+LIMIT = 500_000  # rests, or beginnings; beyond it a process starts anew, so that its memory is bounded
+KNOWN = [Known()]
+
+
 def judge(payloads: Iterable[bytes], asked: Asked) -> pa.Table:
     """What all splits have packed for one part -> its rows."""
-    rests, known = RESTS
-    if len(rests) > LIMIT:
-        rests.clear()
-        known.clear()
-    rows = [row_of(run, rests, asked) for run in unpacked(payloads, rests, known)]
+    if max(len(KNOWN[0].rests), len(KNOWN[0].begin)) > LIMIT:
+        KNOWN[0] = Known()
+    known, collects = KNOWN[0], gc.isenabled()
+    gc.disable()  # a run leaves no cycles
+    try:
+        rows = [row_of(run, known, asked) for run in unpacked(payloads, known.rests, known.numbers)]
+    finally:
+        if collects:
+            gc.enable()
     return pa.Table.from_arrays([pa.array(column, field.type) for column, field in zip(list(zip(*rows)) or [[]] * len(SCHEMA),
                                                                                        SCHEMA)], schema=SCHEMA)
 
 
-def row_of(of: Unpacked, rests: list[tuple], asked: Asked) -> tuple:
+def row_of(of: Unpacked, known: Known, asked: Asked) -> tuple:
     head = (*of.run, of.protocol or asked.usual.stem)
     try:
         if of.damage:
             raise Unfit(of.damage)
         options = options_for(of, asked.usual)
         head = (*of.run, options.stem)
-        events = list(events_of(of, rests))
-        failure = judged(events, beginner(events, options, MOST_CLIENTS)(), options)
-        if failure is None:
-            return (*head, "ok", "", "", "", len(events), None, "")
-        return clean((*head, "failed", *failed(of.run, events, options, asked)))
+        known.met()
+        trace = known.begun(of, options)
+        try:
+            follow(trace, of.numbers, known.rests, known.of(trace.refiner))
+        except Failure:
+            events = Events.whole(of.numbers, known.rests)
+            return clean((*head, "failed", *failed(of.run, events, options, asked)))
+        return (*head, "ok", "", "", "", len(of.numbers[0]), None, "")
     except Unfit as error:
         found = INPUT, f"{INPUT}:{'damaged' if of.damage else 'unfit'}", str(error)
     except Exception as error:
@@ -87,8 +127,3 @@ def chosen(run: tuple[str, str]) -> list[str]:
 
 def clean(row: tuple) -> tuple:
     return tuple(value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value for value in row)
-
-
-def events_of(of: Unpacked, rests: list[tuple]) -> Iterator[Event]:
-    for t_ms, request, rest in zip(*of.numbers):
-        yield tuple.__new__(Event, (t_ms, request, *rests[rest]))

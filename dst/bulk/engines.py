@@ -6,6 +6,7 @@ What is packed lies in files meanwhile, for input that does not fit in memory.
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,28 +29,37 @@ class Work(NamedTuple):
     parts: int
     asked: Asked
     choice: Choice = ALL
+    events: int = 0  # about
 
 
 def work_of(plan: Plan, jobs: int, asked: Asked, choice: Choice = ALL) -> Work:
-    return Work(plan.splits, max(jobs, -(-plan.events // PART_EVENTS)), asked, choice)
+    return Work(plan.splits, max(jobs, -(-plan.events // PART_EVENTS)), asked, choice, plan.events)
 
 
 def sort_rows(tables: list[pa.Table]) -> pa.Table:
     return pa.concat_tables(tables or [SCHEMA.empty_table()]).sort_by([("run", "ascending"), ("namespace", "ascending")])
 
 
-def check(work: Work, jobs: int = 1, progress: Progress = lambda hundredths: None) -> pa.Table:
+@contextmanager
+def pool_of(jobs: int) -> Iterator[ProcessPoolExecutor]:
+    with new_pool(jobs) as pool:
+        try:
+            yield pool
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def check(work: Work, jobs: int = 1, progress: Progress = lambda hundredths: None, pool: ProcessPoolExecutor | None = None
+          ) -> pa.Table:
     """The rows of all runs, in the order of their names. Raises BulkError."""
     with TemporaryDirectory(prefix="highwater-") as folder:
         if jobs == 1:
             return in_turn(map, work, Path(folder), progress)
-        with new_pool(jobs) as pool:
+        with nullcontext(pool) if pool else pool_of(jobs) as pool:
             try:
                 return in_turn(partial(unordered, pool), work, Path(folder), progress)
             except BrokenProcessPool:
                 raise BulkError("a process died, perhaps for want of memory: try fewer --jobs") from None
-            finally:
-                pool.shutdown(cancel_futures=True)
 
 
 def unordered(pool: ProcessPoolExecutor, function: Callable[[Any], Any], work: list[Any]) -> Iterator[Any]:
