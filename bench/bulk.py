@@ -1,4 +1,4 @@
-"""Traces in bulk: events a second of `trace check` over one folder of Parquet, in two processes and on Spark local[2], in turns.
+"""Traces in bulk: events a second of `trace check` of many runs, in two processes and on Spark local[2], in turns.
 
 Runs of the simulator's benchmark (bench/simulation.py's scenario, strategy `times`), 40,000 of them, in two files; kept under
 .cache/ for the next time. Start-up aside: the processes of a pool, and Spark's session with its workers, have checked 400 runs
@@ -67,6 +67,22 @@ def started() -> Iterator[dict[str, Callable[[Work], object]]]:
             spark.stop()
 
 
+def cpu_of_all_s() -> float:
+    """Of this process and all that descend from it: Spark's are not our children."""
+    spent, parents = {}, {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has ended
+        pid = int(stat.parent.name)
+        parents[pid], spent[pid] = int(fields[1]), sum(map(int, fields[11:15]))
+    ours = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
+        ours |= more
+    return sum(spent[pid] for pid in ours) / os.sysconf("SC_CLK_TCK")
+
+
 def main() -> bool:
     """Whether Spark is slower than it may be, or the rows are not the same."""
     failed = False
@@ -75,15 +91,16 @@ def main() -> bool:
             work, warm = (work_of(plan([str(written(which))]), JOBS, Asked()) for which in (name, "warm"))
             rates: dict[str, list[float]] = {what: [] for what in checks}
             rows = []
-            for number in range(TIMES):
+            for _ in range(TIMES):
                 for what, check in checks.items():
                     check(warm)
-                    began, cpu = time.monotonic(), sum(os.times()[:4])
+                    began, cpu_s = time.monotonic(), cpu_of_all_s()
                     rows.append(check(work))
-                    took = time.monotonic() - began
+                    took, cpu_s = time.monotonic() - began, cpu_of_all_s() - cpu_s
                     rates[what].append(work.events / took)
-                    print(f"{name}, {what}: {work.events:,} events, {took:.2f} s, {work.events / took:,.0f} a second "
-                          f"(round {number + 1}; load {os.getloadavg()[0]:.1f})", flush=True)
+                    print(f"{name}, {what}: {work.events:,} events in {took:.2f} s, {work.events / took:,.0f} a second; "
+                          f"{cpu_s / work.events * 1e6:.2f} us of CPU each: {JOBS * work.events / cpu_s:,.0f} a second on "
+                          f"{JOBS} cores of its own (load {os.getloadavg()[0]:.1f})", flush=True)
             medians = {what: statistics.median(rate) for what, rate in rates.items()}
             print(f"{name}: " + ", ".join(f"{what} {rate:,.0f} events/s" for what, rate in medians.items())
                   + (f"; {LEAST:,} asked" if name == "small" else ""), flush=True)

@@ -54,8 +54,18 @@ def packets(read: Read, parts: int) -> Iterator[tuple[int, bytes]]:
             numbers = read.numbers[:, of_part]
             groups, numbers[0] = np.unique(numbers[0], return_inverse=True)
             rests, numbers[4] = np.unique(numbers[4], return_inverse=True)
-            yield part, dumps(([tuple(read.groups[i]) for i in groups], [read.rests[i] for i in rests], numbers.tobytes(),
-                               damaged.get(part, [])))
+            yield part, dumps(([tuple(read.groups[i]) for i in groups], [read.rests[i] for i in rests],
+                               [narrow(row) for row in numbers], damaged.get(part, [])))
+
+
+def narrow(row: np.ndarray) -> tuple[str, bytes]:
+    """In as many bytes as the largest needs: packets go through disks, and through Spark."""
+    if len(row) and row.min() >= 0:
+        most = row.max()
+        for kind, limit in (("u1", 1 << 8), ("u2", 1 << 16), ("u4", 1 << 32)):
+            if most < limit:
+                return kind, row.astype(kind).tobytes()
+    return "i8", row.tobytes()
 
 
 class Unpacked(NamedTuple):
@@ -71,17 +81,17 @@ class Unpacked(NamedTuple):
 def unpacked(payloads: Iterable[bytes], rests: list[tuple], known: dict[tuple, int]) -> Iterator[Unpacked]:
     """The runs of a part, in the order of their names. `rests` and `known`, its inverse, grow by what is new in them."""
     runs: dict[Run, int] = {}
-    groups: dict[Run, list[Group]] = {}
+    groups: dict[Run, list[tuple]] = {}
     damage: dict[Run, list[tuple[int, str]]] = {}
     arrays = []
     for payload in payloads:
         of_groups, of_rests, packed, damaged = loads(payload)
-        numbers = np.frombuffer(packed, np.int64).reshape(5, -1).copy()
+        numbers = np.array([np.frombuffer(row, kind) for kind, row in packed], np.int64)
         numbers[0] = np.array([runs.setdefault(group[:2], len(runs)) for group in of_groups], np.int64)[numbers[0]]
         numbers[4] = np.array([number_of(rest, rests, known) for rest in of_rests], np.int64)[numbers[4]]
         arrays.append(numbers)
         for group in of_groups:
-            groups.setdefault(group[:2], []).append(Group(*group))
+            groups.setdefault(group[:2], []).append(group)
         for run, where, why in damaged:
             damage.setdefault(run, []).append((where, why))
     of_run, index, *numbers = np.concatenate(arrays, axis=1) if arrays else np.zeros((5, 0), np.int64)
@@ -92,11 +102,13 @@ def unpacked(payloads: Iterable[bytes], rests: list[tuple], known: dict[tuple, i
     for i in twice.tolist():
         damage.setdefault(names[of_run[i]], []).append((LAST, f"two events have the index {index[i]}"))
     ends = np.searchsorted(of_run, np.arange(len(runs) + 1)).tolist()
+    times, requests, of_rests = numbers
     for run in sorted(runs.keys() | damage.keys()):
-        low, high = ends[runs[run]:runs[run] + 2] if run in runs else (0, 0)
-        of = groups.get(run) or [Group(*run, "", "", False)]
-        why = min(damage[run])[1] if run in damage else differing(of)
-        yield Unpacked(run, of[0].protocol, of[0].options, tuple(one[low:high] for one in numbers), why)
+        at = runs.get(run)
+        low, high = (ends[at], ends[at + 1]) if at is not None else (0, 0)
+        of = groups.get(run) or [(*run, "", "")]
+        why = min(damage[run])[1] if run in damage else differing(of) if len(of) > 1 else ""
+        yield Unpacked(run, of[0][2], of[0][3], (times[low:high], requests[low:high], of_rests[low:high]), why)
 
 
 def in_order(of_run: np.ndarray, index: np.ndarray) -> np.ndarray:
@@ -116,10 +128,9 @@ def number_of(rest: tuple, rests: list[tuple], known: dict[tuple, int]) -> int:
     return number
 
 
-def differing(groups: list[Group]) -> str:
+def differing(groups: list[tuple]) -> str:
     """What all events of a run should have in common, and those of this one have not."""
-    if len(groups) == 1:
-        return ""
+    groups = [Group(*group) for group in groups]
     for name in ("protocol", "options"):
         values = sorted({getattr(group, name) for group in groups})
         if len(values) > 1:
