@@ -18,6 +18,7 @@ from dst.version import code_version
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+OF_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # it hands on some packets: what it compiles for more it never earns back
 PACKED = "part int, payload binary"
 ROWS = ", ".join(f"{field.name} {'bigint' if field.type == pa.int64() else 'string'}" for field in SCHEMA)
 
