@@ -1,7 +1,8 @@
 """Traces in bulk: each run is judged as `trace check` judges it alone, by every engine, however the input is cut and mixed;
 what is damaged has a row of its own, and its neighbours are as ever.
 
-In reading order: one run and its row; the engines agree; what is damaged; what is refused; the command; Spark.
+In reading order: one run and its row; what becomes of events on the way; the engines agree; what is damaged; what is refused;
+the command; Spark.
 """
 
 import json
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -23,6 +25,7 @@ from cli.main import app
 from dst.bulk import engines, on_spark, sources
 from dst.bulk.checking import Asked
 from dst.bulk.export import SCHEMA, Export
+from dst.bulk.packets import in_order, narrow
 from dst.bulk.rows import BadInput, BulkError
 from dst.bulk.sources import Choice, plan
 from dst.campaign import spark as sessions
@@ -164,6 +167,44 @@ def test_plain_traces_are_runs_by_the_names_of_their_files(tmp_path: Path) -> No
     found = checked(tmp_path, asked=Asked(engines.Asked().usual._replace(protocol="log_gc")))
     assert [(row["run"], row["events"], row["verdict"]) for row in found.to_pylist()] == [
         (str(tmp_path / f"{i}.ndjson"), len(of.events), "ok") for i, of in enumerate(chosen)]
+
+
+# --- what becomes of events on the way
+
+def test_every_line_is_of_one_split(tmp_path: Path) -> None:
+    lines = [b"a\n", b"\n", b"bcd\n", b"e\r\n", b"  \n", b"fghijk"]
+    (tmp_path / "t").write_bytes(b"".join(lines))
+    size, whole = 20, [(0, b"a\n"), (3, b"bcd\n"), (7, b"e\r\n"), (13, b"fghijk")]
+    for low in range(size):
+        for high in range(low, size):
+            cut = [sources.Split(0, str(tmp_path / "t"), False, *ends) for ends in ((0, low), (low, high), (high, size))]
+            assert [line for split in cut if split.low < split.high for line in sources.lines(split)] == whole
+
+
+@pytest.mark.parametrize("most", [0, 1, 255, 256, 65_535, 65_536, (1 << 32) - 1, 1 << 32, (1 << 63) - 1])
+def test_numbers_are_what_they_were(most: int) -> None:
+    for row in ([0, most, most // 2], [-1, most], [-(1 << 63), most]):
+        kind, packed = narrow(np.array(row, np.int64))
+        assert np.frombuffer(packed, kind).tolist() == row
+
+
+def test_rows_are_told_apart_by_every_column() -> None:
+    """More values than one number has room for."""
+    draw, large = Random(2), range(1 << 21)
+    rows = [[draw.randrange(1 << 21) for _ in range(6)] for _ in range(500)]
+    rows += [[*row[:i], row[i] ^ 1, *row[i + 1:]] for row in rows for i in range(6)] + rows
+    mixed, first = sources.distinct([sources.Column(np.array(column), large) for column in zip(*rows)], len(rows))
+    numbers: dict[tuple, int] = {}
+    assert mixed.tolist() == [numbers.setdefault(tuple(row), len(numbers)) for row in rows]
+    assert [tuple(rows[i]) for i in first] == list(numbers)
+
+
+def test_events_come_in_the_order_of_any_index() -> None:
+    draw = Random(3)
+    for least, most in ((0, 50), (-(1 << 62), 1 << 62)):
+        events = list({(draw.randrange(5), draw.randint(least, most)) for _ in range(100)})
+        order = in_order(*map(np.array, zip(*events)))
+        assert [events[i] for i in order] == sorted(events)
 
 
 # --- the engines agree

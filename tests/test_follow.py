@@ -66,11 +66,11 @@ def test_followed_as_observed(stem):
     assert failed or not mutants_of(stem).MUTANTS
 
 
-@pytest.mark.parametrize(("seed", "stem"), [(4, BOUNDARY), (5, BOUNDARY), (1, "sequenced_write")])
+@pytest.mark.parametrize(("seed", "stem"), [(4, BOUNDARY), (5, BOUNDARY), (1, "sequenced_write"), (1, "log_gc"), (2, "log_gc")])
 def test_what_is_damaged_is_noticed_at_the_same_event(seed, stem):
     """After the good run, so that all that is known comes into play."""
     of, follower = simulate(seed, scenario=stem), Follower()
-    assert not of.shape.sdk  # else all is observed
+    assert not getattr(of.shape, "sdk", "")  # else all is observed
     events, noticed, all_of_them = spread(of.events), 0, 0
     assert verdict(follower, stem, of.shape, events) == verdict(observe, stem, of.shape, events)
     for i in range(len(events)):
@@ -79,6 +79,33 @@ def test_what_is_damaged_is_noticed_at_the_same_event(seed, stem):
             assert followed == verdict(observe, stem, of.shape, damage.events), damage[:4]
             noticed, all_of_them = noticed + (followed[0] is not None), all_of_them + 1
     assert noticed > all_of_them / 2 > 100
+
+
+def test_the_model_is_where_it_was_after_each_event():
+    """Time passes by the clocks of clients, which are ahead of the store's."""
+    for seed in (28, 34, 40):
+        of, follower = simulate(seed), Follower()
+        assert of.shape.manifest and of.shape.skew_ms and not of.shape.sdk
+        for length in range(len(of.events), 0, -1):
+            events = of.events[:length]
+            assert verdict(follower, BOUNDARY, of.shape, events) == verdict(observe, BOUNDARY, of.shape, events), length
+
+
+def test_a_property_that_fails_after_a_step_that_is_known_is_told():
+    of, follower = simulate(5), Follower()
+    assert verdict(follower, BOUNDARY, of.shape, of.events)[0] is None
+    for at in range(len(of.events)):
+        e, whole = of.events[at], named(BOUNDARY).trace_of(of.shape)
+        observe(whole, of.events[:at + 1])
+        pair = whole.refiner.index[e.client], whole.refiner.pair(e.client)
+        whole.refiner.broken[pair] = "NothingIsWrong"
+        try:
+            followed = verdict(follower, BOUNDARY, of.shape, of.events)
+            assert followed == verdict(observe, BOUNDARY, of.shape, of.events)
+            assert followed[0] is None or followed[0][:2] == ("safety", "safety:NothingIsWrong")
+        finally:
+            del whole.refiner.broken[pair]
+
 
 
 def test_old_acquaintances_are_not_observed(monkeypatch):
