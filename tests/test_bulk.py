@@ -253,6 +253,26 @@ def test_other_types_of_the_same_columns(runs: list, expected: pa.Table, tmp_pat
     assert checked(tmp_path / "whole.parquet").equals(expected)
 
 
+def test_what_is_remembered_of_a_line_is_not_of_its_numbers(tmp_path: Path) -> None:
+    """Whatever is written in the place of a number, and wherever what looks like one stands."""
+    large = (1 << 63) - 1
+    lines = [f'{{"v":1,"run":"a","body":"{body}","kind":"told",{numbers}}}'
+             for body in ("", r'\"t_ms\":5,', r'\\') for numbers in (
+                 '"t_ms":5,"request":1,"index":0', '"t_ms":6,"request":2,"index":1', f'"t_ms":{large}', f'"t_ms":{large}',
+                 '"request":3', '"index":7', '"index" : -7 ,"t_ms":0', '"t\\u005fms":3', '"t\\u005fms":4', '"t_ms":1,"t_ms":2',
+                 '"t_ms":3,"t_ms":4', '"t_ms":007', '"t_ms":1e3', '"t_ms":1.0', '"t_ms":true', '"t_ms":-0')] * 2
+    (tmp_path / "t.ndjson").write_text("\n".join(lines))
+    read, expected, bad = sources.read(plan([str(tmp_path / "t.ndjson")]).splits[0]), [], 0
+    for offset, line in sources.lines(plan([str(tmp_path / "t.ndjson")]).splits[0]):
+        try:
+            _, index, event = sources.line_of(line, "", offset)
+            expected.append((index, event.t_ms, event.request, event[2:]))
+        except ValueError:
+            bad += 1
+    found = [(*row[1:4], read.rests[row[4]]) for row in read.numbers.T.tolist()]
+    assert found == expected and len(read.damage) == bad == 24
+
+
 def test_keys_with_any_letter_in_them_are_told_apart(tmp_path: Path) -> None:
     lists = [["a\0b"], ["a", "b"], ["a\0b", "c"], ["a", "b\0c"], [], [""], None, ["", ""]]
     column = sources.of_lists(pa.chunked_array([pa.array(lists, pa.list_(pa.string()))]))

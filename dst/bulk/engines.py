@@ -20,7 +20,7 @@ from dst.bulk.rows import SCHEMA, BulkError
 from dst.bulk.sources import ALL, Choice, Plan, Split, read
 from dst.campaign.processes import new_pool
 
-PART_EVENTS = 200_000  # of a part, about: what one process has in memory
+PART_EVENTS = 250_000  # of a part, about: what one process has in memory
 Progress = Callable[[int], None]  # how many of 100 hundredths are done
 
 

@@ -291,21 +291,39 @@ def renumbered(mixed: np.ndarray) -> tuple[np.ndarray, int]:
 RUN = re.compile(rb'"(run|namespace)"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)')
 
 
+OWN = re.compile(rb'"(index|t_ms|request|run)"\s*:\s*(?:(?<!"run":)(-?(?:0|[1-9]\d{0,17}))(?=\s*[,}])'
+                 rb'|(?<="run":)"([^"\\\x00-\x1f]*)")')  # a number, or the text of a run, without anything escaped
+
+
 def read_lines(split: Split, choice: Choice) -> Read:
-    """What begins between `low` and `high`. Raises OSError."""
+    """What begins between `low` and `high`. Raises OSError.
+
+    Lines that differ in nothing but run, index, time and number are parsed once."""
     groups: list[tuple] = []
     rests: list[tuple] = []
     known_groups, known = {}, {}
     numbers: list[tuple[int, int, int, int, int]] = []
     damage = []
+    alike: dict[tuple, tuple[tuple, int]] = {}  # the rest of a line -> what is behind the run's name, and which of the rests
     for offset, line in lines(split):
         place = split.number << OFFSETS | offset
         try:
-            group, index, event = line_of(line, split.file, place)
+            parts = OWN.split(line)
+            rest = *parts[::4], *parts[1::4]
+            own = dict(zip(parts[1::4], map(either, parts[2::4], parts[3::4])))
+            said = own.get(b"run", b"").decode(), *(int(own.get(name, usual)) for name, usual in (
+                (b"index", place), (b"t_ms", 0), (b"request", 0)))
+            of = alike.get(rest)
+            if of is None:
+                group, index, event = line_of(line, split.file, place)
+                of = group[1:], number_of(event[2:], rests, known)
+                if said == (group.run, index, *event[:2]):
+                    alike[rest] = of
+                said = group.run, index, *event[:2]
+            group = said[0], *of[0]
             if any(wanted and wanted != name for wanted, name in zip(choice, group)):
                 continue
-            numbers.append((number_of(group, groups, known_groups), index, event[0], event[1],
-                            number_of(event[2:], rests, known)))
+            numbers.append((number_of(group, groups, known_groups), *said[1:], of[1]))
         except ValueError as error:
             run = run_in(line, split.file)
             if not any(wanted and wanted != name for wanted, name in zip(choice, run)):
@@ -313,6 +331,10 @@ def read_lines(split: Split, choice: Choice) -> Read:
     if not split.low and not (numbers or damage or any(choice)) and not Path(split.file).stat().st_size:
         damage.append(((split.file, ""), split.number << OFFSETS, f"{split.file}: there is no event in it"))
     return Read([Group(*group) for group in groups], rests, np.array(numbers, np.int64).reshape(-1, 5).T, damage)
+
+
+def either(number: bytes | None, text: bytes | None) -> bytes:
+    return text if number is None else number
 
 
 def lines(split: Split) -> Iterator[tuple[int, bytes]]:
