@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -52,7 +51,6 @@ TWICE = 500  # each seed that this divides is run twice
 MEMORY_MB = 4_096  # that a process may use
 
 
-@cache
 def run_range(campaign: Campaign, seeds: Seeds, limit_s: float) -> pa.Table:
     """One row a seed, in order. To be called in a main thread: the alarm goes off there."""
     if code_version() != campaign.code:
