@@ -47,8 +47,14 @@ def run_command(
     out: Annotated[Path, typer.Option(metavar="DIR", help="A new folder; or this campaign's own, and it goes on.")],
     scenario: Annotated[str, typer.Option(help="What is simulated.")] = STEM,
     mutant: Annotated[str, typer.Option(help="A known-bad implementation, which must fail.")] = "",
-    strategy: Annotated[str, typer.Option(help="How the next event is chosen.")] = "portfolio",
+    strategy: Annotated[str, typer.Option(help="How the next event is chosen; guided: runs are made from those "
+                                          "before that reached something new.")] = "portfolio",
     profile: Annotated[str, typer.Option(help="The store answers as this one; if not given, each run draws one.")] = "",
+    shape: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="In place of what is drawn: writers=2, ..; "
+                                                    "may be repeated.")] = None,
+    fault: Annotated[list[str] | None, typer.Option(metavar="NAME=N", help="N of 1,000 requests, and no other faults: "
+                                                    "late=100; may be repeated.")] = None,
+    round_size: Annotated[int, typer.Option(min=1, help="Of a guided campaign: seeds in a round.")] = 10_000,
     stop_after: Annotated[int, typer.Option(min=0, metavar="N", help="Stop once so many seeds have failed, and tell of the N "
                                             "smallest; 0: run all.")] = 0,
     budget_s: Budget = 0,
@@ -64,7 +70,8 @@ def run_command(
 
     asked = seeds_of(seeds)
     try:
-        campaign = campaign_of(scenario, mutant, strategy, profile)
+        campaign = campaign_of(scenario, mutant, strategy, profile, " ".join(shape or ()), " ".join(fault or ()), asked.start,
+                               round_size)
     except Refused as error:
         stop(exits.BAD_INPUT, str(error))
     go_on(campaign, Asked((asked.start, asked.stop), stop_after, range_size or 0, seed_limit_s), out, engine, master, jobs,
@@ -101,7 +108,17 @@ def status_command(out: Out, as_json: Annotated[bool, typer.Option("--json", hel
     if as_json:
         print(json.dumps(found, indent=2))
     else:
-        print_status(found)
+        print_status(found, out)
+
+
+@app.command("replay")
+def replay_command(out: Out, seed: Annotated[int, typer.Argument(min=0)],
+                   keep: Annotated[Path | None, typer.Option("--out", help="A folder to keep the run in, as a bundle.")] = None
+                   ) -> None:
+    """Run the seed of a row again, of a guided campaign from its tape, and tell what happened."""
+    from cli.campaign_replay import replay
+
+    replay(out, seed, keep)
 
 
 @app.command("triage")
@@ -196,7 +213,12 @@ class Lines:
             self.console.print(f"{done:,} of {self.total:,} seeds, {rate:,.0f}/s, some {left_s:,.0f} s left", markup=False)
 
 
-def print_status(found: dict) -> None:
+def here(replay: str, out: Path) -> str:
+    """The command, where the campaign is."""
+    return replay.replace(" DIR ", f" {out} ")
+
+
+def print_status(found: dict, out: Path) -> None:
     console = Console(highlight=False, soft_wrap=True)
     name = found["scenario"] + (f" with {found['mutant']}" if found["mutant"] else "")
     state = "done" if not found["left"] else "running" if found["running"] else "stopped"
@@ -206,7 +228,7 @@ def print_status(found: dict) -> None:
         console.print(f"{found['rate']:,.0f} seeds/s in the last waves: some {found['left'] / found['rate']:,.0f} s to go",
                       markup=False)
     for failure in found["failures"]:
-        console.print(f"{failure['count']:,} x {failure['signature']}: {failure['replay']}", markup=False)
+        console.print(f"{failure['count']:,} x {failure['signature']}: {here(failure['replay'], out)}", markup=False)
 
 
 def print_summary(summary: dict, out: Path, took_s: float) -> None:
@@ -223,7 +245,7 @@ def print_summary(summary: dict, out: Path, took_s: float) -> None:
         table.add_row(failure["signature"], f"{failure['count']:,}", str(failure["smallest_seed"]))
     console.print(table)
     for failure in summary["failures"]:
-        console.print(failure["replay"], markup=False)
+        console.print(here(failure["replay"], out), markup=False)
 
 
 def print_reached(summary: dict, console: Console) -> None:

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from cli.dst_report import bundle
-from dst.bundle import Given
 from dst.campaign.folder import labelled, write_json
+from dst.campaign.summary import tape_of_row
 from dst.campaign.triage import compare, name_of, replayed, rerun, summary_of, to_shrink, with_processes
 from dst.campaign.what import Refused
 from dst.shrink import measure
@@ -19,11 +19,10 @@ def triage(out: Path, against: list[Path], budget: int, jobs: int) -> list[dict]
     summary = summary_of(out)
     states = {one.signature: one for one in compare(summary, [summary_of(folder) for folder in against])}
     bundles = {}
-    for small in with_processes(jobs)(campaign, to_shrink(summary), budget):
-        outcome, shape = rerun(campaign, small.seed)
+    for small in with_processes(jobs)(campaign, to_shrink(campaign, summary, out), budget):
+        outcome, given = rerun(campaign, small.seed, tape_of_row(campaign, small.seed, out))
         found = replayed(campaign, small)
         name = name_of(outcome.signature)
-        given = Given(campaign.scenario, small.seed, campaign.mutant or None, outcome.strategy, shape)
         bundle(outcome, given, out / "bundles" / name,
                (found, given._replace(strategy=small.strategy, shape=small.shape, weights=small.weights)))
         bundles[outcome.signature] = {

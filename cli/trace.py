@@ -10,9 +10,10 @@ from rich.progress import track
 from rich.table import Table
 
 from cli.console import STEM, console, refuse, scenario_of, seeds_of
-from cli.dst_report import set_in
+from cli.dst_report import or_refuse
 from cli.exits import of_kinds
 from dst.scenarios import STEMS, named
+from dst.wanted import set_in
 from impl.layout import InvalidName
 from traces.event import Event, from_json
 from traces.form import owns
@@ -137,7 +138,7 @@ def recorded(file: Path, root: str, namespace: str, page_size: int, skew_ms: int
         refuse(f"--root, --namespace, --page-size, --skew-ms and --retries are of {STEM}; of {protocol} --shape tells, as in "
                "--shape skew_ms=50")
     of = named(scenario_of(protocol))
-    trace = of.trace_of(set_in(of.Shape(), tuple(shape or ()), "--shape", of.MOST))
+    trace = of.trace_of(or_refuse(set_in, of.Shape(), tuple(shape or ()), "--shape", of.MOST))
     strange = [e.client for e in events if e.client not in trace.refiner.index]
     if strange:
         refuse(f"{file}: client {strange[0]!r}: clients of {protocol} are {', '.join(filter(None, trace.refiner.index))}"

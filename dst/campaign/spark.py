@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from dst.campaign.rows import SCHEMA, SQL_TYPES
 from dst.campaign.waves import Engine, Progress
-from dst.campaign.what import Campaign, CampaignError, NoSpark, Seeds
+from dst.campaign.what import CampaignError, NoSpark, Seeds, Work
 from dst.version import CODE, ROOT
 
 if TYPE_CHECKING:
@@ -91,9 +91,10 @@ def sources() -> bytes:
     return packed.getvalue()
 
 
-def task_of(campaign: Campaign, ranges: list[Seeds], limit_s: float) -> Callable[[Iterable["pa.RecordBatch"]], Iterator]:
+def task_of(work: Work, ranges: list[Seeds]) -> Callable[[Iterable["pa.RecordBatch"]], Iterator]:
     """What a worker does: it is sent by its code, so it must name nothing of ours but within."""
-    code, packed, fields, ranges, root = campaign.code, sources(), tuple(campaign), list(map(tuple, ranges)), str(ROOT)
+    code, packed, ranges, root = work.campaign.code, sources(), list(map(tuple, ranges)), str(ROOT)
+    campaign, limit_s, corpus = tuple(work.campaign), work.limit_s, tuple(work.corpus)
 
     def rows(batches: Iterable[Any]) -> Iterator[Any]:
         import importlib
@@ -133,18 +134,18 @@ def task_of(campaign: Campaign, ranges: list[Seeds], limit_s: float) -> Callable
         run = importlib.import_module("dst.campaign.rows").run_range
         if TaskContext.get().attemptNumber():
             run = importlib.import_module("dst.campaign.processes").run_carefully
-        what = importlib.import_module("dst.campaign.what").Campaign(*fields)
+        what = importlib.import_module("dst.campaign.what")
+        job = what.Work(what.Campaign(*campaign), limit_s, what.Corpus(*corpus))
         for batch in batches:
             for number in batch.column("id").to_pylist():
-                yield from run(what, ranges[number], limit_s).to_batches()
+                yield from run(job, ranges[number]).to_batches()
 
     return rows
 
 
-def write_with_spark(spark: "SparkSession", campaign: Campaign, ranges: list[Seeds], folder: Path, limit_s: float,
-                     progress: Progress) -> None:
+def write_with_spark(spark: "SparkSession", work: Work, ranges: list[Seeds], folder: Path, progress: Progress) -> None:
     """One task a range: one row with its number in, one row a seed out, written by the task."""
-    frame = spark.range(0, len(ranges), 1, len(ranges)).mapInArrow(task_of(campaign, ranges, limit_s), COLUMNS)
+    frame = spark.range(0, len(ranges), 1, len(ranges)).mapInArrow(task_of(work, ranges), COLUMNS)
     write = partial(frame.write.mode("append").parquet, f"file://{folder.absolute()}")  # Hadoop does not want it quoted
     seeds = sum(hi - lo for lo, hi in ranges)
     (watch_remote if is_remote(spark) else watch)(spark, write, seeds, progress)

@@ -10,9 +10,10 @@ import pyarrow.compute as pc
 from dst import doctor
 from dst.campaign import rows
 from dst.campaign.folder import read
-from dst.campaign.what import Campaign, CampaignError, Seeds
+from dst.campaign.rounds import tape_of
+from dst.campaign.what import GUIDED, Campaign, CampaignError, Seeds, options_of, replay_of
+from dst.guide import Tape
 from dst.reached import bits
-from dst.simulate import replay_command
 from dst.sketch import SAMPLE
 
 MOST_IN_PROCESSES = 20  # of the seeds that are run twice, so many at most in other processes, too
@@ -25,7 +26,7 @@ def summarize(campaign: Campaign, seeds: Seeds, out: Path) -> dict:
     if not np.array_equal(table["seed"].to_numpy(), np.arange(*seeds)):
         raise CampaignError(f"{table.num_rows} rows for {seeds[1] - seeds[0]} seeds: each should have one")
     failed = table.filter(pc.field("kind") != "")
-    twice, different = compared(campaign, seeds)
+    twice, different = compared(campaign, seeds, out)
     reached = witnessed(table, campaign.scenario)
     return {**campaign._asdict(), "seeds": f"{seeds[0]}:{seeds[1]}", "runs": table.num_rows, "failed": failed.num_rows,
             "requests": pc.sum(table["requests"]).as_py(), "digest": digest_of(table),
@@ -45,10 +46,6 @@ def failures_of(campaign: Campaign, failed: pa.Table) -> list[dict]:
     return sorted(failures, key=lambda f: (-f["count"], f["smallest_seed"]))
 
 
-def replay_of(campaign: Campaign, seed: int) -> str:
-    return replay_command(seed, campaign.mutant, campaign.strategy, campaign.scenario, campaign.profile)
-
-
 def witnessed(table: pa.Table, scenario: str) -> dict[str, dict[str, int]]:
     """Of each witness that was reached: in how many runs, and in which first. The table is sorted by seed."""
     masks, seeds = table["reached"].to_numpy(), table["seed"].to_numpy()
@@ -61,14 +58,16 @@ def distinct(sketches: pa.ChunkedArray) -> int:
     return SAMPLE * len(pc.unique(pc.list_flatten(sketches)))
 
 
-def compared(campaign: Campaign, seeds: Seeds) -> tuple[list[int], list[dict]]:
+def compared(campaign: Campaign, seeds: Seeds, out: Path) -> tuple[list[int], list[dict]]:
     """Which of the sample were run in two fresh processes under two hash seeds, and the failure that this brought, if any.
     Raises CampaignError."""
     sample = list(range(seeds[0] + -seeds[0] % rows.TWICE, seeds[1], rows.TWICE))[:MOST_IN_PROCESSES]
     if seeds[1] - seeds[0] < rows.TWICE or not sample:
         return [], []
     try:
-        different = doctor.check(sample, campaign.mutant or None, campaign.strategy, scenario=campaign.scenario)
+        wanted = campaign.wanted
+        different = doctor.check(sample, wanted.mutant, wanted.strategy, scenario=wanted.scenario,
+                                 of=lambda seed: to_doctor(campaign, seed, out))
     except doctor.Broken as error:
         raise CampaignError(f"the self-check broke down: {error}") from error
     if different is None:
@@ -77,6 +76,19 @@ def compared(campaign: Campaign, seeds: Seeds) -> tuple[list[int], list[dict]]:
         f" --mutant {campaign.mutant}" if campaign.mutant else "")
     return sample, [{"kind": "nondeterminism", "signature": "nondeterminism:processes", "count": 1,
                      "smallest_seed": different.seed, "message": different.message, "replay": replay}]
+
+
+def to_doctor(campaign: Campaign, seed: int, out: Path) -> dict:
+    options = options_of(campaign, seed, tape_of_row(campaign, seed, out))
+    return {name: options[name] for name in ("shape", "weights", "tape") if options.get(name) is not None}
+
+
+def tape_of_row(campaign: Campaign, seed: int, out: Path) -> Tape | None:
+    """Of a guided campaign: what else its run is a function of. None: its seed is enough, or the run has none."""
+    if campaign.strategy != GUIDED:
+        return None
+    text = read(out, (seed, seed + 1), ["tape"])["tape"][0].as_py()
+    return tape_of(text) if text else None
 
 
 def digest_of(table: pa.Table) -> str:

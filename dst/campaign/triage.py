@@ -12,12 +12,15 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
+from dst.bundle import Given
 from dst.campaign.folder import labelled, read_json
 from dst.campaign.processes import begin_worker
-from dst.campaign.what import Campaign, CampaignError, Refused
+from dst.campaign.summary import tape_of_row
+from dst.campaign.what import GUIDED, Campaign, CampaignError, Refused, options_of
+from dst.guide import Tape
 from dst.scenarios import named
 from dst.shrink import BUDGET, shrink
-from dst.simulate import Outcome, Shape, drawn_shape, simulate
+from dst.simulate import Outcome, Shape, simulate
 from dst.world.faults import Weights
 from dst.zoo import build_of
 
@@ -75,20 +78,23 @@ def compare(now: dict, earlier: list[dict]) -> list[Compared]:
 
 # --- what is small
 
-def rerun(campaign: Campaign, seed: int) -> tuple[Outcome, Shape | None]:
-    """A seed's run, and the shape that it was given, if not all of it was drawn."""
-    shape = drawn_shape(seed, campaign.scenario)._replace(store=campaign.profile) if campaign.profile else None
-    return simulate(seed, build_of(campaign.mutant, campaign.scenario), shape, strategy=campaign.strategy,
-                    scenario=campaign.scenario), shape
+def rerun(campaign: Campaign, seed: int, tape: Tape | None = None) -> tuple[Outcome, Given]:
+    """A row's run, and what it was given; of a guided campaign, with its tape. Raises CampaignError."""
+    if tape is None and campaign.strategy == GUIDED:
+        raise CampaignError(f"the run of seed {seed} did not end, so that no tape tells of it")
+    options = options_of(campaign, seed, tape)
+    outcome = simulate(seed, build_of(campaign.mutant, campaign.scenario), **options)
+    return outcome, Given(campaign.scenario, seed, campaign.mutant or None, options["strategy"], options["shape"],
+                          options["weights"])
 
 
-def shrunk(campaign: Campaign, seed: int, signature: str, budget: int) -> str:
+def shrunk(campaign: Campaign, seed: int, tape: Tape | None, signature: str, budget: int) -> str:
     """JSON of a Small. Raises CampaignError where the seed does not fail as it did: then something is not deterministic."""
-    outcome, shape = rerun(campaign, seed)
+    outcome, given = rerun(campaign, seed, tape)
     if outcome.signature != signature:
         raise CampaignError(f"seed {seed} now ends with {outcome.signature or 'ok'}, and was {signature}: highwater dst doctor "
                             f"--scenario {campaign.scenario} --seeds {seed}:{seed + 1}")
-    found = shrink(outcome, build_of(campaign.mutant, campaign.scenario), shape, None, budget)
+    found = shrink(outcome, build_of(campaign.mutant, campaign.scenario), given.shape, given.weights, budget)
     return json.dumps({"seed": seed, "strategy": found.outcome.strategy, "shape": found.shape and found.shape._asdict(),
                        "weights": found.weights and found.weights._asdict(), "tape": found.outcome.tape, "runs": found.runs})
 
@@ -99,19 +105,20 @@ def small_of(campaign: Campaign, text: str) -> Small:
                  said["weights"] and Weights(**said["weights"]), [tuple(choice) for choice in said["tape"]], said["runs"])
 
 
-def to_shrink(summary: dict) -> list[tuple[int, str]]:
-    """(seed, signature): of each signature of a simulated run the smallest."""
-    return [(failure["smallest_seed"], failure["signature"]) for failure in summary["failures"]
-            if failure["kind"] not in LEFT_OUT]
+ToShrink = tuple[int, Tape | None, str]  # seed, tape, signature
+Shrink = Callable[[Campaign, Iterable[ToShrink], int], Iterator[Small]]
 
 
-Shrink = Callable[[Campaign, Iterable[tuple[int, str]], int], Iterator[Small]]
+def to_shrink(campaign: Campaign, summary: dict, out: Path) -> list[ToShrink]:
+    """Of each signature of a simulated run the smallest seed."""
+    return [(failure["smallest_seed"], tape_of_row(campaign, failure["smallest_seed"], out), failure["signature"])
+            for failure in summary["failures"] if failure["kind"] not in LEFT_OUT]
 
 
 def with_processes(jobs: int) -> Shrink:
-    def each(campaign: Campaign, seeds: Iterable[tuple[int, str]], budget: int = BUDGET) -> Iterator[Small]:
+    def each(campaign: Campaign, seeds: Iterable[ToShrink], budget: int = BUDGET) -> Iterator[Small]:
         with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=begin_worker) as pool:
-            futures = [pool.submit(shrunk, campaign, seed, signature, budget) for seed, signature in seeds]
+            futures = [pool.submit(shrunk, campaign, *one, budget) for one in seeds]
             for future in futures:
                 yield small_of(campaign, future.result())
 

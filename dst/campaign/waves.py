@@ -15,14 +15,15 @@ from typing import NamedTuple
 import pyarrow.compute as pc
 
 from dst.campaign.folder import Asked, committed, missing, opened, read, write_json
+from dst.campaign.rounds import Merged
 from dst.campaign.summary import summarize
-from dst.campaign.what import Campaign, Seeds
+from dst.campaign.what import Campaign, Refused, Seeds, Work
 
 MOST_SEEDS = 500  # in a range, unless asked otherwise: a task of some seconds
 WAVE = 8  # ranges for each job, committed together
 
 Progress = Callable[[int], None]  # how many seeds of the wave are done
-Engine = Callable[[Campaign, list[Seeds], Path, float, Progress], None]
+Engine = Callable[[Work, list[Seeds], Path, Progress], None]
 """Run the ranges, write their rows as Parquet files into the folder, and return when all are written; else raise."""
 
 
@@ -35,27 +36,47 @@ class Done(NamedTuple):
 
 def run(campaign: Campaign, asked: Asked, out: Path, start: Callable[[], AbstractContextManager[Engine]], jobs: int,
         budget_s: float = 0, progress: Progress = lambda done: None) -> Done:
-    """Run what the folder does not hold yet, if anything. `progress` is told how many seeds have rows."""
+    """Run what the folder does not hold yet, if anything. `progress` is told how many seeds have rows. Raises CampaignError."""
     began, (low, high) = time.monotonic(), asked.seeds
-    size = asked.range_size or max(1, min(MOST_SEEDS, (high - low) // (4 * jobs)))
+    if campaign.round_size and low != campaign.first:
+        raise Refused(f"{out}: the rounds of this campaign are counted from seed {campaign.first}, not {low}")
+    size = asked.range_size or max(1, min(MOST_SEEDS, (campaign.round_size or high - low) // (4 * jobs)))
     with opened(out, campaign, asked):
         todo = missing(out, asked.seeds)
         covered = covers(out, asked, todo)
-        if todo and covered != asked.seeds:
-            todo = []
-        if todo:
+        if todo and covered == asked.seeds:
             done = high - low - sum(hi - lo for lo, hi in todo)
             with start() as engine:
-                for more in waves(campaign, cut(todo, size), WAVE * jobs, out, engine, asked.limit_s,
-                                  lambda more: progress(done + more)):
-                    covered = covers(out, asked, missing(out, asked.seeds)) if asked.stop_after else asked.seeds
-                    if covered != asked.seeds:
-                        break
-                    if budget_s and time.monotonic() - began > budget_s and done + more < high - low:
-                        return Done(None, high - low - done - more)
-        summary = summarize(campaign, covered, out)
-        write_json(out / "summary.json", summary)
-        return Done(summary, 0)
+                for work, ranges in rounds(campaign, asked, todo, size, out):
+                    for more in waves(work, ranges, WAVE * jobs, out, engine, lambda more, done=done: progress(done + more)):
+                        covered = covers(out, asked, missing(out, asked.seeds)) if asked.stop_after else asked.seeds
+                        if covered != asked.seeds:
+                            return ended(campaign, covered, out)
+                        if budget_s and time.monotonic() - began > budget_s and done + more < high - low:
+                            return Done(None, high - low - done - more)
+                    done += more
+        return ended(campaign, covered, out)
+
+
+def ended(campaign: Campaign, covered: Seeds, out: Path) -> Done:
+    summary = summarize(campaign, covered, out)
+    write_json(out / "summary.json", summary)
+    return Done(summary, 0)
+
+
+def rounds(campaign: Campaign, asked: Asked, todo: list[Seeds], size: int, out: Path) -> Iterator[tuple[Work, Iterator[Seeds]]]:
+    """What is to be done before the next can begin; all at once, if the campaign is not guided."""
+    if not campaign.round_size:
+        yield Work(campaign, asked.limit_s), cut(todo, size)
+        return
+    merged, (low, high) = Merged(), asked.seeds
+    for start in range(low, high, campaign.round_size):
+        stop = start + campaign.round_size
+        ours = [(max(lo, start), min(hi, stop)) for lo, hi in todo if lo < stop and hi > start]
+        if ours:
+            yield Work(campaign, asked.limit_s, merged.corpus()), cut(ours, size)
+        if stop < high and any(hi > stop for _, hi in todo):
+            merged.add(read(out, (start, stop), ["seed", "tape", "model_states", "model_steps"]).sort_by("seed"))
 
 
 def covers(out: Path, asked: Asked, todo: list[Seeds]) -> Seeds:
@@ -68,14 +89,13 @@ def covers(out: Path, asked: Asked, todo: list[Seeds]) -> Seeds:
     return (asked.seeds[0], failed[asked.stop_after - 1] + 1) if len(failed) >= asked.stop_after else asked.seeds
 
 
-def waves(campaign: Campaign, ranges: Iterator[Seeds], most: int, out: Path, engine: Engine, limit_s: float,
-          progress: Progress) -> Iterator[int]:
+def waves(work: Work, ranges: Iterator[Seeds], most: int, out: Path, engine: Engine, progress: Progress) -> Iterator[int]:
     """So many ranges at a time, each time committed together; yields how many seeds are done."""
     done = 0
     progress(done)
     while wave := list(islice(ranges, most)):
         with committed(out) as folder:
-            engine(campaign, wave, folder, limit_s, lambda more, before=done: progress(before + more))
+            engine(work, wave, folder, lambda more, before=done: progress(before + more))
         done += sum(hi - lo for lo, hi in wave)
         progress(done)
         yield done
