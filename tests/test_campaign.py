@@ -235,6 +235,16 @@ def test_a_killed_campaign_goes_on(tmp_path: Path, local: Start) -> None:
     assert json.loads((out / "summary.json").read_text())["in_other_processes"] == [0, 500, 1000]
 
 
+def test_ranges_grow_to_some_seconds_and_cover_every_seed_once() -> None:
+    cut, found, sizes = waves.Cut([(0, 7), (10, 90_000)], 2), [], []
+    while wave := cut.wave():
+        found += wave
+        sizes.append(max(hi - lo for lo, hi in wave))
+        cut.took(sum(hi - lo for lo, hi in wave), sum(hi - lo for lo, hi in wave) / 2_000)  # 1,000 a second and job
+    assert sizes[0] == waves.FIRST_SEEDS and max(sizes) == 1_000 * waves.TASK_S
+    assert [seed for lo, hi in found for seed in range(lo, hi)] == [*range(7), *range(10, 90_000)]
+
+
 def wait_until(true: object, longest_s: float = 30) -> None:
     began = time.monotonic()
     while not true():
@@ -363,6 +373,46 @@ def test_where_a_worker_of_the_pool_died_its_ranges_are_run_again(expected: list
 
         summary_of(PRODUCTION, (0, 60), tmp_path, lambda: nullcontext(spied), 2, 5)
     assert rows(tmp_path, (0, 60)) == expected[:60]
+
+
+def python_workers(of: int) -> list[int]:
+    """Spark's, of this driver: what its daemon has forked."""
+    table = [line.split(None, 2) for line in subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True,
+                                                              text=True).stdout.splitlines()]
+    parents, ours = {int(pid): int(parent) for pid, parent, _ in table}, set()
+    daemons = {int(pid) for pid, _, words in table if "pyspark.daemon" in words}
+    for pid in daemons & {pid for pid in daemons if parents[pid] in daemons}:
+        above = pid
+        while above in parents and above != of:
+            above = parents[above]
+        if above == of:
+            ours.add(pid)
+    return sorted(ours)
+
+
+def test_where_a_worker_of_spark_was_killed_its_range_is_run_again(spark: Start, expected: list[dict], tmp_path: Path) -> None:
+    killed: list[int] = []
+
+    def kill_one(*_: object) -> None:
+        for pid in [] if killed else python_workers(os.getpid())[:1]:
+            os.kill(pid, signal.SIGKILL)
+            killed.append(pid)
+
+    waves.run(PRODUCTION, Asked((0, 120), 0, 10), tmp_path, spark, 2, progress=kill_one)
+    assert killed and rows(tmp_path, (0, 120)) == expected
+
+
+def test_a_campaign_on_spark_whose_driver_was_killed_goes_on(spark: Start, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    running = subprocess.Popen(cli("--seeds", "0:1500", "--jobs", 2, "--range-size", 10, "--out", out, "--mutant", "no_check"),
+                               cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_until(lambda: (out / "rows" / "wave=0").exists(), 180)
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    done = rows(out, (0, 1500))
+    assert 200 <= len(done) < 1500 and not (out / "summary.json").exists()
+    waves.run(MUTANT, Asked((0, 600)), out, spark, 2)
+    assert rows(out, (0, 600)) == comparable(ranges.run_range(Work(MUTANT, 60), (0, 600)))
 
 
 def test_memory_that_is_used_up_is_a_row(monkeypatch: pytest.MonkeyPatch, expected: list[dict]) -> None:

@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_hex
 from typing import NamedTuple
 
 import numpy as np
@@ -120,10 +121,10 @@ def within(seeds: Seeds) -> pc.Expression:
 
 @contextmanager
 def committed(out: Path) -> Iterator[Path]:
-    """A folder to write to, whose files are rows all together, and only if the block ends without an exception."""
-    writing = out / ".writing"
-    shutil.rmtree(writing, ignore_errors=True)
-    writing.mkdir()
+    """A folder to write to, whose files are rows all together, and only if the block ends without an exception. Its name is new:
+    what an engine whose driver was killed still writes goes elsewhere."""
+    writing = out / ".writing" / token_hex(8)
+    writing.mkdir(parents=True)
     yield writing
     number = 1 + max((int(path.name.partition("=")[2]) for path in (out / "rows").glob("wave=*")), default=-1)
     writing.rename(out / "rows" / f"wave={number}")
