@@ -121,8 +121,8 @@ def within(seeds: Seeds) -> pc.Expression:
 
 @contextmanager
 def committed(out: Path) -> Iterator[Path]:
-    """A folder to write to, whose files are rows all together, and only if the block ends without an exception. Its name is new:
-    what an engine whose driver was killed still writes goes elsewhere."""
+    """A folder to write to, whose files are rows all together, and only if the block ends without an exception. Its name is
+    new: what an engine whose driver was killed still writes goes elsewhere."""
     writing = out / ".writing" / token_hex(8)
     writing.mkdir(parents=True)
     yield writing
