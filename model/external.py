@@ -1,0 +1,188 @@
+"""Safety: as model/wide.py, whose states, counts, verdicts and paths it has, of more states than a memory holds.
+
+Breadth-first search on disk, with duplicates found late. States are spread over partitions by a hash of their parts. A level
+takes two stages, each a task for every partition: `expand` writes what follows its states, by whose it is; `merge` sorts what
+was written for its partition, takes away what the partition has seen (sorted runs, a few, each several times as long as the
+next), and writes the rest: the next level. Both go through their files in order, some million states at a time.
+
+What runs the tasks is given (`Stages`): this process, some processes, Spark. The driver holds no state. It asks the model for
+the moves of the pairs of (shared, local) that are new in a level, once `merge` has told them, so that all parts get their
+numbers in one place and in one order; what it learnt is a file of that level, which workers read.
+
+The marker of a level is its commit: a search that was killed goes on from the last, with the same counts. The model is
+then asked again for all pairs, in the same order, and must say the same.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from model import external_files as files
+from model.core import Bounds, Exploration, Model, Progress
+from model.external_files import Level, Part, Refused
+from model.external_work import do, owners
+from model.tabulated import BITS, FIELD, Explorer
+from model.wide import ask, first_broken, initial, packed, placed, widened
+
+PARTITIONS = 8
+FEW = 50_000  # new states of a level that is not worth to be sent: it is worked on here
+Stages = Callable[[str, list[dict]], Iterable[dict]]
+"""Does a piece of work (of external_work.WORK) for each of the tasks; the results, in their order."""
+
+
+class Failed(Exception):
+    """The search could not go on; what is committed is kept. The message is one line."""
+
+
+def here(work: str, tasks: list[dict]) -> list[dict]:
+    """In this process, one after another."""
+    return [do(work, task, "here") for task in tasks]
+
+
+def explore(model: Model, folder: Path, what: dict, stages: Stages = here, partitions: int | None = None,
+            progress: Progress | None = None, bounds: Bounds | None = None, few: int = FEW) -> Exploration:
+    """As model.wide.explore, with its states in this folder; `what`: what tells this search from others, as JSON. Raises
+    Refused, Failed, TooWide, OSError."""
+    with files.opened(folder, what, partitions or (None if (folder / "explore.json").exists() else PARTITIONS)) as (of, run):
+        return Search(Explorer(model), folder.absolute(), of, run, stages, few).search(bounds or Bounds(), progress)
+
+
+class Search:
+    def __init__(self, x: Explorer, folder: Path, partitions: int, run: int, stages: Stages, few: int):
+        self.x, self.folder, self.partitions, self.run, self.stages, self.few = x, folder, partitions, run, stages, few
+        levels = [files.level_at(folder, depth) for depth in range(files.depth_of(folder) + 1)]
+        files.tidied(folder, levels)
+        if levels:
+            self.replay(levels)
+            self.level = levels[-1]
+            self.stage("check")
+        else:
+            self.begin()
+
+    def stage(self, work: str, partitions: Iterable[int] | None = None, **more: object) -> Iterator[dict]:
+        """A task for each partition. Raises Failed."""
+        tasks = [{"folder": str(self.folder), "depth": self.level.depth, "partition": number, "run": self.run, **more}
+                 for number in (range(self.partitions) if partitions is None else partitions)]
+        few = work in ("expand", "merge", "widen") and sum(part.count for part in self.level.new if part) < self.few
+        results = list((here if few else self.stages)(work, tasks))
+        for result in results:
+            if "failed" in result:
+                raise Failed(result["failed"])
+        return iter(results)
+
+    def leave(self, name: str, value: object) -> None:
+        """For the tasks of a stage to read."""
+        files.write_json(self.folder / "files" / f"{name}.r{self.run}", value)
+
+    # --- the first level, new or not
+
+    def begin(self) -> None:
+        pairs = [np.array([(self.x.initial & FIELD) | (self.x.initial >> BITS * (p + 1) & FIELD) << BITS])
+                 for p in range(len(self.x.model.processes))]
+        sizes, part = self.learn(pairs, 0)
+        widths = widened([1] * len(sizes), sizes, self.x.model.name)
+        state = np.array([initial(self.x, placed(widths))], np.int64)
+        first: list[Part | None] = [None] * self.partitions
+        owner = int(owners(state, widths, self.partitions)[0])
+        first[owner] = files.write(self.folder, f"new-0-{owner}.r{self.run}", "driver", [state])
+        self.level = Level(0, 1, 0, 0, 0, widths, sizes, part, files.chained(0, part, sizes, widths), first,
+                           [[part] if part else [] for part in first])
+        files.commit(self.folder, self.level)
+
+    def replay(self, levels: list[Level]) -> None:
+        """Asks the model for all pairs again. Raises Refused if it does not say the same."""
+        for level in levels:
+            if self.x.broken:
+                raise Refused(f"{self.folder} is of a model whose properties were others: give a new folder")
+            for part in level.new:
+                files.read(self.folder, part)
+            if level.pairs:
+                before = files.checked(self.folder, level.pairs)
+                learnt = ask(self.x, [shared | local << BITS for shared, local, *_ in files.pairs_of_list(before)])
+                if not np.array_equal(files.pairs_as_list(learnt), before) or level.sizes != self.sizes():
+                    raise Refused(f"{self.folder} is of a model that had other moves (or has them in another order each time: "
+                                  "sort what it takes from sets): give a new folder")
+
+    def learn(self, pairs: list[np.ndarray], depth: int) -> tuple[list[int], Part | None]:
+        """Asks the model; how many numbers there are now, and what was learnt."""
+        if not any(map(len, pairs)):
+            return self.sizes(), None
+        learnt = files.pairs_as_list(ask(self.x, pairs))
+        return self.sizes(), files.write(self.folder, f"pairs-{depth}.r{self.run}", "driver", [learnt])
+
+    def sizes(self) -> list[int]:
+        return [len(values) for values in self.x.values]
+
+    # --- level by level
+
+    def search(self, bounds: Bounds, progress: Progress | None) -> Exploration:
+        while True:
+            level, x = self.level, self.x
+            if progress:
+                progress(level.states, level.depth)
+            following, merged = self.step()
+            if x.broken:
+                name, path = self.violation()
+                return self.found(following, name, path)
+            if following.states == level.states:
+                return self.found(following)
+            if stopped := bounds.reached(following.states, level.depth):
+                return self.found(following, stopped=stopped)
+            self.commit(following, merged)
+
+    def step(self) -> tuple[Level, list[dict]]:
+        """The counts of the level that follows, and what is merged of it."""
+        level = self.level
+        expanded = list(self.stage("expand", [number for number, part in enumerate(level.new) if part and part.count]))
+        self.leave("expanded", [part for of in expanded for part in of["files"]])
+        merged = list(self.stage("merge"))
+        return level._replace(
+            depth=level.depth + 1, states=level.states + sum(Part(*of["new"]).count for of in merged),
+            transitions=level.transitions + sum(of["transitions"] for of in expanded),
+            widest=max(level.widest, *(of["widest"] for of in expanded)),
+            ends=level.ends + sum(of["ends"] for of in expanded)), merged
+
+    def commit(self, following: Level, merged: list[dict]) -> None:
+        unknown = [files.split(files.checked(self.folder, Part(*of["unknown"]))) for of in merged]
+        sizes, pairs = self.learn([np.unique(np.concatenate(of)) for of in zip(*unknown)], following.depth)
+        widths = widened(following.widths, sizes, self.x.model.name)
+        if widths != following.widths:
+            self.leave("widening", {"widths": [following.widths, widths], "new": [of["new"] for of in merged],
+                                    "seen": [of["seen"] for of in merged]})
+            merged = list(self.stage("widen"))
+        before, self.level = self.level, following._replace(
+            widths=widths, sizes=sizes, pairs=pairs, chain=files.chained(following.chain, pairs, sizes, widths),
+            new=[Part(*of["new"]) for of in merged], seen=[[Part(*part) for part in of["seen"]] for of in merged])
+        files.commit(self.folder, self.level)
+        self.discard(before)
+
+    def discard(self, before: Level) -> None:
+        """What the last level has no use for."""
+        kept = {part.name for parts in (*self.level.seen, before.new, self.level.new) for part in parts if part}
+        gone = {part.name for parts in before.seen for part in parts if not part.name.startswith("new-")} - kept
+        for path in sorted((self.folder / "files").iterdir()):
+            if path.name in gone or path.name.startswith(("follow-", "unknown-")):
+                path.unlink(missing_ok=True)
+
+    # --- the verdict
+
+    def found(self, following: Level, violated: str | None = None, path: list[int] = (), stopped: str = "") -> Exploration:
+        x = self.x
+        return Exploration(following.states, following.transitions, self.level.depth, violated,
+                           x.trace(path) if violated else (), frozenset(x.fired),
+                           () if violated or stopped else x.never(), following.widest, following.ends, stopped)
+
+    def violation(self) -> tuple[str, list[int]]:
+        """The property, and a shortest path to the least state that breaks it."""
+        name, pairs = first_broken(self.x)
+        path = [self.least(self.stage("violating", pairs=[of.tolist() for of in pairs]))]
+        for depth in range(self.level.depth - 1, -1, -1):
+            path.append(self.least(self.stage("before", at=depth, state=path[-1])))
+        return name, [packed(state, self.level.widths) for state in reversed(path)]
+
+    def least(self, results: Iterable[dict]) -> int:
+        found = [result["state"] for result in results if result["state"] is not None]
+        if not found:
+            raise Refused(f"{self.folder} does not hold the states of its levels: start anew, in a new folder")
+        return min(found)
