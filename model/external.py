@@ -14,6 +14,7 @@ then asked again for all pairs, in the same order, and must say the same.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -40,12 +41,14 @@ def here(work: str, tasks: list[dict]) -> list[dict]:
     return [do(work, task, "here") for task in tasks]
 
 
-def explore(model: Model, folder: Path, what: dict, stages: Stages = here, partitions: int | None = None,
-            progress: Progress | None = None, bounds: Bounds | None = None, few: int = FEW) -> Exploration:
-    """As model.wide.explore, with its states in this folder; `what`: what tells this search from others, as JSON. Raises
-    Refused, Failed, TooWide, OSError."""
-    with files.opened(folder, what, partitions or (None if (folder / "explore.json").exists() else PARTITIONS)) as (of, run):
-        return Search(Explorer(model), folder.absolute(), of, run, stages, few).search(bounds or Bounds(), progress)
+def explore(model: Model, folder: Path, what: dict, stages: AbstractContextManager[Stages] | None = None,
+            partitions: int | None = None, progress: Progress | None = None, bounds: Bounds | None = None, few: int = FEW
+            ) -> Exploration:
+    """As model.wide.explore, with its states in this folder, where it goes on if it was there before. `what` tells this search
+    from others, and can be JSON; `stages` begin when the folder is found to be fine; levels of fewer new states than `few`
+    are worked on in this process. Raises Refused, Failed, TooWide, OSError."""
+    with files.opened(folder, what, partitions, PARTITIONS) as (of, run), stages or nullcontext(here) as run_stage:
+        return Search(Explorer(model), folder.absolute(), of, run, run_stage, few).search(bounds or Bounds(), progress)
 
 
 class Search:

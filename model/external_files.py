@@ -172,21 +172,25 @@ def tidied(folder: Path, levels: list[Level]) -> None:
 # --- the folder
 
 @contextmanager
-def opened(folder: Path, what: dict, partitions: int | None) -> Iterator[tuple[int, int]]:
+def opened(folder: Path, what: dict, partitions: int | None, usual: int) -> Iterator[tuple[int, int]]:
     """The folder, made if it is not there, for this program alone; (partitions, the number of this run). Raises Refused."""
     label = folder / "explore.json"
     if folder.exists() and not folder.is_dir():
         raise Refused(f"{folder} is not a folder")
     if folder.exists() and not label.exists() and any(path.name not in OURS for path in folder.iterdir()):
         raise Refused(f"{folder} is not empty, and no exploration's folder: give a new one")
-    for path in (folder, folder / "levels", folder / "files"):
-        path.mkdir(parents=True, exist_ok=True)
+    try:
+        for path in (folder, folder / "levels", folder / "files"):
+            path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Refused(f"{folder} cannot be written: {error.strerror}") from None
     with open(folder / ".lock", "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise Refused(f"another exploration is running in {folder}") from None
-        said = read_label(label) if label.exists() else {"version": VERSION, "what": what, "partitions": partitions, "run": 0}
+        said = read_label(label) if label.exists() else {
+            "version": VERSION, "what": what, "partitions": partitions or usual, "run": 0}
         if said["version"] != VERSION:
             raise Refused(f"{folder} is of version {said['version']!r}, and this program reads {VERSION}: give a new folder")
         if differing := [name for name in what if said["what"].get(name) != what[name]]:
