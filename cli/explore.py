@@ -60,7 +60,7 @@ def explore_command(
     eventually: Annotated[list[str] | None, typer.Option(
         metavar="NAME", help="then judge this `eventually` property, its actions being weakly fair; may be repeated")] = None,
     out: Annotated[Path | None, typer.Option(
-        metavar="DIR", help="keep states in files there: more than memory holds; the same command goes on after a stop")] = None,
+        metavar="DIR", help="keep states in files there, more than memory holds; the same command goes on")] = None,
     spark: Annotated[bool, typer.Option("--spark", help="keep states in files, and let Spark's workers do the work")] = False,
     master: Annotated[str, typer.Option(help="Spark's: local[2], spark://.., yarn, sc://host:port; else a local one")] = "",
     jobs: Annotated[int | None, typer.Option(min=1, help="processes, with --out or --spark; one a processor")] = None,

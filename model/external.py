@@ -55,23 +55,25 @@ class Search:
     def __init__(self, x: Explorer, folder: Path, partitions: int, run: int, stages: Stages, few: int):
         self.x, self.folder, self.partitions, self.run, self.stages, self.few = x, folder, partitions, run, stages, few
         levels = [files.level_at(folder, depth) for depth in range(files.depth_of(folder) + 1)]
-        files.tidied(folder, levels)
+        self.named = {part.name for level in levels for part in (level.pairs, *level.new) if part}
         if levels:
             self.replay(levels)
             self.level = levels[-1]
             self.stage("check")
+            files.tidied(folder, self.named | {part.name for parts in self.level.seen for part in parts})
         else:
+            files.tidied(folder, set())
             self.begin()
 
     def stage(self, work: str, partitions: Iterable[int] | None = None, **more: object) -> Iterator[dict]:
-        """A task for each partition. Raises Failed."""
+        """A task for each partition. Raises Refused, Failed."""
         tasks = [{"folder": str(self.folder), "depth": self.level.depth, "partition": number, "run": self.run, **more}
                  for number in (range(self.partitions) if partitions is None else partitions)]
         few = work in ("expand", "merge", "widen") and sum(part.count for part in self.level.new if part) < self.few
         results = list((here if few else self.stages)(work, tasks))
         for result in results:
             if "failed" in result:
-                raise Failed(result["failed"])
+                raise (Refused if result["refused"] else Failed)(result["failed"])
         return iter(results)
 
     def leave(self, name: str, value: object) -> None:
@@ -91,7 +93,7 @@ class Search:
         first[owner] = files.write(self.folder, f"new-0-{owner}.r{self.run}", "driver", [state])
         self.level = Level(0, 1, 0, 0, 0, widths, sizes, part, files.chained(0, part, sizes, widths), first,
                            [[part] if part else [] for part in first])
-        files.commit(self.folder, self.level)
+        self.commit()
 
     def replay(self, levels: list[Level]) -> None:
         """Asks the model for all pairs again. Raises Refused if it does not say the same."""
@@ -124,7 +126,7 @@ class Search:
             level, x = self.level, self.x
             if progress:
                 progress(level.states, level.depth)
-            following, merged = self.step()
+            following, expanded, merged = self.step()
             if x.broken:
                 name, path = self.violation()
                 return self.found(following, name, path)
@@ -132,10 +134,16 @@ class Search:
                 return self.found(following)
             if stopped := bounds.reached(following.states, level.depth):
                 return self.found(following, stopped=stopped)
-            self.commit(following, merged)
+            unknown = [Part(*of["unknown"]) for of in merged]
+            leftovers = {part.name for part in unknown} | {part[0] for of in expanded for part in of["files"]}
+            leftovers |= {part.name for parts in level.seen for part in parts}
+            leftovers |= self.take(following, unknown, merged)
+            self.commit()
+            for name in sorted(leftovers - self.named - {part.name for parts in self.level.seen for part in parts}):
+                (self.folder / "files" / name).unlink(missing_ok=True)
 
-    def step(self) -> tuple[Level, list[dict]]:
-        """The counts of the level that follows, and what is merged of it."""
+    def step(self) -> tuple[Level, list[dict], list[dict]]:
+        """The counts of the level that follows, and what both stages gave."""
         level = self.level
         expanded = list(self.stage("expand", [number for number, part in enumerate(level.new) if part and part.count]))
         self.leave("expanded", [part for of in expanded for part in of["files"]])
@@ -144,29 +152,27 @@ class Search:
             depth=level.depth + 1, states=level.states + sum(Part(*of["new"]).count for of in merged),
             transitions=level.transitions + sum(of["transitions"] for of in expanded),
             widest=max(level.widest, *(of["widest"] for of in expanded)),
-            ends=level.ends + sum(of["ends"] for of in expanded)), merged
+            ends=level.ends + sum(of["ends"] for of in expanded)), expanded, merged
 
-    def commit(self, following: Level, merged: list[dict]) -> None:
-        unknown = [files.split(files.checked(self.folder, Part(*of["unknown"]))) for of in merged]
-        sizes, pairs = self.learn([np.unique(np.concatenate(of)) for of in zip(*unknown)], following.depth)
-        widths = widened(following.widths, sizes, self.x.model.name)
+    def take(self, following: Level, unknown: list[Part], merged: list[dict]) -> set[str]:
+        """Makes it the level: asks for its pairs, and widens its states where their numbers no longer fit. Returns the files
+        that this leaves behind."""
+        pairs = [files.split(files.checked(self.folder, part)) for part in unknown]
+        sizes, learnt = self.learn([np.unique(np.concatenate(of)) for of in zip(*pairs)], following.depth)
+        widths, narrow = widened(following.widths, sizes, self.x.model.name), set()
         if widths != following.widths:
             self.leave("widening", {"widths": [following.widths, widths], "new": [of["new"] for of in merged],
                                     "seen": [of["seen"] for of in merged]})
+            narrow = {part[0] for of in merged for part in (of["new"], *of["seen"])}
             merged = list(self.stage("widen"))
-        before, self.level = self.level, following._replace(
-            widths=widths, sizes=sizes, pairs=pairs, chain=files.chained(following.chain, pairs, sizes, widths),
+        self.level = following._replace(
+            widths=widths, sizes=sizes, pairs=learnt, chain=files.chained(following.chain, learnt, sizes, widths),
             new=[Part(*of["new"]) for of in merged], seen=[[Part(*part) for part in of["seen"]] for of in merged])
-        files.commit(self.folder, self.level)
-        self.discard(before)
+        return narrow
 
-    def discard(self, before: Level) -> None:
-        """What the last level has no use for."""
-        kept = {part.name for parts in (*self.level.seen, before.new, self.level.new) for part in parts if part}
-        gone = {part.name for parts in before.seen for part in parts if not part.name.startswith("new-")} - kept
-        for path in sorted((self.folder / "files").iterdir()):
-            if path.name in gone or path.name.startswith(("follow-", "unknown-")):
-                path.unlink(missing_ok=True)
+    def commit(self) -> None:
+        files.commit(self.folder, self.level)
+        self.named |= {part.name for part in (self.level.pairs, *self.level.new) if part}
 
     # --- the verdict
 

@@ -159,11 +159,8 @@ def depth_of(folder: Path) -> int:
     return len(depths) - 1
 
 
-def tidied(folder: Path, levels: list[Level]) -> None:
-    """Throws away what no level names: a killed run's. Of the levels before the last their new states are still needed, for a
-    path."""
-    named = {part.name for level in levels for part in (level.pairs, *level.new) if part}
-    named |= {part.name for parts in levels[-1].seen for part in parts} if levels else set()
+def tidied(folder: Path, named: set[str]) -> None:
+    """Throws away what no level names: a killed run's."""
     for path in sorted((folder / "files").iterdir()):
         if path.name not in named:
             path.unlink(missing_ok=True)
@@ -180,8 +177,7 @@ def opened(folder: Path, what: dict, partitions: int | None, usual: int) -> Iter
     if folder.exists() and not label.exists() and any(path.name not in OURS for path in folder.iterdir()):
         raise Refused(f"{folder} is not empty, and no exploration's folder: give a new one")
     try:
-        for path in (folder, folder / "levels", folder / "files"):
-            path.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Refused(f"{folder} cannot be written: {error.strerror}") from None
     with open(folder / ".lock", "w") as lock:
@@ -199,6 +195,8 @@ def opened(folder: Path, what: dict, partitions: int | None, usual: int) -> Iter
         if partitions not in (None, said["partitions"]):
             raise Refused(f"{folder} has {said['partitions']} partitions, not {partitions}: give as many, or a new folder")
         write_json(label, said | {"run": said["run"] + 1})
+        for path in (folder / "levels", folder / "files"):
+            path.mkdir(exist_ok=True)
         yield said["partitions"], said["run"] + 1
 
 

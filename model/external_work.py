@@ -38,9 +38,9 @@ def do(work: str, task: dict, mark: str) -> dict:
             raise Refused(f"{folder} is not there for a worker: give --out a folder that driver and workers share")
         return WORK[work](**task | {"folder": folder}, mark=mark)
     except Refused as error:
-        return {"failed": str(error)}
+        return {"failed": str(error), "refused": True}
     except OSError as error:
-        return {"failed": f"{error.filename or task['folder']}: {error.strerror or error}"}
+        return {"failed": f"{error.filename or task['folder']}: {error.strerror or error}", "refused": False}
 
 
 # --- the tables
