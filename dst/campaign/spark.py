@@ -8,6 +8,7 @@ so the folder must be one that they and the driver share.
 
 import importlib.util
 import io
+import json
 import os
 import sys
 import zipfile
@@ -22,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 from dst.campaign.rows import SCHEMA, SQL_TYPES
 from dst.campaign.waves import Engine, Progress
 from dst.campaign.what import CampaignError, NoSpark, Seeds, Work
-from dst.version import CODE, ROOT
+from dst.version import CODE, ROOT, code_version
+from model.external import Stages
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,20 +93,18 @@ def sources() -> bytes:
     return packed.getvalue()
 
 
-def task_of(work: Work, ranges: list[Seeds]) -> Callable[[Iterable["pa.RecordBatch"]], Iterator]:
-    """What a worker does: it is sent by its code, so it must name nothing of ours but within."""
-    code, packed, ranges, root = work.campaign.code, sources(), list(map(tuple, ranges)), str(ROOT)
-    campaign, limit_s, corpus = tuple(work.campaign), work.limit_s, tuple(work.corpus)
+def shipped(code: str) -> Callable[[str], ModuleType]:
+    """What a worker imports our modules with: of these sources, sent along if it has others. It is sent by its code, as is
+    what calls it, so both must name nothing of ours but within."""
+    packed, root = sources(), str(ROOT)
 
-    def rows(batches: Iterable[Any]) -> Iterator[Any]:
+    def module(name: str) -> Any:
         import importlib
         import io
         import sys
         import tempfile
         import zipfile
         from pathlib import Path
-
-        from pyspark import TaskContext
 
         def unpacked() -> str:
             """The sources that were sent: one folder for each version of the code, put there in one step."""
@@ -127,14 +127,26 @@ def task_of(work: Work, ranges: list[Seeds]) -> Callable[[Iterable["pa.RecordBat
         if Path(root).is_dir() and root not in sys.path:
             sys.path.insert(0, root)
         if version() != code:
-            for name in [name for name in sys.modules if name.partition(".")[0] in ("dst", "impl", "model", "traces")]:
-                del sys.modules[name]
+            for of in [of for of in sys.modules if of.partition(".")[0] in ("dst", "impl", "model", "traces")]:
+                del sys.modules[of]
             sys.path.insert(0, unpacked())
             importlib.invalidate_caches()
-        run = importlib.import_module("dst.campaign.rows").run_range
+        return importlib.import_module(name)
+
+    return module
+
+
+def task_of(work: Work, ranges: list[Seeds]) -> Callable[[Iterable["pa.RecordBatch"]], Iterator]:
+    """What a worker does."""
+    module, ranges = shipped(work.campaign.code), list(map(tuple, ranges))
+    campaign, limit_s, corpus = tuple(work.campaign), work.limit_s, tuple(work.corpus)
+
+    def rows(batches: Iterable[Any]) -> Iterator[Any]:
+        from pyspark import TaskContext
+
+        run, what = module("dst.campaign.rows").run_range, module("dst.campaign.what")
         if TaskContext.get().attemptNumber():
-            run = importlib.import_module("dst.campaign.processes").run_carefully
-        what = importlib.import_module("dst.campaign.what")
+            run = module("dst.campaign.processes").run_carefully
         job = what.Work(what.Campaign(*campaign), limit_s, what.Corpus(*corpus))
         for batch in batches:
             for number in batch.column("id").to_pylist():
@@ -190,3 +202,32 @@ def watch_remote(spark: "SparkSession", job: Callable[[], None], seeds: int, pro
     finally:
         spark.interruptAll()
         spark.removeProgressHandler(told)
+
+
+# --- an exploration's stages (model/external.py)
+
+@contextmanager
+def spark_stages(jobs: int, master: str = "") -> Iterator[Stages]:
+    spark = start_spark(jobs, master)
+    try:
+        yield partial(run_stage, spark, shipped(code_version()))
+    finally:
+        spark.stop()
+
+
+def run_stage(spark: "SparkSession", module: Callable[[str], ModuleType], work: str, tasks: list[dict]) -> list[dict]:
+    """Raises CampaignError."""
+    def done(batches: Iterable[Any]) -> Iterator[Any]:
+        import pyarrow
+        from pyspark import TaskContext
+
+        do, mark = module("model.external_work").do, str(TaskContext.get().taskAttemptId())
+        for batch in batches:
+            for number in batch.column("id").to_pylist():
+                columns = pyarrow.array([number], pyarrow.int64()), pyarrow.array([json.dumps(do(work, tasks[number], mark))])
+                yield pyarrow.record_batch(list(columns), ["id", "result"])
+
+    rows: list[Any] = []
+    frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(done, "id long, result string")
+    (watch_remote if is_remote(spark) else watch)(spark, lambda: rows.extend(frame.collect()), 0, lambda done: None)
+    return [json.loads(row["result"]) for row in sorted(rows, key=lambda row: row["id"])]
