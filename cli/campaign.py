@@ -19,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from cli import exits
-from cli.console import STEM, seeds_of
+from cli.console import STEM, seeds_of, write_text
 
 if TYPE_CHECKING:
     from dst.campaign.folder import Asked
@@ -130,6 +130,28 @@ def triage_command(
     console.print(table if rows else "nothing has failed")
     raise typer.Exit(exits.of_kinds(row["kind"] for row in rows if row["state"] == "new"
                                     or (row["state"] == "known" and not against)))
+
+
+@app.command("report")
+def report_command(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR..", help="Campaigns' folders, or folders of such.")],
+    against: Annotated[list[Path] | None, typer.Option(metavar="DIR", help="An earlier campaign, or a folder of such: what "
+                                                       "is new, known, gone. May be repeated, the oldest first.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="The HTML file. [default: report.html in DIR]")] = None,
+) -> None:
+    """One page that works offline: is it safe, how sure, what was not tried. Campaigns may be running, or have been stopped."""
+    from cli.campaign_report import report
+    from dst.campaign.what import CampaignError, Refused
+
+    target = out or folders[0] / "report.html"
+    try:
+        text = report(folders, against or [], target)
+    except Refused as error:
+        stop(exits.BAD_INPUT, str(error))
+    except (CampaignError, OSError) as error:
+        stop(exits.HARNESS, str(error))
+    write_text(target, text)
+    Console(highlight=False, soft_wrap=True).print(f"written: {target} ({len(text.encode()) / 1024:,.0f} KiB)", markup=False)
 
 
 def go_on(campaign: "Campaign", asked: "Asked", out: Path, engine: str, master: str, jobs: int | None, budget_s: float) -> None:
