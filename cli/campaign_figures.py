@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from dst.campaign.folder import Asked, is_running, labelled, missing, read_json, within
+from dst.campaign.folder import Asked, is_running, labelled, read_json, within
 from dst.campaign.rows import SCHEMA
 from dst.campaign.summary import replay_of
 from dst.campaign.what import Campaign, CampaignError, Refused
@@ -114,8 +114,6 @@ def figures(out: Path) -> Figures:
 
 def summed(out: Path, campaign: Campaign, asked: Asked) -> Figures:
     running, finished = is_running(out), (out / "summary.json").exists()  # before rows are read: what has come since is more
-    gaps = [] if finished or not (out / "rows").is_dir() else missing(out, asked.seeds)
-    left = sum(hi - lo for lo, hi in gaps) if (out / "rows").is_dir() else asked.seeds[1] - asked.seeds[0]
     here = campaign.code == code_version()
     names = bits(campaign.scenario) if here else {}
     cells: dict[tuple[str, str], list[int]] = {}
@@ -138,6 +136,7 @@ def summed(out: Path, campaign: Campaign, asked: Asked) -> Figures:
     all_seeds = np.sort(np.concatenate(seeds)) if seeds else np.empty(0, np.int64)
     if len(all_seeds) and (np.diff(all_seeds) == 0).any():
         raise CampaignError(f"{out / 'rows'} has more than one row of a seed: each should have one")
+    left = 0 if finished else asked.seeds[1] - asked.seeds[0] - len(all_seeds)  # it may be finished early: --stop-after
     rate, ended_s = of_waves(out, waves)
     return Figures(out, campaign, asked, here, running, finished, len(all_seeds), left,
                    sums["requests"], sums["steps"], sums["virtual_ms"],

@@ -89,7 +89,7 @@ def top_of_many(found: list[Figures]) -> Html:
     said = [f"{name_of(f)}: {verdict(f).word}, {f.failed:,} of {f.judged:,} runs" for f in (*bad, *caught)][:6]
     said += [f"{name_of(f)}: {verdict(f).word}" for f in unsure][:6]
     if mutants:
-        said.append(f"{len(caught)} of {len(mutants)} known-bad implementations were found to be")
+        said.append(f"{len(caught)} of {len(mutants)} known-bad implementations were caught")
     tone = "bad" if bad else "open" if unsure or not real else "good"
     answer = (f"{len(bad)} of {len(real)} implementations are not" if bad else
               f"{len(unsure)} of {len(found)} campaigns are open" if unsure else

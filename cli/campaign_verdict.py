@@ -15,7 +15,7 @@ Untried = list[tuple[str, str]]  # each in two words, and in a line
 
 
 class Verdict(NamedTuple):
-    tone: str  # bad: something is wrong; open: not known; good; found: a known-bad implementation, found to be
+    tone: str  # bad: something is wrong; open: not known; good; found: a known-bad implementation, and something is wrong
     word: str
     answer: str
     why: str
@@ -35,10 +35,10 @@ def verdict(f: Figures) -> Verdict:
     if not f.done:
         return Verdict("open", "nothing yet", "Nothing has run yet", "")
     if c.mutant and wrong:
-        return Verdict("found", "found", "Known-bad, and found to be", f"{c.mutant} must fail, and did in {f.failed:,} of "
+        return Verdict("found", "caught", "Known-bad, and caught", f"{c.mutant} must fail, and did in {f.failed:,} of "
                        f"{runs}, first in seed {min(failure.seed for failure in wrong):,}.")
     if c.mutant:
-        return Verdict("open", "not found", "Known-bad, and not found", f"{c.mutant} must fail, and did not in {runs}: what "
+        return Verdict("open", "not caught", "Known-bad, and not caught", f"{c.mutant} must fail, and did not in {runs}: what "
                        "ran cannot tell it from the real one.")
     if wrong:
         unsafe, most = any(failure.kind != "liveness" for failure in wrong), wrong[0]
@@ -95,12 +95,11 @@ def untried_of_many(found: list[Figures]) -> Untried:
     lines = [(f"{short(left)} seeds", f"{left:,} seeds have not run yet")] if left else []
     none = [stem for stem in STEMS if stem not in {f.campaign.scenario for f in found}]
     lines += missed(none, "scenario", "scenarios", f"{len(none)} of {len(STEMS)} scenarios")
-    tried = {f.campaign[:2] for f in found}
-    known = [(stem, mutant) for stem in STEMS for mutant in mutants_of(stem).MUTANTS]
-    idle = [f"{stem}/{mutant}" for stem, mutant in known if (stem, mutant) not in tried]
-    lines += missed(idle, "mutant", "mutants", f"{len(idle)} of {len(known)} known-bad implementations")
-    never = sorted({f"{f.campaign.scenario} {name}" for f in found for name, (runs, _) in (f.witnesses or {}).items()
-                    if not runs})
+    known = {(stem, mutant) for stem in STEMS for mutant in mutants_of(stem).MUTANTS}
+    idle = len(known - {f.campaign[:2] for f in found})
+    if idle:
+        lines.append((f"{idle:,} mutants", f"{idle} of {len(known)} known-bad implementations"))
+    never = sorted({name for f in found for name, (runs, _) in (f.witnesses or {}).items() if not runs})
     lines += missed(never, "witness", "witnesses", f"{len(never)} witnesses were never reached in some campaign")
     growing = sum(map(is_growing, found))
     if growing:
@@ -112,7 +111,7 @@ def missed(names: list[str], one: str, many: str, line: str) -> Untried:
     return [(f"{len(names):,} {one if len(names) == 1 else many}", f"{line}: {few(names)}")] if names else []
 
 
-def few(names: list[str], most: int = 4) -> str:
+def few(names: list[str], most: int = 3) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
