@@ -4,8 +4,10 @@ Exit codes are in cli/exits.py: 2 bad input, 3 no Java for Spark, or the time wa
 130 Ctrl-C.
 """
 
+import csv
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,11 +17,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from cli import exits
-from cli.console import STEM, seeds_of
+from cli.console import STEM, console, seeds_of, write_text
 
 if TYPE_CHECKING:
     from dst.campaign.folder import Asked
@@ -147,6 +150,78 @@ def triage_command(
     console.print(table if rows else "nothing has failed")
     raise typer.Exit(exits.of_kinds(row["kind"] for row in rows if row["state"] == "new"
                                     or (row["state"] == "known" and not against)))
+
+
+@app.command("report")
+def report_command(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR..", help="Campaigns' folders, or folders of such.")],
+    against: Annotated[list[Path] | None, typer.Option(metavar="DIR", help="An earlier campaign, or a folder of such: what "
+                                                       "is new, known, gone. May be repeated, the oldest first.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="The HTML file. [default: report.html in DIR]")] = None,
+) -> None:
+    """One page that works offline: is it safe, how sure, what was not tried. Campaigns may be running, or have been stopped."""
+    from cli.campaign_report import report
+    from dst.campaign.what import CampaignError, Refused
+
+    target = out or folders[0] / "report.html"
+    try:
+        text = report(folders, against or [], target)
+    except Refused as error:
+        stop(exits.BAD_INPUT, str(error))
+    except (CampaignError, OSError) as error:
+        stop(exits.HARNESS, str(error))
+    write_text(target, text)
+    Console(highlight=False, soft_wrap=True).print(f"written: {target} ({len(text.encode()) / 1024:,.0f} KiB)", markup=False)
+
+
+SqlEngine = Annotated[Literal["duckdb", "spark"], typer.Option("--engine", help="Whose dialect it is; the views are the same.")]
+
+
+@app.command("sql")
+def sql_command(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A campaign's folder, or a folder of such.")],
+    query: Annotated[str, typer.Argument(metavar="SQL", help="Of the views that `campaign views` prints.")],
+    engine: SqlEngine = "duckdb",
+    master: Master = "",
+    as_csv: Annotated[bool, typer.Option("--csv", help="CSV, and nothing else.")] = False,
+) -> None:
+    """Ask the rows of campaigns a question in SQL: docs/campaign-queries.md has examples."""
+    from cli.campaign_figures import folders
+    from cli.campaign_sql import query as asked
+    from cli.campaign_sql import said
+    from dst.campaign.what import NoSpark, Refused
+
+    if master and engine != "spark":
+        stop(exits.BAD_INPUT, "--master is Spark's: add --engine spark")
+    try:
+        found = asked(folders([folder]), query, engine, master)
+    except Refused as error:
+        stop(exits.BAD_INPUT, str(error))
+    except NoSpark as error:
+        stop(exits.INCOMPLETE, str(error))
+    if as_csv:
+        writer = csv.writer(sys.stdout)
+        writer.writerow(found.column_names)
+        writer.writerows(row.values() for row in found.to_pylist())
+        return
+    table = Table(*found.column_names)
+    for row in found.to_pylist():
+        table.add_row(*(escape(said(value)) for value in row.values()))
+    console.print(table)
+
+
+@app.command("views")
+def views_command(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A campaign's folder, or a folder of such.")],
+                  engine: SqlEngine = "duckdb") -> None:
+    """Print the statements that make the views, for another program that reads Parquet."""
+    from cli.campaign_figures import folders
+    from cli.campaign_sql import statements
+    from dst.campaign.what import Refused
+
+    try:
+        print(*statements(folders([folder]), engine), sep=";\n\n", end=";\n")
+    except Refused as error:
+        stop(exits.BAD_INPUT, str(error))
 
 
 def go_on(campaign: "Campaign", asked: "Asked", out: Path, engine: str, master: str, jobs: int | None, budget_s: float) -> None:

@@ -19,7 +19,7 @@ MAY = {  # folder -> our folders, and the libraries beside stdlib
     "dst": ({"impl", "traces", "model"}, {"pyspark", "pyarrow", "numpy", "hypothesis"}),
     "recorder": ({"traces.s3log"}, set()),
     "probe": ({"recorder", "impl", "dst.world", "traces.s3log"}, {"boto3", "botocore"}),
-    "cli": (OURS, {"typer", "rich", "pyspark", "pyarrow"}),
+    "cli": (OURS, {"typer", "rich", "pyspark", "pyarrow", "numpy", "duckdb"}),
     "bench": (OURS, {"rich", "matplotlib", "boto3", "botocore", "stores_support"}),
 }
 CODECS = sorted(path.stem for kind in ("json", "slatedb") for path in (ROOT / "impl").glob(f"*_{kind}.py"))
