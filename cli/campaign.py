@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 from rich.console import Console
@@ -65,6 +65,7 @@ def run_command(
     master: Master = "",
     jobs: Jobs = None,
     range_size: Annotated[int | None, typer.Option(min=1, help="Seeds in a task. [default: for some seconds]")] = None,
+    triage: Annotated[bool, typer.Option("--triage", help="In the end shrink what failed: `campaign triage`.")] = False,
     seed_limit_s: Annotated[float, typer.Option(min=0.001, help="A seed that takes longer is a row of kind timeout.")] = 60.0,
 ) -> None:
     """Run a range of seeds and sum up the failures by signature. The same command again goes on where it was stopped."""
@@ -77,8 +78,11 @@ def run_command(
                                round_size)
     except Refused as error:
         stop(exits.BAD_INPUT, str(error))
-    go_on(campaign, Asked((asked.start, asked.stop), stop_after, range_size or 0, seed_limit_s), out, engine, master, jobs,
-          budget_s)
+    failures = go_on(campaign, Asked((asked.start, asked.stop), stop_after, range_size or 0, seed_limit_s), out, engine, master,
+                     jobs, budget_s)
+    if triage and failures:
+        triage_of(out, [], 2_000, engine, master, jobs)
+    raise typer.Exit(exits.of_kinds(failure["kind"] for failure in failures))
 
 
 @app.command("resume")
@@ -93,7 +97,8 @@ def resume_command(out: Out, engine: EngineName = "spark", master: Master = "", 
         campaign = campaign_of(*campaign[:-1])  # by the code that is here; the folder says whether it is the same
     except Refused as error:
         stop(exits.BAD_INPUT, str(error))
-    go_on(campaign, asked, out, engine, master, jobs, budget_s)
+    failures = go_on(campaign, asked, out, engine, master, jobs, budget_s)
+    raise typer.Exit(exits.of_kinds(failure["kind"] for failure in failures))
 
 
 @app.command("status")
@@ -130,16 +135,28 @@ def triage_command(
     against: Annotated[list[Path] | None, typer.Option(metavar="DIR", help="An earlier campaign; may be repeated, the oldest "
                                                        "first. Then only what is new fails.")] = None,
     budget: Annotated[int, typer.Option(min=1, help="Runs to shrink one failure with, at most.")] = 2_000,
+    engine: EngineName = "local",
+    master: Master = "",
     jobs: Jobs = None,
 ) -> None:
     """Shrink the smallest failure of each signature, keep a bundle of each, and tell what is new, known, gone."""
-    from cli.campaign_triage import triage
-    from dst.campaign.what import CampaignError, Refused
+    triage_of(out, against or [], budget, engine, master, jobs)
 
+
+def triage_of(out: Path, against: list[Path], budget: int, engine: str, master: str, jobs: int | None) -> NoReturn:
+    from cli.campaign_triage import triage
+    from dst.campaign.spark import shrinking_on_spark
+    from dst.campaign.triage import shrinking_in_processes
+    from dst.campaign.what import CampaignError, NoSpark, Refused
+
+    processes = jobs or os.cpu_count() or 1
     try:
-        rows = triage(out, against or [], budget, jobs or os.cpu_count() or 1)
+        rows = triage(out, against, budget, partial(shrinking_in_processes, processes) if engine == "local" and not master else
+                      partial(shrinking_on_spark, processes, master))
     except Refused as error:
         stop(exits.BAD_INPUT, str(error))
+    except NoSpark as error:
+        stop(exits.INCOMPLETE, str(error))
     except (CampaignError, OSError) as error:
         stop(exits.HARNESS, str(error))
     table = Table("signature", "", "runs", "smallest seed", "requests", "replay")
@@ -224,8 +241,9 @@ def views_command(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A 
         stop(exits.BAD_INPUT, str(error))
 
 
-def go_on(campaign: "Campaign", asked: "Asked", out: Path, engine: str, master: str, jobs: int | None, budget_s: float) -> None:
-    """Runs what is missing; ends the program."""
+def go_on(campaign: "Campaign", asked: "Asked", out: Path, engine: str, master: str, jobs: int | None, budget_s: float
+          ) -> list[dict]:
+    """Runs what is missing; the failures. Ends the program if it does not come to the end."""
     from dst.campaign.processes import local_engine
     from dst.campaign.spark import spark_engine
     from dst.campaign.waves import run
@@ -249,7 +267,7 @@ def go_on(campaign: "Campaign", asked: "Asked", out: Path, engine: str, master: 
     if done.summary is None:
         stop(exits.INCOMPLETE, f"The time is used up; {done.left:,} seeds are left: `highwater campaign resume {out}` goes on.")
     print_summary(done.summary, out, time.monotonic() - began)
-    raise typer.Exit(exits.of_kinds(failure["kind"] for failure in done.summary["failures"]))
+    return done.summary["failures"]
 
 
 @contextmanager

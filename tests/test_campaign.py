@@ -6,6 +6,7 @@ exit code; Java.
 
 import json
 import os
+import re
 import shutil
 import signal
 import stat
@@ -280,6 +281,47 @@ def test_rows_that_are_missing_or_twice_there_are_never_green(tmp_path: Path) ->
         summary_of(PRODUCTION, (0, 4), tmp_path, nothing, 1)
 
 
+def test_a_full_disk_ends_it_with_a_line_and_loses_nothing(local: Start, expected: list[dict], tmp_path: Path) -> None:
+    """No file may be longer than 8 kB: what a disk says that is full."""
+    summary_of(PRODUCTION, (0, 40), tmp_path, local, 2, 20)
+    program = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192)); from cli.main import main; main()"
+    words = ["campaign", "run", "--scenario", SCENARIO, "--seeds", "0:120", "--out", str(tmp_path), "--engine", "local"]
+    done = subprocess.run([sys.executable, "-c", program, *words], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == exits.HARNESS and "Traceback" not in done.stderr
+    assert re.fullmatch(r"The campaign has failed; what is done is kept\. .*File too large.*\n", done.stderr)
+    assert rows(tmp_path, (0, 120)) == expected[:40]
+    summary_of(PRODUCTION, (0, 120), tmp_path, local, 2)
+    assert rows(tmp_path, (0, 120)) == expected
+
+
+@pytest.mark.parametrize("verb", ["resume", "status"])
+def test_a_file_cut_short_is_named(verb: str, local: Start, tmp_path: Path) -> None:
+    summary_of(PRODUCTION, (0, 40), tmp_path, local, 2, 20)
+    file = tmp_path / "rows" / "wave=0" / "20-40.parquet"
+    file.write_bytes(file.read_bytes()[:-100])
+    result = CliRunner().invoke(app, [verb, str(tmp_path), *(["--engine", "local"] if verb == "resume" else [])])
+    assert result.exit_code == exits.HARNESS and str(file) in result.output and "delete it" in result.output
+    file.unlink()
+    assert summary_of(PRODUCTION, (0, 40), tmp_path, local, 2)["runs"] == 40
+
+
+def test_workers_that_have_other_code_run_what_is_sent(spark: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = tmp_path / "other"
+    for path in (path for pattern in CODE for path in ROOT.glob(pattern)):
+        (other / path.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, other / path.relative_to(ROOT))
+    changed = other / "dst" / "campaign" / "rows.py"
+    changed.write_text(changed.read_text().replace("outcome.requests, outcome.steps", "outcome.requests + 5000, outcome.steps"))
+    say = "import dst.version; print(dst.version.code_version())"
+    code = subprocess.run([sys.executable, "-c", say], cwd=other, capture_output=True, text=True, check=True).stdout.strip()
+    monkeypatch.setattr(on_spark, "ROOT", other)
+    packed = on_spark.sources()
+    monkeypatch.setattr(on_spark, "ROOT", tmp_path / "not here")
+    monkeypatch.setattr(on_spark, "sources", lambda: packed)
+    summary_of(PRODUCTION._replace(code=code), (0, 20), tmp_path / "out", spark, 2)
+    assert all(row["requests"] > 5000 for row in rows(tmp_path / "out", (0, 20)))
+
+
 # --- what is fixed of a run; guided campaigns
 
 
@@ -443,9 +485,9 @@ def test_it_stops_after_so_many_failures_and_tells_of_the_smallest(local: Start,
 def test_the_time_is_used_up_and_resume_goes_on(tmp_path: Path, expected: list[dict]) -> None:
     options = ("--scenario", SCENARIO, "--seeds", "0:120", "--out", tmp_path, "--engine", "local", "--jobs", 1)
     code, output = called(*options, "--range-size", 5, "--budget-s", 0.001)
-    assert code == exits.INCOMPLETE and "80 seeds are left" in output and "campaign resume" in output
+    assert code == exits.INCOMPLETE and "70 seeds are left" in output and "campaign resume" in output
     asked = CliRunner().invoke(app, ["status", str(tmp_path)])
-    assert asked.exit_code == 0 and "stopped; 40 have rows, 80 are left; 0 failed" in asked.output
+    assert asked.exit_code == 0 and "stopped; 50 have rows, 70 are left; 0 failed" in asked.output
     resumed = CliRunner().invoke(app, ["resume", str(tmp_path), "--engine", "local"])
     assert resumed.exit_code == 0 and "120 runs" in resumed.output
     assert rows(tmp_path, (0, 120)) == expected
@@ -460,7 +502,7 @@ def test_what_is_no_campaigns_folder_cannot_go_on(tmp_path: Path, verb: str) -> 
     (tmp_path / "cut").mkdir()
     (tmp_path / "cut" / "campaign.json").write_text('{"version": 3, "scen')
     for name, says in (("nowhere", "no such folder"), ("", "no campaign.json"), ("old", "is of version 1"),
-                       ("cut", "is of version None")):
+                       ("cut", "is damaged")):
         result = CliRunner().invoke(app, [verb, str(tmp_path / name)])
         assert result.exit_code == exits.BAD_INPUT and says in result.output and result.output.count("\n") == 1
     assert not (tmp_path / "nowhere").exists()

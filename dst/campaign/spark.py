@@ -21,8 +21,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from dst.campaign.rows import SCHEMA, SQL_TYPES
+from dst.campaign.triage import Shrinker, Small, ToShrink, small_of
 from dst.campaign.waves import Engine, Progress
-from dst.campaign.what import CampaignError, NoSpark, Seeds, Work
+from dst.campaign.what import Campaign, CampaignError, NoSpark, Seeds, Work
+from dst.shrink import BUDGET
 from dst.version import CODE, ROOT, code_version
 from model.external import Stages
 
@@ -217,17 +219,42 @@ def spark_stages(jobs: int, master: str = "") -> Iterator[Stages]:
 
 def run_stage(spark: "SparkSession", module: Callable[[str], ModuleType], work: str, tasks: list[dict]) -> list[dict]:
     """Raises CampaignError."""
+    return answers(spark, module, "model.external_work", "do", [(work, task) for task in tasks])
+
+
+# --- whatever else has an answer
+
+def answers(spark: "SparkSession", module: Callable[[str], ModuleType], of: str, function: str, tasks: list[tuple]
+            ) -> list[Any]:
+    """One task each, in their order: what the function of module `of` makes of it and of a name of the attempt. What goes there
+    is of Python's own types; what comes back, JSON. Raises CampaignError."""
     def done(batches: Iterable[Any]) -> Iterator[Any]:
         import pyarrow
         from pyspark import TaskContext
 
-        do, mark = module("model.external_work").do, str(TaskContext.get().taskAttemptId())
+        do, mark = getattr(module(of), function), str(TaskContext.get().taskAttemptId())
         for batch in batches:
             for number in batch.column("id").to_pylist():
-                columns = pyarrow.array([number], pyarrow.int64()), pyarrow.array([json.dumps(do(work, tasks[number], mark))])
+                columns = pyarrow.array([number], pyarrow.int64()), pyarrow.array([json.dumps(do(*tasks[number], mark))])
                 yield pyarrow.record_batch(list(columns), ["id", "result"])
 
     rows: list[Any] = []
     frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(done, "id long, result string")
     (watch_remote if is_remote(spark) else watch)(spark, lambda: rows.extend(frame.collect()), 0, lambda done: None)
     return [json.loads(row["result"]) for row in sorted(rows, key=lambda row: row["id"])]
+
+
+@contextmanager
+def shrinking_on_spark(jobs: int, master: str = "") -> Iterator[Shrinker]:
+    """As triage.py's `shrinking_in_processes`."""
+    spark = start_spark(jobs, master)
+
+    def each(campaign: Campaign, those: list[ToShrink], budget: int = BUDGET) -> list[Small]:
+        tasks = [(tuple(campaign), *one, budget) for one in those]
+        found = answers(spark, shipped(campaign.code), "dst.campaign.triage", "shrunk", tasks)
+        return [small_of(campaign, said) for said in found]
+
+    try:
+        yield each
+    finally:
+        spark.stop()

@@ -5,9 +5,10 @@ Shrinking goes where the campaign's runs go: to processes, or to Spark's workers
 replays and writes down (a bundle each).
 """
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from hashlib import blake2b
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
@@ -88,25 +89,26 @@ def rerun(campaign: Campaign, seed: int, tape: Tape | None = None) -> tuple[Outc
                           options["weights"])
 
 
-def shrunk(campaign: Campaign, seed: int, tape: Tape | None, signature: str, budget: int) -> str:
-    """JSON of a Small. Raises CampaignError where the seed does not fail as it did: then something is not deterministic."""
+def shrunk(of: tuple, seed: int, tape: Tape | None, signature: str, budget: int, *_: str) -> dict:
+    """A Small, for JSON. `of`: a Campaign's fields. Raises CampaignError where the seed does not fail as it did: then something
+    is not deterministic."""
+    campaign = Campaign(*of)
     outcome, given = rerun(campaign, seed, tape)
     if outcome.signature != signature:
         raise CampaignError(f"seed {seed} now ends with {outcome.signature or 'ok'}, and was {signature}: highwater dst doctor "
                             f"--scenario {campaign.scenario} --seeds {seed}:{seed + 1}")
     found = shrink(outcome, build_of(campaign.mutant, campaign.scenario), given.shape, given.weights, budget)
-    return json.dumps({"seed": seed, "strategy": found.outcome.strategy, "shape": found.shape and found.shape._asdict(),
-                       "weights": found.weights and found.weights._asdict(), "tape": found.outcome.tape, "runs": found.runs})
+    return {"seed": seed, "strategy": found.outcome.strategy, "shape": found.shape and found.shape._asdict(),
+                       "weights": found.weights and found.weights._asdict(), "tape": found.outcome.tape, "runs": found.runs}
 
 
-def small_of(campaign: Campaign, text: str) -> Small:
-    said = json.loads(text)
+def small_of(campaign: Campaign, said: dict) -> Small:
     return Small(said["seed"], said["strategy"], said["shape"] and named(campaign.scenario).Shape(**said["shape"]),
                  said["weights"] and Weights(**said["weights"]), [tuple(choice) for choice in said["tape"]], said["runs"])
 
 
 ToShrink = tuple[int, Tape | None, str]  # seed, tape, signature
-Shrink = Callable[[Campaign, Iterable[ToShrink], int], Iterator[Small]]
+Shrinker = Callable[[Campaign, list[ToShrink], int], Iterable[Small]]  # within so many runs each; in their order
 
 
 def to_shrink(campaign: Campaign, summary: dict, out: Path) -> list[ToShrink]:
@@ -115,14 +117,14 @@ def to_shrink(campaign: Campaign, summary: dict, out: Path) -> list[ToShrink]:
             for failure in summary["failures"] if failure["kind"] not in LEFT_OUT]
 
 
-def with_processes(jobs: int) -> Shrink:
-    def each(campaign: Campaign, seeds: Iterable[ToShrink], budget: int = BUDGET) -> Iterator[Small]:
-        with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=begin_worker) as pool:
-            futures = [pool.submit(shrunk, campaign, *one, budget) for one in seeds]
-            for future in futures:
-                yield small_of(campaign, future.result())
+@contextmanager
+def shrinking_in_processes(jobs: int) -> Iterator[Shrinker]:
+    with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=begin_worker) as pool:
+        def each(campaign: Campaign, those: list[ToShrink], budget: int = BUDGET) -> Iterator[Small]:
+            futures = [pool.submit(shrunk, tuple(campaign), *one, budget) for one in those]
+            return (small_of(campaign, future.result()) for future in futures)
 
-    return each
+        yield each
 
 
 def replayed(campaign: Campaign, small: Small) -> Outcome:
@@ -131,5 +133,6 @@ def replayed(campaign: Campaign, small: Small) -> Outcome:
 
 
 def name_of(signature: str) -> str:
-    """Of a folder: the signature's letters."""
-    return "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in signature).strip("-.") or "failure"
+    """Of a folder: the signature's letters, and what tells it from another with the same ones."""
+    letters = "".join(letter if (letter.isascii() and letter.isalnum()) or letter in "._-" else "-" for letter in signature)
+    return f"{letters.strip('-.')[:80]}-{blake2b(signature.encode(), digest_size=3).hexdigest()}"
