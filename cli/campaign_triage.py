@@ -1,12 +1,13 @@
 """highwater campaign triage: a bundle of each kind of failure, and what is new about it."""
 
 from pathlib import Path
+from shlex import quote
 
 from cli.dst_report import bundle
 from dst.bundle import Given
 from dst.campaign.folder import labelled, write_json
-from dst.campaign.triage import compare, name_of, replayed, rerun, summary_of, to_shrink, with_processes
-from dst.campaign.what import Refused
+from dst.campaign.triage import compare, names_of, replayed, rerun, summary_of, to_shrink, with_processes
+from dst.campaign.what import CampaignError, Refused
 from dst.shrink import measure
 from dst.version import code_version
 
@@ -18,17 +19,20 @@ def triage(out: Path, against: list[Path], budget: int, jobs: int) -> list[dict]
         raise Refused(f"{out} is of other code ({campaign.code}, and here is {code_version()}): check that out, or run it anew")
     summary = summary_of(out)
     states = {one.signature: one for one in compare(summary, [summary_of(folder) for folder in against])}
-    bundles = {}
-    for small in with_processes(jobs)(campaign, to_shrink(summary), budget):
+    todo, bundles = to_shrink(summary), {}
+    names = names_of(signature for _, signature in todo)
+    for (_, signature), small in zip(todo, with_processes(jobs)(campaign, todo, budget)):
         outcome, shape = rerun(campaign, small.seed)
         found = replayed(campaign, small)
-        name = name_of(outcome.signature)
+        if {outcome.signature, found.signature} != {signature}:
+            raise CampaignError(f"seed {small.seed}, shrunk, ends with {found.signature or 'ok'}, and was {signature}")
+        name = names[signature]
         given = Given(campaign.scenario, small.seed, campaign.mutant or None, outcome.strategy, shape)
         bundle(outcome, given, out / "bundles" / name,
                (found, given._replace(strategy=small.strategy, shape=small.shape, weights=small.weights)))
-        bundles[outcome.signature] = {
+        bundles[signature] = {
             "bundle": f"bundles/{name}", "requests": f"{measure(outcome)[0]} -> {measure(found)[0]}",
-            "replay": f"highwater dst replay {out / 'bundles' / name} --shrunk"}
+            "replay": f"highwater dst replay {quote(str(out / 'bundles' / name))} --shrunk"}
     rows = [{"signature": failure["signature"], "state": states[failure["signature"]].state, "kind": failure["kind"],
              "first": states[failure["signature"]].first, "count": failure["count"], "seed": failure["smallest_seed"],
              "message": failure["message"],

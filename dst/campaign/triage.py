@@ -8,21 +8,23 @@ replays and writes down (a bundle each).
 import json
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
+from dst.alarm import Hung, alarmed, set_alarm
 from dst.campaign.folder import labelled, read_json
 from dst.campaign.processes import begin_worker
 from dst.campaign.what import Campaign, CampaignError, Refused
 from dst.scenarios import named
-from dst.shrink import BUDGET, shrink
-from dst.simulate import Outcome, Shape, drawn_shape, simulate
+from dst.shrink import BUDGET, Shrunk, shrink
+from dst.simulate import Build, Outcome, Shape, drawn_shape, simulate
 from dst.world.faults import Weights
 from dst.zoo import build_of
 
 LEFT_OUT = ("timeout", "memory", "death", "harness", "nondeterminism")  # kinds that no shrinking helps: they are of no run
-STATES = ("new", "known", "gone")
+LONGEST_S = 600.0  # to shrink one
 
 
 class Small(NamedTuple):
@@ -88,9 +90,19 @@ def shrunk(campaign: Campaign, seed: int, signature: str, budget: int) -> str:
     if outcome.signature != signature:
         raise CampaignError(f"seed {seed} now ends with {outcome.signature or 'ok'}, and was {signature}: highwater dst doctor "
                             f"--scenario {campaign.scenario} --seeds {seed}:{seed + 1}")
-    found = shrink(outcome, build_of(campaign.mutant, campaign.scenario), shape, None, budget)
+    found = shrunk_in_time(outcome, build_of(campaign.mutant, campaign.scenario), shape, budget)
     return json.dumps({"seed": seed, "strategy": found.outcome.strategy, "shape": found.shape and found.shape._asdict(),
                        "weights": found.weights and found.weights._asdict(), "tape": found.outcome.tape, "runs": found.runs})
+
+
+def shrunk_in_time(outcome: Outcome, build: Build, shape: Shape | None, budget: int) -> Shrunk:
+    """As it was, if some smaller run does not end."""
+    with alarmed():
+        set_alarm(LONGEST_S)
+        try:
+            return shrink(outcome, build, shape, None, budget)
+        except Hung:
+            return Shrunk(outcome, shape, None, outcome, 0)
 
 
 def small_of(campaign: Campaign, text: str) -> Small:
@@ -111,9 +123,13 @@ Shrink = Callable[[Campaign, Iterable[tuple[int, str]], int], Iterator[Small]]
 def with_processes(jobs: int) -> Shrink:
     def each(campaign: Campaign, seeds: Iterable[tuple[int, str]], budget: int = BUDGET) -> Iterator[Small]:
         with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=begin_worker) as pool:
-            futures = [pool.submit(shrunk, campaign, seed, signature, budget) for seed, signature in seeds]
-            for future in futures:
-                yield small_of(campaign, future.result())
+            futures = {pool.submit(shrunk, campaign, seed, signature, budget): seed for seed, signature in seeds}
+            for future, seed in futures.items():
+                try:
+                    yield small_of(campaign, future.result())
+                except BrokenProcessPool:
+                    why = f"a process died while it shrank seed {seed}, or another beside it: --jobs 1 tells which"
+                    raise CampaignError(why) from None
 
     return each
 
@@ -123,6 +139,13 @@ def replayed(campaign: Campaign, small: Small) -> Outcome:
                     strategy=small.strategy, scenario=campaign.scenario)
 
 
-def name_of(signature: str) -> str:
-    """Of a folder: the signature's letters."""
-    return "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in signature).strip("-.") or "failure"
+def names_of(signatures: Iterable[str]) -> dict[str, str]:
+    """Of folders, each its own, whatever upper case is to the file system: the signatures' letters."""
+    found: dict[str, str] = {}
+    for signature in signatures:
+        plain = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in signature).strip("-.")[:100]
+        names, taken = [plain or "failure"], {name.lower() for name in found.values()}
+        while names[-1].lower() in taken:
+            names.append(f"{names[0]}-{len(names) + 1}")
+        found[signature] = names[-1]
+    return found
