@@ -159,10 +159,12 @@ def triage_of(out: Path, against: list[Path], budget: int, engine: str, master: 
         stop(exits.INCOMPLETE, str(error))
     except (CampaignError, OSError) as error:
         stop(exits.HARNESS, str(error))
+    except KeyboardInterrupt:
+        stop(exits.INTERRUPTED, "Stopped. The bundles that are done are kept; the same command does all again.")
     table = Table("signature", "", "runs", "smallest seed", "requests", "replay")
     for row in rows:
-        table.add_row(row["signature"], row["state"], *([f"{row['count']:,}", str(row["seed"]), row["requests"], row["replay"]]
-                                                        if row["state"] != "gone" else [""] * 4))
+        of = [f"{row['count']:,}", str(row["seed"]), row["requests"], row["replay"]] if row["state"] != "gone" else [""] * 4
+        table.add_row(*map(escape, (row["signature"], row["state"], *of)))
     console = Console(highlight=False, soft_wrap=True, width=None if Console().is_terminal else 200)
     console.print(table if rows else "nothing has failed")
     raise typer.Exit(exits.of_kinds(row["kind"] for row in rows if row["state"] == "new"
@@ -335,7 +337,7 @@ def print_summary(summary: dict, out: Path, took_s: float) -> None:
         return
     table = Table("signature", "runs", "smallest seed")
     for failure in summary["failures"]:
-        table.add_row(failure["signature"], f"{failure['count']:,}", str(failure["smallest_seed"]))
+        table.add_row(escape(failure["signature"]), f"{failure['count']:,}", str(failure["smallest_seed"]))
     console.print(table)
     for failure in summary["failures"]:
         console.print(here(failure["replay"], out), markup=False)

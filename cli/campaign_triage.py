@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from shlex import quote
 
 from cli.dst_report import bundle
 from dst.bundle import Given
 from dst.campaign.folder import labelled, write_json
-from dst.campaign.summary import tape_of_row
-from dst.campaign.triage import Shrinker, Small, compare, name_of, replayed, rerun, summary_of, to_shrink
-from dst.campaign.what import Refused
+from dst.campaign.triage import Shrinker, Small, compare, names_of, replayed, rerun, summary_of, to_shrink
+from dst.campaign.what import CampaignError, Refused
 from dst.shrink import measure
 from dst.simulate import Outcome
 from dst.version import code_version
@@ -23,10 +23,13 @@ def triage(out: Path, against: list[Path], budget: int, start: Callable[[], Abst
     summary = summary_of(out)
     states = {one.signature: one for one in compare(summary, [summary_of(folder) for folder in against])}
     bundles, those = {}, to_shrink(campaign, summary, out)
+    names = names_of(signature for *_, signature in those)
     with start() if those else nullcontext(lambda *_: ()) as shrink:
-        for small in shrink(campaign, those, budget):
-            outcome, given = rerun(campaign, small.seed, tape_of_row(campaign, small.seed, out))
-            bundles[outcome.signature] = kept(out, outcome, given, small, replayed(campaign, small))
+        for (seed, tape, signature), small in zip(those, shrink(campaign, those, budget)):
+            (outcome, given), found = rerun(campaign, seed, tape), replayed(campaign, small)
+            if {outcome.signature, found.signature} != {signature}:
+                raise CampaignError(f"seed {seed}, shrunk, ends with {found.signature or 'ok'}, and was {signature}")
+            bundles[signature] = kept(out / "bundles" / names[signature], outcome, given, small, found)
     rows = [{"signature": failure["signature"], "state": states[failure["signature"]].state, "kind": failure["kind"],
              "first": states[failure["signature"]].first, "count": failure["count"], "seed": failure["smallest_seed"],
              "message": failure["message"],
@@ -38,9 +41,8 @@ def triage(out: Path, against: list[Path], budget: int, start: Callable[[], Abst
     return rows
 
 
-def kept(out: Path, outcome: Outcome, given: Given, small: Small, found: Outcome) -> dict[str, str]:
+def kept(place: Path, outcome: Outcome, given: Given, small: Small, found: Outcome) -> dict[str, str]:
     """A bundle of a run and of what it was shrunk to; what triage.json says of it."""
-    place = out / "bundles" / name_of(outcome.signature)
     bundle(outcome, given, place, (found, given._replace(strategy=small.strategy, shape=small.shape, weights=small.weights)))
     return {"bundle": f"bundles/{place.name}", "requests": f"{measure(outcome)[0]} -> {measure(found)[0]}",
-            "replay": f"highwater dst replay {place} --shrunk"}
+            "replay": f"highwater dst replay {quote(str(place))} --shrunk"}

@@ -7,12 +7,13 @@ replays and writes down (a bundle each).
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from hashlib import blake2b
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
+from dst.alarm import Hung, alarmed, set_alarm
 from dst.bundle import Given
 from dst.campaign.folder import labelled, read_json
 from dst.campaign.processes import begin_worker
@@ -20,13 +21,13 @@ from dst.campaign.summary import tape_of_row
 from dst.campaign.what import GUIDED, Campaign, CampaignError, Refused, options_of
 from dst.guide import Tape
 from dst.scenarios import named
-from dst.shrink import BUDGET, shrink
-from dst.simulate import Outcome, Shape, simulate
+from dst.shrink import BUDGET, Shrunk, shrink
+from dst.simulate import Build, Outcome, Shape, simulate
 from dst.world.faults import Weights
 from dst.zoo import build_of
 
 LEFT_OUT = ("timeout", "memory", "death", "harness", "nondeterminism")  # kinds that no shrinking helps: they are of no run
-STATES = ("new", "known", "gone")
+LONGEST_S = 600.0  # to shrink one
 
 
 class Small(NamedTuple):
@@ -97,9 +98,19 @@ def shrunk(of: tuple, seed: int, tape: Tape | None, signature: str, budget: int,
     if outcome.signature != signature:
         raise CampaignError(f"seed {seed} now ends with {outcome.signature or 'ok'}, and was {signature}: highwater dst doctor "
                             f"--scenario {campaign.scenario} --seeds {seed}:{seed + 1}")
-    found = shrink(outcome, build_of(campaign.mutant, campaign.scenario), given.shape, given.weights, budget)
+    found = shrunk_in_time(outcome, build_of(campaign.mutant, campaign.scenario), given, budget)
     return {"seed": seed, "strategy": found.outcome.strategy, "shape": found.shape and found.shape._asdict(),
-                       "weights": found.weights and found.weights._asdict(), "tape": found.outcome.tape, "runs": found.runs}
+            "weights": found.weights and found.weights._asdict(), "tape": found.outcome.tape, "runs": found.runs}
+
+
+def shrunk_in_time(outcome: Outcome, build: Build, given: Given, budget: int) -> Shrunk:
+    """As it was, if some smaller run does not end."""
+    with alarmed():
+        set_alarm(LONGEST_S)
+        try:
+            return shrink(outcome, build, given.shape, given.weights, budget)
+        except Hung:
+            return Shrunk(outcome, given.shape, given.weights, outcome, 0)
 
 
 def small_of(campaign: Campaign, said: dict) -> Small:
@@ -120,9 +131,12 @@ def to_shrink(campaign: Campaign, summary: dict, out: Path) -> list[ToShrink]:
 @contextmanager
 def shrinking_in_processes(jobs: int) -> Iterator[Shrinker]:
     with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=begin_worker) as pool:
-        def each(campaign: Campaign, those: list[ToShrink], budget: int = BUDGET) -> Iterator[Small]:
+        def each(campaign: Campaign, those: list[ToShrink], budget: int = BUDGET) -> list[Small]:
             futures = [pool.submit(shrunk, tuple(campaign), *one, budget) for one in those]
-            return (small_of(campaign, future.result()) for future in futures)
+            try:
+                return [small_of(campaign, future.result()) for future in futures]
+            except BrokenProcessPool:
+                raise CampaignError("a process died while it shrank a run: --jobs 1 shrinks one after another") from None
 
         yield each
 
@@ -132,7 +146,13 @@ def replayed(campaign: Campaign, small: Small) -> Outcome:
                     strategy=small.strategy, scenario=campaign.scenario)
 
 
-def name_of(signature: str) -> str:
-    """Of a folder: the signature's letters, and what tells it from another with the same ones."""
-    letters = "".join(letter if (letter.isascii() and letter.isalnum()) or letter in "._-" else "-" for letter in signature)
-    return f"{letters.strip('-.')[:80]}-{blake2b(signature.encode(), digest_size=3).hexdigest()}"
+def names_of(signatures: Iterable[str]) -> dict[str, str]:
+    """Of folders, each its own, whatever upper case is to the file system: the signatures' letters."""
+    found: dict[str, str] = {}
+    for signature in signatures:
+        plain = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in signature).strip("-.")[:100]
+        names, taken = [plain or "failure"], {name.lower() for name in found.values()}
+        while names[-1].lower() in taken:
+            names.append(f"{names[0]}-{len(names) + 1}")
+        found[signature] = names[-1]
+    return found
