@@ -42,7 +42,7 @@ SCHEMA = pa.schema([
     ("reached", pa.int64()),  # one bit for each of dst/reached.py's WITNESSES, the first the lowest
     ("model_states", HASHES),  # sketches of the model's states that the run has reached: dst/sketch.py
     ("model_steps", HASHES),  # and of its steps from state to state
-    ("round", pa.int32()),  # of a guided campaign; 0 in others, and where a run is drawn from nothing
+    ("round", pa.int32()),  # of a guided campaign, the first is 0; 0 in others
     ("tape", pa.string()),  # JSON, of a run of a guided campaign: what else its run depends on; else ""
     ("cpu_us", pa.int64()),  # of the processor: the one column that differs from run to run
 ])
