@@ -1,6 +1,6 @@
 """Safety: what was asked of a run is what is run, or it is refused with a line that says what there is."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -30,7 +30,8 @@ def given_of(seed: int, wanted: Wanted) -> Given:
     build_of(wanted.mutant, wanted.scenario)
     if wanted.profile and wanted.profile not in PROFILES:
         raise LookupError(f"there is no profile {wanted.profile!r}; there are {', '.join(PROFILES)}")
-    return Given(wanted.scenario, seed, wanted.mutant, strategy_of(wanted.strategy), shape_of(seed, wanted), weights_of(wanted))
+    strategy = strategy_of(wanted.strategy)
+    return Given(wanted.scenario, seed, wanted.mutant, strategy, shapes_of(wanted)(seed), weights_of(wanted))
 
 
 def strategy_of(name: str) -> str:
@@ -40,15 +41,17 @@ def strategy_of(name: str) -> str:
     return name
 
 
-def shape_of(seed: int, wanted: Wanted) -> Any:
-    """None: it is drawn, all of it. Raises ValueError."""
+def shapes_of(wanted: Wanted) -> Callable[[int], Any]:
+    """Of a seed: its shape, drawn but for what is set. None: it is drawn, all of it. Raises ValueError."""
     if not (wanted.profile or wanted.shape):
-        return None
-    drawn = drawn_shape(seed, wanted.scenario)
-    given = set_in(drawn._replace(store=wanted.profile or drawn.store), wanted.shape, "--shape", named(wanted.scenario).MOST)
+        return lambda seed: None
+    usual = named(wanted.scenario).Shape()
+    given = set_in(usual._replace(store=wanted.profile or usual.store), wanted.shape, "--shape", named(wanted.scenario).MOST)
     if given.sdk not in ("", *IN_SIMULATION):
         raise ValueError(f"--shape sdk={given.sdk}: there are {', '.join(IN_SIMULATION)}")
-    return given
+    names = {setting.partition("=")[0] for setting in wanted.shape} | ({"store"} if wanted.profile else set())
+    values = {name: getattr(given, name) for name in given._fields if name in names}
+    return lambda seed: given if len(values) == len(given) else drawn_shape(seed, wanted.scenario)._replace(**values)
 
 
 def weights_of(wanted: Wanted) -> Weights | None:

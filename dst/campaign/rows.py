@@ -17,6 +17,7 @@ from dst.campaign.what import GUIDED, Campaign, CampaignError, Seeds, Work, opti
 from dst.reached import MODEL_EVERY, Watch
 from dst.simulate import Outcome, many, place_of
 from dst.version import code_version
+from dst.wanted import shapes_of
 from dst.zoo import build_of
 from traces.event import Event, to_json
 from traces.refine import REFINERS
@@ -101,12 +102,11 @@ def run_range(work: Work, seeds: Seeds) -> pa.Table:
 
 def given(campaign: Campaign, corpus: Corpus) -> Callable[[int], dict[str, Any]]:
     """Of a seed: what its run is given."""
-    same, drawn = options_of(campaign, 0), not (campaign.profile or campaign.shape)
+    same, shape_of = options_of(campaign, 0), shapes_of(campaign.wanted)
     if campaign.strategy == GUIDED:
         maker = Maker(corpus)
-        return lambda seed: {**(same if drawn else options_of(campaign, seed)), "tape": maker.tape(seed), "lenient": True,
-                             "fresh": True}
-    return (lambda seed: same) if drawn else lambda seed: options_of(campaign, seed)
+        return lambda seed: {**same, "shape": shape_of(seed), "tape": maker.tape(seed), "lenient": True, "fresh": True}
+    return lambda seed: {**same, "shape": shape_of(seed)}
 
 
 def table_of(rows: list[tuple]) -> pa.Table:

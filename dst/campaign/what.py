@@ -7,7 +7,7 @@ from dst.choose import Choice
 from dst.scenarios import DEFAULT
 from dst.strategies import STRATEGIES
 from dst.version import code_version
-from dst.wanted import Wanted, command_of, given_of, shape_of, weights_of
+from dst.wanted import Wanted, command_of, given_of, shapes_of, weights_of
 
 Seeds = tuple[int, int]  # from, up to and without
 GUIDED = "guided"  # the strategy of campaigns in rounds: rounds.py
@@ -72,7 +72,7 @@ def campaign_of(scenario: str = DEFAULT, mutant: str = "", strategy: str = BASE,
 def options_of(campaign: Campaign, seed: int, tape: list[Choice] | None = None) -> dict[str, Any]:
     """For `simulate`: all that a run is a function of beside its seed and implementation. With its tape: to run it again."""
     wanted = campaign.wanted
-    return {"scenario": wanted.scenario, "strategy": wanted.strategy, "shape": shape_of(seed, wanted),
+    return {"scenario": wanted.scenario, "strategy": wanted.strategy, "shape": shapes_of(wanted)(seed),
             "weights": weights_of(wanted), **({} if tape is None else {"tape": tape})}
 
 
