@@ -63,7 +63,8 @@ def test_it_keeps_a_bundle_of_each_signature(triaged):
     assert (row["signature"], row["state"], row["kind"], row["seed"]) == (SIGNATURE, "new", "safety", 20)
     before, after = map(int, row["requests"].split(" -> "))
     assert after < before
-    assert {path.name for path in (triaged / row["bundle"]).iterdir()} >= {"report.txt", "timeline.html", "shrunk.timeline.html"}
+    files = {path.name for path in (triaged / row["bundle"]).iterdir()}
+    assert files >= {"report.txt", "timeline.html", "shrunk.report.txt", "shrunk.timeline.html"}
     assert [path.name for path in (triaged / "bundles").iterdir()] == ["history-too-young"]
 
 
