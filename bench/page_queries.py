@@ -55,7 +55,7 @@ FROM shapes WHERE campaign = 'tuesday' AND name = 'collectors' GROUP BY value OR
 SELECT name, round(max(share), 2) AS most, round(min(share), 2) AS least
 FROM (SELECT name, value, avg(CASE WHEN kind <> '' THEN 1.0 ELSE 0.0 END) AS share
       FROM shapes WHERE campaign = 'tuesday' GROUP BY name, value HAVING count(*) >= 20)
-GROUP BY name HAVING count(*) > 1 ORDER BY max(share) - min(share) DESC, name LIMIT 5"""),
+GROUP BY name HAVING count(*) > 1 ORDER BY most - least DESC, name LIMIT 5"""),
     ("Does it matter whether clients crash?", """
 SELECT CASE WHEN s.weight IS NULL THEN 'never' ELSE 'sometimes' END AS clients_crash, count(*) AS runs,
        count(*) FILTER (WHERE r.failed) AS failed

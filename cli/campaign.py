@@ -208,7 +208,7 @@ def sql_command(
     from cli.campaign_figures import folders
     from cli.campaign_sql import query as asked
     from cli.campaign_sql import said
-    from dst.campaign.what import NoSpark, Refused
+    from dst.campaign.what import CampaignError, NoSpark, Refused
 
     if master and engine != "spark":
         stop(exits.BAD_INPUT, "--master is Spark's: add --engine spark")
@@ -218,6 +218,8 @@ def sql_command(
         stop(exits.BAD_INPUT, str(error))
     except NoSpark as error:
         stop(exits.INCOMPLETE, str(error))
+    except CampaignError as error:
+        stop(exits.HARNESS, str(error))
     if as_csv:
         writer = csv.writer(sys.stdout)
         writer.writerow(found.column_names)

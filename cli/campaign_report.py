@@ -91,17 +91,24 @@ def top_of_many(found: list[Figures]) -> Html:
     if mutants:
         said.append(f"{len(caught)} of {len(mutants)} known-bad implementations were caught")
     tone = "bad" if bad else "open" if unsure or not real else "good"
-    answer = (f"{len(bad)} of {len(real)} implementations are not" if bad else
+    answer = (f"Not safe: {len(bad)} of {len(real)}" if bad else
               f"{len(unsure)} of {len(found)} campaigns are open" if unsure else
               f"No failure in {len(real)} implementation{'s' * (len(real) > 1)}" if real else "No implementation has run")
-    clean = [f for f in real if f.judged and not f.failed]
+    return three(tone, (answer, bullets(said)), sureness_of_many(real, bad), untried_of_many(found))
+
+
+def sureness_of_many(real: list[Figures], bad: list[Figures]) -> tuple[str, str]:
+    """Of the worst; else of the least sure of those without a failure."""
+    if bad:
+        words, why = sureness(bad[0])
+        return words, f"{name_of(bad[0])}: {why} The others are in the table."
+    clean = [f for f in real if f.judged]
     if not clean:
-        return three(tone, (answer, bullets(said)), ("See the table", "Each share stands there with its interval."),
-                     untried_of_many(found))
+        return "Not at all", "No implementation was judged."
     least = min(clean, key=lambda f: f.judged)
-    why = (f"of runs that are drawn like these fail, at 95 %, in each of {len(clean)} without a failure; the least sure is "
-           f"{name_of(least)}, 0 of {least.judged:,}. It says nothing of what is never drawn.")
-    return three(tone, (answer, bullets(said)), (f"At most {share(at_most(least.judged))}", why), untried_of_many(found))
+    return f"At most {share(at_most(least.judged))}", (
+        f"of runs that are drawn like these fail, at 95 %, in each of {len(clean)} without a failure; the least sure is "
+        f"{name_of(least)}, 0 of {least.judged:,}. It says nothing of what is never drawn.")
 
 
 def tag(judged: Verdict) -> Html:
@@ -120,8 +127,8 @@ def matrix(found: list[Figures]) -> Html:
                         f.campaign.mutant or "—", tag(verdict(f)),
                         joined(counted(f.failed, f.judged), el("span", sure(f.failed, f.judged), class_="sub")),
                         *(found_cell(cells[of]) if of in cells else el("td", "·", class_="not") for of in strategies),
-                        never, level(f.states), *(f"{of(f):,}" for of in more.values()), class_=verdict(f).tone))
-    head = ["scenario", "mutant", "verdict", "failed/all, 95 %", *strategies, "never reached", "coverage", *more]
+                        *(f"{of(f):,}" for of in more.values()), never, level(f.states), class_=verdict(f).tone))
+    head = ["scenario", "mutant", "verdict", "failed/all, 95 %", *strategies, *more, "never reached", "coverage"]
     return el("section", el("h2", "All of them, the worst first: failed runs of all, by strategy"),
               table(head, rows, class_="grid"), class_="card")
 

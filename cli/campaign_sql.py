@@ -14,7 +14,7 @@ import pyarrow as pa
 from dst.campaign.folder import Asked, labelled
 from dst.campaign.rows import SCHEMA
 from dst.campaign.summary import replay_of
-from dst.campaign.what import Campaign, Refused
+from dst.campaign.what import Campaign, CampaignError, Refused
 from dst.reached import bits
 from dst.version import code_version
 
@@ -149,7 +149,7 @@ def in_dialect(select: str, engine: str) -> str:
 
 
 def query(folders: list[Path], sql: str, engine: str = "duckdb", master: str = "") -> pa.Table:
-    """Raises Refused where the query is wrong; NoSpark."""
+    """Raises Refused where the query is wrong; CampaignError where the rows are; NoSpark."""
     return with_spark(folders, sql, master) if engine == "spark" else with_duckdb(folders, sql)
 
 
@@ -158,8 +158,11 @@ def with_duckdb(folders: list[Path], sql: str) -> pa.Table:
 
     with duckdb.connect(config={"autoinstall_known_extensions": False}) as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        for statement in statements(folders, "duckdb"):
-            connection.execute(statement)
+        try:
+            for statement in statements(folders, "duckdb"):
+                connection.execute(statement)
+        except duckdb.Error as error:
+            raise CampaignError(f"the rows cannot be read: {first_line(error)}") from None
         try:
             found = connection.sql(sql)
             return pa.table({}) if found is None else found.to_arrow_table()
@@ -173,8 +176,13 @@ def with_spark(folders: list[Path], sql: str, master: str) -> pa.Table:
     logging.getLogger("SQLQueryContextLogger").disabled = True  # what is wrong with a query we tell ourselves
     spark = start_spark(2, master)
     try:
-        for statement in statements(folders, "spark"):
-            spark.sql(statement)
+        try:
+            for statement in statements(folders, "spark"):
+                spark.sql(statement)
+        except Refused:
+            raise
+        except Exception as error:
+            raise CampaignError(f"the rows cannot be read: {first_line(error)}") from None
         try:
             return spark.sql(sql).toArrow()
         except Exception as error:

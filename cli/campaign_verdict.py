@@ -74,7 +74,7 @@ def untried(f: Figures) -> Untried:
     if f.left:
         found.append((f"{short(f.left)} seeds", f"{f.left:,} of {f.done + f.left:,} seeds have not run yet"))
     if f.witnesses is None:
-        found.append(("witnesses: not known", "witnesses: not known, for the rows are of other code, and it is not done"))
+        found.append(("witnesses", "witnesses: not known, for the rows are of other code, and there is no summary of them"))
     else:
         never = [name for name, (runs, _) in f.witnesses.items() if not runs]
         found += missed(never, "witness", "witnesses", f"{len(never)} of {len(f.witnesses)} witnesses were never reached")

@@ -30,4 +30,4 @@ def row(*cells: object, **attributes: object) -> Html:
 def table(head: list[object], rows: list[Html], **attributes: object) -> Html:
     """It scrolls by itself if it is too wide."""
     top = el("thead", el("tr", *(el("th", of) for of in head)))
-    return el("div", el("table", top, el("tbody", *rows), **attributes), class_="wide")
+    return el("div", el("table", top, el("tbody", *rows), **attributes), class_="sheet")

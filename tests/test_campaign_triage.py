@@ -64,7 +64,7 @@ def test_it_keeps_a_bundle_of_each_signature(triaged):
     before, after = map(int, row["requests"].split(" -> "))
     assert after < before
     files = {path.name for path in (triaged / row["bundle"]).iterdir()}
-    assert files >= {"report.txt", "timeline.html", "shrunk.timeline.html"}
+    assert files >= {"report.txt", "timeline.html", "shrunk.report.txt", "shrunk.timeline.html"}
     assert [path.name for path in (triaged / "bundles").iterdir()] == ["history-too-young"]
 
 
