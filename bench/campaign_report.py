@@ -21,14 +21,14 @@ import pyarrow.parquet as pq
 
 from dst.campaign.folder import VERSION, Asked, write_json
 from dst.campaign.rows import run_range
-from dst.campaign.what import campaign_of
+from dst.campaign.what import Work, campaign_of
 
 REAL, FILE, WAVE = 2_000, 500, 16  # runs; rows in a file; files in a wave
 
 
 def made(out: Path, rows: int) -> None:
     campaign = campaign_of()
-    real, random = run_range(campaign, (0, REAL), 60).combine_chunks(), np.random.default_rng(1)
+    real, random = run_range(Work(campaign, 60), (0, REAL)).combine_chunks(), np.random.default_rng(1)
     for low in range(0, rows, REAL):
         table = real.set_column(0, "seed", pa.array(np.arange(low, low + REAL)))
         for name in ("model_states", "model_steps"):

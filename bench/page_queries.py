@@ -14,7 +14,7 @@ from cli.campaign_sql import VIEWS, query, said
 from dst.campaign import rows
 from dst.campaign.folder import VERSION, Asked, write_json
 from dst.campaign.rows import SCHEMA, SQL_TYPES, run_range
-from dst.campaign.what import Campaign, campaign_of
+from dst.campaign.what import Campaign, Work, campaign_of
 
 CAMPAIGNS = {  # folder -> what was run, how many seeds
     "monday": (("sequenced_metadata_boundary",), 400),
@@ -110,7 +110,7 @@ def made(folder: Path) -> list[Path]:
 def made_of(out: Path, campaign: Campaign, seeds: int) -> Path:
     wave = out / "rows" / "wave=0"
     wave.mkdir(parents=True)
-    pq.write_table(run_range(campaign, (0, seeds), 60), wave / f"0-{seeds}.parquet")
+    pq.write_table(run_range(Work(campaign, 60), (0, seeds)), wave / f"0-{seeds}.parquet")
     write_json(out / "campaign.json", {"version": VERSION, **campaign._asdict(), "asked": Asked((0, seeds))._asdict()})
     return out
 

@@ -62,5 +62,6 @@ ALLOWED = (
     Allowed("model/reductions.py", "set order", "for orbit in orbits", "whether there is such a state; it names one of them"),
     Allowed("model/reductions.py", "set order", "reached ^ resting_", "whether there is such a state; it names one of them"),
     Allowed("model/wide.py", "address", "id(", "a key of a dict of arrays that are alive meanwhile"),
+    Allowed("model/external_work.py", "cache", "KEPT", "tables of a folder's levels, kept only while its chain is theirs"),
     Allowed("model/wide.py", "concurrency", "ThreadPoolExecutor", "numpy on two cores; every result has its place, in no run"),
 )

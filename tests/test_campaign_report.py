@@ -27,7 +27,7 @@ from cli.main import app
 from cli.markup import Html, el, joined
 from dst.campaign.folder import VERSION, Asked, opened, write_json
 from dst.campaign.rows import SCHEMA, run_range, table_of
-from dst.campaign.what import Campaign, CampaignError, Refused, campaign_of
+from dst.campaign.what import Campaign, CampaignError, Refused, Work, campaign_of
 from dst.reached import bits
 from dst.version import CODE
 
@@ -97,7 +97,7 @@ def test_how_sure_in_words():
 @pytest.fixture(scope="module")
 def real() -> pa.Table:
     """Rows of 90 seeds of a mutant, and of one that nobody could judge."""
-    return run_range(campaign_of("sequenced_metadata_boundary", "age_ignored"), (0, 90), 60)
+    return run_range(Work(campaign_of("sequenced_metadata_boundary", "age_ignored"), 60), (0, 90))
 
 
 @pytest.mark.parametrize("sizes", [(100_000, 4_000_000), (7, 3)], ids=["at once", "in pieces"])
@@ -287,7 +287,7 @@ def test_page_css_hides_none_of_it(tmp_path):
     text = report([made(tmp_path, [*GOOD, failed(8)])], [], tmp_path / "report.html")
     classes = {of for names in re.findall(r'class="([^"]+)"', text) for of in names.split()}
     style = (ROOT / "cli" / "page.css").read_text()
-    hidden = {of for selectors in re.findall(r"([^{}]+)\{[^}]*display: none", style) for of in re.findall(r"\.(\w+)", selectors)}
+    hidden = {of for names in re.findall(r"([^{}]+)\{[^}]*display: none", style) for of in re.findall(r"\.(\w+)", names)}
     assert len(classes) > 15 and "wide" in hidden and not classes & hidden
 
 

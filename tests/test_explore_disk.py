@@ -77,7 +77,8 @@ def test_what_is_no_longer_needed_is_thrown_away(tmp_path: Path) -> None:
     needed = {part.name for level in levels for part in (level.pairs, *level.new) if part}
     needed |= {part.name for parts in levels[-1].seen for part in parts}
     last = ("expanded.", "widening.", "follow-45-", "new-46-", "unknown-46-")  # a level without new states is not committed
-    assert not [path.name for path in (tmp_path / "files").iterdir() if path.name not in needed and not path.name.startswith(last)]
+    others = {path.name for path in (tmp_path / "files").iterdir()} - needed
+    assert not [name for name in others if not name.startswith(last)]
 
 
 def test_exact_count_of_half_a_million(tmp_path: Path) -> None:
@@ -107,8 +108,16 @@ def test_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     monkeypatch.setattr(wide, "BLOCK", 100)
     monkeypatch.setattr(external_work, "MOST", 150)
     monkeypatch.setattr(external_work, "slices", counted)
-    assert explore(INSTANCES["BP(2, 2, 1, 5)"], tmp_path, {}, partitions=2) == expected
+    written: list[list[int]] = []
+
+    def noted(work: str, tasks: list[dict]) -> list[dict]:
+        results = here(work, tasks)
+        written.extend([part.count for part in result["files"]] for result in results if work == "expand")
+        return results
+
+    assert explore(INSTANCES["BP(2, 2, 1, 5)"], tmp_path, {}, nullcontext(noted), 2, few=0) == expected
     assert max(pieces) <= 2 * 150 and len(pieces) > 500
+    assert max(map(len, written)) > 5 and max(map(max, written)) <= 1_000  # a block's successors, and those held before
 
 
 def test_partitions_are_about_as_large(tmp_path: Path) -> None:
@@ -148,6 +157,8 @@ def test_what_a_worker_of_an_earlier_run_still_writes_is_not_read(tmp_path: Path
 
     assert stale
     assert explore(model, tmp_path, {}, nullcontext(disturbed), few=0) == wide.explore(model)
+    parts = [part.name for depth in range(13, files.depth_of(tmp_path) + 1) for part in files.level_at(tmp_path, depth).new]
+    assert parts and all(name.endswith(".r2") for name in parts)
 
 
 def test_processes_share_the_numbers_and_the_driver_has_no_states(tmp_path: Path) -> None:
@@ -158,10 +169,13 @@ def test_processes_share_the_numbers_and_the_driver_has_no_states(tmp_path: Path
 
 
 def test_tables_are_of_the_folder_that_is_there_now(tmp_path: Path) -> None:
-    """A worker that lives on may be given another search in a folder of the same name."""
-    for name in ("no_check", "BP(2, 1, 1, 3)", "m4"):
-        assert explore(INSTANCES[name], tmp_path / "out", {}, partitions=2) == wide.explore(INSTANCES[name])
-        (tmp_path / "out").rename(tmp_path / name)
+    """A worker that lives on may be given another search in a folder of the same name, at a depth that it knows."""
+    explore(INSTANCES["m4"], tmp_path / "out", {}, partitions=2)
+    kept = list(external_work.KEPT)
+    (tmp_path / "out").rename(tmp_path / "m4")
+    explore(INSTANCES["no_check"], tmp_path / "out", {}, partitions=2, bounds=Bounds(depth=kept[0].depth + 1))
+    external_work.KEPT[:] = kept
+    assert explore(INSTANCES["no_check"], tmp_path / "out", {}) == wide.explore(INSTANCES["no_check"])
 
 
 def test_a_worker_that_is_killed_ends_it_with_a_line_and_it_goes_on(tmp_path: Path) -> None:

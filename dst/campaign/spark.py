@@ -239,7 +239,8 @@ def answers(spark: "SparkSession", module: Callable[[str], ModuleType], of: str,
                 yield pyarrow.record_batch(list(columns), ["id", "result"])
 
     rows: list[Any] = []
-    frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(done, "id long, result string")
+    together = len(tasks) if is_remote(spark) else min(len(tasks), 2 * spark.sparkContext.defaultParallelism)  # so many at once
+    frame = spark.range(0, len(tasks), 1, together).mapInArrow(done, "id long, result string")
     (watch_remote if is_remote(spark) else watch)(spark, lambda: rows.extend(frame.collect()), 0, lambda done: None)
     return [json.loads(row["result"]) for row in sorted(rows, key=lambda row: row["id"])]
 
