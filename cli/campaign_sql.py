@@ -13,14 +13,14 @@ import pyarrow as pa
 
 from dst.campaign.folder import Asked, labelled
 from dst.campaign.rows import SCHEMA
-from dst.campaign.summary import replay_of
-from dst.campaign.what import Campaign, CampaignError, Refused
+from dst.campaign.what import Campaign, CampaignError, Refused, replay_of
 from dst.reached import bits
 from dst.version import code_version
 
 ENGINES = ("duckdb", "spark")
 MOST_BITS = 63
-CAMPAIGNS = ("campaign", "scenario", "mutant", "strategy", "profile", "code", "first_seed", "end_seed", "stop_after", "options")
+OF_CAMPAIGN = ("scenario", "mutant", "strategy", "profile", "shape", "faults", "round_size", "code")
+CAMPAIGNS = ("campaign", *OF_CAMPAIGN, "first_seed", "end_seed", "stop_after", "options")
 WRONG = "('safety', 'refinement', 'liveness')"
 LEFT_OUT = ("model_states", "model_steps", "faults", "swarm")  # of the view runs: they have views of their own
 OF_ENGINE: dict[str, dict[str, Callable[[str], str]]] = {  # what the dialects say differently, of a column of `parquet_rows`
@@ -46,7 +46,8 @@ SELECT campaign, {', '.join(name for name in SCHEMA.names if name not in LEFT_OU
 FROM parquet_rows"""),
     "failures": ("of the runs that failed, or that nobody could judge: why, and what replays each", """
 SELECT r.campaign, r.seed, r.scenario, r.mutant, r.strategy, r.profile, r.kind, r.signature, r.message, r.requests, r.steps,
-       'highwater dst run --scenario ' || r.scenario || ' --seed ' || CAST(r.seed AS STRING) || c.options AS replay
+       CASE WHEN c.round_size > 0 THEN 'highwater campaign replay DIR ' || CAST(r.seed AS STRING)
+       ELSE 'highwater dst run --scenario ' || r.scenario || ' --seed ' || CAST(r.seed AS STRING) || c.options END AS replay
 FROM parquet_rows r JOIN campaigns c ON r.campaign = c.campaign WHERE r.kind <> ''"""),
     "faults": ("what befell requests: how many `times` in a run, by `fault`, `operation` and `phase` (applied by then, later, "
                "never)", """
@@ -123,7 +124,7 @@ def text(value: str, engine: str) -> str:
 def row_of(name: str, campaign: Campaign, asked: Asked) -> tuple:
     """Of the view `campaigns`."""
     options = replay_of(campaign, 0).partition(" --seed 0")[2]
-    return name, *campaign, *asked.seeds, asked.stop_after, options
+    return name, *(getattr(campaign, of) for of in OF_CAMPAIGN), *asked.seeds, asked.stop_after, options
 
 
 def names_of(folders: list[Path]) -> list[str]:
