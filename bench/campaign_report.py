@@ -8,7 +8,6 @@ and waves as a campaign writes them. Each command is run once, in a process of i
 
 import argparse
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -51,12 +50,14 @@ def mixed(sketches: pa.ChunkedArray, random: np.random.Generator, low: int) -> p
 
 
 def measured(*words: object) -> tuple[float, float, float]:
-    """CPU and wall seconds, and MiB at most. Raises CalledProcessError."""
-    began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, "-m", "cli.main", *map(str, words)], check=True, stdout=subprocess.DEVNULL)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, time.monotonic() - began,
-            after.ru_maxrss / 1024)
+    """CPU and wall seconds, and MiB at most, of one command. Raises SystemExit if it fails."""
+    began = time.monotonic()
+    running = subprocess.Popen([sys.executable, "-m", "cli.main", *map(str, words)], stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(running.pid, 0)
+    running.returncode = os.waitstatus_to_exitcode(status)
+    if running.returncode:
+        sys.exit(f"{' '.join(map(str, words))}: exit code {running.returncode}")
+    return used.ru_utime + used.ru_stime, time.monotonic() - began, used.ru_maxrss / 1024
 
 
 def main() -> None:

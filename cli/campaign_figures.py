@@ -17,8 +17,7 @@ import pyarrow.dataset as ds
 
 from dst.campaign.folder import Asked, is_running, labelled, read_json, within
 from dst.campaign.rows import SCHEMA
-from dst.campaign.summary import replay_of
-from dst.campaign.what import Campaign, CampaignError, Refused
+from dst.campaign.what import Campaign, CampaignError, Refused, replay_of
 from dst.reached import bits
 from dst.sketch import SAMPLE
 from dst.version import code_version

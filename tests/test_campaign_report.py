@@ -286,8 +286,8 @@ def test_page_css_hides_none_of_it(tmp_path):
     """The style of the other pages comes first, and leaves some things out where the window is narrow."""
     text = report([made(tmp_path, [*GOOD, failed(8)])], [], tmp_path / "report.html")
     classes = {of for names in re.findall(r'class="([^"]+)"', text) for of in names.split()}
-    style = (ROOT / "cli" / "page.css").read_text()
-    hidden = {of for names in re.findall(r"([^{}]+)\{[^}]*display: none", style) for of in re.findall(r"\.(\w+)", names)}
+    rules = re.findall(r"([^{}]+)\{[^}]*display: none", (ROOT / "cli" / "page.css").read_text())
+    hidden = {of for selectors in rules for of in re.findall(r"\.(\w+)", selectors)}
     assert len(classes) > 15 and "wide" in hidden and not classes & hidden
 
 

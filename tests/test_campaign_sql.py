@@ -26,8 +26,7 @@ from cli.main import app
 from dst.campaign import spark as on_spark
 from dst.campaign.folder import read_json, write_json
 from dst.campaign.rows import SCHEMA
-from dst.campaign.summary import replay_of
-from dst.campaign.what import Refused, campaign_of
+from dst.campaign.what import Refused, campaign_of, replay_of
 from dst.reached import names_of
 
 ROOT = Path(__file__).resolve().parent.parent
