@@ -2,11 +2,12 @@
 
 import sys
 
-from bench import checking, exploration, exploration_on_disk, proof, recording, shrinking, simulation
+from bench import campaigns, checking, exploration, exploration_on_disk, proof, recording, shrinking, simulation
 from bench.peers import simulators
 
 ALL = {"exploration": exploration, "exploration_on_disk": exploration_on_disk, "simulation": simulation,
-       "simulators": simulators, "shrinking": shrinking, "proof": proof, "recording": recording, "checking": checking}
+       "simulators": simulators, "shrinking": shrinking, "proof": proof, "recording": recording, "checking": checking,
+       "campaigns": campaigns}
 
 
 if __name__ == "__main__":
