@@ -1,5 +1,6 @@
 """highwater dst: run | replay | shrink | explain | timeline | export | doctor | lint | zoo | exhaust."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -42,6 +43,8 @@ def run_command(scenario: Scenario = STEM, seed: Annotated[int | None, typer.Opt
                                                                 "late, crash, ...; may be repeated")] = None,
                 digests: Annotated[bool, typer.Option("--digests", help="print a line a seed: seed, verdict, digest")] = False,
                 out: Annotated[Path | None, typer.Option(help="with --seed: a folder to keep the run in, as a bundle")] = None,
+                traces: Annotated[Path | None, typer.Option(help="with --seeds: a file for the events of all runs, .parquet or "
+                                                            ".ndjson, as `trace check` takes them in bulk")] = None,
                 ) -> None:
     """Run one seed and tell what happened, or many and tell which failed."""
     scenario_of(scenario)
@@ -51,6 +54,8 @@ def run_command(scenario: Scenario = STEM, seed: Annotated[int | None, typer.Opt
         refuse("give either --seed N or --seeds A:B")
     if out and seed is None:
         refuse("--out goes with --seed: it holds the tape and the trace of one run")
+    if traces and seeds is None:
+        refuse("--traces goes with --seeds; of one run --out has it")
     if seed is not None:
         given = given_of(seed, wanted)
         outcome = run(given)
@@ -66,16 +71,32 @@ def run_command(scenario: Scenario = STEM, seed: Annotated[int | None, typer.Opt
         if out:
             console.print(f"written: {out}, and the trace: {trace_command(outcome, out / 'trace.ndjson')}")
         raise typer.Exit(of_kinds([outcome.kind] if outcome.kind else []))
-    many_seeds(seeds_of(seeds), wanted, digests)
+    if traces is None:
+        raise typer.Exit(many_seeds(seeds_of(seeds), wanted, digests))
+    if traces.suffix not in (".parquet", ".ndjson"):
+        refuse(f"--traces {traces}: its name should end in .parquet or in .ndjson")
+    from dst.bulk.export import Export
+
+    try:
+        with Export(traces) as export:
+            code = many_seeds(seeds_of(seeds), wanted, digests, export.outcome)
+    except OSError as error:
+        refuse(f"{traces} cannot be written: {error.strerror or error}")
+    if not digests:
+        console.print(f"written: {traces}: highwater trace check {traces}", markup=False)
+    raise typer.Exit(code)
 
 
-def many_seeds(seeds: range, wanted: Wanted, digests: bool) -> None:
+def many_seeds(seeds: range, wanted: Wanted, digests: bool, keep: Callable[[Outcome], None] = lambda outcome: None) -> int:
+    """The exit code."""
     failed: dict[tuple[str, str], list[int]] = {}  # kind, signature -> seeds
     done, stopped = 0, False
     try:
         for seed in seeds if digests else track(seeds, "simulating", console=console, transient=True):
             outcome = run(given_of(seed, wanted))
             kind, signature = outcome[1:3] if outcome else ("timeout", "timeout")
+            if outcome:
+                keep(outcome)
             if digests:
                 print(seed, signature or "ok", outcome.digest if outcome else "")
             if kind:
@@ -88,7 +109,7 @@ def many_seeds(seeds: range, wanted: Wanted, digests: bool) -> None:
             f"; [yellow]interrupted[/], {len(seeds) - done:,} were not run" if stopped else ""))
         for (_, signature), those in sorted(failed.items()):
             console.print(f"[bold red]{len(those):6,}[/] {signature}: {command_of(those[0], wanted)}")
-    raise typer.Exit(INTERRUPTED if stopped else of_kinds({kind for kind, _ in failed}))
+    return INTERRUPTED if stopped else of_kinds({kind for kind, _ in failed})
 
 
 def run(given: Given) -> Outcome | None:

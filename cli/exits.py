@@ -14,7 +14,8 @@ SPEC = 16  # the spec's graph is not the model's
 PROOF = 17
 INTERRUPTED = 130  # Ctrl-C
 
-OF_KIND = {  # of a simulation's failure
+OF_KIND = {  # of a simulation's failure, or a trace's
+    "input": BAD_INPUT,  # dst/bulk/rows.py: what could not be judged
     "safety": SAFETY,
     "refinement": REFINEMENT,
     "liveness": LIVENESS,

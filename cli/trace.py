@@ -1,7 +1,5 @@
 """highwater trace: check | damage | record."""
 
-import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,14 +7,10 @@ import typer
 from rich.progress import track
 from rich.table import Table
 
-from cli.console import STEM, console, refuse, scenario_of, seeds_of
-from cli.dst_report import or_refuse
+from cli.console import STEM, console, refuse, seeds_of
 from cli.exits import of_kinds
-from dst.scenarios import STEMS, named
-from dst.wanted import set_in
-from impl.layout import InvalidName
+from dst.verdict import Options, Unfit, beginner, fitting, judged, of_others
 from traces.event import Event, from_json
-from traces.form import owns
 from traces.orders import BUDGET
 
 app = typer.Typer(no_args_is_help=True)
@@ -45,19 +39,39 @@ Budget = Annotated[int, typer.Option(min=1, help="of a recorded log: steps of th
 Retries = Annotated[bool, typer.Option("--retries", help="clients repeat a request that had no answer, as SDKs do")]
 
 
+OfRun = Annotated[str | None, typer.Option("--run", help="in bulk: this run alone, explained")]
+Of = Annotated[str | None, typer.Option("--of", help="in bulk: this namespace alone")]
+Out = Annotated[Path | None, typer.Option("--out", help="in bulk: the verdicts, a row a run, as a Parquet file")]
+OnSpark = Annotated[bool, typer.Option("--spark", help="in bulk, on Spark: a local one, or --master's")]
+Master = Annotated[str, typer.Option(help="Spark's: local[2], spark://.., yarn, sc://host:port (Connect)")]
+Jobs = Annotated[int | None, typer.Option(min=1, help="in bulk, without Spark: processes [default: 1]; with it: of a local one "
+                                          "[default: one a processor]")]
+Brief = Annotated[bool, typer.Option("--brief", help="in bulk: no explanations, which take long where most runs fail")]
+
+
 @app.command("check")
-def check_command(file: Annotated[Path, typer.Argument(help="NDJSON, an event a line; or what `trace record` has written; or "
-                                                       "S3 server access logs")], root: RootOrAll = None,
-                  namespace: In = "compactions", page_size: PageSize = 0, skew_ms: SkewOrUsual = None,
+def check_command(file: Annotated[list[str], typer.Argument(metavar="FILE...", help="NDJSON, an event a line; or what `trace "
+                                                            "record` has written; or S3 server access logs. In bulk: Parquet "
+                                                            "or NDJSON of many runs, folders, globs")],
+                  root: RootOrAll = None, namespace: In = "compactions", page_size: PageSize = 0, skew_ms: SkewOrUsual = None,
                   retries: Retries = False, protocol: Protocol = None, shape: Shaped = None, sets: Sets = None,
-                  budget: Budget = BUDGET) -> None:
+                  budget: Budget = BUDGET, on_spark: OnSpark = False, master: Master = "", jobs: Jobs = None, out: Out = None,
+                  run: OfRun = None, of: Of = None, brief: Brief = False) -> None:
     """Tell whether the model could have done what a trace shows; explain the first event that it could not.
 
-    Of a log of programs that nobody here wrote no order of the requests is known: one is looked for that their times allow."""
-    from cli import stranger
-    from traces.explain import explain
-    from traces.refine import Failure
+    Of a log of programs that nobody here wrote no order of the requests is known: one is looked for that their times allow.
 
+    In bulk, which is where there is a folder, a Parquet file, more than one file, a file that names runs, or an option that is
+    of it: the same of each of many runs, a verdict and an explanation each."""
+    from cli import bulk, stranger
+    from traces.explain import explain
+
+    given = Options(root or "db", namespace, page_size, skew_ms or 0, retries, protocol or "", tuple(shape or ()))
+    if on_spark or master or jobs or out or run or of or brief or bulk.is_bulk(file):
+        if sets:
+            refuse("--set is of recorded logs (`trace record`), one at a time")
+        return bulk.check(file, given, bulk.Asked(on_spark or bool(master), master, jobs, out, run or "", of or "", brief))
+    file = Path(file[0])
     if stranger.is_log(file):
         if of_events := [option for option, given in (("--protocol", protocol), ("--shape", shape), ("--retries", retries),
                                                       ("--page-size", page_size)) if given]:
@@ -66,24 +80,21 @@ def check_command(file: Annotated[Path, typer.Argument(help="NDJSON, an event a 
         return stranger.check(file, root, sets or [], LOG_SKEW_MS if skew_ms is None else skew_ms, budget)
     if sets:
         refuse("--set is of recorded logs (`trace record`), and this is a trace of events")
-    root, skew_ms, given, protocol = "db" if root is None else root, skew_ms or 0, protocol, protocol or STEM
-    events, trace = recorded(file, root, namespace, page_size, skew_ms, retries, protocol, shape)
-    command = (f"highwater trace check {file} --root {root} --namespace {namespace} --page-size {page_size} "
-               f"--skew-ms {skew_ms}" + " --retries" * retries if protocol == STEM else " ".join(
-                   [f"highwater trace check {file} --protocol {protocol}", *(f"--shape {one}" for one in shape or ())]))
+    events = read(file)
     try:
-        for event in events:
-            trace.observe(event)
-    except Failure as failure:
-        others = [stem for stem in fitting(events) if stem != protocol]
-        if others and not fits(protocol, events):
-            refuse(f"{file}: {failure.message}; {of_others(others)}")
-        console.print(f"[bold red]{failure.kind}[/] ({failure.signature})")
-        console.print(explain(trace.events, failure, trace, command), markup=False)
-        if others and not given:
-            console.print(f"Unless this is a trace of {protocol}: {of_others(others)}", markup=False)
-        raise typer.Exit(of_kinds([failure.kind])) from None
-    console.print(f"[green]ok[/]: {len(events):,} events refine the model")
+        trace = beginner(events, given)()
+        failure = judged(events, trace, given)
+    except Unfit as error:
+        refuse(f"{file}: {error}")
+    if failure is None:
+        console.print(f"[green]ok[/]: {len(events):,} events refine the model")
+        return
+    console.print(f"[bold red]{failure.kind}[/] ({failure.signature})")
+    console.print(explain(trace.events, failure, trace, f"highwater trace check {file} {given.words()}"), markup=False)
+    others = [stem for stem in fitting(events) if stem != given.stem]
+    if others and not protocol:
+        console.print(f"Unless this is a trace of {given.stem}: {of_others(others)}", markup=False)
+    raise typer.Exit(of_kinds([failure.kind]))
 
 
 @app.command("damage")
@@ -95,7 +106,7 @@ def damage_command(files: Annotated[list[Path] | None, typer.Argument(help="good
     from traces.kills import Good, by_equivalence, by_event, by_field, measure
 
     try:
-        good = [Good(str(file), events, beginner(events, root, namespace, page_size, skew_ms))
+        good = [Good(str(file), events, beginner(events, Options(root, namespace, page_size, skew_ms)))
                 for file in files for events in (read(file),)] if files else list(simulated(seeds_of(seeds)))
         tally = measure(track(good, "damaging", console=console, transient=True))
     except ValueError as error:
@@ -130,55 +141,11 @@ def recorded(file: Path, root: str, namespace: str, page_size: int, skew_ms: int
              with_retries: bool = False, protocol: str = STEM, shape: list[str] | None = None) -> tuple[list[Event], Any]:
     """A file's events, and a Trace for as many clients as they are of."""
     events = read(file)
-    if protocol == STEM:
-        if shape:
-            refuse(f"--shape is of other protocols; of {STEM} the options before it tell")
-        return events, beginner(events, root, namespace, page_size, skew_ms, with_retries)()
-    if (root, namespace, page_size, skew_ms, with_retries) != ("db", "compactions", 0, 0, False):
-        refuse(f"--root, --namespace, --page-size, --skew-ms and --retries are of {STEM}; of {protocol} --shape tells, as in "
-               "--shape skew_ms=50")
-    of = named(scenario_of(protocol))
-    trace = of.trace_of(or_refuse(set_in, of.Shape(), tuple(shape or ()), "--shape", of.MOST))
-    strange = [e.client for e in events if e.client not in trace.refiner.index]
-    if strange:
-        refuse(f"{file}: client {strange[0]!r}: clients of {protocol} are {', '.join(filter(None, trace.refiner.index))}"
-               + hint(events))
-    return events, trace
-
-
-# --- whose a trace may be
-
-def hint(events: list[Event]) -> str:
-    others = fitting(events)
-    return f"; {of_others(others)}" if others else ""
-
-
-def of_others(protocols: list[str]) -> str:
-    return (f"its clients, its keys and what callers were told are as in {' and '.join(protocols)}: "
-            f"{' or '.join(f'--protocol {name}' for name in protocols)}, with --shape where `dst run -o` has told of one")
-
-
-def fitting(events: list[Event]) -> list[str]:
-    """The protocols of which a trace may be by its clients, its keys, and the words that callers were told."""
-    return [stem for stem in STEMS if fits(stem, events)]
-
-
-def fits(protocol: str, events: list[Event]) -> bool:
-    of = named(protocol)
-    usual = of.Shape()
-    flags = [name for name, value in usual._asdict().items() if isinstance(value, bool)]  # keys may depend on one
-    spaces = [of.trace_of(shape).namespace for shape in (usual, *(usual._replace(**{name: not getattr(usual, name)})
-                                                                  for name in flags))]
-    asked, told = ([e for e in events if (e.kind == "told") == is_told] for is_told in (False, True))
-    return (all(e.client.partition("#")[0] in of.ROLES for e in events) and all(e.op in of.TOLD for e in told)
-            and any(all(is_of(space, e) for e in asked) for space in spaces))
-
-
-def is_of(space: Any, e: Event) -> bool:
     try:
-        return owns(space, e)
-    except InvalidName:
-        return False
+        return events, beginner(events, Options(root, namespace, page_size, skew_ms, with_retries, protocol,
+                                                tuple(shape or ())))()
+    except Unfit as error:
+        refuse(f"{file}: {error}")
 
 
 def read(file: Path) -> list[Event]:
@@ -190,22 +157,3 @@ def read(file: Path) -> list[Event]:
     if not events:
         refuse(f"{file}: there is no event in it")
     return events
-
-
-def beginner(events: list[Event], root: str, namespace: str, page_size: int, skew_ms: int,
-             with_retries: bool = False) -> Callable[[], Any]:
-    """What makes a Trace for so many clients as these events are of."""
-    from impl.layout import Namespace
-    from traces import retries
-    from traces.sequenced_metadata_boundary import Trace, constants, refiner
-
-    strange = [e.client for e in events if not re.fullmatch(r"(Writer|Collector|Reader)#\d{1,2}", e.client)]
-    if strange:
-        refuse(f"client {strange[0]!r}: clients are Writer#0, Collector#0, Reader#0 and so on" + hint(events))
-    if namespace not in ("manifest", "compactions"):
-        refuse(f"namespace {namespace!r}: manifest or compactions")
-    numbers = [1 + max([int(e.client.partition("#")[2]) for e in events if e.client.startswith(role)], default=0)
-               for role in ("Writer", "Collector", "Reader")]
-    kind, checker = (retries.RetryingTrace, retries.refiner) if with_retries else (Trace, refiner)
-    of = checker(constants(*numbers, page_size, namespace == "manifest"))
-    return lambda: kind(of, Namespace(root, namespace), skew_ms)

@@ -199,6 +199,19 @@ def shape_of(scenario: str, saved: dict[str, Any] | None) -> Shape | None:
     return record(of.Shape(), saved, of.MOST)
 
 
+def settings_in(usual: Any, settings: tuple[str, ...], most: Mapping[str, int] = MappingProxyType({})) -> Any:
+    """With these NAME=VALUE. Raises ValueError."""
+    values: dict[str, Any] = {}
+    for setting in settings:
+        name, _, text = setting.partition("=")
+        if name not in usual._fields:
+            raise ValueError(f"{setting}: there is no {name!r}; there are {', '.join(usual._fields)}")
+        number = text.isascii() and text.isdigit()
+        like = type(getattr(usual, name))
+        values[name] = text in ("1", "True", "true") if like is bool else int(text) if number and like is int else text
+    return record(usual, values, most)
+
+
 def record(usual: Any, saved: dict[str, Any] | None, at_most: Mapping[str, int] = MappingProxyType({})) -> Any:
     """Raises ValueError where a field is not of its kind, or beyond what the scenario is made for."""
     if saved is None:

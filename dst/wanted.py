@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from dst.bundle import Given, record
+from dst.bundle import Given, settings_in
 from dst.scenarios import DEFAULT, named
 from dst.simulate import drawn_shape, replay_command
 from dst.strategies import STRATEGIES
@@ -63,19 +63,11 @@ def weights_of(wanted: Wanted) -> Weights | None:
 
 
 def set_in(usual: Any, settings: tuple[str, ...], option: str, most: Mapping[str, int] = MappingProxyType({})) -> Any:
-    """The usual record with what is set. Raises ValueError."""
-    values: dict[str, Any] = {}
-    for setting in settings:
-        name, _, text = setting.partition("=")
-        if name not in usual._fields:
-            raise ValueError(f"{option} {setting}: there is no {name!r}; there are {', '.join(usual._fields)}")
-        number = text.isascii() and text.isdigit()
-        like = type(getattr(usual, name))
-        values[name] = text in ("1", "True", "true") if like is bool else int(text) if number and like is int else text
+    """The usual record with what is set. Raises ValueError, with the option."""
     try:
-        return record(usual, values, most)
+        return settings_in(usual, settings, most)
     except ValueError as error:
-        raise ValueError(f"{option}: {error}") from None
+        raise ValueError(f"{option} {error}") from None
 
 
 def command_of(seed: int, wanted: Wanted) -> str:

@@ -68,6 +68,14 @@ def from_json(line: str) -> Event:
     """Raises ValueError for a line that is no event of this version."""
     try:
         fields = json.loads(line)
+    except ValueError as error:
+        raise no_event(error, line) from None
+    return from_fields(fields, line)
+
+
+def from_fields(fields: dict, line: str) -> Event:
+    """The same of what is in the line."""
+    try:
         if fields.pop("v", None) != VERSION:
             raise ValueError(f"not version {VERSION}")
         body = fields.pop("body", "").encode("utf-8", "surrogateescape")
@@ -77,4 +85,8 @@ def from_json(line: str) -> Event:
                 raise ValueError(f"{name} is {value!r}")
         return event._replace(body=body)
     except (ValueError, TypeError, AttributeError) as error:
-        raise ValueError(f"no event of a trace: {error}: {line[:80]!r}") from None
+        raise no_event(error, line) from None
+
+
+def no_event(why: Exception, line: str) -> ValueError:
+    return ValueError(f"no event of a trace: {why}: {line[:80]!r}")

@@ -69,6 +69,7 @@ class Refiner:
     def __init__(self, model: Model):
         self.model = model
         self.index = {process.name: p for p, process in enumerate(model.processes)}
+        self.limit = LIMIT
         self._start_tables()
 
     def _start_tables(self) -> None:
@@ -85,7 +86,7 @@ class Refiner:
         self.true: set[tuple] = set()  # (pair, event): what a client was told there is so
 
     def begin(self) -> None:
-        if max(self.met, len(self.effects), len(self.true), len(self.explorer.values[0])) > LIMIT:
+        if max(self.met, len(self.effects), len(self.true), len(self.explorer.values[0])) > self.limit:
             self._start_tables()
         self.states: tuple[int, ...] = (self.explorer.initial,)
 
@@ -171,9 +172,10 @@ class Refiner:
             for choices, shared2, local2 in process.actions[action](self.model.constants, process.index, shared, local):
                 if match.choices in (None, choices) and \
                         (match.agrees is None or match.agrees(action, shared, local, shared2, local2)):
-                    successor = x.intern(0, shared2) | x.intern(part, local2) << BITS * part
-                    x.judge(p, successor & FIELD, successor >> BITS * part)
-                    found.append(successor - pair)
+                    s = pair & FIELD if shared2 is shared else x.intern(0, shared2)
+                    l = x.intern(part, local2)
+                    x.judge(p, s, l)
+                    found.append((s | l << BITS * part) - pair)
         if found and match.unheard:
             found.append(0)
         stays = STUTTER in match.actions and (match.agrees is None or match.agrees(STUTTER, shared, local, shared, local))

@@ -9,7 +9,6 @@ from functools import lru_cache
 from heapq import heappop, heappush
 
 from impl import manifest_json
-from impl.layout import Namespace
 from model.sequenced_metadata_boundary import (
     Collector,
     Constants,
@@ -86,10 +85,6 @@ class Trace(trace.Trace):
     alien = (*trace.ALIEN, manifest_json.InvalidManifest)
     at_rest: tuple[str, ...] = ("Idle",)  # a writer, when its caller is told
 
-    def __init__(self, refiner: Refiner, namespace: Namespace, skew_ms: int = 0):
-        super().__init__(refiner, namespace, skew_ms)
-        self.expiries: list[tuple[int, int]] = []  # (when, id of the file that the checkpoint refers to)
-
     def _pass_time(self) -> None:
         self._expire(self.now_ms + self.skew_ms)
 
@@ -101,7 +96,7 @@ class Trace(trace.Trace):
         if e.op == "create" and e.key != self.namespace.boundary_key:
             for file_id, expiry_ms in decoded(e.body)[1]:
                 if expiry_ms:
-                    heappush(self.expiries, (expiry_ms, file_id))
+                    heappush(self.expiries, (expiry_ms, file_id))  # of the file that the checkpoint refers to
 
     # --- what a request is in the model
 

@@ -34,6 +34,7 @@ class Trace:
         self.last: dict[str, int] = {}  # number of the last request of each client: it has one at a time
         self.pending: dict[tuple[str, int], tuple] = {}  # client, number -> op, key, condition, body, and in the pool
         self.objects: dict[str, tuple[str, bytes]] = {}  # key -> version and content, as its last writer or reader saw it
+        self.expiries: list[tuple[int, Any]] = []  # what passing time brings, and when; the soonest first
         self.now_ms = 0
         refiner.begin()
 
@@ -70,7 +71,7 @@ class Trace:
         raise NotImplementedError
 
     def _pass_time(self) -> None:
-        """It is `now_ms`."""
+        """It is `now_ms`. Nothing happens but what is in `expiries`."""
 
     def _note(self, e: Event) -> None:
         """An object was put, or read."""
@@ -83,8 +84,19 @@ class Trace:
         try:
             self._take(e)
         except self.alien as error:
-            message = f"event {len(self.events) - 1} is none of this protocol's: {error}"
-            raise Failure("refinement", f"refinement:{type(error).__name__}", message, self.refiner.unpacked()) from error
+            raise self._alien(error) from error
+
+    def keep(self, e: Event) -> None:
+        """The last part of `observe`, of an event whose step in the model is taken. Of it alone: not of its time and number."""
+        self.events.append(e)
+        try:
+            self._stored(e)
+        except self.alien as error:
+            raise self._alien(error) from error
+
+    def _alien(self, error: Exception) -> Failure:
+        message = f"event {len(self.events) - 1} is none of this protocol's: {error}"
+        return Failure("refinement", f"refinement:{type(error).__name__}", message, self.refiner.unpacked())
 
     def _take(self, e: Event) -> None:
         t_ms, request, client, kind, op, key, condition, _, version, body, _, _, awaited, pending = e

@@ -1,0 +1,129 @@
+"""Safety: a run's row says what `trace check` says of it alone.
+
+What was worked out of a model serves all runs of a process. A run that fails is judged again by what serves it alone, so that
+its explanation is word for word the same.
+"""
+
+import gc
+from collections.abc import Callable, Iterable
+from shlex import quote
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from dst.bulk.packets import Unpacked, unpacked
+from dst.bulk.rows import INPUT, SCHEMA
+from dst.scenarios import DEFAULT
+from dst.simulate import place_of
+from dst.verdict import Options, Unfit, beginner, judged, options_of
+from traces.event import Event
+from traces.explain import explain
+from traces.follow import Acquaintances, Events, follow
+from traces.refine import Failure, Refiner
+
+MOST_CLIENTS = (3, 2, 1)  # that traces share a model for: writers, collectors, readers; who has more has a model of its own
+class Asked(NamedTuple):
+    """`usual`: of runs whose rows do not say otherwise. `command`: what reads the same input; "": no explanations."""
+
+    usual: Options = Options()
+    command: str = ""
+
+
+class Known:
+    """What a process has met: it serves every run, as none of it depends on one."""
+
+    def __init__(self) -> None:
+        self.rests: list[tuple] = []
+        self.numbers: dict[tuple, int] = {}  # of the rests
+        self.clients: list[str] = []  # of the rests
+        self.begin: dict[tuple, Callable[[], Any]] = {}  # options, clients -> what begins a trace of them
+        self.acquaintances: dict[int, Acquaintances] = {}  # of the refiner at this address, which they hold
+
+    def met(self) -> None:
+        """There may be rests more."""
+        self.clients += [rest[0] for rest in self.rests[len(self.clients):]]
+
+    def begun(self, of: Unpacked, options: Options) -> Any:
+        """A trace that has observed nothing. Raises Unfit."""
+        what = options, frozenset(map(self.clients.__getitem__, set(of.numbers[2])))
+        if what not in self.begin:
+            begin = self.begin[what] = beginner(Events.whole(of.numbers, self.rests), options, MOST_CLIENTS)
+            begin().refiner.limit = REFINER_LIMIT
+        return self.begin[what]()
+
+    def of(self, refiner: Refiner) -> Acquaintances:
+        found = self.acquaintances.get(id(refiner))
+        if found is None or found.effects is not refiner.effects:
+            found = self.acquaintances[id(refiner)] = Acquaintances(refiner)
+        return found
+
+
+REFINER_LIMIT = 300_000  # instead of traces/refine.py's: there are more runs here than anywhere
+LIMIT = 500_000  # rests, or beginnings; beyond it a process starts anew, so that its memory is bounded
+KNOWN = [Known()]
+
+
+def judge(payloads: Iterable[bytes], asked: Asked) -> pa.Table:
+    """What all splits have packed for one part -> its rows."""
+    if max(len(KNOWN[0].rests), len(KNOWN[0].begin)) > LIMIT:
+        KNOWN[0] = Known()
+    known, collects = KNOWN[0], gc.isenabled()
+    gc.disable()  # a run leaves no cycles
+    try:
+        rows = [row_of(run, known, asked) for run in unpacked(payloads, known.rests, known.numbers)]
+    finally:
+        if collects:
+            gc.enable()
+    return pa.Table.from_arrays([pa.array(column, field.type) for column, field in zip(list(zip(*rows)) or [[]] * len(SCHEMA),
+                                                                                       SCHEMA)], schema=SCHEMA)
+
+
+def row_of(of: Unpacked, known: Known, asked: Asked) -> tuple:
+    head = (*of.run, of.protocol or asked.usual.stem)
+    try:
+        if of.damage:
+            raise Unfit(of.damage)
+        options = options_for(of, asked.usual)
+        head = (*of.run, options.stem)
+        known.met()
+        trace = known.begun(of, options)
+        try:
+            follow(trace, of.numbers, known.rests, known.of(trace.refiner))
+        except Failure:
+            events = Events.whole(of.numbers, known.rests)
+            return clean((*head, "failed", *failed(of.run, events, options, asked)))
+        return (*head, "ok", "", "", "", len(of.numbers[0]), None, "")
+    except Unfit as error:
+        found = INPUT, f"{INPUT}:{'damaged' if of.damage else 'unfit'}", str(error)
+    except Exception as error:
+        found = "harness", f"harness:{type(error).__name__}", f"{error} ({place_of(error)})"
+    return clean((*head, "damaged", *found, len(of.numbers[0]), None, ""))
+
+
+def options_for(of: Unpacked, usual: Options) -> Options:
+    """A run's own. Its namespace tells where the files of the default protocol are. Raises Unfit."""
+    options = options_of(of.options, usual)
+    options = options._replace(protocol=of.protocol or options.protocol)
+    if of.run[1] and options.stem == DEFAULT:
+        root, _, name = of.run[1].rpartition("/")
+        options = options._replace(root=root, namespace=name)
+    return options
+
+
+def failed(run: tuple[str, str], events: list[Event], options: Options, asked: Asked) -> tuple:
+    """Kind, signature, message, number of events, number of the first bad one, explanation."""
+    trace = beginner(events, options)()
+    failure = judged(events, trace, options)
+    if failure is None:
+        raise AssertionError("more clients fail where fewer do not")
+    command = asked.command and " ".join([asked.command, *chosen(run)])
+    told = explain(trace.events, failure, trace, command) if asked.command else ""
+    return failure.kind, failure.signature, failure.message, len(events), len(trace.events) - 1, told
+
+
+def chosen(run: tuple[str, str]) -> list[str]:
+    return [word for option, name in zip(("--run", "--of"), run) if name for word in (option, quote(name))]
+
+
+def clean(row: tuple) -> tuple:
+    return tuple(value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value for value in row)

@@ -1,0 +1,100 @@
+"""Safety: rows do not depend on who made them. Traces in bulk in this process, or in others of this machine.
+
+What is packed lies in files meanwhile, for input that does not fit in memory.
+"""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from dst.bulk.checking import Asked, judge
+from dst.bulk.packets import packets
+from dst.bulk.rows import SCHEMA, BulkError
+from dst.bulk.sources import ALL, Choice, Plan, Split, read
+from dst.campaign.processes import new_pool
+
+PART_EVENTS = 200_000  # of a part, about: what one process has in memory
+Progress = Callable[[int], None]  # how many of 100 hundredths are done
+
+
+class Work(NamedTuple):
+    splits: list[Split]
+    parts: int
+    asked: Asked
+    choice: Choice = ALL
+    events: int = 0  # about
+
+
+def work_of(plan: Plan, jobs: int, asked: Asked, choice: Choice = ALL) -> Work:
+    return Work(plan.splits, max(jobs, -(-plan.events // PART_EVENTS)), asked, choice, plan.events)
+
+
+def sort_rows(tables: list[pa.Table]) -> pa.Table:
+    return pa.concat_tables(tables or [SCHEMA.empty_table()]).sort_by([("run", "ascending"), ("namespace", "ascending")])
+
+
+@contextmanager
+def pool_of(jobs: int) -> Iterator[ProcessPoolExecutor]:
+    with new_pool(jobs) as pool:
+        try:
+            yield pool
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def check(work: Work, jobs: int = 1, progress: Progress = lambda hundredths: None, pool: ProcessPoolExecutor | None = None
+          ) -> pa.Table:
+    """The rows of all runs, in the order of their names. Raises BulkError."""
+    with TemporaryDirectory(prefix="highwater-") as folder:
+        if jobs == 1:
+            return in_turn(map, work, Path(folder), progress)
+        with nullcontext(pool) if pool else pool_of(jobs) as pool:
+            try:
+                return in_turn(partial(unordered, pool), work, Path(folder), progress)
+            except BrokenProcessPool:
+                raise BulkError("a process died, perhaps for want of memory: try fewer --jobs") from None
+
+
+def unordered(pool: ProcessPoolExecutor, function: Callable[[Any], Any], work: list[Any]) -> Iterator[Any]:
+    return (future.result() for future in as_completed([pool.submit(function, one) for one in work]))
+
+
+def in_turn(run: Callable[..., Iterator], work: Work, folder: Path, progress: Progress) -> pa.Table:
+    of_part: dict[int, list[tuple[int, int, int]]] = {}
+    for done, (split, places) in enumerate(run(partial(pack, work, folder), range(len(work.splits))), 1):
+        for part, low, high in places:
+            of_part.setdefault(part, []).append((split, low, high))
+        progress(50 * done // len(work.splits))
+    tables = []
+    for done, table in enumerate(run(partial(judge_part, work.asked, folder), map(sorted, of_part.values())), 1):
+        tables.append(table)
+        progress(50 + 50 * done // len(of_part))
+    return sort_rows(tables)
+
+
+def pack(work: Work, folder: Path, number: int) -> tuple[int, list[tuple[int, int, int]]]:
+    """A split -> its number, and where in its file is what of which part."""
+    places = []
+    with open(folder / str(number), "wb") as out:
+        for part, payload in packets(read(work.splits[number], work.choice), work.parts):
+            places.append((part, out.tell(), out.tell() + len(payload)))
+            out.write(payload)
+    return number, places
+
+
+def judge_part(asked: Asked, folder: Path, places: list[tuple[int, int, int]]) -> pa.Table:
+    return judge(payloads(folder, places), asked)
+
+
+def payloads(folder: Path, places: list[tuple[int, int, int]]) -> Iterator[bytes]:
+    for split, low, high in places:
+        with open(folder / str(split), "rb") as packed:
+            packed.seek(low)
+            yield packed.read(high - low)

@@ -1,0 +1,69 @@
+"""Safety: what is written is what was run, event by event. Events of runs -> Parquet or NDJSON, as `trace check` takes them."""
+
+import json
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dst.scenarios import named
+from dst.simulate import Outcome
+from traces.event import Event, to_json
+
+TEXT = pa.string()
+SCHEMA = pa.schema([
+    ("run", TEXT), ("protocol", TEXT), ("options", TEXT), ("index", pa.int64()), ("t_ms", pa.int64()), ("request", pa.int64()),
+    ("client", TEXT), ("kind", TEXT), ("op", TEXT), ("key", TEXT), ("condition", TEXT), ("status", pa.int64()),
+    ("version", TEXT), ("body", pa.binary()), ("keys", pa.list_(TEXT)), ("truncated", pa.bool_()), ("awaited", pa.bool_()),
+    ("pending", pa.bool_()),
+])
+GROUP_EVENTS = 100_000  # of a row group
+
+
+class Export:
+    """A file to be written to, run by run; it is whole only once it is closed without an exception, and else not there."""
+
+    def __init__(self, file: Path):
+        self.file, self.half = file, file.with_name(f".{file.name}.writing")
+        self.parquet = file.suffix == ".parquet"
+        self.columns: list[list] = [[] for _ in SCHEMA]
+        self.out: Any = None
+
+    def __enter__(self) -> "Export":
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        self.out = pq.ParquetWriter(self.half, SCHEMA) if self.parquet else open(self.half, "w")
+        return self
+
+    def outcome(self, outcome: Outcome) -> None:
+        """A run of the simulator, with what `trace check` has to be told of it."""
+        options = named(outcome.scenario).trace_options(outcome.shape)
+        self.add(str(outcome.seed), outcome.scenario, " ".join(options), outcome.events)
+
+    def add(self, run: str, protocol: str, options: str, events: list[Event]) -> None:
+        if not self.parquet:
+            ours = {"run": run, "protocol": protocol, "options": options}
+            for index, event in enumerate(events):
+                fields = json.loads(to_json(event)) | ours | {"index": index}
+                self.out.write(json.dumps(fields, sort_keys=True, separators=(",", ":")) + "\n")
+            return
+        for column, values in zip(self.columns, zip(*((run, protocol, options, index, *event)
+                                                      for index, event in enumerate(events)))):
+            column += values
+        if len(self.columns[0]) >= GROUP_EVENTS:
+            self.flush()
+
+    def flush(self) -> None:
+        self.out.write_table(pa.Table.from_arrays([pa.array(column, field.type) for column, field in zip(self.columns, SCHEMA)],
+                                                  schema=SCHEMA))
+        self.columns = [[] for _ in SCHEMA]
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self.parquet and kind is None and self.columns[0]:
+            self.flush()
+        self.out.close()
+        if kind is None:
+            self.half.replace(self.file)
+        else:
+            self.half.unlink(missing_ok=True)

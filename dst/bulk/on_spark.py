@@ -1,0 +1,71 @@
+"""Safety: whatever Spark judges the runs on, the rows are those of any other engine. A session is dst/campaign/spark.py's."""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from dst.bulk.checking import Asked, judge
+from dst.bulk.engines import Progress, Work, sort_rows
+from dst.bulk.packets import packets
+from dst.bulk.rows import SCHEMA, BulkError
+from dst.bulk.sources import Choice, Split, read
+from dst.campaign.spark import is_remote, shipped, watch, watch_remote
+from dst.campaign.what import CampaignError
+from dst.verdict import Options
+from dst.version import code_version
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PACKED = "part int, payload binary"
+ROWS = ", ".join(f"{field.name} {'bigint' if field.type == pa.int64() else 'string'}" for field in SCHEMA)
+
+
+def check(spark: "SparkSession", work: Work, progress: Progress = lambda hundredths: None) -> pa.Table:
+    """The rows of all runs, in the order of their names. Raises BulkError. One task a split, one a part."""
+    pack, rows = tasks_of(work)
+    frame = (spark.range(0, len(work.splits), 1, len(work.splits)).mapInArrow(pack, PACKED)
+             .repartitionById(work.parts, "part").mapInArrow(rows, ROWS))
+    found: list[pa.Table] = []
+    try:
+        (watch_remote if is_remote(spark) else watch)(spark, lambda: found.append(frame.toArrow()), 100, progress)
+    except CampaignError as error:
+        raise BulkError(str(error)) from error
+    return sort_rows([found[0].cast(SCHEMA)])
+
+
+def tasks_of(work: Work) -> tuple:
+    """What workers do: it is sent by its code, so it must name nothing of ours but within."""
+    asked = tuple(work.asked.usual), work.asked.command
+    module, plain = shipped(code_version()), (list(map(tuple, work.splits)), work.parts, asked, tuple(work.choice))
+
+    def pack(batches: Iterable[Any]) -> Iterator[Any]:
+        ours = module("dst.bulk.on_spark")
+        work = ours.work_again(*plain)
+        for batch in batches:
+            for number in batch.column("id").to_pylist():
+                yield from ours.packed(work, number)
+
+    def rows(batches: Iterable[Any]) -> Iterator[Any]:
+        ours = module("dst.bulk.on_spark")
+        yield from ours.judged(ours.work_again(*plain), batches)
+
+    return pack, rows
+
+
+# --- in the worker
+
+def work_again(splits: list[tuple], parts: int, asked: tuple[tuple, str], choice: tuple) -> Work:
+    return Work([Split(*split) for split in splits], parts, Asked(Options(*asked[0]), asked[1]), Choice(*choice))
+
+
+def packed(work: Work, number: int) -> Iterator[pa.RecordBatch]:
+    for part, payload in packets(read(work.splits[number], work.choice), work.parts):
+        yield pa.record_batch({"part": pa.array([part], pa.int32()), "payload": pa.array([payload], pa.binary())})
+
+
+def judged(work: Work, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches are of one part."""
+    payloads = (payload for batch in batches for payload in batch.column("payload").to_pylist())
+    yield from judge(payloads, work.asked).to_batches()

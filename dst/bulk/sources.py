@@ -1,0 +1,358 @@
+"""Safety: every event of the input is read exactly once, or the input is refused, or the run that it is of is damaged.
+
+Parquet: the columns of COLUMNS, an event a row. NDJSON: what `trace check` reads, with the same names for what is more.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from glob import glob, has_magic
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from dst.bulk.packets import Group, Read, number_of
+from dst.bulk.rows import BadInput
+from traces.event import EMPTY, Event, from_fields, no_event
+
+PARQUET, LINES = (".parquet",), (".ndjson", ".jsonl")
+SPLIT_EVENTS, SPLIT_BYTES = 250_000, 32 << 20  # of Parquet, of NDJSON
+OFFSETS = 40  # bits of a place in the input: of the offset in a file; above them is the number of the file
+GROUP = ("run", "namespace", "protocol", "options")
+OURS = (*GROUP, "index")
+TEXT, NUMBER, BYTES, TRUTH, TEXTS = "text", "a whole number", "bytes", "true or false", "a list of texts"
+COLUMNS = {  # name -> what is in it
+    **dict.fromkeys(GROUP, TEXT), "index": NUMBER,
+    **{name: {str: TEXT, int: NUMBER, bytes: BYTES, bool: TRUTH, tuple: TEXTS}[type(value)]
+       for name, value in EMPTY._asdict().items()},
+}
+NEEDED = ("index", *Event._fields[:10])
+MAY_LACK = (*GROUP, *Event._fields[10:])  # one of run and namespace is needed
+LARGEST = (1 << 63) - 1
+
+
+class Split(NamedTuple):
+    """A part of a file: row groups of Parquet from `low` up to and without `high`, or of NDJSON lines that begin between these
+    bytes."""
+
+    number: int  # of the file
+    file: str
+    parquet: bool
+    low: int
+    high: int
+
+
+class Choice(NamedTuple):
+    """What is read of the input, if not all; "": any."""
+
+    run: str = ""
+    namespace: str = ""
+
+
+ALL = Choice()
+
+# --- which files, which splits
+
+def files(inputs: Iterable[str]) -> list[str]:
+    """Files as they are; of folders all that are Parquet or NDJSON by name, at any depth; what globs match. Raises BadInput."""
+    found: list[str] = []
+    for given in inputs:
+        path = Path(given)
+        if path.is_dir():
+            inside = sorted(str(file) for file in path.rglob("*") if file.suffix in (*PARQUET, *LINES) and file.is_file()
+                            and not any(part.startswith((".", "_")) for part in file.relative_to(path).parts))
+            if not inside:
+                raise BadInput(f"{given}: there is no {', '.join((*PARQUET, *LINES))} file in it")
+            found += inside
+        elif path.exists():
+            found.append(given)
+        elif has_magic(given):
+            matched = sorted(glob(given, recursive=True))
+            if not matched:
+                raise BadInput(f"{given}: no file matches")
+            found += files(matched)
+        else:
+            raise BadInput(f"{given}: there is no such file or folder")
+    return list(dict.fromkeys(found))
+
+
+class Plan(NamedTuple):
+    splits: list[Split]
+    events: int  # about so many
+
+
+def plan(inputs: Iterable[str]) -> Plan:
+    """Looks into each file, so that most of what is wrong is told before anything is checked. Raises BadInput."""
+    splits, events = [], 0
+    for number, file in enumerate(files(inputs)):
+        try:
+            if is_parquet(file):
+                meta = footer(file)
+                rows = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
+                splits += [Split(number, file, True, low, high) for low, high in bundled(rows, SPLIT_EVENTS)]
+                events += meta.num_rows
+            else:
+                size = Path(file).stat().st_size
+                splits += [Split(number, file, False, low, min(low + SPLIT_BYTES, size))
+                           for low in range(0, max(size, 1), SPLIT_BYTES)]
+                events += size // 200
+        except OSError as error:
+            raise BadInput(f"{file}: {error.strerror or error}") from None
+    return Plan(splits, events)
+
+
+def is_parquet(file: str) -> bool:
+    with open(file, "rb") as stream:
+        return file.endswith(PARQUET) or stream.read(4) == b"PAR1"
+
+
+def footer(file: str) -> pq.FileMetaData:
+    try:
+        with pq.ParquetFile(file) as opened:
+            check_columns(file, opened.schema_arrow)
+            return opened.metadata
+    except pa.ArrowException as error:
+        raise BadInput(f"{file}: no whole Parquet file ({one_line(error)}): get it anew") from None
+
+
+def one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
+
+
+def check_columns(file: str, schema: pa.Schema) -> None:
+    there = dict(zip(schema.names, schema.types))
+    if len(there) < len(schema.names):
+        twice = next(name for name in schema.names if schema.names.count(name) > 1)
+        raise BadInput(f"{file}: two columns are named {twice!r}")
+    lacking = [name for name in NEEDED if name not in there] + ["run or namespace"] * (not {"run", "namespace"} & there.keys())
+    if lacking:
+        raise BadInput(f"{file}: there is no column {', '.join(lacking)}; docs/bulk-traces.md says which there must be")
+    strange = [name for name in there if name not in COLUMNS]
+    if strange:
+        raise BadInput(f"{file}: column {strange[0]!r} is none of a trace's: rename it, or leave it out; there are "
+                       f"{', '.join(COLUMNS)}")
+    for name, type_ in there.items():
+        if not is_a(COLUMNS[name], type_) and not (name == "run" and pa.types.is_integer(type_)):
+            raise BadInput(f"{file}: column {name!r} is {type_}, and should be {COLUMNS[name]}")
+
+
+def is_a(what: str, type_: pa.DataType) -> bool:
+    if pa.types.is_dictionary(type_):
+        type_ = type_.value_type
+    text = pa.types.is_string(type_) or pa.types.is_large_string(type_) or type_ == pa.string_view()
+    if what == TEXTS:
+        return (pa.types.is_list(type_) or pa.types.is_large_list(type_)) and is_a(TEXT, type_.value_type)
+    return {TEXT: text, NUMBER: pa.types.is_integer(type_), TRUTH: pa.types.is_boolean(type_),
+            BYTES: text or pa.types.is_binary(type_) or pa.types.is_large_binary(type_)}[what]
+
+
+def bundled(rows: list[int], most: int) -> Iterator[tuple[int, int]]:
+    """Of row groups with so many rows: neighbours together while they have at most so many."""
+    low, held = 0, 0
+    for i, number in enumerate(rows):
+        if held and held + number > most:
+            yield low, i
+            low, held = i, 0
+        held += number
+    if rows:
+        yield low, len(rows)
+
+
+def read(split: Split, choice: Choice = ALL) -> Read:
+    """The events of a split. Events that do not say of which run they are, and what is damaged of we know not which run, are of
+    a run that is named as the file."""
+    try:
+        return read_parquet(split, choice) if split.parquet else read_lines(split, choice)
+    except (pa.ArrowException, OSError, BadInput) as error:
+        why = (f"{split.file}: cannot be read to its end ({one_line(error)}): get it anew; runs that have events there were "
+               "judged without these")
+        return Read([], [], np.zeros((5, 0), np.int64), [((split.file, ""), split.number << OFFSETS, why)])
+
+
+# --- Parquet
+
+def read_parquet(split: Split, choice: Choice) -> Read:
+    with pq.ParquetFile(split.file) as opened:
+        metadata, there = opened.metadata, opened.schema_arrow
+    check_columns(split.file, there)
+    texts = [name for name in there.names if COLUMNS[name] in (TEXT, BYTES)]
+    with pq.ParquetFile(split.file, metadata=metadata, read_dictionary=texts) as opened:
+        table = opened.read_row_groups(range(split.low, split.high))
+    for name, wanted in zip(("run", "namespace"), choice):
+        if wanted:
+            table = table.filter(pc.equal(text_of(table, name), wanted)) if name in table.column_names else table.slice(0, 0)
+    groups = [column_of(table, name) for name in GROUP]
+    rests = [column_of(table, name) for name in Event._fields[2:]]
+    group, first = distinct(groups, len(table))
+    rest, first_rest = distinct(rests, len(table))
+    numbers = np.empty((5, len(table)), np.int64)
+    numbers[0], numbers[4] = group, rest
+    damage = []
+    of_groups = [Group(*(values if any(values[:2]) else (split.file, *values[1:])), True)
+                 for values in zip(*(column.at(first) for column in groups))]
+    for row, name in ((1, "index"), (2, "t_ms"), (3, "request")):
+        column = table[name]
+        if column.null_count:
+            bad = np.flatnonzero(column.is_null().to_numpy())
+            damage += [(of_groups[i][:2], split.number << OFFSETS, f"{split.file}: one of its events has no {name}")
+                       for i in np.unique(group[bad])]
+            column = column.fill_null(0)
+        numbers[row] = column.cast(pa.int64()).to_numpy()
+    damage += [(of[:2], split.number << OFFSETS, f"{split.file}: events that are of no run, nor of a namespace")
+               for of in of_groups if of[:2] == (split.file, "")]
+    return Read(of_groups, list(zip(*(column.at(first_rest) for column in rests))), numbers, damage)
+
+
+class Column(NamedTuple):
+    """Values by their numbers."""
+
+    codes: np.ndarray
+    values: list
+
+    def at(self, rows: np.ndarray) -> list:
+        return [self.values[i] for i in self.codes[rows].tolist()]
+
+
+def text_of(table: pa.Table, name: str) -> pa.ChunkedArray:
+    return table[name].cast(pa.string())
+
+
+def column_of(table: pa.Table, name: str) -> Column:
+    """Null is what it is in NDJSON where it is not there: empty."""
+    usual = getattr(EMPTY, name, "")
+    if name not in table.column_names:
+        return Column(np.zeros(len(table), np.int64), [usual])
+    column, what = table[name], COLUMNS[name]
+    if what == TEXTS:
+        return of_lists(column)
+    if name == "run" and pa.types.is_integer(column.type):
+        column = column.cast(pa.string())
+    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    encoded = encoded.unify_dictionaries().combine_chunks()
+    if isinstance(encoded, pa.ChunkedArray):  # of no rows
+        encoded = encoded.chunk(0) if encoded.num_chunks else pa.array([], encoded.type)
+    values = encoded.dictionary.to_pylist()
+    if what == BYTES:
+        values = [value.encode() if isinstance(value, str) else value for value in values]
+    codes = encoded.indices
+    if codes.null_count or None in values:
+        codes = codes.fill_null(len(values))
+        values = [usual if value is None else value for value in values] + [usual]
+    return Column(codes.to_numpy().astype(np.int64), values)
+
+
+def of_lists(column: pa.ChunkedArray) -> Column:
+    """Arrow encodes no lists. Most are empty, and the others come again and again."""
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
+    there = np.flatnonzero(lengths)
+    known: dict[tuple, int] = {(): 0}
+    codes = np.zeros(len(column), np.int64)
+    codes[there] = [known.setdefault(tuple(value), len(known)) for value in column.take(pa.array(there)).to_pylist()]
+    if any(None in value for value in known):
+        raise BadInput("column 'keys' has a list with nothing in one of its places")
+    return Column(codes, list(known))
+
+
+def distinct(columns: list[Column], rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """A number for each different row, in the order in which they come; and where each comes first."""
+    mixed, size = np.zeros(rows, np.int64), 1
+    for codes, values in columns:
+        if size * len(values) > LARGEST:
+            mixed, size = renumbered(mixed)
+        mixed, size = mixed * len(values) + codes, size * max(len(values), 1)
+    mixed, size = renumbered(mixed)
+    first = np.empty(size, np.int64)
+    first[mixed[::-1]] = np.arange(rows - 1, -1, -1)
+    return mixed, first
+
+
+def renumbered(mixed: np.ndarray) -> tuple[np.ndarray, int]:
+    encoded = pa.array(mixed).dictionary_encode()
+    return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
+
+
+# --- NDJSON
+
+RUN = re.compile(rb'"(run|namespace)"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)')
+
+
+def read_lines(split: Split, choice: Choice) -> Read:
+    """What begins between `low` and `high`. Raises OSError."""
+    groups: list[tuple] = []
+    rests: list[tuple] = []
+    known_groups, known = {}, {}
+    numbers: list[tuple[int, int, int, int, int]] = []
+    damage = []
+    for offset, line in lines(split):
+        place = split.number << OFFSETS | offset
+        try:
+            group, index, event = line_of(line, split.file, place)
+            if any(wanted and wanted != name for wanted, name in zip(choice, group)):
+                continue
+            numbers.append((number_of(group, groups, known_groups), index, event[0], event[1],
+                            number_of(event[2:], rests, known)))
+        except ValueError as error:
+            run = run_in(line, split.file)
+            if not any(wanted and wanted != name for wanted, name in zip(choice, run)):
+                damage.append((run, place, f"{split.file}:{line_number(split.file, offset)}: {error}"))
+    if not split.low and not (numbers or damage or any(choice)) and not Path(split.file).stat().st_size:
+        damage.append(((split.file, ""), split.number << OFFSETS, f"{split.file}: there is no event in it"))
+    return Read([Group(*group) for group in groups], rests, np.array(numbers, np.int64).reshape(-1, 5).T, damage)
+
+
+def lines(split: Split) -> Iterator[tuple[int, bytes]]:
+    with open(split.file, "rb") as stream:
+        offset = split.low
+        if offset:
+            stream.seek(offset - 1)
+            offset += len(stream.readline()) - 1  # whatever began before is another split's
+        while offset < split.high and (line := stream.readline()):
+            if line.strip():
+                yield offset, line
+            offset += len(line)
+
+
+def line_of(line: bytes, file: str, place: int) -> tuple[Group, int, Event]:
+    """Raises ValueError."""
+    try:
+        text = line.decode().strip()
+        fields = json.loads(text)
+    except ValueError as error:
+        raise no_event(error, line.decode(errors="replace")) from None
+    ours = {name: fields.pop(name) for name in OURS if name in fields} if isinstance(fields, dict) else {}
+    event, indexed = from_fields(fields, text), "index" in ours
+    index = ours.pop("index", place)
+    try:
+        if type(index) is not int or max(abs(index), abs(event.t_ms), abs(event.request)) > LARGEST:
+            raise ValueError(f"index {index!r}, t_ms {event.t_ms}, request {event.request}: not whole numbers of 64 bits")
+        if type(ours.get("run")) is int:
+            ours["run"] = str(ours["run"])
+        for name, value in ours.items():
+            if type(value) is not str:
+                raise ValueError(f"{name} is {value!r}")
+    except ValueError as error:
+        raise no_event(error, text) from None
+    run, namespace, protocol, options = (ours.get(name, "") for name in GROUP)
+    return Group(run if run or namespace else file, namespace, protocol, options, indexed), index, event
+
+
+def run_in(line: bytes, file: str) -> tuple[str, str]:
+    """Of what is no event: the run that it says it is of, if that much can be read; else that of the file."""
+    found = {}
+    for name, value in RUN.findall(line):
+        try:
+            found[name] = str(json.loads(value))
+        except ValueError:
+            pass
+    return (found.get(b"run", ""), found.get(b"namespace", "")) if found else (file, "")
+
+
+def line_number(file: str, offset: int) -> int:
+    with open(file, "rb") as stream:
+        return 1 + stream.read(offset).count(b"\n")
+
+
