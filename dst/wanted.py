@@ -67,7 +67,7 @@ def set_in(usual: Any, settings: tuple[str, ...], option: str, most: Mapping[str
     try:
         return settings_in(usual, settings, most)
     except ValueError as error:
-        raise ValueError(f"{option} {error}") from None
+        raise ValueError(f"{option}: {error}") from None
 
 
 def command_of(seed: int, wanted: Wanted) -> str:
