@@ -71,6 +71,7 @@ def start_spark(jobs: int, master: str = "") -> "SparkSession":
         "spark.task.maxFailures": str(ATTEMPTS),
         "spark.python.worker.faulthandler.enabled": "true",  # a worker that crashes says where
         "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+        "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",  # tasks put files in place: we commit the folder
     }
     builder = SparkSession.builder.appName("highwater campaign").master(master or f"local[{jobs},{ATTEMPTS}]")
     try:
