@@ -55,7 +55,7 @@ def started() -> Iterator[dict[str, Callable[[Work], object]]]:
     with engines.pool_of(JOBS) as pool:
         found: dict[str, Callable[[Work], object]] = {f"{JOBS} processes": lambda work: engines.check(work, JOBS, pool=pool)}
         try:
-            spark = start_spark(JOBS)
+            spark = start_spark(JOBS, of_java=on_spark.OF_JAVA)
         except NoSpark as error:
             print(f"skipped: Spark: {error}")
             yield found

@@ -92,7 +92,7 @@ def done(work: "Work", jobs: int, asked: Asked) -> "pa.Table":
             from dst.bulk import on_spark
             from dst.campaign.spark import start_spark
 
-            spark = start_spark(jobs, asked.master)
+            spark = start_spark(jobs, asked.master, on_spark.OF_JAVA)
             try:
                 rows = on_spark.check(spark, work, show)
             finally:

@@ -47,6 +47,12 @@ class Events:
         found = range(self.count)[which]
         return map(self.at, found) if isinstance(which, slice) else self.at(found)
 
+    def same(self, e: Event) -> Iterator[Event]:
+        """Those before the last of the same request as `e`, the latest first."""
+        requests, number = self.numbers[1], e.request
+        found = [at for at in range(self.count - 2, -1, -1) if requests[at] == number]
+        return (old for old in map(self.at, found) if old.client == e.client)
+
     def at(self, number: int) -> Event:
         times, requests, rests = self.numbers
         return tuple.__new__(Event, (times[number], requests[number], *self.rests[rests[number]]))

@@ -5,6 +5,7 @@ What the traces of all protocols have in common: time and numbers of requests ri
 was sent. A protocol's own mapping is a subclass in traces/STEM.py, which says what a request is in the model.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from impl.layout import InvalidName
@@ -128,10 +129,16 @@ class Trace:
         dies before it has asked for anything else."""
         if e.request < (last := self.last.get(e.client, 1)):
             raise self._refused("order", f"{e.client} has asked for something else meanwhile: request {e.request} after {last}")
-        asked = next((old for old in self.events[-2::-1] if (old.client, old.request) == (e.client, e.request)), None)
+        asked = next(self._same(e), None)
         lost = e.kind == "crash" or (e.kind == "timeout" and asked is not None and asked.kind == "applied")
         if asked is not None and (not lost or e.pending or sent(asked) != sent(e)):
             raise self._refused("order", f"request {e.request} of {e.client} had another end before")
+
+    def _same(self, e: Event) -> Iterator[Event]:
+        """The events before of the same request, the latest first."""
+        if isinstance(self.events, list):
+            return (old for old in self.events[-2::-1] if (old.client, old.request) == (e.client, e.request))
+        return self.events.same(e)
 
     def _stored(self, e: Event) -> None:
         """A reply shows what the last writer has put, and a condition holds if it names the version of that."""
@@ -165,9 +172,9 @@ class Trace:
     def _arrived(self, e: Event) -> None:
         self._well_formed(e)
         if e.op not in MUTATIONS:  # a read, of which nobody learns
-            of = [old for old in self.events[:-1] if (old.client, old.request) == (e.client, e.request)]
+            of = list(self._same(e))
             request, asked = (), [sent(old) for old in of if old.pending] if all(old.awaited for old in of) else []
-            asked = asked[0] if asked else None
+            asked = asked[-1] if asked else None
         else:
             request, asked = self.pending.pop((e.client, e.request), ((), ()))
         if asked != sent(e):

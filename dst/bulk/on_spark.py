@@ -18,6 +18,7 @@ from dst.version import code_version
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+OF_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # it hands on some packets: what it compiles for more it never earns back
 PACKED = "part int, payload binary"
 ROWS = ", ".join(f"{field.name} {'bigint' if field.type == pa.int64() else 'string'}" for field in SCHEMA)
 
@@ -31,7 +32,7 @@ def check(spark: "SparkSession", work: Work, progress: Progress = lambda hundred
     try:
         (watch_remote if is_remote(spark) else watch)(spark, lambda: found.append(frame.toArrow()), 100, progress)
     except CampaignError as error:
-        raise BulkError(str(error)) from error
+        raise BulkError(f"Spark: {str(error).strip().splitlines()[-1].strip()}") from error  # a traceback ends with what it is of
     return sort_rows([found[0].cast(SCHEMA)])
 
 

@@ -246,15 +246,26 @@ def column_of(table: pa.Table, name: str) -> Column:
 
 
 def of_lists(column: pa.ChunkedArray) -> Column:
-    """Arrow encodes no lists. Most are empty, and the others come again and again."""
+    """Arrow encodes no lists. Most are empty; of the others the joined texts are encoded, where these tell them apart."""
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
     there = np.flatnonzero(lengths)
-    known: dict[tuple, int] = {(): 0}
     codes = np.zeros(len(column), np.int64)
-    codes[there] = [known.setdefault(tuple(value), len(known)) for value in column.take(pa.array(there)).to_pylist()]
-    if any(None in value for value in known):
+    if not len(there):
+        return Column(codes, [()])
+    lists = pa.chunked_array([column.take(pa.array(there)).combine_chunks()])
+    joined = pc.binary_join(lists, "\0").combine_chunks()
+    if joined.null_count:
         raise BadInput("column 'keys' has a list with nothing in one of its places")
-    return Column(codes, list(known))
+    encoded = joined.dictionary_encode()
+    texts = Column(encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_pylist())
+    codes[there], first = distinct([texts, Column(lengths[there], range(int(lengths.max()) + 1))], len(there))
+    values = [tuple(value) for value in lists.take(pa.array(first)).to_pylist()]
+    if any(text.count("\0") >= len(value) for text, value in zip(texts.at(first), values)):  # a key has one in it
+        known: dict[tuple, int] = {}
+        codes[there] = [known.setdefault(tuple(value), len(known)) for value in lists.to_pylist()]
+        values = list(known)
+    codes[there] += 1
+    return Column(codes, [(), *values])
 
 
 def distinct(columns: list[Column], rows: int) -> tuple[np.ndarray, np.ndarray]:

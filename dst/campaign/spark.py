@@ -45,8 +45,9 @@ def spark_engine(jobs: int, master: str = "") -> Iterator[Engine]:
         spark.stop()
 
 
-def start_spark(jobs: int, master: str = "") -> "SparkSession":
-    """A session of this process; of a local one nothing listens outside of the machine. Raises NoSpark."""
+def start_spark(jobs: int, master: str = "", of_java: str = "") -> "SparkSession":
+    """A session of this process; of a local one nothing listens outside of the machine. `of_java`: options of the one that runs
+    here. Raises NoSpark."""
     os.environ.update(PYSPARK_PYTHON=sys.executable)
     from pyspark.sql import SparkSession
 
@@ -65,6 +66,7 @@ def start_spark(jobs: int, master: str = "") -> "SparkSession":
     settings = {
         **({"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
            if not master or master.startswith("local") else {}),
+        **({"spark.driver.extraJavaOptions": of_java} if of_java else {}),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "FATAL",  # of a task that fails we tell ourselves
