@@ -303,7 +303,9 @@ class Lines:
         self.began = self.told = time.monotonic()
 
     def show(self, done: int) -> None:
-        now, self.first = time.monotonic(), done if self.first < 0 else self.first
+        now = time.monotonic()
+        if self.first < 0:  # until now there was nobody to run anything
+            self.first, self.began, self.told = done, now, now
         if now - self.told >= EVERY_S and done > self.first:
             self.told, rate = now, (done - self.first) / (now - self.began)
             left_s = (self.total - done) / rate

@@ -43,6 +43,8 @@ ALLOWED = (
     Allowed("traces/explain.py", "frames", "failing, error", "told once, after the run"),
     Allowed("traces/history.py", "cache", "updates_in", PURE),
     Allowed("traces/s3log.py", "cache", "NOTHING", "is never written to"),
+    Allowed("traces/follow.py", "cache", "TOLD", "is never written to: what stands for an event of what a caller is told"),
+    Allowed("dst/verdict.py", "cache", "options_of", PURE),
     *(Allowed("traces/slatedb.py", "cache", of, PURE) for of in ("key_of", "place_of", "decoded")),
     Allowed("traces/sequenced_metadata_boundary.py", "cache", "FILES", PURE),
     Allowed("traces/sequenced_metadata_boundary.py", "cache", "update_of", PURE),

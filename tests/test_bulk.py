@@ -5,7 +5,6 @@ In reading order: one run and its row; the engines agree; what is damaged; what 
 """
 
 import json
-import os
 import subprocess
 import sys
 import warnings
@@ -494,12 +493,10 @@ def test_what_fails_in_a_task_is_told_in_a_line(spark: object, folder: Path) -> 
     assert str(error.value).startswith("Spark: TypeError: ") and "\n" not in str(error.value)
 
 
-def test_without_java_it_is_said_and_nothing_is_written(tmp_path: Path) -> None:
+def test_without_java_it_is_said_and_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = sessions.load_java()
+    monkeypatch.setattr(java, "find_java", lambda: None)
+    monkeypatch.setattr(sessions, "load_java", lambda: java)
     file = write(tmp_path / "t.parquet", [("a", simulate(1))])
-    program = "import sys; from cli.main import main; main()"
-    words = ["trace", "check", str(file), "--spark", "--out", str(tmp_path / "o.parquet")]
-    done = subprocess.run([sys.executable, "-c", program, *words], cwd=ROOT, capture_output=True, text=True,
-                          env=os.environ | {"PATH": "/nowhere", "JAVA_HOME": "/nowhere", "HOME": str(tmp_path)})
-    if "runs," in done.stdout:
-        pytest.skip("a Java is found all the same")
-    assert done.returncode == exits.INCOMPLETE and "Java" in done.stderr and not (tmp_path / "o.parquet").exists()
+    code, said = called("trace", "check", file, "--spark", "--out", tmp_path / "o.parquet")
+    assert code == exits.INCOMPLETE and java.MISSING in said and list(tmp_path.iterdir()) == [file]

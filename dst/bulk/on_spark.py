@@ -32,7 +32,7 @@ def check(spark: "SparkSession", work: Work, progress: Progress = lambda hundred
     try:
         (watch_remote if is_remote(spark) else watch)(spark, lambda: found.append(frame.toArrow()), 100, progress)
     except CampaignError as error:
-        raise BulkError(f"Spark: {str(error).strip().splitlines()[-1].strip()}") from error
+        raise BulkError(f"Spark: {str(error).strip().splitlines()[-1].strip()}") from error  # of a traceback its end
     return sort_rows([found[0].cast(SCHEMA)])
 
 
