@@ -263,6 +263,14 @@ def test_a_wave_that_fails_leaves_nothing_and_is_never_green(tmp_path: Path) -> 
     assert rows(tmp_path, (0, 4)) == [] and not (tmp_path / "summary.json").exists()
 
 
+def test_the_summary_is_the_same_however_many_rows_are_read_at_once(local: Start, tmp_path: Path,
+                                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = summary_of(MUTANT, (3, 120), tmp_path, local, 2)
+    monkeypatch.setattr(summary, "PIECE", 7)
+    assert summary.summarize(MUTANT, (3, 120), tmp_path) == whole
+    assert whole["failures"] and whole["reached"] and whole["model_states"]
+
+
 def nothing() -> AbstractContextManager[waves.Engine]:
     return nullcontext(lambda *_: None)
 

@@ -9,6 +9,7 @@ so the folder must be one that they and the driver share.
 import importlib.util
 import io
 import json
+import logging
 import os
 import sys
 import zipfile
@@ -51,6 +52,7 @@ def start_spark(jobs: int, master: str = "", of_java: str = "") -> "SparkSession
     os.environ.update(PYSPARK_PYTHON=sys.executable)
     from pyspark.sql import SparkSession
 
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # where Java was killed we say so, in a line
     if master.startswith("sc://"):
         try:
             return SparkSession.builder.remote(master).getOrCreate()

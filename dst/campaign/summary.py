@@ -1,7 +1,9 @@
 """Safety: what is said of a campaign is a function of its rows, one of each seed, without `cpu_us` or how they came there."""
 
+from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,24 +18,41 @@ from dst.guide import Tape
 from dst.reached import bits
 from dst.sketch import SAMPLE
 
+PIECE = 500_000  # seeds whose rows are in memory together
 MOST_IN_PROCESSES = 20  # of the seeds that are run twice, so many at most in other processes, too
 COLUMNS = ("seed", "kind", "signature", "message", "digest", "requests", "reached", "model_states", "model_steps")
 
 
 def summarize(campaign: Campaign, seeds: Seeds, out: Path) -> dict:
     """Failures by signature, the most frequent first. Raises CampaignError unless each seed has one row."""
-    table = read(out, seeds, list(COLUMNS)).sort_by("seed")
-    if not np.array_equal(table["seed"].to_numpy(), np.arange(*seeds)):
-        raise CampaignError(f"{table.num_rows} rows for {seeds[1] - seeds[0]} seeds: each should have one")
-    failed = table.filter(pc.field("kind") != "")
+    hasher, requests, failed, sketches = blake2b(digest_size=16), 0, [], {"model_states": None, "model_steps": None}
+    reached: dict[str, dict[str, int]] = {}
+    for table in pieces(seeds, out):
+        failed.append(table.filter(pc.field("kind") != "").select(["seed", "kind", "signature", "message"]))
+        requests += pc.sum(table["requests"]).as_py()
+        add_digest(hasher, table)
+        add_witnessed(reached, table, campaign.scenario)
+        for name, before in sketches.items():
+            new = pc.unique(pc.list_flatten(table[name]))
+            sketches[name] = new if before is None else pc.unique(pa.chunked_array([before, new]))
     twice, different = compared(campaign, seeds, out)
-    reached = witnessed(table, campaign.scenario)
-    return {**campaign._asdict(), "seeds": f"{seeds[0]}:{seeds[1]}", "runs": table.num_rows, "failed": failed.num_rows,
-            "requests": pc.sum(table["requests"]).as_py(), "digest": digest_of(table),
-            "failures": failures_of(campaign, failed) + different,
-            "reached": reached, "never": [name for name in bits(campaign.scenario) if name not in reached],
-            "model_states": distinct(table["model_states"]), "model_steps": distinct(table["model_steps"]),
+    failures = pa.concat_tables(failed)
+    return {**campaign._asdict(), "seeds": f"{seeds[0]}:{seeds[1]}", "runs": seeds[1] - seeds[0], "failed": failures.num_rows,
+            "requests": requests, "digest": hasher.hexdigest(), "failures": failures_of(campaign, failures) + different,
+            "reached": {name: reached[name] for name in bits(campaign.scenario) if name in reached},
+            "never": [name for name in bits(campaign.scenario) if name not in reached],
+            **{name: SAMPLE * len(of) for name, of in sketches.items()},  # about: the sample's size, times what it is a part of
             "in_other_processes": twice}
+
+
+def pieces(seeds: Seeds, out: Path) -> Iterator[pa.Table]:
+    """The rows, by seed, not all of them at once. Raises CampaignError unless each seed has one."""
+    for low in range(*seeds, PIECE):
+        those = low, min(low + PIECE, seeds[1])
+        table = read(out, those, list(COLUMNS)).sort_by("seed")
+        if not np.array_equal(table["seed"].to_numpy(), np.arange(*those)):
+            raise CampaignError(f"{table.num_rows} rows for {those[1] - those[0]} seeds: each should have one")
+        yield table
 
 
 def failures_of(campaign: Campaign, failed: pa.Table) -> list[dict]:
@@ -46,16 +65,13 @@ def failures_of(campaign: Campaign, failed: pa.Table) -> list[dict]:
     return sorted(failures, key=lambda f: (-f["count"], f["smallest_seed"]))
 
 
-def witnessed(table: pa.Table, scenario: str) -> dict[str, dict[str, int]]:
+def add_witnessed(reached: dict[str, dict[str, int]], table: pa.Table, scenario: str) -> None:
     """Of each witness that was reached: in how many runs, and in which first. The table is sorted by seed."""
     masks, seeds = table["reached"].to_numpy(), table["seed"].to_numpy()
-    hits = {name: seeds[masks & bit > 0] for name, bit in bits(scenario).items()}
-    return {name: {"runs": len(those), "smallest_seed": int(those[0])} for name, those in hits.items() if len(those)}
-
-
-def distinct(sketches: pa.ChunkedArray) -> int:
-    """About how many states, or steps, the runs have reached: the sample's size, times what it is a part of."""
-    return SAMPLE * len(pc.unique(pc.list_flatten(sketches)))
+    for name, bit in bits(scenario).items():
+        those = seeds[masks & bit > 0]
+        if len(those):
+            reached.setdefault(name, {"runs": 0, "smallest_seed": int(those[0])})["runs"] += len(those)
 
 
 def compared(campaign: Campaign, seeds: Seeds, out: Path) -> tuple[list[int], list[dict]]:
@@ -91,9 +107,7 @@ def tape_of_row(campaign: Campaign, seed: int, out: Path) -> Tape | None:
     return tape_of(text) if text else None
 
 
-def digest_of(table: pa.Table) -> str:
+def add_digest(hasher: Any, table: pa.Table) -> None:
     """Of all rows: two campaigns with the same one have found the same, and their traces are equal."""
-    hasher = blake2b(digest_size=16)
     for batch in table.select(["seed", "kind", "signature", "digest"]).to_batches(10_000):
         hasher.update("".join(f"{row}\n" for row in zip(*(column.to_pylist() for column in batch.columns))).encode())
-    return hasher.hexdigest()
