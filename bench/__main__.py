@@ -2,11 +2,13 @@
 
 import sys
 
-from bench import bulk, checking, exploration, proof, recording, shrinking, simulation
+from bench import bulk, campaigns, checking, exploration, exploration_on_disk, proof, recording, shrinking, simulation
 from bench.peers import simulators
 
-ALL = {"exploration": exploration, "simulation": simulation, "simulators": simulators, "shrinking": shrinking, "proof": proof,
-       "recording": recording, "checking": checking, "bulk": bulk}
+ALL = {"exploration": exploration, "exploration_on_disk": exploration_on_disk, "simulation": simulation,
+       "simulators": simulators, "shrinking": shrinking, "proof": proof, "recording": recording, "checking": checking,
+       "campaigns": campaigns, "bulk": bulk}
+
 
 if __name__ == "__main__":
     unknown = [name for name in sys.argv[1:] if name not in ALL]

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from types import ModuleType
 
-from bench import page_branch, page_profiles, page_protocol, page_safeguards
+from bench import page_branch, page_profiles, page_protocol, page_queries, page_safeguards
 from bench.page_protocol import Instances
 from bench.starvation import starvation
 from cli import damaged
@@ -141,6 +141,9 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "min_age": ("docs/boundary-files.md", min_age),
     "profiles": ("docs/store-profiles.md", page_profiles.profiles),
     "differences": ("docs/store-profiles.md", page_profiles.differences),
+    "columns": ("docs/campaigns.md", page_queries.columns),
+    "views": ("docs/campaign-queries.md", page_queries.views),
+    "queries": ("docs/campaign-queries.md", page_queries.queries),
     "trace_damage": ("docs/trace-damage.md", damaged.page),
 }
 

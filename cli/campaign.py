@@ -4,22 +4,25 @@ Exit codes are in cli/exits.py: 2 bad input, 3 no Java for Spark, or the time wa
 130 Ctrl-C.
 """
 
+import csv
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from cli import exits
-from cli.console import STEM, seeds_of
+from cli.console import STEM, console, seeds_of, write_text
 
 if TYPE_CHECKING:
     from dst.campaign.folder import Asked
@@ -47,8 +50,14 @@ def run_command(
     out: Annotated[Path, typer.Option(metavar="DIR", help="A new folder; or this campaign's own, and it goes on.")],
     scenario: Annotated[str, typer.Option(help="What is simulated.")] = STEM,
     mutant: Annotated[str, typer.Option(help="A known-bad implementation, which must fail.")] = "",
-    strategy: Annotated[str, typer.Option(help="How the next event is chosen.")] = "portfolio",
+    strategy: Annotated[str, typer.Option(help="How the next event is chosen; guided: runs are made from those "
+                                          "before that reached something new.")] = "portfolio",
     profile: Annotated[str, typer.Option(help="The store answers as this one; if not given, each run draws one.")] = "",
+    shape: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="In place of what is drawn: writers=2, ..; "
+                                                    "may be repeated.")] = None,
+    fault: Annotated[list[str] | None, typer.Option(metavar="NAME=N", help="N of 1,000 requests, and no other faults: "
+                                                    "late=100; may be repeated.")] = None,
+    round_size: Annotated[int, typer.Option(min=1, help="Of a guided campaign: seeds in a round.")] = 10_000,
     stop_after: Annotated[int, typer.Option(min=0, metavar="N", help="Stop once so many seeds have failed, and tell of the N "
                                             "smallest; 0: run all.")] = 0,
     budget_s: Budget = 0,
@@ -56,6 +65,7 @@ def run_command(
     master: Master = "",
     jobs: Jobs = None,
     range_size: Annotated[int | None, typer.Option(min=1, help="Seeds in a task. [default: for some seconds]")] = None,
+    triage: Annotated[bool, typer.Option("--triage", help="In the end shrink what failed: `campaign triage`.")] = False,
     seed_limit_s: Annotated[float, typer.Option(min=0.001, help="A seed that takes longer is a row of kind timeout.")] = 60.0,
 ) -> None:
     """Run a range of seeds and sum up the failures by signature. The same command again goes on where it was stopped."""
@@ -64,11 +74,15 @@ def run_command(
 
     asked = seeds_of(seeds)
     try:
-        campaign = campaign_of(scenario, mutant, strategy, profile)
+        campaign = campaign_of(scenario, mutant, strategy, profile, " ".join(shape or ()), " ".join(fault or ()), asked.start,
+                               round_size)
     except Refused as error:
         stop(exits.BAD_INPUT, str(error))
-    go_on(campaign, Asked((asked.start, asked.stop), stop_after, range_size or 0, seed_limit_s), out, engine, master, jobs,
-          budget_s)
+    failures = go_on(campaign, Asked((asked.start, asked.stop), stop_after, range_size or 0, seed_limit_s), out, engine, master,
+                     jobs, budget_s)
+    if triage and failures:
+        triage_of(out, [], 2_000, engine, master, jobs)
+    raise typer.Exit(exits.of_kinds(failure["kind"] for failure in failures))
 
 
 @app.command("resume")
@@ -83,7 +97,8 @@ def resume_command(out: Out, engine: EngineName = "spark", master: Master = "", 
         campaign = campaign_of(*campaign[:-1])  # by the code that is here; the folder says whether it is the same
     except Refused as error:
         stop(exits.BAD_INPUT, str(error))
-    go_on(campaign, asked, out, engine, master, jobs, budget_s)
+    failures = go_on(campaign, asked, out, engine, master, jobs, budget_s)
+    raise typer.Exit(exits.of_kinds(failure["kind"] for failure in failures))
 
 
 @app.command("status")
@@ -101,7 +116,17 @@ def status_command(out: Out, as_json: Annotated[bool, typer.Option("--json", hel
     if as_json:
         print(json.dumps(found, indent=2))
     else:
-        print_status(found)
+        print_status(found, out)
+
+
+@app.command("replay")
+def replay_command(out: Out, seed: Annotated[int, typer.Argument(min=0)],
+                   keep: Annotated[Path | None, typer.Option("--out", help="A folder to keep the run in, as a bundle.")] = None
+                   ) -> None:
+    """Run the seed of a row again, of a guided campaign from its tape, and tell what happened."""
+    from cli.campaign_replay import replay
+
+    replay(out, seed, keep)
 
 
 @app.command("triage")
@@ -110,30 +135,119 @@ def triage_command(
     against: Annotated[list[Path] | None, typer.Option(metavar="DIR", help="An earlier campaign; may be repeated, the oldest "
                                                        "first. Then only what is new fails.")] = None,
     budget: Annotated[int, typer.Option(min=1, help="Runs to shrink one failure with, at most.")] = 2_000,
+    engine: EngineName = "local",
+    master: Master = "",
     jobs: Jobs = None,
 ) -> None:
     """Shrink the smallest failure of each signature, keep a bundle of each, and tell what is new, known, gone."""
-    from cli.campaign_triage import triage
-    from dst.campaign.what import CampaignError, Refused
+    triage_of(out, against or [], budget, engine, master, jobs)
 
+
+def triage_of(out: Path, against: list[Path], budget: int, engine: str, master: str, jobs: int | None) -> NoReturn:
+    from cli.campaign_triage import triage
+    from dst.campaign.spark import shrinking_on_spark
+    from dst.campaign.triage import shrinking_in_processes
+    from dst.campaign.what import CampaignError, NoSpark, Refused
+
+    processes = jobs or os.cpu_count() or 1
     try:
-        rows = triage(out, against or [], budget, jobs or os.cpu_count() or 1)
+        rows = triage(out, against, budget, partial(shrinking_in_processes, processes) if engine == "local" and not master else
+                      partial(shrinking_on_spark, processes, master))
     except Refused as error:
         stop(exits.BAD_INPUT, str(error))
+    except NoSpark as error:
+        stop(exits.INCOMPLETE, str(error))
     except (CampaignError, OSError) as error:
         stop(exits.HARNESS, str(error))
+    except KeyboardInterrupt:
+        stop(exits.INTERRUPTED, "Stopped. The bundles that are done are kept; the same command does all again.")
     table = Table("signature", "", "runs", "smallest seed", "requests", "replay")
     for row in rows:
-        table.add_row(row["signature"], row["state"], *([f"{row['count']:,}", str(row["seed"]), row["requests"], row["replay"]]
-                                                        if row["state"] != "gone" else [""] * 4))
+        of = [f"{row['count']:,}", str(row["seed"]), row["requests"], row["replay"]] if row["state"] != "gone" else [""] * 4
+        table.add_row(*map(escape, (row["signature"], row["state"], *of)))
     console = Console(highlight=False, soft_wrap=True, width=None if Console().is_terminal else 200)
     console.print(table if rows else "nothing has failed")
     raise typer.Exit(exits.of_kinds(row["kind"] for row in rows if row["state"] == "new"
                                     or (row["state"] == "known" and not against)))
 
 
-def go_on(campaign: "Campaign", asked: "Asked", out: Path, engine: str, master: str, jobs: int | None, budget_s: float) -> None:
-    """Runs what is missing; ends the program."""
+@app.command("report")
+def report_command(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR..", help="Campaigns' folders, or folders of such.")],
+    against: Annotated[list[Path] | None, typer.Option(metavar="DIR", help="An earlier campaign, or a folder of such: what "
+                                                       "is new, known, gone. May be repeated, the oldest first.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="The HTML file. [default: report.html in DIR]")] = None,
+) -> None:
+    """One page that works offline: is it safe, how sure, what was not tried. Campaigns may be running, or have been stopped."""
+    from cli.campaign_report import report
+    from dst.campaign.what import CampaignError, Refused
+
+    target = out or folders[0] / "report.html"
+    try:
+        text = report(folders, against or [], target)
+    except Refused as error:
+        stop(exits.BAD_INPUT, str(error))
+    except (CampaignError, OSError) as error:
+        stop(exits.HARNESS, str(error))
+    write_text(target, text)
+    Console(highlight=False, soft_wrap=True).print(f"written: {target} ({len(text.encode()) / 1024:,.0f} KiB)", markup=False)
+
+
+SqlEngine = Annotated[Literal["duckdb", "spark"], typer.Option("--engine", help="Whose dialect it is; the views are the same.")]
+
+
+@app.command("sql")
+def sql_command(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A campaign's folder, or a folder of such.")],
+    query: Annotated[str, typer.Argument(metavar="SQL", help="Of the views that `campaign views` prints.")],
+    engine: SqlEngine = "duckdb",
+    master: Master = "",
+    as_csv: Annotated[bool, typer.Option("--csv", help="CSV, and nothing else.")] = False,
+) -> None:
+    """Ask the rows of campaigns a question in SQL: docs/campaign-queries.md has examples."""
+    from cli.campaign_figures import folders
+    from cli.campaign_sql import query as asked
+    from cli.campaign_sql import said
+    from dst.campaign.what import CampaignError, NoSpark, Refused
+
+    if master and engine != "spark":
+        stop(exits.BAD_INPUT, "--master is Spark's: add --engine spark")
+    try:
+        found = asked(folders([folder]), query, engine, master)
+    except Refused as error:
+        stop(exits.BAD_INPUT, str(error))
+    except NoSpark as error:
+        stop(exits.INCOMPLETE, str(error))
+    except CampaignError as error:
+        stop(exits.HARNESS, str(error))
+    if as_csv:
+        writer = csv.writer(sys.stdout)
+        writer.writerow(found.column_names)
+        writer.writerows(row.values() for row in found.to_pylist())
+        return
+    table = Table(*found.column_names)
+    for row in found.to_pylist():
+        table.add_row(*(escape(said(value)) for value in row.values()))
+    console.print(table)
+
+
+@app.command("views")
+def views_command(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A campaign's folder, or a folder of such.")],
+                  engine: SqlEngine = "duckdb") -> None:
+    """Print the statements that make the views, for another program that reads Parquet."""
+    from cli.campaign_figures import folders
+    from cli.campaign_sql import statements
+    from dst.campaign.what import Refused
+
+    try:
+        print(*statements(folders([folder]), engine), sep=";\n\n", end=";\n")
+    except Refused as error:
+        stop(exits.BAD_INPUT, str(error))
+
+
+def go_on(campaign: "Campaign", asked: "Asked", out: Path, engine: str, master: str, jobs: int | None, budget_s: float
+          ) -> list[dict]:
+    """Runs what is missing; the failures. Ends the program if it does not come to the end."""
     from dst.campaign.processes import local_engine
     from dst.campaign.spark import spark_engine
     from dst.campaign.waves import run
@@ -157,7 +271,7 @@ def go_on(campaign: "Campaign", asked: "Asked", out: Path, engine: str, master: 
     if done.summary is None:
         stop(exits.INCOMPLETE, f"The time is used up; {done.left:,} seeds are left: `highwater campaign resume {out}` goes on.")
     print_summary(done.summary, out, time.monotonic() - began)
-    raise typer.Exit(exits.of_kinds(failure["kind"] for failure in done.summary["failures"]))
+    return done.summary["failures"]
 
 
 @contextmanager
@@ -189,14 +303,21 @@ class Lines:
         self.began = self.told = time.monotonic()
 
     def show(self, done: int) -> None:
-        now, self.first = time.monotonic(), done if self.first < 0 else self.first
+        now = time.monotonic()
+        if self.first < 0:  # until now there was nobody to run anything
+            self.first, self.began, self.told = done, now, now
         if now - self.told >= EVERY_S and done > self.first:
             self.told, rate = now, (done - self.first) / (now - self.began)
             left_s = (self.total - done) / rate
             self.console.print(f"{done:,} of {self.total:,} seeds, {rate:,.0f}/s, some {left_s:,.0f} s left", markup=False)
 
 
-def print_status(found: dict) -> None:
+def here(replay: str, out: Path) -> str:
+    """The command, where the campaign is."""
+    return replay.replace(" DIR ", f" {out} ")
+
+
+def print_status(found: dict, out: Path) -> None:
     console = Console(highlight=False, soft_wrap=True)
     name = found["scenario"] + (f" with {found['mutant']}" if found["mutant"] else "")
     state = "done" if not found["left"] else "running" if found["running"] else "stopped"
@@ -206,7 +327,7 @@ def print_status(found: dict) -> None:
         console.print(f"{found['rate']:,.0f} seeds/s in the last waves: some {found['left'] / found['rate']:,.0f} s to go",
                       markup=False)
     for failure in found["failures"]:
-        console.print(f"{failure['count']:,} x {failure['signature']}: {failure['replay']}", markup=False)
+        console.print(f"{failure['count']:,} x {failure['signature']}: {here(failure['replay'], out)}", markup=False)
 
 
 def print_summary(summary: dict, out: Path, took_s: float) -> None:
@@ -220,10 +341,10 @@ def print_summary(summary: dict, out: Path, took_s: float) -> None:
         return
     table = Table("signature", "runs", "smallest seed")
     for failure in summary["failures"]:
-        table.add_row(failure["signature"], f"{failure['count']:,}", str(failure["smallest_seed"]))
+        table.add_row(escape(failure["signature"]), f"{failure['count']:,}", str(failure["smallest_seed"]))
     console.print(table)
     for failure in summary["failures"]:
-        console.print(failure["replay"], markup=False)
+        console.print(here(failure["replay"], out), markup=False)
 
 
 def print_reached(summary: dict, console: Console) -> None:

@@ -1,34 +1,35 @@
 """highwater campaign triage: a bundle of each kind of failure, and what is new about it."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from shlex import quote
 
 from cli.dst_report import bundle
 from dst.bundle import Given
 from dst.campaign.folder import labelled, write_json
-from dst.campaign.triage import compare, name_of, replayed, rerun, summary_of, to_shrink, with_processes
-from dst.campaign.what import Refused
+from dst.campaign.triage import Shrinker, Small, compare, names_of, replayed, rerun, summary_of, to_shrink
+from dst.campaign.what import CampaignError, Refused
 from dst.shrink import measure
+from dst.simulate import Outcome
 from dst.version import code_version
 
 
-def triage(out: Path, against: list[Path], budget: int, jobs: int) -> list[dict]:
+def triage(out: Path, against: list[Path], budget: int, start: Callable[[], AbstractContextManager[Shrinker]]) -> list[dict]:
     """A row a signature; writes DIR/bundles and DIR/triage.json. Raises Refused, CampaignError, OSError."""
     campaign, _ = labelled(out)
     if campaign.code != code_version():
         raise Refused(f"{out} is of other code ({campaign.code}, and here is {code_version()}): check that out, or run it anew")
     summary = summary_of(out)
     states = {one.signature: one for one in compare(summary, [summary_of(folder) for folder in against])}
-    bundles = {}
-    for small in with_processes(jobs)(campaign, to_shrink(summary), budget):
-        outcome, shape = rerun(campaign, small.seed)
-        found = replayed(campaign, small)
-        name = name_of(outcome.signature)
-        given = Given(campaign.scenario, small.seed, campaign.mutant or None, outcome.strategy, shape)
-        bundle(outcome, given, out / "bundles" / name,
-               (found, given._replace(strategy=small.strategy, shape=small.shape, weights=small.weights)))
-        bundles[outcome.signature] = {
-            "bundle": f"bundles/{name}", "requests": f"{measure(outcome)[0]} -> {measure(found)[0]}",
-            "replay": f"highwater dst replay {out / 'bundles' / name} --shrunk"}
+    bundles, those = {}, to_shrink(campaign, summary, out)
+    names = names_of(signature for *_, signature in those)
+    with start() if those else nullcontext(lambda *_: ()) as shrink:
+        for (seed, tape, signature), small in zip(those, shrink(campaign, those, budget)):
+            (outcome, given), found = rerun(campaign, seed, tape), replayed(campaign, small)
+            if {outcome.signature, found.signature} != {signature}:
+                raise CampaignError(f"seed {seed}, shrunk, ends with {found.signature or 'ok'}, and was {signature}")
+            bundles[signature] = kept(out / "bundles" / names[signature], outcome, given, small, found)
     rows = [{"signature": failure["signature"], "state": states[failure["signature"]].state, "kind": failure["kind"],
              "first": states[failure["signature"]].first, "count": failure["count"], "seed": failure["smallest_seed"],
              "message": failure["message"],
@@ -38,3 +39,10 @@ def triage(out: Path, against: list[Path], budget: int, jobs: int) -> list[dict]
              for one in states.values() if one.state == "gone"]
     write_json(out / "triage.json", {"against": [summary_of(folder)["code"] for folder in against], "failures": rows})
     return rows
+
+
+def kept(place: Path, outcome: Outcome, given: Given, small: Small, found: Outcome) -> dict[str, str]:
+    """A bundle of a run and of what it was shrunk to; what triage.json says of it."""
+    bundle(outcome, given, place, (found, given._replace(strategy=small.strategy, shape=small.shape, weights=small.weights)))
+    return {"bundle": f"bundles/{place.name}", "requests": f"{measure(outcome)[0]} -> {measure(found)[0]}",
+            "replay": f"highwater dst replay {quote(str(place))} --shrunk"}

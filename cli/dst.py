@@ -10,7 +10,7 @@ from rich.progress import track
 from cli.console import STEM, build_of, console, refuse, scenario_of, seeds_of
 from cli.dst_doctor import doctor_command
 from cli.dst_replay import replay_command as replay_tape
-from cli.dst_report import Wanted, bundle, command_of, given_of, report, trace_command
+from cli.dst_report import bundle, or_refuse, report, trace_command
 from cli.dst_shrink import shrink_command
 from cli.exits import INTERRUPTED, TIMEOUT, of_kinds
 from cli.explain import explain_command
@@ -21,6 +21,7 @@ from cli.zoo import exhaust_command, zoo_command
 from dst.alarm import LONGEST_RUN_S, Hung, alarmed, set_alarm
 from dst.bundle import Given
 from dst.simulate import Outcome, simulate
+from dst.wanted import Wanted, command_of, given_of
 from traces.refine import REFINERS
 
 app = typer.Typer(no_args_is_help=True)
@@ -48,7 +49,7 @@ def run_command(scenario: Scenario = STEM, seed: Annotated[int | None, typer.Opt
     """Run one seed and tell what happened, or many and tell which failed."""
     scenario_of(scenario)
     wanted = Wanted(mutant, strategy, profile, tuple(shape or ()), tuple(fault or ()), scenario)
-    given_of(0, *wanted)
+    or_refuse(given_of, 0, wanted)
     if (seed is None) == (seeds is None):
         refuse("give either --seed N or --seeds A:B")
     if out and seed is None:
@@ -56,7 +57,7 @@ def run_command(scenario: Scenario = STEM, seed: Annotated[int | None, typer.Opt
     if traces and seeds is None:
         refuse("--traces goes with --seeds; of one run --out has it")
     if seed is not None:
-        given = given_of(seed, *wanted)
+        given = given_of(seed, wanted)
         outcome = run(given)
         if outcome is None:
             console.print(f"[bold red]timeout[/]: not done after {LONGEST_RUN_S:g} s: {command_of(seed, wanted)}")
@@ -92,7 +93,7 @@ def many_seeds(seeds: range, wanted: Wanted, digests: bool, keep: Callable[[Outc
     done, stopped = 0, False
     try:
         for seed in seeds if digests else track(seeds, "simulating", console=console, transient=True):
-            outcome = run(given_of(seed, *wanted))
+            outcome = run(given_of(seed, wanted))
             kind, signature = outcome[1:3] if outcome else ("timeout", "timeout")
             if outcome:
                 keep(outcome)

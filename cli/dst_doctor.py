@@ -6,9 +6,10 @@ from typing import Annotated
 import typer
 
 from cli.console import STEM, build_of, console, refuse, scenario_of, seeds_of
-from cli.dst_report import strategy_of
+from cli.dst_report import or_refuse
 from cli.exits import HARNESS, NONDETERMINISM
 from dst.doctor import HASH_SEEDS, Broken, Place, check, newer_python
+from dst.wanted import strategy_of
 
 MOST = 100_000
 
@@ -29,7 +30,7 @@ def doctor_command(seeds: Annotated[str, typer.Option(help="A:B")] = "0:100",
     else:
         console.print(f"[yellow]skipped[/]: another version of Python: {other}")
     try:
-        difference = check(sample, mutant, strategy_of(strategy), places, scenario=scenario)
+        difference = check(sample, mutant, or_refuse(strategy_of, strategy), places, scenario=scenario)
     except Broken as error:
         console.print("[bold red]not run[/]: ", end="")
         console.print(str(error), markup=False)

@@ -6,13 +6,14 @@ from typing import Annotated
 import typer
 
 from cli.console import LARGEST_SEED, STEM, build_of, console, refuse, scenario_of
-from cli.dst_report import again_by, given_of, report, strategy_of
+from cli.dst_report import again_by, or_refuse, report
 from cli.exits import of_kinds
 from dst.bundle import Refused, Saved, read
 from dst.choose import TapeMismatch
 from dst.scenarios import named
 from dst.simulate import Outcome, simulate
 from dst.version import code_version
+from dst.wanted import Wanted, given_of, strategy_of
 
 
 def replay_command(what: Annotated[str, typer.Argument(help="a bundle's folder, a tape.json, or a seed")],
@@ -51,7 +52,7 @@ def seed_of(what: str) -> int | None:
 
 def recorded(seed: int, mutant: str | None, strategy: str, scenario: str = STEM) -> Saved:
     """The tape of a run that is made now."""
-    given = given_of(seed, mutant, strategy, scenario=scenario)
+    given = or_refuse(given_of, seed, Wanted(mutant, strategy, scenario=scenario))
     outcome = simulate(seed, build_of(mutant, scenario), strategy=strategy, scenario=scenario)
     return Saved(given, outcome.tape, outcome.digest, None)
 
@@ -64,7 +65,7 @@ def saved_in(path: Path, shrunk: bool = False) -> Saved:
         refuse(str(error))
     scenario_of(saved.given.scenario)
     build_of(saved.given.mutant, saved.given.scenario)
-    strategy_of(saved.given.strategy)
+    or_refuse(strategy_of, saved.given.strategy)
     return saved
 
 

@@ -1,68 +1,22 @@
 """What the verbs of `highwater dst` say of a run, and what they keep of it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
-from cli.console import STEM, build_of, console, refuse
-from dst.bundle import SHRUNK, Given, Refused, files_of, settings_in, write
+from cli.console import STEM, console, refuse
+from dst.bundle import SHRUNK, Given, Refused, files_of, write
 from dst.scenarios import named
-from dst.simulate import Outcome, drawn_shape, replay_command
-from dst.strategies import STRATEGIES
+from dst.simulate import Outcome, replay_command
 from dst.version import code_version
-from dst.world.faults import NONE
-from dst.world.profiles import PROFILES
-from dst.world.sdk import IN_SIMULATION
 
 
-def strategy_of(name: str) -> str:
-    if name != "portfolio" and name not in STRATEGIES:
-        refuse(f"there is no strategy {name!r}; there are portfolio, {', '.join(STRATEGIES)}")
-    return name
-
-
-class Wanted(NamedTuple):
-    """Of runs, whatever their seeds: as a user wrote it."""
-
-    mutant: str | None = None
-    strategy: str = "portfolio"
-    profile: str | None = None
-    shape: tuple[str, ...] = ()
-    faults: tuple[str, ...] = ()
-    scenario: str = STEM
-
-
-def given_of(seed: int, mutant: str | None, strategy: str, profile: str | None = None, shape: tuple[str, ...] = (),
-             faults: tuple[str, ...] = (), scenario: str = STEM) -> Given:
-    """What is not said of the shape is drawn from the seed. Refuses what there is not."""
-    build_of(mutant, scenario)
-    if profile is not None and profile not in PROFILES:
-        refuse(f"there is no profile {profile!r}; there are {', '.join(PROFILES)}")
-    given = None
-    if profile or shape:
-        drawn = drawn_shape(seed, scenario)
-        given = set_in(drawn._replace(store=profile or drawn.store), shape, "--shape", named(scenario).MOST)
-    if given and given.sdk not in ("", *IN_SIMULATION):
-        refuse(f"--shape sdk={given.sdk}: there are {', '.join(IN_SIMULATION)}")
-    weights = set_in(NONE, faults, "--fault") if faults else None
-    if weights and sum(weights) > 1000:
-        refuse(f"--fault: {sum(weights)} of 1,000 requests")
-    return Given(scenario, seed, mutant, strategy_of(strategy), given, weights)
-
-
-def set_in(usual: Any, settings: tuple[str, ...], option: str, most: Mapping[str, int] = MappingProxyType({})) -> Any:
+def or_refuse(ask: Callable, *of: object) -> Any:
+    """What `ask` of dst/wanted.py answers; refuses what there is not."""
     try:
-        return settings_in(usual, settings, most)
-    except ValueError as error:
-        refuse(f"{option}: {error}")
-
-
-def command_of(seed: int, wanted: Wanted) -> str:
-    """What a user types to see this run again."""
-    more = [f"--profile {wanted.profile}"] if wanted.profile else []
-    more += [f"--shape {setting}" for setting in wanted.shape] + [f"--fault {setting}" for setting in wanted.faults]
-    return " ".join([replay_command(seed, wanted.mutant, wanted.strategy, wanted.scenario), *more])
+        return ask(*of)
+    except (LookupError, TypeError, ValueError) as error:  # a tape may name anything
+        refuse(str(error))
 
 
 def facts(outcome: Outcome, given: Given) -> str:

@@ -9,12 +9,13 @@ import typer
 
 from cli.console import STEM, build_of, console, refuse, scenario_of
 from cli.dst_replay import as_recorded, saved_in, seed_of
-from cli.dst_report import given_of
+from cli.dst_report import or_refuse
 from cli.exits import of_kinds
 from dst.nearest import Search, nearest
 from dst.nearest import told as told_nearest
 from dst.scenarios import named
 from dst.simulate import Outcome, Shape, replay_command, simulate
+from dst.wanted import Wanted, given_of
 from dst.world.faults import NONE, Weights
 from traces.causes import Cause
 from traces.explain import Replayed, failing_events, instead, mattered, replay, step_before, told, what_mattered, words
@@ -48,7 +49,7 @@ def run_of(what: str, mutant: str | None = None, strategy: str = "portfolio", sc
     if seed is not None and shrunk:
         refuse(f"--shrunk is of a bundle: {what} is a seed")
     if seed is not None:
-        given_of(seed, mutant, strategy, scenario=scenario)
+        or_refuse(given_of, seed, Wanted(mutant, strategy, scenario=scenario))
         outcome = simulate(seed, build_of(mutant, scenario), strategy=strategy, scenario=scenario)
         return outcome, mutant, replay_command(seed, mutant, strategy, scenario)
     if mutant or strategy != "portfolio":

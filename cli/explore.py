@@ -18,6 +18,7 @@ from model.liveness import eventually as judged
 from model.reductions import NotSymmetric, NotUnseen, merged, merging_differs, small_enough
 from model.tabulated import explore
 
+MOST_PARTITIONS = 10_000
 SMALL = 50_000  # states up to which no numpy is needed, and of which merging is checked
 
 
@@ -58,6 +59,12 @@ def explore_command(
     max_memory_mb: Annotated[int | None, typer.Option(min=1, help="of this process")] = None,
     eventually: Annotated[list[str] | None, typer.Option(
         metavar="NAME", help="then judge this `eventually` property, its actions being weakly fair; may be repeated")] = None,
+    out: Annotated[Path | None, typer.Option(
+        metavar="DIR", help="keep states in files there, more than memory holds; the same command goes on")] = None,
+    spark: Annotated[bool, typer.Option("--spark", help="keep states in files, and let Spark's workers do the work")] = False,
+    master: Annotated[str, typer.Option(help="Spark's: local[2], spark://.., yarn, sc://host:port; else a local one")] = "",
+    jobs: Annotated[int | None, typer.Option(min=1, help="processes, with --out or --spark; one a processor")] = None,
+    partitions: Annotated[int | None, typer.Option(min=1, max=MOST_PARTITIONS, help="of the states in files; 8")] = None,
     html: Annotated[Path | None, typer.Option(help="write a page that walks the states, and the counterexample")] = None,
     html_states: Annotated[int, typer.Option(min=1, help="states in the page, at most")] = 20_000,
 ) -> None:
@@ -75,6 +82,11 @@ def explore_command(
         refuse(f"{model.name} declares no actions that only their own client sees; leave --merge out")
     if symmetry and engine == "plain":
         refuse("the plain engine does not check that clients are interchangeable; leave --engine plain or --symmetry out")
+    on_disk = spark or out is not None
+    refuse_mixed({"--engine": engine != "auto", "--order depth": order == "depth", "--symmetry": symmetry,
+                  "--eventually": bool(eventually), "--max-memory-mb": max_memory_mb is not None} if on_disk else {},
+                 {"--master": bool(master)} if not spark else {},
+                 {"--jobs": jobs is not None, "--partitions": partitions is not None} if not on_disk else {})
     console.print(f"{model.name}: {constants_of(model)}", markup=False)
     with of_user(protocol):
         try:
@@ -83,7 +95,13 @@ def explore_command(
             with console.status("exploring") as status:
                 def progress(states: int, depth: int) -> None:
                     status.update(f"exploring: {states:,} states, depth {depth}, {peak_bytes() / 1e6:,.0f} MB")
-                found = search(model, engine, order, symmetry, bounds, progress)
+                if on_disk:
+                    from cli.explore_disk import search_on_disk
+                    what = {"model": name, **model.constants._asdict(), "merge": merge}
+                    found = search_on_disk(model, {k: str(v) for k, v in what.items()}, out, spark, master, jobs, partitions,
+                                           bounds, progress)
+                else:
+                    found = search(model, engine, order, symmetry, bounds, progress)
         except (NotSymmetric, NotUnseen) as error:
             console.print(escape(str(error)), style="red")
             raise typer.Exit(SAFETY) from None
@@ -112,6 +130,15 @@ def explore_command(
         raise typer.Exit(LIVENESS if lasso else SAFETY)
     if found.stopped or unjudged:
         raise typer.Exit(INCOMPLETE)
+
+
+def refuse_mixed(in_memory: dict[str, bool], of_spark: dict[str, bool], of_disk: dict[str, bool]) -> None:
+    """Options that say nothing of this way to search."""
+    for options, why in ((in_memory, "is of a search in memory: leave it out, or --out and --spark"),
+                         (of_spark, "is Spark's: add --spark"), (of_disk, "is of a search on disk: add --out DIR or --spark")):
+        for option, given in options.items():
+            if given:
+                refuse(f"{option} {why}")
 
 
 def constants_of(model: Model) -> str:

@@ -14,7 +14,8 @@ app.add_typer(trace.app, name="trace", help="check: hold a recorded trace agains
                                             "record: what programs ask of an S3 server")
 app.add_typer(store.app, name="store", help="probe: ask a store for everything that protocols rely on")
 app.add_typer(admin.app, name="admin", help="inspect | history | check | gc: a database of SlateDB's, wherever it is")
-app.add_typer(campaign.app, name="campaign", help="run: many seeds, on Spark or on local processes")
+app.add_typer(campaign.app, name="campaign", help="run | resume | status | report | triage | sql | views: many seeds, "
+                                                           "on Spark or local processes")
 
 
 def main() -> None:

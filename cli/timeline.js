@@ -236,7 +236,7 @@ function Page(run) {
   function go(number, scroll = true) {
     if (number === undefined) return;
     cursor = Math.max(0, Math.min(rows.length - 1, number));
-    window.history?.replaceState?.(null, "", `#${cursor}`);
+    try { window.history.replaceState(null, "", `#${cursor}`); } catch { /* there is none, or the page is within another */ }
     place();
     const box = $("scroll"), y = at.middle[cursor], high = box.clientHeight || 0;
     if (scroll && (y < box.scrollTop + 60 || y > box.scrollTop + high - 40)) box.scrollTop = Math.max(0, y - high * (number >= run.last ? 0.9 : 0.5));

@@ -8,7 +8,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,14 +49,15 @@ class Broken(Exception):
 
 
 def check(seeds: Iterable[int], mutant: str | None = None, strategy: str = "portfolio", places: Sequence[Place] = (),
-          build: str = "", path: str = "", scenario: str = DEFAULT) -> Difference | None:
+          build: str = "", path: str = "", scenario: str = DEFAULT,
+          of: Callable[[int], dict[str, Any]] = lambda seed: {}) -> Difference | None:
     """The first seed whose run is not the same in all places, or None. `places`: two fresh processes under two hash seeds,
-    unless given. `build`: "module:name" of a Build to run in place of the mutant; `path`: the folder of that module. Raises
-    Broken."""
+    unless given. `build`: "module:name" of a Build to run in place of the mutant; `path`: the folder of that module. `of` a
+    seed: shape, weights, tape. Raises Broken."""
     places = places or [Place(sys.executable, hash_seed) for hash_seed in HASH_SEEDS]
     seeds = list(seeds)
     job = {"scenario": scenario, "mutant": mutant, "build": build,
-           "runs": [{"seed": seed, "strategy": strategy} for seed in seeds]}
+           "runs": [{"seed": seed, "strategy": strategy, **of(seed)} for seed in seeds]}
     first, *others = [ask(place, job, path) for place in places]
     for number, seed in enumerate(seeds):
         for place, other in zip(places[1:], others):

@@ -43,6 +43,8 @@ ALLOWED = (
     Allowed("traces/explain.py", "frames", "failing, error", "told once, after the run"),
     Allowed("traces/history.py", "cache", "updates_in", PURE),
     Allowed("traces/s3log.py", "cache", "NOTHING", "is never written to"),
+    Allowed("traces/follow.py", "cache", "TOLD", "is never written to: what stands for an event of what a caller is told"),
+    Allowed("dst/verdict.py", "cache", "options_of", PURE),
     *(Allowed("traces/slatedb.py", "cache", of, PURE) for of in ("key_of", "place_of", "decoded")),
     Allowed("traces/sequenced_metadata_boundary.py", "cache", "FILES", PURE),
     Allowed("traces/sequenced_metadata_boundary.py", "cache", "update_of", PURE),
@@ -62,5 +64,6 @@ ALLOWED = (
     Allowed("model/reductions.py", "set order", "for orbit in orbits", "whether there is such a state; it names one of them"),
     Allowed("model/reductions.py", "set order", "reached ^ resting_", "whether there is such a state; it names one of them"),
     Allowed("model/wide.py", "address", "id(", "a key of a dict of arrays that are alive meanwhile"),
+    Allowed("model/external_work.py", "cache", "KEPT", "tables of a folder's levels, kept only while its chain is theirs"),
     Allowed("model/wide.py", "concurrency", "ThreadPoolExecutor", "numpy on two cores; every result has its place, in no run"),
 )

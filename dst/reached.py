@@ -48,8 +48,8 @@ def names_of(mask: int, scenario: str = DEFAULT) -> list[str]:
 class Watch:
     """Give `trace_of` to `simulate`, then ask `reached` of the outcome."""
 
-    def __init__(self, scenario: str = DEFAULT) -> None:
-        self.scenario = named(scenario)
+    def __init__(self, scenario: str = DEFAULT, every: int = MODEL_EVERY) -> None:
+        self.scenario, self.every = named(scenario), every
         self.bits, self.sometimes = bits(scenario), sometimes(scenario)
         self.roles = {role for role, _ in self.sometimes.values() if role}
         self.known: dict[int, tuple[object, dict[tuple[int, int], int]]] = {}  # refiner -> its tables, and what they show
@@ -77,14 +77,14 @@ class Watch:
         return trace
 
     def reached(self, outcome: Outcome) -> int:
-        asked = outcome.seed % MODEL_EVERY == 0
+        asked = outcome.seed % self.every == 0
         seen = self.scenario.seen(outcome.events, outcome.shape)
         return (self.of_model() if asked else 0) | of_tape(outcome.tape, self.bits) | of_events(outcome, self.bits) | sum(
             self.bits[f"seen: {name}"] for name in sorted(seen))
 
     def sketch(self, outcome: Outcome) -> tuple[list[int], list[int]]:
         """Of the run's states of the model, and of its steps: dst/sketch.py."""
-        return self.sketcher.sketch(self.refiner, self.states, self.steps) if outcome.seed % MODEL_EVERY == 0 else ([], [])
+        return self.sketcher.sketch(self.refiner, self.states, self.steps) if outcome.seed % self.every == 0 else ([], [])
 
     def of_model(self) -> int:
         explorer = self.refiner.explorer

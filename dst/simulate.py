@@ -179,18 +179,19 @@ def run(kernel: Kernel, unit_ms: int) -> None:
     kernel.run(kernel.now_ms + MOST_TIMES * unit_ms, MOST_STEPS)
 
 
-def many(seeds: range, each: Callable[[Outcome], None], build: Build | None = None, **options: object) -> None:
-    """Run seed after seed in this process. A run leaves no cycles, so the garbage collector rests meanwhile."""
+def many(seeds: range, each: Callable[[Outcome], None], build: Build | None = None,
+         of: Callable[[int], dict[str, Any]] = lambda seed: {}, **options: object) -> None:
+    """Run seed after seed in this process; `of` a seed are options of its own. A run leaves no cycles, so the garbage
+    collector rests meanwhile."""
     gc.disable()
     try:
         for seed in seeds:
-            each(simulate(seed, build, **options))
+            each(simulate(seed, build, **options, **of(seed)))
     finally:
         gc.enable()
 
 
-def replay_command(seed: int, mutant: str | None = None, strategy: str = "portfolio", scenario: str = DEFAULT,
-                   profile: str = "") -> str:
+def replay_command(seed: int, mutant: str | None = None, strategy: str = "portfolio", scenario: str = DEFAULT) -> str:
     """What a user types to see this run again."""
     return f"highwater dst run --scenario {scenario} --seed {seed}" + (f" --mutant {mutant}" if mutant else "") + (
-        f" --strategy {strategy}" if strategy != "portfolio" else "") + (f" --profile {profile}" if profile else "")
+        f" --strategy {strategy}" if strategy != "portfolio" else "")

@@ -58,7 +58,7 @@ def walk(model: Model, seed: int = 0, walks: int = 10_000, steps: int = 1_000, p
                 number = int(numbers[np.isin(w.levels[1], states)].min())
                 return Walks(first + len(numbers), taken, longest, name, seed, number, replay(w.x, seed, number, step),
                              frozenset(w.x.fired), ())
-            counts = [moves.counts.take(row) for moves, row in zip(w.moves, rows)]
+            counts = [moves.counts.take(row) for moves, row in zip(w.tables.moves, rows)]
             able = np.flatnonzero(sum(counts))
             if step == steps or not len(able):
                 break
@@ -73,18 +73,18 @@ def walk(model: Model, seed: int = 0, walks: int = 10_000, steps: int = 1_000, p
 
 def learnt(w: Wide) -> list[np.ndarray]:
     """The rows of the states in hand, after the model was asked for those that were not known."""
-    rows = w.rows(w.levels[1])
-    unknown = w.unknown(w.levels[1], rows)
+    rows = w.tables.rows(w.levels[1])
+    unknown = w.tables.unknown(w.levels[1], rows)
     if unknown is None:
         return rows
     w.learn(unknown)
-    return w.rows(w.levels[1])
+    return w.tables.rows(w.levels[1])
 
 
 def onward(w: Wide, states: np.ndarray, rows: list[np.ndarray], counts: list[np.ndarray], choice: np.ndarray) -> np.ndarray:
     """Each state's successor by its move of this number, the processes' moves one after another."""
     after = states.copy()
-    for moves, row, count in zip(w.moves, rows, counts):
+    for moves, row, count in zip(w.tables.moves, rows, counts):
         mine = np.flatnonzero((choice >= 0) & (choice < count))
         after[mine] += moves.deltas[row[mine], choice[mine]]
         choice -= count

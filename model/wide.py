@@ -12,6 +12,7 @@ the numbers that parts get, do not depend on how many.
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,6 +27,15 @@ KEY_BITS = 63
 
 class TooWide(OverflowError):
     """A state of this model does not fit 63 bits; model.tabulated.explore takes any width."""
+
+
+class Learnt(NamedTuple):
+    """The moves of some pairs of one process, in numbers of parts."""
+
+    shared: np.ndarray
+    local: np.ndarray
+    counts: np.ndarray  # of each pair's moves
+    steps: np.ndarray  # (all moves of all pairs, 2): the shared part after, the local
 
 
 class Moves:
@@ -43,17 +53,15 @@ class Moves:
         """For so many numbers."""
         self.rows = grown(self.rows, (shared, local))
 
-    def learn(self, shared: np.ndarray, local: np.ndarray, steps: list[list[tuple[int, int]]], shifts: tuple[int, int]) -> None:
-        """The steps of so many pairs more, as (number of the shared part after, of the local)."""
-        first, self.pairs = self.pairs, self.pairs + len(steps)
-        counts = np.fromiter(map(len, steps), np.int32, len(steps))
+    def learn(self, learnt: Learnt, shifts: tuple[int, int]) -> None:
+        shared, local, counts, flat = learnt
+        first, self.pairs = self.pairs, self.pairs + len(counts)
         widest = max(int(counts.max(initial=0)), self.deltas.shape[1])
         self.counts = grown(self.counts, (self.pairs,))
         self.steps = grown(self.steps, (2, self.pairs, widest))
         self.deltas = grown(self.deltas, (self.pairs, widest))
         self.rows[shared, local] = np.arange(first, self.pairs)
         self.counts[first:self.pairs] = counts
-        flat = np.array([step for pair in steps for step in pair], np.int64).reshape(-1, 2)
         column = np.arange(len(flat)) - np.repeat(np.cumsum(counts) - counts, counts)
         row = np.repeat(np.arange(first, self.pairs), counts)
         self.steps[0, row, column] = flat[:, 0] - np.repeat(shared, counts)
@@ -75,83 +83,32 @@ def grown(array: np.ndarray, needed: tuple[int, ...]) -> np.ndarray:
     return larger
 
 
-class Wide:
-    """The states of a model as sorted arrays. `levels[d]`: the new ones at depth d; `runs`: all of them."""
+class Tables:
+    """What to expand states takes: where the fields of a state stand, and each pair's moves. Numbers alone, no state, and no
+    model: so they can be sent to whoever expands."""
 
-    def __init__(self, model: Model, symmetry: bool = False):
-        self.x = Explorer(model)
-        self.processes = range(len(model.processes))
-        self.moves = [Moves() for _ in self.processes]
-        self.symmetry = None
-        if symmetry:
-            from model.reductions import Symmetry
-            self.symmetry = Symmetry(self.x)
-            self.x.initial = self.symmetry.canonical(self.x.initial)
-        self.widths = [1] * len(self.x.values)
-        self.shifts = self.placed(self.widths)
-        self.levels: list[np.ndarray] = []
-        self.runs: list[np.ndarray] = []
-        self.widen()
-        initial = sum((self.x.initial >> BITS * part & FIELD) << shift for part, shift in enumerate(self.shifts))
-        self.add(np.array([initial], np.int64))
+    def __init__(self, parts: int):
+        self.moves = [Moves() for _ in range(parts - 1)]
+        self.stand([1] * parts)
 
-    # --- where the fields stand
+    def stand(self, widths: list[int]) -> None:
+        """Puts the fields where these widths have them."""
+        self.widths, self.shifts = widths, placed(widths)
+        for p, moves in enumerate(self.moves):
+            moves.settle((self.shifts[0], self.shifts[p + 1]))
 
-    def placed(self, widths: list[int]) -> list[int]:
-        """The fields' shifts: the shared part highest, the last local lowest."""
-        return [sum(widths[part + 1:]) for part in range(len(widths))]
+    def room(self, sizes: list[int]) -> None:
+        """For so many numbers of each part."""
+        for p, moves in enumerate(self.moves):
+            moves.room(sizes[0], sizes[p + 1])
+
+    def learn(self, learnt: list[Learnt]) -> None:
+        for p, of_process in enumerate(learnt):
+            if len(of_process.counts):
+                self.moves[p].learn(of_process, (self.shifts[0], self.shifts[p + 1]))
 
     def field(self, states: np.ndarray, part: int) -> np.ndarray:
-        high = states >> self.shifts[part]
-        return high if part == 0 else high & ((1 << self.widths[part]) - 1)
-
-    def widen(self) -> bool:
-        """Makes room for numbers that no longer fit; True if that changed the states."""
-        needed = [max(width, (len(values) - 1).bit_length()) for width, values in zip(self.widths, self.x.values)]
-        for p, moves in enumerate(self.moves):
-            moves.room(len(self.x.values[0]), len(self.x.values[p + 1]))
-        if needed == self.widths:
-            return False
-        widths = [n if n == w else n + 1 for n, w in zip(needed, self.widths)]  # one to spare, where there is room
-        widths = widths if sum(widths) <= KEY_BITS else needed
-        if sum(widths) > KEY_BITS:
-            raise TooWide(f"{self.x.model.name}: a state takes {sum(widths)} bits, more than {KEY_BITS}")
-        shifts = self.placed(widths)
-
-        def moved(states: np.ndarray) -> np.ndarray:
-            anew = np.zeros_like(states)
-            for part, shift in enumerate(shifts):
-                anew |= self.field(states, part) << shift
-            return anew
-
-        kept = {id(run): moved(run) for run in (*self.levels, *self.runs)}
-        self.levels, self.runs = [kept[id(level)] for level in self.levels], [kept[id(run)] for run in self.runs]
-        self.widths, self.shifts = widths, shifts
-        for p, moves in enumerate(self.moves):
-            moves.settle((shifts[0], shifts[p + 1]))
-        return True
-
-    def packed(self, state: int) -> int:
-        """As the explorer packs it."""
-        return sum((int(state) >> self.shifts[part] & ((1 << width) - 1)) << BITS * part
-                   for part, width in enumerate(self.widths))
-
-    # --- moves
-
-    def learn(self, unknown: list[np.ndarray]) -> bool:
-        """Asks the model for the moves of pairs, as (shared, local) packed by the explorer; True if the states changed."""
-        learnt = []
-        for p, pairs in enumerate(unknown):
-            shared, local = pairs & FIELD, pairs >> BITS
-            found = [self.x.visit(p, number, own) for number, own in zip(shared.tolist(), local.tolist())]
-            learnt.append((shared, local, [[(shared2, local2) for _, shared2, local2 in moves] for moves in found]))
-        if self.symmetry:
-            self.symmetry.close()
-        changed = self.widen()
-        for p, (shared, local, steps) in enumerate(learnt):
-            if len(steps):
-                self.moves[p].learn(shared, local, steps, (self.shifts[0], self.shifts[p + 1]))
-        return changed
+        return field(states, self.widths, self.shifts, part)
 
     def rows(self, block: np.ndarray) -> list[np.ndarray]:
         """For each process the row of every state's pair."""
@@ -169,6 +126,10 @@ class Wide:
             found.append(np.unique(self.field(states, 0) | self.field(states, p + 1) << BITS))
         return found
 
+    def degrees(self, rows: list[np.ndarray]) -> np.ndarray:
+        """How many moves each state has."""
+        return sum(moves.counts.take(row) for moves, row in zip(self.moves, rows))
+
     def steps(self, block: np.ndarray, rows: list[np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """(states, their successors), for each process and each of its moves."""
         for moves, row in zip(self.moves, rows):
@@ -181,14 +142,111 @@ class Wide:
                     break
                 yield states, states + moves.deltas.ravel().take(row * width + j)
 
+    def breaking(self, states: np.ndarray, pairs: list[np.ndarray]) -> np.ndarray:
+        """Those of the states that have, for some process, one of its pairs (packed as the explorer does)."""
+        found = np.zeros(len(states), bool)
+        for p, of_process in enumerate(pairs):
+            if len(of_process):
+                found |= np.isin(self.field(states, 0) | self.field(states, p + 1) << BITS, of_process)
+        return states[found]
+
+
+def placed(widths: list[int]) -> list[int]:
+    """The fields' shifts: the shared part highest, the last local lowest."""
+    return [sum(widths[part + 1:]) for part in range(len(widths))]
+
+
+def field(states: np.ndarray, widths: list[int], shifts: list[int], part: int) -> np.ndarray:
+    high = states >> shifts[part]
+    return high if part == 0 else high & ((1 << widths[part]) - 1)
+
+
+def widened(widths: list[int], sizes: list[int], name: str) -> list[int]:
+    """Wide enough for so many numbers of each part. Raises TooWide."""
+    needed = [max(width, (size - 1).bit_length()) for width, size in zip(widths, sizes)]
+    if needed == widths:
+        return widths
+    spared = [n if n == w else n + 1 for n, w in zip(needed, widths)]  # one to spare, where there is room
+    spared = spared if sum(spared) <= KEY_BITS else needed
+    if sum(spared) > KEY_BITS:
+        raise TooWide(f"{name}: a state takes {sum(spared)} bits, more than {KEY_BITS}")
+    return spared
+
+
+def moved(states: np.ndarray, before: list[int], after: list[int]) -> np.ndarray:
+    """With their fields as wide as after, no less than before: states in order stay so."""
+    anew, shifts = np.zeros_like(states), placed(before)
+    for part, shift in enumerate(placed(after)):
+        anew |= field(states, before, shifts, part) << shift
+    return anew
+
+
+def packed(state: int, widths: list[int]) -> int:
+    """As the explorer packs it."""
+    return sum((int(state) >> shift & ((1 << width) - 1)) << BITS * part
+               for part, (width, shift) in enumerate(zip(widths, placed(widths))))
+
+
+def ask(x: Explorer, unknown: list[np.ndarray]) -> list[Learnt]:
+    """The moves of pairs (packed by the explorer), for each process. The explorer numbers what is new in their order."""
+    learnt = []
+    for p, pairs in enumerate(unknown):
+        shared, local = pairs & FIELD, pairs >> BITS
+        found = [x.visit(p, number, own) for number, own in zip(shared.tolist(), local.tolist())]
+        counts = np.fromiter(map(len, found), np.int64, len(found))
+        steps = np.array([step[1:] for moves in found for step in moves], np.int64).reshape(-1, 2)
+        learnt.append(Learnt(shared, local, counts, steps))
+    return learnt
+
+
+class Wide:
+    """The states of a model as sorted arrays. `levels[d]`: the new ones at depth d; `runs`: all of them."""
+
+    def __init__(self, model: Model, symmetry: bool = False):
+        self.x = Explorer(model)
+        self.processes = range(len(self.x.model.processes))
+        self.tables = Tables(len(self.x.values))
+        self.symmetry = None
+        if symmetry:
+            from model.reductions import Symmetry
+            self.symmetry = Symmetry(self.x)
+            self.x.initial = self.symmetry.canonical(self.x.initial)
+        self.levels: list[np.ndarray] = []
+        self.runs: list[np.ndarray] = []
+        self.widen()
+        self.add(np.array([initial(self.x, self.tables.shifts)], np.int64))
+
+    def widen(self) -> bool:
+        """Makes room for numbers that no longer fit; True if that changed the states."""
+        sizes = [len(values) for values in self.x.values]
+        self.tables.room(sizes)
+        before, after = self.tables.widths, widened(self.tables.widths, sizes, self.x.model.name)
+        if after == before:
+            return False
+        kept = {id(run): moved(run, before, after) for run in (*self.levels, *self.runs)}
+        self.levels, self.runs = [kept[id(level)] for level in self.levels], [kept[id(run)] for run in self.runs]
+        self.tables.stand(after)
+        return True
+
+    # --- moves
+
+    def learn(self, unknown: list[np.ndarray]) -> bool:
+        """Asks the model for the moves of pairs, as (shared, local) packed by the explorer; True if the states changed."""
+        learnt = ask(self.x, unknown)
+        if self.symmetry:
+            self.symmetry.close()
+        changed = self.widen()
+        self.tables.learn(learnt)
+        return changed
+
     def expand(self, block: np.ndarray) -> tuple:
         """(pairs that are not known, or None; new states, sorted; transitions, most moves of one state, states with none)"""
-        rows = self.rows(block)
-        unknown = self.unknown(block, rows)
+        rows = self.tables.rows(block)
+        unknown = self.tables.unknown(block, rows)
         if unknown:
             return unknown, block[:0], 0, 0, 0
-        degrees = sum(moves.counts.take(row) for moves, row in zip(self.moves, rows))
-        following = [successors for _, successors in self.steps(block, rows)]
+        degrees = self.tables.degrees(rows)
+        following = [successors for _, successors in self.tables.steps(block, rows)]
         states = distinct(np.concatenate(following)) if following else block[:0]
         if self.symmetry:
             states = distinct(self.canonical(states))
@@ -199,17 +257,17 @@ class Wide:
     def canonical(self, states: np.ndarray) -> np.ndarray:
         """The least state that differs from each by a renaming, as model.reductions has it."""
         least = None
-        fields = [self.field(states, part) for part in range(len(self.widths))]
+        fields = [self.tables.field(states, part) for part in range(len(self.tables.widths))]
         for g, (_, at) in enumerate(self.symmetry.named):
-            renumbered = [table.take(field) for table, field in zip(self.symmetry.arrays[g], fields)]
-            placed = [renumbered[0], *[None] * len(at)]
+            renumbered = [table.take(own) for table, own in zip(self.symmetry.arrays[g], fields)]
+            at_place = [renumbered[0], *[None] * len(at)]
             for part, bits in enumerate(at, 1):
-                placed[bits // BITS] = renumbered[part]
+                at_place[bits // BITS] = renumbered[part]
             for parts in self.symmetry.nameless:
-                locals_ = np.sort(np.stack([placed[bits // BITS] for bits in parts]), axis=0)
+                locals_ = np.sort(np.stack([at_place[bits // BITS] for bits in parts]), axis=0)
                 for bits, local in zip(parts, locals_):
-                    placed[bits // BITS] = local
-            state = sum(field << shift for field, shift in zip(placed, self.shifts))
+                    at_place[bits // BITS] = local
+            state = sum(own << shift for own, shift in zip(at_place, self.tables.shifts))
             least = state if least is None else np.minimum(least, state)
         return least
 
@@ -227,11 +285,11 @@ class Wide:
         found = [state]
         for level in reversed(self.levels[:-1]):
             found.append(next(before for block in blocks(level) for before in self.predecessors(block, found[-1])))
-        return [self.packed(state) for state in reversed(found)]
+        return [packed(state, self.tables.widths) for state in reversed(found)]
 
     def predecessors(self, block: np.ndarray, state: int) -> list[int]:
         found = []
-        for states, successors in self.steps(block, self.rows(block)):
+        for states, successors in self.tables.steps(block, self.tables.rows(block)):
             same = (self.canonical(successors) if self.symmetry else successors) == state
             found += states[same].tolist()
         return sorted(found)
@@ -312,13 +370,22 @@ def search(w: Wide, bounds: Bounds, progress: Progress | None = None) -> Explora
             w.add(fresh)
 
 
+def initial(x: Explorer, shifts: list[int]) -> int:
+    """The explorer's first state, with its fields at these places."""
+    return sum((x.initial >> BITS * part & FIELD) << shift for part, shift in enumerate(shifts))
+
+
 def violating(w: Wide) -> tuple[str, list[int]]:
     """The first broken property in the model's order, and the states of the last level that break it."""
-    order = {name: number for number, name in enumerate(w.x.model.always)}
-    first = min(w.x.broken.values(), key=order.get)
-    states, level = [], w.levels[-1]
-    for p in w.processes:
-        pairs = [(pair & FIELD) | pair >> BITS * (p + 1) << BITS for (q, pair), name in w.x.broken.items()
-                 if (q, name) == (p, first)]
-        states += level[np.isin(w.field(level, 0) | w.field(level, p + 1) << BITS, pairs)].tolist()
-    return first, sorted(states)
+    name, pairs = first_broken(w.x)
+    return name, w.tables.breaking(w.levels[-1], pairs).tolist()
+
+
+def first_broken(x: Explorer) -> tuple[str, list[np.ndarray]]:
+    """The first broken property in the model's order, and for each process the pairs that break it."""
+    first = min(x.broken.values(), key=x.order.get)
+    pairs: list[list[int]] = [[] for _ in x.model.processes]
+    for (p, pair), name in x.broken.items():
+        if name == first:
+            pairs[p].append((pair & FIELD) | pair >> BITS * (p + 1) << BITS)
+    return first, [np.array(sorted(of_process), np.int64) for of_process in pairs]

@@ -37,7 +37,7 @@ def test_engines_visit_the_same_states_at_the_same_depths(name):
     expected = levels(model)
     w = wide.Wide(model)
     found = wide.search(w, Bounds())
-    assert [{w.x.unpack(w.packed(state)) for state in level} for level in w.levels] == expected
+    assert [{w.x.unpack(wide.packed(state, w.tables.widths)) for state in level} for level in w.levels] == expected
     for explore in (plain.explore, tabulated.explore):
         assert explore(model) == found  # counts, depth, out-degrees, what fired, what was witnessed
     assert (found.states, found.depth) == (sum(map(len, expected)), len(expected) - 1)

@@ -19,8 +19,8 @@ MAY = {  # folder -> our folders, and the libraries beside stdlib
     "dst": ({"impl", "traces", "model"}, {"pyspark", "pyarrow", "numpy", "hypothesis"}),
     "recorder": ({"traces.s3log"}, set()),
     "probe": ({"recorder", "impl", "dst.world", "traces.s3log"}, {"boto3", "botocore"}),
-    "cli": (OURS, {"typer", "rich", "pyspark", "pyarrow"}),
-    "bench": (OURS, {"rich", "matplotlib", "boto3", "botocore", "stores_support"}),
+    "cli": (OURS, {"typer", "rich", "pyspark", "pyarrow", "numpy", "duckdb"}),
+    "bench": (OURS, {"rich", "matplotlib", "boto3", "botocore", "numpy", "pyarrow", "stores_support"}),
 }
 CODECS = sorted(path.stem for kind in ("json", "slatedb") for path in (ROOT / "impl").glob(f"*_{kind}.py"))
 WORLD = {"time", "random", "uuid", "ulid", "os", "asyncio", "threading", "datetime", "secrets"}

@@ -39,22 +39,18 @@ def check(spark: "SparkSession", work: Work, progress: Progress = lambda hundred
 def tasks_of(work: Work) -> tuple:
     """What workers do: it is sent by its code, so it must name nothing of ours but within."""
     asked = tuple(work.asked.usual), work.asked.command
-    ready, plain = shipped(code_version()), (list(map(tuple, work.splits)), work.parts, asked, tuple(work.choice))
+    module, plain = shipped(code_version()), (list(map(tuple, work.splits)), work.parts, asked, tuple(work.choice))
 
     def pack(batches: Iterable[Any]) -> Iterator[Any]:
-        ready()
-        from dst.bulk.on_spark import packed, work_again
-
-        work = work_again(*plain)
+        ours = module("dst.bulk.on_spark")
+        work = ours.work_again(*plain)
         for batch in batches:
             for number in batch.column("id").to_pylist():
-                yield from packed(work, number)
+                yield from ours.packed(work, number)
 
     def rows(batches: Iterable[Any]) -> Iterator[Any]:
-        ready()
-        from dst.bulk.on_spark import judged, work_again
-
-        yield from judged(work_again(*plain), batches)
+        ours = module("dst.bulk.on_spark")
+        yield from ours.judged(ours.work_again(*plain), batches)
 
     return pack, rows
 

@@ -3,7 +3,7 @@
     campaign.json       what is simulated, by which code; and what was asked for last
     rows/wave=N/        Parquet, columns as in rows.SCHEMA, some seeds each; renamed into place, so never half-written
     summary.json        failures by signature; there only when all that was asked for is done
-    .lock  .writing/    one writer at a time; what a killed one has left is thrown away
+    .lock  .writing-*/  one writer at a time; what a killed one has left is thrown away
 """
 
 import fcntl
@@ -12,12 +12,14 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_hex
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from dst.campaign.rows import SCHEMA
 from dst.campaign.what import Campaign, CampaignError, Refused, Seeds
@@ -54,7 +56,8 @@ def opened(out: Path, campaign: Campaign, asked: Asked | None = None) -> Iterato
             compare(out, read_json(label), wanted)
         if asked or not label.exists():
             write_json(label, wanted | ({"asked": asked._asdict()} if asked else {}))
-        shutil.rmtree(out / ".writing", ignore_errors=True)
+        for left in out.glob(".writing*"):
+            shutil.rmtree(left, ignore_errors=True)
         (out / "summary.json").unlink(missing_ok=True)
         (out / "rows").mkdir(exist_ok=True)
         yield
@@ -75,6 +78,8 @@ def labelled(out: Path) -> tuple[Campaign, Asked]:
     if not label.is_file():
         raise Refused(f"{out} is no campaign's folder: it has no campaign.json")
     said = read_json(label)
+    if not said:
+        raise Refused(f"{label} is damaged: run the campaign anew, into a new folder")
     if said.get("version") != VERSION:
         raise Refused(f"{out} is of version {said.get('version')!r}, and this program reads {VERSION}: run the campaign anew")
     try:
@@ -103,6 +108,11 @@ def read(out: Path, seeds: Seeds, columns: list[str], wave: Path | None = None) 
     try:
         return ds.dataset(wave or out / "rows", schema=SCHEMA, format="parquet").to_table(columns=columns, filter=within(seeds))
     except (pa.ArrowException, OSError) as error:
+        for file in sorted((wave or out / "rows").rglob("*.parquet")):
+            try:
+                pq.read_metadata(file)
+            except (pa.ArrowException, OSError) as damage:
+                raise CampaignError(f"{file} cannot be read ({damage}): delete it, and its seeds are run again") from error
         raise CampaignError(f"{out / 'rows'} cannot be read: {error}") from error
 
 
@@ -120,9 +130,9 @@ def within(seeds: Seeds) -> pc.Expression:
 
 @contextmanager
 def committed(out: Path) -> Iterator[Path]:
-    """A folder to write to, whose files are rows all together, and only if the block ends without an exception."""
-    writing = out / ".writing"
-    shutil.rmtree(writing, ignore_errors=True)
+    """A folder to write to, whose files are rows all together, and only if the block ends without an exception. Its name is
+    new: what an engine whose driver was killed still writes goes elsewhere."""
+    writing = out / f".writing-{token_hex(8)}"
     writing.mkdir()
     yield writing
     number = 1 + max((int(path.name.partition("=")[2]) for path in (out / "rows").glob("wave=*")), default=-1)

@@ -1,5 +1,6 @@
 """Safety: a seed that kills its process is a row, and its neighbours' rows are as ever. The engine of local processes."""
 
+import json
 import os
 import signal
 import subprocess
@@ -16,11 +17,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dst.campaign.rounds import Corpus
 from dst.campaign.rows import row_of_death, run_range
 from dst.campaign.waves import Engine, Progress
-from dst.campaign.what import Campaign, CampaignError, Seeds
+from dst.campaign.what import Campaign, CampaignError, Seeds, Work
 
-ALONE = "import sys; from dst.campaign.processes import alone; alone(sys.argv[1:])"
+ALONE = "import sys; from dst.campaign.processes import alone; alone(sys.stdin.read())"
 
 
 @contextmanager
@@ -28,13 +30,13 @@ def local_engine(jobs: int) -> Iterator[Engine]:
     """Processes that are started anew, not forked: the caller may have threads."""
     pools = [new_pool(jobs)]
 
-    def engine(campaign: Campaign, ranges: list[Seeds], folder: Path, limit_s: float, progress: Progress) -> None:
-        todo = write_with_pool(pools[0], campaign, ranges, folder, limit_s, progress)
+    def engine(work: Work, ranges: list[Seeds], folder: Path, progress: Progress) -> None:
+        todo = write_with_pool(pools[0], work, ranges, folder, progress)
         if todo:  # a worker has died, and the pool with it: whose fault it was is found out range by range
             pools[0].shutdown(wait=True, cancel_futures=True)
             pools[0] = new_pool(jobs)
             for seeds in todo:
-                write(run_carefully(campaign, seeds, limit_s), seeds, folder)
+                write(run_carefully(work, seeds), seeds, folder)
 
     try:
         yield engine
@@ -57,12 +59,12 @@ def end_with(parent: Any) -> None:
     os._exit(1)
 
 
-def write_with_pool(pool: ProcessPoolExecutor, campaign: Campaign, ranges: list[Seeds], folder: Path, limit_s: float,
-                    progress: Progress) -> list[Seeds]:
+def write_with_pool(pool: ProcessPoolExecutor, work: Work, ranges: list[Seeds], folder: Path, progress: Progress
+                    ) -> list[Seeds]:
     """The ranges that are not written, because a worker has died."""
     done, todo = 0, set(ranges)
     try:
-        futures = {pool.submit(write_range, campaign, seeds, folder, limit_s): seeds for seeds in ranges}
+        futures = {pool.submit(write_range, work, seeds, folder): seeds for seeds in ranges}
         for future in as_completed(futures):
             future.result()
             todo.remove(futures[future])
@@ -77,8 +79,8 @@ def write_with_pool(pool: ProcessPoolExecutor, campaign: Campaign, ranges: list[
     return sorted(todo)
 
 
-def write_range(campaign: Campaign, seeds: Seeds, folder: Path, limit_s: float) -> None:
-    write(run_range(campaign, seeds, limit_s), seeds, folder)
+def write_range(work: Work, seeds: Seeds, folder: Path) -> None:
+    write(run_range(work, seeds), seeds, folder)
 
 
 def write(table: pa.Table, seeds: Seeds, folder: Path) -> None:
@@ -90,21 +92,21 @@ def write(table: pa.Table, seeds: Seeds, folder: Path) -> None:
 
 # --- where a worker has died
 
-def run_carefully(campaign: Campaign, seeds: Seeds, limit_s: float) -> pa.Table:
+def run_carefully(work: Work, seeds: Seeds) -> pa.Table:
     """In a process of its own; if that dies, half by half, until it is known which seed it was."""
-    table, why = in_child(campaign, seeds, limit_s)
+    table, why = in_child(work, seeds)
     if table is not None:
         return table
     if seeds[1] - seeds[0] == 1:
-        return row_of_death(campaign, seeds[0], why)
+        return row_of_death(work, seeds[0], why)
     middle = sum(seeds) // 2
-    return pa.concat_tables([run_carefully(campaign, half, limit_s) for half in ((seeds[0], middle), (middle, seeds[1]))])
+    return pa.concat_tables([run_carefully(work, half) for half in ((seeds[0], middle), (middle, seeds[1]))])
 
 
-def in_child(campaign: Campaign, seeds: Seeds, limit_s: float) -> tuple[pa.Table | None, str]:
+def in_child(work: Work, seeds: Seeds) -> tuple[pa.Table | None, str]:
     """The rows; or None, and how the process died. Raises CampaignError where it could not run them."""
-    done = subprocess.run([sys.executable, "-c", ALONE, *campaign, *map(str, (*seeds, limit_s))], stdin=subprocess.DEVNULL,
-                          capture_output=True, env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
+    done = subprocess.run([sys.executable, "-c", ALONE], input=json.dumps([*work, seeds]).encode(), capture_output=True,
+                          env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
     if done.returncode == 0:
         return pa.ipc.open_stream(done.stdout).read_all(), ""
     if done.returncode < 0:
@@ -117,13 +119,13 @@ def in_child(campaign: Campaign, seeds: Seeds, limit_s: float) -> tuple[pa.Table
 FAILED = 97  # the exit code of what could not run the range: no seed's
 
 
-def alone(words: list[str]) -> None:
+def alone(job: str) -> None:
     """A range, as Arrow's stream to standard output."""
     out = os.dup(1)
     os.dup2(2, 1)  # whatever a run prints is not among the rows
     try:
-        campaign, (low, high, limit_s) = Campaign(*words[:-3]), words[-3:]
-        table = run_range(campaign, (int(low), int(high)), float(limit_s))
+        campaign, limit_s, corpus, seeds = json.loads(job)
+        table = run_range(Work(Campaign(*campaign), limit_s, Corpus(*corpus)), tuple(seeds))
         with os.fdopen(out, "wb") as stream, pa.ipc.new_stream(stream, table.schema) as writer:
             writer.write_table(table)
     except Exception as error:

@@ -6,17 +6,18 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 import pyarrow as pa
 
 from dst import doctor
 from dst.alarm import Hung, alarmed, set_alarm
-from dst.campaign.what import Campaign, CampaignError, Seeds
-from dst.reached import Watch
-from dst.simulate import Outcome, drawn_shape, many, place_of
+from dst.campaign.rounds import Corpus, Maker, text_of
+from dst.campaign.what import GUIDED, Campaign, CampaignError, Seeds, Work, options_of
+from dst.reached import MODEL_EVERY, Watch
+from dst.simulate import Outcome, many, place_of
 from dst.version import code_version
+from dst.wanted import shapes_of
 from dst.zoo import build_of
 from traces.event import Event, to_json
 from traces.refine import REFINERS
@@ -42,25 +43,27 @@ SCHEMA = pa.schema([
     ("reached", pa.int64()),  # one bit for each of dst/reached.py's WITNESSES, the first the lowest
     ("model_states", HASHES),  # sketches of the model's states that the run has reached: dst/sketch.py
     ("model_steps", HASHES),  # and of its steps from state to state
-    ("round", pa.int32()),  # of a guided campaign; 0 in others, and where a run is drawn from nothing
+    ("round", pa.int32()),  # of a guided campaign, the first is 0; 0 in others
     ("tape", pa.string()),  # JSON, of a run of a guided campaign: what else its run depends on; else ""
     ("cpu_us", pa.int64()),  # of the processor: the one column that differs from run to run
 ])
 SQL_TYPES = {pa.int64(): "bigint", pa.int32(): "int", pa.string(): "string", COUNTS: "map<string,int>", HASHES: "array<bigint>"}
-NO_RUN = ("", 0, 0, 0, "", [], [], 0, [], [], 0, "")  # of a seed that has no outcome: from digest on
+NO_RUN = ("", 0, 0, 0, "", [], [], 0, [], [])  # of a seed that has no outcome: from digest to round
 TWICE = 500  # each seed that this divides is run twice
 MEMORY_MB = 4_096  # that a process may use
 
 
-@cache
-def run_range(campaign: Campaign, seeds: Seeds, limit_s: float) -> pa.Table:
-    """One row a seed, in order. To be called in a main thread: the alarm goes off there."""
+def run_range(work: Work, seeds: Seeds) -> pa.Table:
+    """One row a seed, in order; of a guided campaign, seeds of one round. To be called in a main thread: the alarm goes off
+    there. Raises CampaignError."""
+    campaign, limit_s, corpus = work
     if code_version() != campaign.code:
         raise CampaignError("the code has changed since the campaign started: start it again, with a new folder")
     todo = range(*seeds)
     rows: list[tuple] = []
     sample: list[Outcome] = []
-    watch = Watch(campaign.scenario)
+    guided = campaign.strategy == GUIDED
+    watch, of = Watch(campaign.scenario, 1 if guided else MODEL_EVERY), given(campaign, corpus)
     began = time.process_time()
 
     def add(strategy: str, profile: str, kind: str, signature: str, message: str, *fields: Any) -> None:
@@ -76,34 +79,43 @@ def run_range(campaign: Campaign, seeds: Seeds, limit_s: float) -> pa.Table:
             raise CampaignError(f"the outcome of seed {outcome.seed} came instead")
         if outcome.seed % TWICE == 0:
             sample.append(outcome)
-        add(outcome.strategy, outcome.shape.store, outcome.kind, outcome.signature, outcome.message, outcome.digest,
-            outcome.requests, outcome.steps, outcome.virtual_ms, json.dumps(outcome.shape._asdict()),
+        add(GUIDED if guided else outcome.strategy, outcome.shape.store, outcome.kind, outcome.signature, outcome.message,
+            outcome.digest, outcome.requests, outcome.steps, outcome.virtual_ms, json.dumps(outcome.shape._asdict()),
             [(name, weight) for name, weight in outcome.weights._asdict().items() if weight], befallen(outcome.events),
-            watch.reached(outcome), *watch.sketch(outcome), 0, "")
+            watch.reached(outcome), *watch.sketch(outcome), corpus.number, text_of(outcome.tape) if guided else "")
         if len(rows) < len(todo):
             set_alarm(limit_s)
 
     with alarmed(), memory_limited():
         while len(rows) < len(todo):
-            failure = run_until_failure(campaign, todo[len(rows):], each, limit_s, watch)
+            failure = run_until_failure(campaign, todo[len(rows):], each, limit_s, watch, of)
             if len(rows) < len(todo):
-                add(campaign.strategy, campaign.profile, *failure, *NO_RUN)
+                add(campaign.strategy, campaign.profile, *failure, *NO_RUN, corpus.number, "")
                 REFINERS.clear()  # it may have been amid a change to them
         for outcome in reversed(sample):
-            failure = run_again(campaign, outcome, limit_s)
+            failure = run_again(campaign, outcome, limit_s, of)
             if any(failure):
                 row = rows[outcome.seed - todo.start]
                 rows[outcome.seed - todo.start] = (*row[:5], *failure, *row[8:])
     return table_of(rows)
 
 
+def given(campaign: Campaign, corpus: Corpus) -> Callable[[int], dict[str, Any]]:
+    """Of a seed: what its run is given."""
+    same, shape_of = options_of(campaign, 0), shapes_of(campaign.wanted)
+    if campaign.strategy == GUIDED:
+        maker = Maker(corpus)
+        return lambda seed: {**same, "shape": shape_of(seed), "tape": maker.tape(seed), "lenient": True, "fresh": True}
+    return lambda seed: {**same, "shape": shape_of(seed)}
+
+
 def table_of(rows: list[tuple]) -> pa.Table:
     return pa.Table.from_arrays([pa.array(column, field.type) for column, field in zip(zip(*rows), SCHEMA)], schema=SCHEMA)
 
 
-def row_of_death(campaign: Campaign, seed: int, why: str) -> pa.Table:
+def row_of_death(work: Work, seed: int, why: str) -> pa.Table:
     """Of a seed whose process did not live to write one."""
-    return table_of([(seed, *campaign[:4], "death", "death", why, *NO_RUN, 0)])
+    return table_of([(seed, *work.campaign[:4], "death", "death", why, *NO_RUN, work.corpus.number, "", 0)])
 
 
 @contextmanager
@@ -135,10 +147,11 @@ def befallen(events: Iterable[Event]) -> list[tuple[str, int]]:
     return sorted(counts.items())
 
 
-def run_again(campaign: Campaign, first: Outcome, limit_s: float) -> tuple[str, str, str]:
+def run_again(campaign: Campaign, first: Outcome, limit_s: float, of: Callable[[int], dict[str, Any]]) -> tuple[str, str, str]:
     """After all that has been run since: kind, signature and message, all "" if it is the same."""
     found: list[Outcome] = []
-    failure = run_until_failure(campaign, range(first.seed, first.seed + 1), found.append, limit_s, Watch(campaign.scenario))
+    watch, again = Watch(campaign.scenario), range(first.seed, first.seed + 1)
+    failure = run_until_failure(campaign, again, found.append, limit_s, watch, of)
     if not found:
         return failure
     if doctor.summary(found[0]) == doctor.summary(first):
@@ -152,20 +165,14 @@ def run_again(campaign: Campaign, first: Outcome, limit_s: float) -> tuple[str, 
     return "nondeterminism", "nondeterminism:twice", "; ".join(said) or f"{first.signature!r}, then {found[0].signature!r}"
 
 
-def run_until_failure(campaign: Campaign, seeds: range, each: Callable[[Outcome], None], limit_s: float, watch: Watch
-                      ) -> tuple[str, str, str]:
+def run_until_failure(campaign: Campaign, seeds: range, each: Callable[[Outcome], None], limit_s: float, watch: Watch,
+                      of: Callable[[int], dict[str, Any]]) -> tuple[str, str, str]:
     """Kind, signature, and message of the row of the first seed that had no outcome, if there is one."""
     build = build_of(campaign.mutant, campaign.scenario)
-    options = {"trace_of": watch.trace_of, "scenario": campaign.scenario, "strategy": campaign.strategy}
     try:
         try:
             set_alarm(limit_s)
-            if campaign.profile:
-                for seed in seeds:
-                    shape = drawn_shape(seed, campaign.scenario)._replace(store=campaign.profile)
-                    many(range(seed, seed + 1), each, build, shape=shape, **options)
-            else:
-                many(seeds, each, build, **options)
+            many(seeds, each, build, of=of, trace_of=watch.trace_of)
             return "harness", "harness:skipped", "no outcome"
         finally:
             set_alarm(0)

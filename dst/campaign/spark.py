@@ -8,6 +8,8 @@ so the folder must be one that they and the driver share.
 
 import importlib.util
 import io
+import json
+import logging
 import os
 import sys
 import zipfile
@@ -20,9 +22,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from dst.campaign.rows import SCHEMA, SQL_TYPES
+from dst.campaign.triage import Shrinker, Small, ToShrink, small_of
 from dst.campaign.waves import Engine, Progress
-from dst.campaign.what import Campaign, CampaignError, NoSpark, Seeds
-from dst.version import CODE, ROOT
+from dst.campaign.what import Campaign, CampaignError, NoSpark, Seeds, Work
+from dst.shrink import BUDGET
+from dst.version import CODE, ROOT, code_version
+from model.external import Stages
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,6 +52,7 @@ def start_spark(jobs: int, master: str = "", of_java: str = "") -> "SparkSession
     os.environ.update(PYSPARK_PYTHON=sys.executable)
     from pyspark.sql import SparkSession
 
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # where Java was killed we say so, in a line
     if master.startswith("sc://"):
         try:
             return SparkSession.builder.remote(master).getOrCreate()
@@ -69,6 +75,7 @@ def start_spark(jobs: int, master: str = "", of_java: str = "") -> "SparkSession
         "spark.task.maxFailures": str(ATTEMPTS),
         "spark.python.worker.faulthandler.enabled": "true",  # a worker that crashes says where
         "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+        "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",  # tasks put files in place: we commit the folder
     }
     builder = SparkSession.builder.appName("highwater campaign").master(master or f"local[{jobs},{ATTEMPTS}]")
     try:
@@ -93,12 +100,12 @@ def sources() -> bytes:
     return packed.getvalue()
 
 
-def shipped(code: str) -> Callable[[], None]:
-    """What a task calls before it imports anything of ours: from then on that is this code, here or on any other machine. It is
-    sent by its code, so it must name nothing of ours but within; and so must what calls it."""
+def shipped(code: str) -> Callable[[str], ModuleType]:
+    """What a worker imports our modules with: of these sources, sent along if it has others. It is sent by its code, as is
+    what calls it, so both must name nothing of ours but within."""
     packed, root = sources(), str(ROOT)
 
-    def ready() -> None:
+    def module(name: str) -> Any:
         import importlib
         import io
         import sys
@@ -127,39 +134,37 @@ def shipped(code: str) -> Callable[[], None]:
         if Path(root).is_dir() and root not in sys.path:
             sys.path.insert(0, root)
         if version() != code:
-            for name in [name for name in sys.modules if name.partition(".")[0] in ("dst", "impl", "model", "traces")]:
-                del sys.modules[name]
+            for of in [of for of in sys.modules if of.partition(".")[0] in ("dst", "impl", "model", "traces")]:
+                del sys.modules[of]
             sys.path.insert(0, unpacked())
             importlib.invalidate_caches()
+        return importlib.import_module(name)
 
-    return ready
+    return module
 
 
-def task_of(campaign: Campaign, ranges: list[Seeds], limit_s: float) -> Callable[[Iterable["pa.RecordBatch"]], Iterator]:
+def task_of(work: Work, ranges: list[Seeds]) -> Callable[[Iterable["pa.RecordBatch"]], Iterator]:
     """What a worker does."""
-    ready, fields, ranges = shipped(campaign.code), tuple(campaign), list(map(tuple, ranges))
+    module, ranges = shipped(work.campaign.code), list(map(tuple, ranges))
+    campaign, limit_s, corpus = tuple(work.campaign), work.limit_s, tuple(work.corpus)
 
     def rows(batches: Iterable[Any]) -> Iterator[Any]:
-        import importlib
-
         from pyspark import TaskContext
 
-        ready()
-        run = importlib.import_module("dst.campaign.rows").run_range
+        run, what = module("dst.campaign.rows").run_range, module("dst.campaign.what")
         if TaskContext.get().attemptNumber():
-            run = importlib.import_module("dst.campaign.processes").run_carefully
-        what = importlib.import_module("dst.campaign.what").Campaign(*fields)
+            run = module("dst.campaign.processes").run_carefully
+        job = what.Work(what.Campaign(*campaign), limit_s, what.Corpus(*corpus))
         for batch in batches:
             for number in batch.column("id").to_pylist():
-                yield from run(what, ranges[number], limit_s).to_batches()
+                yield from run(job, ranges[number]).to_batches()
 
     return rows
 
 
-def write_with_spark(spark: "SparkSession", campaign: Campaign, ranges: list[Seeds], folder: Path, limit_s: float,
-                     progress: Progress) -> None:
+def write_with_spark(spark: "SparkSession", work: Work, ranges: list[Seeds], folder: Path, progress: Progress) -> None:
     """One task a range: one row with its number in, one row a seed out, written by the task."""
-    frame = spark.range(0, len(ranges), 1, len(ranges)).mapInArrow(task_of(campaign, ranges, limit_s), COLUMNS)
+    frame = spark.range(0, len(ranges), 1, len(ranges)).mapInArrow(task_of(work, ranges), COLUMNS)
     write = partial(frame.write.mode("append").parquet, f"file://{folder.absolute()}")  # Hadoop does not want it quoted
     seeds = sum(hi - lo for lo, hi in ranges)
     (watch_remote if is_remote(spark) else watch)(spark, write, seeds, progress)
@@ -204,3 +209,58 @@ def watch_remote(spark: "SparkSession", job: Callable[[], None], seeds: int, pro
     finally:
         spark.interruptAll()
         spark.removeProgressHandler(told)
+
+
+# --- an exploration's stages (model/external.py)
+
+@contextmanager
+def spark_stages(jobs: int, master: str = "") -> Iterator[Stages]:
+    spark = start_spark(jobs, master)
+    try:
+        yield partial(run_stage, spark, shipped(code_version()))
+    finally:
+        spark.stop()
+
+
+def run_stage(spark: "SparkSession", module: Callable[[str], ModuleType], work: str, tasks: list[dict]) -> list[dict]:
+    """Raises CampaignError."""
+    return answers(spark, module, "model.external_work", "do", [(work, task) for task in tasks])
+
+
+# --- whatever else has an answer
+
+def answers(spark: "SparkSession", module: Callable[[str], ModuleType], of: str, function: str, tasks: list[tuple]
+            ) -> list[Any]:
+    """One task each, in their order: what the function of module `of` makes of it and of a name of the attempt. What goes there
+    is of Python's own types; what comes back, JSON. Raises CampaignError."""
+    def done(batches: Iterable[Any]) -> Iterator[Any]:
+        import pyarrow
+        from pyspark import TaskContext
+
+        do, mark = getattr(module(of), function), str(TaskContext.get().taskAttemptId())
+        for batch in batches:
+            for number in batch.column("id").to_pylist():
+                columns = pyarrow.array([number], pyarrow.int64()), pyarrow.array([json.dumps(do(*tasks[number], mark))])
+                yield pyarrow.record_batch(list(columns), ["id", "result"])
+
+    rows: list[Any] = []
+    together = len(tasks) if is_remote(spark) else min(len(tasks), 2 * spark.sparkContext.defaultParallelism)  # so many at once
+    frame = spark.range(0, len(tasks), 1, together).mapInArrow(done, "id long, result string")
+    (watch_remote if is_remote(spark) else watch)(spark, lambda: rows.extend(frame.collect()), 0, lambda done: None)
+    return [json.loads(row["result"]) for row in sorted(rows, key=lambda row: row["id"])]
+
+
+@contextmanager
+def shrinking_on_spark(jobs: int, master: str = "") -> Iterator[Shrinker]:
+    """As triage.py's `shrinking_in_processes`."""
+    spark = start_spark(jobs, master)
+
+    def each(campaign: Campaign, those: list[ToShrink], budget: int = BUDGET) -> list[Small]:
+        tasks = [(tuple(campaign), *one, budget) for one in those]
+        found = answers(spark, shipped(campaign.code), "dst.campaign.triage", "shrunk", tasks)
+        return [small_of(campaign, said) for said in found]
+
+    try:
+        yield each
+    finally:
+        spark.stop()

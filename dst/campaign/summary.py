@@ -1,7 +1,9 @@
 """Safety: what is said of a campaign is a function of its rows, one of each seed, without `cpu_us` or how they came there."""
 
+from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,29 +12,47 @@ import pyarrow.compute as pc
 from dst import doctor
 from dst.campaign import rows
 from dst.campaign.folder import read
-from dst.campaign.what import Campaign, CampaignError, Seeds
+from dst.campaign.rounds import tape_of
+from dst.campaign.what import GUIDED, Campaign, CampaignError, Seeds, options_of, replay_of
+from dst.guide import Tape
 from dst.reached import bits
-from dst.simulate import replay_command
 from dst.sketch import SAMPLE
 
+PIECE = 500_000  # seeds whose rows are in memory together
 MOST_IN_PROCESSES = 20  # of the seeds that are run twice, so many at most in other processes, too
 COLUMNS = ("seed", "kind", "signature", "message", "digest", "requests", "reached", "model_states", "model_steps")
 
 
 def summarize(campaign: Campaign, seeds: Seeds, out: Path) -> dict:
     """Failures by signature, the most frequent first. Raises CampaignError unless each seed has one row."""
-    table = read(out, seeds, list(COLUMNS)).sort_by("seed")
-    if not np.array_equal(table["seed"].to_numpy(), np.arange(*seeds)):
-        raise CampaignError(f"{table.num_rows} rows for {seeds[1] - seeds[0]} seeds: each should have one")
-    failed = table.filter(pc.field("kind") != "")
-    twice, different = compared(campaign, seeds)
-    reached = witnessed(table, campaign.scenario)
-    return {**campaign._asdict(), "seeds": f"{seeds[0]}:{seeds[1]}", "runs": table.num_rows, "failed": failed.num_rows,
-            "requests": pc.sum(table["requests"]).as_py(), "digest": digest_of(table),
-            "failures": failures_of(campaign, failed) + different,
-            "reached": reached, "never": [name for name in bits(campaign.scenario) if name not in reached],
-            "model_states": distinct(table["model_states"]), "model_steps": distinct(table["model_steps"]),
+    hasher, requests, failed, sketches = blake2b(digest_size=16), 0, [], {"model_states": None, "model_steps": None}
+    reached: dict[str, dict[str, int]] = {}
+    for table in pieces(seeds, out):
+        failed.append(table.filter(pc.field("kind") != "").select(["seed", "kind", "signature", "message"]))
+        requests += pc.sum(table["requests"]).as_py()
+        add_digest(hasher, table)
+        add_witnessed(reached, table, campaign.scenario)
+        for name, before in sketches.items():
+            new = pc.unique(pc.list_flatten(table[name]))
+            sketches[name] = new if before is None else pc.unique(pa.chunked_array([before, new]))
+    twice, different = compared(campaign, seeds, out)
+    failures = pa.concat_tables(failed)
+    return {**campaign._asdict(), "seeds": f"{seeds[0]}:{seeds[1]}", "runs": seeds[1] - seeds[0], "failed": failures.num_rows,
+            "requests": requests, "digest": hasher.hexdigest(), "failures": failures_of(campaign, failures) + different,
+            "reached": {name: reached[name] for name in bits(campaign.scenario) if name in reached},
+            "never": [name for name in bits(campaign.scenario) if name not in reached],
+            **{name: SAMPLE * len(of) for name, of in sketches.items()},  # about: the sample's size, times what it is a part of
             "in_other_processes": twice}
+
+
+def pieces(seeds: Seeds, out: Path) -> Iterator[pa.Table]:
+    """The rows, by seed, not all of them at once. Raises CampaignError unless each seed has one."""
+    for low in range(*seeds, PIECE):
+        those = low, min(low + PIECE, seeds[1])
+        table = read(out, those, list(COLUMNS)).sort_by("seed")
+        if not np.array_equal(table["seed"].to_numpy(), np.arange(*those)):
+            raise CampaignError(f"{table.num_rows} rows for {those[1] - those[0]} seeds: each should have one")
+        yield table
 
 
 def failures_of(campaign: Campaign, failed: pa.Table) -> list[dict]:
@@ -45,30 +65,25 @@ def failures_of(campaign: Campaign, failed: pa.Table) -> list[dict]:
     return sorted(failures, key=lambda f: (-f["count"], f["smallest_seed"]))
 
 
-def replay_of(campaign: Campaign, seed: int) -> str:
-    return replay_command(seed, campaign.mutant, campaign.strategy, campaign.scenario, campaign.profile)
-
-
-def witnessed(table: pa.Table, scenario: str) -> dict[str, dict[str, int]]:
+def add_witnessed(reached: dict[str, dict[str, int]], table: pa.Table, scenario: str) -> None:
     """Of each witness that was reached: in how many runs, and in which first. The table is sorted by seed."""
     masks, seeds = table["reached"].to_numpy(), table["seed"].to_numpy()
-    hits = {name: seeds[masks & bit > 0] for name, bit in bits(scenario).items()}
-    return {name: {"runs": len(those), "smallest_seed": int(those[0])} for name, those in hits.items() if len(those)}
+    for name, bit in bits(scenario).items():
+        those = seeds[masks & bit > 0]
+        if len(those):
+            reached.setdefault(name, {"runs": 0, "smallest_seed": int(those[0])})["runs"] += len(those)
 
 
-def distinct(sketches: pa.ChunkedArray) -> int:
-    """About how many states, or steps, the runs have reached: the sample's size, times what it is a part of."""
-    return SAMPLE * len(pc.unique(pc.list_flatten(sketches)))
-
-
-def compared(campaign: Campaign, seeds: Seeds) -> tuple[list[int], list[dict]]:
+def compared(campaign: Campaign, seeds: Seeds, out: Path) -> tuple[list[int], list[dict]]:
     """Which of the sample were run in two fresh processes under two hash seeds, and the failure that this brought, if any.
     Raises CampaignError."""
     sample = list(range(seeds[0] + -seeds[0] % rows.TWICE, seeds[1], rows.TWICE))[:MOST_IN_PROCESSES]
     if seeds[1] - seeds[0] < rows.TWICE or not sample:
         return [], []
     try:
-        different = doctor.check(sample, campaign.mutant or None, campaign.strategy, scenario=campaign.scenario)
+        wanted = campaign.wanted
+        different = doctor.check(sample, wanted.mutant, wanted.strategy, scenario=wanted.scenario,
+                                 of=lambda seed: to_doctor(campaign, seed, out))
     except doctor.Broken as error:
         raise CampaignError(f"the self-check broke down: {error}") from error
     if different is None:
@@ -79,9 +94,20 @@ def compared(campaign: Campaign, seeds: Seeds) -> tuple[list[int], list[dict]]:
                      "smallest_seed": different.seed, "message": different.message, "replay": replay}]
 
 
-def digest_of(table: pa.Table) -> str:
+def to_doctor(campaign: Campaign, seed: int, out: Path) -> dict:
+    options = options_of(campaign, seed, tape_of_row(campaign, seed, out))
+    return {name: options[name] for name in ("shape", "weights", "tape") if options.get(name) is not None}
+
+
+def tape_of_row(campaign: Campaign, seed: int, out: Path) -> Tape | None:
+    """Of a guided campaign: what else its run is a function of. None: its seed is enough, or the run has none."""
+    if campaign.strategy != GUIDED:
+        return None
+    text = read(out, (seed, seed + 1), ["tape"])["tape"][0].as_py()
+    return tape_of(text) if text else None
+
+
+def add_digest(hasher: Any, table: pa.Table) -> None:
     """Of all rows: two campaigns with the same one have found the same, and their traces are equal."""
-    hasher = blake2b(digest_size=16)
     for batch in table.select(["seed", "kind", "signature", "digest"]).to_batches(10_000):
         hasher.update("".join(f"{row}\n" for row in zip(*(column.to_pylist() for column in batch.columns))).encode())
-    return hasher.hexdigest()

@@ -5,24 +5,29 @@ Shrinking goes where the campaign's runs go: to processes, or to Spark's workers
 replays and writes down (a bundle each).
 """
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
+from dst.alarm import Hung, alarmed, set_alarm
+from dst.bundle import Given
 from dst.campaign.folder import labelled, read_json
 from dst.campaign.processes import begin_worker
-from dst.campaign.what import Campaign, CampaignError, Refused
+from dst.campaign.summary import tape_of_row
+from dst.campaign.what import GUIDED, Campaign, CampaignError, Refused, options_of
+from dst.guide import Tape
 from dst.scenarios import named
-from dst.shrink import BUDGET, shrink
-from dst.simulate import Outcome, Shape, drawn_shape, simulate
+from dst.shrink import BUDGET, Shrunk, shrink
+from dst.simulate import Build, Outcome, Shape, simulate
 from dst.world.faults import Weights
 from dst.zoo import build_of
 
 LEFT_OUT = ("timeout", "memory", "death", "harness", "nondeterminism")  # kinds that no shrinking helps: they are of no run
-STATES = ("new", "known", "gone")
+LONGEST_S = 600.0  # to shrink one
 
 
 class Small(NamedTuple):
@@ -75,47 +80,65 @@ def compare(now: dict, earlier: list[dict]) -> list[Compared]:
 
 # --- what is small
 
-def rerun(campaign: Campaign, seed: int) -> tuple[Outcome, Shape | None]:
-    """A seed's run, and the shape that it was given, if not all of it was drawn."""
-    shape = drawn_shape(seed, campaign.scenario)._replace(store=campaign.profile) if campaign.profile else None
-    return simulate(seed, build_of(campaign.mutant, campaign.scenario), shape, strategy=campaign.strategy,
-                    scenario=campaign.scenario), shape
+def rerun(campaign: Campaign, seed: int, tape: Tape | None = None) -> tuple[Outcome, Given]:
+    """A row's run, and what it was given; of a guided campaign, with its tape. Raises CampaignError."""
+    if tape is None and campaign.strategy == GUIDED:
+        raise CampaignError(f"the run of seed {seed} did not end, so that no tape tells of it")
+    options = options_of(campaign, seed, tape)
+    outcome = simulate(seed, build_of(campaign.mutant, campaign.scenario), **options)
+    return outcome, Given(campaign.scenario, seed, campaign.mutant or None, options["strategy"], options["shape"],
+                          options["weights"])
 
 
-def shrunk(campaign: Campaign, seed: int, signature: str, budget: int) -> str:
-    """JSON of a Small. Raises CampaignError where the seed does not fail as it did: then something is not deterministic."""
-    outcome, shape = rerun(campaign, seed)
+def shrunk(of: tuple, seed: int, tape: Tape | None, signature: str, budget: int, *_: str) -> dict:
+    """A Small, for JSON. `of`: a Campaign's fields. Raises CampaignError where the seed does not fail as it did: then something
+    is not deterministic."""
+    campaign = Campaign(*of)
+    outcome, given = rerun(campaign, seed, tape)
     if outcome.signature != signature:
         raise CampaignError(f"seed {seed} now ends with {outcome.signature or 'ok'}, and was {signature}: highwater dst doctor "
                             f"--scenario {campaign.scenario} --seeds {seed}:{seed + 1}")
-    found = shrink(outcome, build_of(campaign.mutant, campaign.scenario), shape, None, budget)
-    return json.dumps({"seed": seed, "strategy": found.outcome.strategy, "shape": found.shape and found.shape._asdict(),
-                       "weights": found.weights and found.weights._asdict(), "tape": found.outcome.tape, "runs": found.runs})
+    found = shrunk_in_time(outcome, build_of(campaign.mutant, campaign.scenario), given, budget)
+    return {"seed": seed, "strategy": found.outcome.strategy, "shape": found.shape and found.shape._asdict(),
+            "weights": found.weights and found.weights._asdict(), "tape": found.outcome.tape, "runs": found.runs}
 
 
-def small_of(campaign: Campaign, text: str) -> Small:
-    said = json.loads(text)
+def shrunk_in_time(outcome: Outcome, build: Build, given: Given, budget: int) -> Shrunk:
+    """As it was, if some smaller run does not end."""
+    with alarmed():
+        set_alarm(LONGEST_S)
+        try:
+            return shrink(outcome, build, given.shape, given.weights, budget)
+        except Hung:
+            return Shrunk(outcome, given.shape, given.weights, outcome, 0)
+
+
+def small_of(campaign: Campaign, said: dict) -> Small:
     return Small(said["seed"], said["strategy"], said["shape"] and named(campaign.scenario).Shape(**said["shape"]),
                  said["weights"] and Weights(**said["weights"]), [tuple(choice) for choice in said["tape"]], said["runs"])
 
 
-def to_shrink(summary: dict) -> list[tuple[int, str]]:
-    """(seed, signature): of each signature of a simulated run the smallest."""
-    return [(failure["smallest_seed"], failure["signature"]) for failure in summary["failures"]
-            if failure["kind"] not in LEFT_OUT]
+ToShrink = tuple[int, Tape | None, str]  # seed, tape, signature
+Shrinker = Callable[[Campaign, list[ToShrink], int], Iterable[Small]]  # within so many runs each; in their order
 
 
-Shrink = Callable[[Campaign, Iterable[tuple[int, str]], int], Iterator[Small]]
+def to_shrink(campaign: Campaign, summary: dict, out: Path) -> list[ToShrink]:
+    """Of each signature of a simulated run the smallest seed."""
+    return [(failure["smallest_seed"], tape_of_row(campaign, failure["smallest_seed"], out), failure["signature"])
+            for failure in summary["failures"] if failure["kind"] not in LEFT_OUT]
 
 
-def with_processes(jobs: int) -> Shrink:
-    def each(campaign: Campaign, seeds: Iterable[tuple[int, str]], budget: int = BUDGET) -> Iterator[Small]:
-        with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=begin_worker) as pool:
-            futures = [pool.submit(shrunk, campaign, seed, signature, budget) for seed, signature in seeds]
-            for future in futures:
-                yield small_of(campaign, future.result())
+@contextmanager
+def shrinking_in_processes(jobs: int) -> Iterator[Shrinker]:
+    with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=begin_worker) as pool:
+        def each(campaign: Campaign, those: list[ToShrink], budget: int = BUDGET) -> list[Small]:
+            futures = [pool.submit(shrunk, tuple(campaign), *one, budget) for one in those]
+            try:
+                return [small_of(campaign, future.result()) for future in futures]
+            except BrokenProcessPool:
+                raise CampaignError("a process died while it shrank a run: --jobs 1 shrinks one after another") from None
 
-    return each
+        yield each
 
 
 def replayed(campaign: Campaign, small: Small) -> Outcome:
@@ -123,6 +146,13 @@ def replayed(campaign: Campaign, small: Small) -> Outcome:
                     strategy=small.strategy, scenario=campaign.scenario)
 
 
-def name_of(signature: str) -> str:
-    """Of a folder: the signature's letters."""
-    return "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in signature).strip("-.") or "failure"
+def names_of(signatures: Iterable[str]) -> dict[str, str]:
+    """Of folders, each its own, whatever upper case is to the file system: the signatures' letters."""
+    found: dict[str, str] = {}
+    for signature in signatures:
+        plain = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in signature).strip("-.")[:100]
+        names, taken = [plain or "failure"], {name.lower() for name in found.values()}
+        while names[-1].lower() in taken:
+            names.append(f"{names[0]}-{len(names) + 1}")
+        found[signature] = names[-1]
+    return found

@@ -8,21 +8,23 @@ seeds were cut into waves: it is the smallest ones, and the campaign covers the 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow.compute as pc
 
 from dst.campaign.folder import Asked, committed, missing, opened, read, write_json
+from dst.campaign.rounds import Merged
 from dst.campaign.summary import summarize
-from dst.campaign.what import Campaign, Seeds
+from dst.campaign.what import Campaign, Refused, Seeds, Work
 
-MOST_SEEDS = 500  # in a range, unless asked otherwise: a task of some seconds
-WAVE = 8  # ranges for each job, committed together
+FIRST_SEEDS = 100  # in a range of the first wave; how long they take tells how many there are in the next
+TASK_S = 5.0  # that a range is to take
+MOST_SEEDS = 20_000  # in a range
+WAVE = 10  # ranges for each job, committed together
 
 Progress = Callable[[int], None]  # how many seeds of the wave are done
-Engine = Callable[[Campaign, list[Seeds], Path, float, Progress], None]
+Engine = Callable[[Work, list[Seeds], Path, Progress], None]
 """Run the ranges, write their rows as Parquet files into the folder, and return when all are written; else raise."""
 
 
@@ -35,27 +37,47 @@ class Done(NamedTuple):
 
 def run(campaign: Campaign, asked: Asked, out: Path, start: Callable[[], AbstractContextManager[Engine]], jobs: int,
         budget_s: float = 0, progress: Progress = lambda done: None) -> Done:
-    """Run what the folder does not hold yet, if anything. `progress` is told how many seeds have rows."""
+    """Run what the folder does not hold yet, if anything. `progress` is told how many seeds have rows. Raises CampaignError."""
     began, (low, high) = time.monotonic(), asked.seeds
-    size = asked.range_size or max(1, min(MOST_SEEDS, (high - low) // (4 * jobs)))
+    if campaign.round_size and low != campaign.first:
+        raise Refused(f"{out}: the rounds of this campaign are counted from seed {campaign.first}, not {low}")
     with opened(out, campaign, asked):
         todo = missing(out, asked.seeds)
         covered = covers(out, asked, todo)
-        if todo and covered != asked.seeds:
-            todo = []
-        if todo:
+        if todo and covered == asked.seeds:
             done = high - low - sum(hi - lo for lo, hi in todo)
             with start() as engine:
-                for more in waves(campaign, cut(todo, size), WAVE * jobs, out, engine, asked.limit_s,
-                                  lambda more: progress(done + more)):
-                    covered = covers(out, asked, missing(out, asked.seeds)) if asked.stop_after else asked.seeds
-                    if covered != asked.seeds:
-                        break
-                    if budget_s and time.monotonic() - began > budget_s and done + more < high - low:
-                        return Done(None, high - low - done - more)
-        summary = summarize(campaign, covered, out)
-        write_json(out / "summary.json", summary)
-        return Done(summary, 0)
+                for work, gaps in rounds(campaign, asked, todo, out):
+                    cut = Cut(gaps, jobs, asked.range_size)
+                    for more in waves(work, cut, out, engine, lambda more, done=done: progress(done + more)):
+                        covered = covers(out, asked, missing(out, asked.seeds)) if asked.stop_after else asked.seeds
+                        if covered != asked.seeds:
+                            return ended(campaign, covered, out)
+                        if budget_s and time.monotonic() - began > budget_s and done + more < high - low:
+                            return Done(None, high - low - done - more)
+                    done += more
+        return ended(campaign, covered, out)
+
+
+def ended(campaign: Campaign, covered: Seeds, out: Path) -> Done:
+    summary = summarize(campaign, covered, out)
+    write_json(out / "summary.json", summary)
+    return Done(summary, 0)
+
+
+def rounds(campaign: Campaign, asked: Asked, todo: list[Seeds], out: Path) -> Iterator[tuple[Work, list[Seeds]]]:
+    """What is to be done before the next can begin; all at once, if the campaign is not guided."""
+    if not campaign.round_size:
+        yield Work(campaign, asked.limit_s), todo
+        return
+    merged, (low, high) = Merged(), asked.seeds
+    for start in range(low, high, campaign.round_size):
+        stop = start + campaign.round_size
+        ours = [(max(lo, start), min(hi, stop)) for lo, hi in todo if lo < stop and hi > start]
+        if ours:
+            yield Work(campaign, asked.limit_s, merged.corpus()), ours
+        if stop < high and any(hi > stop for _, hi in todo):
+            merged.add(read(out, (start, stop), ["seed", "tape", "model_states", "model_steps"]).sort_by("seed"))
 
 
 def covers(out: Path, asked: Asked, todo: list[Seeds]) -> Seeds:
@@ -68,19 +90,38 @@ def covers(out: Path, asked: Asked, todo: list[Seeds]) -> Seeds:
     return (asked.seeds[0], failed[asked.stop_after - 1] + 1) if len(failed) >= asked.stop_after else asked.seeds
 
 
-def waves(campaign: Campaign, ranges: Iterator[Seeds], most: int, out: Path, engine: Engine, limit_s: float,
-          progress: Progress) -> Iterator[int]:
+def waves(work: Work, cut: "Cut", out: Path, engine: Engine, progress: Progress) -> Iterator[int]:
     """So many ranges at a time, each time committed together; yields how many seeds are done."""
     done = 0
     progress(done)
-    while wave := list(islice(ranges, most)):
+    while wave := cut.wave():
+        began, seeds = time.monotonic(), sum(hi - lo for lo, hi in wave)
         with committed(out) as folder:
-            engine(campaign, wave, folder, limit_s, lambda more, before=done: progress(before + more))
-        done += sum(hi - lo for lo, hi in wave)
+            engine(work, wave, folder, lambda more, before=done: progress(before + more))
+        cut.took(seeds, time.monotonic() - began)
+        done += seeds
         progress(done)
         yield done
 
 
-def cut(gaps: list[Seeds], size: int) -> Iterator[Seeds]:
-    for lo, hi in gaps:
-        yield from ((at, min(at + size, hi)) for at in range(lo, hi, size))
+class Cut:
+    """Seeds into ranges that take some seconds each, and ranges into waves. `size`: of a range; 0: such that it does."""
+
+    def __init__(self, gaps: list[Seeds], jobs: int, size: int = 0) -> None:
+        self.left, self.jobs, self.fixed = list(reversed(gaps)), jobs, size > 0
+        self.size = size or max(1, min(FIRST_SEEDS, sum(hi - lo for lo, hi in gaps) // (4 * jobs)))
+
+    def wave(self) -> list[Seeds]:
+        """Empty: all are done."""
+        found: list[Seeds] = []
+        while self.left and len(found) < WAVE * self.jobs:
+            low, high = self.left.pop()
+            found.append((low, min(low + self.size, high)))
+            if low + self.size < high:
+                self.left.append((low + self.size, high))
+        return found
+
+    def took(self, seeds: int, wave_s: float) -> None:
+        if not self.fixed:
+            wanted = int(seeds * TASK_S / (max(wave_s, 0.001) * self.jobs))
+            self.size = max(1, min(wanted, 8 * self.size, MOST_SEEDS))

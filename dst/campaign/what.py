@@ -1,14 +1,17 @@
 """Safety: rows of different campaigns are not mixed: what a campaign is, and of what code."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from dst.campaign.rounds import Corpus
+from dst.choose import Choice
 from dst.scenarios import DEFAULT
 from dst.strategies import STRATEGIES
 from dst.version import code_version
-from dst.world.profiles import PROFILES
-from dst.zoo import build_of
+from dst.wanted import Wanted, command_of, given_of, shapes_of, weights_of
 
 Seeds = tuple[int, int]  # from, up to and without
+GUIDED = "guided"  # the strategy of campaigns in rounds: rounds.py
+BASE = "portfolio"  # what is drawn in them is drawn by
 
 
 class CampaignError(Exception):
@@ -28,19 +31,51 @@ class Campaign(NamedTuple):
 
     scenario: str = DEFAULT
     mutant: str = ""  # "": the implementation itself
-    strategy: str = "portfolio"
+    strategy: str = BASE
     profile: str = ""  # "": each run draws the store that it has
+    shape: str = ""  # NAME=VALUE .. in place of what is drawn
+    faults: str = ""  # NAME=N .., of 1,000 requests, and no others; "": each run draws them
+    first: int = 0  # of a guided campaign the seed that its rounds are counted from; of others 0
+    round_size: int = 0  # its seeds in a round
     code: str = ""
 
+    @property
+    def wanted(self) -> Wanted:
+        return Wanted(self.mutant or None, BASE if self.strategy == GUIDED else self.strategy, self.profile or None,
+                      tuple(self.shape.split()), tuple(self.faults.split()), self.scenario)
 
-def campaign_of(scenario: str = DEFAULT, mutant: str = "", strategy: str = "portfolio", profile: str = "") -> Campaign:
+
+class Work(NamedTuple):
+    """What an engine's processes are told beside their seeds."""
+
+    campaign: Campaign
+    limit_s: float  # a seed that takes longer has hung
+    corpus: Corpus = Corpus()
+
+
+def campaign_of(scenario: str = DEFAULT, mutant: str = "", strategy: str = BASE, profile: str = "", shape: str = "",
+                faults: str = "", first: int = 0, round_size: int = 0) -> Campaign:
     """Of the code that is here. Raises Refused."""
+    if strategy not in (BASE, GUIDED, *STRATEGIES):
+        raise Refused(f"there is no strategy {strategy!r}; there are: {BASE}, {GUIDED}, {', '.join(STRATEGIES)}")
+    if strategy == GUIDED and round_size < 1:
+        raise Refused("a guided campaign goes in rounds: how many seeds are in one?")
+    rounds = (first, round_size) if strategy == GUIDED else (0, 0)
+    campaign = Campaign(scenario, mutant, strategy, profile, shape, faults, *rounds, code_version())
     try:
-        build_of(mutant, scenario)
-    except LookupError as error:
+        given_of(0, campaign.wanted)
+    except (LookupError, ValueError) as error:
         raise Refused(str(error)) from None
-    if strategy not in ("portfolio", *STRATEGIES):
-        raise Refused(f"there is no strategy {strategy!r}; there are: portfolio, {', '.join(STRATEGIES)}")
-    if profile and profile not in PROFILES:
-        raise Refused(f"there is no profile {profile!r}; there are: {', '.join(PROFILES)}")
-    return Campaign(scenario, mutant, strategy, profile, code_version())
+    return campaign
+
+
+def options_of(campaign: Campaign, seed: int, tape: list[Choice] | None = None) -> dict[str, Any]:
+    """For `simulate`: all that a run is a function of beside its seed and implementation. With its tape: to run it again."""
+    wanted = campaign.wanted
+    return {"scenario": wanted.scenario, "strategy": wanted.strategy, "shape": shapes_of(wanted)(seed),
+            "weights": weights_of(wanted), **({} if tape is None else {"tape": tape})}
+
+
+def replay_of(campaign: Campaign, seed: int) -> str:
+    """What a user types to see a run of it again. DIR is the campaign's folder."""
+    return f"highwater campaign replay DIR {seed}" if campaign.strategy == GUIDED else command_of(seed, campaign.wanted)

@@ -1,0 +1,38 @@
+"""highwater campaign replay: one row's run again."""
+
+from pathlib import Path
+from typing import NoReturn
+
+import typer
+
+from cli.console import console, refuse
+from cli.dst_report import bundle, report
+from cli.exits import HARNESS, of_kinds
+from dst.campaign.folder import labelled, read
+from dst.campaign.summary import tape_of_row
+from dst.campaign.triage import rerun
+from dst.campaign.what import CampaignError, Refused, replay_of
+from dst.version import code_version
+
+
+def replay(out: Path, seed: int, keep: Path | None) -> NoReturn:
+    try:
+        campaign, _ = labelled(out)
+        row = read(out, (seed, seed + 1), ["signature", "digest"]).to_pylist()
+        if not row:
+            refuse(f"{out} has no row of seed {seed}")
+        if campaign.code != code_version():
+            refuse(f"{out} is of other code ({campaign.code}, and here is {code_version()}): check that out, or run it anew")
+        outcome, given = rerun(campaign, seed, tape_of_row(campaign, seed, out))
+    except Refused as error:
+        refuse(str(error))
+    except CampaignError as error:
+        console.print(str(error), markup=False)
+        raise typer.Exit(HARNESS) from None
+    if keep:
+        bundle(outcome, given, keep)
+    report(outcome, given, replay_of(campaign, seed).replace(" DIR ", f" {out} "))
+    if row[0]["digest"] and (outcome.signature, outcome.digest) != (row[0]["signature"], row[0]["digest"]):
+        console.print(f"[bold red]nondeterminism[/]: its row says {row[0]['signature'] or 'ok'}, trace {row[0]['digest']}")
+        raise typer.Exit(of_kinds(["nondeterminism"]))
+    raise typer.Exit(of_kinds([outcome.kind] if outcome.kind else []))

@@ -1,0 +1,119 @@
+"""Safety: a verdict calls safe nothing that has failed, and open what is not known; it never stands without how sure it is, and
+what was not tried.
+"""
+
+from typing import NamedTuple
+
+from cli.campaign_figures import UNJUDGED, Figures, cells_of
+from cli.campaign_numbers import at_most, share, short, sure
+from dst.scenarios import STEMS, mutants_of
+from dst.strategies import STRATEGIES
+from dst.world.profiles import PROFILES
+
+LEVEL, SLOWER = 0.01, 0.05  # of what was reached the last tenth of the seeds brought less
+Untried = list[tuple[str, str]]  # each in two words, and in a line
+
+
+class Verdict(NamedTuple):
+    tone: str  # bad: something is wrong; open: not known; good; found: a known-bad implementation, and something is wrong
+    word: str
+    answer: str
+    why: str
+
+
+def name_of(f: Figures) -> str:
+    return f.campaign.scenario + (f" with {f.campaign.mutant}" if f.campaign.mutant else "")
+
+
+def alike(one: Figures, other: Figures) -> bool:
+    return one.campaign[:2] == other.campaign[:2]
+
+
+def verdict(f: Figures) -> Verdict:
+    c, runs = f.campaign, f"{f.done:,} runs"
+    wrong = [failure for failure in f.failures if failure.kind not in UNJUDGED]
+    if not f.done:
+        return Verdict("open", "nothing yet", "Nothing has run yet", "")
+    if c.mutant and wrong:
+        return Verdict("found", "caught", "Known-bad, and caught", f"{c.mutant} must fail, and did in {f.failed:,} of "
+                       f"{runs}, first in seed {min(failure.seed for failure in wrong):,}.")
+    if c.mutant:
+        return Verdict("open", "not caught", "Known-bad, and not caught", f"{c.mutant} must fail, and did not in {runs}: what "
+                       "ran cannot tell it from the real one.")
+    if wrong:
+        unsafe, most = any(failure.kind != "liveness" for failure in wrong), wrong[0]
+        why = (f"{f.failed:,} of {runs} failed; most often {most.signature}, {most.count:,} times, first in seed "
+               f"{most.seed:,}: {most.message[:300]}")
+        return Verdict("bad", *(("not safe", "Not safe") if unsafe else ("stuck", "Somebody does not get on")), why)
+    if f.failures:
+        kinds = sorted({failure.kind for failure in f.failures})
+        count = sum(failure.count for failure in f.failures)
+        return Verdict("open", "unjudged", "No failure, but runs that nobody could judge",
+                       f"{count:,} of {runs} ended without a verdict: {', '.join(kinds)}.")
+    if f.left:
+        return Verdict("open", "so far none", "No failure so far", f"None of {runs} failed; {f.left:,} more were asked for.")
+    return Verdict("good", "no failure", "No failure was found", f"None of {runs} broke safety, refinement or liveness.")
+
+
+def sureness(f: Figures) -> tuple[str, str]:
+    """How sure a verdict is, in a few words, and what they mean."""
+    n = f.judged
+    if not n:
+        return "Not at all", "No run was judged."
+    if not f.failed:
+        return (f"At most {share(at_most(n))}", f"of runs that are drawn like these fail, at 95 %: 0 of {n:,} did (rule of "
+                "three). It says nothing of what is never drawn.")
+    words = sure(f.failed, n)
+    return words[0].upper() + words[1:], f"of runs that are drawn like these fail, at 95 %: {f.failed:,} of {n:,} did (Wilson)."
+
+
+# --- what was not tried
+
+def untried(f: Figures) -> Untried:
+    found = []
+    if f.left:
+        found.append((f"{short(f.left)} seeds", f"{f.left:,} of {f.done + f.left:,} seeds have not run yet"))
+    if f.witnesses is None:
+        found.append(("witnesses", "witnesses: not known, for the rows are of other code, and there is no summary of them"))
+    else:
+        never = [name for name, (runs, _) in f.witnesses.items() if not runs]
+        found += missed(never, "witness", "witnesses", f"{len(never)} of {len(f.witnesses)} witnesses were never reached")
+    cells = cells_of(f.faults)
+    empty = [" ".join(cell) for cell, times in cells.items() if not times]
+    found += missed(empty, "fault", "faults", f"{len(empty)} of {len(cells)} faults × operations × phases never befell anybody")
+    drawn, stores = {cell.strategy for cell in f.cells}, {cell.profile for cell in f.cells}
+    found += missed([name for name in STRATEGIES if name not in drawn], "strategy", "strategies", "strategies that never chose")
+    found += missed([name for name in PROFILES if name not in stores], "store", "stores", "stores that never answered")
+    if is_growing(f):
+        found.append(("more states", f"more states of the model: {f.states.last_tenth:.0%} of those that were reached came in "
+                      "the last tenth of the seeds"))
+    return found
+
+
+def untried_of_many(found: list[Figures]) -> Untried:
+    left = sum(f.left for f in found)
+    lines = [(f"{short(left)} seeds", f"{left:,} seeds have not run yet")] if left else []
+    none = [stem for stem in STEMS if stem not in {f.campaign.scenario for f in found}]
+    lines += missed(none, "scenario", "scenarios", f"{len(none)} of {len(STEMS)} scenarios")
+    known = {(stem, mutant) for stem in STEMS for mutant in mutants_of(stem).MUTANTS}
+    idle = len(known - {f.campaign[:2] for f in found})
+    if idle:
+        lines.append((f"{idle:,} mutants", f"{idle} of {len(known)} known-bad implementations"))
+    never = sorted({name for f in found for name, (runs, _) in (f.witnesses or {}).items() if not runs})
+    lines += missed(never, "witness", "witnesses", f"{len(never)} witnesses were never reached in some campaign")
+    growing = sum(map(is_growing, found))
+    if growing:
+        lines.append(("more states", f"more states of the model: still growing in {growing} of {len(found)} campaigns"))
+    return lines
+
+
+def missed(names: list[str], one: str, many: str, line: str) -> Untried:
+    return [(f"{len(names):,} {one if len(names) == 1 else many}", f"{line}: {few(names)}")] if names else []
+
+
+def few(names: list[str], most: int = 3) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def is_growing(f: Figures) -> bool:
+    return f.states.total > 0 and f.states.last_tenth >= SLOWER

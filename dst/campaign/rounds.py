@@ -1,0 +1,111 @@
+"""Safety: none; a guided campaign's runs are made from runs of its rounds before, and a row keeps the tape that replays it.
+
+What a round has reached (its rows' sketches) is merged, in the order of the seeds, into a corpus: few tapes, that together
+reach all that was reached so far. Each run of the next round is drawn from its seed: three in ten from nothing, the others
+from a tape of the corpus and one of dst/guide.py's mutations. So a row depends on its seed and on the rows of the rounds
+before, and not on how a round was cut into ranges, or on who ran them.
+"""
+
+import heapq
+import json
+from itertools import accumulate
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from dst.choose import drawing
+from dst.guide import FRESH, MOST_KEPT, MUTATIONS, Tape
+
+
+class Corpus(NamedTuple):
+    """What a round is made from. `tapes`: JSON; `energies`: each is picked in proportion to its own."""
+
+    number: int = 0
+    tapes: tuple[str, ...] = ()
+    energies: tuple[int, ...] = ()
+
+
+class Kept(NamedTuple):
+    seed: int
+    born: int  # in which round
+    tape: str
+    reached: frozenset[int]
+
+
+class Merged:
+    """All that the rounds so far have reached, and the tapes that are kept."""
+
+    def __init__(self) -> None:
+        self.number, self.seen, self.kept = 0, set(), []
+
+    def add(self, table: pa.Table) -> None:
+        """The rows of the next round, by seed: seed, tape, model_states, model_steps."""
+        for row in table.to_pylist():
+            reached = frozenset((*row["model_states"], *row["model_steps"]))
+            if row["tape"] and not reached <= self.seen:
+                self.seen |= reached
+                self.kept.append(Kept(row["seed"], self.number, row["tape"], reached))
+        self.number += 1
+        self.kept = covering(self.kept, MOST_KEPT)
+
+    def corpus(self) -> Corpus:
+        """What was reached lately, and by it alone, is tried most."""
+        energies = tuple(1 + 16 * gain // (self.number - one.born) for gain, one in zip(gains(self.kept), self.kept))
+        return Corpus(self.number, tuple(one.tape for one in self.kept), energies)
+
+
+def covering(kept: list[Kept], most: int) -> list[Kept]:
+    """So few of them that they still reach all that they reach (greedily), the one that reaches most first; at most so many."""
+    heap = [(-len(one.reached), len(one.tape), one.seed, place) for place, one in enumerate(kept)]
+    heapq.heapify(heap)
+    covered: set[int] = set()
+    chosen: list[Kept] = []
+    while heap and len(chosen) < most:
+        claimed, length, seed, place = heapq.heappop(heap)
+        gain = len(kept[place].reached - covered)
+        if gain == -claimed and gain:
+            covered |= kept[place].reached
+            chosen.append(kept[place])
+        elif gain:
+            heapq.heappush(heap, (-gain, length, seed, place))
+    return chosen
+
+
+def gains(kept: list[Kept]) -> list[int]:
+    """Of each, what none before it reaches."""
+    covered: set[int] = set()
+    found = []
+    for one in kept:
+        found.append(len(one.reached - covered))
+        covered |= one.reached
+    return found
+
+
+class Maker:
+    """Of tapes for a round's runs."""
+
+    def __init__(self, corpus: Corpus):
+        self.sums, self.tapes = list(accumulate(corpus.energies)), corpus.tapes
+        self.read: dict[int, Tape] = {}
+
+    def tape(self, seed: int) -> Tape:
+        """Empty: a run drawn from nothing."""
+        draw = drawing(seed, "guide")
+        if not self.tapes or draw(100) < FRESH:
+            return []
+        mark = draw(self.sums[-1])
+        place = next(place for place, total in enumerate(self.sums) if total > mark)
+        return MUTATIONS[draw(len(MUTATIONS))](self.of(place), self.of(draw(len(self.tapes))), draw)
+
+    def of(self, place: int) -> Tape:
+        if place not in self.read:
+            self.read[place] = tape_of(self.tapes[place])
+        return self.read[place]
+
+
+def tape_of(text: str) -> Tape:
+    return [(site, choice, bound) for site, choice, bound in json.loads(text)]
+
+
+def text_of(tape: Tape) -> str:
+    return json.dumps(tape, separators=(",", ":"))

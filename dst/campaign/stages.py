@@ -1,0 +1,31 @@
+"""Safety: the processes that work for an exploration on disk end with it. Its stages (model/external.py) without Spark."""
+
+import os
+from collections.abc import Iterator
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from functools import partial
+
+from dst.campaign.processes import new_pool
+from model.external import Failed, Stages
+from model.external_work import do
+
+
+@contextmanager
+def local_stages(jobs: int) -> Iterator[Stages]:
+    pool = new_pool(jobs)
+
+    def stage(work: str, tasks: list[dict]) -> list[dict]:
+        try:
+            return list(pool.map(partial(marked, work), tasks))
+        except BrokenProcessPool:
+            raise Failed("a worker was killed; has the machine run out of memory?") from None
+
+    try:
+        yield stage
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def marked(work: str, task: dict) -> dict:
+    return do(work, task, str(os.getpid()))

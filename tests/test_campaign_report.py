@@ -1,0 +1,423 @@
+"""The report of campaigns: what it says is what the rows say; it calls safe nothing that failed; whoever looks sees at once.
+
+In reading order: intervals; what is summed up; the verdict; the page; many campaigns; earlier ones, and what triage kept;
+campaigns that are not done; what is refused.
+"""
+
+import os
+import re
+from collections import Counter
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from cli import campaign_figures, exits
+from cli.campaign_figures import Growth, cells_of, figures, folders
+from cli.campaign_numbers import at_most, between, digits, lasting, share, short, sure, wilson
+from cli.campaign_plot import growth_plot, ticks
+from cli.campaign_report import report
+from cli.campaign_sections import level
+from cli.campaign_verdict import sureness, untried, verdict
+from cli.main import app
+from cli.markup import Html, el, joined
+from dst.campaign.folder import VERSION, Asked, opened, write_json
+from dst.campaign.rows import SCHEMA, run_range, table_of
+from dst.campaign.what import Campaign, CampaignError, Refused, Work, campaign_of
+from dst.reached import bits
+from dst.version import CODE
+
+ROOT = Path(__file__).resolve().parent.parent
+REAL = campaign_of("sequenced_write")
+NASTY = "<script>alert('&')</script>\" [bold]"
+
+
+def called(*words: object) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["campaign", *map(str, words)])
+    return result.exit_code, result.output
+
+
+def row_of(seed: int, campaign: Campaign = REAL, **fields: object) -> tuple:
+    usual = {"seed": seed, "scenario": campaign.scenario, "mutant": campaign.mutant, "strategy": "times", "profile": "s3",
+             "kind": "", "signature": "", "message": "", "digest": "d", "requests": 10, "steps": 20, "virtual_ms": 30,
+             "shape": "", "swarm": [], "faults": [], "reached": 0, "model_states": [], "model_steps": [], "round": 0,
+             "tape": "", "cpu_us": 1000}
+    return tuple((usual | fields)[name] for name in SCHEMA.names)
+
+
+def failed(seed: int, kind: str = "safety", signature: str = "told:committed", **fields: object) -> tuple:
+    return row_of(seed, kind=kind, signature=signature, message=f"why {seed}", **fields)
+
+
+def made(out: Path, rows: list[tuple], campaign: Campaign = REAL, asked: int = 0, waves: int = 1, **more: object) -> Path:
+    """A campaign's folder, with these rows, some in each wave. `asked`: seeds; as many as there are rows, if not given."""
+    size = max(1, -(-len(rows) // waves))
+    for number in range(0, len(rows), size):
+        wave = out / "rows" / f"wave={number // size}"
+        wave.mkdir(parents=True)
+        pq.write_table(table_of(rows[number:number + size]), wave / "rows.parquet")
+    out.mkdir(parents=True, exist_ok=True)
+    wanted = Asked((0, asked or len(rows)))._replace(**more)
+    write_json(out / "campaign.json", {"version": VERSION, **campaign._asdict(), "asked": wanted._asdict()})
+    return out
+
+
+# --- intervals
+
+def test_intervals():
+    """Wilson's: the shares from which what was seen is 1.96 standard deviations away. Of none: what gives none in 5 of 100."""
+    for k, n in ((34, 3000), (1, 10), (9, 10), (500_000, 1_000_000)):
+        for bound in wilson(k, n):
+            assert abs(k / n - bound) == pytest.approx(1.959964 * (bound * (1 - bound) / n) ** 0.5)
+    assert [round(of, 4) for of in wilson(1, 10)] == [0.0179, 0.4042]
+    assert wilson(0, 0) == (0, 1) and at_most(0) == 1
+    for n in (1, 10, 100_000):
+        assert (1 - at_most(n)) ** n == pytest.approx(0.05)
+        assert at_most(n) <= 3 / n
+        assert wilson(n, n)[1] == pytest.approx(1) and wilson(0, n)[0] == pytest.approx(0)
+
+
+def test_how_sure_in_words():
+    assert sure(0, 100_000) == "at most 30 in a million" and sure(0, 100) == "at most 3 %"
+    assert sure(0, 0) == "nothing is known"
+    assert sure(34, 3000) == "0.81 to 1.6 %" and sure(2000, 2000) == "at least 99.8 %"
+    assert sure(2, 1_000_000) == "0.55 to 7.3 in a million"
+    assert between(0.2, 0.5) == "20 to 50 %" and share(0.0005) == "500 in a million"
+    assert [digits(of) for of in (0, 0.123, 1.26, 12.6, 499.4, 12_345)] == ["0", "0.12", "1.3", "13", "499", "12,300"]
+    assert [short(of) for of in (12_345, 130_000, 1.2e6, 2e9)] == ["12,345", "130 k", "1.2 M", "2.0 G"]
+    assert [lasting(of) for of in (12, 300, 9000)] == ["12 s", "5 min", "2.5 h"]
+
+
+# --- what is summed up
+
+@pytest.fixture(scope="module")
+def real() -> pa.Table:
+    """Rows of 90 seeds of a mutant, and of one that nobody could judge."""
+    return run_range(Work(campaign_of("sequenced_metadata_boundary", "age_ignored"), 60), (0, 90))
+
+
+@pytest.mark.parametrize("sizes", [(100_000, 4_000_000), (7, 3)], ids=["at once", "in pieces"])
+def test_sums_are_those_of_the_rows(real, tmp_path, monkeypatch, sizes):
+    monkeypatch.setattr(campaign_figures, "AT_ONCE", sizes[0])
+    monkeypatch.setattr(campaign_figures, "UNION", sizes[1])
+    rows, campaign = real.to_pylist(), campaign_of("sequenced_metadata_boundary", "age_ignored")
+    f = figures(made(tmp_path, [tuple(row.values()) for row in rows], campaign, waves=4))
+    assert (f.done, f.left, f.requests, f.steps, f.virtual_ms) == (
+        90, 0, *(sum(row[name] for row in rows) for name in ("requests", "steps", "virtual_ms")))
+    cells = Counter((row["strategy"], row["profile"]) for row in rows)
+    wrong = Counter((row["strategy"], row["profile"]) for row in rows if row["kind"])
+    assert [cell[:4] for cell in f.cells] == [(*key, count, wrong[key]) for key, count in sorted(cells.items())]
+    assert sum(cell.cpu_us for cell in f.cells) == sum(row["cpu_us"] for row in rows)
+    bad = [row for row in rows if row["kind"]]
+    failure, = f.failures
+    assert failure[:5] == ("safety", "history:too young", len(bad), bad[0]["seed"], bad[0]["message"])
+    assert failure.replay == "highwater dst run --scenario sequenced_metadata_boundary --seed 20 --mutant age_ignored"
+    assert sum(failure.strategies.values()) == len(bad)
+    hits = {name: [row["seed"] for row in rows if row["reached"] & bit] for name, bit in bits().items()}
+    assert f.witnesses == {name: (len(seeds), min(seeds, default=-1)) for name, seeds in hits.items()}
+    times = Counter()
+    for row in rows:
+        times.update(dict(row["faults"]))
+    assert {" ".join(key): count for key, count in f.faults.items()} == times
+    for growth, name in ((f.states, "model_states"), (f.model_steps, "model_steps")):
+        seen = Counter(of for row in rows for of in row[name])
+        late = {of for row in rows[81:] for of in row[name]} - {of for row in rows[:81] for of in row[name]}
+        sketched = sum(bool(row["model_states"]) for row in rows)
+        assert growth.total == growth.points[-1][1] == 8 * len(seen) and f.sketched == sketched
+        assert growth.last_tenth == pytest.approx(len(late) / len(seen))
+        assert growth.next_run == pytest.approx(8 * sum(1 for count in seen.values() if count == 1) / sketched)
+        for at, count in growth.points:
+            assert count == 8 * len({of for row in rows[:at] for of in row[name]})
+
+
+def test_a_seed_with_two_rows_is_told(tmp_path):
+    out = made(tmp_path / "out", [row_of(0), row_of(1), row_of(1)], waves=3, asked=2)
+    with pytest.raises(CampaignError, match="more than one row of a seed"):
+        figures(out)
+
+
+def test_seeds_a_second_leave_pauses_out(tmp_path):
+    out = made(tmp_path, [row_of(seed) for seed in range(40)], waves=4)
+    for wave, ended_s in enumerate((100, 102, 1000, 1002)):  # between the second and the third nobody ran it
+        os.utime(out / "rows" / f"wave={wave}", (ended_s, ended_s))
+    f = figures(out)
+    assert f.seeds_per_s == 5 and f.ended_s == 1002
+
+
+def test_what_could_befall_whom():
+    cells = cells_of({("timeout", "get", "later"): 3, ("429", "create", "never"): 2})
+    assert cells["timeout", "get", "later"] == 3 and cells["crash", "create", "applied"] == 0
+    assert ("409", "get", "never") not in cells and ("429", "get", "never") not in cells
+    assert cells["409", "create", "never"] == 0
+    assert ("503", "get", "later") not in cells and cells_of({}) == {}
+
+
+def test_levels_off():
+    def growth(last_tenth: float) -> Growth:
+        return Growth([(0, 0), (100, 80)], 80, last_tenth, 1.0)
+
+    assert [level(growth(of)) for of in (0.1, 0.04, 0.005)] == ["still growing", "slowing", "levelled off"]
+    assert level(Growth([], 0, 0, 0)) == "not sketched"
+
+
+def test_the_plot_is_of_its_points():
+    states = Growth([(0, 0), (50, 40), (100, 80)], 80, 0.1, 1)
+    drawn = growth_plot({"states": states, "steps": Growth([(0, 0), (100, 160)], 160, 0, 1)})
+    lines = [[tuple(map(float, point.split(","))) for point in line.split()] for line in re.findall(r'points="([^"]+)"', drawn)]
+    assert len(lines) == 2 and all(x < after and y >= below for line in lines for (x, y), (after, below) in pairwise(line))
+    assert lines[0][1][1] == pytest.approx((lines[0][0][1] + lines[0][2][1]) / 2, abs=0.1)  # half of the states, half way up
+    assert "80 states" in drawn and "160 steps" in drawn
+    assert "Nothing was reached" in growth_plot({"states": Growth([(0, 0)], 0, 0, 0)})
+    assert ticks(100) == [0, 20, 40, 60, 80, 100] and ticks(7) == [0, 2, 4, 6] and ticks(1) == [0, 1]
+    assert all(len(ticks(most)) <= 6 for most in range(1, 3000))
+
+
+# --- the verdict
+
+MUTANT = campaign_of("sequenced_write", "overwrites")
+GOOD = [row_of(seed) for seed in range(8)]
+
+
+@pytest.mark.parametrize("rows, campaign, asked, tone, answer, sure_", [
+    (GOOD, REAL, 8, "good", "No failure was found", "At most 31 %"),
+    (GOOD, REAL, 9, "open", "No failure so far", "At most 31 %"),
+    ([], REAL, 9, "open", "Nothing has run yet", "Not at all"),
+    ([*GOOD, failed(8)], REAL, 9, "bad", "Not safe", "2 to 43 %"),
+    ([*GOOD, failed(8, "refinement")], REAL, 20, "bad", "Not safe", "2 to 43 %"),
+    ([*GOOD, failed(8, "liveness")], REAL, 9, "bad", "Somebody does not get on", "2 to 43 %"),
+    ([*GOOD, failed(8, "liveness"), failed(9)], REAL, 10, "bad", "Not safe", "5.7 to 51 %"),
+    *(([*GOOD, failed(8, kind)], REAL, 9, "open", "No failure, but runs that nobody could judge", "At most 31 %")
+      for kind in ("timeout", "memory", "death", "harness", "nondeterminism")),
+    ([*GOOD, failed(8, "death"), failed(9)], REAL, 10, "bad", "Not safe", "2 to 43 %"),
+    (GOOD, MUTANT, 8, "open", "Known-bad, and not caught", "At most 31 %"),
+    ([*GOOD, failed(8, "death")], MUTANT, 9, "open", "Known-bad, and not caught", "At most 31 %"),
+    ([*GOOD, failed(8)], MUTANT, 9, "found", "Known-bad, and caught", "2 to 43 %"),
+])
+def test_verdict(tmp_path, rows, campaign, asked, tone, answer, sure_):
+    f = figures(made(tmp_path, rows, campaign, asked))
+    assert verdict(f)[::2] == (tone, answer) and sureness(f)[0] == sure_
+
+
+def test_a_failure_that_only_the_summary_has_is_not_green(tmp_path):
+    """A sample of seeds is run again in other processes; what that finds is of no row."""
+    out = made(tmp_path, GOOD)
+    other = {"kind": "nondeterminism", "signature": "nondeterminism:processes", "count": 1, "smallest_seed": 0,
+             "message": "choice 3", "replay": "highwater dst doctor"}
+    write_json(out / "summary.json", {"failures": [other], "reached": {}, "never": []})
+    f = figures(out)
+    assert verdict(f).tone == "open" and f.failures[0].replay == "highwater dst doctor"
+
+
+def test_what_was_not_tried(tmp_path):
+    names = bits("sequenced_write")
+    reached = sum(names.values()) - names["fault: crash"]
+    out = made(tmp_path, [row_of(seed, reached=reached, model_states=[8 * seed], faults=[("timeout get later", 1)])
+                          for seed in range(0, 40)], asked=50)
+    said = dict(untried(figures(out)))
+    assert said["10 seeds"] == "10 of 50 seeds have not run yet"
+    assert said["1 witness"] == f"1 of {len(names)} witnesses were never reached: fault: crash"
+    assert said["7 faults"].startswith("7 of 8 faults")
+    assert said["3 strategies"] == "strategies that never chose: random, pct, pos"
+    assert "10% of those that were reached came in the last tenth" in said["more states"]
+
+
+# --- the page
+
+class Parsed(HTMLParser):
+    """Elements and texts; every element must be closed by its own end."""
+
+    def __init__(self, page: str):
+        super().__init__()
+        self.open, self.tags, self.texts, self.links = [], Counter(), [], []
+        self.feed(page)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags[tag] += 1
+        self.open.append(tag)
+        self.links += [value for name, value in attrs if name in ("href", "src", "action")]
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags[tag] += 1
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.texts.append(data)
+
+
+def page_of(*given: Path, against: tuple[Path, ...] = ()) -> Parsed:
+    return Parsed(report(list(given), list(against), given[0] / "report.html"))
+
+
+def test_texts_are_texts():
+    assert el("p", NASTY, el("b", "x"), title=NASTY) == (
+        '<p title="&lt;script&gt;alert(&#x27;&amp;&#x27;)&lt;/script&gt;&quot; [bold]">'
+        "&lt;script&gt;alert(&#x27;&amp;&#x27;)&lt;/script&gt;&quot; [bold]<b>x</b></p>")
+    assert el("a", href="#c", class_="x", open=True, style=None, text_anchor=False) == '<a href="#c" class="x" open></a>'
+    assert joined("<", Html("<br>"), 3) == "&lt;<br>3" and el("line", x1=1) == '<line x1="1"/>'
+
+
+def test_nothing_that_a_run_says_is_markup(tmp_path):
+    nasty = {"signature": NASTY, "message": NASTY, "strategy": NASTY, "profile": NASTY, "faults": [(f"{NASTY} b c", 1)]}
+    row = row_of(8, kind="safety", **{**nasty, "faults": [("<script>x</script> <b> <i>", 1)]})
+    page = page_of(made(tmp_path / "a <b>", [*GOOD, row]))
+    assert page.tags["script"] == 0 and page.tags["b"] == page.tags["i"] == 0
+    assert page.texts.count(NASTY) >= 4 and "<script>x</script>" in page.texts
+    many = page_of(tmp_path / "a <b>", made(tmp_path / "<i>", GOOD))
+    assert many.tags["script"] == 0 and many.tags["b"] == many.tags["i"] == 0
+
+
+def test_the_page_needs_nothing_else_and_is_the_same_again(tmp_path):
+    out = made(tmp_path, [*GOOD, failed(8)])
+    text = report([out], [], out / "report.html")
+    assert text == report([out], [], out / "report.html")
+    assert Parsed(text).links == [] and "@import" not in text and "url(" not in text
+    assert "prefers-color-scheme: dark" in text
+
+
+def test_page_css_hides_none_of_it(tmp_path):
+    """The style of the other pages comes first, and leaves some things out where the window is narrow."""
+    text = report([made(tmp_path, [*GOOD, failed(8)])], [], tmp_path / "report.html")
+    classes = {of for names in re.findall(r'class="([^"]+)"', text) for of in names.split()}
+    rules = re.findall(r"([^{}]+)\{[^}]*display: none", (ROOT / "cli" / "page.css").read_text())
+    hidden = {of for selectors in rules for of in re.findall(r"\.(\w+)", selectors)}
+    assert len(classes) > 15 and "wide" in hidden and not classes & hidden
+
+
+def test_the_command_writes_it_in_the_folder_and_resume_does_not_mind(tmp_path):
+    out = made(tmp_path / "out", GOOD)
+    code, text = called("report", out)
+    assert code == 0 and "report.html" in text and "No failure was found" in (out / "report.html").read_text()
+    with opened(out, REAL):
+        pass
+    assert called("report", out, "-o", tmp_path / "new" / "x.html")[0] == 0 and (tmp_path / "new" / "x.html").exists()
+
+
+# --- many campaigns
+
+def test_one_that_fails_is_seen_among_many(tmp_path):
+    for number in range(12):
+        made(tmp_path / f"c{number:02}", [row_of(seed) for seed in range(50)])
+    made(tmp_path / "c05x", [row_of(seed, MUTANT) for seed in range(49)] + [failed(49)], MUTANT)
+    assert len(folders([tmp_path])) == 13
+    page = report([tmp_path], [], tmp_path / "report.html")
+    first = re.findall(r"<tr class=\"(\w+)\">(.*?)</tr>", page)[0]
+    assert first[0] == "found" and MUTANT.mutant in first[1] and "1/50" in first[1] and 'class="hit"' in first[1]
+    assert page.count('class="hit"') < 10 and page.index("c05x") < page.index("c00")
+    top = page[page.index("Is it safe?"):page.index("How sure")]
+    assert MUTANT.mutant in top and "1 of 1 known-bad" in top and "No failure in 12 implementations" in top
+    made(tmp_path / "c06x", [*GOOD, failed(8)])
+    page = report([tmp_path], [], tmp_path / "report.html")
+    assert "Not safe: 1 of 13" in page and page.index("c06x") < page.index("c05x")
+
+
+def test_strategies_are_columns_of_the_table(tmp_path):
+    made(tmp_path / "a", [row_of(0, strategy="pct"), failed(1, strategy="pct"), row_of(2, strategy="times")])
+    made(tmp_path / "b", [row_of(0, strategy="pos")])
+    page = report([tmp_path], [], tmp_path / "report.html")
+    head = re.search(r"<th>scenario</th>(.*?)</tr>", page)[1]
+    assert re.findall(r"<th>(pct|pos|times)</th>", head) == ["pct", "pos", "times"]
+    cells = re.search(r"<tr class=\"bad\">(.*?)</tr>", page)[1]
+    assert re.findall(r">(\d/\d|·)<", cells) == ["1/3", "1/2", "·", "0/1"]
+
+
+# --- earlier campaigns, and what triage kept
+
+def test_new_known_gone(tmp_path):
+    earlier = made(tmp_path / "earlier", [failed(0, signature="told:x"), failed(1, signature="told:y")])
+    now = made(tmp_path / "now", [failed(0, signature="told:x"), failed(1, signature="told:z")])
+    page = report([now], [earlier], now / "report.html")
+    tags = re.findall(r"<h3>(told:.)<span class=\"chip\">safety</span><span class=\"tag \w+\">(\w+)</span>", page)
+    assert tags == [("told:x", "known"), ("told:z", "new")]
+    assert "Gone, of the campaign before: told:y" in page
+    unfinished = made(tmp_path / "unfinished", [failed(0, signature="told:x")], asked=5)
+    assert "Not seen yet, of the campaign before: told:y" in report([unfinished], [tmp_path / "earlier"], tmp_path / "r.html")
+    other = made(tmp_path / "other", [row_of(0, MUTANT)], MUTANT)
+    assert called("report", now, "--against", other) == (
+        exits.BAD_INPUT, f"{other} is of another scenario or mutant than {now}: nothing to compare\n")
+
+
+def test_a_bundle_is_shown_linked_and_replayed(tmp_path):
+    out = made(tmp_path / "my runs", [*GOOD, failed(8)])
+    assert "campaign triage &#x27;" in report([out], [], out / "report.html")
+    (out / "bundles" / "told").mkdir(parents=True)
+    (out / "bundles" / "told" / "shrunk.report.txt").write_text("because <of that>")
+    (out / "bundles" / "told" / "shrunk.timeline.html").write_text("<title>\"it\" & more</title><script>x</script>")
+    write_json(out / "triage.json", {"failures": [{"signature": "told:committed", "state": "new", "bundle": "bundles/told",
+                                                   "requests": "9 -> 3"}]})
+    page = Parsed(text := report([out], [], tmp_path / "elsewhere" / "report.html"))
+    assert "because <of that>" in page.texts and page.tags["script"] == 0 and page.tags["iframe"] == 1
+    assert 'srcdoc="&lt;title&gt;&quot;it&quot; &amp; more' in text and 'sandbox="allow-scripts"' in text
+    assert page.links == ["../my runs/bundles/told/shrunk.timeline.html"]
+    assert f"highwater dst replay '{out}/bundles/told' --shrunk" in page.texts
+    assert "highwater dst run --scenario sequenced_write --seed 8" in page.texts
+
+
+# --- campaigns that are not done
+
+def test_a_running_one_and_a_stopped_one(tmp_path):
+    out = made(tmp_path, GOOD, asked=100)
+    assert f"highwater campaign resume {out}" in page_of(out).texts
+    with opened(out, REAL):
+        text = " ".join(page_of(out).texts)
+    assert "running; code" in text and "campaign resume" not in text and "92 of 100 seeds have not run yet" in text
+
+
+def test_none_has_run_yet(tmp_path):
+    out = made(tmp_path / "out", [], asked=5)
+    for _ in range(2):
+        assert "Nothing has run yet" in page_of(out).texts
+        (out / "rows").mkdir(exist_ok=True)
+
+
+def test_one_that_stopped_at_its_failures_is_done(tmp_path):
+    out = made(tmp_path, [*GOOD, failed(8)], asked=100, stop_after=1)
+    write_json(out / "summary.json", {"failures": [], "reached": {}, "never": []})
+    assert figures(out).left == 0 and "up to 1 failures" in " ".join(page_of(out).texts)
+
+
+def test_of_other_code_witnesses_are_told_as_it_named_them_or_not_at_all(tmp_path):
+    old = REAL._replace(code="0" * 16)
+    out = made(tmp_path, [row_of(0, reached=1)], old)
+    assert figures(out).witnesses is None and "witnesses" in dict(untried(figures(out)))
+    reached = {"seen: it": {"runs": 1, "smallest_seed": 0}}
+    write_json(out / "summary.json", {"failures": [], "reached": reached, "never": ["seen: that"]})
+    assert figures(out).witnesses == {"seen: it": (1, 0), "seen: that": (0, -1)}
+    assert "0" * 16 + ", which is not what is here" in page_of(out).texts
+
+
+# --- what is refused
+
+def test_bad_input_is_one_line(tmp_path):
+    assert called("report", tmp_path / "x") == (exits.BAD_INPUT, f"{tmp_path / 'x'}: there is no such folder\n")
+    code, text = called("report", tmp_path)
+    assert code == exits.BAD_INPUT and "holds none" in text
+    out = made(tmp_path / "out", GOOD)
+    code, text = called("report", out, "-o", out / "campaign.json" / "x.html")
+    assert code == exits.BAD_INPUT and "cannot be written" in text
+    write_json(out / "campaign.json", {"version": 1})
+    code, text = called("report", out)
+    assert code == exits.BAD_INPUT and "is of version 1" in text
+
+
+def test_a_file_that_is_cut_short_is_named(tmp_path):
+    out = made(tmp_path / "out", GOOD)
+    (file,) = out.glob("rows/*/*.parquet")
+    file.write_bytes(file.read_bytes()[:-20])
+    code, text = called("report", out)
+    assert code == exits.HARNESS and "rows.parquet" in text and "cannot be read" in text
+    with pytest.raises(Refused):
+        folders([tmp_path / "nothing"])
+
+
+def test_the_page_is_of_no_campaigns_code():
+    """To mend it must not make folders ones of other code."""
+    pages = set((ROOT / "cli").glob("campaign_*.py"))
+    assert len(pages) > 5 and not {path for pattern in CODE for path in ROOT.glob(pattern)} & pages
