@@ -1,9 +1,9 @@
 """Traces in bulk: events a second of `trace check` of many runs, in two processes and on Spark local[2], in turns.
 
-Runs of the simulator's benchmark (bench/simulation.py's scenario, strategy `times`), 100,000 of them in two files, which are kept
-under .cache/bulk/ for the next time. Start-up aside: each round begins with new processes, and with new workers of Spark, which have
-checked 400 runs before; what else they learn of the model is in the figure. A second row is of 4,000 drawn runs, where half of the
-clients retry, and there are pages and checkpoints: little comes twice in so few."""
+Runs of the simulator's benchmark (bench/simulation.py's scenario, strategy `times`), 100,000 of them in two files, which are
+kept under .cache/bulk/ for the next time. Start-up aside: each round begins with new processes, and with new workers of Spark,
+which have checked 400 runs before; what else they learn of the model is in the figure. A second row is of 4,000 drawn runs,
+where half of the clients retry, and there are pages and checkpoints: little comes twice in so few."""
 
 import os
 import statistics

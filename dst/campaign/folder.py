@@ -113,7 +113,8 @@ def read(out: Path, seeds: Seeds, columns: list[str], wave: Path | None = None) 
                 pq.read_metadata(file)
             except (pa.ArrowException, OSError) as damage:
                 raise CampaignError(f"{file} cannot be read ({damage}): delete it, and its seeds are run again") from error
-        raise CampaignError(f"{out / 'rows'} cannot be read: {error}") from error
+        raise CampaignError(f"{out / 'rows'} cannot be read: {error}: delete the file whose bytes are damaged, and its seeds are "
+                            "run again") from error
 
 
 def missing(out: Path, seeds: Seeds) -> list[Seeds]:
