@@ -302,11 +302,14 @@ def test_a_full_disk_ends_it_with_a_line_and_loses_nothing(local: Start, expecte
     assert rows(tmp_path, (0, 120)) == expected
 
 
-@pytest.mark.parametrize("verb", ["resume", "status"])
-def test_a_file_cut_short_is_named(verb: str, local: Start, tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", ["cut short", "changed"])
+@pytest.mark.parametrize("verb", ["resume", "status", "triage"])
+def test_a_damaged_file_is_named(verb: str, damage: str, local: Start, tmp_path: Path) -> None:
     summary_of(PRODUCTION, (0, 40), tmp_path, local, 2, 20)
     file = tmp_path / "rows" / "wave=0" / "20-40.parquet"
-    file.write_bytes(file.read_bytes()[:-100])
+    whole = file.read_bytes()
+    half = len(whole) // 2
+    file.write_bytes(whole[:-100] if damage == "cut short" else whole[:4] + bytes(half) + whole[4 + half:])
     result = CliRunner().invoke(app, [verb, str(tmp_path), *(["--engine", "local"] if verb == "resume" else [])])
     assert result.exit_code == exits.HARNESS and str(file) in result.output and "delete it" in result.output
     file.unlink()
@@ -501,6 +504,12 @@ def test_the_time_is_used_up_and_resume_goes_on(tmp_path: Path, expected: list[d
     assert rows(tmp_path, (0, 120)) == expected
     found = json.loads(CliRunner().invoke(app, ["status", str(tmp_path), "--json"]).output)
     assert (found["done"], found["left"], found["failed"], found["running"]) == (120, 0, 0, False)
+
+
+def test_a_place_where_no_folder_can_be_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    code, output = called("--scenario", SCENARIO, "--seeds", "0:1", "--out", tmp_path / "file" / "out", "--engine", "local")
+    assert code == exits.BAD_INPUT and "cannot be made a folder" in output and "\n" not in output.strip()
 
 
 @pytest.mark.parametrize("verb", ["resume", "status"])

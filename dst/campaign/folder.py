@@ -45,7 +45,10 @@ def opened(out: Path, campaign: Campaign, asked: Asked | None = None) -> Iterato
         raise Refused(f"{out} is not a folder")
     if out.exists() and not label.exists() and any(path.name not in OURS for path in out.iterdir()):
         raise Refused(f"{out} is not empty, and no campaign's folder: give a new one")
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Refused(f"{out} cannot be made a folder ({error.strerror}): give another") from error
     with open(out / ".lock", "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -73,6 +76,8 @@ def compare(out: Path, there: dict, wanted: dict) -> None:
 def labelled(out: Path) -> tuple[Campaign, Asked]:
     """What a folder says of itself. Raises Refused."""
     label = out / "campaign.json"
+    if out.is_file():
+        raise Refused(f"{out} is a file: give a campaign's folder")
     if not out.is_dir():
         raise Refused(f"{out}: there is no such folder")
     if not label.is_file():
@@ -110,11 +115,10 @@ def read(out: Path, seeds: Seeds, columns: list[str], wave: Path | None = None) 
     except (pa.ArrowException, OSError) as error:
         for file in sorted((wave or out / "rows").rglob("*.parquet")):
             try:
-                pq.read_metadata(file)
+                pq.read_table(file, columns=columns)
             except (pa.ArrowException, OSError) as damage:
                 raise CampaignError(f"{file} cannot be read ({damage}): delete it, and its seeds are run again") from error
-        raise CampaignError(f"{out / 'rows'} cannot be read: {error}: delete the file whose bytes are damaged, and its seeds are "
-                            "run again") from error
+        raise CampaignError(f"{out / 'rows'} cannot be read: {error}") from error
 
 
 def missing(out: Path, seeds: Seeds) -> list[Seeds]:
