@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
@@ -46,7 +47,8 @@ Budget = Annotated[float, typer.Option(min=0, help="Stop after so long, at the e
 
 @app.command("run")
 def run_command(
-    seeds: Annotated[str, typer.Option(metavar="A:B", help="B is not among them.")],
+    seeds: Annotated[str, typer.Option(metavar="A:B", help="B is not among them. Or N@2026-11-22, N@COMMIT: so many of that "
+                                       "day's, of that commit's, which no other has.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="A new folder; or this campaign's own, and it goes on.")],
     scenario: Annotated[str, typer.Option(help="What is simulated.")] = STEM,
     mutant: Annotated[str, typer.Option(help="A known-bad implementation, which must fail.")] = "",
@@ -70,15 +72,16 @@ def run_command(
 ) -> None:
     """Run a range of seeds and sum up the failures by signature. The same command again goes on where it was stopped."""
     from dst.campaign.folder import Asked
+    from dst.campaign.intervals import interval
     from dst.campaign.what import Refused, campaign_of
 
-    asked = seeds_of(seeds)
     try:
-        campaign = campaign_of(scenario, mutant, strategy, profile, " ".join(shape or ()), " ".join(fault or ()), asked.start,
+        those = range(*interval(seeds)) if "@" in seeds else seeds_of(seeds)
+        campaign = campaign_of(scenario, mutant, strategy, profile, " ".join(shape or ()), " ".join(fault or ()), those.start,
                                round_size)
     except Refused as error:
         stop(exits.BAD_INPUT, str(error))
-    failures = go_on(campaign, Asked((asked.start, asked.stop), stop_after, range_size or 0, seed_limit_s), out, engine, master,
+    failures = go_on(campaign, Asked((those.start, those.stop), stop_after, range_size or 0, seed_limit_s), out, engine, master,
                      jobs, budget_s)
     if triage and failures:
         triage_of(out, [], 2_000, engine, master, jobs)
@@ -184,13 +187,15 @@ def report_command(
 
     target = out or folders[0] / "report.html"
     try:
-        text = report(folders, against or [], target)
+        text, damaged = report(folders, against or [], target)
     except Refused as error:
         stop(exits.BAD_INPUT, str(error))
     except (CampaignError, OSError) as error:
         stop(exits.HARNESS, str(error))
     write_text(target, text)
     Console(highlight=False, soft_wrap=True).print(f"written: {target} ({len(text.encode()) / 1024:,.0f} KiB)", markup=False)
+    if damaged:
+        stop(exits.HARNESS, "\n".join(damaged))
 
 
 SqlEngine = Annotated[Literal["duckdb", "spark"], typer.Option("--engine", help="Whose dialect it is; the views are the same.")]
@@ -314,7 +319,7 @@ class Lines:
 
 def here(replay: str, out: Path) -> str:
     """The command, where the campaign is."""
-    return replay.replace(" DIR ", f" {out} ")
+    return replay.replace(" DIR ", f" {quote(str(out))} ")
 
 
 def print_status(found: dict, out: Path) -> None:

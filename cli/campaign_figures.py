@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from dst.campaign.folder import Asked, is_running, labelled, read_json, within
+from dst.campaign.folder import Asked, damage, is_running, labelled, summary_in, within
 from dst.campaign.rows import SCHEMA
 from dst.campaign.what import Campaign, CampaignError, Refused, replay_of
 from dst.reached import bits
@@ -27,6 +27,7 @@ COLUMNS = ("seed", "strategy", "profile", "kind", "signature", "requests", "step
 AT_ONCE = 100_000  # rows
 UNION = 4_000_000  # hashes, before they are counted
 POINTS = 200  # of a curve
+WRONG = ("safety", "refinement", "liveness")  # kinds
 UNJUDGED = ("timeout", "memory", "death", "harness", "nondeterminism")  # kinds that say nothing of the implementation
 PHASES = {"timeout": ("applied", "later", "never"), "crash": ("applied", "later", "never"), "503": ("never",),
           "409": ("never",), "403": ("never",)}  # fault -> what can have become of its request
@@ -66,13 +67,21 @@ class Growth(NamedTuple):
     next_run: float
 
 
+class Round(NamedTuple):
+    """Of a guided campaign. `states`: that no round before it has reached, by sketches."""
+
+    number: int
+    runs: int
+    failed: int
+    states: int
+
+
 class Figures(NamedTuple):
     out: Path
     campaign: Campaign
     asked: Asked
     here: bool  # the code that is here is the campaign's
     running: bool
-    finished: bool
     done: int
     left: int
     requests: int
@@ -84,6 +93,7 @@ class Figures(NamedTuple):
     faults: dict[tuple[str, str, str], int]  # (fault, operation, phase) -> how often
     states: Growth
     model_steps: Growth
+    rounds: list[Round]
     sketched: int  # runs
     cpu_us: tuple[float, float, float]  # of a run: mean, median, 99 of 100
     seeds_per_s: float  # in the median wave; 0: too few waves
@@ -108,24 +118,25 @@ def figures(out: Path) -> Figures:
     try:
         return summed(out, campaign, asked)
     except (pa.ArrowException, OSError) as error:
-        raise CampaignError(f"{out / 'rows'} cannot be read: {error}") from error
+        raise damage(out / "rows", list(COLUMNS), error) from error
 
 
 def summed(out: Path, campaign: Campaign, asked: Asked) -> Figures:
-    running, finished = is_running(out), (out / "summary.json").exists()  # before rows are read: what has come since is more
+    running, summary = is_running(out), summary_in(out)  # before rows are read: what has come since is more
     here = campaign.code == code_version()
     names = bits(campaign.scenario) if here else {}
     cells: dict[tuple[str, str], list[int]] = {}
     signatures: dict[tuple[str, str], list] = {}
     faults, waves, sums = Counter(), Counter(), Counter()
     hits = dict.fromkeys(names, (0, -1))
-    seeds, cpu = [], []
+    seeds, wrong, cpu = [], [], []
     states, steps = Union(), Union()
     for table in tables(out, asked):
         for row in of_each(table):
             add_row(row, cells, signatures)
         sums.update({name: pc.sum(table[name]).as_py() for name in ("requests", "steps", "virtual_ms")})
         seeds.append(table["seed"].to_numpy())
+        wrong.append(table.filter(pc.is_in(table["kind"], pa.array(WRONG)))["seed"].to_numpy())
         cpu.append(table["cpu_us"].to_numpy())
         hits = {name: added(hits[name], seeds[-1][table["reached"].to_numpy() & bit != 0]) for name, bit in names.items()}
         faults.update(befallen(table["faults"]))
@@ -135,14 +146,15 @@ def summed(out: Path, campaign: Campaign, asked: Asked) -> Figures:
     all_seeds = np.sort(np.concatenate(seeds)) if seeds else np.empty(0, np.int64)
     if len(all_seeds) and (np.diff(all_seeds) == 0).any():
         raise CampaignError(f"{out / 'rows'} has more than one row of a seed: each should have one")
-    left = 0 if finished else asked.seeds[1] - asked.seeds[0] - len(all_seeds)  # it may be finished early: --stop-after
+    left = 0 if summary else asked.seeds[1] - asked.seeds[0] - len(all_seeds)  # it may be finished early: --stop-after
     rate, ended_s = of_waves(out, waves)
-    return Figures(out, campaign, asked, here, running, finished, len(all_seeds), left,
+    return Figures(out, campaign, asked, here, running, len(all_seeds), left,
                    sums["requests"], sums["steps"], sums["virtual_ms"],
                    [Cell(*key, *counts) for key, counts in sorted(cells.items())],
-                   failures_of(out, campaign, signatures), hits if here else witnesses_of(read_json(out / "summary.json")),
+                   failures_of(out, campaign, signatures, summary), hits if here else witnesses_of(summary),
                    {tuple(name.split(" ")): times for name, times in sorted(faults.items())},
-                   states.growth(all_seeds), steps.growth(all_seeds), states.runs, of_cpu(cpu), rate, ended_s)
+                   states.growth(all_seeds), steps.growth(all_seeds), rounds_of(campaign, all_seeds, wrong, states),
+                   states.runs, of_cpu(cpu), rate, ended_s)
 
 
 def tables(out: Path, asked: Asked) -> Iterator[pa.Table]:
@@ -199,7 +211,7 @@ def befallen(faults: pa.ChunkedArray) -> dict[str, int]:
     return {row["what"]: row["times_sum"] for row in entries.group_by("what").aggregate([("times", "sum")]).to_pylist()}
 
 
-def failures_of(out: Path, campaign: Campaign, signatures: dict[tuple[str, str], list]) -> list[Failed]:
+def failures_of(out: Path, campaign: Campaign, signatures: dict[tuple[str, str], list], summary: dict) -> list[Failed]:
     """The most frequent first."""
     first = [seed for _, seed, _ in signatures.values()]
     rows = ds.dataset(out / "rows", schema=SCHEMA, format="parquet").to_table(
@@ -208,7 +220,7 @@ def failures_of(out: Path, campaign: Campaign, signatures: dict[tuple[str, str],
     found = [Failed(*key, count, seed, messages[seed], replay_of(campaign, seed), dict(sorted(by.items())))
              for key, (count, seed, by) in signatures.items()]
     found += [Failed(of["kind"], of["signature"], of["count"], of["smallest_seed"], of["message"], of["replay"], {})
-              for of in read_json(out / "summary.json").get("failures", [])
+              for of in summary.get("failures", [])
               if (of["kind"], of["signature"]) not in signatures]  # that only a second run shows
     return sorted(found, key=lambda f: (-f.count, f.seed))
 
@@ -219,6 +231,15 @@ def witnesses_of(summary: dict) -> dict[str, tuple[int, int]] | None:
         return None
     reached = {name: (of["runs"], of["smallest_seed"]) for name, of in summary["reached"].items()}
     return reached | dict.fromkeys(summary["never"], (0, -1))
+
+
+def rounds_of(campaign: Campaign, seeds: np.ndarray, wrong: list[np.ndarray], states: "Union") -> list[Round]:
+    if not campaign.round_size or not len(seeds):
+        return []
+    counts = [np.bincount((of - campaign.first) // campaign.round_size, minlength=1 + int(seeds[-1] - campaign.first)
+                          // campaign.round_size) for of in (seeds, np.concatenate(wrong), states.merge()[1])]
+    return [Round(number, int(runs), int(failed), SAMPLE * int(new)) for number, (runs, failed, new) in enumerate(zip(*counts))
+            if runs]
 
 
 def of_cpu(parts: list[np.ndarray]) -> tuple[float, float, float]:

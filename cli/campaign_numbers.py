@@ -37,6 +37,11 @@ def share(x: float) -> str:
     return f"{digits(100 * x)} %" if x >= 0.001 else f"{digits(1e6 * x)} in a million"
 
 
+def of_runs(words: str) -> str:
+    """How many fail: `words` is as `sure` and `share` say it."""
+    return f"{words} {'of ' * words.endswith('%')}runs fail"
+
+
 def between(low: float, high: float) -> str:
     times, unit = (100, "%") if high >= 0.001 else (1e6, "in a million")
     return f"{digits(times * low)} to {digits(times * high)} {unit}"

@@ -11,18 +11,18 @@ from cli.exits import HARNESS, of_kinds
 from dst.campaign.folder import labelled, read
 from dst.campaign.summary import tape_of_row
 from dst.campaign.triage import rerun
-from dst.campaign.what import CampaignError, Refused, replay_of
-from dst.version import code_version
+from dst.campaign.what import CampaignError, Refused, check_code, replay_of
 
 
 def replay(out: Path, seed: int, keep: Path | None) -> NoReturn:
     try:
-        campaign, _ = labelled(out)
+        campaign, asked = labelled(out)
+        low, high = asked.seeds
         row = read(out, (seed, seed + 1), ["signature", "digest"]).to_pylist()
         if not row:
-            refuse(f"{out} has no row of seed {seed}")
-        if campaign.code != code_version():
-            refuse(f"{out} is of other code ({campaign.code}, and here is {code_version()}): check that out, or run it anew")
+            refuse(f"{out} has no row of seed {seed}: " + ("it has not run yet" if low <= seed < high else
+                                                           f"it was asked for {low} to {high - 1}"))
+        check_code(campaign, out, seed)
         outcome, given = rerun(campaign, seed, tape_of_row(campaign, seed, out))
     except Refused as error:
         refuse(str(error))

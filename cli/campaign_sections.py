@@ -9,7 +9,7 @@ from typing import NamedTuple
 from cli.campaign_figures import UNJUDGED, Cell, Failed, Figures, Growth, cells_of
 from cli.campaign_numbers import digits, lasting, share, short, sure
 from cli.campaign_plot import growth_plot
-from cli.campaign_verdict import LEVEL, SLOWER
+from cli.campaign_verdict import LEVEL, SLOWER, at_most_more
 from cli.markup import Html, el, joined, row, table
 
 EMBEDDED = 12  # timelines in a page; the others are linked
@@ -38,12 +38,16 @@ class Place(NamedTuple):
     target: Path
     budget: list[int]
 
+    def of(self, folder: Path) -> str:
+        """For a shell in the page's folder: a page that moves together with its campaigns stays right."""
+        return quote(relpath(folder, self.target.parent))
+
 
 def sections(f: Figures, bundles: dict[str, Bundle], place: Place) -> list[Html]:
     parts = [failures(f, bundles, place)]
     if f.done:
         parts += [by_strategy(f), coverage(f), never_reached(f)]
-    return [part for part in (*parts, what_ran(f)) if part]
+    return [part for part in (*parts, what_ran(f, place)) if part]
 
 
 # --- what failed
@@ -58,7 +62,7 @@ def failures(f: Figures, bundles: dict[str, Bundle], place: Place) -> Html | Non
                         "same seed; a bundle's tape says so if it does not fit.", class_="soft"))
     if f.failures and not any(bundle.folder for bundle in bundles.values()):
         parts.append(el("p", "Nothing was shrunk yet; this does it, and the next report shows why each fails:",
-                        command(f"highwater campaign triage {quote(str(f.out))}"), class_="soft"))
+                        command(f"highwater campaign triage {place.of(f.out)}"), class_="soft"))
     parts += [failure_of(f, failure, bundles.get(failure.signature, Bundle("")), place) for failure in f.failures]
     if gone:
         parts.append(el("p", f"{'Not seen yet' if f.left else 'Gone'}, of the campaign before: {', '.join(gone)}"))
@@ -74,7 +78,7 @@ def failure_of(f: Figures, failure: Failed, bundle: Bundle, place: Place) -> Htm
              el("p", failure.message, class_="message"),
              el("p", f"{failure.count:,} of {n:,} runs ({sure(failure.count, n)}, 95 %); smallest seed {failure.seed:,}" +
                 (f"; by strategy: {by}" if by else ""), class_="soft"),
-             command(failure.replay)]
+             command(failure.replay.replace(" DIR ", f" {place.of(f.out)} "))]
     if bundle.folder:
         parts += shrunk(f.out / bundle.folder, failure, bundle, place)
     return el("article", *parts, class_="failure")
@@ -83,12 +87,12 @@ def failure_of(f: Figures, failure: Failed, bundle: Bundle, place: Place) -> Htm
 def shrunk(folder: Path, failure: Failed, bundle: Bundle, place: Place) -> list[Html]:
     """What triage kept of it."""
     parts = [el("p", f"Shrunk, requests {bundle.requests}:", class_="soft"),
-             command(f"highwater dst replay {quote(str(folder))} --shrunk"),
+             command(f"highwater dst replay {place.of(folder)} --shrunk"),
              el("details", el("summary", "What happened, and why that is wrong"), el("pre", bundle.report), open=True)]
     if 0 < len(bundle.timeline) <= LARGEST and place.budget[0] > 0:
-        place.budget[0] -= 1
         page = el("iframe", srcdoc=bundle.timeline, sandbox="allow-scripts", title=f"timeline of {failure.signature}")
-        parts.append(el("details", el("summary", "Its timeline"), page))
+        parts.append(el("details", el("summary", "Its timeline"), page, open=place.budget[0] == EMBEDDED))
+        place.budget[0] -= 1
     link = relpath(folder / "shrunk.timeline.html", place.target.parent)
     return [*parts, el("p", el("a", "Its timeline, in the bundle", href=link), class_="soft")]
 
@@ -144,12 +148,20 @@ def level(growth: Growth) -> str:
 def coverage(f: Figures) -> Html:
     words = level(f.states)
     lines = [f"{growth.total:,} distinct {name}: {share(growth.last_tenth)} of them came in the last tenth of the seeds; a run "
-             f"more would bring {digits(growth.next_run)} (Good–Turing)"
+             f"more would bring {digits(growth.next_run)}, as many again {at_most_more(growth, f.done)} (Good–Turing)"
              for name, growth in (("states", f.states), ("steps from state to state", f.model_steps)) if growth.total]
     lines.append(f"Estimates, from sketches of {f.sketched:,} runs")
     plot = growth_plot({"states": f.states, "steps": f.model_steps})
     return el("section", el("h2", f"Coverage of the model: {words}"), el("p", MEANING[words]),
-              el("div", plot, el("ul", *(el("li", line) for line in lines), class_="more soft"), class_="two"), class_="card")
+              el("div", plot, el("ul", *(el("li", line) for line in lines), class_="more soft"), class_="two"), *by_round(f),
+              class_="card")
+
+
+def by_round(f: Figures) -> list[Html]:
+    """Of a guided campaign."""
+    rows = [row(of.number, counted(of.failed, of.runs), short(of.states)) for of in f.rounds]
+    head = ["round", "failed/all", "new states"]
+    return [el("details", el("summary", f"By round: {len(rows)}"), table(head, rows, class_="grid"), open=True)] if rows else []
 
 
 def never_reached(f: Figures) -> Html:
@@ -186,14 +198,14 @@ def fault_cell(times: int | None) -> Html:
 
 # --- what ran
 
-def what_ran(f: Figures) -> Html:
+def what_ran(f: Figures, place: Place) -> Html:
     c, (low, high) = f.campaign, f.asked.seeds
     until = f", up to {f.asked.stop_after:,} failures" if f.asked.stop_after else ""
     facts = [("scenario", c.scenario), ("mutant", c.mutant or "none: the implementation itself"), ("strategy", c.strategy),
              ("store", c.profile or "drawn"), ("code", c.code + (", as here" if f.here else ", which is not what is here")),
              ("seeds", f"{low:,} to {high - 1:,}{until}: {f.done:,} have run, {f.left:,} are missing ({state_of(f)})"),
              *(effort(f) if f.done else []), ("folder", str(f.out))]
-    again = [command(f"highwater campaign resume {quote(str(f.out))}")] if f.left and not f.running else []
+    again = [command(f"highwater campaign resume {place.of(f.out)}")] if f.left and not f.running else []
     pairs = [part for name, said in facts for part in (el("dt", name), el("dd", said))]
     return el("section", el("h2", "What ran"), el("dl", *pairs, class_="facts"), *again, class_="card")
 

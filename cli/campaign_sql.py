@@ -166,9 +166,11 @@ def with_duckdb(folders: list[Path], sql: str) -> pa.Table:
             raise CampaignError(f"the rows cannot be read: {first_line(error)}") from None
         try:
             found = connection.sql(sql)
-            return pa.table({}) if found is None else found.to_arrow_table()
+            if found is None:
+                raise Refused("the query asks nothing: write a SELECT")
+            return found.to_arrow_table()
         except duckdb.Error as error:
-            raise Refused(first_line(error)) from None
+            raise Refused(wrong(error)) from None
 
 
 def with_spark(folders: list[Path], sql: str, master: str) -> pa.Table:
@@ -187,7 +189,7 @@ def with_spark(folders: list[Path], sql: str, master: str) -> pa.Table:
         try:
             return spark.sql(sql).toArrow()
         except Exception as error:
-            raise Refused(first_line(error)) from None
+            raise Refused(wrong(error)) from None
     finally:
         spark.stop()
 
@@ -195,6 +197,12 @@ def with_spark(folders: list[Path], sql: str, master: str) -> pa.Table:
 def said(value: object) -> str:
     """A value of a result, as it is shown."""
     return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def wrong(error: Exception) -> str:
+    """With a query, and what there is to be asked."""
+    views = ", ".join(("campaigns", "all_witnesses", *VIEWS))
+    return f"{first_line(error)} (the views are {views}; DESCRIBE one for its columns)"
 
 
 def first_line(error: Exception) -> str:

@@ -9,18 +9,16 @@ from cli.dst_report import bundle
 from dst.bundle import Given
 from dst.campaign.folder import labelled, read, write_json
 from dst.campaign.triage import Shrinker, Small, compare, names_of, replayed, rerun, summary_of, to_shrink
-from dst.campaign.what import CampaignError, Refused
+from dst.campaign.what import CampaignError, check_code
 from dst.shrink import measure
 from dst.simulate import Outcome
-from dst.version import code_version
 
 
 def triage(out: Path, against: list[Path], budget: int, start: Callable[[], AbstractContextManager[Shrinker]]) -> list[dict]:
     """A row a signature; writes DIR/bundles and DIR/triage.json. Raises Refused, CampaignError, OSError."""
     campaign, asked = labelled(out)
-    if campaign.code != code_version():
-        raise Refused(f"{out} is of other code ({campaign.code}, and here is {code_version()}): check that out, or run it anew")
     summary = summary_of(out)
+    check_code(campaign, out, min((of["smallest_seed"] for of in summary["failures"]), default=asked.seeds[0]))
     read(out, asked.seeds, ["seed", "kind", "signature"])  # rows that are damaged are told before anything is said of them
     states = {one.signature: one for one in compare(summary, [summary_of(folder) for folder in against])}
     bundles, those = {}, to_shrink(campaign, summary, out)

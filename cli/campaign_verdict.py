@@ -4,8 +4,8 @@ what was not tried.
 
 from typing import NamedTuple
 
-from cli.campaign_figures import UNJUDGED, Figures, cells_of
-from cli.campaign_numbers import at_most, share, short, sure
+from cli.campaign_figures import PHASES, UNJUDGED, Figures, Growth, cells_of
+from cli.campaign_numbers import at_most, of_runs, share, short, sure
 from dst.scenarios import STEMS, mutants_of
 from dst.strategies import STRATEGIES
 from dst.world.profiles import PROFILES
@@ -61,58 +61,81 @@ def sureness(f: Figures) -> tuple[str, str]:
     if not n:
         return "Not at all", "No run was judged."
     if not f.failed:
-        return (f"At most {share(at_most(n))}", f"of runs that are drawn like these fail, at 95 %: 0 of {n:,} did (rule of "
-                "three). It says nothing of what is never drawn.")
-    words = sure(f.failed, n)
-    return words[0].upper() + words[1:], f"of runs that are drawn like these fail, at 95 %: {f.failed:,} of {n:,} did (Wilson)."
+        return (f"At most {of_runs(share(at_most(n)))}", f"that is, of runs that are drawn like these, at 95 %: 0 of {n:,} did "
+                "(rule of three). It says nothing of what is never drawn.")
+    words = of_runs(sure(f.failed, n))
+    return (words[0].upper() + words[1:], f"that is, of runs that are drawn like these, at 95 %: {f.failed:,} of {n:,} did "
+            "(Wilson).")
 
 
-# --- what was not tried
+# --- what was not tried: what is nearest to a user's own case first
 
 def untried(f: Figures) -> Untried:
-    found = []
-    if f.left:
-        found.append((f"{short(f.left)} seeds", f"{f.left:,} of {f.done + f.left:,} seeds have not run yet"))
+    found = unfinished(f.left, f.done + f.left) + never_met([f])
+    cells = cells_of(f.faults)
+    empty = [" ".join(cell) for cell, times in cells.items() if not times and cell[0] in met(f)]
+    found += missed(empty, "place of a fault", "places of faults",
+                    f"{len(empty)} of {len(cells)} faults × operations × phases befell nobody, of faults that befell somebody")
+    found += [("other sizes", f"sizes: {f.campaign.shape} is fixed, and nothing else was tried")] if f.campaign.shape else []
+    drawn = {cell.strategy for cell in f.cells}
+    found += missed([name for name in STRATEGIES if name not in drawn], "strategy", "strategies", "strategies that never chose")
     if f.witnesses is None:
         found.append(("witnesses", "witnesses: not known, for the rows are of other code, and there is no summary of them"))
     else:
         never = [name for name, (runs, _) in f.witnesses.items() if not runs]
         found += missed(never, "witness", "witnesses", f"{len(never)} of {len(f.witnesses)} witnesses were never reached")
-    cells = cells_of(f.faults)
-    empty = [" ".join(cell) for cell, times in cells.items() if not times]
-    found += missed(empty, "fault", "faults", f"{len(empty)} of {len(cells)} faults × operations × phases never befell anybody")
-    drawn, stores = {cell.strategy for cell in f.cells}, {cell.profile for cell in f.cells}
-    found += missed([name for name in STRATEGIES if name not in drawn], "strategy", "strategies", "strategies that never chose")
-    found += missed([name for name in PROFILES if name not in stores], "store", "stores", "stores that never answered")
     if is_growing(f):
         found.append(("more states", f"more states of the model: {f.states.last_tenth:.0%} of those that were reached came in "
-                      "the last tenth of the seeds"))
+                      f"the last tenth of {f.done:,} seeds; as many again would bring {at_most_more(f.states, f.done)}"))
     return found
 
 
 def untried_of_many(found: list[Figures]) -> Untried:
     left = sum(f.left for f in found)
-    lines = [(f"{short(left)} seeds", f"{left:,} seeds have not run yet")] if left else []
+    lines = unfinished(left, sum(f.done for f in found) + left)
     none = [stem for stem in STEMS if stem not in {f.campaign.scenario for f in found}]
     lines += missed(none, "scenario", "scenarios", f"{len(none)} of {len(STEMS)} scenarios")
-    known = {(stem, mutant) for stem in STEMS for mutant in mutants_of(stem).MUTANTS}
-    idle = len(known - {f.campaign[:2] for f in found})
-    if idle:
-        lines.append((f"{idle:,} mutants", f"{idle} of {len(known)} known-bad implementations"))
+    lines += never_met(found)
     never = sorted({name for f in found for name, (runs, _) in (f.witnesses or {}).items() if not runs})
     lines += missed(never, "witness", "witnesses", f"{len(never)} witnesses were never reached in some campaign")
     growing = sum(map(is_growing, found))
     if growing:
         lines.append(("more states", f"more states of the model: still growing in {growing} of {len(found)} campaigns"))
-    return lines
+    known = {(stem, mutant) for stem in STEMS for mutant in mutants_of(stem).MUTANTS}
+    idle = len(known - {f.campaign[:2] for f in found})
+    return lines + ([(f"{idle:,} mutants", f"{idle} of {len(known)} known-bad implementations")] if idle else [])
+
+
+def unfinished(left: int, of: int) -> Untried:
+    return [(f"{short(left)} seeds", f"{left:,} of {of:,} seeds have not run yet")] if left else []
+
+
+def never_met(found: list[Figures]) -> Untried:
+    """In none of the campaigns."""
+    stores = {cell.profile for f in found for cell in f.cells}
+    faults = set().union(*map(met, found))
+    return (missed([name for name in PROFILES if name not in stores], "store", "stores", "stores that never answered")
+            + missed([name for name in PHASES if name not in faults], "kind of fault", "kinds of fault",
+                     "faults that befell nobody"))
+
+
+def met(f: Figures) -> set[str]:
+    return {fault for (fault, *_), times in f.faults.items() if times}
+
+
+def at_most_more(growth: Growth, runs: int) -> str:
+    """What so many runs more would bring: each no more than the next one (Good and Turing), and all no more than these did."""
+    more = min(growth.next_run * runs, growth.total)
+    return f"{short(more)} more at most, {more / growth.total:.0%}"
 
 
 def missed(names: list[str], one: str, many: str, line: str) -> Untried:
     return [(f"{len(names):,} {one if len(names) == 1 else many}", f"{line}: {few(names)}")] if names else []
 
 
-def few(names: list[str], most: int = 3) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+def few(names: list[str], most: int = 12) -> str:
+    """All of them, if it is but one more."""
+    return ", ".join(names) if len(names) <= most + 1 else f"{', '.join(names[:most])} and {len(names) - most} more, below"
 
 
 def is_growing(f: Figures) -> bool:

@@ -222,5 +222,7 @@ def record(usual: Any, saved: dict[str, Any] | None, at_most: Mapping[str, int] 
         least = 1 if name in ("page_size", "min_age_ms", "think_ms", "chaos") else 0
         if type(value) is not type(like) or (type(value) is int and not least <= value <= most) or (
                 name == "store" and value not in PROFILES):
-            raise ValueError(f"{type(usual).__name__.lower()}: {name} is {value!r}")
+            texts = ", ".join(PROFILES) if name == "store" else "a text"
+            may = {bool: "0 or 1", int: f"{least} to {most:,}"}.get(type(like), texts)
+            raise ValueError(f"{name} is {value!r}, and may be {may}")
     return usual._replace(**saved)

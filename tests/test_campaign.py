@@ -16,11 +16,15 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from datetime import date
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from cli import exits
@@ -31,6 +35,7 @@ from dst.campaign import folder, processes, summary, waves
 from dst.campaign import rows as ranges
 from dst.campaign import spark as on_spark
 from dst.campaign.folder import Asked
+from dst.campaign.intervals import EACH, interval
 from dst.campaign.what import Campaign, CampaignError, Seeds, Work, campaign_of, replay_of
 from dst.scenarios import sequenced_metadata_boundary as scenario
 from dst.scenarios.sequenced_metadata_boundary import Shape, trace_of
@@ -522,6 +527,8 @@ def test_what_is_no_campaigns_folder_cannot_go_on(tmp_path: Path, verb: str) -> 
                        ("cut", "is damaged")):
         result = CliRunner().invoke(app, [verb, str(tmp_path / name)])
         assert result.exit_code == exits.BAD_INPUT and says in result.output and result.output.count("\n") == 1
+    result = CliRunner().invoke(app, [verb, str(tmp_path)])
+    assert f"give one of those in it: {tmp_path / 'cut'}, {tmp_path / 'old'}" in result.output
     assert not (tmp_path / "nowhere").exists()
 
 
@@ -536,12 +543,28 @@ def test_strategy_and_profile_are_the_campaigns_own(tmp_path: Path, local: Start
     assert code == exits.BAD_INPUT and "strategy 'random', not 'portfolio'" in output
 
 
+@given(days=st.lists(st.dates(date(1970, 1, 1)), min_size=2, max_size=2, unique=True),
+       commits=st.lists(st.integers(0, 16 ** 7 - 1), min_size=2, max_size=2, unique=True), count=st.integers(1, EACH))
+def test_days_and_commits_have_seeds_of_their_own(days: list[date], commits: list[int], count: int) -> None:
+    found = sorted(interval(f"{count}@{of}") for of in (*days, *(f"{of:07x}89abcdef" for of in commits)))
+    assert all(high - low == count for low, high in found)
+    assert all(high <= low for (_, high), (low, _) in pairwise(found)) and found[0][0] >= 0 and found[-1][1] < 2 ** 63
+
+
+def test_a_campaign_of_a_day(tmp_path: Path) -> None:
+    code, _ = called("--scenario", SCENARIO, "--seeds", "3@2026-11-22", "--out", tmp_path / "out", "--engine", "local")
+    low = 20_779 * 2 ** 32  # so many days after 1970-01-01
+    assert code == 0 and [row["seed"] for row in rows(tmp_path / "out", (0, 2 ** 62))] == [low, low + 1, low + 2]
+
+
 # --- what is refused
 
 
 @pytest.mark.parametrize(("changed", "message"), [
     ({"--seeds": "5:1"}, "A < B"), ({"--seeds": "5:5"}, "A < B"), ({"--seeds": "-1:5"}, "A < B"),
-    ({"--seeds": "100"}, "A:B"), ({"--seeds": f"0:{2**63}"}, "A:B"),
+    ({"--seeds": "100"}, "A:B"), ({"--seeds": "10@1969-12-31"}, "write a day"), ({"--seeds": "10@abc"}, "a commit's hash"),
+    ({"--seeds": "0@2026-11-22"}, "how many"), ({"--seeds": "@2026-11-22"}, "how many"), ({"--seeds": "1@2026-13-22"}, "a day"),
+    ({"--seeds": f"{2**32 + 1}@2026-11-22"}, "4,294,967,296"), ({"--seeds": f"0:{2**63}"}, "A:B"),
     ({"--scenario": "unheard_of"}, "there is no scenario 'unheard_of'; there are: "),
     ({"--mutant": "cosmic_rays"}, "there is no mutant 'cosmic_rays' of sequenced_metadata_boundary; there are: no_check,"),
     ({"--engine": "steam"}, "steam"), ({"--jobs": "0"}, "--jobs"), ({"--range-size": "0"}, "--range-size"),

@@ -22,7 +22,7 @@ from cli.campaign_numbers import at_most, between, digits, lasting, share, short
 from cli.campaign_plot import growth_plot, ticks
 from cli.campaign_report import report
 from cli.campaign_sections import level
-from cli.campaign_verdict import sureness, untried, verdict
+from cli.campaign_verdict import few, sureness, untried, untried_of_many, verdict
 from cli.main import app
 from cli.markup import Html, el, joined
 from dst.campaign.folder import VERSION, Asked, opened, write_json
@@ -183,23 +183,40 @@ GOOD = [row_of(seed) for seed in range(8)]
 
 
 @pytest.mark.parametrize("rows, campaign, asked, tone, answer, sure_", [
-    (GOOD, REAL, 8, "good", "No failure was found", "At most 31 %"),
-    (GOOD, REAL, 9, "open", "No failure so far", "At most 31 %"),
+    (GOOD, REAL, 8, "good", "No failure was found", "At most 31 % of runs fail"),
+    (GOOD, REAL, 9, "open", "No failure so far", "At most 31 % of runs fail"),
     ([], REAL, 9, "open", "Nothing has run yet", "Not at all"),
-    ([*GOOD, failed(8)], REAL, 9, "bad", "Not safe", "2 to 43 %"),
-    ([*GOOD, failed(8, "refinement")], REAL, 20, "bad", "Not safe", "2 to 43 %"),
-    ([*GOOD, failed(8, "liveness")], REAL, 9, "bad", "Somebody does not get on", "2 to 43 %"),
-    ([*GOOD, failed(8, "liveness"), failed(9)], REAL, 10, "bad", "Not safe", "5.7 to 51 %"),
-    *(([*GOOD, failed(8, kind)], REAL, 9, "open", "No failure, but runs that nobody could judge", "At most 31 %")
+    ([*GOOD, failed(8)], REAL, 9, "bad", "Not safe", "2 to 43 % of runs fail"),
+    ([*GOOD, failed(8, "refinement")], REAL, 20, "bad", "Not safe", "2 to 43 % of runs fail"),
+    ([*GOOD, failed(8, "liveness")], REAL, 9, "bad", "Somebody does not get on", "2 to 43 % of runs fail"),
+    ([*GOOD, failed(8, "liveness"), failed(9)], REAL, 10, "bad", "Not safe", "5.7 to 51 % of runs fail"),
+    *(([*GOOD, failed(8, kind)], REAL, 9, "open", "No failure, but runs that nobody could judge", "At most 31 % of runs fail")
       for kind in ("timeout", "memory", "death", "harness", "nondeterminism")),
-    ([*GOOD, failed(8, "death"), failed(9)], REAL, 10, "bad", "Not safe", "2 to 43 %"),
-    (GOOD, MUTANT, 8, "open", "Known-bad, and not caught", "At most 31 %"),
-    ([*GOOD, failed(8, "death")], MUTANT, 9, "open", "Known-bad, and not caught", "At most 31 %"),
-    ([*GOOD, failed(8)], MUTANT, 9, "found", "Known-bad, and caught", "2 to 43 %"),
+    ([*GOOD, failed(8, "death"), failed(9)], REAL, 10, "bad", "Not safe", "2 to 43 % of runs fail"),
+    (GOOD, MUTANT, 8, "open", "Known-bad, and not caught", "At most 31 % of runs fail"),
+    ([*GOOD, failed(8, "death")], MUTANT, 9, "open", "Known-bad, and not caught", "At most 31 % of runs fail"),
+    ([*GOOD, failed(8)], MUTANT, 9, "found", "Known-bad, and caught", "2 to 43 % of runs fail"),
 ])
 def test_verdict(tmp_path, rows, campaign, asked, tone, answer, sure_):
     f = figures(made(tmp_path, rows, campaign, asked))
     assert verdict(f)[::2] == (tone, answer) and sureness(f)[0] == sure_
+
+
+def test_what_no_campaign_tried_is_told_of_many_and_mutants_last(tmp_path):
+    """A store or a fault that one of them met was tried."""
+    one = made(tmp_path / "a", [row_of(0, profile="gcs", faults=[("crash create never", 1)])])
+    other = made(tmp_path / "b", [row_of(0, faults=[("503 get never", 1)])], REAL._replace(scenario="baseline"))
+    said = untried_of_many([figures(one), figures(other)])
+    names = dict(said)
+    stores = next(line for words, line in said if words.endswith("stores"))
+    assert "gcs" not in stores and "minio" in stores and ", s3" not in stores
+    assert names["3 kinds of fault"] == "faults that befell nobody: timeout, 409, 403"
+    assert said[-1][0].endswith("mutants") and said[0][0].endswith("scenarios")
+
+
+def test_names_are_cut_only_where_many_are_left():
+    names = [f"n{of}" for of in range(14)]
+    assert few(names[:13]) == ", ".join(names[:13]) and few(names).endswith("n11 and 2 more, below")
 
 
 def test_a_failure_that_only_the_summary_has_is_not_green(tmp_path):
@@ -220,9 +237,12 @@ def test_what_was_not_tried(tmp_path):
     said = dict(untried(figures(out)))
     assert said["10 seeds"] == "10 of 50 seeds have not run yet"
     assert said["1 witness"] == f"1 of {len(names)} witnesses were never reached: fault: crash"
-    assert said["7 faults"].startswith("7 of 8 faults")
+    assert said["2 places of faults"] == ("2 of 8 faults × operations × phases befell nobody, of faults that befell somebody: "
+                                          "timeout get applied, timeout get never")
+    assert said["4 kinds of fault"] == "faults that befell nobody: crash, 503, 409, 403"
     assert said["3 strategies"] == "strategies that never chose: random, pct, pos"
-    assert "10% of those that were reached came in the last tenth" in said["more states"]
+    assert "10% of those that were reached came in the last tenth of 40 seeds; as many again would" in said["more states"]
+    assert [words.split()[1] for words in said][:5] == ["seeds", "stores", "kinds", "places", "strategies"]
 
 
 # --- the page
@@ -253,7 +273,7 @@ class Parsed(HTMLParser):
 
 
 def page_of(*given: Path, against: tuple[Path, ...] = ()) -> Parsed:
-    return Parsed(report(list(given), list(against), given[0] / "report.html"))
+    return Parsed(report(list(given), list(against), given[0] / "report.html").text)
 
 
 def test_texts_are_texts():
@@ -276,15 +296,15 @@ def test_nothing_that_a_run_says_is_markup(tmp_path):
 
 def test_the_page_needs_nothing_else_and_is_the_same_again(tmp_path):
     out = made(tmp_path, [*GOOD, failed(8)])
-    text = report([out], [], out / "report.html")
-    assert text == report([out], [], out / "report.html")
+    text = report([out], [], out / "report.html").text
+    assert text == report([out], [], out / "report.html").text
     assert Parsed(text).links == [] and "@import" not in text and "url(" not in text
     assert "prefers-color-scheme: dark" in text
 
 
 def test_page_css_hides_none_of_it(tmp_path):
     """The style of the other pages comes first, and leaves some things out where the window is narrow."""
-    text = report([made(tmp_path, [*GOOD, failed(8)])], [], tmp_path / "report.html")
+    text = report([made(tmp_path, [*GOOD, failed(8)])], [], tmp_path / "report.html").text
     classes = {of for names in re.findall(r'class="([^"]+)"', text) for of in names.split()}
     rules = re.findall(r"([^{}]+)\{[^}]*display: none", (ROOT / "cli" / "page.css").read_text())
     hidden = {of for selectors in rules for of in re.findall(r"\.(\w+)", selectors)}
@@ -307,21 +327,22 @@ def test_one_that_fails_is_seen_among_many(tmp_path):
         made(tmp_path / f"c{number:02}", [row_of(seed) for seed in range(50)])
     made(tmp_path / "c05x", [row_of(seed, MUTANT) for seed in range(49)] + [failed(49)], MUTANT)
     assert len(folders([tmp_path])) == 13
-    page = report([tmp_path], [], tmp_path / "report.html")
+    page = report([tmp_path], [], tmp_path / "report.html").text
     first = re.findall(r"<tr class=\"(\w+)\">(.*?)</tr>", page)[0]
     assert first[0] == "found" and MUTANT.mutant in first[1] and "1/50" in first[1] and 'class="hit"' in first[1]
     assert page.count('class="hit"') < 10 and page.index("c05x") < page.index("c00")
     top = page[page.index("Is it safe?"):page.index("How sure")]
     assert MUTANT.mutant in top and "1 of 1 known-bad" in top and "No failure in 12 implementations" in top
     made(tmp_path / "c06x", [*GOOD, failed(8)])
-    page = report([tmp_path], [], tmp_path / "report.html")
+    page = report([tmp_path], [], tmp_path / "report.html").text
     assert "Not safe: 1 of 13" in page and page.index("c06x") < page.index("c05x")
 
 
 def test_strategies_are_columns_of_the_table(tmp_path):
     made(tmp_path / "a", [row_of(0, strategy="pct"), failed(1, strategy="pct"), row_of(2, strategy="times")])
     made(tmp_path / "b", [row_of(0, strategy="pos")])
-    page = report([tmp_path], [], tmp_path / "report.html")
+    page = report([tmp_path], [], tmp_path / "report.html").text
+    assert page.index("<th>verdict</th>") < page.index("<th>scenario</th>")  # seen first where the window is narrow
     head = re.search(r"<th>scenario</th>(.*?)</tr>", page)[1]
     assert re.findall(r"<th>(pct|pos|times)</th>", head) == ["pct", "pos", "times"]
     cells = re.search(r"<tr class=\"bad\">(.*?)</tr>", page)[1]
@@ -333,12 +354,13 @@ def test_strategies_are_columns_of_the_table(tmp_path):
 def test_new_known_gone(tmp_path):
     earlier = made(tmp_path / "earlier", [failed(0, signature="told:x"), failed(1, signature="told:y")])
     now = made(tmp_path / "now", [failed(0, signature="told:x"), failed(1, signature="told:z")])
-    page = report([now], [earlier], now / "report.html")
+    page = report([now], [earlier], now / "report.html").text
     tags = re.findall(r"<h3>(told:.)<span class=\"chip\">safety</span><span class=\"tag \w+\">(\w+)</span>", page)
     assert tags == [("told:x", "known"), ("told:z", "new")]
     assert "Gone, of the campaign before: told:y" in page
     unfinished = made(tmp_path / "unfinished", [failed(0, signature="told:x")], asked=5)
-    assert "Not seen yet, of the campaign before: told:y" in report([unfinished], [tmp_path / "earlier"], tmp_path / "r.html")
+    page = report([unfinished], [tmp_path / "earlier"], tmp_path / "r.html").text
+    assert "Not seen yet, of the campaign before: told:y" in page
     other = made(tmp_path / "other", [row_of(0, MUTANT)], MUTANT)
     assert called("report", now, "--against", other) == (
         exits.BAD_INPUT, f"{other} is of another scenario or mutant than {now}: nothing to compare\n")
@@ -346,17 +368,20 @@ def test_new_known_gone(tmp_path):
 
 def test_a_bundle_is_shown_linked_and_replayed(tmp_path):
     out = made(tmp_path / "my runs", [*GOOD, failed(8)])
-    assert "campaign triage &#x27;" in report([out], [], out / "report.html")
+    assert "campaign triage &#x27;" in report([out], [], out / "report.html").text
     (out / "bundles" / "told").mkdir(parents=True)
     (out / "bundles" / "told" / "shrunk.report.txt").write_text("because <of that>")
     (out / "bundles" / "told" / "shrunk.timeline.html").write_text("<title>\"it\" & more</title><script>x</script>")
     write_json(out / "triage.json", {"failures": [{"signature": "told:committed", "state": "new", "bundle": "bundles/told",
                                                    "requests": "9 -> 3"}]})
-    page = Parsed(text := report([out], [], tmp_path / "elsewhere" / "report.html"))
+    page = Parsed(text := report([out], [], tmp_path / "elsewhere" / "report.html").text)
     assert "because <of that>" in page.texts and page.tags["script"] == 0 and page.tags["iframe"] == 1
     assert 'srcdoc="&lt;title&gt;&quot;it&quot; &amp; more' in text and 'sandbox="allow-scripts"' in text
     assert page.links == ["../my runs/bundles/told/shrunk.timeline.html"]
-    assert f"highwater dst replay '{out}/bundles/told' --shrunk" in page.texts
+    assert "highwater dst replay '../my runs/bundles/told' --shrunk" in page.texts
+    moved = Parsed(report([out], [], out / "report.html").text)
+    assert "highwater dst replay bundles/told --shrunk" in moved.texts and str(tmp_path) not in " ".join(
+        text for text in moved.texts if text.startswith("highwater"))
     assert "highwater dst run --scenario sequenced_write --seed 8" in page.texts
 
 
@@ -364,7 +389,7 @@ def test_a_bundle_is_shown_linked_and_replayed(tmp_path):
 
 def test_a_running_one_and_a_stopped_one(tmp_path):
     out = made(tmp_path, GOOD, asked=100)
-    assert f"highwater campaign resume {out}" in page_of(out).texts
+    assert "highwater campaign resume ." in page_of(out).texts
     with opened(out, REAL):
         text = " ".join(page_of(out).texts)
     assert "running; code" in text and "campaign resume" not in text and "92 of 100 seeds have not run yet" in text
@@ -412,9 +437,38 @@ def test_a_file_that_is_cut_short_is_named(tmp_path):
     (file,) = out.glob("rows/*/*.parquet")
     file.write_bytes(file.read_bytes()[:-20])
     code, text = called("report", out)
-    assert code == exits.HARNESS and "rows.parquet" in text and "cannot be read" in text
+    assert code == exits.HARNESS and "rows.parquet cannot be read" in text and "campaign resume" in text
     with pytest.raises(Refused):
         folders([tmp_path / "nothing"])
+
+
+@pytest.mark.parametrize("name, text", [("triage.json", "[]"), ("triage.json", '{"failures": [1]}'), ("triage.json", "{"),
+                                        ("triage.json", '{"failures": [{"state": "new"}]}'), ("summary.json", "{}"),
+                                        ("summary.json", "[1]")])
+def test_a_damaged_file_is_told_with_what_mends_it(tmp_path, name, text):
+    """And not taken for one that is not there."""
+    out = made(tmp_path / "out", [*GOOD, failed(8)])
+    (out / name).write_text(text)
+    code, said = called("report", out)
+    assert code == exits.HARNESS and f"{name} is damaged" in said and "writes it anew" in said
+    assert not (out / "report.html").exists()
+    if name == "summary.json":
+        for verb in ("status", "triage"):
+            code, said = called(verb, out)
+            assert code == exits.HARNESS and "summary.json is damaged" in said
+
+
+def test_one_that_is_damaged_does_not_hide_the_others_and_nothing_is_called_safe(tmp_path):
+    for name in ("a", "b"):
+        made(tmp_path / name, GOOD)
+    (tmp_path / "b" / "campaign.json").write_text("{")
+    code, said = called("report", tmp_path)
+    assert code == exits.HARNESS and "b/campaign.json is damaged" in said and "written:" in said
+    page = (tmp_path / "report.html").read_text()
+    assert "1 of 2 campaigns cannot be read" in page and 'class="verdict open"' in page and "campaign.json is damaged" in page
+    (tmp_path / "a" / "campaign.json").write_text("{")
+    code, said = called("report", tmp_path, "-o", tmp_path / "x.html")
+    assert code == exits.BAD_INPUT and not (tmp_path / "x.html").exists()
 
 
 def test_the_page_is_of_no_campaigns_code():

@@ -6,6 +6,7 @@ refused; what goes wrong on the way; names.
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -158,6 +159,15 @@ def test_other_code_is_refused(copy):
     write_json(copy / "campaign.json", read_json(copy / "campaign.json") | {"code": "0" * 16})
     code, text = called("campaign", "triage", copy)
     assert code == exits.BAD_INPUT and "is of other code (0000000000000000" in text
+    again = "highwater dst run --scenario sequenced_metadata_boundary --seed 20 --mutant age_ignored"
+    assert text.strip().endswith(again)
+    code, text = called("campaign", "replay", copy, 21)
+    assert code == exits.BAD_INPUT and text.strip().endswith(again.replace("20", "21"))
+
+
+def test_a_seed_that_has_no_row_is_told_with_those_that_were_asked_for(copy):
+    code, text = called("campaign", "replay", copy, 99_999)
+    assert code == exits.BAD_INPUT and re.search(r"no row of seed 99999: it was asked for 0 to \d+$", text.strip())
 
 
 @pytest.mark.parametrize("what", ["missing", "empty", "version"])

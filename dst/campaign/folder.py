@@ -81,7 +81,9 @@ def labelled(out: Path) -> tuple[Campaign, Asked]:
     if not out.is_dir():
         raise Refused(f"{out}: there is no such folder")
     if not label.is_file():
-        raise Refused(f"{out} is no campaign's folder: it has no campaign.json")
+        inside = ", ".join(sorted(str(folder.parent) for folder in out.glob("*/campaign.json")))
+        more = f"; give one of those in it: {inside}" if inside else ""
+        raise Refused(f"{out} is no campaign's folder: it has no campaign.json{more}")
     said = read_json(label)
     if not said:
         raise Refused(f"{label} is damaged: run the campaign anew, into a new folder")
@@ -113,12 +115,18 @@ def read(out: Path, seeds: Seeds, columns: list[str], wave: Path | None = None) 
     try:
         return ds.dataset(wave or out / "rows", schema=SCHEMA, format="parquet").to_table(columns=columns, filter=within(seeds))
     except (pa.ArrowException, OSError) as error:
-        for file in sorted((wave or out / "rows").rglob("*.parquet")):
-            try:
-                pq.read_table(file, columns=columns)
-            except (pa.ArrowException, OSError) as damage:
-                raise CampaignError(f"{file} cannot be read ({damage}): delete it, and its seeds are run again") from error
-        raise CampaignError(f"{out / 'rows'} cannot be read: {error}") from error
+        raise damage(wave or out / "rows", columns, error) from error
+
+
+def damage(rows: Path, columns: list[str], error: Exception) -> CampaignError:
+    """Which of the files it is that cannot be read, and what mends it."""
+    for file in sorted(rows.rglob("*.parquet")):
+        try:
+            pq.read_table(file, columns=columns, partitioning=None)
+        except (pa.ArrowException, OSError) as why:
+            return CampaignError(f"{file} cannot be read ({why}): delete it, and `highwater campaign resume` runs its seeds "
+                                 "again")
+    return CampaignError(f"{rows} cannot be read: {error}")
 
 
 def missing(out: Path, seeds: Seeds) -> list[Seeds]:
@@ -150,6 +158,22 @@ def read_json(path: Path) -> dict:
         return dict(json.loads(path.read_text()))
     except (OSError, ValueError, TypeError):
         return {}
+
+
+def summary_in(out: Path) -> dict:
+    """Nothing, if there is none yet. Raises CampaignError."""
+    mend = f"delete it, and `highwater campaign resume {out}` writes it anew"
+    return whole(out / "summary.json", ("failures", "reached", "never"), mend)
+
+
+def whole(path: Path, names: tuple[str, ...], mend: str) -> dict:
+    """An object with these names; nothing, if there is no such file. Raises CampaignError."""
+    if not path.exists():
+        return {}
+    found = read_json(path)
+    if not set(names) <= set(found):
+        raise CampaignError(f"{path} is damaged: {mend}")
+    return found
 
 
 def write_json(path: Path, value: dict) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from dst.campaign.folder import is_running, labelled, missing, read
+from dst.campaign.folder import is_running, labelled, missing, read, summary_in
 from dst.campaign.summary import failures_of
 
 LATELY = 4  # waves, of which the rate is
@@ -16,7 +16,7 @@ def status(out: Path) -> dict:
     (low, high), todo = asked.seeds, missing(out, asked.seeds)
     left = sum(hi - lo for lo, hi in todo)
     failed = read(out, asked.seeds, ["seed", "kind", "signature", "message"]).filter(pc.field("kind") != "")
-    finished = (out / "summary.json").exists()  # it may cover less than all seeds: --stop-after
+    finished = bool(summary_in(out))  # it may cover less than all seeds: --stop-after
     return {**campaign._asdict(), "seeds": f"{low}:{high}", "running": is_running(out), "done": high - low - left,
             "left": 0 if finished else left, "failed": failed.num_rows, "rate": rate(out),
             "failures": failures_of(campaign, failed)}

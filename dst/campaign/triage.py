@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from dst.alarm import Hung, alarmed, set_alarm
 from dst.bundle import Given
-from dst.campaign.folder import labelled, read_json
+from dst.campaign.folder import labelled, summary_in
 from dst.campaign.processes import begin_worker
 from dst.campaign.summary import tape_of_row
 from dst.campaign.what import GUIDED, Campaign, CampaignError, Refused, options_of
@@ -53,9 +53,9 @@ class Compared(NamedTuple):
 # --- what is new
 
 def summary_of(out: Path) -> dict:
-    """Of a campaign that has come to its end. Raises Refused."""
+    """Of a campaign that has come to its end. Raises Refused, CampaignError."""
     labelled(out)
-    summary = read_json(out / "summary.json")
+    summary = summary_in(out)
     if not summary:
         raise Refused(f"{out} has no summary: `highwater campaign resume {out}` brings it to its end")
     return summary
