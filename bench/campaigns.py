@@ -64,6 +64,6 @@ def timed(engine: waves.Engine, campaign: Campaign, seeds: Seeds, out: Path) -> 
     """Seconds."""
     (out / "rows").mkdir(parents=True)
     cut, began = waves.Cut([seeds], CORES, RANGE), time.perf_counter()
-    for _ in waves.waves(Work(campaign, 60), cut, out, engine, lambda done: None):
+    for _ in waves.waves(Work(campaign, 60), cut, out, engine, lambda done, failed: None):
         pass
     return time.perf_counter() - began

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from cli.console import STEM, console, seeds_of, write_text
 
 if TYPE_CHECKING:
     from dst.campaign.folder import Asked
+    from dst.campaign.waves import Told
     from dst.campaign.what import Campaign
 
 EVERY_S = 60  # a line of progress, where there is no terminal
@@ -280,19 +281,19 @@ def go_on(campaign: "Campaign", asked: "Asked", out: Path, engine: str, master: 
 
 
 @contextmanager
-def shown(total: int) -> Iterator[Callable[[int], None]]:
-    """To be told how many seeds are done. From then on there is a progress bar on a terminal, else a line a minute."""
+def shown(total: int) -> Iterator["Told"]:
+    """From the first time that it is told there is a progress bar on a terminal, else a line a minute."""
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     if not console.is_terminal:
         yield Lines(total, console).show
         return
-    columns = TextColumn("seeds"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    bar = Progress(*columns, console=console)
+    columns = TextColumn("seeds"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn()
+    bar, pace = Progress(*columns, console=console), Pace()
     task = bar.add_task("", total=total)
 
-    def show(done: int) -> None:
+    def show(done: int, failed: int) -> None:
         bar.start()
-        bar.update(task, completed=done)
+        bar.update(task, completed=done, description=f"{failed:,} failed, {pace.rate(done):,.0f}/s")
 
     try:
         yield show
@@ -300,21 +301,31 @@ def shown(total: int) -> Iterator[Callable[[int], None]]:
         bar.stop()
 
 
+class Pace:
+    """Seeds a second since it was first asked: until then there was nobody to run anything."""
+
+    def __init__(self) -> None:
+        self.first, self.began = -1, 0.0
+
+    def rate(self, done: int) -> float:
+        if self.first < 0:
+            self.first, self.began = done, time.monotonic()
+        return (done - self.first) / max(time.monotonic() - self.began, 0.001)
+
+
 class Lines:
     """Progress where there is no terminal."""
 
     def __init__(self, total: int, console: Console):
-        self.total, self.console, self.first = total, console, -1
-        self.began = self.told = time.monotonic()
+        self.total, self.console, self.pace, self.told = total, console, Pace(), 0.0
 
-    def show(self, done: int) -> None:
-        now = time.monotonic()
-        if self.first < 0:  # until now there was nobody to run anything
-            self.first, self.began, self.told = done, now, now
-        if now - self.told >= EVERY_S and done > self.first:
-            self.told, rate = now, (done - self.first) / (now - self.began)
-            left_s = (self.total - done) / rate
-            self.console.print(f"{done:,} of {self.total:,} seeds, {rate:,.0f}/s, some {left_s:,.0f} s left", markup=False)
+    def show(self, done: int, failed: int) -> None:
+        rate = self.pace.rate(done)
+        self.told = max(self.told, self.pace.began)
+        if time.monotonic() - self.told >= EVERY_S and rate:
+            self.told = time.monotonic()
+            self.console.print(f"{done:,} of {self.total:,} seeds, {failed:,} failed, {rate:,.0f}/s, some "
+                               f"{(self.total - done) / rate:,.0f} s left", markup=False)
 
 
 def here(replay: str, out: Path) -> str:

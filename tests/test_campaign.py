@@ -456,7 +456,7 @@ def test_where_a_worker_of_spark_was_killed_its_range_is_run_again(spark: Start,
             os.kill(pid, signal.SIGKILL)
             killed.append(pid)
 
-    waves.run(PRODUCTION, Asked((0, 120), 0, 10), tmp_path, spark, 2, progress=kill_one)
+    waves.run(PRODUCTION, Asked((0, 120), 0, 10), tmp_path, spark, 2, told=kill_one)
     assert killed and rows(tmp_path, (0, 120)) == expected
 
 
@@ -549,6 +549,16 @@ def test_days_and_commits_have_seeds_of_their_own(days: list[date], commits: lis
     found = sorted(interval(f"{count}@{of}") for of in (*days, *(f"{of:07x}89abcdef" for of in commits)))
     assert all(high - low == count for low, high in found)
     assert all(high <= low for (_, high), (low, _) in pairwise(found)) and found[0][0] >= 0 and found[-1][1] < 2 ** 63
+
+
+def test_progress_in_a_plain_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cli.campaign.EVERY_S", 0)
+    _, output = called("--scenario", SCENARIO, "--mutant", "age_ignored", "--seeds", "0:40", "--out", tmp_path / "out",
+                       "--engine", "local", "--range-size", 1)
+    lines = re.findall(r"^(\d+) of 40 seeds, (\d+) failed, [\d,]+/s, some [\d,]+ s left$", output, re.MULTILINE)
+    failed = [row["seed"] for row in rows(tmp_path / "out", (0, 40)) if row["kind"]]
+    assert lines[-1] == ("40", str(len(failed))) and failed
+    assert all(int(bad) <= int(done) for done, bad in lines)
 
 
 def test_a_campaign_of_a_day(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ MOST_SEEDS = 20_000  # in a range
 WAVE = 10  # ranges for each job, committed together
 
 Progress = Callable[[int], None]  # how many seeds of the wave are done
+Told = Callable[[int, int], None]  # how many seeds are done, and how many of those that are committed have failed
 Engine = Callable[[Work, list[Seeds], Path, Progress], None]
 """Run the ranges, write their rows as Parquet files into the folder, and return when all are written; else raise."""
 
@@ -36,8 +37,8 @@ class Done(NamedTuple):
 
 
 def run(campaign: Campaign, asked: Asked, out: Path, start: Callable[[], AbstractContextManager[Engine]], jobs: int,
-        budget_s: float = 0, progress: Progress = lambda done: None) -> Done:
-    """Run what the folder does not hold yet, if anything. `progress` is told how many seeds have rows. Raises CampaignError."""
+        budget_s: float = 0, told: Told = lambda done, failed: None) -> Done:
+    """Run what the folder does not hold yet, if anything. Raises CampaignError."""
     began, (low, high) = time.monotonic(), asked.seeds
     if campaign.round_size and low != campaign.first:
         raise Refused(f"{out}: the rounds of this campaign are counted from seed {campaign.first}, not {low}")
@@ -45,17 +46,19 @@ def run(campaign: Campaign, asked: Asked, out: Path, start: Callable[[], Abstrac
         todo = missing(out, asked.seeds)
         covered = covers(out, asked, todo)
         if todo and covered == asked.seeds:
-            done = high - low - sum(hi - lo for lo, hi in todo)
+            done, failed = high - low - sum(hi - lo for lo, hi in todo), failures_in(out, asked.seeds)
             with start() as engine:
                 for work, gaps in rounds(campaign, asked, todo, out):
                     cut = Cut(gaps, jobs, asked.range_size)
-                    for more in waves(work, cut, out, engine, lambda more, done=done: progress(done + more)):
+                    for more, bad in waves(work, cut, out, engine,
+                                           lambda more, bad, done=done, failed=failed: told(done + more, failed + bad)):
+                        now = done + more, failed + bad
                         covered = covers(out, asked, missing(out, asked.seeds)) if asked.stop_after else asked.seeds
                         if covered != asked.seeds:
                             return ended(campaign, covered, out)
-                        if budget_s and time.monotonic() - began > budget_s and done + more < high - low:
-                            return Done(None, high - low - done - more)
-                    done += more
+                        if budget_s and time.monotonic() - began > budget_s and now[0] < high - low:
+                            return Done(None, high - low - now[0])
+                    done, failed = now
         return ended(campaign, covered, out)
 
 
@@ -90,18 +93,23 @@ def covers(out: Path, asked: Asked, todo: list[Seeds]) -> Seeds:
     return (asked.seeds[0], failed[asked.stop_after - 1] + 1) if len(failed) >= asked.stop_after else asked.seeds
 
 
-def waves(work: Work, cut: "Cut", out: Path, engine: Engine, progress: Progress) -> Iterator[int]:
-    """So many ranges at a time, each time committed together; yields how many seeds are done."""
-    done = 0
-    progress(done)
+def failures_in(out: Path, seeds: Seeds, wave: Path | None = None) -> int:
+    return read(out, seeds, ["kind"], wave).filter(pc.field("kind") != "").num_rows
+
+
+def waves(work: Work, cut: "Cut", out: Path, engine: Engine, told: Told) -> Iterator[tuple[int, int]]:
+    """So many ranges at a time, each time committed together; yields how many seeds are done, and how many of them failed."""
+    done = failed = 0
+    told(done, failed)
     while wave := cut.wave():
         began, seeds = time.monotonic(), sum(hi - lo for lo, hi in wave)
         with committed(out) as folder:
-            engine(work, wave, folder, lambda more, before=done: progress(before + more))
+            engine(work, wave, folder, lambda more, done=done, failed=failed: told(done + more, failed))
+            failed += failures_in(out, (wave[0][0], wave[-1][1]), folder)
         cut.took(seeds, time.monotonic() - began)
         done += seeds
-        progress(done)
-        yield done
+        told(done, failed)
+        yield done, failed
 
 
 class Cut:
