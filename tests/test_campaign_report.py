@@ -368,7 +368,7 @@ def test_new_known_gone(tmp_path):
 
 def test_a_bundle_is_shown_linked_and_replayed(tmp_path):
     out = made(tmp_path / "my runs", [*GOOD, failed(8)])
-    assert "campaign triage &#x27;" in report([out], [], out / "report.html").text
+    assert "highwater campaign triage ." in report([out], [], out / "report.html").text
     (out / "bundles" / "told").mkdir(parents=True)
     (out / "bundles" / "told" / "shrunk.report.txt").write_text("because <of that>")
     (out / "bundles" / "told" / "shrunk.timeline.html").write_text("<title>\"it\" & more</title><script>x</script>")
