@@ -2,11 +2,11 @@
 what was not tried.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cli.campaign_figures import PHASES, UNJUDGED, Figures, Growth, cells_of
 from cli.campaign_numbers import at_most, of_runs, share, short, sure
-from dst.scenarios import STEMS, mutants_of
+from dst.scenarios import STEMS, mutants_of, named
 from dst.strategies import STRATEGIES
 from dst.world.profiles import PROFILES
 
@@ -113,10 +113,26 @@ def unfinished(left: int, of: int) -> Untried:
 def never_met(found: list[Figures]) -> Untried:
     """In none of the campaigns."""
     stores = {cell.profile for f in found for cell in f.cells}
+    drawn = {name for f in found for name in drawn_stores(f.campaign.scenario)}
     faults = set().union(*map(met, found))
-    return (missed([name for name in PROFILES if name not in stores], "store", "stores", "stores that never answered")
+    never = [name for name in PROFILES if name not in stores]
+    asked = [name for name in never if name not in drawn]
+    line = "stores that never answered" + (f" ({few(asked)}: not drawn, `--profile` asks for one)" if asked else "")
+    return (missed(never, "store", "stores", line)
             + missed([name for name in PHASES if name not in faults], "kind of fault", "kinds of fault",
                      "faults that befell nobody"))
+
+
+def drawn_stores(scenario: str) -> set[str]:
+    """That a run of it may have, if none is asked for."""
+    found: set[str] = set()
+
+    def of(name: str, *values: Any) -> Any:
+        found.update(values if name == "store" else ())
+        return values[0]
+
+    named(scenario).draw_shape(of)
+    return found
 
 
 def met(f: Figures) -> set[str]:
