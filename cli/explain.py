@@ -17,6 +17,7 @@ from dst.scenarios import named
 from dst.simulate import Outcome, Shape, replay_command, simulate
 from dst.wanted import Wanted, given_of
 from dst.world.faults import NONE, Weights
+from dst.world.store import refusals
 from traces.causes import Cause
 from traces.explain import Replayed, failing_events, instead, mattered, replay, step_before, told, what_mattered, words
 from traces.timeline import Watched
@@ -81,7 +82,7 @@ def look(outcome: Outcome, mutant: str | None = None, command: str = "", search:
     replayed = replay(outcome.events, trace)
     seen, by_model = seen_in(outcome, mutant)
     failing = failing_events(replayed, outcome.failure)
-    found = mattered(replayed, failing, trace.namespace)
+    found = mattered(replayed, failing, trace, refusals(outcome.shape.store))
     near = nearest(outcome, lambda tape: simulate(outcome.seed, build, *given(outcome), tape, by_model, outcome.strategy,
                                                   lenient=True, scenario=outcome.scenario)) if outcome.kind and search else None
     if not command:  # a run whose shape was given has no seed that draws it

@@ -120,7 +120,7 @@ def page_of_trace(file: Path, events: list[Event], trace: Trace) -> str:
     replayed = replay(events, trace)
     failing = failing_events(replayed, None)
     story = [["wrong", plain(str(replayed.error))]] if replayed.error else []
-    causes = mattered(replayed, failing, trace.namespace)
+    causes = mattered(replayed, failing, trace)
     title = f"{file.name}: {getattr(replayed.error, 'signature', 'fails') if replayed.error else 'refines the model'}"
     facts = f"{len(replayed.rows)} events of a trace; when requests were sent it does not tell"
     return drawn(title, facts, story, "", replayed, failing, replayed.error, causes, [])
