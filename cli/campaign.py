@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
@@ -314,7 +315,7 @@ class Lines:
 
 def here(replay: str, out: Path) -> str:
     """The command, where the campaign is."""
-    return replay.replace(" DIR ", f" {out} ")
+    return replay.replace(" DIR ", f" {quote(str(out))} ")
 
 
 def print_status(found: dict, out: Path) -> None:
