@@ -1,6 +1,7 @@
 """highwater campaign replay: one row's run again."""
 
 from pathlib import Path
+from shlex import quote
 from typing import NoReturn
 
 import typer
@@ -31,7 +32,7 @@ def replay(out: Path, seed: int, keep: Path | None) -> NoReturn:
         raise typer.Exit(HARNESS) from None
     if keep:
         bundle(outcome, given, keep)
-    report(outcome, given, replay_of(campaign, seed).replace(" DIR ", f" {out} "))
+    report(outcome, given, replay_of(campaign, seed).replace(" DIR ", f" {quote(str(out))} "))
     if row[0]["digest"] and (outcome.signature, outcome.digest) != (row[0]["signature"], row[0]["digest"]):
         console.print(f"[bold red]nondeterminism[/]: its row says {row[0]['signature'] or 'ok'}, trace {row[0]['digest']}")
         raise typer.Exit(of_kinds(["nondeterminism"]))

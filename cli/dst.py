@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -69,7 +70,7 @@ def run_command(scenario: Scenario = STEM, seed: Annotated[int | None, typer.Opt
         else:
             report(outcome, given, command_of(seed, wanted))
         if out:
-            console.print(f"written: {out}, and the trace: {trace_command(outcome, out / 'trace.ndjson')}")
+            console.print(f"written: {out}, and the trace: {trace_command(outcome, out / 'trace.ndjson')}", markup=False)
         raise typer.Exit(of_kinds([outcome.kind] if outcome.kind else []))
     if traces is None:
         raise typer.Exit(many_seeds(seeds_of(seeds), wanted, digests))
@@ -83,7 +84,7 @@ def run_command(scenario: Scenario = STEM, seed: Annotated[int | None, typer.Opt
     except OSError as error:
         refuse(f"{traces} cannot be written: {error.strerror or error}")
     if not digests:
-        console.print(f"written: {traces}: highwater trace check {traces}", markup=False)
+        console.print(f"written: {traces}: highwater trace check {quote(str(traces))}", markup=False)
     raise typer.Exit(code)
 
 

@@ -1,13 +1,13 @@
 """highwater dst replay: a bundle, a tape or a seed again, strictly unless it is said to be lenient."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 from cli.console import LARGEST_SEED, STEM, build_of, console, refuse, scenario_of
-from cli.dst_report import again_by, or_refuse, report
-from cli.exits import of_kinds
+from cli.dst_report import again_by, or_refuse, replayed_by, report
+from cli.exits import INCOMPLETE, of_kinds, worst
 from dst.bundle import Refused, Saved, read
 from dst.choose import TapeMismatch
 from dst.scenarios import named
@@ -29,21 +29,24 @@ def replay_command(what: Annotated[str, typer.Argument(help="a bundle's folder, 
         refuse(f"--lenient and --shrunk are of a bundle or a tape: {what} is a seed, which fits any code")
     if seed is None and (mutant or strategy):
         refuse(f"--mutant and --strategy go with a seed: {what} holds its own")
-    saved = saved_in(Path(what), shrunk) if seed is None else recorded(seed, mutant, strategy or "portfolio",
+    saved = saved_in(what, shrunk, lenient) if seed is None else recorded(seed, mutant, strategy or "portfolio",
                                                                        scenario_of(scenario))
     outcome = again(saved, lenient)
     if until is not None:
         stop(outcome, until)
         return
-    report(outcome, saved.given, again_by(saved.given, f"{what}{' --shrunk' * shrunk}"))
-    tell_changes(saved, outcome.kind == "nondeterminism" and not lenient)
+    if outcome.kind == "nondeterminism" and is_of_other_code(saved):
+        does_not_fit(saved, outcome.message)
+    report(outcome, saved.given, again_by(saved.given, replayed_by(what, shrunk)))
+    code = of_kinds([outcome.kind] if outcome.kind else [])
     if outcome.digest != saved.digest and outcome.kind != "nondeterminism":
-        if lenient:
+        if lenient or is_of_other_code(saved):
             console.print(f"the trace is another one than was recorded, {saved.digest}")
+            code = code if lenient else worst([code, INCOMPLETE])
         else:
             console.print(f"[bold red]nondeterminism[/]: the trace was {saved.digest}")
-            raise typer.Exit(of_kinds(["nondeterminism"]))
-    raise typer.Exit(of_kinds([outcome.kind] if outcome.kind else []))
+            code = of_kinds(["nondeterminism"])
+    raise typer.Exit(code)
 
 
 def seed_of(what: str) -> int | None:
@@ -57,16 +60,27 @@ def recorded(seed: int, mutant: str | None, strategy: str, scenario: str = STEM)
     return Saved(given, outcome.tape, outcome.digest, None)
 
 
-def saved_in(path: Path, shrunk: bool = False) -> Saved:
-    """Refuses what is damaged, or of something that is not here."""
+def saved_in(what: str, shrunk: bool = False, lenient: bool = False) -> Saved:
+    """Refuses what is damaged, or of something that is not here. Tells of other code before anything else is said."""
     try:
-        saved = read(path, shrunk)
+        saved = read(Path(what), shrunk)
     except Refused as error:
         refuse(str(error))
     scenario_of(saved.given.scenario)
     build_of(saved.given.mutant, saved.given.scenario)
     or_refuse(strategy_of, saved.given.strategy)
+    if is_of_other_code(saved):
+        console.print(f"[yellow]the code has changed[/]: it was recorded with {saved.code}, and here is {code_version()}. "
+                      "What follows may be because of that.")
+        if not lenient:
+            console.print("To see the run as it was, check out the code that it was recorded with; to run its tape on this "
+                          f"code, with the mildest choice where it does not fit: {replayed_by(what, shrunk)} --lenient",
+                          markup=False)
     return saved
+
+
+def is_of_other_code(saved: Saved) -> bool:
+    return saved.code is not None and saved.code != code_version()
 
 
 def again(saved: Saved, lenient: bool = False) -> Outcome:
@@ -76,28 +90,23 @@ def again(saved: Saved, lenient: bool = False) -> Outcome:
         return simulate(given.seed, build_of(given.mutant, given.scenario), given.shape, given.weights, saved.tape,
                         strategy=given.strategy, lenient=lenient, scenario=given.scenario)
     except TapeMismatch as error:
-        console.print("[bold red]nondeterminism[/]: ", end="")
-        console.print(str(error), markup=False)
-        tell_changes(saved, True)
-        raise typer.Exit(of_kinds(["nondeterminism"])) from None
+        does_not_fit(saved, str(error))
 
 
 def as_recorded(saved: Saved) -> Outcome:
     """Exits where the tape does not fit, before the run or amid it."""
     outcome = again(saved)
     if outcome.kind == "nondeterminism":
-        console.print("[bold red]nondeterminism[/]: ", end="")
-        console.print(outcome.message, markup=False)
-        tell_changes(saved, True)
-        raise typer.Exit(of_kinds([outcome.kind]))
+        does_not_fit(saved, outcome.message)
     return outcome
 
 
-def tell_changes(saved: Saved, hint: bool) -> None:
-    """Of the code, since the tape was recorded."""
-    if saved.code is not None and saved.code != code_version():
-        console.print(f"[yellow]the code has changed[/] since it was recorded: {saved.code} then, {code_version()} now" +
-                      "; --lenient replays it all the same" * hint)
+def does_not_fit(saved: Saved, why: str) -> NoReturn:
+    """Only of the same code is it nondeterminism; of other code nothing is known but that the run could not be had here."""
+    other = is_of_other_code(saved)
+    console.print(f"[bold red]{'the tape does not fit this code' if other else 'nondeterminism'}[/]: ", end="")
+    console.print(why, markup=False)
+    raise typer.Exit(INCOMPLETE if other else of_kinds(["nondeterminism"]))
 
 
 def stop(outcome: Outcome, until: int) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from cli.console import STEM, console, refuse
@@ -26,11 +27,26 @@ def facts(outcome: Outcome, given: Given) -> str:
             f"strategy {outcome.strategy}{drawn}\ntrace {outcome.digest}\n")
 
 
-def again_by(given: Given, kept: str) -> str:
+def again_by(given: Given, otherwise: str) -> str:
     """What shows it again: its seed, unless only what was kept of it knows how large it was."""
     if given.shape is None and given.weights is None:
         return replay_command(given.seed, given.mutant, given.strategy, given.scenario)
-    return f"highwater dst replay {kept}"
+    return otherwise
+
+
+def typed(path: Path | str) -> str:
+    """As a shell takes it, and for no seed and no option."""
+    return quote(f"./{path}" if str(path).isdigit() or str(path).startswith("-") else str(path))
+
+
+def replayed_by(kept: Path | str, shrunk: bool) -> str:
+    """What shows again a bundle, or a tape, that is there, as seen from where the user is."""
+    return f"highwater dst replay {typed(kept)}" + " --shrunk" * shrunk
+
+
+def found_by(kept: Path, shrunk: bool) -> str:
+    """The same, to be read anywhere, and of a bundle that may be moved."""
+    return f"in the folder that holds {kept.name}: {replayed_by(kept.name, shrunk)}"
 
 
 def report(outcome: Outcome, given: Given, command: str) -> None:
@@ -51,7 +67,7 @@ def kept(outcome: Outcome, given: Given, code: str, prefix: str = "") -> dict[st
     from cli.explain import look, text_of
     from cli.timeline import page_of
 
-    told = look(outcome, given.mutant, again_by(given, "BUNDLE" + " --shrunk" * bool(prefix)))
+    told = look(outcome, given.mutant, again_by(given, f"in this folder: {replayed_by('.', bool(prefix))}"))
     why = f"{outcome.kind} ({outcome.signature})\n{text_of(told)}" if outcome.kind else "ok\n"
     return files_of(given, outcome, code, facts(outcome, given) + why, page_of(told), prefix)
 
@@ -76,4 +92,4 @@ def trace_command(outcome: Outcome, file: Path) -> str:
     """What holds the trace of a run against the model."""
     of = named(outcome.scenario).trace_options(outcome.shape)
     protocol = f" --protocol {outcome.scenario}" if outcome.scenario != STEM else ""
-    return " ".join([f"highwater trace check {file}{protocol}", *of])
+    return " ".join([f"highwater trace check {quote(str(file))}{protocol}", *of])

@@ -1,17 +1,20 @@
 """highwater dst shrink: the same failure with as few requests, faults and odd choices as can be found."""
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
 
 from cli.console import STEM, build_of, console, refuse, scenario_of
 from cli.dst_replay import as_recorded, recorded, saved_in, seed_of
-from cli.dst_report import bundle, report
+from cli.dst_report import bundle, replayed_by, report
 from cli.exits import HARNESS, NONDETERMINISM
-from dst.bundle import Saved
+from dst.bundle import Given, Saved
 from dst.doctor import Broken, replays
 from dst.shrink import BUDGET, Shrunk, faults, measure, shrink
+
+USUAL = (STEM, "portfolio", BUDGET)  # what need not be said
 
 
 def shrink_command(what: Annotated[str, typer.Argument(help="a seed that fails, a bundle's folder, or a tape.json")],
@@ -25,21 +28,29 @@ def shrink_command(what: Annotated[str, typer.Argument(help="a seed that fails, 
     seed = seed_of(what)
     if seed is None and (mutant or strategy):
         refuse(f"--mutant and --strategy go with a seed: {what} holds its own")
-    saved = recorded(seed, mutant, strategy or "portfolio", scenario_of(scenario)) if seed is not None else saved_in(Path(what))
+    saved = recorded(seed, mutant, strategy or "portfolio", scenario_of(scenario)) if seed is not None else saved_in(what)
     outcome = as_recorded(saved)
     if not outcome.kind:
         refuse(f"{what} does not fail: there is nothing to shrink")
     found = shrink(outcome, build_of(saved.given.mutant, saved.given.scenario), saved.given.shape, saved.given.weights, budget)
     given = saved.given._replace(strategy=found.outcome.strategy, shape=found.shape, weights=found.weights)
     folder = out or (Path(what) if Path(what).is_dir() else None)
-    report(found.outcome, given, f"highwater dst replay {folder or 'FOLDER'} --shrunk")
+    again = shrunk_by(what, saved.given if seed is not None else None, budget)
+    report(found.outcome, given, replayed_by(folder, True) if folder else again)
     console.print(told(found, budget))
     confirm(saved, found)
     if folder:
         bundle(outcome, saved.given, folder, (found.outcome, given))
-        console.print(f"written: {folder}; highwater dst replay {folder} --shrunk")
+        console.print(f"written: {folder}; {replayed_by(folder, True)}", markup=False)
     else:
-        console.print("-o FOLDER keeps it, to be replayed and mailed")
+        console.print("-o and a folder keep it, to be replayed and mailed")
+
+
+def shrunk_by(what: str, of: Given | None, budget: int) -> str:
+    """What shows again what was not kept. `of`: of a seed."""
+    options = {"--scenario": of.scenario, "--mutant": of.mutant, "--strategy": of.strategy} if of else {}
+    given = {name: value for name, value in {**options, "--budget": budget}.items() if value not in (None, *USUAL)}
+    return " ".join([f"highwater dst shrink {quote(what)}", *(f"{name} {value}" for name, value in given.items())])
 
 
 def told(found: Shrunk, budget: int) -> str:

@@ -2,14 +2,13 @@
 bundle or a tape.
 """
 
-from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
 
 from cli.console import STEM, build_of, console, refuse, scenario_of
 from cli.dst_replay import as_recorded, saved_in, seed_of
-from cli.dst_report import or_refuse
+from cli.dst_report import or_refuse, replayed_by
 from cli.exits import of_kinds
 from dst.nearest import Search, nearest
 from dst.nearest import told as told_nearest
@@ -17,6 +16,7 @@ from dst.scenarios import named
 from dst.simulate import Outcome, Shape, replay_command, simulate
 from dst.wanted import Wanted, given_of
 from dst.world.faults import NONE, Weights
+from dst.world.store import refusals
 from traces.causes import Cause
 from traces.explain import Replayed, failing_events, instead, mattered, replay, step_before, told, what_mattered, words
 from traces.timeline import Watched
@@ -33,7 +33,7 @@ class Told(NamedTuple):
 
     outcome: Outcome
     mutant: str | None
-    command: str  # shows it again
+    command: str  # shows it again; "" if only a tape can, and it is not said where that is
     watched: list[Watched]
     replayed: Replayed
     failing: list[int]
@@ -54,8 +54,8 @@ def run_of(what: str, mutant: str | None = None, strategy: str = "portfolio", sc
         return outcome, mutant, replay_command(seed, mutant, strategy, scenario)
     if mutant or strategy != "portfolio":
         refuse(f"--mutant and --strategy go with a seed: {what} holds its own")
-    saved = saved_in(Path(what), shrunk)
-    return as_recorded(saved), saved.given.mutant, f"highwater dst replay {Path(what).name}" + " --shrunk" * shrunk
+    saved = saved_in(what, shrunk)
+    return as_recorded(saved), saved.given.mutant, replayed_by(what, shrunk)
 
 
 def given(outcome: Outcome) -> tuple[Shape | None, Weights | None]:
@@ -81,12 +81,11 @@ def look(outcome: Outcome, mutant: str | None = None, command: str = "", search:
     replayed = replay(outcome.events, trace)
     seen, by_model = seen_in(outcome, mutant)
     failing = failing_events(replayed, outcome.failure)
-    found = mattered(replayed, failing, trace.namespace)
+    found = mattered(replayed, failing, trace, refusals(outcome.shape.store))
     near = nearest(outcome, lambda tape: simulate(outcome.seed, build, *given(outcome), tape, by_model, outcome.strategy,
                                                   lenient=True, scenario=outcome.scenario)) if outcome.kind and search else None
-    if not command:  # a run whose shape was given has no seed that draws it
-        command = "highwater dst replay BUNDLE --shrunk" if given(outcome)[0] else replay_command(
-            outcome.seed, mutant, scenario=outcome.scenario)
+    if not command and given(outcome)[0] is None:  # a run whose shape was given has no seed that draws it
+        command = replay_command(outcome.seed, mutant, scenario=outcome.scenario)
     return Told(outcome, mutant, command, seen, replayed, failing, found, near)
 
 
@@ -98,7 +97,7 @@ def text_of(look: Told) -> str:
              what_mattered(replayed, look.causes, look.failing)]
     if look.nearest:
         parts.append(told_nearest(look.nearest, outcome, lambda e: words(e).partition("\n")[0]))
-    return "\n\n".join([*parts, f"Replay: {look.command}"]) + "\n"
+    return "\n\n".join([*parts, f"Replay: {look.command}"] if look.command else parts) + "\n"
 
 
 def explain_command(what: What, mutant: Mutant = None, strategy: Strategy = "portfolio", scenario: Scenario = STEM,

@@ -258,7 +258,6 @@ function Page(run) {
 
   function drawBar() {
     const jump = (words, to, title) => el("button", {onclick: () => go(to), title, disabled: to === undefined || to === cursor}, words);
-    const of = run.story.length - d.failing.length;
     $("bar").replaceChildren(...[
       el("div.go", jump("⇤", 0, "the first event (Home)"), jump("▲", Math.max(0, cursor - 1), "the event before (↑)"),
         jump("▼", Math.min(rows.length - 1, cursor + 1), "the next event (↓)"), jump("⇥", rows.length - 1, "the last event (End)")),
@@ -268,7 +267,7 @@ function Page(run) {
         el("button", {onclick: () => zoomed(0.8), title: "smaller (-)"}, "−"),
         run.story.length > 0 && el("button", {onclick: folded, title: "all events, or those that mattered (a)"},
           all ? "only what mattered" : `all ${rows.length} events`)),
-      el("span.soft", run.story.length ? `${of} of ${rows.length - d.failing.length} events mattered to the one that fails${all ? "" : "; the others are folded"}`
+      el("span.soft", run.story.length ? `what mattered: ${d.mattered}${all ? "" : "; the others are folded"}`
         : `${rows.length} events`),
       el("button.wide.soft", {onclick: () => $("help").showModal(), title: "the keys (?)"}, el("kbd", "?"), " keys")].filter(Boolean));
   }

@@ -10,6 +10,8 @@ from typing import Annotated
 import typer
 
 from cli.console import STEM, console, write_text
+from cli.dst_replay import seed_of
+from cli.dst_report import found_by
 from cli.explain import Mutant, Scenario, Shrunk, Strategy, Told, look, run_of
 from cli.page import written
 from cli.trace import In, PageSize, Protocol, Retries, Root, Shaped, SkewMs, recorded
@@ -110,9 +112,10 @@ def timeline_command(what: Annotated[str, typer.Argument(help="a seed, a bundle'
     if what.endswith(".ndjson"):
         html = page_of_trace(Path(what), *recorded(Path(what), root, namespace, page_size, skew_ms, retries, protocol, shape))
     else:
-        html = page_of(look(*run_of(what, mutant, strategy, scenario, shrunk)))
+        outcome, mutant, command = run_of(what, mutant, strategy, scenario, shrunk)
+        html = page_of(look(outcome, mutant, command if seed_of(what) is not None else found_by(Path(what).resolve(), shrunk)))
     write_text(out, html)
-    console.print(f"written: {out} ({len(html.encode()) / 1024:,.0f} KiB)")
+    console.print(f"written: {out} ({len(html.encode()) / 1024:,.0f} KiB)", markup=False)
 
 
 def page_of_trace(file: Path, events: list[Event], trace: Trace) -> str:
@@ -120,7 +123,7 @@ def page_of_trace(file: Path, events: list[Event], trace: Trace) -> str:
     replayed = replay(events, trace)
     failing = failing_events(replayed, None)
     story = [["wrong", plain(str(replayed.error))]] if replayed.error else []
-    causes = mattered(replayed, failing, trace.namespace)
+    causes = mattered(replayed, failing, trace)
     title = f"{file.name}: {getattr(replayed.error, 'signature', 'fails') if replayed.error else 'refines the model'}"
     facts = f"{len(replayed.rows)} events of a trace; when requests were sent it does not tell"
     return drawn(title, facts, story, "", replayed, failing, replayed.error, causes, [])

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
+from shlex import quote
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -138,7 +139,7 @@ def read(path: Path, shrunk: bool = False) -> Saved:
             raise Refused(f"{path}: the bundle is damaged: {name} is not what was written; get it anew")
     name = (SHRUNK if shrunk else "") + "tape.json"
     if name not in manifest["files"]:
-        raise Refused(f"{path}: it holds no {name}" + (f": highwater dst shrink {path}" if shrunk else ""))
+        raise Refused(f"{path}: it holds no {name}" + (f": highwater dst shrink {quote(str(path))}" if shrunk else ""))
     return read_tape(path / name, text_of(path / name))
 
 

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -169,7 +171,82 @@ def test_what_does_not_replay_is_neither_drawn_nor_explained(carried, tmp_path):
 def test_changed_code_is_told_and_named(carried, monkeypatch):
     monkeypatch.setattr(dst_replay, "code_version", lambda: "0123456789abcdef")
     result = ran("dst", "replay", str(carried))
-    assert result.exit_code == CODE and "the code has changed" in result.output and "0123456789abcdef now" in result.output
+    assert result.exit_code == CODE and "here is 0123456789abcdef" in result.output
+    assert result.output.startswith("the code has changed: it was recorded with ")
+
+
+def test_of_other_code_the_reason_comes_first_and_it_is_no_nondeterminism(carried, monkeypatch):
+    tape = carried / "tape.json"
+    saved = json.loads(tape.read_text())
+    for at in (0, len(saved["tape"]) - 3):  # before the run, and amid it
+        choices = [*saved["tape"][:at], ["Writer#0.renamed", 1, 3], *saved["tape"][at:]]
+        tape.write_text(json.dumps({**saved, "tape": choices, "code": "0123456789abcdef"}))
+        for verb in ("replay", "explain"):
+            result = ran("dst", verb, str(tape))
+            reason, ways, found = result.output.splitlines()
+            assert reason.startswith("the code has changed") and "0123456789abcdef" in reason and "because of that" in reason
+            assert "check out the code" in ways and found.startswith("the tape does not fit this code: ")
+            assert result.exit_code == 3 and "nondeterminism" not in result.output
+        lenient = ran(*shlex.split(ways.partition(": ")[2])[1:])
+        assert lenient.exit_code == CODE and lenient.output.startswith("the code has changed")
+        assert "check out" not in lenient.output
+    tape.write_text(json.dumps({**saved, "code": "0123456789abcdef", "digest": "0" * 32}))  # it fits, and is another run
+    result = ran("dst", "replay", str(tape))
+    assert result.exit_code == CODE and "nondeterminism" not in result.output
+    assert "the trace is another one than was recorded" in result.output
+    tape.write_text(json.dumps({**saved, "mutant": None, "code": "0123456789abcdef"}))  # what failed then passes now
+    assert ran("dst", "replay", str(tape), "--lenient").exit_code == 0
+    fits = dst_replay.recorded(4, None, "portfolio")
+    monkeypatch.setattr(dst_replay, "read", lambda *_: fits._replace(code="0123456789abcdef", digest="0" * 32))
+    result = ran("dst", "replay", str(tape))
+    assert result.exit_code == 3 and "ok: " in result.output and "nondeterminism" not in result.output
+
+
+# --- a line that is shown can be typed
+
+
+def typed(output: str, monkeypatch, folder: Path) -> None:
+    """The line that shows the run again does so, where it says that it does."""
+    line = re.search(r"(?m)^Replay: (?:in [^:]*: )?(.*)$", output)[1]
+    monkeypatch.chdir(folder)
+    words = shlex.split(line)
+    assert words[:3] == ["highwater", "dst", "replay"] and ran(*words[1:]).exit_code == CODE, line
+
+
+def test_the_line_that_replays_can_be_pasted(tmp_path, monkeypatch):
+    (tmp_path / "a b").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for place in ("a b/it's", "7", str(tmp_path / "absolute")):
+        assert ran(*RUN, "--out", place).exit_code == CODE
+    for what in ("a b/it's", "./a b/../7", "./7", str(tmp_path / "absolute"), "a b/it's/tape.json"):
+        result = ran("dst", "explain", what)
+        assert result.exit_code == CODE, result.output
+        typed(result.output, monkeypatch, tmp_path)
+    assert not set(Path("a b").iterdir()) - {Path("a b/it's")}
+    monkeypatch.chdir(tmp_path / "a b/it's")
+    typed(ran("dst", "explain", ".").output, monkeypatch, tmp_path / "a b/it's")
+
+
+def test_what_is_kept_says_where_to_be(tmp_path, monkeypatch):
+    assert ran(*RUN, "--out", str(tmp_path / "one")).exit_code == CODE
+    result = ran("dst", "shrink", str(tmp_path / "one"), "--budget", "30")
+    assert result.exit_code == 0, result.output
+    typed(result.output, monkeypatch, tmp_path)
+    shutil.move(tmp_path / "one", tmp_path / "two")
+    for name in ("shrunk.report.txt", "shrunk.timeline.html"):
+        text = (tmp_path / "two" / name).read_text()
+        assert "in this folder: highwater dst replay . --shrunk" in text and "BUNDLE" not in text
+    typed((tmp_path / "two/shrunk.report.txt").read_text(), monkeypatch, tmp_path / "two")
+    monkeypatch.chdir(tmp_path)
+    assert ran("dst", "timeline", "two", "--shrunk", "-o", "x.html").exit_code == 0
+    assert "in the folder that holds two: highwater dst replay two --shrunk" in Path("x.html").read_text()
+
+
+def test_what_is_shrunk_and_not_kept_is_shrunk_again_by_the_line():
+    result = ran("dst", "shrink", "4", "--mutant", "no_check", "--budget", "30")
+    line = re.search(r"(?m)^Replay: (.*)$", result.output)[1]
+    assert line == "highwater dst shrink 4 --mutant no_check --budget 30"
+    assert ran(*line.split()[1:]).output == result.output
 
 
 def test_strict_names_the_first_mismatch_and_lenient_goes_on(carried):
@@ -177,10 +254,10 @@ def test_strict_names_the_first_mismatch_and_lenient_goes_on(carried):
     saved = json.loads(tape.read_text())
     for at in (0, 20, len(saved["tape"]) - 3):  # of the shape, of the faults, in the run
         choices = [*saved["tape"][:at], ["Writer#0.renamed", 1, 3], *saved["tape"][at:]]
-        tape.write_text(json.dumps({**saved, "tape": choices, "code": "0123456789abcdef"}))
+        tape.write_text(json.dumps({**saved, "tape": choices}))
         result = ran("dst", "replay", str(tape))
         assert result.exit_code == 13 and f"choice {at}: the run asks for" in result.output
-        assert "Writer#0.renamed" in result.output and "--lenient replays it all the same" in result.output
+        assert "Writer#0.renamed" in result.output and "code has changed" not in result.output
         result = ran("dst", "replay", str(tape), "--lenient")
         assert result.exit_code == CODE and "told:committed" in result.output
 

@@ -18,12 +18,15 @@ from cli.main import app
 from dst.choose import drawing
 from dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
 from dst.nearest import FAULTS, changes_of, drawn_with, nearest, without
-from dst.scenarios.sequenced_metadata_boundary import Shape, namespace, production
+from dst.scenarios import STEMS, mutants_of, named
+from dst.scenarios.sequenced_metadata_boundary import Shape, namespace, production, trace_of
 from dst.simulate import Outcome, simulate
 from dst.world.faults import FATES
+from dst.world.store import refusals
 from impl.layout import Namespace
 from specs.fizz import Fizz, FizzMissing
 from traces.causes import History, changes, moments
+from traces.event import Event
 from traces.explain import reply, request
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -89,7 +92,7 @@ def test_direct_causes_are_what_an_event_met():
     for seed in range(60):
         outcome = simulate(seed)
         where = namespace(outcome.shape)
-        history = History(outcome.events, where, lambda number, client: None)
+        history = History(outcome.events, trace_of(outcome.shape), lambda number, client: None)
         for number in range(len(outcome.events)):
             links = {link.number for link in history.links(number)}
             for kind, cause in expected(outcome.events, number, where).items():
@@ -97,6 +100,64 @@ def test_direct_causes_are_what_an_event_met():
                     met[kind] += 1
                     assert cause in links, (seed, number, kind)
     assert all(met.values()), met
+
+
+@pytest.mark.parametrize("stem", [stem for stem in STEMS if stem != "store_primitives"])  # its writes have no names
+def test_an_update_is_known_by_its_name_in_whatever_carries_it(stem):
+    told = 0
+    for seed in range(60):
+        outcome = simulate(seed, scenario=stem)
+        trace = named(stem).trace_of(outcome.shape)
+        history = History(outcome.events, trace, lambda number, client: None)
+        for number, e in enumerate(outcome.events):
+            if (e.op, e.client.partition("#")[0]) == ("committed", trace.writer):
+                brought = [link.number for link in history.links(number) if "put the update" in link.why]
+                put = [outcome.events[cause] for cause in brought]
+                assert any(changes(of) for of in put) and all(of.client == e.client for of in put), (seed, number)
+                told += 1
+    assert told
+
+
+@pytest.mark.parametrize("mutant", ["lost_reply_is_conflict", "conflict_is_anothers", "conflict_is_mine"])
+def test_an_entry_of_a_log_that_arrived_late_mattered_to_what_came_of_it(mutant):
+    of, found, refused = named("sequenced_write"), 0, 0
+    for seed in range(300):
+        shape = of.Shape(log=True, recognise=seed % 2 == 0, store=("s3", "gcs", "r2")[seed % 3])
+        outcome = simulate(seed, mutants_of("sequenced_write").MUTANTS[mutant][1], shape, scenario="sequenced_write")
+        if not outcome.kind:
+            continue
+        told = look(outcome, mutant, search=False)
+        events, last = [row.event for row in told.replayed.rows], told.failing[0]
+        late = [number for number, e in enumerate(events[:last])
+                if changes(e) and not e.awaited and e.body == events[last].body]
+        assert set(late) <= {cause.number for cause in told.causes}, seed
+        found, refused = found + len(late), refused + (f"429: too many writes to one key: {shape.store} " in text_of(told))
+    assert found and (refused or mutant == "lost_reply_is_conflict")
+
+
+def test_a_refusal_is_told_as_one_with_the_stores_reason():
+    of = named("sequenced_write")
+    met = {}
+    for store in ("gcs", "s3", "azure"):
+        for seed in range(60):
+            shape = of.Shape(store=store, log=True, recognise=True, writers=3)
+            outcome = simulate(seed, None, shape, scenario="sequenced_write")
+            history = History(outcome.events, of.trace_of(outcome.shape), lambda number, client: None, refusals(store))
+            for number in range(len(outcome.events)):
+                before = outcome.events[history.before[number]]
+                if history.before[number] >= 0 and before.kind == "refused":
+                    met[store, before.status] = next(iter(history.links(number))).why
+    why = "too many writes to one key: gcs takes one in 1,000 ms, 10 ms in a run"
+    assert f"was refused (429: {why})" in met["gcs", 429]
+    assert "was refused (409: another write to that key was under way)" in met["s3", 409]
+    assert "was refused (503)" in met["azure", 503] and not any("longer" in why for why in met.values())
+
+
+def test_an_empty_listing_is_told_as_one():
+    e = Event(1, 1, "Writer#0", "applied", "list", "db/wal/", "", 200, "", b"")
+    assert reply(e) == "200: nothing" and reply(e._replace(truncated=True)) == "200: nothing, and more"
+    assert reply(e._replace(keys=("db/wal/00000000000000000001.sst",))) == "200: id 1"
+    assert reply(e._replace(kind="refused", status=503)) == "503 refused"
 
 
 def test_a_request_that_nobody_waits_for_mattered_from_where_it_was_sent():
@@ -171,8 +232,10 @@ def test_the_search_is_bounded():
 
 def test_the_text_has_all_parts_and_no_path_of_this_machine():
     outcome = failing("boundary_moves_backward", "refinement:Collector.Advance")
-    text = text_of(look(outcome, "boundary_moves_backward"))
+    told = look(outcome, "boundary_moves_backward")
+    text = text_of(told)
     for part in ("Failing event, number", "What mattered,", "why it matters", "The nearest passing run",
+                 f"events (the one that fails, and {len(told.causes)} that led to it)",
                  "needs s.boundary == g.b", "s.boundary is", "Shared in the model", "Replay: highwater dst run"):
         assert part in text, part
     assert str(ROOT) not in text and "0x" not in text

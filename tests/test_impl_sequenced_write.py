@@ -1,8 +1,12 @@
 """The sequenced write protocol in both its uses, on every store: the source's sentences, what its model allows and no more."""
 
 import asyncio
+from datetime import UTC, datetime
+from io import BytesIO
+from types import SimpleNamespace
 
 import pytest
+from botocore.exceptions import ClientError, ConnectionClosedError
 from stores_support.faulty import LATE, LOST, NEVER, REFUSED, Faulty
 
 from impl.errors import Definite, NotFound, OutcomeUnknown, Unavailable
@@ -10,8 +14,9 @@ from impl.layout import Namespace
 from impl.manifest_json import Manifest, encode
 from impl.sequenced_storage import ObjectVersionExists, SequencedStorage
 from impl.sequenced_write import Committed, LogReader, LogWriter, NextFile, StateReader, StateWriter
+from impl.stores import s3
 from impl.stores.memory import MemoryStore
-from impl.stores.system import system_world
+from impl.stores.system import Ulids, system_world
 
 pytest_plugins = ["stores_support.fixtures"]
 run = asyncio.run
@@ -179,6 +184,50 @@ def test_recognise_what_cannot_be_found_out_is_of_unknown_outcome():
             await add(client, "0.2")
 
     run(case())
+
+
+class OneWriteASecond:
+    """A boto3 client of a store that takes one write a second to a key, else 429, and whose first answer is lost."""
+
+    def __init__(self):
+        self.meta = SimpleNamespace(config=SimpleNamespace(retries={"total_max_attempts": 1}), endpoint_url="x")
+        self.now_s, self.body, self.throttled = 0.0, None, 0
+
+    async def sleep(self, duration_s: float) -> None:
+        self.now_s += duration_s
+
+    def put_object(self, Body: bytes, **_: object) -> None:
+        if self.body is None:
+            self.body = Body
+            raise ConnectionClosedError(endpoint_url="x")
+        self.throttled += self.now_s < 1
+        raise refusal(429 if self.now_s < 1 else 412)
+
+    def head_object(self, **_: object) -> None:
+        raise refusal(403)
+
+    def list_objects_v2(self, **_: object) -> dict:
+        return {"IsTruncated": False}
+
+    def get_object(self, **_: object) -> dict:
+        return {"Body": BytesIO(self.body), "ETag": "x", "LastModified": datetime.fromtimestamp(0, UTC)}
+
+
+def refusal(status: int) -> ClientError:
+    return ClientError({"Error": {"Code": str(status)}, "ResponseMetadata": {"HTTPStatusCode": status}}, "PutObject")
+
+
+@pytest.mark.parametrize("pause_s, finds_out", [(s3.PAUSE_S, True), (0, False)])
+def test_recognise_waits_below_the_seam_where_a_key_takes_one_write_a_second(pause_s, finds_out, monkeypatch):
+    client = OneWriteASecond()
+    monkeypatch.setattr(s3, "PAUSE_S", pause_s)
+    monkeypatch.setattr(s3.asyncio, "sleep", client.sleep)
+    of = log(s3.S3Store(client, "b", ids=Ulids()), "recognise")
+    if finds_out:
+        assert run(of.append(b"0.0")) == 1 and client.throttled
+    else:
+        with pytest.raises(OutcomeUnknown):
+            run(of.append(b"0.0"))
 
 
 def test_after_a_request_refused_without_effect_it_goes_on_from_where_it_was():

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cli.explain import Told, look
+from cli.explain import Told, look, text_of
 from cli.main import app
 from cli.timeline import page, page_of, page_of_trace, plain
 from cli.trace import recorded
@@ -76,6 +76,7 @@ def test_every_event_is_shown_once_with_the_state_after_it():
                         assert sorted(texts) == sorted(wanted)
                     else:
                         assert texts == show(value)
+        assert not told.outcome.kind or f"What mattered, {data['mattered']}:" in text_of(told)
         assert data["failing"] == told.failing and [cause[0] for cause in data["causes"]] == [c.number for c in told.causes]
 
 
@@ -225,13 +226,13 @@ def test_it_opens_where_the_run_fails_and_keys_lead_along_what_mattered(tmp_path
         press("ArrowLeft"); say(location.hash); press("ArrowUp"); say(location.hash); press("f"); say(location.hash);
         press("Home"); say(location.hash); press("ArrowDown"); say(location.hash); press("ArrowRight"); say(location.hash);
         press("End"); say(location.hash); press("?"); say(IDS["help"].open); IDS["help"].open = false;
-        say(IDS["bar"].text.includes("false"));
+        say(IDS["bar"].text.includes("false")); say(IDS["bar"].text.includes("what mattered: " + JSON.parse(DATA).mattered));
         press("f"); for (const _ of JSON.parse(DATA).causes) press("ArrowLeft"); say(location.hash);
     """)
     after = next(number for number in [*numbers, last] if number > 1)
     assert found[:3] == [f"#{last}", True, 1] and len(numbers) // 2 <= found[3] <= len(numbers) and found[4] == 1
     assert found[5:] == [f"#{numbers[-1]}", f"#{numbers[-1] - 1}", f"#{last}", "#0", "#1", f"#{after}", f"#{last}", True, False,
-                         f"#{numbers[0]}"]
+                         True, f"#{numbers[0]}"]
 
 
 @needs_node

@@ -38,6 +38,9 @@ def named(key: str) -> Update:
 class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
+    def _updates(self, e: Event) -> list[str]:
+        return [e.body.decode()]
+
     def _answered(self, e: Event) -> Match:
         if e.op == "put":
             writer, number = named(e.key)

@@ -6,15 +6,15 @@ the same operation of the client, whose writes a read saw, what made a condition
 behind, the request that was sent long before it was applied.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from impl import manifest_json
-from impl.layout import Namespace
 from traces.event import Event
+from traces.trace import Trace
 
 PAUSE_MS = 60  # a client that goes on after more than this is told of
 AT_REST = ("Idle", "Done")  # a client's `pc` in the model, between two operations
+REFUSALS = {429: "too many requests"}  # what a status says by itself
 
 
 class Cause(NamedTuple):
@@ -30,10 +30,14 @@ class Link(NamedTuple):
 
 
 class History:
-    """The events so far, as causes look them up. `local(number, client)`: its state in the model before that event, or None."""
+    """The events so far, as causes look them up. `trace`: one of their protocol. `local(number, client)`: its state in the
+    model before that event, or None. `refusals`: status -> why this store refuses with it."""
 
-    def __init__(self, events: list[Event], namespace: Namespace, local: Callable[[int, str], Any]):
-        self.events, self.namespace, self.local = events, namespace, local
+    def __init__(self, events: list[Event], trace: Trace, local: Callable[[int, str], Any],
+                 refusals: Mapping[int, str] = REFUSALS):
+        self.events, self.namespace, self.local = events, trace.namespace, local
+        self.refusals = {**REFUSALS, **refusals}
+        self.updates = [trace.update_put(e) for e in events]  # of each event the update that it puts, or ""
         self.before: list[int] = []  # of each event the one before of the same client, or -1
         self.wrote: list[int] = []  # and the last that changed the object of its key
         self.boundary: list[int] = []  # and the last that changed the boundary
@@ -43,7 +47,7 @@ class History:
         for number, e in enumerate(events):
             self.before.append(last.get(e.client, -1))
             self.wrote.append(writes.get(e.keys[-1] if e.op == "list" and e.keys else e.key, -1))
-            self.boundary.append(writes.get(namespace.boundary_key, -1))
+            self.boundary.append(writes.get(trace.namespace.boundary_key, -1))
             if changes(e):
                 writes[e.key] = number
             if e.pending:
@@ -66,18 +70,20 @@ class History:
             yield Link(wrote, f"{self.effect(wrote, e)} {number}", further)
         if e.kind == "applied" and e.op == "create" and e.status == 200 and self.behind(number):
             yield Link(self.boundary[number], f"it put the boundary that the file of {number} is behind", True)
-        if e.op == "create" and self.sent_before(number) >= 0:
+        if self.sent_before(number) >= 0:
             yield Link(self.sent_before(number), f"it had sent the update of {number} before", True)
         if e.kind == "told" and e.op != "read":
             yield from self.told(number)
 
     def told(self, number: int) -> Iterator[Link]:
-        """Of an update: what first put it, and when its client last asked for the boundary."""
+        """Of an update: what first put it, what brought it home, and when its client last asked for the boundary."""
         e, asked = self.events[number], -1
-        for earlier, other in enumerate(self.events[:number]):
-            if other.op == "create" and other.client == e.client and b'"%b"' % e.body in other.body:
-                yield Link(earlier, f"it put the update that {number} tells of", False)
-                break
+        name = e.body.decode(errors="replace")
+        puts = [earlier for earlier in range(number)
+                if name and self.updates[earlier] == name and self.events[earlier].client == e.client]
+        for earlier in puts:
+            if earlier == puts[0] or changes(self.events[earlier]):
+                yield Link(earlier, f"it put the update that {number} tells of", not self.events[earlier].awaited)
         for earlier in range(number):
             if self.events[earlier].client == e.client and self.events[earlier].key == self.namespace.boundary_key:
                 asked = earlier
@@ -91,21 +97,11 @@ class History:
         return e.kind == "told" or getattr(local, "pc", "") not in AT_REST
 
     def sent_before(self, number: int) -> int:
-        """The event of another create of the same update by the same client, which was or may be applied; or -1."""
-        e, own = self.events[number], self.own_update(number)
-        return next((earlier for earlier in range(number - 1, -1, -1) if own and (other := self.events[earlier]).op == "create"
-                     and other.client == e.client and other.request != e.request and other.status < 300
-                     and self.own_update(earlier) == own and other.kind in ("applied", "timeout", "crash")), -1)
-
-    def own_update(self, number: int) -> str:
-        """The update that a create is for: its client's newest in the file."""
-        e = self.events[number]
-        try:
-            updates = manifest_json.decode(e.body).updates
-        except manifest_json.InvalidManifest:
-            return ""
-        of = f"{e.client.partition('#')[2]}."
-        return next((update for update in reversed(updates) if update.startswith(of)), "")
+        """The event of another put of the same update by the same client, which was or may be applied; or -1."""
+        e, own = self.events[number], self.updates[number]
+        return next((earlier for earlier in range(number - 1, -1, -1) if own and self.updates[earlier] == own
+                     and (other := self.events[earlier]).client == e.client and other.request != e.request
+                     and other.status < 300 and other.kind in ("applied", "timeout", "crash")), -1)
 
     def behind(self, number: int) -> bool:
         wrote, file_id = self.boundary[number], self.namespace.file_id(self.events[number].key)
@@ -117,6 +113,8 @@ class History:
 
     def learned(self, e: Event) -> str:
         """What a client had from its step."""
+        if e.kind == "refused":
+            return f"{e.client} was refused ({': '.join(filter(None, (str(e.status), self.refusals.get(e.status))))})"
         if e.kind != "applied":
             return f"{e.client} waited no longer for it" if e.kind != "told" else f"{e.client} went on"
         if e.op == "list":

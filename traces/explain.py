@@ -6,18 +6,18 @@ nothing of it. The text is a function of the arguments: no path of this machine 
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from model.core import Label, State
 from model.guards import refusal, show, why_not
-from traces.causes import Cause, History, causes
+from traces.causes import REFUSALS, Cause, History, causes
 from traces.event import Event
 from traces.refine import STUTTER, Effect, Failure, Match, Refiner
 
 LAST = 12  # events shown before the failing one
 REQUESTS = {"create": "put {} if absent", "update": "put {} over the version read", "get_if_changed": "get {} if changed"}
-REPLIES = {304: "not changed", 404: "not there", 412: "condition failed", 503: "refused"}
+REPLIES = {304: "not changed", 404: "not there", 412: "condition failed", 429: "refused", 503: "refused"}
 
 
 class Row(NamedTuple):
@@ -129,12 +129,20 @@ def failing_events(replayed: Replayed, failure: Exception | None) -> list[int]:
     return named or [len(replayed.rows) - 1]
 
 
-def mattered(replayed: Replayed, failing: list[int], namespace: Any) -> list[Cause]:
+def mattered(replayed: Replayed, failing: list[int], trace: Any, refusals: Mapping[int, str] = REFUSALS) -> list[Cause]:
+    """`trace`, `refusals`: as traces/causes.py has them."""
     def local(number: int, client: str) -> Any:
         state, index = replayed.before(number), replayed.record.index
         return state.locals[index[client]] if state and client in index else None
 
-    return causes(History([row.event for row in replayed.rows], namespace, local), failing)
+    return causes(History([row.event for row in replayed.rows], trace, local, refusals), failing)
+
+
+def counted(replayed: Replayed, found: list[Cause], failing: list[int]) -> str:
+    """How much of a run mattered."""
+    fail = "the one that fails" if len(failing) == 1 else f"the {len(failing)} that fail"
+    return (f"{len(found) + len(failing)} of {len(replayed.rows)} events ({fail}, and {len(found)} that led to "
+            f"{'it' if len(failing) == 1 else 'them'})")
 
 
 def what_mattered(replayed: Replayed, found: list[Cause], failing: list[int]) -> str:
@@ -142,7 +150,7 @@ def what_mattered(replayed: Replayed, found: list[Cause], failing: list[int]) ->
     for number, why in sorted([(cause.number, cause.why) for cause in found] + [(number, "fails") for number in failing]):
         e, steps, _ = replayed.rows[number]
         rows.append((str(number), f"{e.t_ms} ms", e.client, request(e), reply(e), in_the_model(steps), why))
-    return f"What mattered, {len(rows) - 1} of {len(replayed.rows)} events:\n" + table(rows[1:], rows[0])
+    return f"What mattered, {counted(replayed, found, failing)}:\n" + table(rows[1:], rows[0])
 
 
 class Record(Refiner):
@@ -188,7 +196,9 @@ def request(e: Event) -> str:
 def reply(e: Event) -> str:
     if e.kind in ("told", "crash", "timeout"):
         return "" if e.kind == "told" else e.kind + ", it may still be applied" * e.pending
-    listed = f": {', '.join(map(thing, e.keys))}{', and more' * e.truncated}" if e.op == "list" else ""
+    listed = ""
+    if e.op == "list" and e.status == 200:
+        listed = f": {', '.join(map(thing, e.keys)) or 'nothing'}{', and more' * e.truncated}"
     return f"{e.status} {REPLIES.get(e.status, '')}".rstrip() + listed + ", nobody waits" * (not e.awaited)
 
 

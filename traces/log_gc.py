@@ -63,6 +63,10 @@ class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
     alien = (*trace.ALIEN, InvalidSnapshot)
+    writer = "Appender"
+
+    def _updates(self, e: Event) -> list[str]:
+        return [e.body.decode()]
 
     def _match(self, e: Event) -> Match | None:
         match = super()._match(e)

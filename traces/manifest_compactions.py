@@ -91,6 +91,10 @@ class Trace(trace.Trace):
         self.created: dict[str, int] = {}  # key -> so many times
         self.read: dict[str, str] = {}  # client -> key of the last file that it has read
 
+    def _updates(self, e: Event) -> tuple[str, ...]:
+        manifest = CODECS[True].decode(e.body)
+        return manifest.compacted + manifest.l0
+
     def _take(self, e: Event) -> None:
         if e.kind == "applied" and e.status == 200:
             if e.op == "create":

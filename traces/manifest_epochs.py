@@ -62,6 +62,10 @@ class Trace(trace.Trace):
         self.before: dict[str, list[int]] = {}  # client -> its local part before what it has read last
         self.begun: dict[str, list[int]] = {}  # client -> its local part before it has listed last
 
+    def _updates(self, e: Event) -> tuple[str, ...]:
+        manifest = manifest_epochs_json.decode(e.body)
+        return manifest.compacted + manifest.l0
+
     # --- reads whose reply is lost
 
     def _take(self, e: Event) -> None:

@@ -99,6 +99,9 @@ class Trace(trace.Trace):
 
     alien = (*trace.ALIEN, Definite)  # of the codec
 
+    def _updates(self, e: Event) -> list[str]:
+        return sorted(names_in(CODEC.decode(e.body)), key=update_of)
+
     def _file(self, e: Event) -> File:
         """Raises InvalidFile, DamagedBuffer, ValueError."""
         return self.namespace.file_id(e.key), *decoded(e.body)

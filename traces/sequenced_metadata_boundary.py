@@ -85,6 +85,9 @@ class Trace(trace.Trace):
     alien = (*trace.ALIEN, manifest_json.InvalidManifest)
     at_rest: tuple[str, ...] = ("Idle",)  # a writer, when its caller is told
 
+    def _updates(self, e: Event) -> tuple[str, ...]:
+        return manifest_json.decode(e.body).updates
+
     def _pass_time(self) -> None:
         self._expire(self.now_ms + self.skew_ms)
 

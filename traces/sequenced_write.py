@@ -94,10 +94,12 @@ class Trace(trace.Trace):
         super().__init__(refiner, namespace, skew_ms)
         self.constants = refiner.model.constants
 
-    def _file(self, body: bytes) -> File:
+    def _updates(self, e: Event) -> tuple[str, ...]:
+        return manifest_json.decode(e.body).updates if self.constants.USE == "state" else (e.body.decode(),)
+
+    def _file(self, e: Event) -> File:
         """Raises InvalidManifest, ValueError."""
-        names = manifest_json.decode(body).updates if self.constants.USE == "state" else [body.decode()]
-        return tuple(map(update_of, names))
+        return tuple(map(update_of, self._updates(e)))
 
     def _puts(self, client: str, w: Writer, file_id: int, file: File) -> bool:
         """This is what the writer creates next."""
@@ -116,7 +118,7 @@ class Trace(trace.Trace):
         if e.op == "create" and e.kind == "refused" and e.status < 500:  # it has no effect, and the client is told so
             return Match(client, (STUTTER,), op=e.op)
         if e.op == "create":
-            file = self._file(e.body)
+            file = self._file(e)
             return Match(client, ("SendCreate", STUTTER), (), lambda a, s, l, s2, l2: l.pc in ("Idle", "Doubt") if a is STUTTER
                          else l.pc == "Ready" and self._puts(client, l, file_id, file))
         if client.startswith("Reader"):
@@ -132,11 +134,11 @@ class Trace(trace.Trace):
             return Match(client, ("List", "lists anew"), (), lambda a, s, l, s2, l2: ids == list(range(1, len(s.files) + 1)))
         file_id = self.namespace.file_id(e.key) if e.op != "list" else 0
         if e.op == "create" and role == "Writer":
-            file, there = self._file(e.body), e.status != 200
+            file, there = self._file(e), e.status != 200
             return Match(client, ("CreateConflict" if there else "CreateNext", "LoseReply"), (), lambda a, s, l, s2, l2: (
                 self._puts(client, l, file_id, file) and present(s, file_id - 1) == there))
         if e.op == "get" and e.status == 200:
-            return self._read(e, role, file_id, self._file(e.body))
+            return self._read(e, role, file_id, self._file(e))
         if e.op == "get" and role == "Reader":
             return Match(client, ("ReadEnd",), (), lambda a, s, l, s2, l2: len(l.got) + 1 == file_id)
         raise self._refused(f"{role}.{e.op}", f"{e.op} of {e.key} with status {e.status} is no action of any client")
@@ -152,7 +154,7 @@ class Trace(trace.Trace):
     def _request(self, e: Event) -> tuple:
         if e.op != "create":
             raise self._refused(f"Writer.{e.op}", f"{e.op} of {e.key} is no action of any client")
-        return "Create", self.namespace.file_id(e.key), self._file(e.body)
+        return "Create", self.namespace.file_id(e.key), self._file(e)
 
     def _sends(self, event: tuple) -> Match:
         *_, client, (_, file_id, file) = event

@@ -56,6 +56,9 @@ class Trace(trace.Trace):
 
     alien = (*trace.ALIEN, manifest_json.InvalidManifest)
 
+    def _updates(self, e: Event) -> tuple[str, ...]:
+        return manifest_json.decode(e.body).updates
+
     def _match(self, e: Event) -> Match | None:
         self._well_formed(e)
         if e.kind == "crash":

@@ -11,7 +11,7 @@ from model.core import Model, State
 from model.guards import notes, show
 from traces.causes import Cause
 from traces.event import Event
-from traces.explain import Replayed, in_the_model, reply, request
+from traces.explain import Replayed, counted, in_the_model, reply, request
 
 MUTATIONS = ("create", "update", "put", "delete")
 LONGEST = 4000  # characters of a body
@@ -62,7 +62,7 @@ def timeline(replayed: Replayed, failing: list[int], found: list[Cause], watched
         })
     return {
         "clients": clients, "rows": rows, "pauses": list(pauses(events, clients, watched, sent)),
-        "failing": failing, "causes": [list(cause) for cause in found],
+        "failing": failing, "causes": [list(cause) for cause in found], "mattered": counted(replayed, found, failing),
         "shared": list(notes(type(model.shared)).items()), "locals": fields_of(model, shown),
         "initial": [parts.number(of) for of in state_parts(said, replayed.initial, shown)],
         "parts": parts, "texts": said.texts,

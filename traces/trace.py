@@ -5,12 +5,12 @@ What the traces of all protocols have in common: time and numbers of requests ri
 was sent. A protocol's own mapping is a subclass in traces/STEM.py, which says what a request is in the model.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from impl.layout import InvalidName
 from traces.event import Event
-from traces.form import MUTATIONS, UNUSED, malformed
+from traces.form import MUTATIONS, PUTS, UNUSED, malformed
 from traces.refine import REST, STUTTER, Failure, Match, Refiner
 
 ALIEN = (LookupError, ValueError, TypeError, AttributeError, InvalidName)  # what an alien event leads to
@@ -28,6 +28,7 @@ class Trace:
     client's clock may be ahead of the store's."""
 
     alien: tuple[type[Exception], ...] = ALIEN
+    writer = "Writer"  # the role whose updates have names: "w.k" is one of client number w
 
     def __init__(self, refiner: Refiner, namespace: Any, skew_ms: int = 0):
         self.refiner, self.namespace, self.skew_ms = refiner, namespace, skew_ms
@@ -71,6 +72,10 @@ class Trace:
         """What a caller was told; raises what `_misled` gives where the model's state does not say so."""
         raise NotImplementedError
 
+    def _updates(self, e: Event) -> Iterable[str]:
+        """The names of the updates in what is put, of one client the latest last. Raises what is in `alien`."""
+        return ()
+
     def _pass_time(self) -> None:
         """It is `now_ms`. Nothing happens but what is in `expiries`."""
 
@@ -78,6 +83,16 @@ class Trace:
         """An object was put, or read."""
 
     # --- of all
+
+    def update_put(self, e: Event) -> str:
+        """The update that a writer puts: its own latest in the content; "" if there is none."""
+        role, _, number = e.client.partition("#")
+        if role != self.writer or e.op not in PUTS:
+            return ""
+        try:
+            return next((name for name in reversed(list(self._updates(e))) if name.startswith(f"{number}.")), "")
+        except self.alien:
+            return ""
 
     def observe(self, e: Event) -> None:
         """Raises Failure, also for an event that is none of this protocol's."""

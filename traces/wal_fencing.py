@@ -7,7 +7,7 @@ that it has not, until its next event tells.
 """
 
 from impl.layout import Namespace
-from impl.wal_json import FENCE, Record, WalManifest, decode_manifest, decode_record
+from impl.wal_json import FENCE, InvalidWal, Record, WalManifest, decode_manifest, decode_record
 from model.wal_fencing import Body, Constants, Manifest, Shared, Writer, model, slot
 from traces import trace
 from traces.event import Event
@@ -45,6 +45,13 @@ def manifest_of(body: bytes) -> Manifest:
 
 class Trace(trace.Trace):
     """Refines one trace of this protocol."""
+
+    alien = (*trace.ALIEN, InvalidWal)
+
+    def _updates(self, e: Event) -> list[str]:
+        """Of a record. (A flush puts none: it says that those of the log are in the database.)"""
+        record = decode_record(e.body)
+        return [record.body.decode()] if record else []
 
     def _take(self, e: Event) -> None:
         doubtful = e.kind == "timeout" or (e.kind == "refused" and e.status >= 500)  # a 503 to a mutation is no refusal

@@ -42,6 +42,17 @@ def profile_of(name: str) -> Profile:
     return scaled(PROFILES[name], SECOND_MS) if name != "s3" else S3_IN_MS
 
 
+def refusals(name: str) -> dict[int, str]:
+    """Why the store of this name refuses a write without a look at the object, as its profile has it: status -> why."""
+    of, in_a_run = PROFILES[name], profile_of(name)
+    contended = filter(None, (of.create_contended, of.update_contended))
+    found = dict.fromkeys(contended, "another write to that key was under way")
+    if of.mutation_gap_ms:
+        found[of.throttled] = (f"too many writes to one key: {name} takes one in {of.mutation_gap_ms:,} ms, "
+                               f"{in_a_run.mutation_gap_ms} ms in a run")
+    return found
+
+
 class SimulatedStore:
     """Objects in memory. `page_size`: keys on one page of a listing, if not as many as the profile says.
 
