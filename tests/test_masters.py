@@ -113,3 +113,12 @@ def test_traces_are_judged_alike_through_connect(connect: str, tmp_path: Path) -
         assert code == 0, text
         verdicts.append(pq.read_table(out))
     assert verdicts[0].num_rows == 40 and verdicts[0].equals(verdicts[1])
+
+
+def test_queries_are_answered_alike_through_connect(connect: str, expected: Path) -> None:
+    sql = "SELECT kind, count(*) AS n, min(seed) AS first FROM runs GROUP BY kind ORDER BY kind"
+    answers = [called("campaign", "sql", expected, sql, "--csv", *words) for words in (
+        (), ("--engine", "spark", "--master", connect))]
+    assert answers[0][0] == answers[1][0] == 0, answers
+    assert answers[0][1].splitlines()[0] == "kind,n,first" and len(answers[0][1].splitlines()) == 3
+    assert answers[1][1].splitlines()[-3:] == answers[0][1].splitlines()
