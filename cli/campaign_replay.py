@@ -7,7 +7,8 @@ from typing import NoReturn
 import typer
 
 from cli.console import console, refuse
-from cli.dst_report import bundle, report
+from cli.dst_bundle import bundle
+from cli.dst_report import report
 from cli.exits import HARNESS, of_kinds
 from dst.campaign.folder import labelled, read
 from dst.campaign.summary import tape_of_row

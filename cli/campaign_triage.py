@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from shlex import quote
 
-from cli.dst_report import bundle
+from cli.dst_bundle import bundle
 from dst.bundle import Given
 from dst.campaign.folder import labelled, read, write_json
 from dst.campaign.triage import Shrinker, Small, compare, names_of, replayed, rerun, summary_of, to_shrink

@@ -9,9 +9,10 @@ import typer
 from rich.progress import track
 
 from cli.console import STEM, build_of, console, refuse, scenario_of, seeds_of
+from cli.dst_bundle import bundle
 from cli.dst_doctor import doctor_command
 from cli.dst_replay import replay_command as replay_tape
-from cli.dst_report import bundle, or_refuse, report, trace_command
+from cli.dst_report import or_refuse, report, trace_command
 from cli.dst_shrink import shrink_command
 from cli.exits import INTERRUPTED, TIMEOUT, of_kinds
 from cli.explain import explain_command

@@ -1,4 +1,4 @@
-"""What the verbs of `highwater dst` say of a run, and what they keep of it."""
+"""What the verbs of `highwater dst` say of a run."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,10 +6,9 @@ from shlex import quote
 from typing import Any
 
 from cli.console import STEM, console, refuse
-from dst.bundle import SHRUNK, Given, Refused, files_of, write
+from dst.bundle import Given
 from dst.scenarios import named
 from dst.simulate import Outcome, replay_command
-from dst.version import code_version
 
 
 def or_refuse(ask: Callable, *of: object) -> Any:
@@ -60,32 +59,6 @@ def report(outcome: Outcome, given: Given, command: str) -> None:
     console.print(f"[bold red]{outcome.kind}[/] ({outcome.signature})")
     trace = named(outcome.scenario).trace_of(outcome.shape)
     console.print(explain(outcome.events, outcome.failure, trace, command), markup=False)
-
-
-def kept(outcome: Outcome, given: Given, code: str, prefix: str = "") -> dict[str, str]:
-    """The files of a run in a bundle."""
-    from cli.explain import look, text_of
-    from cli.timeline import page_of
-
-    told = look(outcome, given.mutant, again_by(given, f"in this folder: {replayed_by('.', bool(prefix))}"))
-    why = f"{outcome.kind} ({outcome.signature})\n{text_of(told)}" if outcome.kind else "ok\n"
-    return files_of(given, outcome, code, facts(outcome, given) + why, page_of(told), prefix)
-
-
-def bundle(outcome: Outcome, given: Given, folder: Path, shrunk: tuple[Outcome, Given] | None = None) -> None:
-    """Refuses a folder that cannot be written, or that holds something else."""
-    folder, code = folder.resolve(), code_version()
-    if folder == Path.cwd():
-        refuse(f"{folder} is where you are: a bundle replaces its folder; give another")
-    try:
-        files = kept(outcome, given, code)
-        if shrunk:
-            files |= kept(*shrunk, code, SHRUNK)
-        write(folder, given, outcome, code, files)
-    except Refused as error:
-        refuse(str(error))
-    except OSError as error:
-        refuse(f"{folder} cannot be written: {error.strerror}")
 
 
 def trace_command(outcome: Outcome, file: Path) -> str:

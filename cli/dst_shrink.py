@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from cli.console import STEM, build_of, console, refuse, scenario_of
+from cli.dst_bundle import bundle
 from cli.dst_replay import as_recorded, recorded, saved_in, seed_of
-from cli.dst_report import bundle, replayed_by, report
+from cli.dst_report import replayed_by, report
 from cli.exits import HARNESS, NONDETERMINISM
 from dst.bundle import Given, Saved
 from dst.doctor import Broken, replays
