@@ -116,11 +116,11 @@ def never_met(found: list[Figures]) -> Untried:
     drawn = {name for f in found for name in drawn_stores(f.campaign.scenario)}
     faults = set().union(*map(met, found))
     never = [name for name in PROFILES if name not in stores]
-    asked = [name for name in never if name not in drawn]
-    line = "stores that never answered" + (f" ({few(asked)}: not drawn, `--profile` asks for one)" if asked else "")
-    return (missed(never, "store", "stores", line)
+    return (missed([name for name in never if name in drawn], "store", "stores", "stores that never answered")
             + missed([name for name in PHASES if name not in faults], "kind of fault", "kinds of fault",
-                     "faults that befell nobody"))
+                     "faults that befell nobody")
+            + missed([name for name in never if name not in drawn], "undrawn store", "undrawn stores",
+                     "stores that no run draws (`--profile` asks for one)"))
 
 
 def drawn_stores(scenario: str) -> set[str]:
