@@ -271,7 +271,8 @@ def go_on(campaign: "Campaign", asked: "Asked", out: Path, engine: str, master: 
     except NoSpark as error:
         stop(exits.INCOMPLETE, str(error))
     except (CampaignError, OSError) as error:
-        stop(exits.HARNESS, f"The campaign has failed; what is done is kept. {error}")
+        stop(exits.HARNESS, f"The campaign has failed; what is done is kept: `highwater campaign resume {out}` goes on. "
+             f"{error}")
     except KeyboardInterrupt:
         stop(exits.INTERRUPTED, f"Stopped. What is done is kept: `highwater campaign resume {out}` goes on.")
     if done.summary is None:

@@ -301,7 +301,7 @@ def test_a_full_disk_ends_it_with_a_line_and_loses_nothing(local: Start, expecte
     words = ["campaign", "run", "--scenario", SCENARIO, "--seeds", "0:120", "--out", str(tmp_path), "--engine", "local"]
     done = subprocess.run([sys.executable, "-c", program, *words], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == exits.HARNESS and "Traceback" not in done.stderr
-    assert re.fullmatch(r"The campaign has failed; what is done is kept\. .*File too large.*\n", done.stderr)
+    assert re.fullmatch(r"The campaign has failed; what is done is kept: .* goes on\. .*File too large.*\n", done.stderr)
     assert rows(tmp_path, (0, 120)) == expected[:40]
     summary_of(PRODUCTION, (0, 120), tmp_path, local, 2)
     assert rows(tmp_path, (0, 120)) == expected
@@ -471,6 +471,29 @@ def test_a_campaign_on_spark_whose_driver_was_killed_goes_on(spark: Start, tmp_p
     assert 200 <= len(done) < 1500 and not (out / "summary.json").exists()
     waves.run(MUTANT, Asked((0, 600)), out, spark, 2)
     assert rows(out, (0, 600)) == comparable(ranges.run_range(Work(MUTANT, 60), (0, 600)))
+
+
+@pytest.mark.skipif(on_spark.load_java().find_java() is None, reason="no Java")
+def test_where_java_was_killed_a_line_says_so_and_the_campaign_goes_on(local: Start, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    running = subprocess.Popen(cli("--seeds", "0:3000", "--jobs", 2, "--range-size", 10, "--out", out, "--mutant", "no_check"),
+                               cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: (out / "rows" / "wave=0").exists(), 180)
+    java, = (int(path.parent.name) for path in Path("/proc").glob("[0-9]*/stat") if is_java_of(path, running.pid))
+    os.kill(java, signal.SIGKILL)
+    line = running.communicate(timeout=180)[1].strip().splitlines()
+    assert running.returncode == exits.HARNESS
+    assert any(f"`highwater campaign resume {out}` goes on. Spark: its Java process has ended" in of for of in line)
+    waves.run(MUTANT, Asked((0, 300)), out, local, 2)
+    assert rows(out, (0, 300)) == comparable(ranges.run_range(Work(MUTANT, 60), (0, 300)))
+
+
+def is_java_of(stat: Path, parent: int) -> bool:
+    try:
+        name, fields = stat.read_text().split("(", 1)[1].rsplit(")", 1)
+    except OSError:
+        return False  # it has ended
+    return name == "java" and int(fields.split()[1]) == parent
 
 
 def test_memory_that_is_used_up_is_a_row(monkeypatch: pytest.MonkeyPatch, expected: list[dict]) -> None:

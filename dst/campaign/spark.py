@@ -39,11 +39,18 @@ COLUMNS = ", ".join(f"{field.name} {SQL_TYPES[field.type]}" for field in SCHEMA)
 
 @contextmanager
 def spark_engine(jobs: int, master: str = "") -> Iterator[Engine]:
+    with session(jobs, master) as spark:
+        yield partial(write_with_spark, spark)
+
+
+@contextmanager
+def session(jobs: int, master: str) -> Iterator["SparkSession"]:
     spark = start_spark(jobs, master)
     try:
-        yield partial(write_with_spark, spark)
+        yield spark
     finally:
-        spark.stop()
+        if is_remote(spark) or is_there(spark):
+            spark.stop()
 
 
 def start_spark(jobs: int, master: str = "", of_java: str = "") -> "SparkSession":
@@ -164,8 +171,10 @@ def task_of(work: Work, ranges: list[Seeds]) -> Callable[[Iterable["pa.RecordBat
 
 def write_with_spark(spark: "SparkSession", work: Work, ranges: list[Seeds], folder: Path, progress: Progress) -> None:
     """One task a range: one row with its number in, one row a seed out, written by the task."""
-    frame = spark.range(0, len(ranges), 1, len(ranges)).mapInArrow(task_of(work, ranges), COLUMNS)
-    write = partial(frame.write.mode("append").parquet, f"file://{folder.absolute()}")  # Hadoop does not want it quoted
+    def write() -> None:
+        frame = spark.range(0, len(ranges), 1, len(ranges)).mapInArrow(task_of(work, ranges), COLUMNS)
+        frame.write.mode("append").parquet(f"file://{folder.absolute()}")  # Hadoop does not want it quoted
+
     seeds = sum(hi - lo for lo, hi in ranges)
     (watch_remote if is_remote(spark) else watch)(spark, write, seeds, progress)
 
@@ -184,9 +193,19 @@ def watch(spark: "SparkSession", job: Callable[[], None], seeds: int, progress: 
                 progress(int(seeds * part))
             future.result()
         except Exception as error:
-            raise CampaignError(f"Spark: {error}") from error
+            raise CampaignError(f"Spark: {'' if is_there(spark) else 'its Java process has ended: '}{error}") from error
         finally:
-            spark.sparkContext.cancelAllJobs()  # there is one left only after Ctrl-C, or an exception here
+            if is_there(spark):
+                spark.sparkContext.cancelAllJobs()  # there is one left only after Ctrl-C, or an exception here
+
+
+def is_there(spark: "SparkSession") -> bool:
+    """Its Java process, that is."""
+    try:
+        spark.sparkContext.statusTracker().getActiveStageIds()
+    except Exception:
+        return False
+    return True
 
 
 def part_done(spark: "SparkSession") -> float:
@@ -215,11 +234,8 @@ def watch_remote(spark: "SparkSession", job: Callable[[], None], seeds: int, pro
 
 @contextmanager
 def spark_stages(jobs: int, master: str = "") -> Iterator[Stages]:
-    spark = start_spark(jobs, master)
-    try:
+    with session(jobs, master) as spark:
         yield partial(run_stage, spark, shipped(code_version()))
-    finally:
-        spark.stop()
 
 
 def run_stage(spark: "SparkSession", module: Callable[[str], ModuleType], work: str, tasks: list[dict]) -> list[dict]:
@@ -243,24 +259,22 @@ def answers(spark: "SparkSession", module: Callable[[str], ModuleType], of: str,
                 columns = pyarrow.array([number], pyarrow.int64()), pyarrow.array([json.dumps(do(*tasks[number], mark))])
                 yield pyarrow.record_batch(list(columns), ["id", "result"])
 
+    def collect() -> None:
+        together = len(tasks) if is_remote(spark) else min(len(tasks), 2 * spark.sparkContext.defaultParallelism)  # at once
+        rows.extend(spark.range(0, len(tasks), 1, together).mapInArrow(done, "id long, result string").collect())
+
     rows: list[Any] = []
-    together = len(tasks) if is_remote(spark) else min(len(tasks), 2 * spark.sparkContext.defaultParallelism)  # so many at once
-    frame = spark.range(0, len(tasks), 1, together).mapInArrow(done, "id long, result string")
-    (watch_remote if is_remote(spark) else watch)(spark, lambda: rows.extend(frame.collect()), 0, lambda done: None)
+    (watch_remote if is_remote(spark) else watch)(spark, collect, 0, lambda done: None)
     return [json.loads(row["result"]) for row in sorted(rows, key=lambda row: row["id"])]
 
 
 @contextmanager
 def shrinking_on_spark(jobs: int, master: str = "") -> Iterator[Shrinker]:
     """As triage.py's `shrinking_in_processes`."""
-    spark = start_spark(jobs, master)
+    with session(jobs, master) as spark:
+        def each(campaign: Campaign, those: list[ToShrink], budget: int = BUDGET) -> list[Small]:
+            tasks = [(tuple(campaign), *one, budget) for one in those]
+            found = answers(spark, shipped(campaign.code), "dst.campaign.triage", "shrunk", tasks)
+            return [small_of(campaign, said) for said in found]
 
-    def each(campaign: Campaign, those: list[ToShrink], budget: int = BUDGET) -> list[Small]:
-        tasks = [(tuple(campaign), *one, budget) for one in those]
-        found = answers(spark, shipped(campaign.code), "dst.campaign.triage", "shrunk", tasks)
-        return [small_of(campaign, said) for said in found]
-
-    try:
         yield each
-    finally:
-        spark.stop()
