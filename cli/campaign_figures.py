@@ -5,6 +5,7 @@ Rows are read some 100,000 at a time, and summed up at once: what stays in memor
 sketches' hashes.
 """
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from dst.campaign.folder import Asked, damage, is_running, labelled, summary_in, within
+from dst.campaign.folder import Asked, check_rows, covered, damage, is_running, labelled, summary_in, within
 from dst.campaign.rows import SCHEMA
-from dst.campaign.what import Campaign, CampaignError, Refused, replay_of
+from dst.campaign.what import Campaign, Refused, Seeds, replay_of
 from dst.reached import bits
 from dst.sketch import SAMPLE
 from dst.version import code_version
@@ -131,7 +132,8 @@ def summed(out: Path, campaign: Campaign, asked: Asked) -> Figures:
     hits = dict.fromkeys(names, (0, -1))
     seeds, wrong, cpu = [], [], []
     states, steps = Union(), Union()
-    for table in tables(out, asked):
+    those = covered(asked, summary)
+    for table in tables(out, those):
         for row in of_each(table):
             add_row(row, cells, signatures)
         sums.update({name: pc.sum(table[name]).as_py() for name in ("requests", "steps", "virtual_ms")})
@@ -144,9 +146,8 @@ def summed(out: Path, campaign: Campaign, asked: Asked) -> Figures:
         steps.add(table["model_steps"], seeds[-1])
         waves.update({row["values"]: row["counts"] for row in pc.value_counts(table["wave"]).to_pylist()})
     all_seeds = np.sort(np.concatenate(seeds)) if seeds else np.empty(0, np.int64)
-    if len(all_seeds) and (np.diff(all_seeds) == 0).any():
-        raise CampaignError(f"{out / 'rows'} has more than one row of a seed: each should have one")
-    left = 0 if summary else asked.seeds[1] - asked.seeds[0] - len(all_seeds)  # it may be finished early: --stop-after
+    left = those[1] - those[0] - len(all_seeds)
+    check_rows(out, all_seeds, left, summary)
     rate, ended_s = of_waves(out, waves)
     return Figures(out, campaign, asked, here, running, len(all_seeds), left,
                    sums["requests"], sums["steps"], sums["virtual_ms"],
@@ -157,15 +158,15 @@ def summed(out: Path, campaign: Campaign, asked: Asked) -> Figures:
                    states.runs, of_cpu(cpu), rate, ended_s)
 
 
-def tables(out: Path, asked: Asked) -> Iterator[pa.Table]:
-    """Rows that were asked for, many at a time, with the number of their wave."""
+def tables(out: Path, seeds: Seeds) -> Iterator[pa.Table]:
+    """Rows of these, many at a time, with the number of their wave."""
     if not (out / "rows").is_dir():
         return
     wave = pa.schema([("wave", pa.int64())])
     rows = ds.dataset(out / "rows", schema=pa.unify_schemas([SCHEMA, wave]), format="parquet",
                       partitioning=ds.partitioning(wave, flavor="hive"))
     batches, size = [], 0
-    for batch in rows.to_batches(columns=[*COLUMNS, "wave"], filter=within(asked.seeds), batch_readahead=4,
+    for batch in rows.to_batches(columns=[*COLUMNS, "wave"], filter=within(seeds), batch_readahead=4,
                                  fragment_readahead=4):
         batches.append(batch)
         size += batch.num_rows
@@ -313,14 +314,22 @@ def counted(hashes: np.ndarray, first: np.ndarray, runs: np.ndarray) -> tuple[np
 
 # --- many campaigns
 
+def campaigns_in(path: Path) -> Iterator[Path]:
+    """However deep; none is within another."""
+    for root, folders, files in os.walk(path):
+        folders.sort()
+        if "campaign.json" in files:
+            folders.clear()
+            yield Path(root)
+
+
 def folders(given: list[Path]) -> list[Path]:
     """Campaigns' folders: what is given, or what is in it. Raises Refused where there is none."""
     found = []
     for path in given:
         if not path.is_dir():
             raise Refused(f"{path}: there is no such folder")
-        inside = [path] if (path / "campaign.json").exists() else sorted(
-            label.parent for label in path.glob("*/campaign.json"))
+        inside = list(campaigns_in(path))
         if not inside:
             raise Refused(f"{path} is no campaign's folder, and holds none: it has no campaign.json")
         found += inside

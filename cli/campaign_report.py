@@ -42,7 +42,7 @@ def report(given: list[Path], against: list[Path], target: Path) -> Report:
         title = f"Campaign: {name_of(found[0])}"
         parts = [top_of_one(found[0]), *sections(found[0], kept[0], place)]
     else:
-        title = f"{len(found)} campaign{'s' * (len(found) > 1)}"
+        title = f"{len(found)}{f' of {len(found) + len(damaged)}' if damaged else ''} campaigns"
         parts = [top_of_many(found, damaged), *unread(damaged), matrix(found)]
         for number, (f, bundles) in enumerate(zip(found, kept)):
             name = el("summary", tag(verdict(f)), " ", name_of(f), el("span", f" — {f.out.name}", class_="soft"))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from cli.campaign_figures import UNJUDGED, Cell, Failed, Figures, Growth, cells_of
 from cli.campaign_numbers import digits, lasting, share, short, sure
 from cli.campaign_plot import growth_plot
-from cli.campaign_verdict import LEVEL, SLOWER, at_most_more
+from cli.campaign_verdict import LEVEL, SLOWER, most_more
 from cli.markup import Html, el, joined, row, table
 
 EMBEDDED = 12  # timelines in a page; the others are linked
@@ -76,7 +76,7 @@ def failure_of(f: Figures, failure: Failed, bundle: Bundle, place: Place) -> Htm
     state = [el("span", bundle.state, class_=f"tag {'bad' if bundle.state == 'new' else 'open'}")] if bundle.state else []
     parts = [el("h3", failure.signature, el("span", failure.kind, class_="chip"), *state),
              el("p", failure.message, class_="message"),
-             el("p", f"{failure.count:,} of {n:,} runs ({sure(failure.count, n)}, 95 %); smallest seed {failure.seed:,}" +
+             el("p", f"{failure.count:,} of {n:,} runs ({sure(failure.count, n)}, 95 %); smallest seed {failure.seed}" +
                 (f"; by strategy: {by}" if by else ""), class_="soft"),
              command(failure.replay.replace(" DIR ", f" {place.of(f.out)} "))]
     if bundle.folder:
@@ -86,15 +86,21 @@ def failure_of(f: Figures, failure: Failed, bundle: Bundle, place: Place) -> Htm
 
 def shrunk(folder: Path, failure: Failed, bundle: Bundle, place: Place) -> list[Html]:
     """What triage kept of it."""
+    report, timeline = map(elsewhere, (bundle.report, bundle.timeline))
     parts = [el("p", f"Shrunk, requests {bundle.requests}:", class_="soft"),
              command(f"highwater dst replay {place.of(folder)} --shrunk"),
-             el("details", el("summary", "What happened, and why that is wrong"), el("pre", bundle.report), open=True)]
-    if 0 < len(bundle.timeline) <= LARGEST and place.budget[0] > 0:
-        page = el("iframe", srcdoc=bundle.timeline, sandbox="allow-scripts", title=f"timeline of {failure.signature}")
+             el("details", el("summary", "What happened, and why that is wrong"), el("pre", report), open=True)]
+    if 0 < len(timeline) <= LARGEST and place.budget[0] > 0:
+        page = el("iframe", srcdoc=timeline, sandbox="allow-scripts", title=f"timeline of {failure.signature}")
         parts.append(el("details", el("summary", "Its timeline"), page, open=place.budget[0] == EMBEDDED))
         place.budget[0] -= 1
     link = relpath(folder / "shrunk.timeline.html", place.target.parent)
     return [*parts, el("p", el("a", "Its timeline, in the bundle", href=link), class_="soft")]
+
+
+def elsewhere(text: str) -> str:
+    """What a bundle says of its own folder, said on another page."""
+    return text.replace("in this folder: ", "in the bundle's folder: ")
 
 
 def command(text: str) -> Html:
@@ -148,7 +154,7 @@ def level(growth: Growth) -> str:
 def coverage(f: Figures) -> Html:
     words = level(f.states)
     lines = [f"{growth.total:,} distinct {name}: {share(growth.last_tenth)} of them came in the last tenth of the seeds; a run "
-             f"more would bring {digits(growth.next_run)}, as many again {at_most_more(growth, f.done)} (Good–Turing)"
+             f"more would bring {digits(growth.next_run)}, as many again at most {most_more(growth, f.done)} (Good–Turing)"
              for name, growth in (("states", f.states), ("steps from state to state", f.model_steps)) if growth.total]
     lines.append(f"Estimates, from sketches of {f.sketched:,} runs")
     plot = growth_plot({"states": f.states, "steps": f.model_steps})
@@ -169,7 +175,7 @@ def never_reached(f: Figures) -> Html:
     if f.witnesses is not None:
         never = [name for name, (runs, _) in f.witnesses.items() if not runs]
         there = sorted((runs, name, first) for name, (runs, first) in f.witnesses.items() if runs)
-        rows, all_ = [row(name, f"{runs:,}", f"{first:,}") for runs, name, first in there], len(f.witnesses)
+        rows, all_ = [row(name, f"{runs:,}", first) for runs, name, first in there], len(f.witnesses)
         parts += [el("p", f"{len(never)} of {all_} witnesses were never reached, so nothing is known of them:" if never
                      else f"All {all_} witnesses were reached."),
                   el("p", *(el("span", name, class_="chip never") for name in never), class_="chips"),
@@ -203,7 +209,7 @@ def what_ran(f: Figures, place: Place) -> Html:
     until = f", up to {f.asked.stop_after:,} failures" if f.asked.stop_after else ""
     facts = [("scenario", c.scenario), ("mutant", c.mutant or "none: the implementation itself"), ("strategy", c.strategy),
              ("store", c.profile or "drawn"), ("code", c.code + (", as here" if f.here else ", which is not what is here")),
-             ("seeds", f"{low:,} to {high - 1:,}{until}: {f.done:,} have run, {f.left:,} are missing ({state_of(f)})"),
+             ("seeds", f"{low} to {high - 1}{until}: {f.done:,} have run, {f.left:,} are missing ({state_of(f)})"),
              *(effort(f) if f.done else []), ("folder", str(f.out))]
     again = [command(f"highwater campaign resume {place.of(f.out)}")] if f.left and not f.running else []
     pairs = [part for name, said in facts for part in (el("dt", name), el("dd", said))]

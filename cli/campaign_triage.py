@@ -5,9 +5,11 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from shlex import quote
 
+import numpy as np
+
 from cli.dst_bundle import bundle
 from dst.bundle import Given
-from dst.campaign.folder import labelled, read, write_json
+from dst.campaign.folder import check_rows, covered, labelled, read, write_json
 from dst.campaign.triage import Shrinker, Small, compare, names_of, replayed, rerun, summary_of, to_shrink
 from dst.campaign.what import CampaignError, check_code
 from dst.shrink import measure
@@ -19,7 +21,9 @@ def triage(out: Path, against: list[Path], budget: int, start: Callable[[], Abst
     campaign, asked = labelled(out)
     summary = summary_of(out)
     check_code(campaign, out, min((of["smallest_seed"] for of in summary["failures"]), default=asked.seeds[0]))
-    read(out, asked.seeds, ["seed", "kind", "signature"])  # rows that are damaged are told before anything is said of them
+    low, high = covered(asked, summary)
+    seeds = np.sort(read(out, (low, high), ["seed", "kind", "signature"])["seed"].to_numpy())
+    check_rows(out, seeds, high - low - len(seeds), summary)  # what is wrong with them is told before anything is said of them
     states = {one.signature: one for one in compare(summary, [summary_of(folder) for folder in against])}
     bundles, those = {}, to_shrink(campaign, summary, out)
     names = names_of(signature for *_, signature in those)

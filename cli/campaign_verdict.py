@@ -36,14 +36,14 @@ def verdict(f: Figures) -> Verdict:
         return Verdict("open", "nothing yet", "Nothing has run yet", "")
     if c.mutant and wrong:
         return Verdict("found", "caught", "Known-bad, and caught", f"{c.mutant} must fail, and did in {f.failed:,} of "
-                       f"{runs}, first in seed {min(failure.seed for failure in wrong):,}.")
+                       f"{runs}, first in seed {min(failure.seed for failure in wrong)}.")
     if c.mutant:
         return Verdict("open", "not caught", "Known-bad, and not caught", f"{c.mutant} must fail, and did not in {runs}: what "
                        "ran cannot tell it from the real one.")
     if wrong:
         unsafe, most = any(failure.kind != "liveness" for failure in wrong), wrong[0]
         why = (f"{f.failed:,} of {runs} failed; most often {most.signature}, {most.count:,} times, first in seed "
-               f"{most.seed:,}: {most.message[:300]}")
+               f"{most.seed}: {most.message[:300]}")
         return Verdict("bad", *(("not safe", "Not safe") if unsafe else ("stuck", "Somebody does not get on")), why)
     if f.failures:
         kinds = sorted({failure.kind for failure in f.failures})
@@ -73,7 +73,8 @@ def sureness(f: Figures) -> tuple[str, str]:
 def untried(f: Figures) -> Untried:
     found = unfinished(f.left, f.done + f.left) + never_met([f])
     cells = cells_of(f.faults)
-    empty = [" ".join(cell) for cell, times in cells.items() if not times and cell[0] in met(f)]
+    empty = [f"{fault} {op} {'refused' if fault.isdigit() else phase}" for (fault, op, phase), times in cells.items()
+             if not times and fault in met(f)]
     found += missed(empty, "place of a fault", "places of faults",
                     f"{len(empty)} of {len(cells)} faults × operations × phases befell nobody, of faults that befell somebody")
     found += [("other sizes", f"sizes: {f.campaign.shape} is fixed, and nothing else was tried")] if f.campaign.shape else []
@@ -85,8 +86,9 @@ def untried(f: Figures) -> Untried:
         never = [name for name, (runs, _) in f.witnesses.items() if not runs]
         found += missed(never, "witness", "witnesses", f"{len(never)} of {len(f.witnesses)} witnesses were never reached")
     if is_growing(f):
-        found.append(("more states", f"more states of the model: {f.states.last_tenth:.0%} of those that were reached came in "
-                      f"the last tenth of {f.done:,} seeds; as many again would bring {at_most_more(f.states, f.done)}"))
+        found.append(("more states", f"more states of the model: {100 * f.states.last_tenth:.0f} % of those that were reached "
+                      f"came in the last tenth of {f.done:,} seeds; as many again would bring at most "
+                      f"{most_more(f.states, f.done)}"))
     return found
 
 
@@ -120,7 +122,7 @@ def never_met(found: list[Figures]) -> Untried:
             + missed([name for name in PHASES if name not in faults], "kind of fault", "kinds of fault",
                      "faults that befell nobody")
             + missed([name for name in never if name not in drawn], "undrawn store", "undrawn stores",
-                     "stores that no run draws (`--profile` asks for one)"))
+                     "stores that no run draws (option --profile asks for one)"))
 
 
 def drawn_stores(scenario: str) -> set[str]:
@@ -139,10 +141,10 @@ def met(f: Figures) -> set[str]:
     return {fault for (fault, *_), times in f.faults.items() if times}
 
 
-def at_most_more(growth: Growth, runs: int) -> str:
+def most_more(growth: Growth, runs: int) -> str:
     """What so many runs more would bring: each no more than the next one (Good and Turing), and all no more than these did."""
     more = min(growth.next_run * runs, growth.total)
-    return f"{short(more)} more at most, {more / growth.total:.0%}"
+    return f"{short(more)} more ({100 * more / growth.total:.0f} %)"
 
 
 def missed(names: list[str], one: str, many: str, line: str) -> Untried:

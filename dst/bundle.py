@@ -105,7 +105,7 @@ def may_be_replaced(folder: Path) -> None:
     try:
         own = ["manifest.json", *read_manifest(folder)["files"]] if there else []
     except Refused:
-        raise Refused(f"{folder} is not empty, and no bundle: give a new folder") from None
+        raise Refused(f"{folder} is not empty, and no bundle: delete it, or give a new folder") from None
     strange = [name for name in there if name not in own]
     if strange:
         raise Refused(f"{folder} holds {strange[0]}, which is of no bundle: give a new folder")

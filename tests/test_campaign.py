@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -471,6 +472,15 @@ def test_a_campaign_on_spark_whose_driver_was_killed_goes_on(spark: Start, tmp_p
     assert 200 <= len(done) < 1500 and not (out / "summary.json").exists()
     waves.run(MUTANT, Asked((0, 600)), out, spark, 2)
     assert rows(out, (0, 600)) == comparable(ranges.run_range(Work(MUTANT, 60), (0, 600)))
+
+
+def test_a_connect_server_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    for master in (f"sc://127.0.0.1:{port}", f"sc://127.0.0.1:{port}/;user_id=me", "sc://127.0.0.1:port"):
+        code, output = called("--scenario", SCENARIO, "--seeds", "0:1", "--out", tmp_path / "out", "--master", master)
+        assert code == exits.INCOMPLETE and output.startswith(f"{master}: ") and output.count("\n") == 1
 
 
 @pytest.mark.skipif(on_spark.load_java().find_java() is None, reason="no Java")

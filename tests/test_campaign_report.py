@@ -6,6 +6,7 @@ campaigns that are not done; what is refused.
 
 import os
 import re
+import shutil
 from collections import Counter
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -25,7 +26,7 @@ from cli.campaign_sections import level
 from cli.campaign_verdict import few, sureness, untried, untried_of_many, verdict
 from cli.main import app
 from cli.markup import Html, el, joined
-from dst.campaign.folder import VERSION, Asked, opened, write_json
+from dst.campaign.folder import VERSION, Asked, opened, read_json, write_json
 from dst.campaign.rows import SCHEMA, run_range, table_of
 from dst.campaign.what import Campaign, CampaignError, Refused, Work, campaign_of
 from dst.reached import bits
@@ -136,8 +137,10 @@ def test_sums_are_those_of_the_rows(real, tmp_path, monkeypatch, sizes):
 
 def test_a_seed_with_two_rows_is_told(tmp_path):
     out = made(tmp_path / "out", [row_of(0), row_of(1), row_of(1)], waves=3, asked=2)
-    with pytest.raises(CampaignError, match="more than one row of a seed"):
+    with pytest.raises(CampaignError, match="seed 1 is in .*wave=1 and .*wave=2: keep one of them"):
         figures(out)
+    code, said = called("status", out)
+    assert code == exits.HARNESS and "more than one row of a seed" in said
 
 
 def test_seeds_a_second_leave_pauses_out(tmp_path):
@@ -210,7 +213,7 @@ def test_what_no_campaign_tried_is_told_of_many_and_mutants_last(tmp_path):
     names = dict(said)
     drawn, asked = (line for words, line in said if words.endswith(" stores"))
     assert drawn.startswith("stores that never answered: azure, ") and not {"gcs", "s3"} & set(re.split(r"[ ,:]+", drawn))
-    assert asked.startswith("stores that no run draws (`--profile` asks for one): s3express, minio-2024-03, ")
+    assert asked.startswith("stores that no run draws (option --profile asks for one): s3express, minio-2024-03, ")
     assert names["3 kinds of fault"] == "faults that befell nobody: timeout, 409, 403"
     assert said[-1][0].endswith("mutants") and said[0][0].endswith("scenarios")
 
@@ -225,7 +228,7 @@ def test_a_failure_that_only_the_summary_has_is_not_green(tmp_path):
     out = made(tmp_path, GOOD)
     other = {"kind": "nondeterminism", "signature": "nondeterminism:processes", "count": 1, "smallest_seed": 0,
              "message": "choice 3", "replay": "highwater dst doctor"}
-    write_json(out / "summary.json", {"failures": [other], "reached": {}, "never": []})
+    write_json(out / "summary.json", {"seeds": "0:8", "failures": [other], "reached": {}, "never": []})
     f = figures(out)
     assert verdict(f).tone == "open" and f.failures[0].replay == "highwater dst doctor"
 
@@ -242,7 +245,7 @@ def test_what_was_not_tried(tmp_path):
                                           "timeout get applied, timeout get never")
     assert said["4 kinds of fault"] == "faults that befell nobody: crash, 503, 409, 403"
     assert said["3 strategies"] == "strategies that never chose: random, pct, pos"
-    assert "10% of those that were reached came in the last tenth of 40 seeds; as many again would" in said["more states"]
+    assert "10 % of those that were reached came in the last tenth of 40 seeds; as many again would" in said["more states"]
     assert [words.split()[1] for words in said][:5] == ["seeds", "stores", "kinds", "undrawn", "places"]
 
 
@@ -371,12 +374,13 @@ def test_a_bundle_is_shown_linked_and_replayed(tmp_path):
     out = made(tmp_path / "my runs", [*GOOD, failed(8)])
     assert "highwater campaign triage ." in report([out], [], out / "report.html").text
     (out / "bundles" / "told").mkdir(parents=True)
-    (out / "bundles" / "told" / "shrunk.report.txt").write_text("because <of that>")
+    (out / "bundles" / "told" / "shrunk.report.txt").write_text("because <of that>\n\nReplay: in this folder: highwater x")
     (out / "bundles" / "told" / "shrunk.timeline.html").write_text("<title>\"it\" & more</title><script>x</script>")
     write_json(out / "triage.json", {"failures": [{"signature": "told:committed", "state": "new", "bundle": "bundles/told",
                                                    "requests": "9 -> 3"}]})
     page = Parsed(text := report([out], [], tmp_path / "elsewhere" / "report.html").text)
-    assert "because <of that>" in page.texts and page.tags["script"] == 0 and page.tags["iframe"] == 1
+    assert "because <of that>\n\nReplay: in the bundle's folder: highwater x" in page.texts
+    assert page.tags["script"] == 0 and page.tags["iframe"] == 1
     assert 'srcdoc="&lt;title&gt;&quot;it&quot; &amp; more' in text and 'sandbox="allow-scripts"' in text
     assert page.links == ["../my runs/bundles/told/shrunk.timeline.html"]
     assert "highwater dst replay '../my runs/bundles/told' --shrunk" in page.texts
@@ -405,8 +409,34 @@ def test_none_has_run_yet(tmp_path):
 
 def test_one_that_stopped_at_its_failures_is_done(tmp_path):
     out = made(tmp_path, [*GOOD, failed(8)], asked=100, stop_after=1)
-    write_json(out / "summary.json", {"failures": [], "reached": {}, "never": []})
+    write_json(out / "summary.json", {"seeds": "0:9", "failures": [], "reached": {}, "never": []})
     assert figures(out).left == 0 and "up to 1 failures" in " ".join(page_of(out).texts)
+
+
+def test_what_ran_beyond_the_last_failure_that_was_asked_for_is_not_told_of(tmp_path):
+    """How much that is depends on how the seeds were cut."""
+    out = made(tmp_path, [*GOOD, failed(8), row_of(9), failed(10)], asked=100, stop_after=1)
+    write_json(out / "summary.json", {"seeds": "0:9", "failures": [], "reached": {}, "never": []})
+    f = figures(out)
+    assert (f.done, f.failed, f.left) == (9, 1, 0)
+    code, said = called("status", out)
+    assert code == 0 and "done; 9 have rows, 0 are left; 1 failed" in said
+
+
+def test_rows_that_are_lost_after_the_summary_are_told_everywhere(tmp_path):
+    out = made(tmp_path / "a", GOOD, waves=2)
+    write_json(out / "summary.json", {"seeds": "0:8", "failures": [], "reached": {}, "never": []})
+    assert called("status", out)[0] == called("report", out)[0] == 0
+    shutil.rmtree(out / "rows" / "wave=1")
+    for verb in ("status", "report", "triage"):
+        code, said = called(verb, out)
+        assert code == exits.HARNESS and "lost the rows of 4 seeds since" in said and f"campaign resume {out}" in said
+
+
+def test_campaigns_are_found_however_deep(tmp_path):
+    made(tmp_path / "nightly" / "2026-11-22" / "a", GOOD)
+    made(tmp_path / "b", GOOD)
+    assert folders([tmp_path]) == [tmp_path / "b", tmp_path / "nightly" / "2026-11-22" / "a"]
 
 
 def test_of_other_code_witnesses_are_told_as_it_named_them_or_not_at_all(tmp_path):
@@ -414,7 +444,7 @@ def test_of_other_code_witnesses_are_told_as_it_named_them_or_not_at_all(tmp_pat
     out = made(tmp_path, [row_of(0, reached=1)], old)
     assert figures(out).witnesses is None and "witnesses" in dict(untried(figures(out)))
     reached = {"seen: it": {"runs": 1, "smallest_seed": 0}}
-    write_json(out / "summary.json", {"failures": [], "reached": reached, "never": ["seen: that"]})
+    write_json(out / "summary.json", {"seeds": "0:1", "failures": [], "reached": reached, "never": ["seen: that"]})
     assert figures(out).witnesses == {"seen: it": (1, 0), "seen: that": (0, -1)}
     assert "0" * 16 + ", which is not what is here" in page_of(out).texts
 
@@ -428,6 +458,14 @@ def test_bad_input_is_one_line(tmp_path):
     out = made(tmp_path / "out", GOOD)
     code, text = called("report", out, "-o", out / "campaign.json" / "x.html")
     assert code == exits.BAD_INPUT and "cannot be written" in text
+    label = read_json(out / "campaign.json")
+    asked = label["asked"]
+    for wrong in ({"asked": asked | {"seeds": [0, "q"]}}, {"asked": asked | {"seeds": [5, 5]}}, {"first": "a"}, {"asked": []},
+                  {"asked": asked | {"stop_after": None}}, {"shape": 3}):
+        write_json(out / "campaign.json", label | wrong)
+        for verb in ("report", "status", "resume", "triage"):
+            code, text = called(verb, out)
+            assert code == exits.BAD_INPUT and "campaign.json is damaged (" in text and len(text.strip().splitlines()) == 1
     write_json(out / "campaign.json", {"version": 1})
     code, text = called("report", out)
     assert code == exits.BAD_INPUT and "is of version 1" in text
@@ -443,8 +481,12 @@ def test_a_file_that_is_cut_short_is_named(tmp_path):
         folders([tmp_path / "nothing"])
 
 
+SUMMARY = '{"seeds": "0:8", "failures": [], "reached": {}, "never": []}'
+
+
 @pytest.mark.parametrize("name, text", [("triage.json", "[]"), ("triage.json", '{"failures": [1]}'), ("triage.json", "{"),
                                         ("triage.json", '{"failures": [{"state": "new"}]}'), ("summary.json", "{}"),
+                                        ("summary.json", SUMMARY.replace("0:8", "all")),
                                         ("summary.json", "[1]")])
 def test_a_damaged_file_is_told_with_what_mends_it(tmp_path, name, text):
     """And not taken for one that is not there."""

@@ -8,6 +8,7 @@
 
 import fcntl
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,8 @@ from dst.campaign.rows import SCHEMA
 from dst.campaign.what import Campaign, CampaignError, Refused, Seeds
 
 VERSION = 3  # of a campaign's folder
+NO_LABEL = ("put a copy of it back; if there is none, any program that reads Parquet still reads the rows, and the campaign "
+            "is run anew, into a new folder")
 OURS = (".lock", ".campaign.json")
 
 
@@ -86,15 +89,28 @@ def labelled(out: Path) -> tuple[Campaign, Asked]:
         raise Refused(f"{out} is no campaign's folder: it has no campaign.json{more}")
     said = read_json(label)
     if not said:
-        raise Refused(f"{label} is damaged: run the campaign anew, into a new folder")
+        raise Refused(f"{label} is damaged: {NO_LABEL}")
     if said.get("version") != VERSION:
         raise Refused(f"{out} is of version {said.get('version')!r}, and this program reads {VERSION}: run the campaign anew")
     try:
         asked = said["asked"]
-        return (Campaign(**{name: said[name] for name in Campaign._fields}),
-                Asked(tuple(asked["seeds"]), asked["stop_after"], asked["range_size"], asked["limit_s"]))
-    except (KeyError, TypeError) as error:
-        raise Refused(f"{label} is damaged ({error}): run the campaign anew, into a new folder") from None
+        found = (Campaign(**{name: said[name] for name in Campaign._fields}),
+                 Asked(tuple(asked["seeds"]), asked["stop_after"], asked["range_size"], asked["limit_s"]))
+        check_types(*found)
+        return found
+    except (KeyError, TypeError, ValueError) as error:
+        raise Refused(f"{label} is damaged ({error}): {NO_LABEL}") from None
+
+
+def check_types(campaign: Campaign, asked: Asked) -> None:
+    """Raises ValueError, TypeError."""
+    low, high = asked.seeds
+    for name, value, usual in (("seeds", low, 0), ("seeds", high, 0), *zip(campaign._fields, campaign, Campaign()),
+                               *zip(asked._fields[1:], asked[1:], Asked((0, 1))[1:])):
+        if type(value) is not type(usual) and (type(value), type(usual)) != (int, float):
+            raise ValueError(f"{name} is {value!r}")
+    if not 0 <= low < high:
+        raise ValueError(f"seeds are {low} to {high}")
 
 
 def is_running(out: Path) -> bool:
@@ -163,7 +179,30 @@ def read_json(path: Path) -> dict:
 def summary_in(out: Path) -> dict:
     """Nothing, if there is none yet. Raises CampaignError."""
     mend = f"delete it, and `highwater campaign resume {out}` writes it anew"
-    return whole(out / "summary.json", ("failures", "reached", "never"), mend)
+    found = whole(out / "summary.json", ("seeds", "failures", "reached", "never"), mend)
+    if found and not re.fullmatch(r"\d+:\d+", str(found["seeds"]), re.ASCII):
+        raise CampaignError(f"{out / 'summary.json'} is damaged: {mend}")
+    return found
+
+
+def covered(asked: Asked, summary: dict) -> Seeds:
+    """What a campaign tells of: all seeds, or those that its summary covers, which are less after `--stop-after`. What it has
+    run beyond them depends on how the seeds were cut."""
+    low, _, high = summary.get("seeds", "").partition(":")
+    return (int(low), int(high)) if summary else asked.seeds
+
+
+def check_rows(out: Path, seeds: np.ndarray, left: int, summary: dict) -> None:
+    """`seeds`: of all rows, ascending; `left`: seeds that have none. Raises CampaignError."""
+    if len(seeds) and (np.diff(seeds) == 0).any():
+        twice = int(seeds[:-1][np.diff(seeds) == 0][0])
+        waves = [str(wave) for wave in sorted((out / "rows").glob("wave=*"))
+                 if read(out, (twice, twice + 1), ["seed"], wave).num_rows]
+        raise CampaignError(f"{out / 'rows'} has more than one row of a seed, and each should have one: seed {twice} is in "
+                            f"{' and '.join(waves)}: keep one of them")
+    if summary and left:
+        raise CampaignError(f"{out} has lost the rows of {left:,} seeds since its summary was written: `highwater campaign "
+                            f"resume {out}` runs them again")
 
 
 def whole(path: Path, names: tuple[str, ...], mend: str) -> dict:

@@ -11,6 +11,7 @@ import io
 import json
 import logging
 import os
+import socket
 import sys
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
@@ -20,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from dst.campaign.rows import SCHEMA, SQL_TYPES
 from dst.campaign.triage import Shrinker, Small, ToShrink, small_of
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+CONNECT_PORT = 15002  # where Connect listens, if no port is said
+REACH_S = 10
 ATTEMPTS = 2  # of a task: the second is careful
 COLUMNS = ", ".join(f"{field.name} {SQL_TYPES[field.type]}" for field in SCHEMA)
 
@@ -62,6 +66,7 @@ def start_spark(jobs: int, master: str = "", of_java: str = "") -> "SparkSession
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # where Java was killed we say so, in a line
     if master.startswith("sc://"):
         try:
+            reach(master)
             return SparkSession.builder.remote(master).getOrCreate()
         except Exception as error:
             raise NoSpark(f"{master}: {str(error).strip().splitlines()[0]}") from error
@@ -89,6 +94,12 @@ def start_spark(jobs: int, master: str = "", of_java: str = "") -> "SparkSession
         return builder.config(map=settings).getOrCreate()
     except Exception as error:
         raise NoSpark(f"Spark does not start ({master or 'local'}): {str(error).strip().splitlines()[0]}") from error
+
+
+def reach(master: str) -> None:
+    """A Connect client tries for ten minutes, and says nothing. Raises OSError, ValueError."""
+    url = urlsplit(master)
+    socket.create_connection((url.hostname or "localhost", url.port or CONNECT_PORT), timeout=REACH_S).close()
 
 
 def load_java() -> ModuleType:

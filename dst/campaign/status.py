@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow.compute as pc
 
-from dst.campaign.folder import is_running, labelled, missing, read, summary_in
+from dst.campaign.folder import check_rows, covered, is_running, labelled, read, summary_in
 from dst.campaign.summary import failures_of
 
 LATELY = 4  # waves, of which the rate is
@@ -13,12 +14,14 @@ LATELY = 4  # waves, of which the rate is
 def status(out: Path) -> dict:
     """Raises Refused, CampaignError."""
     campaign, asked = labelled(out)
-    (low, high), todo = asked.seeds, missing(out, asked.seeds)
-    left = sum(hi - lo for lo, hi in todo)
-    failed = read(out, asked.seeds, ["seed", "kind", "signature", "message"]).filter(pc.field("kind") != "")
-    finished = bool(summary_in(out))  # it may cover less than all seeds: --stop-after
-    return {**campaign._asdict(), "seeds": f"{low}:{high}", "running": is_running(out), "done": high - low - left,
-            "left": 0 if finished else left, "failed": failed.num_rows, "rate": rate(out),
+    summary = summary_in(out)
+    low, high = covered(asked, summary)
+    rows = read(out, (low, high), ["seed", "kind", "signature", "message"])
+    left = high - low - rows.num_rows
+    check_rows(out, np.sort(rows["seed"].to_numpy()), left, summary)
+    failed = rows.filter(pc.field("kind") != "")
+    return {**campaign._asdict(), "seeds": f"{asked.seeds[0]}:{asked.seeds[1]}", "running": is_running(out),
+            "done": rows.num_rows, "left": left, "failed": failed.num_rows, "rate": rate(out),
             "failures": failures_of(campaign, failed)}
 
 
