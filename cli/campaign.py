@@ -118,7 +118,8 @@ def status_command(out: Out, as_json: Annotated[bool, typer.Option("--json", hel
     except CampaignError as error:
         stop(exits.HARNESS, str(error))
     if as_json:
-        print(json.dumps(found, indent=2))
+        failures = [failure | {"replay": here(failure["replay"], out)} for failure in found["failures"]]
+        print(json.dumps(found | {"failures": failures}, indent=2))
     else:
         print_status(found, out)
 
