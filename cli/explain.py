@@ -18,7 +18,7 @@ from dst.wanted import Wanted, given_of
 from dst.world.faults import NONE, Weights
 from dst.world.store import refusals
 from traces.causes import Cause
-from traces.explain import Replayed, failing_events, instead, mattered, replay, step_before, told, what_mattered, words
+from traces.explain import Replayed, failing_events, instead, mattered, replay, skipped, step_before, told, what_mattered, words
 from traces.timeline import Watched
 
 What = Annotated[str, typer.Argument(help="a seed, a bundle's folder, or a tape.json")]
@@ -91,10 +91,10 @@ def look(outcome: Outcome, mutant: str | None = None, command: str = "", search:
 
 def text_of(look: Told) -> str:
     outcome, replayed = look.outcome, look.replayed
-    before = step_before(replayed, look.failing)
-    other = instead(replayed, before) if before is not None else []
-    parts = [told(replayed, outcome.failure).rstrip(), *(f"At event {before}, {text}" for text in other),
-             what_mattered(replayed, look.causes, look.failing)]
+    left_out, before = skipped(replayed, look.failing), step_before(replayed, look.failing)
+    other = instead(replayed, before) if before is not None and not left_out else []
+    parts = [told(replayed, outcome.failure).rstrip(), *([left_out] if left_out else []),
+             *(f"At event {before}, {text}" for text in other), what_mattered(replayed, look.causes, look.failing)]
     if look.nearest:
         parts.append(told_nearest(look.nearest, outcome, lambda e: words(e).partition("\n")[0]))
     return "\n\n".join([*parts, f"Replay: {look.command}"] if look.command else parts) + "\n"

@@ -28,6 +28,7 @@ from traces.explain import (
     replay,
     reply,
     request,
+    skipped,
     step_before,
     thing,
 )
@@ -68,6 +69,8 @@ def seen_before(told: Told) -> str:
     number = step_before(told.replayed, told.failing)
     if number is None:
         return ""
+    if left_out := skipped(told.replayed, told.failing):
+        return without_lines(plain(f"{left_out}."))
     e, steps, _ = told.replayed.rows[number]
     was = f", in the model {in_the_model(steps)}" if steps else ""
     why = "".join(f"; {text}" for text in instead(told.replayed, number)[:1])

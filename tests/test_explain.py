@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from cli.explain import explain_command, look, text_of
 from cli.export import TooLarge, export_command, guided, row_of, shiviz
 from cli.main import app
+from cli.timeline import page_of
 from dst.choose import drawing
 from dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
 from dst.nearest import FAULTS, changes_of, drawn_with, nearest, without
@@ -174,6 +175,15 @@ def test_of_a_caller_that_was_misled_the_false_guard_of_the_step_before_is_told(
     values = [int(value) for value in re.findall(r" is (\d+)", guard[3])]
     line = (ROOT / guard[1]).read_text().splitlines()[int(guard[2]) - 1]
     assert "boundary_seen(c, s, w)" in line and values[0] + 1 <= values[1]
+
+
+def test_of_a_caller_that_was_told_too_early_the_step_that_was_left_out_is_told():
+    """And not that some other step was impossible."""
+    told = look(failing("reads_not_checked", "told:read"), "reads_not_checked")
+    left_out = re.search(r"\nBefore Reader#\d tells its caller it does ReadAccept \((\S+):(\d+)\), and no", text_of(told))
+    assert "def read_accept(" in (ROOT / left_out[1]).read_text().splitlines()[int(left_out[2]) - 1]
+    assert " needs " not in text_of(told)
+    assert "tells its caller it does ReadAccept, and no event was that." in page_of(told)
 
 
 # --- the nearest run that passes

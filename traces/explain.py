@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from model.core import Label, State
-from model.guards import refusal, show, why_not
-from traces.causes import REFUSALS, Cause, History, causes
+from model.guards import place_of, refusal, show, why_not
+from traces.causes import AT_REST, REFUSALS, Cause, History, causes
 from traces.event import Event
 from traces.refine import STUTTER, Effect, Failure, Match, Refiner
 
@@ -111,6 +111,21 @@ def step_before(replayed: Replayed, failing: list[int]) -> int | None:
         return None
     client = replayed.rows[last].event.client
     return next((number for number in range(last - 1, -1, -1) if replayed.rows[number].event.client == client), None)
+
+
+def skipped(replayed: Replayed, failing: list[int]) -> str:
+    """Of a caller that was told before the model's client was at rest: what that does first, and where it is written."""
+    last = max(failing, default=-1)
+    e, state, record = replayed.rows[last].event, replayed.before(last), replayed.record
+    if last < 0 or e.kind != "told" or state is None or e.client not in record.index:
+        return ""
+    process, of = record.model.processes[record.index[e.client]], record.arguments(e.client, state)
+    fair = record.model.fair.get(process.role, frozenset())
+    able = [f"{action} ({place_of(function)})" for action, function in process.actions.items()
+            if action in fair and record.possible(e.client, action, state)]
+    if not able or getattr(of[3], "pc", AT_REST[0]) in AT_REST:
+        return ""
+    return f"Before {e.client} tells its caller it does {' or '.join(able)}, and no event was that"
 
 
 # --- the causal slice ---------------------------------------------------------------------------------------------------
