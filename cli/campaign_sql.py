@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from dst.campaign.folder import Asked, labelled
+from dst.campaign.folder import Asked, damage, labelled
 from dst.campaign.rows import SCHEMA
 from dst.campaign.what import Campaign, CampaignError, Refused, replay_of
 from dst.reached import bits
@@ -23,6 +23,9 @@ OF_CAMPAIGN = ("scenario", "mutant", "strategy", "profile", "shape", "faults", "
 CAMPAIGNS = ("campaign", *OF_CAMPAIGN, "first_seed", "end_seed", "stop_after", "options")
 WRONG = "('safety', 'refinement', 'liveness')"
 LEFT_OUT = ("model_states", "model_steps", "faults", "swarm")  # of the view runs: they have views of their own
+BEFORE = r"(?:[\s(;]|--[^\n]*|/\*.*?\*/)*+"  # blanks and comments, all that there are
+READS = re.compile(BEFORE + r"(?:explain\b\s*(?:analyze\b|extended\b|codegen\b|cost\b|formatted\b|\([^)]*\))?" + BEFORE + r")?"
+                   r"(?:select|with|from|values|table|pivot|unpivot|describe|desc|summarize|show)\b", re.IGNORECASE | re.DOTALL)
 OF_ENGINE: dict[str, dict[str, Callable[[str], str]]] = {  # what the dialects say differently, of a column of `parquet_rows`
     "duckdb": {
         "map": lambda name: f"(SELECT *, unnest(map_entries({name})) AS e FROM parquet_rows)",
@@ -83,10 +86,12 @@ FROM parquet_rows GROUP BY campaign, strategy"""),
 def statements(folders: list[Path], engine: str) -> list[str]:
     """CREATE VIEW .. of `parquet_rows` (everything, as it is in the files), `campaigns`, `all_witnesses`, and VIEWS. Raises
     Refused."""
-    for out in folders:
-        if not any((out / "rows").glob("wave=*/*.parquet")):
-            raise Refused(f"{out} has no rows yet: `highwater campaign status {out}` says how far it is")
-    names = names_of(folders)
+    names, given = names_of(folders), []
+    for name, out in zip(names, folders):
+        try:
+            given.append((name, labelled_with_rows(out)))
+        except Refused as error:
+            raise Refused(f"{error}{the_others(folders)}") from None
     made, selects = [], []
     for number, (name, out) in enumerate(zip(names, folders)):
         path, of = str(out.absolute() / "rows"), f"rows_{number}"
@@ -97,12 +102,25 @@ def statements(folders: list[Path], engine: str) -> list[str]:
             files = text(re.sub(r"([\[*?])", r"[\1]", path) + "/wave=*/*.parquet", engine)
             of = f"read_parquet({files}, hive_partitioning = true, hive_types = {{'wave': BIGINT}})"
         selects.append(f"\nSELECT {text(name, engine)} AS campaign, * FROM {of}")
-    given = list(zip(names, map(labelled, folders)))
     witnesses = [(name, *of) for name, (campaign, _) in given for of in witnesses_of(campaign).items()]
     return [*made, view("parquet_rows", "\nUNION ALL".join(selects)),
             values("campaigns", CAMPAIGNS, [row_of(name, *of) for name, of in given], engine),
             values("all_witnesses", ("campaign", "witness", "bit"), witnesses, engine),
             *(view(name, in_dialect(select, engine)) for name, (_, select) in VIEWS.items())]
+
+
+def labelled_with_rows(out: Path) -> tuple[Campaign, Asked]:
+    """Raises Refused."""
+    said = labelled(out)
+    if not any((out / "rows").glob("wave=*/*.parquet")):
+        raise Refused(f"{out} has no rows yet: `highwater campaign status {out}` says how far it is")
+    return said
+
+
+def the_others(folders: list[Path]) -> str:
+    """What to do where one of several cannot be asked."""
+    return "" if len(folders) == 1 else (f" (of part of {len(folders)} campaigns the answer would be wrong: mend this one, "
+                                         "or ask each of the others by itself)")
 
 
 def view(name: str, select: str) -> str:
@@ -151,6 +169,9 @@ def in_dialect(select: str, engine: str) -> str:
 
 def query(folders: list[Path], sql: str, engine: str = "duckdb", master: str = "") -> pa.Table:
     """Raises Refused where the query is wrong; CampaignError where the rows are; NoSpark."""
+    if not READS.match(sql):
+        raise Refused(f"{sql.strip()[:60]!r} is no query: one begins with SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, or "
+                      "EXPLAIN and one of these")
     return with_spark(folders, sql, master) if engine == "spark" else with_duckdb(folders, sql)
 
 
@@ -163,17 +184,20 @@ def with_duckdb(folders: list[Path], sql: str) -> pa.Table:
             for statement in statements(folders, "duckdb"):
                 connection.execute(statement)
         except duckdb.Error as error:
-            raise CampaignError(f"the rows cannot be read: {first_line(error)}") from None
+            raise unreadable(folders, error) from None
         try:
-            found = connection.sql(sql)
-            if found is None:
-                raise Refused("the query asks nothing: write a SELECT")
-            return found.to_arrow_table()
-        except duckdb.Error as error:
+            if (count := len(connection.extract_statements(sql))) != 1:
+                raise Refused(f"these are {count} statements: ask one at a time")
+            return connection.sql(sql).to_arrow_table()
+        except (duckdb.ParserException, duckdb.CatalogException, duckdb.BinderException) as error:
             raise Refused(wrong(error)) from None
+        except duckdb.Error as error:
+            raise damaged(folders) or Refused(wrong(error)) from None
 
 
 def with_spark(folders: list[Path], sql: str, master: str) -> pa.Table:
+    from pyspark.errors import AnalysisException
+
     from dst.campaign.spark import start_spark
 
     logging.getLogger("SQLQueryContextLogger").disabled = True  # what is wrong with a query we tell ourselves
@@ -185,13 +209,29 @@ def with_spark(folders: list[Path], sql: str, master: str) -> pa.Table:
         except Refused:
             raise
         except Exception as error:
-            raise CampaignError(f"the rows cannot be read: {first_line(error)}") from None
+            raise unreadable(folders, error) from None
         try:
             return spark.sql(sql).toArrow()
-        except Exception as error:
+        except AnalysisException as error:
             raise Refused(wrong(error)) from None
+        except Exception as error:
+            raise damaged(folders) or Refused(wrong(error)) from None
     finally:
         spark.stop()
+
+
+def unreadable(folders: list[Path], error: Exception) -> CampaignError:
+    return damaged(folders) or CampaignError(f"the rows cannot be read: {first_line(error)}{the_others(folders)}")
+
+
+def damaged(folders: list[Path]) -> CampaignError | None:
+    """The first file that cannot be read, whatever column was asked for, and what mends it."""
+    none = CampaignError("of its files each can be read")
+    for out in folders:
+        found = damage(out / "rows", SCHEMA.names, none)
+        if not str(found).endswith(str(none)):
+            return CampaignError(" ".join(str(found).splitlines()) + the_others(folders))
+    return None
 
 
 def said(value: object) -> str:

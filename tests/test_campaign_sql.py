@@ -65,6 +65,16 @@ def spark(campaigns) -> Iterator[Any]:
         session.stop()
 
 
+@pytest.fixture
+def of_spark(campaigns, spark, monkeypatch) -> Iterator[None]:
+    """The command asks the session of this file, and leaves it its views."""
+    monkeypatch.setattr(on_spark, "start_spark", lambda *_: spark)
+    monkeypatch.setattr(spark, "stop", lambda: None)
+    yield
+    for statement in statements(campaigns, "spark"):
+        spark.sql(statement)
+
+
 def asked(campaigns: list[Path], sql: str) -> list[dict]:
     return query(campaigns, sql).to_pylist()
 
@@ -219,11 +229,96 @@ def test_a_query_that_is_wrong_is_one_line(campaigns):
     assert code == exits.BAD_INPUT and "--engine spark" in text
 
 
-def test_spark_says_what_is_wrong_without_its_log(campaigns, spark, monkeypatch, capfd):
+@pytest.mark.parametrize("sql", [
+    "copy (select 1) to 'x.csv'", "drop view runs", "/* select */ create table x as select 1", "insert into runs select 1",
+    "explain analyze copy (select 1) to 'x.csv'", "explain (analyze) copy (select 1) to 'x.csv'", "attach 'x.csv'",
+    "copy (pivot runs on kind using count(*)) to 'x.csv'", ";-- select 1",
+    "/* a */ -- select\n drop view runs", "/* a */ drop /* b */ select"])
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])  # refused before Spark is started
+def test_what_does_not_read_is_refused(campaigns, sql, engine, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, text = called("sql", campaigns[0], sql, "--engine", engine)
+    assert code == exits.BAD_INPUT and "one begins with SELECT" in text and len(text.strip().splitlines()) == 1, text
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("sql", [
+    "select 1;", "(select 1)", "-- why\n /* and\nhow */ with a as (select 1) select * from a", "from runs", "values (1)",
+    "describe runs", "show tables", "explain select 1", "explain (analyze) select 1", "explain (select 1)", "summarize runs",
+    "pivot runs on kind using count(*) group by campaign", "select 'a; b' -- ; c"])
+def test_whatever_reads_is_answered(campaigns, sql):
+    assert query(campaigns, sql).num_rows
+
+
+def test_of_two_statements_none_is_answered(campaigns, of_spark):
+    code, text = called("sql", campaigns[0], "select 1; select 2")
+    assert code == exits.BAD_INPUT and "these are 2 statements: ask one at a time" in text
+    code, text = called("sql", campaigns[0], "select 1; select 2", "--engine", "spark")
+    assert code == exits.BAD_INPUT and "PARSE_SYNTAX_ERROR" in text
+
+
+def damage_seeds(out: Path, part: int) -> Path:
+    """Of their column the last part; the file's footer is whole."""
+    file = next(out.rglob("*.parquet"))
+    column = pq.ParquetFile(file).metadata.row_group(0).column(0)
+    assert column.path_in_schema == "seed"
+    end = (column.dictionary_page_offset or column.data_page_offset) + column.total_compressed_size
+    size = column.total_compressed_size // part
+    data = file.read_bytes()
+    file.write_bytes(data[:end - size] + b"\xff" * size + data[end:])
+    return file
+
+
+def damage_pages(out: Path) -> Path:
+    return damage_seeds(out, 1)
+
+
+def damage_the_end_of_a_page(out: Path) -> Path:
+    return damage_seeds(out, 8)
+
+
+def cut(out: Path) -> Path:
+    file = next(out.rglob("*.parquet"))
+    file.write_bytes(file.read_bytes()[:-100])
+    return file
+
+
+@pytest.mark.parametrize("harm", [damage_pages, damage_the_end_of_a_page, cut])
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+def test_a_damaged_file_is_named_and_what_mends_it(harm, engine, tmp_path, request):
+    if engine == "spark":
+        request.getfixturevalue("of_spark")
+    good, bad = (made_of(tmp_path / name, campaign_of("sequenced_write"), 20) for name in ("good", "worse"))
+    file = harm(bad)
+    code, text = called("sql", bad, "SELECT count(*), sum(seed) FROM runs", "--engine", engine)
+    assert code == exits.HARNESS and len(text.strip().splitlines()) == 1, text
+    assert str(file) in text and "delete it, and `highwater campaign resume` runs its seeds again" in text
+    assert "the others" not in text and "the views are" not in text
+    code, text = called("sql", tmp_path, "SELECT count(*), sum(seed) FROM runs", "--engine", engine)
+    assert code == exits.HARNESS and str(file) in text and "ask each of the others by itself" in text
+    assert called("sql", good, "SELECT count(*), sum(seed) FROM runs", "--engine", engine)[0] == 0
+    code, text = called("sql", good, "SELECT CAST(signature || 'x' AS INT) FROM runs", "--engine", engine)
+    assert code == exits.BAD_INPUT and "the views are" in text
+
+
+def test_a_query_of_many_stops_at_the_folder_that_is_bad(tmp_path):
+    for name in ("a", "b", "c"):
+        made_of(tmp_path / name, campaign_of("sequenced_write"), 2)
+    next((tmp_path / "b").rglob("*.parquet")).unlink()
+    (tmp_path / "c" / "campaign.json").write_text("{")
+    others = "(of part of 3 campaigns the answer would be wrong: mend this one, or ask each of the others by itself)"
+    code, text = called("sql", tmp_path, "SELECT 1")
+    assert code == exits.BAD_INPUT and f"{tmp_path / 'b'} has no rows yet" in text and others in text
+    made_of(tmp_path / "elsewhere" / "b", campaign_of("sequenced_write"), 2)
+    next((tmp_path / "elsewhere").rglob("*.parquet")).rename(tmp_path / "b" / "rows" / "wave=0" / "0-2.parquet")
+    code, text = called("sql", tmp_path, "SELECT 1")
+    assert code == exits.BAD_INPUT and f"{tmp_path / 'c' / 'campaign.json'} is damaged" in text and others in text
+    assert called("sql", tmp_path / "a", "SELECT 1")[0] == 0
+
+
+def test_spark_says_what_is_wrong_without_its_log(campaigns, of_spark, monkeypatch, capfd):
     from cli.campaign_sql import with_spark
 
-    monkeypatch.setattr(on_spark, "start_spark", lambda *_: spark)
-    monkeypatch.setattr(spark, "stop", lambda: None)
     monkeypatch.setattr(logging.getLogger("SQLQueryContextLogger"), "disabled", False)
     with pytest.raises(Refused, match=r"UNRESOLVED_COLUMN.*nothing"):
         with_spark(campaigns, "SELECT nothing FROM runs", "")
