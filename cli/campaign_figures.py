@@ -119,7 +119,7 @@ def figures(out: Path) -> Figures:
     try:
         return summed(out, campaign, asked)
     except (pa.ArrowException, OSError) as error:
-        raise damage(out / "rows", list(COLUMNS), error) from error
+        raise damage(out, list(COLUMNS), error) from error
 
 
 def summed(out: Path, campaign: Campaign, asked: Asked) -> Figures:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from dst.campaign.folder import Asked, damage, labelled
+from dst.campaign.folder import Asked, damaged_file, labelled
 from dst.campaign.rows import SCHEMA
 from dst.campaign.what import Campaign, CampaignError, Refused, replay_of
 from dst.reached import bits
@@ -226,12 +226,8 @@ def unreadable(folders: list[Path], error: Exception) -> CampaignError:
 
 def damaged(folders: list[Path]) -> CampaignError | None:
     """The first file that cannot be read, whatever column was asked for, and what mends it."""
-    none = CampaignError("of its files each can be read")
-    for out in folders:
-        found = damage(out / "rows", SCHEMA.names, none)
-        if not str(found).endswith(str(none)):
-            return CampaignError(" ".join(str(found).splitlines()) + the_others(folders))
-    return None
+    found = next(filter(None, (damaged_file(out, SCHEMA.names) for out in folders)), None)
+    return found and CampaignError(f"{found}{the_others(folders)}")
 
 
 def said(value: object) -> str:

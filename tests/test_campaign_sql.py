@@ -292,7 +292,7 @@ def test_a_damaged_file_is_named_and_what_mends_it(harm, engine, tmp_path, reque
     file = harm(bad)
     code, text = called("sql", bad, "SELECT count(*), sum(seed) FROM runs", "--engine", engine)
     assert code == exits.HARNESS and len(text.strip().splitlines()) == 1, text
-    assert str(file) in text and "delete it, and `highwater campaign resume` runs its seeds again" in text
+    assert str(file) in text and f"delete it, and `highwater campaign resume {bad}` runs its seeds again" in text
     assert "the others" not in text and "the views are" not in text
     code, text = called("sql", tmp_path, "SELECT count(*), sum(seed) FROM runs", "--engine", engine)
     assert code == exits.HARNESS and str(file) in text and "ask each of the others by itself" in text
@@ -302,6 +302,7 @@ def test_a_damaged_file_is_named_and_what_mends_it(harm, engine, tmp_path, reque
 
 
 def test_a_query_of_many_stops_at_the_folder_that_is_bad(tmp_path):
+    spare, tmp_path = made_of(tmp_path / "spare", campaign_of("sequenced_write"), 2), tmp_path / "three"
     for name in ("a", "b", "c"):
         made_of(tmp_path / name, campaign_of("sequenced_write"), 2)
     next((tmp_path / "b").rglob("*.parquet")).unlink()
@@ -309,8 +310,7 @@ def test_a_query_of_many_stops_at_the_folder_that_is_bad(tmp_path):
     others = "(of part of 3 campaigns the answer would be wrong: mend this one, or ask each of the others by itself)"
     code, text = called("sql", tmp_path, "SELECT 1")
     assert code == exits.BAD_INPUT and f"{tmp_path / 'b'} has no rows yet" in text and others in text
-    made_of(tmp_path / "elsewhere" / "b", campaign_of("sequenced_write"), 2)
-    next((tmp_path / "elsewhere").rglob("*.parquet")).rename(tmp_path / "b" / "rows" / "wave=0" / "0-2.parquet")
+    next(spare.rglob("*.parquet")).rename(tmp_path / "b" / "rows" / "wave=0" / "0-2.parquet")
     code, text = called("sql", tmp_path, "SELECT 1")
     assert code == exits.BAD_INPUT and f"{tmp_path / 'c' / 'campaign.json'} is damaged" in text and others in text
     assert called("sql", tmp_path / "a", "SELECT 1")[0] == 0

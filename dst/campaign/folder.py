@@ -131,18 +131,22 @@ def read(out: Path, seeds: Seeds, columns: list[str], wave: Path | None = None) 
     try:
         return ds.dataset(wave or out / "rows", schema=SCHEMA, format="parquet").to_table(columns=columns, filter=within(seeds))
     except (pa.ArrowException, OSError) as error:
-        raise damage(wave or out / "rows", columns, error) from error
+        raise damage(out, columns, error, wave) from error
 
 
-def damage(rows: Path, columns: list[str], error: Exception) -> CampaignError:
-    """Which of the files it is that cannot be read, and what mends it."""
-    for file in sorted(rows.rglob("*.parquet")):
+def damage(out: Path, columns: list[str], error: Exception, wave: Path | None = None) -> CampaignError:
+    return damaged_file(out, columns, wave) or CampaignError(f"{wave or out / 'rows'} cannot be read: {error}")
+
+
+def damaged_file(out: Path, columns: list[str], wave: Path | None = None) -> CampaignError | None:
+    """The first file that cannot be read, and what mends it."""
+    for file in sorted((wave or out / "rows").rglob("*.parquet")):
         try:
             pq.read_table(file, columns=columns, partitioning=None)
         except (pa.ArrowException, OSError) as why:
-            return CampaignError(f"{file} cannot be read ({why}): delete it, and `highwater campaign resume` runs its seeds "
-                                 "again")
-    return CampaignError(f"{rows} cannot be read: {error}")
+            return CampaignError(f"{file} cannot be read ({' '.join(str(why).split())}): delete it, and `highwater campaign "
+                                 f"resume {out}` runs its seeds again")
+    return None
 
 
 def missing(out: Path, seeds: Seeds) -> list[Seeds]:
