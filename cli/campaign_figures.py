@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from dst.campaign.folder import Asked, check_rows, covered, damage, is_running, labelled, summary_in, within
+from dst.campaign.folder import Asked, check_rows, commit_in, covered, damage, is_running, labelled, summary_in, within
 from dst.campaign.rows import SCHEMA
 from dst.campaign.what import Campaign, Refused, Seeds, replay_of
 from dst.reached import bits
@@ -81,6 +81,7 @@ class Figures(NamedTuple):
     out: Path
     campaign: Campaign
     asked: Asked
+    commit: str  # of its code; "": not known
     here: bool  # the code that is here is the campaign's
     running: bool
     done: int
@@ -149,7 +150,7 @@ def summed(out: Path, campaign: Campaign, asked: Asked) -> Figures:
     left = those[1] - those[0] - len(all_seeds)
     check_rows(out, all_seeds, left, summary)
     rate, ended_s = of_waves(out, waves)
-    return Figures(out, campaign, asked, here, running, len(all_seeds), left,
+    return Figures(out, campaign, asked, commit_in(out), here, running, len(all_seeds), left,
                    sums["requests"], sums["steps"], sums["virtual_ms"],
                    [Cell(*key, *counts) for key, counts in sorted(cells.items())],
                    failures_of(out, campaign, signatures, summary), hits if here else witnesses_of(summary),

@@ -10,10 +10,10 @@ from cli.console import console, refuse
 from cli.dst_bundle import bundle
 from cli.dst_report import report
 from cli.exits import HARNESS, of_kinds
-from dst.campaign.folder import labelled, read
+from dst.campaign.folder import check_code, labelled, read
 from dst.campaign.summary import tape_of_row
 from dst.campaign.triage import rerun
-from dst.campaign.what import CampaignError, Refused, check_code, replay_of
+from dst.campaign.what import CampaignError, Refused, replay_of
 
 
 def replay(out: Path, seed: int, keep: Path | None) -> NoReturn:

@@ -208,7 +208,8 @@ def what_ran(f: Figures, place: Place) -> Html:
     c, (low, high) = f.campaign, f.asked.seeds
     until = f", up to {f.asked.stop_after:,} failures" if f.asked.stop_after else ""
     facts = [("scenario", c.scenario), ("mutant", c.mutant or "none: the implementation itself"), ("strategy", c.strategy),
-             ("store", c.profile or "drawn"), ("code", c.code + (", as here" if f.here else ", which is not what is here")),
+             ("store", c.profile or "drawn"), ("code", c.code + (f", commit {f.commit}" if f.commit else "") + (
+                 ", as here" if f.here else ", which is not what is here")),
              ("seeds", f"{low} to {high - 1}{until}: {f.done:,} have run, {f.left:,} are missing ({state_of(f)})"),
              *(effort(f) if f.done else []), ("folder", str(f.out))]
     again = [command(f"highwater campaign resume {place.of(f.out)}")] if f.left and not f.running else []

@@ -9,9 +9,9 @@ import numpy as np
 
 from cli.dst_bundle import bundle
 from dst.bundle import Given
-from dst.campaign.folder import check_rows, covered, labelled, read, write_json
+from dst.campaign.folder import check_code, check_rows, covered, labelled, read, write_json
 from dst.campaign.triage import Shrinker, Small, compare, names_of, replayed, rerun, summary_of, to_shrink
-from dst.campaign.what import CampaignError, check_code
+from dst.campaign.what import CampaignError
 from dst.shrink import measure
 from dst.simulate import Outcome
 

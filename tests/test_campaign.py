@@ -594,6 +594,19 @@ def test_progress_in_a_plain_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert all(int(bad) <= int(done) for done, bad in lines)
 
 
+def test_a_folder_knows_the_commit_of_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    git = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
+    head = subprocess.run(git, capture_output=True, text=True).stdout.strip()
+    with folder.opened(tmp_path / "a", PRODUCTION, Asked((0, 1))):
+        said = folder.commit_in(tmp_path / "a")
+    assert said.removesuffix("+") == head[:12] and folder.labelled(tmp_path / "a")[0] == PRODUCTION
+    monkeypatch.setenv("PATH", "")
+    assert folder.commit() == "" and folder.commit_in(tmp_path / "nothing") == ""
+    monkeypatch.undo()
+    monkeypatch.setattr(folder, "ROOT", ROOT / "cli")  # within a checkout, which may be somebody else's
+    assert folder.commit() == ""
+
+
 def test_a_campaign_of_a_day(tmp_path: Path) -> None:
     code, _ = called("--scenario", SCENARIO, "--seeds", "3@2026-11-22", "--out", tmp_path / "out", "--engine", "local")
     low = 20_779 * 2 ** 32  # so many days after 1970-01-01

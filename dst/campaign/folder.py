@@ -1,6 +1,6 @@
 """Safety: what is read was written whole; a folder is one campaign's, and one process at a time writes to it.
 
-    campaign.json       what is simulated, by which code; and what was asked for last
+    campaign.json       what is simulated, by which code (a hash of the sources, and git's commit); what was asked for last
     rows/wave=N/        Parquet, columns as in rows.SCHEMA, some seeds each; renamed into place, so never half-written
     summary.json        failures by signature; there only when all that was asked for is done
     .lock  .writing-*/  one writer at a time; what a killed one has left is thrown away
@@ -10,6 +10,7 @@ import fcntl
 import json
 import re
 import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +24,8 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from dst.campaign.rows import SCHEMA
-from dst.campaign.what import Campaign, CampaignError, Refused, Seeds
+from dst.campaign.what import GUIDED, Campaign, CampaignError, Refused, Seeds, replay_of
+from dst.version import ROOT, code_version
 
 VERSION = 3  # of a campaign's folder
 NO_LABEL = ("put a copy of it back; if there is none, any program that reads Parquet still reads the rows, and the campaign "
@@ -61,12 +63,24 @@ def opened(out: Path, campaign: Campaign, asked: Asked | None = None) -> Iterato
         if label.exists():
             compare(out, read_json(label), wanted)
         if asked or not label.exists():
-            write_json(label, wanted | ({"asked": asked._asdict()} if asked else {}))
+            write_json(label, wanted | {"commit": commit()} | ({"asked": asked._asdict()} if asked else {}))
         for left in out.glob(".writing*"):
             shutil.rmtree(left, ignore_errors=True)
         (out / "summary.json").unlink(missing_ok=True)
         (out / "rows").mkdir(exist_ok=True)
         yield
+
+
+def commit() -> str:
+    """That is checked out, with a + if it was edited since; "" where there is no git, or the sources are no checkout."""
+    if not (ROOT / ".git").exists():
+        return ""
+    try:
+        said = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=+"],
+                              capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return said.stdout.strip() if said.returncode == 0 else ""
 
 
 def compare(out: Path, there: dict, wanted: dict) -> None:
@@ -187,6 +201,19 @@ def summary_in(out: Path) -> dict:
     if found and not re.fullmatch(r"\d+:\d+", str(found["seeds"]), re.ASCII):
         raise CampaignError(f"{out / 'summary.json'} is damaged: {mend}")
     return found
+
+
+def commit_in(out: Path) -> str:
+    return str(read_json(out / "campaign.json").get("commit", ""))
+
+
+def check_code(campaign: Campaign, out: Path, seed: int) -> None:
+    """Raises Refused where other code is here: a seed says nothing of what it does there."""
+    if campaign.code != code_version():
+        commit = commit_in(out)
+        of = f"{campaign.code}, commit {commit}" if commit else campaign.code
+        again = "" if campaign.strategy == GUIDED else f"; or, for what the code that is here does: {replay_of(campaign, seed)}"
+        raise Refused(f"{out} is of other code ({of}; here is {code_version()}): check that out{again}")
 
 
 def covered(asked: Asked, summary: dict) -> Seeds:

@@ -1,6 +1,5 @@
 """Safety: rows of different campaigns are not mixed: what a campaign is, and of what code."""
 
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from dst.campaign.rounds import Corpus
@@ -75,13 +74,6 @@ def options_of(campaign: Campaign, seed: int, tape: list[Choice] | None = None) 
     wanted = campaign.wanted
     return {"scenario": wanted.scenario, "strategy": wanted.strategy, "shape": shapes_of(wanted)(seed),
             "weights": weights_of(wanted), **({} if tape is None else {"tape": tape})}
-
-
-def check_code(campaign: Campaign, out: Path, seed: int) -> None:
-    """Raises Refused where other code is here: a seed says nothing of what it does there."""
-    if campaign.code != code_version():
-        again = "" if campaign.strategy == GUIDED else f"; or, for what the code that is here does: {replay_of(campaign, seed)}"
-        raise Refused(f"{out} is of other code ({campaign.code}, and here is {code_version()}): check that out{again}")
 
 
 def replay_of(campaign: Campaign, seed: int) -> str:
