@@ -20,7 +20,7 @@ from dst.bulk.checking import Asked
 from dst.bulk.engines import Work, work_of
 from dst.bulk.export import Export
 from dst.bulk.sources import plan
-from dst.campaign.spark import start_spark
+from dst.campaign.spark import session
 from dst.campaign.what import NoSpark
 from dst.simulate import many
 from dst.version import ROOT, code_version
@@ -58,12 +58,9 @@ def on_processes(works: list[Work]) -> Iterator[pa.Table]:
 
 def on_local_spark(works: list[Work]) -> Iterator[pa.Table]:
     """Raises NoSpark."""
-    spark = start_spark(JOBS, of_java=on_spark.OF_JAVA)
-    try:
+    with session(JOBS, of_java=on_spark.OF_JAVA) as spark:
         for work in works:
             yield on_spark.check(spark, work)
-    finally:
-        spark.stop()
 
 
 ENGINES = {f"{JOBS} processes": on_processes, f"Spark local[{JOBS}]": on_local_spark}

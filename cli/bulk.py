@@ -90,13 +90,10 @@ def done(work: "Work", jobs: int, asked: Asked) -> "pa.Table":
     with progress() as show:
         if asked.spark:
             from dst.bulk import on_spark
-            from dst.campaign.spark import start_spark
+            from dst.campaign.spark import session
 
-            spark = start_spark(jobs, asked.master, on_spark.OF_JAVA)
-            try:
+            with session(jobs, asked.master, on_spark.OF_JAVA) as spark:
                 rows = on_spark.check(spark, work, show)
-            finally:
-                spark.stop()
         else:
             rows = engines.check(work, jobs, show)
     codes = pa.array([exits.of_kinds([kind] if kind else []) for kind in rows["kind"].to_pylist()], pa.int32())

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
@@ -109,7 +108,7 @@ def resume_command(out: Out, engine: EngineName = "spark", master: Master = "", 
 def status_command(out: Out, as_json: Annotated[bool, typer.Option("--json", help="JSON, and nothing else.")] = False) -> None:
     """Tell how far a campaign is, and what it has found so far; it may be running. Writes nothing."""
     from dst.campaign.status import status
-    from dst.campaign.what import CampaignError, Refused
+    from dst.campaign.what import CampaignError, Refused, replayed_in
 
     try:
         found = status(out)
@@ -118,7 +117,7 @@ def status_command(out: Out, as_json: Annotated[bool, typer.Option("--json", hel
     except CampaignError as error:
         stop(exits.HARNESS, str(error))
     if as_json:
-        failures = [failure | {"replay": here(failure["replay"], out)} for failure in found["failures"]]
+        failures = [failure | {"replay": replayed_in(failure["replay"], out)} for failure in found["failures"]]
         print(json.dumps(found | {"failures": failures}, indent=2))
     else:
         print_status(found, out)
@@ -330,12 +329,9 @@ class Lines:
                                f"{(self.total - done) / rate:,.0f} s left", markup=False)
 
 
-def here(replay: str, out: Path) -> str:
-    """The command, where the campaign is."""
-    return replay.replace(" DIR ", f" {quote(str(out))} ")
-
-
 def print_status(found: dict, out: Path) -> None:
+    from dst.campaign.what import replayed_in
+
     console = Console(highlight=False, soft_wrap=True)
     name = found["scenario"] + (f" with {found['mutant']}" if found["mutant"] else "")
     state = "done" if not found["left"] else "running" if found["running"] else "stopped"
@@ -345,10 +341,12 @@ def print_status(found: dict, out: Path) -> None:
         console.print(f"{found['rate']:,.0f} seeds/s in the last waves: some {found['left'] / found['rate']:,.0f} s to go",
                       markup=False)
     for failure in found["failures"]:
-        console.print(f"{failure['count']:,} x {failure['signature']}: {here(failure['replay'], out)}", markup=False)
+        console.print(f"{failure['count']:,} x {failure['signature']}: {replayed_in(failure['replay'], out)}", markup=False)
 
 
 def print_summary(summary: dict, out: Path, took_s: float) -> None:
+    from dst.campaign.what import replayed_in
+
     console = Console(highlight=False, soft_wrap=True)
     name = summary["scenario"] + (f" with {summary['mutant']}" if summary["mutant"] else "")
     console.print(f"{summary['runs']:,} runs of {name}, {summary['failed']:,} failed; {took_s:.0f} s; some "
@@ -362,7 +360,7 @@ def print_summary(summary: dict, out: Path, took_s: float) -> None:
         table.add_row(escape(failure["signature"]), f"{failure['count']:,}", str(failure["smallest_seed"]))
     console.print(table)
     for failure in summary["failures"]:
-        console.print(here(failure["replay"], out), markup=False)
+        console.print(replayed_in(failure["replay"], out), markup=False)
 
 
 def print_reached(summary: dict, console: Console) -> None:

@@ -18,7 +18,7 @@ import pyarrow.dataset as ds
 
 from dst.campaign.folder import Asked, check_rows, commit_in, covered, damage, is_running, labelled, summary_in, within
 from dst.campaign.rows import SCHEMA
-from dst.campaign.what import Campaign, Refused, Seeds, replay_of
+from dst.campaign.what import UNJUDGED, WRONG, Campaign, Refused, Seeds, replay_of
 from dst.reached import bits
 from dst.sketch import SAMPLE
 from dst.version import code_version
@@ -28,8 +28,6 @@ COLUMNS = ("seed", "strategy", "profile", "kind", "signature", "requests", "step
 AT_ONCE = 100_000  # rows
 UNION = 4_000_000  # hashes, before they are counted
 POINTS = 200  # of a curve
-WRONG = ("safety", "refinement", "liveness")  # kinds
-UNJUDGED = ("timeout", "memory", "death", "harness", "nondeterminism")  # kinds that say nothing of the implementation
 PHASES = {"timeout": ("applied", "later", "never"), "crash": ("applied", "later", "never"), "503": ("never",),
           "409": ("never",), "403": ("never",)}  # fault -> what can have become of its request
 OF_MUTATIONS = ("409", "429")  # two reads are no conflict, and not too many

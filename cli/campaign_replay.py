@@ -1,7 +1,6 @@
 """highwater campaign replay: one row's run again."""
 
 from pathlib import Path
-from shlex import quote
 from typing import NoReturn
 
 import typer
@@ -13,7 +12,7 @@ from cli.exits import HARNESS, of_kinds
 from dst.campaign.folder import check_code, labelled, read
 from dst.campaign.summary import tape_of_row
 from dst.campaign.triage import rerun
-from dst.campaign.what import CampaignError, Refused, replay_of
+from dst.campaign.what import CampaignError, Refused, replay_of, replayed_in
 
 
 def replay(out: Path, seed: int, keep: Path | None) -> NoReturn:
@@ -33,7 +32,7 @@ def replay(out: Path, seed: int, keep: Path | None) -> NoReturn:
         raise typer.Exit(HARNESS) from None
     if keep:
         bundle(outcome, given, keep)
-    report(outcome, given, replay_of(campaign, seed).replace(" DIR ", f" {quote(str(out))} "))
+    report(outcome, given, replayed_in(replay_of(campaign, seed), out))
     if row[0]["digest"] and (outcome.signature, outcome.digest) != (row[0]["signature"], row[0]["digest"]):
         console.print(f"[bold red]nondeterminism[/]: its row says {row[0]['signature'] or 'ok'}, trace {row[0]['digest']}")
         raise typer.Exit(of_kinds(["nondeterminism"]))

@@ -6,11 +6,12 @@ from pathlib import Path
 from shlex import quote
 from typing import NamedTuple
 
-from cli.campaign_figures import UNJUDGED, Cell, Failed, Figures, Growth, cells_of
+from cli.campaign_figures import Cell, Failed, Figures, Growth, cells_of
 from cli.campaign_numbers import digits, lasting, share, short, sure
 from cli.campaign_plot import growth_plot
 from cli.campaign_verdict import LEVEL, SLOWER, most_more
 from cli.markup import Html, el, joined, row, table
+from dst.campaign.what import UNJUDGED, replayed_in
 
 EMBEDDED = 12  # timelines in a page; the others are linked
 LARGEST = 2_000_000  # characters of one
@@ -38,9 +39,13 @@ class Place(NamedTuple):
     target: Path
     budget: list[int]
 
+    def seen(self, path: Path) -> str:
+        """From the page's folder: a page that moves together with its campaigns stays right."""
+        return relpath(path, self.target.parent)
+
     def of(self, folder: Path) -> str:
-        """For a shell in the page's folder: a page that moves together with its campaigns stays right."""
-        return quote(relpath(folder, self.target.parent))
+        """For a shell there."""
+        return quote(self.seen(folder))
 
 
 def sections(f: Figures, bundles: dict[str, Bundle], place: Place) -> list[Html]:
@@ -78,7 +83,7 @@ def failure_of(f: Figures, failure: Failed, bundle: Bundle, place: Place) -> Htm
              el("p", failure.message, class_="message"),
              el("p", f"{failure.count:,} of {n:,} runs ({sure(failure.count, n)}, 95 %); smallest seed {failure.seed}" +
                 (f"; by strategy: {by}" if by else ""), class_="soft"),
-             command(failure.replay.replace(" DIR ", f" {place.of(f.out)} "))]
+             command(replayed_in(failure.replay, place.seen(f.out)))]
     if bundle.folder:
         parts += shrunk(f.out / bundle.folder, failure, bundle, place)
     return el("article", *parts, class_="failure")
@@ -94,8 +99,8 @@ def shrunk(folder: Path, failure: Failed, bundle: Bundle, place: Place) -> list[
         page = el("iframe", srcdoc=timeline, sandbox="allow-scripts", title=f"timeline of {failure.signature}")
         parts.append(el("details", el("summary", "Its timeline"), page, open=place.budget[0] == EMBEDDED))
         place.budget[0] -= 1
-    link = relpath(folder / "shrunk.timeline.html", place.target.parent)
-    return [*parts, el("p", el("a", "Its timeline, in the bundle", href=link), class_="soft")]
+    link = el("a", "Its timeline, in the bundle", href=place.seen(folder / "shrunk.timeline.html"))
+    return [*parts, el("p", link, class_="soft")]
 
 
 def elsewhere(text: str) -> str:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from dst.campaign.folder import Asked, damaged_file, labelled
 from dst.campaign.rows import SCHEMA
-from dst.campaign.what import Campaign, CampaignError, Refused, replay_of
+from dst.campaign.what import WRONG, Campaign, CampaignError, Refused, replay_of
 from dst.reached import bits
 from dst.version import code_version
 
@@ -21,7 +21,7 @@ ENGINES = ("duckdb", "spark")
 MOST_BITS = 63
 OF_CAMPAIGN = ("scenario", "mutant", "strategy", "profile", "shape", "faults", "round_size", "code")
 CAMPAIGNS = ("campaign", *OF_CAMPAIGN, "first_seed", "end_seed", "stop_after", "options")
-WRONG = "('safety', 'refinement', 'liveness')"
+FAILED = "(" + ", ".join(f"'{kind}'" for kind in WRONG) + ")"
 LEFT_OUT = ("model_states", "model_steps", "faults", "swarm")  # of the view runs: they have views of their own
 BEFORE = r"(?:[\s(;]|--[^\n]*|/\*.*?\*/)*+"  # blanks and comments, all that there are
 READS = re.compile(BEFORE + r"(?:explain\b\s*(?:analyze\b|extended\b|codegen\b|cost\b|formatted\b|\([^)]*\))?" + BEFORE + r")?"
@@ -45,7 +45,7 @@ OF_ENGINE: dict[str, dict[str, Callable[[str], str]]] = {  # what the dialects s
 VIEWS = {  # name -> what it holds, its SELECT; in < > what OF_ENGINE says
     "runs": ("a row a run: the columns of the Parquet, `wave`, whether it is `judged`, and whether it `failed`", f"""
 SELECT campaign, {', '.join(name for name in SCHEMA.names if name not in LEFT_OUT)}, wave,
-       kind = '' OR kind IN {WRONG} AS judged, kind IN {WRONG} AS failed
+       kind = '' OR kind IN {FAILED} AS judged, kind IN {FAILED} AS failed
 FROM parquet_rows"""),
     "failures": ("of the runs that failed, or that nobody could judge: why, and what replays each", """
 SELECT r.campaign, r.seed, r.scenario, r.mutant, r.strategy, r.profile, r.kind, r.signature, r.message, r.requests, r.steps,
@@ -73,8 +73,8 @@ SELECT campaign, what, hash, min(seed) AS seed, count(*) AS runs FROM coverage G
 SELECT r.campaign, r.seed, r.strategy, r.profile, r.kind, w.witness
 FROM parquet_rows r JOIN all_witnesses w ON r.campaign = w.campaign AND (r.reached & w.bit) <> 0"""),
     "strategies": ("found of all, by scenario, mutant and strategy: `runs` that were judged, `failed` of these", f"""
-SELECT campaign, scenario, mutant, strategy, count(*) FILTER (WHERE kind = '' OR kind IN {WRONG}) AS runs,
-       count(*) FILTER (WHERE kind IN {WRONG}) AS failed, min(CASE WHEN kind IN {WRONG} THEN seed END) AS smallest_seed
+SELECT campaign, scenario, mutant, strategy, count(*) FILTER (WHERE kind = '' OR kind IN {FAILED}) AS runs,
+       count(*) FILTER (WHERE kind IN {FAILED}) AS failed, min(CASE WHEN kind IN {FAILED} THEN seed END) AS smallest_seed
 FROM parquet_rows GROUP BY campaign, scenario, mutant, strategy"""),
     "rates": ("what runs cost, by strategy: CPU of a run on average, and runs a second of CPU", """
 SELECT campaign, strategy, count(*) AS runs, sum(cpu_us) / 1e6 AS cpu_s, avg(cpu_us) / 1e3 AS cpu_ms_a_run,
@@ -198,11 +198,10 @@ def with_duckdb(folders: list[Path], sql: str) -> pa.Table:
 def with_spark(folders: list[Path], sql: str, master: str) -> pa.Table:
     from pyspark.errors import AnalysisException
 
-    from dst.campaign.spark import start_spark
+    from dst.campaign.spark import session
 
     logging.getLogger("SQLQueryContextLogger").disabled = True  # what is wrong with a query we tell ourselves
-    spark = start_spark(2, master)
-    try:
+    with session(2, master) as spark:
         try:
             for statement in statements(folders, "spark"):
                 spark.sql(statement)
@@ -216,8 +215,6 @@ def with_spark(folders: list[Path], sql: str, master: str) -> pa.Table:
             raise Refused(wrong(error)) from None
         except Exception as error:
             raise damaged(folders) or Refused(wrong(error)) from None
-    finally:
-        spark.stop()
 
 
 def unreadable(folders: list[Path], error: Exception) -> CampaignError:

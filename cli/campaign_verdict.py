@@ -4,8 +4,9 @@ what was not tried.
 
 from typing import Any, NamedTuple
 
-from cli.campaign_figures import PHASES, UNJUDGED, Figures, Growth, cells_of
+from cli.campaign_figures import PHASES, Figures, Growth, cells_of
 from cli.campaign_numbers import at_most, of_runs, share, short, sure
+from dst.campaign.what import UNJUDGED
 from dst.scenarios import STEMS, mutants_of, named
 from dst.strategies import STRATEGIES
 from dst.world.profiles import PROFILES

@@ -9,7 +9,6 @@ A file that a run of the program has written has that run's number in its name: 
 forgotten, may still write, nobody reads.
 """
 
-import fcntl
 import json
 import zlib
 from collections.abc import Iterable, Iterator
@@ -19,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from model.own_folder import own
 from model.wide import Learnt
 
 VERSION = 1  # of the folder
@@ -172,19 +172,7 @@ def tidied(folder: Path, named: set[str]) -> None:
 def opened(folder: Path, what: dict, partitions: int | None, usual: int) -> Iterator[tuple[int, int]]:
     """The folder, made if it is not there, for this program alone; (partitions, the number of this run). Raises Refused."""
     label = folder / "explore.json"
-    if folder.exists() and not folder.is_dir():
-        raise Refused(f"{folder} is not a folder")
-    if folder.exists() and not label.exists() and any(path.name not in OURS for path in folder.iterdir()):
-        raise Refused(f"{folder} is not empty, and no exploration's folder: give a new one")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Refused(f"{folder} cannot be written: {error.strerror}") from None
-    with open(folder / ".lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise Refused(f"another exploration is running in {folder}") from None
+    with own(folder, label.name, OURS, "exploration", Refused):
         said = read_label(label) if label.exists() else {
             "version": VERSION, "what": what, "partitions": partitions or usual, "run": 0}
         if said["version"] != VERSION:

@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from dst.campaign.rows import SCHEMA
 from dst.campaign.what import GUIDED, Campaign, CampaignError, Refused, Seeds, replay_of
 from dst.version import ROOT, code_version
+from model.own_folder import own
 
 VERSION = 3  # of a campaign's folder
 NO_LABEL = ("put a copy of it back; if there is none, any program that reads Parquet still reads the rows, and the campaign "
@@ -46,19 +47,7 @@ class Asked(NamedTuple):
 def opened(out: Path, campaign: Campaign, asked: Asked | None = None) -> Iterator[None]:
     """The folder, made if it is not there, for this process alone, without leftovers. Raises Refused."""
     label = out / "campaign.json"
-    if out.exists() and not out.is_dir():
-        raise Refused(f"{out} is not a folder")
-    if out.exists() and not label.exists() and any(path.name not in OURS for path in out.iterdir()):
-        raise Refused(f"{out} is not empty, and no campaign's folder: give a new one")
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Refused(f"{out} cannot be made a folder ({error.strerror}): give another") from error
-    with open(out / ".lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise Refused(f"another campaign is running in {out}") from None
+    with own(out, label.name, OURS, "campaign", Refused):
         wanted = {"version": VERSION, **campaign._asdict()}
         if label.exists():
             compare(out, read_json(label), wanted)

@@ -48,8 +48,9 @@ def spark_engine(jobs: int, master: str = "") -> Iterator[Engine]:
 
 
 @contextmanager
-def session(jobs: int, master: str) -> Iterator["SparkSession"]:
-    spark = start_spark(jobs, master)
+def session(jobs: int, master: str = "", of_java: str = "") -> Iterator["SparkSession"]:
+    """Raises NoSpark."""
+    spark = start_spark(jobs, master, of_java)
     try:
         yield spark
     finally:

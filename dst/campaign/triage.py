@@ -18,7 +18,7 @@ from dst.bundle import Given
 from dst.campaign.folder import labelled, summary_in
 from dst.campaign.processes import begin_worker
 from dst.campaign.summary import tape_of_row
-from dst.campaign.what import GUIDED, Campaign, CampaignError, Refused, options_of
+from dst.campaign.what import GUIDED, UNJUDGED, Campaign, CampaignError, Refused, options_of
 from dst.guide import Tape
 from dst.scenarios import named
 from dst.shrink import BUDGET, Shrunk, shrink
@@ -26,7 +26,6 @@ from dst.simulate import Build, Outcome, Shape, simulate
 from dst.world.faults import Weights
 from dst.zoo import build_of
 
-LEFT_OUT = ("timeout", "memory", "death", "harness", "nondeterminism")  # kinds that no shrinking helps: they are of no run
 LONGEST_S = 600.0  # to shrink one
 
 
@@ -125,7 +124,7 @@ Shrinker = Callable[[Campaign, list[ToShrink], int], Iterable[Small]]  # within 
 def to_shrink(campaign: Campaign, summary: dict, out: Path) -> list[ToShrink]:
     """Of each signature of a simulated run the smallest seed."""
     return [(failure["smallest_seed"], tape_of_row(campaign, failure["smallest_seed"], out), failure["signature"])
-            for failure in summary["failures"] if failure["kind"] not in LEFT_OUT]
+            for failure in summary["failures"] if failure["kind"] not in UNJUDGED]
 
 
 @contextmanager

@@ -1,5 +1,7 @@
 """Safety: rows of different campaigns are not mixed: what a campaign is, and of what code."""
 
+from pathlib import Path
+from shlex import quote
 from typing import Any, NamedTuple
 
 from dst.campaign.rounds import Corpus
@@ -9,6 +11,8 @@ from dst.strategies import STRATEGIES
 from dst.version import code_version
 from dst.wanted import Wanted, command_of, given_of, shapes_of, weights_of
 
+WRONG = ("safety", "refinement", "liveness")  # kinds of failure of the implementation
+UNJUDGED = ("timeout", "memory", "death", "harness", "nondeterminism")  # kinds that say nothing of it
 Seeds = tuple[int, int]  # from, up to and without
 GUIDED = "guided"  # the strategy of campaigns in rounds: rounds.py
 BASE = "portfolio"  # what is drawn in them is drawn by
@@ -79,3 +83,8 @@ def options_of(campaign: Campaign, seed: int, tape: list[Choice] | None = None) 
 def replay_of(campaign: Campaign, seed: int) -> str:
     """What a user types to see a run of it again. DIR is the campaign's folder."""
     return f"highwater campaign replay DIR {seed}" if campaign.strategy == GUIDED else command_of(seed, campaign.wanted)
+
+
+def replayed_in(replay: str, folder: Path | str) -> str:
+    """The same, where DIR is known."""
+    return replay.replace(" DIR ", f" {quote(str(folder))} ")

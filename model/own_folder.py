@@ -1,0 +1,26 @@
+"""Safety: a folder is one program's at a time, and never one that holds something else."""
+
+import fcntl
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def own(folder: Path, label: str, ours: Collection[str], what: str, refused: type[Exception]) -> Iterator[None]:
+    """The folder, made if it is not there, for this program alone. `label`: the file by which it is known; `ours`: what else
+    may be there before that is; `what` is kept there. Raises `refused`, in one line."""
+    if folder.exists() and not folder.is_dir():
+        raise refused(f"{folder} is not a folder")
+    if folder.exists() and not (folder / label).exists() and any(path.name not in ours for path in folder.iterdir()):
+        raise refused(f"{folder} is not empty, and no {what}'s folder: give a new one")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise refused(f"{folder} cannot be made a folder ({error.strerror}): give another") from error
+    with open(folder / ".lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise refused(f"another {what} is running in {folder}") from None
+        yield
