@@ -13,7 +13,7 @@ from traces import access_log, s3log
 from traces.orders import Found, Step, search
 from traces.s3log import Request
 from traces.s3store import READS, steps_of
-from traces.slatedb import Knobs, Slatedb, is_known, is_unread
+from traces.slatedb import Knobs, Slatedb, is_known, is_unread, place_of
 
 MOST = 8  # of a kind, that are shown
 BEFORE = 10  # requests, of those that lead up to a failure
@@ -47,7 +47,9 @@ def read(file: Path) -> list[Request]:
 
 
 def check(file: Path, root: str | None, sets: list[str], skew_ms: int, budget: int) -> None:
-    """Exits with 10 where a property is broken, 11 where a request is no action, 3 where the budget was too small to tell."""
+    """Exits with 10 where a property is broken, and with 11 where a request is no action of the models, or no store answers so.
+
+    3: the budget was too small to tell; or no request is of a known protocol, so that nothing but the store was checked."""
     requests = read(file)
     if root is not None:
         requests = [one for one in requests if of_root(one, root)]
@@ -63,6 +65,10 @@ def check(file: Path, root: str | None, sets: list[str], skew_ms: int, budget: i
     if unread := [one for one in requests if is_unread(one)]:
         console.print(f"[yellow]of {len(unread):,} files of metadata the log has not the contents[/] (`trace record "
                       "--keep-bytes`): what they change was held against nothing")
+    if found.verdict == "complete" and not any(of_protocol(step) for step in steps):
+        console.print(f"[bold yellow]NOT checked[/]: {len(requests):,} requests were held against the store only; no request "
+                      "belongs to a known protocol")
+        raise typer.Exit(INCOMPLETE)
     if found.verdict == "complete":
         actions = ", ".join(f"{many:,} {action}" for action, many in sorted(machine.actions.items())) or "none of the protocol"
         console.print(f"[green]ok[/]: {len(requests):,} requests refine the models; actions: {actions}")
@@ -73,6 +79,11 @@ def check(file: Path, root: str | None, sets: list[str], skew_ms: int, budget: i
     else:
         told(found, steps, f"highwater trace check {file}" + "".join(f" --set {one}" for one in sets))
         raise typer.Exit(of_kinds(["safety" if any(refusal.harm for _, refusal in found.refused) else "refinement"]))
+
+
+def of_protocol(step: Step) -> bool:
+    """Tell whether it is about a file of metadata: data files and listings are held against the store only."""
+    return place_of(step.what.key) is not None
 
 
 def told(found: Found, steps: list[Step], command: str) -> None:

@@ -1,5 +1,6 @@
 """Logs of programs that nobody here wrote: what is known of a store from its answers, and the guards, each seen to fail."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -486,31 +487,45 @@ def test_what_a_mutant_does_is_noticed(mutant, guard):
     assert any(guard in guards(requests_of(run.events).judged()) for run in runs)
 
 
-def test_a_command(tmp_path):
-    def said(log: Log, *options: str) -> tuple[int, str]:
-        lines = ['{"kind":"log","v":1}', *map(to_json, log.requests), f'{{"kind":"end","requests":{len(log.requests)}}}']
-        (tmp_path / "log").write_text("\n".join(lines) + "\n")
-        result = CliRunner().invoke(app, ["trace", "check", str(tmp_path / "log"), *options])
-        return result.exit_code, result.output
+def said(folder: Path, log: Log, *options: str) -> tuple[int, str]:
+    """Exit code and output of `trace check` of this log."""
+    lines = ['{"kind":"log","v":1}', *map(to_json, log.requests), f'{{"kind":"end","requests":{len(log.requests)}}}']
+    (folder / "log").write_text("\n".join(lines) + "\n")
+    result = CliRunner().invoke(app, ["trace", "check", str(folder / "log"), *options])
+    return result.exit_code, result.output
 
-    code, text = said(begun().ask("A", "PUT", "elsewhere/x"))
+
+def test_a_command(tmp_path):
+    code, text = said(tmp_path, begun().ask("A", "PUT", "elsewhere/x"))
     assert code == 0 and "7 requests refine the models" in text and "1 x PUT (put) elsewhere/*" in text
-    code, text = said(begun().create("A", 4).create("A", 5))
+    code, text = said(tmp_path, begun().create("A", 4).create("A", 5))
     assert code == 10 and "AckIsChecked is broken" in text and "request 8, A: PUT" in text
-    code, text = said(begun().get("B", 2).create("B", 4))
+    code, text = said(tmp_path, begun().get("B", 2).create("B", 4))
     assert code == 11 and "the models cannot do this" in text
-    code, text = said(begun(), "--budget", "2")
+    code, text = said(tmp_path, begun(), "--budget", "2")
     assert (code, "could not decide within 2 steps" in text) == (3, True)
     assert "has not the contents" not in text
     unread = begun().create("A", 4)
     unread.requests[-1] = unread.requests[-1]._replace(sent_body=Body(99_999, "digest", None))
-    code, text = said(unread)
+    code, text = said(tmp_path, unread)
     assert code == 0 and "of 1 files of metadata the log has not the contents" in text
     held = FIRST._replace(checkpoints=(Checkpoint(UUID, 1, 10**9, 0),))  # in its last second 1 is deleted
     late = begun().create("A", 4, of=held).check("A", 0).advance("G", 3).delete("G", key(1))
-    assert [said(late, *skew)[0] for skew in ([], ["--skew-ms", "0"])] == [0, 10]
-    assert said(begun(), "--root", "other")[0] == 2
-    assert said(begun(), "--set", "X=1")[0] == 2
+    assert [said(tmp_path, late, *skew)[0] for skew in ([], ["--skew-ms", "0"])] == [0, 10]
+    assert said(tmp_path, begun(), "--root", "other")[0] == 2
+    assert said(tmp_path, begun(), "--set", "X=1")[0] == 2
+
+
+@pytest.mark.parametrize("log", [
+    Log().ask("A", "PUT", "elsewhere/x", version="a").ask("A", "GET", "elsewhere/x", version="a"),
+    Log().ask("A", "PUT", "db/compacted/01M7Y25Z4CZC4RHY3G8AA53QCV.sst", version="a"),
+    Log().ask("A", "GET", "db/manifest/", op="list"),
+], ids=["other keys", "data alone", "a listing"])
+def test_a_log_without_a_known_protocol_is_held_against_the_store_only(tmp_path, log):
+    code, text = said(tmp_path, log)
+    assert code == 3 and "held against the store only; no request belongs to a known protocol" in text and "ok" not in text
+    code, text = said(tmp_path, log.ask("B", "PUT", "other/y", version="c").ask("B", "GET", "other/y", 404))
+    assert code == 11 and "store: GET other/y" in text and "held against the store only" not in text
 
 
 ACCESS = ('79a5 bucket [22/Nov/2026:00:00:{s:02d} +0000] 10.0.0.{n} arn:{n} 3E57 REST.{op}.OBJECT {key} '
