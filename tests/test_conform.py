@@ -94,7 +94,8 @@ def test_an_action_without_end_is_only_followed_to_the_first_difference(fizz):
         return lambda c, me, s, w: ((choices, s2._replace(high=s2.high + 1), w) for choices, s2, _ in listed(c, me, s, w))
 
     unequal(TINY, fizz, edited(TINY, "List", "Writer", endless), "graphs differ", "  high: model 2, FizzBee 1")
-    unequal(TINY_LIVE, fizz, edited(TINY, "List", "Writer", endless), "", "states, FizzBee 15, the manifest says 15")
+    unequal(TINY_LIVE, fizz, edited(TINY, "List", "Writer", endless), "",
+            "the model has more than 1,030 states (the search was cut), FizzBee 15, the manifest says 15")
 
 
 def test_a_constant_that_the_model_has_otherwise(fizz):
@@ -204,6 +205,22 @@ def test_a_wrong_count_or_verdict_in_the_manifest_is_noticed(fizz):
     assert (wrong.ok, wrong.kind) == (False, "liveness") and "the manifest: FAILED" in wrong.message
     wrong = conform(ROWS["cached_boundary"]._replace(constants={"MAX_ID": 4}, states=5186), fizz)
     assert not wrong.ok  # nothing to drive FizzBee along
+
+
+def test_a_count_that_was_cut_is_told_as_such():
+    row = ROWS["plain"]._replace(how="check", states=1)
+    result = conform(row, None, model_of(row))
+    assert (result.ok, result.kind) == (False, "spec")
+    assert result.message == "the model has more than 1,002 states (the search was cut), the manifest says 1"
+    result = conform(TINY._replace(how="check", states=16), None, model_of(TINY))
+    assert result.message == "the model has 15 states, the manifest says 16"
+
+
+def test_a_count_that_was_cut_is_never_equal(monkeypatch):
+    row = TINY._replace(how="check")
+    cut = explore(model_of(row)._replace(always={}, sometimes={}), max_states=9)._replace(states=row.states)
+    monkeypatch.setattr("cli.conform.count", lambda *_: cut)
+    assert "(the search was cut)" in conform(row, None).message
 
 
 def test_a_guided_run_needs_fizzbee_to_find_the_same(fizz, tmp_path):
