@@ -107,14 +107,14 @@ def halves(of: Estimate) -> str:
     return estimated(of, 1 if of.value % 1 and not isinf(of.value) else 0)
 
 
-def as_table(lines: list[Line]) -> Table:
+def as_table(lines: list[Line], scenario: str = STEM) -> Table:
     table = Table("", "mutant", "strategy", "found", "median runs", "P90 runs", "mean, capped", "median CPU-s", "P90 CPU-s",
                   "as")
     before = ""
     for of in lines:
         if of.mutant != before and len({of.strategy for of in lines}) > 1:
             table.add_section()
-        name = (ids_of(of.mutant), of.mutant) if of.mutant != before else ("", "")
+        name = (ids_of(scenario, of.mutant), of.mutant) if of.mutant != before else ("", "")
         table.add_row(*name, of.strategy, f"{of.found}/{of.campaigns}",
                       halves(of.median), halves(of.p90), f"{of.mean:,.1f}", estimated(of.cpu_median, 2),
                       estimated(of.cpu_p90, 2), ", ".join(f"{s} {n}" for s, n in of.signatures.most_common()))
@@ -141,7 +141,7 @@ def catalogue() -> str:
 
 
 def oracles() -> str:
-    rows = [f"| {name} | {ids_of(name)} | {what} | {', '.join(f'`{p}`' for p in expected(name, True))} | "
+    rows = [f"| {name} | {ids_of(STEM, name)} | {what} | {', '.join(f'`{p}`' for p in expected(name, True))} | "
             f"{', '.join(f'`{p}`' for p in expected(name, False)) or 'none known'} |"
             for name, (what, _) in mutants_of(STEM).MUTANTS.items()]
     head = "| mutant | | what it does wrong | found by the model as | by harm as |"
@@ -211,7 +211,7 @@ def zoo_command(
     for task, first in zip(tasks, track(run(tasks, jobs), "campaigns", total=len(tasks), console=console, transient=True)):
         results.setdefault(task[:2], []).append(first)
     lines = [line(*cell, firsts, not harm, scenario) for cell, firsts in results.items()]
-    console.print(as_table(lines))
+    console.print(as_table(lines, scenario))
     console.print("In brackets: 95 % intervals; …: so few campaigns do not bound it. What is found in "
                   f"{campaigns}/{campaigns} is found in {share(campaigns, campaigns)[0]:.0%} of all such campaigns at least, "
                   "with the same confidence.")

@@ -56,6 +56,9 @@ CATALOGUE: dict[str, tuple[str, tuple[str, ...] | str]] = {  # simulation.md §4
 }
 
 
-def ids_of(mutant: str) -> str:
-    """E.g. "Z1"; "" for one that is of no bug in the catalogue."""
-    return ", ".join(name for name, (_, mutants) in CATALOGUE.items() if mutant in mutants and not isinstance(mutants, str))
+def ids_of(protocol: str, mutant: str) -> str:
+    """Name the catalogue's bugs that this protocol's mutant has, e.g. "Z1"; "" if there is none.
+
+    Two protocols may have a mutant of the same name, so a name alone does not say which bug it is."""
+    entry = mutant if protocol == DEFAULT else f"{protocol}/{mutant}"
+    return ", ".join(name for name, (_, mutants) in CATALOGUE.items() if not isinstance(mutants, str) and entry in mutants)

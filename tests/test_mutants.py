@@ -29,7 +29,13 @@ def test_the_catalogue_is_whole_and_names_mutants_that_there_are():
     assert list(CATALOGUE) == [f"Z{i}" for i in range(1, 21)]
     for name, (what, mutants) in CATALOGUE.items():
         assert what and (isinstance(mutants, str) or all(there_is(mutant) for mutant in mutants)), name
-    assert (ids_of("no_check"), ids_of("latest_deleted")) == ("Z1", "")
+    assert (ids_of(DEFAULT, "no_check"), ids_of(DEFAULT, "latest_deleted")) == ("Z1", "")
+
+
+def test_a_mutant_of_another_protocol_is_not_labelled_by_its_name():
+    assert "no_check" in mutants_of("log_gc").MUTANTS and "unchecked" in mutants_of("manifest_epochs").MUTANTS
+    assert (ids_of("log_gc", "no_check"), ids_of("manifest_epochs", "unchecked")) == ("", "")
+    assert (ids_of("wal_fencing", "unchecked"), ids_of("manifest_epochs", "fencing_swallowed")) == ("Z2", "Z19")
 
 
 @pytest.mark.parametrize("name", ZOO)

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from cli import zoo
 from cli.exits import BAD_INPUT, HARNESS, INCOMPLETE, REFINEMENT, SAFETY
-from cli.zoo import Task, exhaust_command, judged, line, run, with_parts, zoo_command
+from cli.zoo import Task, as_table, exhaust_command, judged, line, run, with_parts, zoo_command
 from dst.choose import drawing
 from dst.exhaust import Bounded, Bounds, outcomes, search
 from dst.guide import Coverage, Guide, covered, cut, flip_fault, guided, move_stall, splice
@@ -94,6 +94,14 @@ def test_another_oracle_than_expected_is_told():
     assert "found it by refinement:Reader.List; expected was told:committed" in judged([of], True)[0]
     fine = line("no_check", "portfolio", [First(3, "told:committed", 0.1)] * 3, True)
     assert judged([fine], True) == []
+
+
+def test_a_table_labels_the_mutants_of_its_own_protocol():
+    def label(protocol: str) -> list[str]:
+        lines = [line("no_check", "pct", [First(3, "told:committed", 0.1)], True, protocol)]
+        return [*as_table(lines, protocol).columns[0].cells]
+
+    assert (label("sequenced_metadata_boundary"), label("log_gc")) == (["Z1"], [""])
 
 
 def test_the_gate_is_of_the_default_portfolio_by_the_model():
