@@ -1,6 +1,8 @@
 """highwater model explore, walk and step: every state of an instance, some thousand random walks, or one walk by hand."""
 
+from math import inf
 from pathlib import Path
+from time import monotonic
 from types import ModuleType
 from typing import Annotated, Literal
 
@@ -215,7 +217,8 @@ def told_counts(model: Model, found: Exploration, unseen: set[tuple[str, str]]) 
     if found.never:
         lines.append(f"never witnessed: {escape(', '.join(found.never))}")
     if idle := [action for action in found.idle(model) if action not in unseen]:
-        lines.append(f"never fired: {escape(', '.join(f'{role}.{action}'.lstrip('.') for role, action in idle))}")
+        names = ", ".join(f"{role}.{action}".lstrip(".") for role, action in idle)
+        lines.append(f"{'never fired' if found.complete else 'not fired so far'}: {escape(names)}")
     return "\n".join(lines)
 
 
@@ -265,19 +268,26 @@ def walk_command(
     name: Name = "sequenced_metadata_boundary", settings: Settings = None,
     seed: Annotated[int, typer.Option(min=0, help="the same seed takes the same walks")] = 0,
     walks: Annotated[int, typer.Option(min=1)] = 10_000, steps: Annotated[int, typer.Option(min=1, help="of one walk")] = 1_000,
+    budget_s: Annotated[float | None, typer.Option(min=0, help="stop after so many seconds, with exit code 3")] = None,
 ) -> None:
-    """Take random walks until one violates a property. To find nothing proves nothing: the exit code is then 3."""
+    """Take random walks until one violates a property. 0 only if all walks were taken; even that proves nothing."""
     from model.walk import walk
 
-    model = instance(name, settings)
+    model, end = instance(name, settings), inf if budget_s is None else monotonic() + budget_s
     with of_user(module_of(name)), console.status("walking") as status:
-        found = walk(model, seed, walks, steps, lambda taken, far: status.update(f"walking: {taken:,} steps, {far} deep"))
+        found = walk(model, seed, walks, steps, lambda taken, far: status.update(f"walking: {taken:,} steps, {far} deep"),
+                     lambda: monotonic() >= end)
     console.print(f"{found.walks:,} walks, {found.steps:,} steps, the longest {found.longest}"
                   + (f"; never witnessed: {', '.join(found.never)}" if found.never else ""), markup=False)
     if found.violated:
         console.print(f"walk {found.walk} of seed {seed}:")
         console.print(told(model, found.violated, found.trace))
-    raise typer.Exit(SAFETY if found.violated else INCOMPLETE)
+        raise typer.Exit(SAFETY)
+    if found.walks < walks:
+        console.print(f"[bold yellow]NOT complete[/]: {found.walks:,} of {walks:,} walks were taken in {budget_s:g} s")
+    console.print("No walk violated a property. That proves nothing: a walk that was not taken may.")
+    if found.walks < walks:
+        raise typer.Exit(INCOMPLETE)
 
 
 def step_command(

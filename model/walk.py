@@ -5,6 +5,7 @@ walk starts from the initial state and ends after so many steps, or where there 
 likely. The choices depend on the seed and the walk's number alone, so a walk can be taken again by itself.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ ABREAST = 1 << 13
 
 
 class Walks(NamedTuple):
-    walks: int
+    walks: int  # that were taken to their end; fewer than were asked for if the search was cut, or found a violation
     steps: int
     longest: int
     violated: str | None
@@ -41,9 +42,11 @@ def drawn(seed: int, walks: np.ndarray, step: int) -> np.ndarray:
     return mixed(streams + np.uint64((step + 1) * 0x9E3779B97F4A7C15 % 2**64))
 
 
-def walk(model: Model, seed: int = 0, walks: int = 10_000, steps: int = 1_000, progress: Progress | None = None) -> Walks:
-    """So many walks of at most so many steps, until one violates an `always` property.
+def walk(model: Model, seed: int = 0, walks: int = 10_000, steps: int = 1_000, progress: Progress | None = None,
+         cut: Callable[[], bool] = lambda: False) -> Walks:
+    """Take so many walks of at most so many steps, until one violates an `always` property.
 
+    `cut` is asked before each step; once it says yes the walks under way are given up.
     Raises model.wide.TooWide for a model whose states do not fit 63 bits.
     """
     w, taken, longest = Wide(model), 0, 0
@@ -52,6 +55,8 @@ def walk(model: Model, seed: int = 0, walks: int = 10_000, steps: int = 1_000, p
         numbers = np.arange(first, min(walks, first + ABREAST))
         w.levels[1:] = [np.full(len(numbers), w.levels[0][0])]
         for step in range(steps + 1):  # the last states are looked at, too
+            if cut():
+                return Walks(first, taken, longest, None, seed, 0, (), frozenset(w.x.fired), w.x.never())
             rows = learnt(w)
             if w.x.broken:
                 name, states = violating(w)

@@ -288,6 +288,35 @@ def test_walks_through_states_that_are_too_wide_are_refused_in_one_line():
     assert result.exit_code == 2 and "bits, more than 63" in result.output and "Traceback" not in result.output
 
 
+def test_a_search_that_was_cut_has_not_shown_that_an_action_never_fires():
+    cut, whole = ran("model", "explore", "--max-states", "9"), ran("model", "explore")
+    assert "not fired so far: " in cut.output and "never fired" not in cut.output
+    assert "so far" not in whole.output
+
+
+def test_all_walks_taken_is_0_and_proves_nothing():
+    result = ran("model", "walk", "--walks", "20", "--steps", "5")
+    assert result.exit_code == 0 and "20 walks, 100 steps, the longest 5" in result.output
+    assert "proves nothing" in result.output and "NOT complete" not in result.output
+
+
+def test_walks_that_are_cut_short_are_3():
+    result = ran("model", "walk", "--walks", "20000", "--steps", "5", "--budget-s", "0")
+    assert result.exit_code == INCOMPLETE and "NOT complete: 0 of 20,000 walks" in result.output
+    assert "proves nothing" in result.output
+    found = ran("model", "walk", "--set", "CHECK=off", "--walks", "20000", "--budget-s", "600")
+    assert found.exit_code == SAFETY and "NOT complete" not in found.output
+
+
+def test_walks_that_are_interrupted_are_130(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("model.walk.walk", interrupted)
+    result = ran("model", "walk", "--walks", "20")
+    assert result.exit_code == INTERRUPTED and "proves" not in result.output
+
+
 @pytest.mark.parametrize("arguments, code", [(["--set", "CHECK=off"], SAFETY), ([], 0), (["--max-states", "9"], INCOMPLETE)])
 def test_a_reader_who_leaves_does_not_change_the_verdict(arguments, code):
     command = [sys.executable, "-m", "cli.main", "model", "explore", *arguments]
