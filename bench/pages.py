@@ -22,6 +22,7 @@ from bench.starvation import starvation
 from cli import damaged
 from cli.console import STEM
 from cli.cost import HEAD, INPUTS, RUNS, contentions, inputs_of, rows_of
+from cli.exits import MEANING
 from cli.protocols import module_of
 from dst.cost import measure
 from dst.hunt import hunt
@@ -70,6 +71,12 @@ def protocols() -> str:
 
 def place(stem: str) -> tuple[int, str]:
     return ORDER.index(stem) if stem in ORDER else len(ORDER), stem
+
+
+def exit_codes() -> str:
+    """Every exit code of the commands, and what it means."""
+    return "\n".join([f"| {' | '.join(map(str, MEANING))} |", "|---" * len(MEANING) + "|",
+                      f"| {' | '.join(MEANING.values())} |"]) + "\n"
 
 
 def implemented(stem: str) -> str:
@@ -130,6 +137,7 @@ OF_A_PROTOCOL = (
     page_protocol.witnesses, page_protocol.liveness, page_safeguards.safeguards, page_safeguards.counterexamples)
 PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "protocols": ("README.md", protocols),
+    "exit_codes": ("README.md", exit_codes),
     "failure": ("README.md", failure),
     "cost": ("docs/cost.md", cost),
     "manifest_epochs.starvation": ("docs/manifest_epochs.md", starvation),

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 BAD_INPUT = 2  # as typer has it
-INCOMPLETE = 3  # something that was asked for could not run here
+INCOMPLETE = 3  # something that was asked for could not run here, or was cut short
 SAFETY = 10
 REFINEMENT = 11
 LIVENESS = 12
@@ -14,6 +14,20 @@ SPEC = 16  # the spec's graph is not the model's
 PROOF = 17
 INTERRUPTED = 130  # Ctrl-C
 
+MEANING = {  # of each code, as README.md's table says it
+    0: "all is well",
+    BAD_INPUT: "bad usage: an argument or an input file cannot be used",
+    INCOMPLETE: "nothing failed, but something could not run here, or was cut short",
+    SAFETY: "safety",
+    REFINEMENT: "refinement",
+    LIVENESS: "liveness",
+    NONDETERMINISM: "nondeterminism",
+    HARNESS: "the harness itself",
+    TIMEOUT: "time-out",
+    SPEC: "spec ≠ model",
+    PROOF: "proof",
+    INTERRUPTED: "interrupted by Ctrl-C",
+}
 OF_KIND = {  # of a simulation's failure, or a trace's
     "input": BAD_INPUT,  # dst/bulk/rows.py: what could not be judged
     "safety": SAFETY,

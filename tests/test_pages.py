@@ -14,7 +14,8 @@ from bench.min_age import harmed
 from bench.page_branch import BRANCHED, counterexample, files_of
 from bench.page_diagram import LETTER, lines_of, order, svg
 from bench.page_protocol import NOWHERE, Instances
-from bench.pages import PARTS, PROTOCOLS, ROOT, instances, main, with_part
+from bench.pages import PARTS, PROTOCOLS, ROOT, exit_codes, instances, main, with_part
+from cli import exits
 from model import sequenced_metadata_boundary as protocol
 from model.guards import guards_of, notes, sections
 from model.tabulated import explore
@@ -25,6 +26,14 @@ SVG = "{http://www.w3.org/2000/svg}"
 @pytest.mark.parametrize("name", [name for name in PARTS if name != "min_age"])
 def test_part_is_current(name, capsys):
     assert main([name, "--check"]) == 0, capsys.readouterr().out
+
+
+def test_the_exit_table_names_every_code():
+    codes = {value for value in vars(exits).values() if isinstance(value, int)}
+    assert exits.MEANING.keys() == {0, *codes} and {2, 3, 10, 130} <= codes
+    head, _, meanings = exit_codes().splitlines()
+    assert head == "| 0 | 2 | 3 | 10 | 11 | 12 | 13 | 14 | 15 | 16 | 17 | 130 |"
+    assert "bad usage" in meanings.split("|")[2] and "interrupted" in meanings.split("|")[12]
 
 
 def test_a_stale_part_is_noticed(monkeypatch, tmp_path, capsys):
