@@ -1,6 +1,7 @@
 """The lint finds each hazard, does not find its harmless neighbour, and allows only what is there, for a reason."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,11 @@ from typer.testing import CliRunner
 from cli.exits import NONDETERMINISM
 from cli.lint import lint_command
 from dst import lint as linter
+from dst import scenarios
 from dst.lint import HAZARDS, Linter, lint
 from dst.lint_allowed import ALLOWED, Allowed
 from dst.lint_sets import Sets
+from dst.scenarios import CONTRACT
 
 CASES = [  # hazard, source in which it is found, neighbour in which nothing is
     ("set order", "for x in {1, 2}: print(x)", "for x in sorted({1, 2}): print(x)"),
@@ -71,6 +74,25 @@ def test_hazard_is_found_and_its_neighbour_is_not(hazard, found, neighbour):
 
 def test_each_hazard_has_a_case():
     assert {hazard for hazard, _, _ in CASES} == HAZARDS.keys()
+
+
+@pytest.mark.parametrize("folder, name", [(folder, name) for folder, names in CONTRACT.items() for name in names])
+def test_an_empty_constant_of_the_contract_is_no_cache(folder, name):
+    def found(source: str, file: str = f"{folder}/x.py") -> list[str]:
+        tree = ast.parse(source)
+        return [finding.hazard for finding in Linter(file, tree, Sets(tree, [tree])).findings()]
+
+    for source in (f"{name} = {{}}", f"{name}: dict[str, int] = {{}}", f"{name} = []"):
+        assert found(source) == [] and found(source, "impl/x.py") == ["cache"], source
+    assert found(f"{name} = {{}}\nKNOWN = {{}}") == ["cache"]
+    assert found(f"@cache\ndef {name}(): ...") == ["cache"]
+    assert found(f"{name} = {{}}\ndef f(x):\n  {name}[x] = 1") == ["cache"]
+    assert found(f"{name} = []\ndef f(x): {name}.append(x)") == ["cache"]
+
+
+def test_the_contract_is_what_the_scenarios_page_says():
+    names = re.findall(r"\b[A-Z]{2,}\b", scenarios.__doc__)
+    assert set(CONTRACT["dst/scenarios"]) | set(CONTRACT["dst/mutants"]) == set(names) - {"COMMON", "STEM"}
 
 
 def test_what_is_a_set_in_one_class_and_not_in_another_is_judged_in_its_own_file():

@@ -31,6 +31,10 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+CONTRACT = {  # folder -> the constants of a module in it that are named above; dst/lint.py takes an empty one for no cache
+    "dst/scenarios": ("ROLES", "MOST", "OPTIONAL", "MILDEST", "TINY", "WORK", "AUDIT", "TOLD", "SEEN", "MODEL", "COST"),
+    "dst/mutants": ("MUTANTS", "ORACLES"),
+}
 DEFAULT = "sequenced_metadata_boundary"
 COMMON = ("page_size", "chaos", "audit", "skew_ms", "store", "stall_ms", "sdk")
 STEMS = tuple(sorted(path.stem for path in Path(__file__).parent.glob("[a-z]*.py")))
