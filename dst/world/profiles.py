@@ -103,7 +103,7 @@ def error_of(profile: Profile, op: str, status: int, key: str) -> StoreError | N
     it has given up sending again, and has found no trace of its request.
 
     A 409 does not tell that there is such an object, but of a store that has no other answer to say so. A 503 to a mutation
-    is no refusal: a store that has lost some of its disks answers so to what the others have kept.
+    leaves its outcome unknown: a store that has lost some of its disks answers so to what the others have kept.
     """
     if 200 <= status < 300 or (op == "get_if_changed" and status == 304) or (op == "delete" and status == 404):
         return None
