@@ -3,17 +3,22 @@
 import os
 import re
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cli.exits import BAD_INPUT
 from dst.scenarios import DEFAULT as STEM
 from dst.scenarios import known
 
+LINE_EVERY_S = 5  # between two lines of progress, where there is no terminal
 LARGEST_SEED = 2**63 - 1  # Parquet's integers have 64 bits
 
 
@@ -27,6 +32,27 @@ class Output(Console):
 console = Output(highlight=False, soft_wrap=True)
 if not console.is_terminal:
     console.width = 160  # a log has room
+
+
+@contextmanager
+def steps_shown(doing: str, total: int) -> Iterator[Callable[[str], None]]:
+    """Yield what is called with the name of each step as it begins. It shows progress on stderr: a bar on a terminal; else a
+    line when a step begins at least `LINE_EVERY_S` after the last line."""
+    terminal = Console(stderr=True, highlight=False, soft_wrap=True)
+    columns = TextColumn(doing), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    begun, printed_s = 0, time.monotonic()
+    with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
+        task = bar.add_task("", total=total)
+
+        def show(step: str) -> None:
+            nonlocal begun, printed_s
+            bar.update(task, completed=begun, description=escape(step))
+            if not terminal.is_terminal and time.monotonic() - printed_s >= LINE_EVERY_S:
+                terminal.print(f"{doing}: {begun} of {total} done, next {step}", markup=False)
+                printed_s = time.monotonic()
+            begun += 1
+
+        yield show
 
 
 def refuse(message: str) -> NoReturn:

@@ -15,10 +15,9 @@ from statistics import median
 from typing import Annotated, Any, NamedTuple
 
 import typer
-from rich.progress import track
 from rich.table import Table
 
-from cli.console import check_writable, console, refuse, scenario_of, write_text
+from cli.console import check_writable, console, refuse, scenario_of, steps_shown, write_text
 from dst.cost import Cost, Latency, Spread, all_of, dollars, measure
 from dst.scenarios import STEMS
 
@@ -71,7 +70,11 @@ def cost_command(
     todo = contentions(protocol)
     for path in filter(None, (html, as_json)):
         check_writable(path)
-    costs = [measure(*which, of.latencies, runs) for which in track(todo, "measuring", console=console, transient=True)]
+    costs = []
+    with steps_shown("measuring", len(todo)) as show:
+        for name, contention in todo:
+            show(f"{name}, {contention}")
+            costs.append(measure(name, contention, of.latencies, runs))
     table = Table(*HEAD)
     for row in rows_of(costs, of):
         table.add_row(*(cell.replace(", ", "\n") for cell in row))

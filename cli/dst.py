@@ -28,7 +28,7 @@ from traces.refine import REFINERS
 
 app = typer.Typer(no_args_is_help=True)
 Scenario = Annotated[str, typer.Option(help="what to run")]
-Mutant = Annotated[str | None, typer.Option(help="a known-bad implementation of dst/zoo.py in place of impl/")]
+Mutant = Annotated[str | None, typer.Option(help="a known-bad implementation of dst/mutants/ in place of impl/")]
 Strategy = Annotated[str, typer.Option(help="what decides which event is next: portfolio (one of these is drawn for each "
                                        "seed), times, random, pct, pos")]
 

@@ -15,7 +15,7 @@ MOST = 100_000
 
 
 def doctor_command(seeds: Annotated[str, typer.Option(help="A:B")] = "0:100",
-                   mutant: Annotated[str | None, typer.Option(help="a known-bad implementation of dst/zoo.py")] = None,
+                   mutant: Annotated[str | None, typer.Option(help="a known-bad implementation of dst/mutants/")] = None,
                    strategy: Annotated[str, typer.Option(help="as `run` has it")] = "portfolio",
                    scenario: Annotated[str, typer.Option(help="as `run` has it")] = STEM) -> None:
     """Run seeds in fresh processes, under two hash seeds and, if there is one, on another Python: all must be the same."""

@@ -23,7 +23,7 @@ from traces.timeline import Watched
 
 What = Annotated[str, typer.Argument(help="a seed, a bundle's folder, or a tape.json")]
 Shrunk = Annotated[bool, typer.Option("--shrunk", help="of a bundle: what `shrink` made of the run")]
-Mutant = Annotated[str | None, typer.Option(help="a known-bad implementation of dst/zoo.py in place of impl/")]
+Mutant = Annotated[str | None, typer.Option(help="a known-bad implementation of dst/mutants/ in place of impl/")]
 Strategy = Annotated[str, typer.Option(help="with a seed: the strategy that it was run with")]
 Scenario = Annotated[str, typer.Option(help="what to run")]
 

@@ -2,16 +2,17 @@
 
 import typer
 
-from cli.console import console
+from cli.console import console, steps_shown
 from cli.exits import NONDETERMINISM
 
 
 def lint_command() -> None:
     """Look for what may make a run differ from itself: sets' order, time, addresses, threads and the like."""
-    from dst.lint import HAZARDS, lint
+    from dst.lint import HAZARDS, lint, sources
     from dst.lint_allowed import ALLOWED
 
-    found, unused = lint()
+    with steps_shown("looking for hazards", len(sources())) as show:
+        found, unused = lint(begin=show)
     for finding in found:
         console.print(str(finding), markup=False)
     for entry in unused:

@@ -239,7 +239,7 @@ def exhaust_command(
         delays: Annotated[int, typer.Option(min=0, help="at most so many in a run")] = 2,
         faults: Annotated[int, typer.Option(min=0, help="at most so many in a run")] = 0,
         of: Annotated[str, typer.Option(help="which faults, with commas")] = "reply_lost,late,crash",
-        mutant: Annotated[str | None, typer.Option(help="a known-bad implementation of dst/zoo.py in place of impl/")] = None,
+        mutant: Annotated[str | None, typer.Option(help="a known-bad implementation of dst/mutants/ in place of impl/")] = None,
         sizes: Annotated[list[str] | None, typer.Option("--set", help="NAME=NUMBER of the scope, as writers=2; may be repeated"
                                                         )] = None,
         most: Annotated[int, typer.Option(min=1, help="runs at most")] = 1_000_000,

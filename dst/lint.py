@@ -8,7 +8,7 @@ ruff could say some of it (DTZ, S311), but knows neither where the seam is nor w
 """
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -273,9 +273,14 @@ def covers(entry: Allowed, finding: Finding) -> bool:
     return (entry.file, entry.hazard) == (finding.file, finding.hazard) and entry.code in finding.code
 
 
-def lint(root: Path = ROOT, allowed: Iterable[Allowed] = ALLOWED) -> tuple[list[Finding], list[Allowed]]:
-    """What is found and not allowed; and what is allowed and not found: then its reason has gone, too."""
+def lint(root: Path = ROOT, allowed: Iterable[Allowed] = ALLOWED, begin: Callable[[str], None] = lambda file: None
+         ) -> tuple[list[Finding], list[Allowed]]:
+    """What is found and not allowed; and what is allowed and not found: then its reason has gone, too. `begin` is called with
+    the name of each file before it is searched."""
     trees = {path.relative_to(root).as_posix(): ast.parse(path.read_text()) for path in sources(root)}
-    found = [finding for file, tree in trees.items() for finding in Linter(file, tree, Sets(tree, trees.values())).findings()]
+    found: list[Finding] = []
+    for file, tree in trees.items():
+        begin(file)
+        found += Linter(file, tree, Sets(tree, trees.values())).findings()
     return ([finding for finding in found if not any(covers(entry, finding) for entry in allowed)],
             [entry for entry in allowed if not any(covers(entry, finding) for finding in found)])

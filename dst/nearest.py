@@ -12,7 +12,7 @@ from dst.choose import Choice
 from dst.scenarios import named
 from dst.simulate import Outcome, stalls_ms
 from dst.world.faults import FATES, LOG_UNIFORM
-from dst.world.network import OPS
+from dst.world.network import OPS, REFUSALS
 from traces.event import Event
 
 BUDGET = 400  # runs
@@ -123,7 +123,7 @@ def befell(fate: str, own: dict[str, int], around_ms: tuple[int, ...]) -> str:
         case "late":
             return f"been told of a time-out {long_ms('late')} ms before the request arrived,"
         case "refused" | "conflict":
-            return f"been refused ({'503' if fate == 'refused' else '409'})"
+            return f"been answered {REFUSALS[fate]}"
         case "crash":
             return "crashed"
         case "cut_off":

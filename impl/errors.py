@@ -30,11 +30,11 @@ class PreconditionFailed(Definite):
 
 
 class Unavailable(Definite):
-    """A read got no answer (it has no effect to doubt), or the store refused a request and says that nothing was applied."""
+    """A read got no answer (it has no effect to doubt), or a mutation's status tells that nothing was applied (403, 409)."""
 
 
 class OutcomeUnknown(Indefinite):
-    """A mutating request got no answer, or one that does not tell whether it was applied (time-out, reset, 5xx)."""
+    """A mutation got no answer (time-out, reset), or a status that does not tell whether it was applied (408, 5xx)."""
 
 
 class ListingNeverEnds(Definite):

@@ -7,10 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from cli.explain import look, text_of
+from dst.kernel import Client, Kernel, Request
 from dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
 from dst.scenarios.sequenced_metadata_boundary import Shape, namespace, production
 from dst.simulate import Outcome, drawn_shape, simulate
-from dst.world.faults import NONE, Weights
+from dst.world.faults import FATES, NONE, Weights
+from dst.world.network import OPS, READS, REFUSALS, Network
+from dst.world.store import SimulatedStore
+from impl.errors import Definite, Indefinite
 from traces.history import too_young
 
 SHAPE = Shape(writers=2, commits=3, collectors=1, rounds=2, readers=1, reads=2, min_age_ms=60, think_ms=30)
@@ -136,3 +140,36 @@ def test_a_failure_of_any_store_is_explained(name):
         if outcome.kind:
             told = text_of(look(outcome))
             assert told.startswith(outcome.signature) and "stale" not in told
+
+
+# fault -> whether the store applies the request, and whether the client of a failed mutation can tell
+TELLS = {"refused": (False, Indefinite), "conflict": (False, Definite), "forbidden": (False, Definite),
+         "request_lost": (False, Indefinite), "reply_lost": (True, Indefinite), "late": (True, Indefinite)}
+
+
+def befallen(fate: str, op: str) -> tuple[int, Exception | None]:
+    """How many requests the store applied, and what the client was told."""
+    kernel, told, applied = Kernel(None), [], []
+    network = Network(kernel, SimulatedStore(2), lambda e: applied.append(e) if e.kind == "applied" else None,
+                      lambda site, n: 0, lambda site, n: 0, None, None, b"", (60,), 0, lambda client: None)
+    kernel.resume = lambda client, incarnation, answer, error: told.append(error)
+    client = Client("Writer#0")
+    client.waiting = client.number = 1
+    client.request = Request(op, "k", b"1", "")
+    network._befall(fate, 1, client, client.incarnation, 1, client.request)
+    kernel.run(10_000, 100)
+    return len(applied), told[0]
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("fate", TELLS)
+def test_what_a_client_can_tell_of_a_fault_is_what_its_words_say(fate, op):
+    if fate == "conflict" and op in READS:
+        pytest.skip("a read meets no conflict")
+    applied, error = befallen(fate, op)
+    assert applied == TELLS[fate][0]
+    assert isinstance(error, Definite if op in READS else TELLS[fate][1])
+
+
+def test_every_refusal_has_its_words():
+    assert set(REFUSALS) <= set(TELLS) <= {*FATES, *REFUSALS}

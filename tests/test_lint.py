@@ -131,6 +131,17 @@ def test_entries_have_reasons():
     assert all(entry.hazard in HAZARDS and entry.why for entry in ALLOWED) and len(set(ALLOWED)) == len(ALLOWED)
 
 
+def test_progress_names_each_file_and_goes_to_stderr(monkeypatch, tmp_path, capsys):
+    import cli.console
+
+    monkeypatch.setattr(cli.console, "LINE_EVERY_S", 0)
+    root = project(tmp_path, "x = 1\n")
+    with cli.console.steps_shown("looking", len(linter.sources(root))) as show:
+        lint(root, (), show)
+    output = capsys.readouterr()
+    assert output.out == "" and output.err == "looking: 0 of 1 done, next dst/a.py\n"
+
+
 def test_command_tells_and_fails(monkeypatch, tmp_path):
     import typer
 
@@ -138,7 +149,7 @@ def test_command_tells_and_fails(monkeypatch, tmp_path):
     app.command("lint")(lint_command)
     assert CliRunner().invoke(app, []).exit_code == 0
     root = project(tmp_path, "x = id(3)\n")
-    monkeypatch.setattr(linter, "lint", lambda: lint(root, ALLOWED[:1]))
+    monkeypatch.setattr(linter, "lint", lambda begin: lint(root, ALLOWED[:1], begin))
     result = CliRunner().invoke(app, [])
     assert result.exit_code == NONDETERMINISM
     assert "dst/a.py:1: address" in result.output and f"{ALLOWED[0].file}: {ALLOWED[0].hazard}" in result.output

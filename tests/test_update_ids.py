@@ -207,7 +207,7 @@ def test_after_an_attempt_in_doubt_no_error_is_definite():
         await begun(store)
         with pytest.raises(OutcomeUnknown, match="an earlier attempt is in doubt"):
             await opened(Down(store, "before")).update_once("a", put("a"))
-        refused = Lossy(store, "never", Unavailable("503, and nothing was done"))
+        refused = Lossy(store, "never", Unavailable("429, and nothing was done"))
         with pytest.raises(Unavailable):
             await opened(refused).update_once("b", put("b"))
         assert await updates(store) == ("a",)

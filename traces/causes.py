@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from traces.event import Event
+from traces.form import MUTATIONS
 from traces.trace import Trace
 
 PAUSE_MS = 60  # a client that goes on after more than this is told of
@@ -113,6 +114,8 @@ class History:
 
     def learned(self, e: Event) -> str:
         """What a client had from its step."""
+        if e.kind == "refused" and e.status >= 500 and e.op in MUTATIONS:
+            return f"{e.client} was answered {e.status}, and could not tell whether that was applied"
         if e.kind == "refused":
             return f"{e.client} was refused ({': '.join(filter(None, (str(e.status), self.refusals.get(e.status))))})"
         if e.kind != "applied":

@@ -19,11 +19,13 @@ class Event(NamedTuple):
     t_ms: int  # by the store's clock
     request: int  # number of the request, rising for each client, which has one at a time; 0 for none
     client: str  # "Writer#0"
-    kind: str  # applied | refused (not applied, and said so) | timeout | crash | told
+    # applied | timeout | crash | told | refused: never applied, and the client got an error status. Whether the client can tell
+    # depends on the status: 403, 409 and 429 say that nothing was applied; a 503 to a mutation does not.
+    kind: str
     op: str  # create update put get get_if_changed list delete head; for `told`: committed refused unknown failed read
     key: str  # for a list: prefix
     condition: str  # version named by the request; for a list: the key to begin after
-    status: int  # as HTTP: 200 204 304 404 412 503
+    status: int  # as HTTP: 200 204 304 404 412; of a refused request 403 409 429 503
     version: str  # of the object, after the request
     body: bytes  # sent by a put, received by a get
     keys: tuple[str, ...] = ()  # of a page

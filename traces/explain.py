@@ -17,7 +17,7 @@ from traces.refine import STUTTER, Effect, Failure, Match, Refiner
 
 LAST = 12  # events shown before the failing one
 REQUESTS = {"create": "put {} if absent", "update": "put {} over the version read", "get_if_changed": "get {} if changed"}
-REPLIES = {304: "not changed", 404: "not there", 412: "condition failed", 429: "refused", 503: "refused"}
+REPLIES = {304: "not changed", 404: "not there", 412: "condition failed", 429: "too many requests", 503: "unavailable"}
 
 
 class Row(NamedTuple):

@@ -54,7 +54,7 @@ class Trace(trace.Trace):
         return [record.body.decode()] if record else []
 
     def _take(self, e: Event) -> None:
-        doubtful = e.kind == "timeout" or (e.kind == "refused" and e.status >= 500)  # a 503 to a mutation is no refusal
+        doubtful = e.kind == "timeout" or (e.kind == "refused" and e.status >= 500)  # a 503 to a mutation tells nothing
         if not doubtful or e.op not in MUTATIONS or e.client.startswith("Collector"):
             super()._take(e)
             return

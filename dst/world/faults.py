@@ -1,8 +1,9 @@
 """Safety: none; this is what goes wrong. Which of it, and how often, is drawn for each run (swarm sampling).
 
-A fault befalls one request, when it is issued. Long times are drawn log-uniform around the constants that the protocol and its
-callers wait by, for bugs live where a stall and a time-out meet. The catalogue, and what of it is elsewhere, is in
-docs/simulation.md.
+A fault befalls one request, when it is issued. What is applied is a fact of the store; what a client learns of it is the error
+that impl/errors.py has for the answer. A failed read has no effect to doubt, so its error is always Definite. Long times are
+drawn log-uniform around the constants that the protocol and its callers wait by, for bugs live where a stall and a time-out
+meet. The catalogue is in docs/simulation.md.
 """
 
 from collections.abc import Callable
@@ -16,13 +17,15 @@ class Weights(NamedTuple):
     """How often, of 1000 requests."""
 
     stall: int = 100  # the client does not run for a long time after the reply came, and its clock has jumped (F12, F13)
-    refused: int = 10  # 503: not applied, which nobody can tell from the answer (F10)
-    conflict: int = 5  # 409 to a mutation: another one was under way; not applied, and the client is told so (F6)
-    request_lost: int = 10  # never applied; the client gets a time-out (F4)
-    reply_lost: int = 10  # applied; the client gets a time-out (F1)
-    late: int = 10  # the client gets a time-out, and the request is applied long after (F4)
+    refused: int = 10  # 503: never applied, but the client of a mutation cannot tell (Indefinite) (F10)
+    conflict: int = 5  # 409 to a mutation, as another one is under way: never applied, and the client can tell (Definite) (F6)
+    request_lost: int = 10  # never applied; the client gets a time-out (of a mutation Indefinite) (F4)
+    reply_lost: int = 10  # applied; the client gets the same time-out (F1)
+    late: int = 10  # the client gets the same time-out, and the request is applied long after (F4)
     crash: int = 10  # the client dies: before the request leaves, or with it under way, or before its reply (F21, F22)
-    cut_off: int = 3  # for a long time this client's requests, or their replies, are lost, or it has no credentials (F23, F24)
+    # For a long time this client's requests, or their replies, are lost, or its credentials are refused (403:
+    # never applied, and the client can tell) (F23, F24).
+    cut_off: int = 3
 
 
 FATES = ("ok", *Weights._fields)  # a fate is its place here

@@ -20,7 +20,7 @@ TIMEOUT_MS = 200
 LATENCY_MS = 40  # from one request of a client to its next: 1 to this, if nothing is wrong
 READS = ("get", "get_if_changed", "head", "list")
 OPS = (*READS, "create", "update", "put", "delete")
-REFUSALS = {"refused": 503, "conflict": 409, "forbidden": 403}
+REFUSALS = {"refused": 503, "conflict": 409, "forbidden": 403}  # never applied; of a mutation only the 503 leaves doubt
 KINDS = len(FATES)
 KEY = itemgetter(0)  # of an entry of a listing
 CUT_OFF = ("forbidden", "request_lost", "reply_lost")
@@ -150,6 +150,7 @@ class Network:
         self.kernel.resume(client, incarnation, answer, error)
 
     def refuse(self, client: Client, incarnation: int, number: int, request: Request, status: int) -> None:
+        """Answer with an error status, and never apply the request. Whether its client can tell is up to `error_of`."""
         if client.waiting == number:
             client.under_way = False
             self._tell(client, "refused", status)

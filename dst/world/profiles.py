@@ -2,7 +2,7 @@
 
 What each object store answers to the same conditional request, as data: nothing in the simulator knows a store by name. A
 field that is named in `unverified` is from memory, or a guess by likeness: neither a document nor a server was asked. The
-rest is from the fault catalogue (F1-F25 of simulation.md), what was measured (ecosystem.md), the stores' documents, or the
+rest is from the fault catalogue (F1-F25 of simulation.md), what was measured, the stores' documents, or the
 threads named beside it. A 0 of the last two fields: nothing of the kind is known.
 
 What succeeds is 200, and 204 for a delete, of whatever store: some say 201 or 202.
@@ -68,7 +68,7 @@ PROFILES: dict[str, Profile] = {profile.name: profile for profile in (
     Profile("r2", throttled=429, mutation_gap_ms=1000, unverified=(
         "create_contended", "update_stale", "update_missing", "update_contended", "get_unchanged", "version", "page_size",
         "empty_pages", "lexicographic", *[name for name in LIKE_S3 if name != "throttled"])),
-    # minio#21526: an update of nothing was accepted; a later MinIO was run (ecosystem.md): 404, and the rest as here.
+    # minio#21526: an update of nothing was accepted; a later MinIO was run: 404, and the rest as here.
     Profile("minio-2025-08", update_missing=200, unverified=("update_contended", "create_contended", "empty_pages", *LIKE_S3)),
     # minio#19442, fixed 2024-04: 304 to a PUT If-None-Match. (There of an ETag; of `*`, F9.)
     Profile("minio-2024-03", create_exists=304, update_missing=200, unverified=(
@@ -103,7 +103,7 @@ def error_of(profile: Profile, op: str, status: int, key: str) -> StoreError | N
     it has given up sending again, and has found no trace of its request.
 
     A 409 does not tell that there is such an object, but of a store that has no other answer to say so. A 503 to a mutation
-    is no refusal: a store that has lost some of its disks answers so to what the others have kept.
+    leaves its outcome unknown: a store that has lost some of its disks answers so to what the others have kept.
     """
     if 200 <= status < 300 or (op == "get_if_changed" and status == 304) or (op == "delete" and status == 404):
         return None

@@ -13,8 +13,8 @@ reading back:
 - Nothing (404), or no answer: the third outcome. It may never have been applied, or be under way, or applied, built upon and
   collected: OutcomeUnknown, never «not mine».
 
-A refusal without doubt (409: another request to the key was under way; 503) is definite, and sent again here; it is no evidence
-of an object, so it is never AlreadyExists.
+A refusal without doubt (409: another request to the key was under way; 429) is definite, and sent again here; it is no evidence
+of an object, so it is never AlreadyExists. A 503 leaves doubt, like no answer.
 """
 
 from collections.abc import Awaitable, Callable, Hashable
