@@ -150,8 +150,8 @@ def deterministic(protocol: str) -> Found:
     for hash_seed in ("1", "2"):
         result = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONHASHSEED": hash_seed})
         said[hash_seed] = result.stdout.splitlines()
-    if len(said["1"]) != SAMPLE:
-        return Found("", HARNESS, result.stderr[-500:])
+        if len(said[hash_seed]) != SAMPLE:
+            return Found("", HARNESS, f"exit code {result.returncode}: {result.stderr[-500:]}")
     for one, two in zip(said["1"], said["2"]):
         if one != two:
             return Found("", NONDETERMINISM, f"{one} with PYTHONHASHSEED=1, {two} with 2")

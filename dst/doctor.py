@@ -122,12 +122,14 @@ def ask(place: Place, job: dict[str, Any], path: str = "") -> list:
     try:
         done = subprocess.run([place.python, "-m", "dst.doctor"], input=json.dumps(job), capture_output=True, text=True,
                               env=environment, timeout=LONGEST_S, check=False)
-        return json.loads(done.stdout)
+        if done.returncode == 0:
+            return json.loads(done.stdout)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Broken(f"{place.name}: {error}") from None
     except ValueError:
-        last = done.stderr.strip().rpartition("\n")[2]
-        raise Broken(f"{place.name}: exit {done.returncode}: {last}") from None
+        pass
+    last = done.stderr.strip().rpartition("\n")[2]
+    raise Broken(f"{place.name}: exit {done.returncode}: {last}")
 
 
 # --- the other process

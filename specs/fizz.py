@@ -9,7 +9,13 @@ Claim: a verdict and a graph are of the spec and the constants that were asked f
 - `--preinit-hook 'N = 3'` does not reach what was computed from N before: a constant `M = N + 1`, and every top-level `def`,
   which keeps the N of its definition; and a misspelt name is accepted. Here the constant's own line is rewritten in a
   scratch copy, so all of the spec sees the value, and an unknown name is an error.
-- Its parser recovers from some syntax errors with a message and goes on. Here any such message is an error.
+- Its parser recovers from some syntax errors with a message on stderr, goes on, and exits with 0. Its stdout is another
+  matter: megabytes of its own tracing, buffered or not as the environment has it. Here the two streams are kept apart, and
+  anything on stderr is an error, the parser's as well as the checker's: on no spec of this folder, and in no run of
+  tests/test_fizz.py and tests/test_conform.py that came to a verdict, did either write a byte there, so nothing is let pass.
+  What the checker's source has for stderr is what breaks: panics, "Error in executing init", a module that "failed to load"
+  and is done without. (Its bar of progress, and that of simulations, are for terminals and for runs that are not made here.)
+- Both programs run in an environment of few names (`INHERITED`), so that what they say does not hang on who calls.
 - In a guided trace an action that is disabled uses up its line, and the run PASSED. Here the path is walked again in the
   graph that the run wrote.
 - `--experimental_no_graph` is 1.4 times faster, but crashes where a transition assertion fails, sees deadlocks that are
@@ -68,6 +74,7 @@ BUILD = Path(__file__).resolve().parent.parent / "tools" / "fizzbee" / "build.py
 OPTIONS = "options:\n  max_actions: 1000000000\n"  # fizz.yaml; a spec's front matter overrides it
 LONGEST_GUIDED = 100  # actions: FizzBee's trace mode has this bound and ignores every setting
 GRACE_S = 15  # from asking FizzBee to stop to killing it
+INHERITED = ("PATH", "HOME", "LD_LIBRARY_PATH", "GOGC", "GOMEMLIMIT", "GOMAXPROCS")  # nothing else of our environment
 UNWITNESSED = "FAILED: Expected states never reached"
 
 Value = Any  # None | bool | int | float | str | tuple of Values
@@ -433,55 +440,65 @@ class Run:
     """One run of the checker, over and its files still there."""
 
     output: str
+    errors: str
     stopped: bool
     seconds: float
     out: Path
 
 
-def execute(command: list[str], scratch: Path, timeout: float | None) -> tuple[str, int, bool]:
-    """The output, the exit status, and whether it was asked to stop (and, when it did not, killed) after `timeout` seconds."""
-    env = {"GOGC": "400", "GOMEMLIMIT": "4GiB"} | os.environ | {"TMPDIR": str(scratch)}  # collecting garbage was 1/3 of it
-    process = subprocess.Popen(command, cwd=scratch, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, text=True, errors="replace")
+def environment(scratch: Path) -> dict[str, str]:
+    """What FizzBee's programs run in. With Go's usual settings, collecting garbage was 1/3 of a run."""
+    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    return {"GOGC": "400", "GOMEMLIMIT": "4GiB"} | inherited | {"LANG": "C.UTF-8", "PYTHONUTF8": "1", "TMPDIR": str(scratch)}
+
+
+def execute(command: list[str], scratch: Path, timeout: float | None) -> tuple[str, str, int, bool]:
+    """stdout, stderr, the exit status, and whether it was asked to stop (and, when it did not, killed) after `timeout`
+    seconds."""
+    process = subprocess.Popen(command, cwd=scratch, env=environment(scratch), stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8", errors="replace")
     stopped = False
     try:
         try:
-            output, _ = process.communicate(timeout=timeout)
+            output, errors = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
             stopped = True
             process.terminate()
-            output, _ = process.communicate(timeout=GRACE_S)
+            output, errors = process.communicate(timeout=GRACE_S)
     except subprocess.TimeoutExpired:
         process.kill()
-        output, _ = process.communicate()
+        output, errors = process.communicate()
     except BaseException:
         process.kill()
         process.wait()
         raise
-    return output, process.returncode, stopped
+    return output, errors, process.returncode, stopped
 
 
-def parse_error(output: str, status: int, spec: Path) -> str | None:
-    """What the parser said, in one line that opens with the file, or None."""
-    found = re.search(r"^line (\d+):(\d+) (.*)$", output, re.MULTILINE)
+def parse_error(errors: str, status: int, spec: Path) -> str | None:
+    """What the parser said on stderr, in one line that opens with the file, or None: it said nothing and exits with 0."""
+    found = re.search(r"line (\d+):(\d+) (.*)$", errors, re.MULTILINE)
     if found:
         return f"{spec}:{found[1]}:{int(found[2]) + 1}: {found[3]}"
-    if status:
-        return f"{spec}: {(output.strip().splitlines() or ['the parser failed and does not say why'])[-1].strip()}"
+    if errors or status:
+        return f"{spec}: {(errors.strip().splitlines() or ['the parser failed and does not say why'])[-1].strip()}"
     return None
 
 
-def runtime_error(output: str, spec: Path) -> str:
-    """Why a run ended without a verdict, in one line."""
-    detail = re.search(r"^E\d+ .*?\] (.*)$", output, re.MULTILINE)
-    panic = re.search(r"^(?:panic|Error|.* refused): ?(.*)$", output, re.MULTILINE)
+def runtime_error(run: Run, spec: Path) -> str:
+    """Why a run has no verdict, in one line."""
+    said = f"{run.errors}\n{run.output}"
+    detail = re.search(r"^E\d+ .*?\] (.*)$", said, re.MULTILINE)
+    panic = re.search(r"^(?:panic|Error|.* refused): ?(.*)$", said, re.MULTILINE)
     parts = [found[1] for found in (panic, detail) if found]
-    last = (output.strip().splitlines() or ["no output"])[-1]
-    return f"{spec}: {'; '.join(parts) or f'FizzBee ended without a verdict: {last}'}".replace("spec.fizz:", "line ")
+    last = (run.errors.strip().splitlines() or run.output.strip().splitlines() or ["no output"])[-1]
+    why = "FizzBee complained" if run.errors else "FizzBee ended without a verdict"
+    return f"{spec}: {'; '.join(parts) or f'{why}: {last}'}".replace("spec.fizz:", "line ")
 
 
 def read_result(run: Run, spec: Path) -> CheckResult:
-    """The verdict, from the output's lines. States and nodes come from whatever count it printed."""
+    """The verdict, from the output's lines; ERROR for a run with anything on stderr, whatever its output says. States and
+    nodes come from whatever count it printed."""
     output = run.output
     counts = re.search(r"^(?:Valid Nodes|Visited entries): (\d+)\s+Unique states: (\d+)", output, re.MULTILINE)
     visited = re.findall(r"^Nodes: (\d+),", output, re.MULTILINE)
@@ -489,13 +506,14 @@ def read_result(run: Run, spec: Path) -> CheckResult:
     failed = tuple(re.findall(r"^(?:FAILED: .*)?(?:Transition )?Invariant(?: \d+)?: +(\w+)", output, re.MULTILINE))
     begins = set(re.findall(r"^(DEADLOCK|FAILED|Model checker stopped|PASSED)", output, re.MULTILINE))
     stopped = run.stopped or "Model checker stopped" in begins
-    verdict = ("DEADLOCK" if "DEADLOCK" in begins else
+    verdict = ("ERROR" if run.errors else
+               "DEADLOCK" if "DEADLOCK" in begins else
                "FAILED" if "FAILED" in begins and not (stopped and UNWITNESSED in output) else  # also said of a stopped run
                "STOPPED" if stopped else
                "PASSED" if "PASSED" in begins else "ERROR")
     failed = failed if verdict == "FAILED" else ()
     return CheckResult(verdict, states, nodes, run.seconds, failed, error_trace(run.out), output,
-                       runtime_error(output, spec) if verdict == "ERROR" else None)
+                       runtime_error(run, spec) if verdict == "ERROR" else None)
 
 
 @dataclass(frozen=True)
@@ -540,7 +558,7 @@ class Fizz:
             fast = None
             if not graph and not LIVENESS.search(text):
                 fast = read_result(self._run(scratch, "fast", [*symmetry, "--experimental_no_graph"], timeout), spec)
-                if fast.verdict in ("PASSED", "STOPPED") or UNWITNESSED in fast.output:
+                if fast.verdict in ("PASSED", "STOPPED") or (fast.verdict == "FAILED" and UNWITNESSED in fast.output):
                     return fast
             left = timeout and max(1.0, timeout - (time.monotonic() - started))
             full = read_result(self._run(scratch, "full", symmetry, left), spec)
@@ -596,6 +614,8 @@ class Fizz:
                 result = replace(read_result(run, spec), seconds=time.monotonic() - started)
                 if result.verdict == "FAILED":
                     return replace(result, followed=len(result.trace) - 1)
+                if run.errors:
+                    return replace(result, followed=0)
                 executed = re.search(r"^WARNING: Trace execution incomplete.* executed (\d+) links", run.output, re.MULTILINE)
                 if not executed:
                     break
@@ -611,8 +631,8 @@ class Fizz:
         """Writes the spec into the scratch folder and parses it there, where the parser leaves its JSON. Raises SpecError."""
         (scratch / "fizz.yaml").write_text(OPTIONS)
         (scratch / "spec.fizz").write_text(text)
-        output, status, _ = execute([str(self.parser), "spec.fizz"], scratch, None)
-        wrong = parse_error(output, status, spec)
+        _, errors, status, _ = execute([str(self.parser), "spec.fizz"], scratch, None)
+        wrong = parse_error(errors, status, spec)
         if wrong:
             raise SpecError(wrong)
         return scratch
@@ -621,11 +641,14 @@ class Fizz:
         """Runs the checker on the parsed spec, its files in a folder of that name."""
         started = time.monotonic()
         command = [str(self.checker), *options, "--output-dir", str(scratch / name), "spec.json"]
-        output, _, stopped = execute(command, scratch, timeout)
-        return Run(output, stopped, time.monotonic() - started, scratch / name)
+        output, errors, status, stopped = execute(command, scratch, timeout)
+        if status < 0 and not stopped:
+            errors += f"it was killed by signal {-status}\n"  # by the kernel, say, for want of memory
+        return Run(output, errors, stopped, time.monotonic() - started, scratch / name)
 
     def _cached(self, what: str, spec: Path, constants: dict[str, object], options: list, compute) -> Any:
-        """The result of `compute`, kept in the cache folder; an entry that cannot be read is computed again."""
+        """The result of `compute`, kept in the cache folder; an entry that cannot be read is computed again. This file is part
+        of the key: an entry of an earlier wrapper, which may have let something pass, is not found. ERROR is not kept."""
         digest = hashlib.sha256()
         knobs = {name: literal(value) for name, value in constants.items()}
         for part in (spec.read_bytes(), Path(__file__).read_bytes(),

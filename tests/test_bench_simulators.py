@@ -73,6 +73,7 @@ def test_what_pip_cannot_fetch_is_not_measured(monkeypatch, capsys):
         raise PeerMissing(f"pip could not download {name}")
 
     monkeypatch.setattr(simulators, "kept", kept)
+    monkeypatch.setattr(simulators, "python_program", lambda: "no Python is started")
     monkeypatch.setattr(simulators, "EACH", dict.fromkeys(PEERS, 1))
     assert main([]) == 0
     assert capsys.readouterr().out.splitlines() == [f"{name:15} not measured: pip could not download {name}" for name in PEERS]

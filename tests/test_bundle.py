@@ -51,7 +51,7 @@ def test_it_holds_the_run(bundled):
 def test_its_bytes_are_the_same_from_another_process_folder_and_hash_seed(bundled, tmp_path):
     command = [sys.executable, "-m", "cli.main", *RUN, "--out", "here/and there"]
     environment = {**os.environ, "PYTHONHASHSEED": "77", "PYTHONPATH": str(Path(__file__).parent.parent)}
-    subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False)
+    assert subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True).returncode == CODE
     there = tmp_path / "here" / "and there"
     for path in bundled.iterdir():
         assert path.read_bytes() == (there / path.name).read_bytes(), path.name

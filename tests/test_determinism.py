@@ -14,7 +14,8 @@ from dst.simulate import simulate
 
 def digests(hash_seed: str) -> str:
     command = [sys.executable, "-m", "cli.main", "dst", "run", "--seeds", "0:60", "--digests"]
-    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONHASHSEED": hash_seed}).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=True,
+                          env={**os.environ, "PYTHONHASHSEED": hash_seed}).stdout
 
 
 def test_same_digests_in_other_processes_under_other_hash_seeds():

@@ -222,6 +222,50 @@ def test_syntax_errors_name_the_file_and_the_line(fizz, spec):
             fizz.check(spec(text))
 
 
+def telling(path: Path, program: Path, said: str, end: str = "") -> Path:
+    """A program that does what `program` does, and then says something on stderr."""
+    path.write_text(f"#!/bin/sh\n'{program}' \"$@\"\nprintf %s '{said}' >&2\n{end}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize("said, told", [
+    ("... line 7:2 missing a colon", r"Small\.fizz:7:3: missing a colon$"),  # wherever in its line
+    ("Error: Line: 7: Unexpected x", r"Small\.fizz: Error: Line: 7: Unexpected x$"),
+    ("a word that nobody knows", r"Small\.fizz: a word that nobody knows$")])
+def test_whatever_the_parser_says_on_stderr_is_an_error(fizz, spec, tmp_path, said, told):
+    parser = telling(tmp_path / "parser", fizz.parser, said)
+    for ask in (fizz.check, fizz.graph, lambda path: fizz.guided(path, {}, ["Inc"])):
+        ask(spec(COUNTER))
+    fizz = wrapper.replace(fizz, parser=parser)
+    for ask in (fizz.check, fizz.graph, lambda path: fizz.guided(path, {}, ["Inc"])):
+        with pytest.raises(SpecError, match=told):
+            ask(spec(COUNTER))
+
+
+@pytest.mark.parametrize("said, end, told", [("something broke", "", "something broke"), ("", "kill -9 $$", "by signal 9")])
+def test_a_run_that_complains_has_no_verdict_and_is_not_kept(fizz, spec, tmp_path, monkeypatch, said, end, told):
+    """Its output says PASSED."""
+    monkeypatch.setenv("HIGHWATER_CACHE", str(tmp_path / "cache"))
+    fizz, path = wrapper.replace(fizz, checker=telling(tmp_path / "checker", fizz.checker, said, end)), spec(COUNTER)
+    for ask in (fizz.check, lambda path, **options: fizz.guided(path, {}, ["Inc"], **options)):
+        result = ask(path, cache=True)
+        assert result.verdict == "ERROR" and "PASSED" in result.output and told in result.error
+    with pytest.raises(FizzError, match=told):
+        fizz.graph(path, cache=True)
+    assert not list(tmp_path.glob("cache/specs/*"))
+
+
+def test_its_programs_do_not_see_our_environment(monkeypatch, tmp_path):
+    for name in ("PYTHONUNBUFFERED", "PYTHONPATH", "GODEBUG", "LC_ALL", "GOGC"):
+        monkeypatch.setenv(name, "1")
+    output, errors, status, stopped = wrapper.execute(["env"], tmp_path, None)
+    seen = dict(line.partition("=")[::2] for line in output.splitlines())
+    assert set(seen) <= {*wrapper.INHERITED, "LANG", "PYTHONUTF8", "TMPDIR"}
+    assert (seen["GOGC"], seen["LANG"]) == ("1", "C.UTF-8")
+    assert (errors, status, stopped) == ("", 0, False)
+
+
 def test_an_error_at_run_time_is_a_verdict(fizz, spec):
     result = fizz.check(spec(COUNTER.replace("n = n + 1", "n = m + 1")))
     assert result.verdict == "ERROR" and "undefined: m" in result.error and "\n" not in result.error
@@ -435,7 +479,7 @@ def test_what_is_cached_is_of_this_spec_these_constants_and_this_fizzbee(fizz, s
 
     def ran(*_):
         asked.append(1)
-        return "PASSED: this one did not run\n", 0, False
+        return "PASSED: this one did not run\n", "", 0, False
 
     monkeypatch.setattr(wrapper, "execute", ran)
 

@@ -294,7 +294,7 @@ def test_a_browser_shows_the_failing_end_without_a_word_of_complaint(tmp_path):
                              f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr", f"file://{path}"],
                             capture_output=True, text=True, timeout=120)
     body = result.stdout.partition('<script id="data"')[0]
-    assert "CONSOLE" not in result.stderr, result.stderr[-2000:]
+    assert result.returncode == 0 and "CONSOLE" not in result.stderr, result.stderr[-2000:]
     assert "was told: committed" in body and 'class="failing"' in body and "Here it fails." in body
     rect = re.search(r'<rect x="0" y="([\d.]+)" width="[\d.]+" height="[\d.]+" class="failing"', body)
     assert 0 < float(rect[1]) < float(re.search(r'<svg id="drawing" height="([\d.]+)"', body)[1])

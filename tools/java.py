@@ -31,24 +31,24 @@ def cache() -> Path:
     return Path(os.environ.get("HIGHWATER_CACHE") or Path(__file__).resolve().parent.parent / ".cache").absolute()
 
 
-def ask(java: Path | str, *question: str) -> str:
-    """What the runtime prints; nothing if it does not run."""
+def ask(java: Path | str, *question: str) -> tuple[str, str]:
+    """What the runtime prints on stdout and on stderr; nothing if it does not run."""
     try:
-        done = subprocess.run([str(java), *question], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, errors="replace", timeout=60)
+        done = subprocess.run([str(java), *question], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              errors="replace", timeout=60)
     except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout if done.returncode == 0 else ""
+        return "", ""
+    return (done.stdout, done.stderr) if done.returncode == 0 else ("", "")
 
 
 def home_of(java: Path | str) -> str | None:
     """The home of a runtime that Spark starts on, as the runtime itself names it; None: it is not one."""
-    about = ask(java, "-XshowSettings:properties", "-version")
-    version = re.search(r'version "(\d+)', about)  # "17.0.15"; Java 8 says "1.8.0"
+    _, about = ask(java, "-XshowSettings:properties", "-version")
+    version = re.search(r'^\w+ version "(\d+)', about, re.MULTILINE)  # "17.0.15"; Java 8 says "1.8.0"
     home = re.search(r"^\s*java\.home = (.+?)\s*$", about, re.MULTILINE)
     if not version or not home or int(version[1]) < OLDEST:
         return None
-    return home[1] if f"{MODULE}@" in ask(java, "--list-modules") else None
+    return home[1] if f"{MODULE}@" in ask(java, "--list-modules")[0] else None
 
 
 def on_machine() -> Iterator[Path | str]:

@@ -8,6 +8,7 @@
 
 import fcntl
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -64,9 +65,10 @@ def commit() -> str:
     """That is checked out, with a + if it was edited since; "" where there is no git, or the sources are no checkout."""
     if not (ROOT / ".git").exists():
         return ""
+    unnamed = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # a hook's GIT_DIR is another
     try:
         said = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=+"],
-                              capture_output=True, text=True, timeout=10)
+                              capture_output=True, text=True, timeout=10, env=unnamed)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return said.stdout.strip() if said.returncode == 0 else ""

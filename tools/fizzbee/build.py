@@ -102,16 +102,17 @@ def say(text: str) -> None:
 
 
 def run(what: str, command: list, **options) -> str:
-    """The command's output; BuildError with the line of it that tells most, the whole of it in the cache folder."""
+    """The command's stdout; BuildError with the line that tells most, all that it said in the cache folder."""
     try:
-        done = subprocess.run([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, errors="replace", **options)
+        done = subprocess.run([str(part) for part in command], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              errors="replace", **options)
     except OSError as error:
         raise BuildError(f"{what}: {error}") from error
     if done.returncode:
         log = cache() / "fizzbee-build.log"
-        log.write_text(done.stdout)
-        lines = [line.strip() for line in done.stdout.splitlines() if line.strip()] or [f"exit status {done.returncode}"]
+        said = done.stdout + "\n" + done.stderr
+        log.write_text(said)
+        lines = [line.strip() for line in said.splitlines() if line.strip()] or [f"exit status {done.returncode}"]
         telling = [line for line in lines if re.search(r"error|no space|cannot|not found|no such", line, re.IGNORECASE)]
         raise BuildError(f"{what}: {(telling or lines)[-1]} (all of it: {log})")
     return done.stdout

@@ -1,0 +1,27 @@
+"""All tests, and all that they start, run in an environment of their own: these names of the caller's, and the values below.
+
+So a test that passes here passes where nothing else is set, and a setting of one's shell (a profile of AWS, a home of Spark, a
+hook's GIT_DIR, PYTHONUNBUFFERED) changes no verdict. It is done when this file is imported: before any test module is, and in
+each of xdist's workers.
+
+HOME stays: pip, Go and pyenv keep there what they have fetched. Of AWS's settings below it nothing is read.
+"""
+
+import os
+import re
+
+KEPT = re.compile("|".join((
+    r"PATH|HOME|TMPDIR|CI|PYTHONPATH|PYTEST_\w+",
+    r"HIGHWATER_\w+",
+    r"PYENV_ROOT|PYENV_VERSION|JAVA_HOME",  # where an interpreter and a runtime are, which are tried before they are used
+    r"PIP_\w+|(?i:https?_proxy|no_proxy|all_proxy)|SSL_CERT_FILE|SSL_CERT_DIR|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE",  # to fetch
+    r"GOPROXY|GOSUMDB|GONOSUMDB|GONOPROXY|GOPRIVATE|GOINSECURE",
+    *([r"AWS_\w+"] if os.environ.get("HIGHWATER_S3_ENDPOINT") else []),  # how to ask the server that it names
+)))
+OURS = {"LANG": "C.UTF-8", "AWS_EC2_METADATA_DISABLED": "true"}
+NO_FILES = {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
+
+for name in [*os.environ]:
+    if not KEPT.fullmatch(name):
+        del os.environ[name]
+os.environ.update(OURS if os.environ.get("HIGHWATER_S3_ENDPOINT") else OURS | NO_FILES)
