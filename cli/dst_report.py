@@ -5,8 +5,9 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from cli.console import STEM, console, refuse
+from cli.console import STEM, build_of, console, refuse
 from dst.bundle import Given
+from dst.harm import callers
 from dst.scenarios import named
 from dst.simulate import Outcome, replay_command
 
@@ -57,6 +58,8 @@ def report(outcome: Outcome, given: Given, command: str) -> None:
     from traces.explain import explain
 
     console.print(f"[bold red]{outcome.kind}[/] ({outcome.signature})")
+    if harm := callers(outcome, build_of(given.mutant, given.scenario)):
+        console.print(harm, markup=False)
     trace = named(outcome.scenario).trace_of(outcome.shape)
     console.print(explain(outcome.events, outcome.failure, trace, command), markup=False)
 

@@ -10,6 +10,7 @@ from cli.console import STEM, build_of, console, refuse, scenario_of
 from cli.dst_replay import as_recorded, saved_in, seed_of
 from cli.dst_report import or_refuse, replayed_by
 from cli.exits import of_kinds
+from dst.harm import callers
 from dst.nearest import Search, nearest
 from dst.nearest import told as told_nearest
 from dst.scenarios import named
@@ -39,6 +40,7 @@ class Told(NamedTuple):
     failing: list[int]
     causes: list[Cause]
     nearest: Search | None  # of a run that failed
+    callers: str  # whether they came to harm, in a run that fails by refinement; else ""
 
 
 def run_of(what: str, mutant: str | None = None, strategy: str = "portfolio", scenario: str = STEM,
@@ -86,14 +88,14 @@ def look(outcome: Outcome, mutant: str | None = None, command: str = "", search:
                                                   lenient=True, scenario=outcome.scenario)) if outcome.kind and search else None
     if not command and given(outcome)[0] is None:  # a run whose shape was given has no seed that draws it
         command = replay_command(outcome.seed, mutant, scenario=outcome.scenario)
-    return Told(outcome, mutant, command, seen, replayed, failing, found, near)
+    return Told(outcome, mutant, command, seen, replayed, failing, found, near, callers(outcome, build) if search else "")
 
 
 def text_of(look: Told) -> str:
     outcome, replayed = look.outcome, look.replayed
     left_out, before = skipped(replayed, look.failing), step_before(replayed, look.failing)
     other = instead(replayed, before) if before is not None and not left_out else []
-    parts = [told(replayed, outcome.failure).rstrip(), *([left_out] if left_out else []),
+    parts = [*filter(None, [look.callers]), told(replayed, outcome.failure).rstrip(), *([left_out] if left_out else []),
              *(f"At event {before}, {text}" for text in other), what_mattered(replayed, look.causes, look.failing)]
     if look.nearest:
         parts.append(told_nearest(look.nearest, outcome, lambda e: words(e).partition("\n")[0]))
