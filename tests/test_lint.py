@@ -132,11 +132,11 @@ def test_entries_have_reasons():
 
 
 def test_progress_names_each_file_and_goes_to_stderr(monkeypatch, tmp_path, capsys):
-    import cli.console
+    from cli import console
 
-    monkeypatch.setattr(cli.console, "LINE_EVERY_S", 0)
+    monkeypatch.setattr(console, "LINE_EVERY_S", 0)
     root = project(tmp_path, "x = 1\n")
-    with cli.console.steps_shown("looking", len(linter.sources(root))) as show:
+    with console.steps_shown("looking", len(linter.sources(root))) as show:
         lint(root, (), show)
     output = capsys.readouterr()
     assert output.out == "" and output.err == "looking: 0 of 1 done, next dst/a.py\n"
