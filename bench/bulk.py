@@ -15,15 +15,15 @@ from pathlib import Path
 import pyarrow as pa
 
 from bench.simulation import ours
-from dst.bulk import engines, on_spark
-from dst.bulk.checking import Asked
-from dst.bulk.engines import Work, work_of
-from dst.bulk.export import Export
-from dst.bulk.sources import plan
-from dst.campaign.spark import session
-from dst.campaign.what import NoSpark
-from dst.simulate import many
-from dst.version import ROOT, code_version
+from highwater.dst.bulk import engines, on_spark
+from highwater.dst.bulk.checking import Asked
+from highwater.dst.bulk.engines import Work, work_of
+from highwater.dst.bulk.export import Export
+from highwater.dst.bulk.sources import plan
+from highwater.dst.campaign.what import NoSpark
+from highwater.dst.simulate import many
+from highwater.dst.spark.engine import session
+from highwater.dst.version import code_version
 
 JOBS, LEAST, TIMES = 2, 300_000, 3
 RUNS = {"small": 100_000, "drawn": 4_000, "warm": 400}
@@ -31,7 +31,7 @@ RUNS = {"small": 100_000, "drawn": 4_000, "warm": 400}
 
 def written(name: str) -> Path:
     """A folder of traces, by this code."""
-    folder = ROOT / ".cache" / "bulk" / f"{name}-{RUNS[name]}-{code_version()}"
+    folder = Path(__file__).parent.parent / ".cache" / "bulk" / f"{name}-{RUNS[name]}-{code_version()}"
     half = RUNS[name] // 2
     parts = [(name, low, low + half, folder / f"{low}.parquet") for low in (0, half)]
     todo = [part for part in parts if not part[3].exists()]

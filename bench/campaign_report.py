@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dst.campaign.folder import VERSION, Asked, write_json
-from dst.campaign.rows import run_range
-from dst.campaign.what import Work, campaign_of
+from highwater.dst.campaign.folder import VERSION, Asked, write_json
+from highwater.dst.campaign.rows import run_range
+from highwater.dst.campaign.what import Work, campaign_of
 
 REAL, FILE, WAVE = 2_000, 500, 16  # runs; rows in a file; files in a wave
 
@@ -52,7 +52,7 @@ def mixed(sketches: pa.ChunkedArray, random: np.random.Generator, low: int) -> p
 def measured(*words: object) -> tuple[float, float, float]:
     """CPU and wall seconds, and MiB at most, of one command. Raises SystemExit if it fails."""
     began = time.monotonic()
-    running = subprocess.Popen([sys.executable, "-m", "cli.main", *map(str, words)], stdout=subprocess.DEVNULL)
+    running = subprocess.Popen([sys.executable, "-m", "highwater", *map(str, words)], stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(running.pid, 0)
     running.returncode = os.waitstatus_to_exitcode(status)
     if running.returncode:

@@ -13,11 +13,11 @@ import time
 from pathlib import Path
 
 from bench.simulation import SHAPE
-from dst.campaign import folder, waves
-from dst.campaign.processes import local_engine
-from dst.campaign.rows import SCHEMA
-from dst.campaign.spark import spark_engine
-from dst.campaign.what import Campaign, Seeds, Work, campaign_of
+from highwater.dst.campaign import folder, waves
+from highwater.dst.campaign.processes import local_engine
+from highwater.dst.campaign.rows import SCHEMA
+from highwater.dst.campaign.what import Campaign, Seeds, Work, campaign_of
+from highwater.dst.spark.engine import spark_engine
 
 CORES, WARM, TURNS = 2, 8_000, 10
 EACH = int(os.environ.get("SEEDS", 1_000_000)) // (2 * TURNS)  # runs in one engine's turn

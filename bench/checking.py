@@ -7,13 +7,13 @@ every so often a collector advances the boundary and deletes. In CPU-seconds of 
 import io
 import time
 
-from impl.layout import Namespace
-from impl.manifest_slatedb import Manifest, ManifestCodec
-from impl.tables_slatedb import Run, View
-from traces.orders import search
-from traces.s3log import EMPTY, Body, Request, read, to_json
-from traces.s3store import steps_of
-from traces.slatedb import Slatedb
+from highwater.impl.codecs.slatedb.manifest import Manifest, ManifestCodec
+from highwater.impl.codecs.slatedb.tables import Run, View
+from highwater.impl.layout import Namespace
+from highwater.traces.recorded.orders import search
+from highwater.traces.recorded.s3log import EMPTY, Body, Request, read, to_json
+from highwater.traces.recorded.s3store import steps_of
+from highwater.traces.recorded.systems.slatedb import Slatedb
 
 FLUSHES, ROUND, LOOKS, LEAST = 5_000, 50, 6, 20_000
 MANIFESTS, WAL = Namespace("db", "manifest"), Namespace("db", "wal")

@@ -1,8 +1,8 @@
 """Exploration: states a second of each engine and of its peers, on the same systems in one run; and what they must reach.
 
-BP's instances S1 to XL are those of bench/boundary_peer.py; every count is checked. Each of our runs is a process of its own
-(the search alone is timed), the peers' seconds are as bench/peers/run.py says. A peer that is missing is said to be so, and
-its ratios are left out. `python -m bench.exploration run SYSTEM ENGINE` is one run.
+BP's instances S1 to XL are those of highwater/gate/boundary_peer.py; every count is checked. Each of our runs is a process of
+its own (the search alone is timed), the peers' seconds are as bench/peers/run.py says. A peer that is missing is said to be
+so, and its ratios are left out. `python -m bench.exploration run SYSTEM ENGINE` is one run.
 """
 
 import json
@@ -12,12 +12,12 @@ import sys
 import time
 from collections.abc import Callable
 
-from bench import boundary_peer as bp
 from bench.peers import run as peers
-from model import plain, tabulated, wide
-from model import sequenced_metadata_boundary as smb
-from model.core import Model, peak_bytes
-from model.walk import walk
+from highwater.gate import boundary_peer as bp
+from highwater.model.core import Model, peak_bytes
+from highwater.model.explore import plain, tabulated, wide
+from highwater.model.explore.walk import walk
+from highwater.model.protocols import sequenced_metadata_boundary as smb
 
 ENGINES = {"plain": plain.explore, "tabulated": tabulated.explore, "wide": wide.explore}
 OURS = {  # of our own protocol: what FizzBee ends within a minute, and one of millions of states
@@ -65,8 +65,8 @@ def apart(name: str, engine: str) -> dict:
 
 
 def fizzbee_on_ours(name: str) -> peers.Rate:
-    from specs.fizz import Fizz, FizzMissing
-    from specs.manifest import FOLDER
+    from highwater.specs.fizzbee.cli import Fizz, FizzMissing
+    from highwater.specs.manifest import FOLDER
     try:
         fizz = Fizz.find()
     except FizzMissing as error:

@@ -15,12 +15,12 @@ import time
 from contextlib import nullcontext
 from pathlib import Path
 
-from bench import boundary_peer as bp
-from dst.campaign.spark import spark_stages
-from dst.campaign.stages import local_stages
-from model import wide
-from model.core import Bounds, Exploration, Model, peak_bytes
-from model.external import PARTITIONS, explore
+from highwater.dst.campaign.stages import local_stages
+from highwater.dst.spark.engine import spark_stages
+from highwater.gate import boundary_peer as bp
+from highwater.model.core import Bounds, Exploration, Model, peak_bytes
+from highwater.model.explore import wide
+from highwater.model.explore.disk.search import PARTITIONS, explore
 
 CORES, LEVELS = 2, 8
 WAYS = {"memory": "in memory", "processes": f"on disk, {CORES} processes", "spark": f"on disk, Spark local[{CORES}]"}

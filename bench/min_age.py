@@ -2,15 +2,15 @@
 
 Stalls stay as they are while min_age grows. How long they are differs from run to run by a factor of up to 256, as machines
 differ; within a run they are log-uniform from 0.1 to 5 times its own middle. Harm is what callers can tell by themselves
-(traces/history.py): an id committed twice, a committed update lost. No model judges here."""
+(traces/histories/history.py): an id committed twice, a committed update lost. No model judges here."""
 
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
-from dst.scenarios.sequenced_metadata_boundary import Shape, production
-from dst.simulate import simulate
-from dst.world.faults import Weights
+from highwater.dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
+from highwater.dst.scenarios.sequenced_metadata_boundary import Shape, production
+from highwater.dst.simulate import simulate
+from highwater.dst.world.faults import Weights
 
 SEEDS = 1_000
 MIN_AGES_MS = (50, 100, 200, 400, 800, 1600, 3200, 6400, 12800)

@@ -11,8 +11,8 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from bench.page_diagram import LETTER, LINE, STYLE, edge, head
-from model.core import Step
-from model.tabulated import explore
+from highwater.model.core import Step
+from highwater.model.explore.tabulated import explore
 
 WIDE, HIGH, GAP, MARGIN, ABOVE = 150, 38, 84, 24, 66  # px: a file; between two; around; before the history
 BRANCH = (".branch .state{fill:#fbecea;stroke:#b3261e}.branch .edge{stroke:#b3261e}.branch .head,.branch .note{fill:#b3261e}"
@@ -58,7 +58,7 @@ BRANCHED = (
 
 
 def counterexample(of: Branched) -> tuple[Step, ...]:
-    module = import_module(f"model.{of.stem}")
+    module = import_module(f"highwater.model.protocols.{of.stem}")
     return explore(module.model(module.Constants(**of.constants))).trace
 
 
@@ -118,7 +118,7 @@ def box(x: float, y: float, said: str) -> str:
 def svg(of: Branched) -> str:
     trace = counterexample(of)
     files = files_of(of, trace)
-    module, shared = import_module(f"model.{of.stem}"), trace[-1].state.shared
+    module, shared = import_module(f"highwater.model.protocols.{of.stem}"), trace[-1].state.shared
     top = MARGIN + 18 + ABOVE - 40
     notes = max(len(file.notes) for file in files)
     below = top + HIGH + notes * LINE + 48  # where the branch is

@@ -1,7 +1,7 @@
 """Safety: the tables of docs/store-profiles.md are the data that the simulated store runs on."""
 
-from dst.world.profiles import PROFILES, S3, Profile
-from model.guards import notes
+from highwater.dst.world.profiles import PROFILES, S3, Profile
+from highwater.model.guards import notes
 
 HIDDEN = ("name", "unverified")
 STATUSES = ("create", "update")  # the fields of which 200 is news

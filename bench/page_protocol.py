@@ -16,11 +16,11 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from bench.page_diagram import Edges, order, svg
-from cli.conform import model_of
-from cli.page import doc, tabulate
-from model.core import Model, Process, init
-from model.guards import definition, guards_of, helpers_of, notes, sections, segment, show
-from specs.manifest import rows
+from highwater.conformance.conform import model_of
+from highwater.model.core import Model, Process, init
+from highwater.model.guards import definition, guards_of, helpers_of, notes, sections, segment, show
+from highwater.reports.page import doc, tabulate
+from highwater.specs.manifest import rows
 
 LOST = {"timeout": "no reply", "crash": "the client dies", "refused": "503"}
 LATER = "nobody waits for it"
@@ -38,7 +38,7 @@ class Instances(NamedTuple):
 
     @property
     def module(self) -> ModuleType:
-        return import_module(f"model.{self.stem}")
+        return import_module(f"highwater.model.protocols.{self.stem}")
 
     def models(self) -> Iterator[Model]:
         for constants in self.constants:
@@ -247,12 +247,12 @@ def only_unsafe(of: Instances, role: str, action: str) -> tuple[Done, str]:
 @cache
 def requests(stem: str) -> dict[tuple[str, str], tuple[str, ...]]:
     """(role, action) -> the requests of the implementation that were this action in simulated runs, with their replies."""
-    if find_spec(f"dst.scenarios.{stem}") is None:
+    if find_spec(f"highwater.dst.scenarios.{stem}") is None:
         return {}
-    from dst.simulate import simulate
-    from traces.explain import Record, request
+    from highwater.dst.simulate import simulate
+    from highwater.traces.explain.explain import Record, request
 
-    scenario = import_module(f"dst.scenarios.{stem}")
+    scenario = import_module(f"highwater.dst.scenarios.{stem}")
     seen: dict[tuple[str, str], dict[str, set[str]]] = {}  # -> reply -> requests
 
     class Noting(Record):

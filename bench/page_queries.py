@@ -10,11 +10,11 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cli.campaign_sql import VIEWS, query, said
-from dst.campaign import rows
-from dst.campaign.folder import VERSION, Asked, write_json
-from dst.campaign.rows import SCHEMA, SQL_TYPES, run_range
-from dst.campaign.what import Campaign, Work, campaign_of
+from highwater.dst.campaign import rows
+from highwater.dst.campaign.folder import VERSION, Asked, write_json
+from highwater.dst.campaign.rows import SCHEMA, SQL_TYPES, run_range
+from highwater.dst.campaign.what import Campaign, Work, campaign_of
+from highwater.reports.campaign.sql import VIEWS, query, said
 
 CAMPAIGNS = {  # folder -> what was run, how many seeds
     "monday": (("sequenced_metadata_boundary",), 400),

@@ -9,14 +9,14 @@ from itertools import pairwise
 from typing import Any
 
 from bench.page_protocol import Instances, details, differing, fence, safeguards_of, set_to, table
-from cli.conform import model_of
-from cli.difference import AS_SPEC
-from cli.page import doc, told
-from model.core import Model, Step
-from model.guards import refusal, show
-from model.liveness import eventually
-from model.tabulated import explore
-from specs.manifest import FOLDER, Row, rows
+from highwater.conformance.conform import model_of
+from highwater.conformance.difference import AS_SPEC
+from highwater.model.core import Model, Step
+from highwater.model.explore.tabulated import explore
+from highwater.model.guards import refusal, show
+from highwater.model.liveness import eventually
+from highwater.reports.page import doc, told
+from highwater.specs.manifest import FOLDER, Row, rows
 
 NARROW = 64  # letters of a line of what a step of a counterexample changes
 

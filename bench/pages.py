@@ -19,17 +19,17 @@ from types import ModuleType
 from bench import page_branch, page_profiles, page_protocol, page_queries, page_safeguards
 from bench.page_protocol import Instances
 from bench.starvation import starvation
-from cli import damaged
-from cli.console import STEM
-from cli.cost import HEAD, INPUTS, RUNS, contentions, inputs_of, rows_of
-from cli.exits import MEANING
-from cli.protocols import module_of
-from dst.cost import measure
-from dst.hunt import hunt
-from dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
-from dst.scenarios import STEMS, mutants_of
-from dst.simulate import replay_command, simulate
-from specs.manifest import rows
+from highwater.cli.console import STEM
+from highwater.cli.cost import HEAD, INPUTS, RUNS, contentions, inputs_of, rows_of
+from highwater.cli.instances import module_of
+from highwater.cli.trace import damaged
+from highwater.dst.cost import measure
+from highwater.dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
+from highwater.dst.scenarios import STEMS, mutants_of
+from highwater.dst.search.hunt import hunt
+from highwater.dst.simulate import replay_command, simulate
+from highwater.gate.exits import MEANING
+from highwater.specs.manifest import rows
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = "reported_though_refused"
@@ -80,12 +80,12 @@ def exit_codes() -> str:
 
 
 def implemented(stem: str) -> str:
-    name = f"impl/{stem}.py" if (ROOT / f"impl/{stem}.py").exists() else "impl/stores"
+    name = f"impl/protocols/{stem}.py" if (ROOT / f"impl/protocols/{stem}.py").exists() else "impl/stores"
     return f"[{name}]({name})"
 
 
 def proofs_of(stem: str) -> ModuleType | None:
-    return import_module(f"model.proofs.{stem}") if find_spec(f"model.proofs.{stem}") else None
+    return import_module(f"highwater.model.proofs.{stem}") if find_spec(f"highwater.model.proofs.{stem}") else None
 
 
 def cost() -> str:
@@ -97,8 +97,8 @@ def cost() -> str:
 
 
 def failure() -> str:
-    from dst.scenarios.sequenced_metadata_boundary import trace_of
-    from traces.explain import explain
+    from highwater.dst.scenarios.sequenced_metadata_boundary import trace_of
+    from highwater.traces.explain.explain import explain
 
     build = ZOO[EXAMPLE][1]
     seed = next(seed for seed in range(1000) if simulate(seed, build).kind)

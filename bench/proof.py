@@ -2,9 +2,9 @@
 
 import time
 
-from model.proofs import sequenced_metadata_boundary as proofs
-from model.proofs.instances import bounded
-from model.sequenced_metadata_boundary import Constants
+from highwater.model.proofs import sequenced_metadata_boundary as proofs
+from highwater.model.proofs.engine.instances import bounded
+from highwater.model.protocols.sequenced_metadata_boundary import Constants
 
 LIMIT_S = 60
 DEPTH = 22  # of the graph of Constants(): so many steps lead to every state

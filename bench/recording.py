@@ -13,15 +13,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import boto3
 from botocore.config import Config
 
-from impl.stores.s3 import connect
-
-sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))  # the servers of the suite
+from highwater.impl.stores.s3 import connect
 
 PAIRS, WARM = 600, 50
 MOST = 2.0
@@ -29,8 +26,8 @@ BUCKET = "bench"
 
 
 def main() -> bool:
-    from stores_support.leash import CannotStart
-    from stores_support.s3_servers import KEY, SECRET, s3_server
+    from tests.support.stores.leash import CannotStart
+    from tests.support.stores.s3_servers import KEY, SECRET, s3_server
 
     os.environ.update(AWS_ACCESS_KEY_ID=KEY, AWS_SECRET_ACCESS_KEY=SECRET, AWS_DEFAULT_REGION="us-east-1")
     try:
@@ -43,7 +40,7 @@ def main() -> bool:
 
 def measure(url: str, folder: str) -> bool:
     """Whether a bare request takes more than is allowed."""
-    command = [sys.executable, "-m", "cli.main", "trace", "record", url, "--out", f"{folder}/log"]
+    command = [sys.executable, "-m", "highwater", "trace", "record", url, "--out", f"{folder}/log"]
     recorder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     worst = 0.0
     try:

@@ -6,13 +6,13 @@ from itertools import islice
 from statistics import median
 from typing import NamedTuple
 
-from cli.conform import model_of
-from dst import doctor
-from dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
-from dst.shrink import shrink
-from dst.simulate import Outcome, simulate
-from model.tabulated import explore
-from specs.manifest import rows
+from highwater.conformance.conform import model_of
+from highwater.dst.determinism import doctor
+from highwater.dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
+from highwater.dst.search.shrink import shrink
+from highwater.dst.simulate import Outcome, simulate
+from highwater.model.explore.tabulated import explore
+from highwater.specs.manifest import rows
 
 SHORTEST = {"reported_though_refused": "no_check"}  # mutants that no row of the manifest is named for
 FAILURES = 9  # of each mutant

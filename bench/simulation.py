@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Generator
 from types import coroutine
 
-from dst.kernel import Client, Kernel, Request, Sleep
-from dst.scenarios.sequenced_metadata_boundary import Build, Shape, production
-from dst.simulate import Outcome, many
+from highwater.dst.scenarios.sequenced_metadata_boundary import Build, Shape, production
+from highwater.dst.sim.kernel import Client, Kernel, Request, Sleep
+from highwater.dst.simulate import Outcome, many
 
 SHAPE = Shape(audit=False)
 WARM, RUNS, EACH = 4_000, 7, 2_000

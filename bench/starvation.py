@@ -2,8 +2,8 @@
 starvation» (source 002): how often an open has to try, against how often somebody else writes manifests.
 
 A writer flushes, with a pause after each flush; a compactor opens meanwhile, and tries again after each lost race. Requests
-take what the inputs of `highwater cost` say, nothing goes wrong, and both run impl/manifest_epochs.py unchanged. Every update
-of the manifest counts alike, whoever's it is, so the same holds of a writer that opens behind a compactor.
+take what the inputs of `highwater cost` say, nothing goes wrong, and both run impl/protocols/manifest_epochs.py unchanged.
+Every update of the manifest counts alike, whoever's it is, so the same holds of a writer that opens behind a compactor.
 """
 
 from collections.abc import Callable
@@ -11,17 +11,17 @@ from itertools import product
 from math import ceil
 from typing import NamedTuple
 
-from cli.cost import INPUTS, inputs_of
-from dst.actors import QuietMetrics
-from dst.cost import sampler
-from dst.kernel import Client, Kernel
-from dst.world.network import Network
-from dst.world.store import ClientClock, ClientStore, SimulatedStore
-from impl.manifest_epochs import EMPTY, Instance, ManifestVersionExists, open_writer
-from impl.manifest_epochs_json import encode
-from impl.sequenced_storage import FIRST_ID
-from impl.world import Object, World
-from traces.manifest_epochs import MANIFESTS
+from highwater.cli.cost import INPUTS, inputs_of
+from highwater.dst.actors import QuietMetrics
+from highwater.dst.cost import sampler
+from highwater.dst.sim.kernel import Client, Kernel
+from highwater.dst.world.network import Network
+from highwater.dst.world.store import ClientClock, ClientStore, SimulatedStore
+from highwater.impl.codecs.json.manifest_epochs import encode
+from highwater.impl.protocols.manifest_epochs import EMPTY, Instance, ManifestVersionExists, open_writer
+from highwater.impl.protocols.sequenced_storage import FIRST_ID
+from highwater.impl.world import Object, World
+from highwater.traces.protocols.manifest_epochs import MANIFESTS
 
 PAUSES_MS = (3_000, 1_000, 300, 100, 30, 0)
 SLOWER_MS = (0, 500)  # what an open takes between its read and its create, beside the requests

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from dst.kernel import Client, Kernel
-from dst.world.network import offset_ms
-from dst.world.store import NEW, ClientClock, ClientStore, SimulatedStore
-from impl.world import World
-from traces.event import Event
-from traces.serial import Operation
+from highwater.dst.sim.kernel import Client, Kernel
+from highwater.dst.world.network import offset_ms
+from highwater.dst.world.store import NEW, ClientClock, ClientStore, SimulatedStore
+from highwater.impl.world import World
+from highwater.traces.event import Event
+from highwater.traces.histories.serial import Operation
 
 
 class QuietMetrics:

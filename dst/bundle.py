@@ -22,12 +22,12 @@ from shlex import quote
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from dst.choose import Choice
-from dst.scenarios import named
-from dst.simulate import Outcome, Shape
-from dst.world.faults import Weights
-from dst.world.profiles import PROFILES
-from traces.event import to_json
+from highwater.dst.scenarios import named
+from highwater.dst.sim.choose import Choice
+from highwater.dst.simulate import Outcome, Shape
+from highwater.dst.world.faults import Weights
+from highwater.dst.world.profiles import PROFILES
+from highwater.traces.event import to_json
 
 FORMAT = 2  # of a bundle; 1 had no hash of its manifest
 TAPE_FORMAT = 2  # of a tape.json; 1 had no strategy, shape, weights

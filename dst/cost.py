@@ -11,11 +11,11 @@ from math import ceil, exp, log
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
-from dst.choose import drawing
-from dst.scenarios import named
-from dst.simulate import simulate
-from dst.world.faults import NONE
-from traces.event import Event
+from highwater.dst.scenarios import named
+from highwater.dst.sim.choose import drawing
+from highwater.dst.simulate import simulate
+from highwater.dst.world.faults import NONE
+from highwater.traces.event import Event
 
 MUTATIONS = ("create", "update", "put")
 COMMITTERS = ("Writer", "Appender")  # the roles whose clients are told of commits

@@ -4,7 +4,7 @@ A refinement failure says that an implementation did what its model does not do.
 there. Without the model the harness numbers updates by itself, so an update may have another number than in the failing run.
 """
 
-from dst.simulate import Build, Outcome, simulate
+from highwater.dst.simulate import Build, Outcome, simulate
 
 
 def without_the_model(outcome: Outcome, build: Build | None) -> Outcome:

@@ -9,17 +9,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from dst.actors import Actors
-from dst.choose import Choice, Chooser, Decide, Lenient, Strict, TapeMismatch, drawing, drawing_of
-from dst.kernel import Event as Waiting
-from dst.kernel import Kernel
-from dst.scenarios import DEFAULT, named
-from dst.strategies import PORTFOLIO, STRATEGIES, Strategy
-from dst.world.faults import NONE, Weights, drawn, fates
-from dst.world.network import Network
-from dst.world.store import SimulatedStore, profile_of
-from traces.event import Event, digest
-from traces.refine import Failure
+from highwater.dst.actors import Actors
+from highwater.dst.scenarios import DEFAULT, named
+from highwater.dst.sim.choose import Choice, Chooser, Decide, Lenient, Strict, TapeMismatch, drawing, drawing_of
+from highwater.dst.sim.kernel import Event as Waiting
+from highwater.dst.sim.kernel import Kernel
+from highwater.dst.sim.strategies import PORTFOLIO, STRATEGIES, Strategy
+from highwater.dst.world.faults import NONE, Weights, drawn, fates
+from highwater.dst.world.network import Network
+from highwater.dst.world.store import SimulatedStore, profile_of
+from highwater.traces.event import Event, digest
+from highwater.traces.refine import Failure
 
 MOST_STEPS = 20_000  # of the kernel, for each phase: many times what any run needs
 MOST_TIMES = 1000  # of the scenario's unit, for each phase, in virtual time
@@ -53,8 +53,8 @@ def simulate(seed: int, build: Build | None = None, shape: Shape | None = None, 
              delay_ms: Callable[[str], int] | None = None) -> Outcome:
     """Run one seed of a scenario, with its production clients unless a `build` is given. What is not given is drawn.
 
-    With a tape, its choices are replayed strictly, or `lenient` (and `fresh`) as dst/choose.py says. Without `by_model` only
-    the callers' history is judged: whether anyone came to harm, not whether anyone did what the model does not.
+    With a tape, its choices are replayed strictly, or `lenient` (and `fresh`) as dst/sim/choose.py says. Without `by_model`
+    only the callers' history is judged: whether anyone came to harm, not whether anyone did what the model does not.
     `watch(ms, what, client, request number)` is told what no trace shows. A `chooser` of one's own stands in for seed and
     tape, and finds the events so far in its `events`; so does `trace_of` for what judges, and `delay_ms(op)` for how long
     requests take where the strategy is "times"."""

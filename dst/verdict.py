@@ -10,14 +10,14 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn
 
-from dst.bundle import settings_in
-from dst.scenarios import DEFAULT, STEMS, known, named
-from impl.layout import InvalidName, Namespace
-from traces import retries
-from traces.event import Event
-from traces.form import owns
-from traces.refine import Failure, refiner_of
-from traces.sequenced_metadata_boundary import Trace, constants, refiner
+from highwater.dst.bundle import settings_in
+from highwater.dst.scenarios import DEFAULT, STEMS, known, named
+from highwater.impl.layout import InvalidName, Namespace
+from highwater.traces.event import Event
+from highwater.traces.form import owns
+from highwater.traces.protocols import sequenced_metadata_boundary_retries as retries
+from highwater.traces.protocols.sequenced_metadata_boundary import Trace, constants, refiner
+from highwater.traces.refine import Failure, refiner_of
 
 BOUNDARYS = ("--root", "--namespace", "--page-size", "--skew-ms", "--retries")
 ROLES = ("Writer", "Collector", "Reader")

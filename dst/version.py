@@ -3,8 +3,9 @@
 from hashlib import blake2b
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-CODE = ("model/*.py", "impl/**/*.py", "traces/*.py", "dst/**/*.py")  # what a run is a function of, beside its choices
+ROOT = Path(__file__).parent.parent  # the package highwater
+CODE = ("model/*.py", "model/protocols/*.py", "model/explore/**/*.py", "impl/**/*.py", "traces/**/*.py",
+        "dst/**/*.py")  # what a run is a function of, beside its choices
 
 
 def code_version() -> str:

@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from dst.bundle import Given, settings_in
-from dst.scenarios import DEFAULT, named
-from dst.simulate import drawn_shape, replay_command
-from dst.strategies import STRATEGIES
-from dst.world.faults import NONE, Weights
-from dst.world.profiles import PROFILES
-from dst.world.sdk import IN_SIMULATION
-from dst.zoo import build_of
+from highwater.dst.bundle import Given, settings_in
+from highwater.dst.scenarios import DEFAULT, named
+from highwater.dst.sim.strategies import STRATEGIES
+from highwater.dst.simulate import drawn_shape, replay_command
+from highwater.dst.world.faults import NONE, Weights
+from highwater.dst.world.profiles import PROFILES
+from highwater.dst.world.sdk import IN_SIMULATION
+from highwater.dst.zoo import build_of
 
 
 class Wanted(NamedTuple):

@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from impl.errors import Definite
+from highwater.impl.errors import Definite
 
 DIGITS = 20  # enough for every u64
 U64 = 1 << 64

@@ -6,7 +6,7 @@ seam is plain `async def`; it awaits nothing but these methods, so one await is 
 
 from typing import NamedTuple, Protocol
 
-from impl.errors import ListingNeverEnds
+from highwater.impl.errors import ListingNeverEnds
 
 
 class Object(NamedTuple):

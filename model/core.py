@@ -10,8 +10,8 @@ choice is `for`, the effect is a yield:
 
 so a label is (process, action, choices). States are immutable: ints, strings, tuples, frozensets.
 
-`moves` below is the definition of a model's steps. model/plain.py searches with nothing else, and is the reference that
-the faster ways, model/tabulated.py and model/wide.py, must equal, state for state.
+`moves` below is the definition of a model's steps. model/explore/plain.py searches with nothing else, and is the reference that
+the faster ways, model/explore/tabulated.py and model/explore/wide.py, must equal, state for state.
 """
 
 import resource

@@ -19,7 +19,7 @@ LONGEST = 400  # characters of one value
 
 class Refusal(NamedTuple):
     guard: str  # as written: `present(s, w.n)`, `not few(s, 3)`
-    where: str  # model/<stem>.py:123
+    where: str  # model/protocols/<stem>.py:123
     operands: tuple[str, ...]  # `w.n is 2`
     needs: "Refusal | None" = None  # what the function that the guard calls refused in its turn
 
@@ -102,7 +102,7 @@ def definition(module: str, code: CodeType) -> tuple[ast.FunctionDef | ast.Lambd
              and code.co_name == getattr(node, "name", "<lambda>")]
     if len(found) != 1:
         raise LookupError(f"{module}:{code.co_firstlineno}: {len(found)} functions")
-    return found[0], f"{module.replace('.', '/')}.py"
+    return found[0], f"{module.removeprefix('highwater.').replace('.', '/')}.py"
 
 
 def module_of(function: Callable) -> str:
@@ -127,7 +127,7 @@ def named(function: Callable) -> str:
 
 
 def place_of(function: Callable) -> str:
-    """model/<stem>.py:123, or its name."""
+    """model/protocols/<stem>.py:123, or its name."""
     if not has_source(function):
         return named(function)
     found, path = definition(module_of(function), function.__code__)

@@ -5,14 +5,14 @@ An `eventually` property is FizzBee's `always eventually`: from every reachable 
 holds again. A property of a role is one of each of its processes. A run is fair if no process can for ever take a fair
 action (`Model.fair`) without ever taking it: weak fairness, of each process and each action by itself. A step that changes
 nothing is a step, too (TLA+ sees that otherwise), and of an action's choices any may be taken for ever. A run may end, or
-stay where it is for ever, where no fair action is enabled. All of this is as FizzBee has it (specs/fizz.py).
+stay where it is for ever, where no fair action is enabled. All of this is as FizzBee has it (specs/fizzbee/cli.py).
 
 So a property fails if and only if a strongly connected component of the states without its goal, perhaps a single state,
 has for each fair action of each process a step that takes it or a state that disables it: the run that goes around all of
 such a component is fair; and where one action is enabled all over a component and never taken in it, no cycle there is.
 
 A million states take some 12 s to number and 10 s to judge, and 300 bytes each. Components are found on plain arrays: as a
-networkx graph a million states took 1.3 GB and 37 s. (tests/test_liveness.py compares the two.)
+networkx graph a million states took 1.3 GB and 37 s. (tests/model/test_liveness.py compares the two.)
 """
 
 import sys
@@ -21,8 +21,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple
 
-from model.core import Model, Progress, Property, Shared, Step
-from model.tabulated import Explorer
+from highwater.model.core import Model, Progress, Property, Shared, Step
+from highwater.model.explore.tabulated import Explorer
 
 TRIES = 32  # states that are tried as the beginning of a cycle, the nearest ones, to find a short one
 TAKEN, DISABLED, NEVER_ENABLED = "taken", "disabled", "never enabled"

@@ -5,7 +5,7 @@ from collections.abc import Set
 from pathlib import Path
 from typing import NamedTuple
 
-FOLDER = Path(__file__).resolve().parent
+FOLDER = Path(__file__).parent
 
 
 class Row(NamedTuple):

@@ -9,10 +9,10 @@ protocol that does more there is observed throughout.
 from collections.abc import Iterator
 from typing import Any
 
-from traces.event import Event
-from traces.form import MUTATIONS
-from traces.refine import Refiner
-from traces.trace import Trace
+from highwater.traces.event import Event
+from highwater.traces.form import MUTATIONS
+from highwater.traces.refine import Refiner
+from highwater.traces.trace import Trace
 
 Rest = tuple  # of an event, behind time and number
 Numbers = tuple[list[int], list[int], list[int]]  # of each event: t_ms, request, and which of the rests

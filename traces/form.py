@@ -6,8 +6,8 @@ Of one event alone, without its time and the number of its request; so the answe
 import re
 from typing import NamedTuple
 
-from impl.layout import Namespace
-from traces.event import EMPTY, Event
+from highwater.impl.layout import Namespace
+from highwater.traces.event import EMPTY, Event
 
 READS = ("get", "get_if_changed", "head", "list")
 PUTS = ("create", "update", "put")

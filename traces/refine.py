@@ -11,9 +11,9 @@ looked up in every later run. Events that are the same `Match`, such as time-out
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from model.core import Local, Model, Shared, State
-from model.tabulated import BITS, FIELD, Explorer
-from traces.event import Event
+from highwater.model.core import Local, Model, Shared, State
+from highwater.model.explore.tabulated import BITS, FIELD, Explorer
+from highwater.traces.event import Event
 
 STUTTER = None  # among the actions of a Match: the event may also leave the model as it is, if no action fits
 REST = slice(2, None)  # of an event: without its time and the number of its request

@@ -2,16 +2,16 @@
 the model's history says.
 
 What the traces of all protocols have in common: time and numbers of requests rise, what is read is what was put, what arrives
-was sent. A protocol's own mapping is a subclass in traces/STEM.py, which says what a request is in the model.
+was sent. A protocol's own mapping is a subclass in traces/protocols/STEM.py, which says what a request is in the model.
 """
 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from impl.layout import InvalidName
-from traces.event import Event
-from traces.form import MUTATIONS, PUTS, UNUSED, malformed
-from traces.refine import REST, STUTTER, Failure, Match, Refiner
+from highwater.impl.layout import InvalidName
+from highwater.traces.event import Event
+from highwater.traces.form import MUTATIONS, PUTS, UNUSED, malformed
+from highwater.traces.refine import REST, STUTTER, Failure, Match, Refiner
 
 ALIEN = (LookupError, ValueError, TypeError, AttributeError, InvalidName)  # what an alien event leads to
 

@@ -1,7 +1,7 @@
 """The peers on BP(W, K, G, M): `python -m bench.peers.run S1 S2 ...`, a line each, or why one is not measured.
 
-Claim: a rate is of the same work, since a peer whose counts are not those of bench/boundary_peer.py's EXACT has none. Each
-checks the three properties, breadth first but for Spin. What its seconds hold:
+Claim: a rate is of the same work, since a peer whose counts are not those of highwater/gate/boundary_peer.py's EXACT has none.
+Each checks the three properties, breadth first but for Spin. What its seconds hold:
 
     FizzBee     the checker's whole process, not the parser. Atomic actions, no graph kept
     TLC         from "Computing initial states" to the last state; not the JVM's start, but its warming up. One worker;
@@ -30,8 +30,8 @@ from math import log2
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.boundary_peer import EXACT, NAMED, Constants
-from specs.fizz import Fizz, FizzMissing
+from highwater.gate.boundary_peer import EXACT, NAMED, Constants
+from highwater.specs.fizzbee.cli import Fizz, FizzMissing
 
 HERE = Path(__file__).resolve().parent
 CACHE = Path(os.environ.get("HIGHWATER_CACHE") or HERE.parent.parent / ".cache").absolute() / "peers"

@@ -1,10 +1,10 @@
 """Our simulator and its peers in Python on one scenario: `python -m bench.peers.simulators [MUTANT]`, runs a second and core.
 
 Claim: the work is the same. The scenario is bench/simulation.py's, with the implementation of impl/ as it is; the faults are
-those of dst/world/faults.py, with its weights, drawn anew for each run; who came to harm is judged by traces/history.py.
-Here clients, store and faults are asyncio's, as simloop and simloom want them: a request is a sleep, what is applied late
-is a callback, a client is a host that they crash and restart. One second of their loops is a millisecond. Of our strategies it
-is `times`: what happens next is what time says.
+those of dst/world/faults.py, with its weights, drawn anew for each run; who came to harm is judged by
+traces/histories/history.py. Here clients, store and faults are asyncio's, as simloop and simloom want them: a request is a
+sleep, what is applied late is a callback, a client is a host that they crash and restart. One second of their loops is a
+millisecond. Of our strategies it is `times`: what happens next is what time says.
 
 What is not the same favours the peers: each run of ours is held against the model, request by request, and its digest is
 taken; theirs record what they did, and hash it only on failure. They record no trace of the store but what the judge
@@ -39,20 +39,20 @@ from typing import Any
 from bench.peers.run import HERE, PeerFailed, PeerMissing, kept
 from bench.peers.run import run as run_program
 from bench.simulation import SHAPE, ours
-from dst.actors import QuietMetrics
-from dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
-from dst.scenarios.sequenced_metadata_boundary import Build, namespace, production, waits_ms
-from dst.world.faults import Weights, long_time_ms, swarm
-from dst.world.network import LATENCY_MS, TIMEOUT_MS
-from impl import manifest_json
-from impl.boundary_object import ObjectVersionBehindBoundary
-from impl.errors import Definite, Indefinite, OutcomeUnknown, Unavailable
-from impl.sequenced_metadata_boundary import MetadataStore
-from impl.sequenced_storage import FIRST_ID
-from impl.stores.memory import MemoryStore
-from impl.world import World
-from traces.event import EMPTY, Event
-from traces.history import damage, too_young
+from highwater.dst.actors import QuietMetrics
+from highwater.dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
+from highwater.dst.scenarios.sequenced_metadata_boundary import Build, namespace, production, waits_ms
+from highwater.dst.world.faults import Weights, long_time_ms, swarm
+from highwater.dst.world.network import LATENCY_MS, TIMEOUT_MS
+from highwater.impl.codecs.json import manifest as manifest_json
+from highwater.impl.errors import Definite, Indefinite, OutcomeUnknown, Unavailable
+from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
+from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore
+from highwater.impl.protocols.sequenced_storage import FIRST_ID
+from highwater.impl.stores.memory import MemoryStore
+from highwater.impl.world import World
+from highwater.traces.event import EMPTY, Event
+from highwater.traces.histories.history import damage, too_young
 
 ROOT = HERE.parent.parent
 NEWEST = ("python3.14", "python3.13", "python3.12")

@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from dst.bulk.packets import Unpacked, unpacked
-from dst.bulk.rows import INPUT, SCHEMA
-from dst.scenarios import DEFAULT
-from dst.simulate import place_of
-from dst.verdict import Options, Unfit, beginner, judged, options_of
-from traces.event import Event
-from traces.explain import explain
-from traces.follow import Acquaintances, Events, follow
-from traces.refine import Failure, Refiner
+from highwater.dst.bulk.packets import Unpacked, unpacked
+from highwater.dst.bulk.rows import INPUT, SCHEMA
+from highwater.dst.scenarios import DEFAULT
+from highwater.dst.simulate import place_of
+from highwater.dst.verdict import Options, Unfit, beginner, judged, options_of
+from highwater.traces.event import Event
+from highwater.traces.explain.explain import explain
+from highwater.traces.follow import Acquaintances, Events, follow
+from highwater.traces.refine import Failure, Refiner
 
 MOST_CLIENTS = (3, 2, 1)  # that traces share a model for: writers, collectors, readers; who has more has a model of its own
 class Asked(NamedTuple):

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from dst.bulk.checking import Asked, judge
-from dst.bulk.packets import packets
-from dst.bulk.rows import SCHEMA, BulkError
-from dst.bulk.sources import ALL, Choice, Plan, Split, read
-from dst.campaign.processes import new_pool
+from highwater.dst.bulk.checking import Asked, judge
+from highwater.dst.bulk.packets import packets
+from highwater.dst.bulk.rows import SCHEMA, BulkError
+from highwater.dst.bulk.sources import ALL, Choice, Plan, Split, read
+from highwater.dst.campaign.processes import new_pool
 
 PART_EVENTS = 250_000  # of a part, about: what one process has in memory
 Progress = Callable[[int], None]  # how many of 100 hundredths are done

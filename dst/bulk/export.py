@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dst.scenarios import named
-from dst.simulate import Outcome
-from traces.event import Event, to_json
+from highwater.dst.scenarios import named
+from highwater.dst.simulate import Outcome
+from highwater.traces.event import Event, to_json
 
 TEXT = pa.string()
 SCHEMA = pa.schema([

@@ -1,19 +1,19 @@
-"""Safety: whatever Spark judges the runs on, the rows are those of any other engine. A session is dst/campaign/spark.py's."""
+"""Safety: whatever Spark judges the runs on, the rows are those of any other engine. A session is dst/spark/engine.py's."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from dst.bulk.checking import Asked, judge
-from dst.bulk.engines import Progress, Work, sort_rows
-from dst.bulk.packets import packets
-from dst.bulk.rows import SCHEMA, BulkError
-from dst.bulk.sources import Choice, Split, read
-from dst.campaign.spark import is_remote, shipped, watch, watch_remote
-from dst.campaign.what import CampaignError
-from dst.verdict import Options
-from dst.version import code_version
+from highwater.dst.bulk.checking import Asked, judge
+from highwater.dst.bulk.engines import Progress, Work, sort_rows
+from highwater.dst.bulk.packets import packets
+from highwater.dst.bulk.rows import SCHEMA, BulkError
+from highwater.dst.bulk.sources import Choice, Split, read
+from highwater.dst.campaign.what import CampaignError
+from highwater.dst.spark.engine import is_remote, shipped, watch, watch_remote
+from highwater.dst.verdict import Options
+from highwater.dst.version import code_version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,14 +42,14 @@ def tasks_of(work: Work) -> tuple:
     module, plain = shipped(code_version()), (list(map(tuple, work.splits)), work.parts, asked, tuple(work.choice))
 
     def pack(batches: Iterable[Any]) -> Iterator[Any]:
-        ours = module("dst.bulk.on_spark")
+        ours = module("highwater.dst.bulk.on_spark")
         work = ours.work_again(*plain)
         for batch in batches:
             for number in batch.column("id").to_pylist():
                 yield from ours.packed(work, number)
 
     def rows(batches: Iterable[Any]) -> Iterator[Any]:
-        ours = module("dst.bulk.on_spark")
+        ours = module("highwater.dst.bulk.on_spark")
         yield from ours.judged(ours.work_again(*plain), batches)
 
     return pack, rows

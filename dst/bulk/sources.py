@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dst.bulk.packets import Group, Read, number_of
-from dst.bulk.rows import BadInput
-from traces.event import EMPTY, Event, from_fields, no_event
+from highwater.dst.bulk.packets import Group, Read, number_of
+from highwater.dst.bulk.rows import BadInput
+from highwater.traces.event import EMPTY, Event, from_fields, no_event
 
 PARQUET, LINES = (".parquet",), (".ndjson", ".jsonl")
 SPLIT_EVENTS, SPLIT_BYTES = 250_000, 32 << 20  # of Parquet, of NDJSON

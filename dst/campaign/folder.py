@@ -24,10 +24,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from dst.campaign.rows import SCHEMA
-from dst.campaign.what import GUIDED, Campaign, CampaignError, Refused, Seeds, replay_of
-from dst.version import ROOT, code_version
-from model.own_folder import own
+from highwater.dst.campaign.rows import SCHEMA
+from highwater.dst.campaign.what import GUIDED, Campaign, CampaignError, Refused, Seeds, replay_of
+from highwater.dst.version import ROOT, code_version
+from highwater.model.explore.disk.own_folder import own
 
 VERSION = 3  # of a campaign's folder
 NO_LABEL = ("put a copy of it back; if there is none, any program that reads Parquet still reads the rows, and the campaign "
@@ -63,12 +63,12 @@ def opened(out: Path, campaign: Campaign, asked: Asked | None = None) -> Iterato
 
 def commit() -> str:
     """That is checked out, with a + if it was edited since; "" where there is no git, or the sources are no checkout."""
-    if not (ROOT / ".git").exists():
+    if not (ROOT.parent / ".git").exists():
         return ""
     unnamed = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # a hook's GIT_DIR is another
     try:
-        said = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=+"],
-                              capture_output=True, text=True, timeout=10, env=unnamed)
+        said = subprocess.run(["git", "-C", str(ROOT.parent), "describe", "--always", "--exclude=*", "--abbrev=12",
+                               "--dirty=+"], capture_output=True, text=True, timeout=10, env=unnamed)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return said.stdout.strip() if said.returncode == 0 else ""

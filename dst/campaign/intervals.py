@@ -5,7 +5,7 @@ and the interval is a function of the day, or of the commit, alone.
 import re
 from datetime import date
 
-from dst.campaign.what import Refused, Seeds
+from highwater.dst.campaign.what import Refused, Seeds
 
 EACH = 1 << 32  # seeds of a day or a commit
 OF_COMMITS = 1 << 62  # seeds from there on

@@ -17,12 +17,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dst.campaign.rounds import Corpus
-from dst.campaign.rows import row_of_death, run_range
-from dst.campaign.waves import Engine, Progress
-from dst.campaign.what import Campaign, CampaignError, Seeds, Work
+from highwater.dst.campaign.rounds import Corpus
+from highwater.dst.campaign.rows import row_of_death, run_range
+from highwater.dst.campaign.waves import Engine, Progress
+from highwater.dst.campaign.what import Campaign, CampaignError, Seeds, Work
 
-ALONE = "import sys; from dst.campaign.processes import alone; alone(sys.stdin.read())"
+ALONE = "import sys; from highwater.dst.campaign.processes import alone; alone(sys.stdin.read())"
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 What a round has reached (its rows' sketches) is merged, in the order of the seeds, into a corpus: few tapes, that together
 reach all that was reached so far. Each run of the next round is drawn from its seed: three in ten from nothing, the others
-from a tape of the corpus and one of dst/guide.py's mutations. So a row depends on its seed and on the rows of the rounds
+from a tape of the corpus and one of dst/search/guide.py's mutations. So a row depends on its seed and on the rows of the rounds
 before, and not on how a round was cut into ranges, or on who ran them.
 """
 
@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from dst.choose import drawing
-from dst.guide import FRESH, MOST_KEPT, MUTATIONS, Tape
+from highwater.dst.search.guide import FRESH, MOST_KEPT, MUTATIONS, Tape
+from highwater.dst.sim.choose import drawing
 
 
 class Corpus(NamedTuple):

@@ -10,17 +10,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from dst import doctor
-from dst.alarm import Hung, alarmed, set_alarm
-from dst.campaign.rounds import Corpus, Maker, text_of
-from dst.campaign.what import GUIDED, Campaign, CampaignError, Seeds, Work, options_of
-from dst.reached import MODEL_EVERY, Watch
-from dst.simulate import Outcome, many, place_of
-from dst.version import code_version
-from dst.wanted import shapes_of
-from dst.zoo import build_of
-from traces.event import Event, to_json
-from traces.refine import REFINERS
+from highwater.dst.campaign.rounds import Corpus, Maker, text_of
+from highwater.dst.campaign.what import GUIDED, Campaign, CampaignError, Seeds, Work, options_of
+from highwater.dst.determinism import doctor
+from highwater.dst.search.reached import MODEL_EVERY, Watch
+from highwater.dst.sim.alarm import Hung, alarmed, set_alarm
+from highwater.dst.simulate import Outcome, many, place_of
+from highwater.dst.version import code_version
+from highwater.dst.wanted import shapes_of
+from highwater.dst.zoo import build_of
+from highwater.traces.event import Event, to_json
+from highwater.traces.refine import REFINERS
 
 COUNTS = pa.map_(pa.string(), pa.int32())
 HASHES = pa.list_(pa.int64())
@@ -40,8 +40,8 @@ SCHEMA = pa.schema([
     ("shape", pa.string()),  # JSON; "" if there is none
     ("swarm", COUNTS),  # fault -> how often it befalls a request, of 1000
     ("faults", COUNTS),  # "fault operation phase" -> how many
-    ("reached", pa.int64()),  # one bit for each of dst/reached.py's WITNESSES, the first the lowest
-    ("model_states", HASHES),  # sketches of the model's states that the run has reached: dst/sketch.py
+    ("reached", pa.int64()),  # one bit for each of dst/search/reached.py's WITNESSES, the first the lowest
+    ("model_states", HASHES),  # sketches of the model's states that the run has reached: dst/search/sketch.py
     ("model_steps", HASHES),  # and of its steps from state to state
     ("round", pa.int32()),  # of a guided campaign, the first is 0; 0 in others
     ("tape", pa.string()),  # JSON, of a run of a guided campaign: what else its run depends on; else ""

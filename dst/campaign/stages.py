@@ -1,4 +1,5 @@
-"""Safety: the processes that work for an exploration on disk end with it. Its stages (model/external.py) without Spark."""
+"""Safety: the processes that work for an exploration on disk end with it. Its stages (model/explore/disk/search.py) without
+Spark."""
 
 import os
 from collections.abc import Iterator
@@ -6,9 +7,9 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
 
-from dst.campaign.processes import new_pool
-from model.external import Failed, Stages
-from model.external_work import do
+from highwater.dst.campaign.processes import new_pool
+from highwater.model.explore.disk.search import Failed, Stages
+from highwater.model.explore.disk.work import do
 
 
 @contextmanager

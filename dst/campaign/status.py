@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow.compute as pc
 
-from dst.campaign.folder import check_rows, covered, is_running, labelled, read, summary_in
-from dst.campaign.summary import failures_of
+from highwater.dst.campaign.folder import check_rows, covered, is_running, labelled, read, summary_in
+from highwater.dst.campaign.summary import failures_of
 
 LATELY = 4  # waves, of which the rate is
 

@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dst import doctor
-from dst.campaign import rows
-from dst.campaign.folder import read
-from dst.campaign.rounds import tape_of
-from dst.campaign.what import GUIDED, Campaign, CampaignError, Seeds, options_of, replay_of
-from dst.guide import Tape
-from dst.reached import bits
-from dst.sketch import SAMPLE
+from highwater.dst.campaign import rows
+from highwater.dst.campaign.folder import read
+from highwater.dst.campaign.rounds import tape_of
+from highwater.dst.campaign.what import GUIDED, Campaign, CampaignError, Seeds, options_of, replay_of
+from highwater.dst.determinism import doctor
+from highwater.dst.search.guide import Tape
+from highwater.dst.search.reached import bits
+from highwater.dst.search.sketch import SAMPLE
 
 PIECE = 500_000  # seeds whose rows are in memory together
 MOST_IN_PROCESSES = 20  # of the seeds that are run twice, so many at most in other processes, too

@@ -13,18 +13,18 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
-from dst.alarm import Hung, alarmed, set_alarm
-from dst.bundle import Given
-from dst.campaign.folder import labelled, summary_in
-from dst.campaign.processes import begin_worker
-from dst.campaign.summary import tape_of_row
-from dst.campaign.what import GUIDED, UNJUDGED, Campaign, CampaignError, Refused, options_of
-from dst.guide import Tape
-from dst.scenarios import named
-from dst.shrink import BUDGET, Shrunk, shrink
-from dst.simulate import Build, Outcome, Shape, simulate
-from dst.world.faults import Weights
-from dst.zoo import build_of
+from highwater.dst.bundle import Given
+from highwater.dst.campaign.folder import labelled, summary_in
+from highwater.dst.campaign.processes import begin_worker
+from highwater.dst.campaign.summary import tape_of_row
+from highwater.dst.campaign.what import GUIDED, UNJUDGED, Campaign, CampaignError, Refused, options_of
+from highwater.dst.scenarios import named
+from highwater.dst.search.guide import Tape
+from highwater.dst.search.shrink import BUDGET, Shrunk, shrink
+from highwater.dst.sim.alarm import Hung, alarmed, set_alarm
+from highwater.dst.simulate import Build, Outcome, Shape, simulate
+from highwater.dst.world.faults import Weights
+from highwater.dst.zoo import build_of
 
 LONGEST_S = 600.0  # to shrink one
 

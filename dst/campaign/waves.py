@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import pyarrow.compute as pc
 
-from dst.campaign.folder import Asked, committed, missing, opened, read, write_json
-from dst.campaign.rounds import Merged
-from dst.campaign.summary import summarize
-from dst.campaign.what import Campaign, Refused, Seeds, Work
+from highwater.dst.campaign.folder import Asked, committed, missing, opened, read, write_json
+from highwater.dst.campaign.rounds import Merged
+from highwater.dst.campaign.summary import summarize
+from highwater.dst.campaign.what import Campaign, Refused, Seeds, Work
 
 FIRST_SEEDS = 100  # in a range of the first wave; how long they take tells how many there are in the next
 TASK_S = 5.0  # that a range is to take

@@ -4,12 +4,12 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, NamedTuple
 
-from dst.campaign.rounds import Corpus
-from dst.choose import Choice
-from dst.scenarios import DEFAULT
-from dst.strategies import STRATEGIES
-from dst.version import code_version
-from dst.wanted import Wanted, command_of, given_of, shapes_of, weights_of
+from highwater.dst.campaign.rounds import Corpus
+from highwater.dst.scenarios import DEFAULT
+from highwater.dst.sim.choose import Choice
+from highwater.dst.sim.strategies import STRATEGIES
+from highwater.dst.version import code_version
+from highwater.dst.wanted import Wanted, command_of, given_of, shapes_of, weights_of
 
 WRONG = ("safety", "refinement", "liveness")  # kinds of failure of the implementation
 UNJUDGED = ("timeout", "memory", "death", "harness", "nondeterminism")  # kinds that say nothing of it

@@ -1,9 +1,9 @@
-"""Safety: none, on purpose. impl/baseline.py with one safeguard taken out; simulation must find each of them."""
+"""Safety: none, on purpose. impl/protocols/baseline.py with one safeguard taken out; simulation must find each of them."""
 
-from dst.scenarios.baseline import ROOT, Shape
-from impl.baseline import Baseline
-from impl.errors import OutcomeUnknown, Unavailable
-from impl.world import World, list_all
+from highwater.dst.scenarios.baseline import ROOT, Shape
+from highwater.impl.errors import OutcomeUnknown, Unavailable
+from highwater.impl.protocols.baseline import Baseline
+from highwater.impl.world import World, list_all
 
 
 class TimeoutIsFailure(Baseline):

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
-from dst.mutants.sequenced_metadata_boundary import Unchecked
-from dst.scenarios.known_latest import Codec
-from impl.boundary_object import ObjectStoreBoundaryObject
-from impl.errors import OutcomeUnknown
-from impl.layout import Namespace
-from impl.sequenced_metadata_boundary import Committed, MetadataStore
-from impl.sequenced_storage import SequencedStorage
-from impl.world import World
+from highwater.dst.mutants.sequenced_metadata_boundary import Unchecked
+from highwater.dst.scenarios.known_latest import Codec
+from highwater.impl.errors import OutcomeUnknown
+from highwater.impl.layout import Namespace
+from highwater.impl.protocols.boundary_object import ObjectStoreBoundaryObject
+from highwater.impl.protocols.sequenced_metadata_boundary import Committed, MetadataStore
+from highwater.impl.protocols.sequenced_storage import SequencedStorage
+from highwater.impl.world import World
 
 
 class Sent(MetadataStore):

@@ -1,21 +1,21 @@
-"""Safety: none, on purpose. impl/log_gc.py with one safeguard taken out; simulation must find each of them.
+"""Safety: none, on purpose. impl/protocols/log_gc.py with one safeguard taken out; simulation must find each of them.
 
 `naive` is source 004's own collection, by `min_age` alone: a client that stalls for longer, or that was idle for so long,
-makes a branch in the history. The others are the knobs of model/log_gc.py switched off: CHECK (`no_check`,
+makes a branch in the history. The others are the knobs of model/protocols/log_gc.py switched off: CHECK (`no_check`,
 `check_before_create`), REAPPEND, BOUNDARY_FIRST (`delete_before_advance`), CONDITIONAL_ADVANCE (`boundary_moves_backward`),
 SNAPSHOT_FIRST, KEEP_LATEST, KEEP_SNAPSHOT, CHECK_READS; and what the model takes for granted.
 """
 
 from collections.abc import Callable
 
-from dst.scenarios.log_gc import ROOT, Shape
-from impl.boundary_object import ObjectStoreBoundaryObject, ObjectVersionBehindBoundary
-from impl.errors import NotFound, OutcomeUnknown
-from impl.layout import Namespace
-from impl.log_gc import AppendLog, Recovered
-from impl.sequenced_metadata_boundary import BoundedSequencedStorage
-from impl.sequenced_storage import Listed, ObjectVersionExists, SequencedStorage
-from impl.world import World
+from highwater.dst.scenarios.log_gc import ROOT, Shape
+from highwater.impl.errors import NotFound, OutcomeUnknown
+from highwater.impl.layout import Namespace
+from highwater.impl.protocols.boundary_object import ObjectStoreBoundaryObject, ObjectVersionBehindBoundary
+from highwater.impl.protocols.log_gc import AppendLog, Recovered
+from highwater.impl.protocols.sequenced_metadata_boundary import BoundedSequencedStorage
+from highwater.impl.protocols.sequenced_storage import Listed, ObjectVersionExists, SequencedStorage
+from highwater.impl.world import World
 
 
 class Unchecked(BoundedSequencedStorage):

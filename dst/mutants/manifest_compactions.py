@@ -1,20 +1,22 @@
-"""Safety: none, on purpose. impl/manifest_compactions.py with one safeguard taken out; simulation must find each of them.
+"""Safety: none, on purpose. impl/protocols/manifest_compactions.py with one safeguard taken out; simulation must find each of
+them.
 
-Each knob of model/manifest_compactions.py has one or more here: CHECK (`manifest_unchecked`, `compactions_unchecked`),
-EPOCH_CHECK (`epochs_not_compared`), MANIFEST_FIRST (`bumped_second`), HEAL (`not_healed`: slatedb#1095, #1152), APPLY_FIRST
-(`claim_out_first`), RECOGNISE (`claim_not_looked_up`, `refused_is_repeated`), TAKE_OVER (`not_taken_over`).
+Each knob of model/protocols/manifest_compactions.py has one or more here: CHECK (`manifest_unchecked`,
+`compactions_unchecked`), EPOCH_CHECK (`epochs_not_compared`), MANIFEST_FIRST (`bumped_second`), HEAL (`not_healed`:
+slatedb#1095, #1152), APPLY_FIRST (`claim_out_first`), RECOGNISE (`claim_not_looked_up`, `refused_is_repeated`), TAKE_OVER
+(`not_taken_over`).
 """
 
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from dst.scenarios.manifest_compactions import Impl, Shape, production
-from impl.boundary_object import ObjectVersionBehindBoundary
-from impl.errors import OutcomeUnknown
-from impl.manifest_compactions import Compactions, Compactor, Job, Manifest, Stores
-from impl.sequenced_metadata_boundary import Committed, MetadataStore
-from impl.sequenced_storage import SequencedStorage
-from impl.world import World
+from highwater.dst.scenarios.manifest_compactions import Impl, Shape, production
+from highwater.impl.errors import OutcomeUnknown
+from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
+from highwater.impl.protocols.manifest_compactions import Compactions, Compactor, Job, Manifest, Stores
+from highwater.impl.protocols.sequenced_metadata_boundary import Committed, MetadataStore
+from highwater.impl.protocols.sequenced_storage import SequencedStorage
+from highwater.impl.world import World
 
 
 class NotCompared(Compactor):

@@ -1,14 +1,14 @@
-"""Safety: none, on purpose. impl/manifest_epochs.py with one safeguard taken out; simulation must find each of them.
+"""Safety: none, on purpose. impl/protocols/manifest_epochs.py with one safeguard taken out; simulation must find each of them.
 
-The first eleven are the safeguards that model/manifest_epochs.py has knobs for, in its order.
+The first eleven are the safeguards that model/protocols/manifest_epochs.py has knobs for, in its order.
 """
 
-from dst.scenarios.manifest_epochs import ROOT, Shape
-from impl.errors import OutcomeUnknown
-from impl.manifest_epochs import EPOCH, Committed, Fenced, Instance, ManifestReader, Polled
-from impl.manifest_epochs_json import Manifest
-from impl.sequenced_storage import ObjectVersionExists
-from impl.world import World
+from highwater.dst.scenarios.manifest_epochs import ROOT, Shape
+from highwater.impl.codecs.json.manifest_epochs import Manifest
+from highwater.impl.errors import OutcomeUnknown
+from highwater.impl.protocols.manifest_epochs import EPOCH, Committed, Fenced, Instance, ManifestReader, Polled
+from highwater.impl.protocols.sequenced_storage import ObjectVersionExists
+from highwater.impl.world import World
 
 
 class Overwrites(Instance):

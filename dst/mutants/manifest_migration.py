@@ -1,21 +1,21 @@
 """Safety: none, on purpose. The migration with one safeguard taken out; simulation must find each of them.
 
-Each knob of model/manifest_migration.py has one or more here: REFUSE (`drops_newer_fields`: slatedb#779,
+Each knob of model/protocols/manifest_migration.py has one or more here: REFUSE (`drops_newer_fields`: slatedb#779,
 `writes_what_v1_cannot_hold`), ORDERED (`writes_v2_early`), LOOK (`begins_without_a_look`, `looks_first`), BARRIER
 (`begins_without_a_barrier`).
 """
 
 from collections.abc import Awaitable, Callable
 
-from dst.scenarios.manifest_migration import Impl, Shape, codec_of, production
-from impl.errors import NotFound, OutcomeUnknown
-from impl.header_slatedb import version_of
-from impl.layout import Namespace
-from impl.manifest_migration import V1Remains
-from impl.manifest_slatedb import Manifest, ManifestCodec, Phase
-from impl.sequenced_metadata_boundary import BoundedSequencedStorage, Committed, MetadataStore
-from impl.sequenced_storage import FIRST_ID, SequencedStorage
-from impl.world import World
+from highwater.dst.scenarios.manifest_migration import Impl, Shape, codec_of, production
+from highwater.impl.codecs.slatedb.header import version_of
+from highwater.impl.codecs.slatedb.manifest import Manifest, ManifestCodec, Phase
+from highwater.impl.errors import NotFound, OutcomeUnknown
+from highwater.impl.layout import Namespace
+from highwater.impl.protocols.manifest_migration import V1Remains
+from highwater.impl.protocols.sequenced_metadata_boundary import BoundedSequencedStorage, Committed, MetadataStore
+from highwater.impl.protocols.sequenced_storage import FIRST_ID, SequencedStorage
+from highwater.impl.world import World
 
 
 def in_v1(manifest: Manifest) -> Manifest:

@@ -7,14 +7,14 @@ A mutant is a `Build`: it makes the MetadataStore of one client. Which oracle mu
 from collections.abc import Callable
 from typing import Any
 
-from dst.mutants import ambiguity
-from dst.scenarios.sequenced_metadata_boundary import Codec
-from impl.boundary_object import ObjectStoreBoundaryObject, ObjectVersionBehindBoundary
-from impl.errors import NotFound, OutcomeUnknown
-from impl.layout import Namespace
-from impl.sequenced_metadata_boundary import BoundedSequencedStorage, Committed, MetadataStore
-from impl.sequenced_storage import Listed, ObjectVersionExists, SequencedStorage
-from impl.world import World
+from highwater.dst.mutants import sequenced_metadata_boundary_ambiguity as ambiguity
+from highwater.dst.scenarios.sequenced_metadata_boundary import Codec
+from highwater.impl.errors import NotFound, OutcomeUnknown
+from highwater.impl.layout import Namespace
+from highwater.impl.protocols.boundary_object import ObjectStoreBoundaryObject, ObjectVersionBehindBoundary
+from highwater.impl.protocols.sequenced_metadata_boundary import BoundedSequencedStorage, Committed, MetadataStore
+from highwater.impl.protocols.sequenced_storage import Listed, ObjectVersionExists, SequencedStorage
+from highwater.impl.world import World
 
 
 def build(world: World, where: Namespace, spare: bool, *, bounded: type = BoundedSequencedStorage,

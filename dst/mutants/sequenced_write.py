@@ -1,11 +1,12 @@
-"""Safety: none, on purpose. impl/sequenced_write.py with one safeguard taken out; simulation must find each of them."""
+"""Safety: none, on purpose. impl/protocols/sequenced_write.py with one safeguard taken out; simulation must find each of
+them."""
 
 from typing import Any
 
-from dst.scenarios.sequenced_write import made
-from impl.errors import NotFound, OutcomeUnknown, Unavailable
-from impl.sequenced_storage import FIRST_ID, Listed, ObjectVersionExists, SequencedStorage
-from impl.sequenced_write import Known, LogReader, LogWriter, Lost, NextFile, StateReader, StateWriter
+from highwater.dst.scenarios.sequenced_write import made
+from highwater.impl.errors import NotFound, OutcomeUnknown, Unavailable
+from highwater.impl.protocols.sequenced_storage import FIRST_ID, Listed, ObjectVersionExists, SequencedStorage
+from highwater.impl.protocols.sequenced_write import Known, LogReader, LogWriter, Lost, NextFile, StateReader, StateWriter
 
 
 class Overwrites(SequencedStorage):

@@ -1,12 +1,13 @@
-"""Safety: none, on purpose. impl/simple_conditional.py with one safeguard taken out; simulation must find each of them."""
+"""Safety: none, on purpose. impl/protocols/simple_conditional.py with one safeguard taken out; simulation must find each of
+them."""
 
 from typing import Any
 
-from dst.scenarios.simple_conditional import KEY, Shape, resolve
-from impl.errors import OutcomeUnknown, PreconditionFailed, Unavailable
-from impl.manifest_json import Manifest
-from impl.simple_conditional import Content, SimpleConditional
-from impl.world import World
+from highwater.dst.scenarios.simple_conditional import KEY, Shape, resolve
+from highwater.impl.codecs.json.manifest import Manifest
+from highwater.impl.errors import OutcomeUnknown, PreconditionFailed, Unavailable
+from highwater.impl.protocols.simple_conditional import Content, SimpleConditional
+from highwater.impl.world import World
 
 
 class Unconditional(SimpleConditional):

@@ -6,9 +6,9 @@ They stand for stores and proxies that do so: an emulated condition, a cache, an
 from collections.abc import Callable
 from typing import Any
 
-from dst.scenarios.store_primitives import Shape
-from impl.errors import AlreadyExists, NotFound, OutcomeUnknown, PreconditionFailed
-from impl.world import Object, ObjectStore, Page, World
+from highwater.dst.scenarios.store_primitives import Shape
+from highwater.impl.errors import AlreadyExists, NotFound, OutcomeUnknown, PreconditionFailed
+from highwater.impl.world import Object, ObjectStore, Page, World
 
 
 class Layer:

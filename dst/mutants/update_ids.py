@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from dst.scenarios.update_ids import Codec
-from impl.boundary_object import ObjectVersionBehindBoundary
-from impl.errors import OutcomeUnknown
-from impl.sequenced_metadata_boundary import Committed, MetadataStore, Recognised
-from impl.sequenced_storage import ObjectVersionExists
+from highwater.dst.scenarios.update_ids import Codec
+from highwater.impl.errors import OutcomeUnknown
+from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
+from highwater.impl.protocols.sequenced_metadata_boundary import Committed, MetadataStore, Recognised
+from highwater.impl.protocols.sequenced_storage import ObjectVersionExists
 
 
 class Unchecked(MetadataStore):

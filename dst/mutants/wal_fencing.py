@@ -1,4 +1,4 @@
-"""Safety: none, on purpose. impl/wal_fencing.py with one safeguard taken out; simulation must find each of them.
+"""Safety: none, on purpose. impl/protocols/wal_fencing.py with one safeguard taken out; simulation must find each of them.
 
 Of SlateDB's bugs these are: #352 and #1622 (`unchecked`), #1682 (`fence_not_ahead`), #271 (`claimed_after_fence`), #1694
 (`gone_is_skipped`, with what it takes), #1625 (`flushed_too_far`), #766 (`doubt_is_fenced`).
@@ -7,14 +7,14 @@ Of SlateDB's bugs these are: #352 and #1622 (`unchecked`), #1682 (`fence_not_ahe
 from collections.abc import Callable
 from functools import partial
 
-from dst.scenarios.wal_fencing import Impl, Shape
-from dst.world.faults import NONE
-from impl import wal_fencing
-from impl.errors import AlreadyExists, NotFound, OutcomeUnknown
-from impl.layout import Namespace
-from impl.wal_fencing import Fenced, Known, ManifestVersionExists, Wal
-from impl.wal_json import Record, WalManifest, decode_record, encode_manifest, encode_record
-from impl.world import World, list_all
+from highwater.dst.scenarios.wal_fencing import Impl, Shape
+from highwater.dst.world.faults import NONE
+from highwater.impl.codecs.json.wal import Record, WalManifest, decode_record, encode_manifest, encode_record
+from highwater.impl.errors import AlreadyExists, NotFound, OutcomeUnknown
+from highwater.impl.layout import Namespace
+from highwater.impl.protocols import wal_fencing
+from highwater.impl.protocols.wal_fencing import Fenced, Known, ManifestVersionExists, Wal
+from highwater.impl.world import World, list_all
 
 
 class Unchecked(Wal):

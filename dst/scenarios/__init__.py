@@ -14,7 +14,7 @@ line ask it for these, and for nothing else:
     production                     a Build: makes the protocol's client of a World, a Shape and the client's number
     begin(store)                   what is in the store before the first request
     WORK, AUDIT                    role -> coroutine of a client (dst/actors.py); who works again, in turns, after the faults
-    trace_of(shape)                what judges the trace: traces/STEM.py
+    trace_of(shape)                what judges the trace: traces/protocols/STEM.py
     trace_options(shape)           the options of `trace check` for a recorded trace of such a run
     final_check(actors, events)    raises Failure; the callers' history, and what only the end can show
     TOLD, SEEN, seen(events, shape)   what callers can be told; moments that a campaign should reach, and which a run has
@@ -31,7 +31,7 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-CONTRACT = {  # folder -> the constants of a module in it that are named above; dst/lint.py takes an empty one for no cache
+CONTRACT = {  # folder -> the constants of its modules, as above; dst/determinism/lint.py takes an empty one for no cache
     "dst/scenarios": ("ROLES", "MOST", "OPTIONAL", "MILDEST", "TINY", "WORK", "AUDIT", "TOLD", "SEEN", "MODEL", "COST"),
     "dst/mutants": ("MUTANTS", "ORACLES"),
 }
@@ -49,7 +49,7 @@ def named(stem: str) -> ModuleType:
 @cache
 def mutants_of(stem: str) -> ModuleType:
     """Raises LookupError."""
-    return import_module(f"dst.mutants.{known(stem)}")
+    return import_module(f"highwater.dst.mutants.{known(stem)}")
 
 
 def known(stem: str) -> str:

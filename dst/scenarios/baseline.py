@@ -1,4 +1,4 @@
-"""Safety: none of its own; writers and readers of impl/baseline.py, for traces/baseline.py to judge.
+"""Safety: none of its own; writers and readers of impl/protocols/baseline.py, for traces/protocols/baseline.py to judge.
 
 Each writer brings its writes home one after another; of unknown outcome none is repeated by its caller. Readers recover.
 """
@@ -6,17 +6,17 @@ Each writer brings its writes home one after another; of unknown outcome none is
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from dst.actors import Actors
-from dst.kernel import Client
-from dst.world.network import TIMEOUT_MS
-from dst.world.store import SimulatedStore
-from impl.baseline import Baseline
-from impl.errors import Definite, Indefinite
-from impl.world import World
-from traces.baseline import KEYS, PREFIX, Trace, constants, refiner
-from traces.event import Event
-from traces.refine import Failure, refiner_of
-from traces.serial import anomalies
+from highwater.dst.actors import Actors
+from highwater.dst.sim.kernel import Client
+from highwater.dst.world.network import TIMEOUT_MS
+from highwater.dst.world.store import SimulatedStore
+from highwater.impl.errors import Definite, Indefinite
+from highwater.impl.protocols.baseline import Baseline
+from highwater.impl.world import World
+from highwater.traces.event import Event
+from highwater.traces.histories.serial import anomalies
+from highwater.traces.protocols.baseline import KEYS, PREFIX, Trace, constants, refiner
+from highwater.traces.refine import Failure, refiner_of
 
 ROOT = "db"
 

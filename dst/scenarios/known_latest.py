@@ -7,8 +7,8 @@ The model is sequenced_metadata_boundary's with KNOWN = "accepted"; all else is 
 from collections.abc import Callable
 from typing import Any
 
-from dst.scenarios import sequenced_metadata_boundary as boundary
-from dst.scenarios.sequenced_metadata_boundary import (
+from highwater.dst.scenarios import sequenced_metadata_boundary as boundary
+from highwater.dst.scenarios.sequenced_metadata_boundary import (
     AUDIT,
     COST,
     MILDEST,
@@ -28,12 +28,12 @@ from dst.scenarios.sequenced_metadata_boundary import (
     unit_ms,
     waits_ms,
 )
-from dst.scenarios.sequenced_metadata_boundary import shape_options as trace_options
-from impl.layout import Namespace
-from impl.sequenced_metadata_boundary import MetadataStore
-from impl.world import World
-from traces.refine import refiner_of
-from traces.sequenced_metadata_boundary import KnowingTrace, constants, refiner
+from highwater.dst.scenarios.sequenced_metadata_boundary import shape_options as trace_options
+from highwater.impl.layout import Namespace
+from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore
+from highwater.impl.world import World
+from highwater.traces.protocols.sequenced_metadata_boundary import KnowingTrace, constants, refiner
+from highwater.traces.refine import refiner_of
 
 __all__ = ["AUDIT", "COST", "MILDEST", "MOST", "OPTIONAL", "ROLES", "SEEN", "TINY", "TOLD", "WORK", "Shape", "begin",
            "final_check", "length", "seen", "trace_options", "unit_ms", "waits_ms"]

@@ -1,5 +1,5 @@
-"""Safety: none of its own; appenders, readers that write snapshots, and collectors, of impl/log_gc.py, for traces/log_gc.py to
-judge.
+"""Safety: none of its own; appenders, readers that write snapshots, and collectors, of impl/protocols/log_gc.py, for
+traces/protocols/log_gc.py to judge.
 
 Each appender brings its entries home one after another: an entry of unknown outcome is not appended again, one that surely is
 nowhere may be. A reader recovers the log, or writes a snapshot of it. After the faults have stopped one appender, reader and
@@ -9,19 +9,19 @@ collector must each get on, and nothing may be left that a snapshot holds, but t
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from dst.actors import Actors
-from dst.kernel import Client
-from dst.world.network import TIMEOUT_MS
-from dst.world.store import SimulatedStore
-from impl.boundary_object import ObjectVersionBehindBoundary
-from impl.errors import Definite, Indefinite
-from impl.log_gc import AppendLog, texts_decoded
-from impl.world import World
-from traces.event import Event
-from traces.history import too_young
-from traces.log_gc import BOUNDARY, KEYS, LOG, SNAPSHOT, Trace, constants, refiner
-from traces.refine import Failure, refiner_of
-from traces.serial import anomalies
+from highwater.dst.actors import Actors
+from highwater.dst.sim.kernel import Client
+from highwater.dst.world.network import TIMEOUT_MS
+from highwater.dst.world.store import SimulatedStore
+from highwater.impl.errors import Definite, Indefinite
+from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
+from highwater.impl.protocols.log_gc import AppendLog, texts_decoded
+from highwater.impl.world import World
+from highwater.traces.event import Event
+from highwater.traces.histories.history import too_young
+from highwater.traces.histories.serial import anomalies
+from highwater.traces.protocols.log_gc import BOUNDARY, KEYS, LOG, SNAPSHOT, Trace, constants, refiner
+from highwater.traces.refine import Failure, refiner_of
 
 ROOT = "db"
 

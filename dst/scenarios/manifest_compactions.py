@@ -1,5 +1,5 @@
 """Safety: none of its own; a writer, compactors that take over from each other, and collectors, of
-impl/manifest_compactions.py, for traces/manifest_compactions.py to judge.
+impl/protocols/manifest_compactions.py, for traces/protocols/manifest_compactions.py to judge.
 
 The writer flushes, each SST until it is told that it is in the manifest, or gives up for now. Each compactor is one instance,
 and has one life: it opens, perhaps while another is at work, compacts now and then, and ends when it is fenced, or dies.
@@ -10,19 +10,28 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from dst.actors import Actors
-from dst.kernel import Client
-from dst.world.network import TIMEOUT_MS
-from dst.world.store import SimulatedStore
-from impl import manifest_compactions
-from impl.errors import Definite, Indefinite
-from impl.manifest_compactions import Compactions, Compactor, Fenced, Job, JsonCodec, Manifest, Stores, stores_of
-from impl.sequenced_storage import FIRST_ID
-from impl.world import World
-from traces.event import Event
-from traces.manifest_compactions import BOUNDARIES, COMPACTIONS, KEYS, MANIFEST, Trace, constants, refiner
-from traces.refine import Failure, refiner_of
-from traces.serial import anomalies
+from highwater.dst.actors import Actors
+from highwater.dst.sim.kernel import Client
+from highwater.dst.world.network import TIMEOUT_MS
+from highwater.dst.world.store import SimulatedStore
+from highwater.impl.errors import Definite, Indefinite
+from highwater.impl.protocols import manifest_compactions
+from highwater.impl.protocols.manifest_compactions import (
+    Compactions,
+    Compactor,
+    Fenced,
+    Job,
+    JsonCodec,
+    Manifest,
+    Stores,
+    stores_of,
+)
+from highwater.impl.protocols.sequenced_storage import FIRST_ID
+from highwater.impl.world import World
+from highwater.traces.event import Event
+from highwater.traces.histories.serial import anomalies
+from highwater.traces.protocols.manifest_compactions import BOUNDARIES, COMPACTIONS, KEYS, MANIFEST, Trace, constants, refiner
+from highwater.traces.refine import Failure, refiner_of
 
 ROOT = "db"
 

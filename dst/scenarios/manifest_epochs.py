@@ -1,5 +1,5 @@
-"""Safety: none of its own; writers, compactors, collectors and readers of impl/manifest_epochs.py, for
-traces/manifest_epochs.py to judge.
+"""Safety: none of its own; writers, compactors, collectors and readers of impl/protocols/manifest_epochs.py, for
+traces/protocols/manifest_epochs.py to judge.
 
 Each client but a reader is one instance, and has one life: it opens, perhaps while others do, and then updates until another
 of its role has fenced it; after a crash it does not come back, others have yet to open. Readers poll. Where there is an audit,
@@ -10,21 +10,28 @@ from collections.abc import Callable, Coroutine
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from dst.actors import Actors
-from dst.kernel import Client
-from dst.world.network import TIMEOUT_MS
-from dst.world.store import SimulatedStore
-from impl import manifest_epochs_json
-from impl.errors import Definite, Indefinite
-from impl.manifest_epochs import Committed, FencedApplied, FencedUnapplied, Instance, ManifestReader, ManifestVersionExists
-from impl.manifest_epochs_json import Manifest
-from impl.manifest_json import Checkpoint
-from impl.sequenced_storage import FIRST_ID
-from impl.world import World
-from traces.event import Event
-from traces.manifest_epochs import MANIFESTS, Trace, constants, refiner
-from traces.refine import Failure, refiner_of
-from traces.serial import Operation, anomalies
+from highwater.dst.actors import Actors
+from highwater.dst.sim.kernel import Client
+from highwater.dst.world.network import TIMEOUT_MS
+from highwater.dst.world.store import SimulatedStore
+from highwater.impl.codecs.json import manifest_epochs as manifest_epochs_json
+from highwater.impl.codecs.json.manifest import Checkpoint
+from highwater.impl.codecs.json.manifest_epochs import Manifest
+from highwater.impl.errors import Definite, Indefinite
+from highwater.impl.protocols.manifest_epochs import (
+    Committed,
+    FencedApplied,
+    FencedUnapplied,
+    Instance,
+    ManifestReader,
+    ManifestVersionExists,
+)
+from highwater.impl.protocols.sequenced_storage import FIRST_ID
+from highwater.impl.world import World
+from highwater.traces.event import Event
+from highwater.traces.histories.serial import Operation, anomalies
+from highwater.traces.protocols.manifest_epochs import MANIFESTS, Trace, constants, refiner
+from highwater.traces.refine import Failure, refiner_of
 
 ROOT = "db"
 LASTING = Checkpoint("0", FIRST_ID, 0)

@@ -1,33 +1,34 @@
-"""Safety: none of its own; writers of several releases at once, and collectors, for traces/manifest_migration.py to judge.
+"""Safety: none of its own; writers of several releases at once, and collectors, for traces/protocols/manifest_migration.py to
+judge.
 
 Each writer is of one phase of source 001's migration, and now and then its operator replaces it by one of the next. What the
 operator has to see to is kept: a phase begins when nobody is two phases before it. Phase 3 begins by
-impl/manifest_migration.py. Updates are to fields that both versions have (the sequence tracker), or to one that V1 has not (a
-segment): a writer in phase 1 may be asked for such a one, too, and must refuse. The first manifest may have a checkpoint that
-keeps it. If there is an audit, the operator brings the migration to its end.
+impl/protocols/manifest_migration.py. Updates are to fields that both versions have (the sequence tracker), or to one that V1
+has not (a segment): a writer in phase 1 may be asked for such a one, too, and must refuse. The first manifest may have a
+checkpoint that keeps it. If there is an audit, the operator brings the migration to its end.
 """
 
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from dst.actors import Actors
-from dst.kernel import Client
-from dst.world.network import TIMEOUT_MS
-from dst.world.store import SimulatedStore
-from impl import manifest_migration
-from impl.errors import Definite, Indefinite
-from impl.flatbuffer import NewerFields
-from impl.header_slatedb import InvalidFile, version_of
-from impl.manifest_migration import V1Remains
-from impl.manifest_slatedb import CannotHold, Manifest, ManifestCodec, Phase
-from impl.sequenced_metadata_boundary import MetadataStore
-from impl.sequenced_storage import FIRST_ID
-from impl.tables_slatedb import Checkpoint, Segment
-from impl.world import World
-from traces.event import Event
-from traces.manifest_migration import CODEC, MANIFESTS, NEW, Trace, constants, names_in, refiner
-from traces.refine import Failure, refiner_of
-from traces.serial import anomalies
+from highwater.dst.actors import Actors
+from highwater.dst.sim.kernel import Client
+from highwater.dst.world.network import TIMEOUT_MS
+from highwater.dst.world.store import SimulatedStore
+from highwater.impl.codecs.slatedb.flatbuffer import NewerFields
+from highwater.impl.codecs.slatedb.header import InvalidFile, version_of
+from highwater.impl.codecs.slatedb.manifest import CannotHold, Manifest, ManifestCodec, Phase
+from highwater.impl.codecs.slatedb.tables import Checkpoint, Segment
+from highwater.impl.errors import Definite, Indefinite
+from highwater.impl.protocols import manifest_migration
+from highwater.impl.protocols.manifest_migration import V1Remains
+from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore
+from highwater.impl.protocols.sequenced_storage import FIRST_ID
+from highwater.impl.world import World
+from highwater.traces.event import Event
+from highwater.traces.histories.serial import anomalies
+from highwater.traces.protocols.manifest_migration import CODEC, MANIFESTS, NEW, Trace, constants, names_in, refiner
+from highwater.traces.refine import Failure, refiner_of
 
 ROOT = "db"
 KEPT = "00000000-0000-0000-0000-000000000001"  # the checkpoint's id

@@ -9,28 +9,29 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from dst.actors import Actors
-from dst.ambiguity import SOMETIMES as AMBIGUOUS
-from dst.kernel import Client
-from dst.world.network import TIMEOUT_MS
-from dst.world.sdk import IN_SIMULATION, SdkStore
-from dst.world.store import SimulatedStore
-from impl import manifest_json
-from impl.boundary_object import ObjectVersionBehindBoundary
-from impl.errors import Definite, Indefinite
-from impl.layout import Namespace
-from impl.manifest_json import Checkpoint, Manifest
-from impl.sequenced_metadata_boundary import MetadataStore
-from impl.sequenced_storage import FIRST_ID
-from impl.stores.verified import verified
-from impl.world import World
-from model.sequenced_metadata_boundary import Shared, latest, present
-from traces import linear, retries, serial
-from traces.bounds import too_many
-from traces.event import Event
-from traces.history import damage, too_young, updates_in
-from traces.refine import Failure, refiner_of
-from traces.sequenced_metadata_boundary import Trace, constants, refiner
+from highwater.dst.actors import Actors
+from highwater.dst.sim.kernel import Client
+from highwater.dst.world.network import TIMEOUT_MS
+from highwater.dst.world.sdk import IN_SIMULATION, SdkStore
+from highwater.dst.world.store import SimulatedStore
+from highwater.impl.codecs.json import manifest as manifest_json
+from highwater.impl.codecs.json.manifest import Checkpoint, Manifest
+from highwater.impl.errors import Definite, Indefinite
+from highwater.impl.layout import Namespace
+from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
+from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore
+from highwater.impl.protocols.sequenced_storage import FIRST_ID
+from highwater.impl.stores.verified import verified
+from highwater.impl.world import World
+from highwater.model.protocols.sequenced_metadata_boundary import Shared, latest, present
+from highwater.traces.event import Event
+from highwater.traces.histories import linear, serial
+from highwater.traces.histories.ambiguity import SOMETIMES as AMBIGUOUS
+from highwater.traces.histories.bounds import too_many
+from highwater.traces.histories.history import damage, too_young, updates_in
+from highwater.traces.protocols import sequenced_metadata_boundary_retries as retries
+from highwater.traces.protocols.sequenced_metadata_boundary import Trace, constants, refiner
+from highwater.traces.refine import Failure, refiner_of
 
 MOST_WRITERS, MOST_COLLECTORS, MOST_READERS = 3, 2, 1  # the model is made for so many; a run may have fewer
 Build = Callable[[World, Namespace, bool, int], MetadataStore]  # world, namespace, spare checkpoints, number of the client

@@ -1,4 +1,5 @@
-"""Safety: none of its own; writers and readers of impl/sequenced_write.py, for traces/sequenced_write.py to judge.
+"""Safety: none of its own; writers and readers of impl/protocols/sequenced_write.py, for traces/protocols/sequenced_write.py
+to judge.
 
 Both uses: files that are the full state each, and files that are the entries of a log. Each writer brings its updates home one
 after another; one that surely did not happen is asked for again, one of unknown outcome is not.
@@ -7,20 +8,20 @@ after another; one that surely did not happen is asked for again, one of unknown
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from dst.actors import Actors
-from dst.kernel import Client
-from dst.world.network import TIMEOUT_MS
-from dst.world.store import SimulatedStore
-from impl import manifest_json
-from impl.errors import Definite, Indefinite
-from impl.layout import Namespace
-from impl.sequenced_storage import SequencedStorage
-from impl.sequenced_write import LogReader, LogWriter, NextFile, StateReader, StateWriter
-from impl.world import World
-from traces.event import Event
-from traces.refine import Failure, refiner_of
-from traces.sequenced_write import Trace, constants, refiner
-from traces.serial import anomalies
+from highwater.dst.actors import Actors
+from highwater.dst.sim.kernel import Client
+from highwater.dst.world.network import TIMEOUT_MS
+from highwater.dst.world.store import SimulatedStore
+from highwater.impl.codecs.json import manifest as manifest_json
+from highwater.impl.errors import Definite, Indefinite
+from highwater.impl.layout import Namespace
+from highwater.impl.protocols.sequenced_storage import SequencedStorage
+from highwater.impl.protocols.sequenced_write import LogReader, LogWriter, NextFile, StateReader, StateWriter
+from highwater.impl.world import World
+from highwater.traces.event import Event
+from highwater.traces.histories.serial import anomalies
+from highwater.traces.protocols.sequenced_write import Trace, constants, refiner
+from highwater.traces.refine import Failure, refiner_of
 
 
 class Shape(NamedTuple):

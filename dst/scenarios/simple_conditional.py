@@ -1,4 +1,5 @@
-"""Safety: none of its own; writers and readers of impl/simple_conditional.py, for traces/simple_conditional.py to judge.
+"""Safety: none of its own; writers and readers of impl/protocols/simple_conditional.py, for
+traces/protocols/simple_conditional.py to judge.
 
 One object is the whole database, and its content a log of updates. Each writer brings its updates home one after another; one
 that surely did not happen is asked for again, one of unknown outcome is not. The store's versions may be digests.
@@ -7,19 +8,19 @@ that surely did not happen is asked for again, one of unknown outcome is not. Th
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from dst.actors import Actors
-from dst.kernel import Client
-from dst.world.network import TIMEOUT_MS
-from dst.world.store import SimulatedStore, profile_of
-from impl import manifest_json
-from impl.errors import Definite, Indefinite
-from impl.manifest_json import Manifest
-from impl.simple_conditional import SimpleConditional
-from impl.world import World
-from traces.event import Event
-from traces.refine import Failure, refiner_of
-from traces.serial import anomalies
-from traces.simple_conditional import KEY, KEYS, Trace, constants, refiner
+from highwater.dst.actors import Actors
+from highwater.dst.sim.kernel import Client
+from highwater.dst.world.network import TIMEOUT_MS
+from highwater.dst.world.store import SimulatedStore, profile_of
+from highwater.impl.codecs.json import manifest as manifest_json
+from highwater.impl.codecs.json.manifest import Manifest
+from highwater.impl.errors import Definite, Indefinite
+from highwater.impl.protocols.simple_conditional import SimpleConditional
+from highwater.impl.world import World
+from highwater.traces.event import Event
+from highwater.traces.histories.serial import anomalies
+from highwater.traces.protocols.simple_conditional import KEY, KEYS, Trace, constants, refiner
+from highwater.traces.refine import Failure, refiner_of
 
 
 class Shape(NamedTuple):

@@ -1,4 +1,4 @@
-"""Safety: none of its own; clients of the store itself, simulated, for traces/store_primitives.py to judge.
+"""Safety: none of its own; clients of the store itself, simulated, for traces/protocols/store_primitives.py to judge.
 
 Each client sends one of source 004's primitives after another: PUT, PUT If-None-Match, PUT If-Match, GET, GET If-None-Match,
 LIST.
@@ -7,16 +7,16 @@ LIST.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from dst.actors import Actors
-from dst.kernel import Client
-from dst.world.network import TIMEOUT_MS
-from dst.world.store import SimulatedStore, profile_of
-from impl.errors import AlreadyExists, Definite, Indefinite, NotFound, PreconditionFailed
-from impl.world import ObjectStore, World
-from traces.event import Event
-from traces.linearizable import CONFLICT, MISSING, UNCHANGED, Operation, check
-from traces.refine import Failure, refiner_of
-from traces.store_primitives import KEYS, PREFIX, Trace, constants, refiner
+from highwater.dst.actors import Actors
+from highwater.dst.sim.kernel import Client
+from highwater.dst.world.network import TIMEOUT_MS
+from highwater.dst.world.store import SimulatedStore, profile_of
+from highwater.impl.errors import AlreadyExists, Definite, Indefinite, NotFound, PreconditionFailed
+from highwater.impl.world import ObjectStore, World
+from highwater.traces.event import Event
+from highwater.traces.histories.linearizable import CONFLICT, MISSING, UNCHANGED, Operation, check
+from highwater.traces.protocols.store_primitives import KEYS, PREFIX, Trace, constants, refiner
+from highwater.traces.refine import Failure, refiner_of
 
 FEW, UNIQUE = 3, 60  # contents: so few that they recur, or no two alike
 

@@ -7,10 +7,9 @@ The model is sequenced_metadata_boundary's with ON_REFUSAL = "recognised"; colle
 from collections.abc import Callable
 from typing import Any
 
-from dst.actors import Actors
-from dst.kernel import Client
-from dst.scenarios import sequenced_metadata_boundary as boundary
-from dst.scenarios.sequenced_metadata_boundary import (
+from highwater.dst.actors import Actors
+from highwater.dst.scenarios import sequenced_metadata_boundary as boundary
+from highwater.dst.scenarios.sequenced_metadata_boundary import (
     AUDIT,
     MILDEST,
     MOST,
@@ -27,15 +26,16 @@ from dst.scenarios.sequenced_metadata_boundary import (
     unit_ms,
     waits_ms,
 )
-from dst.scenarios.sequenced_metadata_boundary import shape_options as trace_options
-from impl import manifest_json
-from impl.errors import Definite, Indefinite
-from impl.layout import Namespace
-from impl.manifest_json import Manifest
-from impl.sequenced_metadata_boundary import MetadataStore, Recognised
-from impl.world import World
-from traces.refine import refiner_of
-from traces.sequenced_metadata_boundary import Trace, constants, refiner
+from highwater.dst.scenarios.sequenced_metadata_boundary import shape_options as trace_options
+from highwater.dst.sim.kernel import Client
+from highwater.impl.codecs.json import manifest as manifest_json
+from highwater.impl.codecs.json.manifest import Manifest
+from highwater.impl.errors import Definite, Indefinite
+from highwater.impl.layout import Namespace
+from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore, Recognised
+from highwater.impl.world import World
+from highwater.traces.protocols.sequenced_metadata_boundary import Trace, constants, refiner
+from highwater.traces.refine import refiner_of
 
 __all__ = ["AUDIT", "MILDEST", "MOST", "OPTIONAL", "ROLES", "SEEN", "TINY", "Shape", "begin", "final_check", "length", "seen",
            "trace_options", "unit_ms", "waits_ms"]

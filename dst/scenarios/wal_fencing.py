@@ -1,5 +1,5 @@
-"""Safety: none of its own; writers that open one after another, or at once, and collectors, of impl/wal_fencing.py, for
-traces/wal_fencing.py to judge.
+"""Safety: none of its own; writers that open one after another, or at once, and collectors, of impl/protocols/wal_fencing.py,
+for traces/protocols/wal_fencing.py to judge.
 
 Each writer opens once, appends, and flushes now and then; what stops it is its end, for another one takes over. Writer#0 comes
 in the end, if there is an audit, and must find every acknowledged record.
@@ -9,19 +9,19 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from dst.actors import Actors
-from dst.kernel import Client
-from dst.world.network import TIMEOUT_MS
-from dst.world.store import SimulatedStore
-from impl import wal_fencing
-from impl.errors import Definite, Indefinite
-from impl.wal_fencing import Closed, Fenced, Wal
-from impl.wal_json import decode_manifest, decode_record
-from impl.world import World
-from traces.event import Event
-from traces.refine import Failure, refiner_of
-from traces.serial import anomalies
-from traces.wal_fencing import KEYS, MANIFEST, WAL, Trace, constants, refiner
+from highwater.dst.actors import Actors
+from highwater.dst.sim.kernel import Client
+from highwater.dst.world.network import TIMEOUT_MS
+from highwater.dst.world.store import SimulatedStore
+from highwater.impl.codecs.json.wal import decode_manifest, decode_record
+from highwater.impl.errors import Definite, Indefinite
+from highwater.impl.protocols import wal_fencing
+from highwater.impl.protocols.wal_fencing import Closed, Fenced, Wal
+from highwater.impl.world import World
+from highwater.traces.event import Event
+from highwater.traces.histories.serial import anomalies
+from highwater.traces.protocols.wal_fencing import KEYS, MANIFEST, WAL, Trace, constants, refiner
+from highwater.traces.refine import Failure, refiner_of
 
 ROOT = "db"
 

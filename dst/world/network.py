@@ -8,13 +8,13 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Any
 
-from dst.choose import Choose, Decide
-from dst.kernel import Client, Kernel, Request
-from dst.world.faults import FATES, long_time_ms
-from dst.world.profiles import error_of
-from dst.world.store import NEW, SimulatedStore
-from impl.errors import OutcomeUnknown, Unavailable
-from traces.event import Event
+from highwater.dst.sim.choose import Choose, Decide
+from highwater.dst.sim.kernel import Client, Kernel, Request
+from highwater.dst.world.faults import FATES, long_time_ms
+from highwater.dst.world.profiles import error_of
+from highwater.dst.world.store import NEW, SimulatedStore
+from highwater.impl.errors import OutcomeUnknown, Unavailable
+from highwater.traces.event import Event
 
 TIMEOUT_MS = 200
 LATENCY_MS = 40  # from one request of a client to its next: 1 to this, if nothing is wrong

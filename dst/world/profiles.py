@@ -10,7 +10,7 @@ What succeeds is 200, and 204 for a delete, of whatever store: some say 201 or 2
 
 from typing import NamedTuple
 
-from impl.errors import AlreadyExists, NotFound, OutcomeUnknown, PreconditionFailed, StoreError, Unavailable
+from highwater.impl.errors import AlreadyExists, NotFound, OutcomeUnknown, PreconditionFailed, StoreError, Unavailable
 
 READS = ("get", "get_if_changed", "head", "list")
 

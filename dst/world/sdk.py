@@ -14,9 +14,9 @@ only those that are; after a 5xx it repeats any (and says AlreadyExists for the 
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from dst.choose import Choose
-from impl.errors import AlreadyExists, OutcomeUnknown, StoreError, Unavailable
-from impl.world import Clock, Entry, Object, ObjectStore, Page
+from highwater.dst.sim.choose import Choose
+from highwater.impl.errors import AlreadyExists, OutcomeUnknown, StoreError, Unavailable
+from highwater.impl.world import Clock, Entry, Object, ObjectStore, Page
 
 ANY = ("get", "get_if_changed", "head", "list", "create", "update", "put", "delete")
 SAFE = ("get", "get_if_changed", "head", "list")

@@ -12,9 +12,9 @@ from hashlib import blake2b
 from types import coroutine
 from typing import Any, NamedTuple, TypeVar
 
-from dst.kernel import Client, Kernel, Request, Sleep
-from dst.world.profiles import PROFILES, READS, S3, Profile, scaled
-from impl.world import Entry, Object, Page
+from highwater.dst.sim.kernel import Client, Kernel, Request, Sleep
+from highwater.dst.world.profiles import PROFILES, READS, S3, Profile, scaled
+from highwater.impl.world import Entry, Object, Page
 
 Answer = TypeVar("Answer")
 Asked = Generator[Request, Any, Answer]  # what a client awaits

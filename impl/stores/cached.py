@@ -5,7 +5,7 @@ use CachedObjectStore.» This is such a store. Sequenced metadata refuses it by 
 all the same shows why.
 """
 
-from impl.world import Entry, Object, ObjectStore, Page
+from highwater.impl.world import Entry, Object, ObjectStore, Page
 
 
 class CachingStore:

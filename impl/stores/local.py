@@ -26,9 +26,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, NamedTuple
 
-from impl.errors import AlreadyExists, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
-from impl.stores.keys import OWN_FOLDER, check_key, fault_of
-from impl.world import Entry, Object, Page
+from highwater.impl.errors import AlreadyExists, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
+from highwater.impl.stores.keys import OWN_FOLDER, check_key, fault_of
+from highwater.impl.world import Entry, Object, Page
 
 LOCKS = 256  # lock files; keys share them, so that their number does not grow with the number of keys ever written
 GONE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)  # there is no object of that name

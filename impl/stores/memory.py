@@ -5,9 +5,9 @@ import time
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable
 
-from impl.errors import AlreadyExists, NotFound, PreconditionFailed
-from impl.stores.keys import check_key
-from impl.world import Entry, Object, Page
+from highwater.impl.errors import AlreadyExists, NotFound, PreconditionFailed
+from highwater.impl.stores.keys import check_key
+from highwater.impl.world import Entry, Object, Page
 
 
 def wall_clock_ms() -> int:

@@ -1,7 +1,7 @@
 """Safety: nothing is written through this store, whatever is asked of it."""
 
-from impl.errors import Unavailable
-from impl.world import ObjectStore
+from highwater.impl.errors import Unavailable
+from highwater.impl.world import ObjectStore
 
 
 class ReadOnly:

@@ -30,7 +30,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
-from impl.errors import (
+from highwater.impl.errors import (
     AlreadyExists,
     Definite,
     ListingNeverEnds,
@@ -40,8 +40,8 @@ from impl.errors import (
     StoreError,
     Unavailable,
 )
-from impl.stores.keys import check_key, fault_of
-from impl.world import Entry, Ids, Object, Page
+from highwater.impl.stores.keys import check_key, fault_of
+from highwater.impl.world import Entry, Ids, Object, Page
 
 PUT_ID = "highwater-put-id"  # the name of the user metadata that holds it
 ATTEMPTS = 4

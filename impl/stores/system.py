@@ -11,10 +11,10 @@ from urllib.parse import unquote
 
 from ulid import ULID
 
-from impl.stores.local import LocalStore
-from impl.stores.memory import MemoryStore, wall_clock_ms
-from impl.stores.read_only import ReadOnly
-from impl.world import ObjectStore, World
+from highwater.impl.stores.local import LocalStore
+from highwater.impl.stores.memory import MemoryStore, wall_clock_ms
+from highwater.impl.stores.read_only import ReadOnly
+from highwater.impl.world import ObjectStore, World
 
 ACCEPTED = "memory://, file:///a/folder, a/folder, s3://bucket or s3://bucket/prefix"
 log = logging.getLogger("highwater")
@@ -35,7 +35,7 @@ def open_store(url: str) -> ObjectStore:
         return LocalStore(unquote(place))
     bucket, _, prefix = place.partition("/")
     if scheme == "s3" and bucket:
-        from impl.stores.s3 import S3Store, connect  # boto3 takes long to import, and other stores do not need it
+        from highwater.impl.stores.s3 import S3Store, connect  # boto3 takes long to import, and other stores do not need it
 
         return S3Store(connect(), bucket, prefix, ids=Ulids())
     raise ValueError(f"bad store URL {url!r}: accepted are {ACCEPTED}")

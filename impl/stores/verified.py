@@ -19,10 +19,10 @@ of an object, so it is never AlreadyExists. A 503 leaves doubt, like no answer.
 
 from collections.abc import Awaitable, Callable, Hashable
 
-from impl.boundary_object import BoundaryLost, InvalidBoundary, ObjectStoreBoundaryObject
-from impl.errors import AlreadyExists, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
-from impl.layout import Namespace
-from impl.world import Clock, ObjectStore, World
+from highwater.impl.errors import AlreadyExists, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
+from highwater.impl.layout import Namespace
+from highwater.impl.protocols.boundary_object import BoundaryLost, InvalidBoundary, ObjectStoreBoundaryObject
+from highwater.impl.world import Clock, ObjectStore, World
 
 Kept = Callable[[str], Awaitable[bool]]  # whether no object of this key can have been deleted before the call
 

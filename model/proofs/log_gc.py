@@ -1,5 +1,5 @@
 """Safety, for any number of appenders, readers, collectors, entries, ids and requests in flight: every `always` property of
-model/log_gc.py, by an inductive invariant, action by action.
+model/protocols/log_gc.py, by an inductive invariant, action by action.
 
 The invariant. Let high be the number of ids ever written, and first what was first written under each: the history.
 
@@ -40,10 +40,10 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, Literal, NewType
 
-from model import log_gc as m
-from model.proofs import inductive
-from model.proofs.logic import And, If, Implies, Not, Or, at
-from model.proofs.system import Scope, System, Tables, View
+from highwater.model.proofs.engine import inductive
+from highwater.model.proofs.engine.logic import And, If, Implies, Not, Or, at
+from highwater.model.proofs.engine.system import Scope, System, Tables, View
+from highwater.model.protocols import log_gc as m
 
 Id = NewType("Id", int)  # of an entry or a snapshot; and a place in a state, from 1
 Count = NewType("Count", int)
@@ -97,7 +97,8 @@ def initial(c: m.Constants) -> dict[str, dict]:
     return {"": shared, "Appender": APPENDER, "Reader": READER, "Collector": COLLECTOR}
 
 
-# --- the transition relation: action by action that of model/log_gc.py ----------------------------------------------------
+# --- the transition relation: action by action that of model/protocols/log_gc.py
+# ----------------------------------------------------
 
 def room(used: Any, bound: int | None) -> Any:
     if not bound:

@@ -1,5 +1,6 @@
 """Safety, for any number of writers, compactors, collectors, readers, updates, checkpoints, faults, retries of an open (none,
-some, as many as it takes): every `always` property of model/manifest_epochs.py, by an inductive invariant, action by action.
+some, as many as it takes): every `always` property of model/protocols/manifest_epochs.py, by an inductive invariant, action by
+action.
 
 A manifest follows another if it raises no epoch but that of its author's role and lowers none, if its author's epoch is at
 least that of the other, and if it takes nothing back: SSTs, what is compacted, WAL ids, lost checkpoints. The invariant:
@@ -34,10 +35,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, NewType
 
-from model import manifest_epochs as m
-from model.proofs import inductive
-from model.proofs.logic import And, If, Implies, Not, Or, at
-from model.proofs.system import Scope, Signature, System, Tables, View
+from highwater.model.proofs.engine import inductive
+from highwater.model.proofs.engine.logic import And, If, Implies, Not, Or, at
+from highwater.model.proofs.engine.system import Scope, Signature, System, Tables, View
+from highwater.model.protocols import manifest_epochs as m
 
 Id = NewType("Id", int)  # of a manifest
 Count = NewType("Count", int)
@@ -109,7 +110,8 @@ def initial(c: m.Constants) -> dict[str, dict]:
     return {"": {"top": 1, "size": 0, "lost": 0, "crashes": 0, **first}, **LOCALS}
 
 
-# --- the transition relation: action by action that of model/manifest_epochs.py -------------------------------------------
+# --- the transition relation: action by action that of model/protocols/manifest_epochs.py
+# -------------------------------------------
 
 def room(used: Any, bound: int | None) -> Any:
     if not bound:

@@ -1,5 +1,5 @@
 """Safety, for any number of writers, collectors, readers, updates, ids, checkpoints and requests in flight: every `always`
-property of model/sequenced_metadata_boundary.py, by an inductive invariant, action by action.
+property of model/protocols/sequenced_metadata_boundary.py, by an inductive invariant, action by action.
 
 The invariant. Let high be the largest id ever created; the clauses say of it what is true of the latest file.
 
@@ -60,10 +60,10 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, Literal, NewType
 
-from model import sequenced_metadata_boundary as m
-from model.proofs import inductive
-from model.proofs.logic import And, If, Implies, Not, Or, at
-from model.proofs.system import Scope, System, Tables, View
+from highwater.model.proofs.engine import inductive
+from highwater.model.proofs.engine.logic import And, If, Implies, Not, Or, at
+from highwater.model.proofs.engine.system import Scope, System, Tables, View
+from highwater.model.protocols import sequenced_metadata_boundary as m
 
 Id = NewType("Id", int)  # of a file
 Count = NewType("Count", int)
@@ -118,7 +118,8 @@ def initial(c: m.Constants) -> dict[str, dict]:
     return {"": shared, "Writer": WRITER, "Collector": COLLECTOR, "Reader": READER}
 
 
-# --- the transition relation: action by action that of model/sequenced_metadata_boundary.py -----------------------------
+# --- the transition relation: action by action that of model/protocols/sequenced_metadata_boundary.py
+# -----------------------------
 
 def room(used: Any, bound: int | None) -> Any:
     if not bound:

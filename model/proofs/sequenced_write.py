@@ -1,5 +1,5 @@
 """Safety, for any number of writers, readers, updates, ids and requests in flight, in both uses: every `always` property of
-model/sequenced_write.py, by an inductive invariant, action by action.
+model/protocols/sequenced_write.py, by an inductive invariant, action by action.
 
 Where USE is "state" the file of id i has i places, and the history is that of the latest file; where it is "log" a file has
 one, and the history is all files in order. Let top be the number of files. The invariant:
@@ -25,10 +25,10 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, Literal, NewType
 
-from model import sequenced_write as m
-from model.proofs import inductive
-from model.proofs.logic import And, If, Implies, Not, Or, at
-from model.proofs.system import Scope, System, Tables, View
+from highwater.model.proofs.engine import inductive
+from highwater.model.proofs.engine.logic import And, If, Implies, Not, Or, at
+from highwater.model.proofs.engine.system import Scope, System, Tables, View
+from highwater.model.protocols import sequenced_write as m
 
 Id = NewType("Id", int)  # of a file; and a place in one, from 1
 Count = NewType("Count", int)
@@ -79,7 +79,8 @@ def initial(c: m.Constants) -> dict[str, dict]:
     return {"": shared, "Writer": WRITER, "Reader": READER}
 
 
-# --- the transition relation: action by action that of model/sequenced_write.py -------------------------------------------
+# --- the transition relation: action by action that of model/protocols/sequenced_write.py
+# -------------------------------------------
 
 def room(used: Any, bound: int | None) -> Any:
     if not bound:

@@ -1,5 +1,5 @@
 """Safety, for any number of writers, collectors, records, ids, epochs, flushes and requests in flight: every `always` property
-of model/wal_fencing.py, by an inductive invariant, action by action.
+of model/protocols/wal_fencing.py, by an inductive invariant, action by action.
 
 The invariant. Let high be the largest WAL id ever written, first what was first written under each: the log; after is the
 manifest's replay_after, epoch its writer_epoch.
@@ -46,10 +46,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, NewType
 
-from model import wal_fencing as m
-from model.proofs import inductive
-from model.proofs.logic import And, If, Implies, Not, Or, at
-from model.proofs.system import Scope, System, Tables, View
+from highwater.model.proofs.engine import inductive
+from highwater.model.proofs.engine.logic import And, If, Implies, Not, Or, at
+from highwater.model.proofs.engine.system import Scope, System, Tables, View
+from highwater.model.protocols import wal_fencing as m
 
 Id = NewType("Id", int)  # of a WAL object
 Epoch = NewType("Epoch", int)
@@ -112,7 +112,8 @@ def initial(c: m.Constants) -> dict[str, dict]:
     return {"": shared, "Writer": WRITER, "Collector": {"n": 0}}
 
 
-# --- the transition relation: action by action that of model/wal_fencing.py -----------------------------------------------
+# --- the transition relation: action by action that of model/protocols/wal_fencing.py
+# -----------------------------------------------
 
 def room(used: Any, bound: int | None) -> Any:
     if not bound:

@@ -1,0 +1,176 @@
+"""Safety: that a seed gives the same run in another process, under another hash seed, on another Python is not believed but
+tried; where it does not, the first choice and the first event that differ are named.
+
+`python -m highwater.dst.determinism.doctor` is the other process: it reads a job from stdin, and writes what came of each run
+to stdout, as JSON.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from highwater.dst import zoo
+from highwater.dst.bundle import tape_hash
+from highwater.dst.scenarios import DEFAULT, named
+from highwater.dst.sim.choose import TapeMismatch
+from highwater.dst.simulate import Build, Outcome, Shape, simulate
+from highwater.dst.world.faults import Weights
+from highwater.traces.event import from_json, to_json
+from highwater.traces.explain.explain import words
+
+PLACE = Path(__file__).parent.parent.parent.parent  # where `highwater` is imported from
+HASH_SEEDS = (1, 2)
+LONGEST_S = 600.0  # of one process
+
+
+class Place(NamedTuple):
+    """Where runs are run."""
+
+    python: str
+    hash_seed: int
+    version: str = ""  # "": of this process
+
+    @property
+    def name(self) -> str:
+        return f"PYTHONHASHSEED={self.hash_seed}" + (f" on Python {self.version}" if self.version else "")
+
+
+class Difference(NamedTuple):
+    seed: int
+    message: str
+
+
+class Broken(Exception):
+    """A process did not answer: nothing is known of determinism."""
+
+
+def check(seeds: Iterable[int], mutant: str | None = None, strategy: str = "portfolio", places: Sequence[Place] = (),
+          build: str = "", path: str = "", scenario: str = DEFAULT,
+          of: Callable[[int], dict[str, Any]] = lambda seed: {}) -> Difference | None:
+    """The first seed whose run is not the same in all places, or None. `places`: two fresh processes under two hash seeds,
+    unless given. `build`: "module:name" of a Build to run in place of the mutant; `path`: the folder of that module. `of` a
+    seed: shape, weights, tape. Raises Broken."""
+    places = places or [Place(sys.executable, hash_seed) for hash_seed in HASH_SEEDS]
+    seeds = list(seeds)
+    job = {"scenario": scenario, "mutant": mutant, "build": build,
+           "runs": [{"seed": seed, "strategy": strategy, **of(seed)} for seed in seeds]}
+    first, *others = [ask(place, job, path) for place in places]
+    for number, seed in enumerate(seeds):
+        for place, other in zip(places[1:], others):
+            if first[number] != other[number]:
+                return Difference(seed, located({**job, "runs": [job["runs"][number]]}, places[0], place, path))
+    return None
+
+
+def located(job: dict[str, Any], one: Place, two: Place, path: str = "") -> str:
+    """Of a run that differs, where it begins to."""
+    tapes, traces = zip(*(ask(place, {**job, "whole": True}, path)[0][-2:] for place in (one, two)))
+    said = []
+    at = first_difference(*tapes)
+    if at is not None:
+        said.append(f"choice {at}: {choice(tapes[0], at)} with {one.name}, {choice(tapes[1], at)} with {two.name}")
+    at = first_difference(*traces)
+    if at is not None:
+        said.append(f"event {at}: {event(traces[0], at)} with {one.name}, {event(traces[1], at)} with {two.name}")
+    return "; ".join(said) or "it differed, and then, run again, did not: it depends on more than the hash seed"
+
+
+def first_difference(one: list, two: list) -> int | None:
+    differing = (i for i, pair in enumerate(zip(one, two)) if pair[0] != pair[1])
+    return next(differing, None if len(one) == len(two) else min(len(one), len(two)))
+
+
+def choice(tape: list[list], at: int) -> str:
+    return "{}: {} of {}".format(*tape[at]) if at < len(tape) else "no more choices"
+
+
+def event(lines: list[str], at: int) -> str:
+    return words(from_json(lines[at])).partition("\n")[0] if at < len(lines) else "no more events"
+
+
+def replays(outcome: Outcome, shape: Shape | None, weights: Weights | None, mutant: str | None) -> bool:
+    """Whether a fresh process, given the tape, strictly, says the same. Raises Broken."""
+    run = {"seed": outcome.seed, "shape": shape, "weights": weights, "tape": outcome.tape, "strategy": outcome.strategy}
+    found = ask(Place(sys.executable, HASH_SEEDS[0]), {"scenario": outcome.scenario, "mutant": mutant, "build": "",
+                                                           "runs": [run]})
+    return found == [summary(outcome)]
+
+
+def newer_python() -> Place | str:
+    """Another Python that runs here, the newest; or why there is none."""
+    own, unusable = sys.version_info.minor, []
+    for minor in sorted({*range(11, own + 6)} - {own}, reverse=True):
+        found = shutil.which(f"python3.{minor}")
+        if found:
+            tell = [found, "-c", "import sys; print(sys.executable, '.'.join(map(str, sys.version_info[:3])), sep='\\n')"]
+            said = subprocess.run(tell, capture_output=True, text=True, check=False)
+            if said.returncode == 0:
+                return Place(said.stdout.split("\n")[0], HASH_SEEDS[0], said.stdout.split("\n")[1])
+            unusable.append(f"python3.{minor}")
+    return f"no other Python 3.11 or newer runs here ({', '.join(unusable)} on PATH do not start)" if unusable else \
+        "no other Python 3.11 or newer is on PATH"
+
+
+def ask(place: Place, job: dict[str, Any], path: str = "") -> list:
+    """Have it run in a fresh process. Raises Broken."""
+    environment = {"PYTHONHASHSEED": str(place.hash_seed), "PYTHONPATH": ":".join(filter(None, [str(PLACE), path])),
+                   "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        done = subprocess.run([place.python, "-m", "highwater.dst.determinism.doctor"], input=json.dumps(job),
+                              capture_output=True, text=True,
+                              env=environment, timeout=LONGEST_S, check=False)
+        if done.returncode == 0:
+            return json.loads(done.stdout)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Broken(f"{place.name}: {error}") from None
+    except ValueError:
+        pass
+    last = done.stderr.strip().rpartition("\n")[2]
+    raise Broken(f"{place.name}: exit {done.returncode}: {last}")
+
+
+# --- the other process
+
+
+def answer(job: dict[str, Any]) -> list[list]:
+    build = build_of(job)
+    return [ran(job["scenario"], build, run, job.get("whole", False)) for run in job["runs"]]
+
+
+def ran(scenario: str, build: Build, run: dict[str, Any], whole: bool) -> list:
+    try:
+        outcome = simulate(**arguments(run, named(scenario).Shape), build=build, scenario=scenario)
+    except TapeMismatch as error:  # before the run has begun
+        return ["nondeterminism", str(error), "", ""]
+    return [*summary(outcome), outcome.tape, list(map(to_json, outcome.events))] if whole else summary(outcome)
+
+
+def arguments(run: dict[str, Any], shape: type) -> dict[str, Any]:
+    """JSON knows no tuples."""
+    of: dict[str, Any] = dict(run)
+    for name, kind in (("shape", shape), ("weights", Weights)):
+        if of.get(name) is not None:
+            of[name] = kind(*of[name])
+    if of.get("tape") is not None:
+        of["tape"] = [(site, choice, bound) for site, choice, bound in of["tape"]]
+    return of
+
+
+def build_of(job: dict[str, Any]) -> Build:
+    if job["build"]:
+        module, _, name = job["build"].partition(":")
+        return getattr(import_module(module), name)
+    return zoo.build_of(job["mutant"], job["scenario"])
+
+
+def summary(outcome: Outcome) -> list:
+    return [outcome.kind, outcome.signature, outcome.digest, tape_hash(outcome.tape)]
+
+
+if __name__ == "__main__":
+    json.dump(answer(json.load(sys.stdin)), sys.stdout)

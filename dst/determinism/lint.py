@@ -1,0 +1,287 @@
+"""Safety: a run is a function of its choices only as long as no code that runs in it asks for anything else.
+
+What makes Python differ from run to run, looked for in the source: the order of sets, addresses and hashes, time,
+randomness, threads, the environment, finalizers, floats that hold a time, caches, exceptions that hold frames. The rules
+are of syntax, and on the safe side: what is right all the same stands in dst/determinism/lint_allowed.py with its reason.
+
+ruff could say some of it (DTZ, S311), but knows neither where the seam is nor what is allowed for a reason.
+"""
+
+import ast
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from highwater.dst.determinism.lint_allowed import ALLOWED, Allowed
+from highwater.dst.determinism.lint_sets import SCOPES, SET_METHODS, Sets, inside, name_of
+from highwater.dst.scenarios import CONTRACT
+
+ROOT = Path(__file__).parent.parent.parent  # the folder of the package `highwater`
+FOLDERS = ("impl", "dst", "traces", "model")
+OUTSIDE = ("impl/stores/s3.py", "impl/stores/local.py", "impl/stores/system.py", "dst/campaign/", "dst/bulk/",  # the world
+           "dst/spark/")
+
+
+class Finding(NamedTuple):
+    file: str
+    line: int
+    hazard: str  # of HAZARDS
+    code: str  # the source, on one line
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.hazard}: {self.code}\n    {HAZARDS[self.hazard]}"
+
+
+HAZARDS = {  # -> what to do instead
+    "set order": "the order of a set differs between processes: sorted(...), or keep a tuple or a dict",
+    "address": "id() is an address: number the objects yourself",
+    "hash": "hash() of a string differs between processes: use hashlib, or the value itself",
+    "randomness": "draw it from a stream of dst/sim/choose.py, or of the world's ids",
+    "time": "ask the world's clock",
+    "concurrency": "one coroutine at a time: the kernel decides who goes on",
+    "environment": "take it as an argument",
+    "directory order": "a folder's order is the file system's: sorted(...)",
+    "float time": "times are whole numbers of milliseconds: // and int",
+    "finalizer": "when an object dies is the garbage collector's affair: close it where its use ends",
+    "address in text": "the default repr shows an address: name the fields",
+    "cache": "what is kept from one run must be a function of its key: say why it is, in dst/determinism/lint_allowed.py",
+    "frames": "an exception keeps the frames that it went through, and all that is in them: set __traceback__ to None",
+}
+
+
+# --- the rules
+
+HARMLESS = ("sorted", "len", "sum", "min", "max", "any", "all", "set", "frozenset", "Counter")  # no order comes out of them
+MODULES = {
+    **dict.fromkeys(("random", "uuid", "secrets", "ulid"), "randomness"), "time": "time", "datetime": "time",
+    **dict.fromkeys(("asyncio", "threading", "concurrent", "multiprocessing", "queue", "signal", "sched"), "concurrency"),
+    "weakref": "finalizer", "os": "environment", "glob": "directory order", "tempfile": "randomness",
+}
+PARTS = {  # of modules that are fine otherwise
+    "os.urandom": "randomness", "os.getpid": "environment", "sys.argv": "environment", "gc.get_objects": "address",
+    "platform.node": "environment", "socket.gethostname": "environment",
+}
+FILLING = ("add", "append", "extend", "insert", "setdefault", "update")
+LISTINGS = ("glob", "rglob", "iterdir", "listdir", "scandir")
+
+
+class Linter:
+    def __init__(self, file: str, tree: ast.Module, sets: Sets):
+        self.file, self.sets, self.found = file, sets, set()
+        self.parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+        self.tree = tree
+
+    def findings(self) -> list[Finding]:
+        self.scope(self.tree, set())
+        for node in self.tree.body:
+            self.module_level(node)
+        return sorted(self.found)
+
+    def say(self, node: ast.AST, hazard: str) -> None:
+        self.found.add(Finding(self.file, node.lineno, hazard, ast.unparse(node).partition("\n")[0][:160]))
+
+    def scope(self, scope: ast.AST, outer: set[str]) -> None:
+        names = self.sets.names(scope, outer)
+        for node in inside(scope):
+            self.order(node, names)
+            self.world(node)
+            self.objects(node)
+            if isinstance(node, SCOPES):
+                self.scope(node, names)
+
+    # --- sets whose order comes out
+
+    def order(self, node: ast.AST, names: set[str]) -> None:
+        if isinstance(node, ast.For | ast.AsyncFor) and self.sets.holds(node.iter, names):
+            self.say(node, "set order")
+        elif isinstance(node, ast.ListComp | ast.GeneratorExp | ast.DictComp):
+            if any(self.sets.holds(of.iter, names) for of in node.generators) and not self.consumed(node):
+                self.say(node, "set order")
+        elif isinstance(node, ast.Starred) and self.sets.holds(node.value, names):
+            if not isinstance(self.parents.get(node), ast.Set) and not self.consumed(node):
+                self.say(node, "set order")
+        elif isinstance(node, ast.Call):
+            name, called = name_of(node.func), node.func
+            if name in ("list", "tuple", "iter", "enumerate", "map", "zip", "filter", "reversed", "next") or \
+                    name.endswith((".join", ".extend", ".fromkeys", "chain.from_iterable")):
+                if any(self.sets.holds(of, names) for of in node.args) and not self.consumed(node):
+                    self.say(node, "set order")
+            elif isinstance(called, ast.Attribute) and called.attr == "pop" and not node.args and \
+                    self.sets.holds(called.value, names):
+                self.say(node, "set order")
+        elif isinstance(node, ast.FormattedValue) and self.sets.holds(node.value, names):
+            self.say(node, "set order")  # its repr
+
+    def consumed(self, node: ast.AST) -> bool:
+        """Whether it goes at once to what has no order: sorted(...), sum(...), a set."""
+        parent = self.parents.get(node)
+        if isinstance(parent, ast.Call) and (name_of(parent.func) in HARMLESS or name_of(parent.func).endswith(
+                tuple(f".{of}" for of in (*SET_METHODS, "update", "issubset", "issuperset")))):
+            return True
+        passing_on = ("list", "tuple", "map", "filter", "enumerate", "zip")
+        return isinstance(parent, ast.Call) and name_of(parent.func) in passing_on and self.consumed(parent)
+
+    # --- what is outside the seam
+
+    def world(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                self.imported(node, alias.name)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            self.imported(node, node.module)
+        elif isinstance(node, ast.Attribute) and name_of(node) in PARTS:
+            self.say(node, PARTS[name_of(node)])
+        elif isinstance(node, ast.Call):
+            name = name_of(node.func)
+            if name == "id":
+                self.say(node, "address")
+            elif name == "hash":
+                self.say(node, "hash")
+            elif name.rpartition(".")[2] in LISTINGS and not self.consumed(node) and not self.sorted_later(node):
+                self.say(node, "directory order")
+
+    def imported(self, node: ast.AST, name: str) -> None:
+        top = name.partition(".")[0]
+        if name not in ("os.path",) and top in MODULES:
+            self.say(node, MODULES[top])
+
+    def sorted_later(self, node: ast.AST) -> bool:
+        """Within a comprehension that goes to sorted."""
+        while (node := self.parents.get(node)) is not None and not isinstance(node, ast.stmt):
+            if isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp) and self.consumed(node):
+                return True
+        return False
+
+    # --- objects that know more than their value
+
+    def objects(self, node: ast.AST) -> None:
+        if isinstance(node, ast.FunctionDef) and node.name == "__del__":
+            self.say(node, "finalizer")
+        elif shows_address(node):
+            self.say(node, "address in text")
+        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            self.float_time(node)
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            self.kept(node)
+
+    def float_time(self, node: ast.Assign | ast.AnnAssign | ast.AugAssign) -> None:
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        timed = [of for of in targets if name_of(of).endswith(("_ms", "_ns", "_us"))]
+        if timed and node.value is not None and (
+                (isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div)) or floating(node.value)):
+            self.say(node, "float time")
+
+    def kept(self, handler: ast.ExceptHandler) -> None:
+        """An exception that is assigned, or put into something: it outlives its handler, with all frames that it went through,
+        unless its __traceback__ is taken away somewhere in the function."""
+        if any(isinstance(node, ast.Attribute) and node.attr in ("__traceback__", "with_traceback")
+               and not isinstance(self.parents.get(node), ast.Attribute) and isinstance(node.ctx, ast.Store)
+               for node in ast.walk(self.function_of(handler))):
+            return
+        for node in inside(handler):
+            stored = [*values(node.value)] if isinstance(node, ast.Assign) else \
+                node.args if isinstance(node, ast.Call) and name_of(node.func).endswith((".append", ".add")) else []
+            if any(isinstance(of, ast.Name) and of.id == handler.name for of in stored):
+                self.say(node, "frames")
+
+    def function_of(self, node: ast.AST) -> ast.AST:
+        while node in self.parents and not isinstance(node, SCOPES):
+            node = self.parents[node]
+        return node
+
+    # --- what outlives a run
+
+    def module_level(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            value = node.value
+            empty = (isinstance(value, ast.Dict) and not value.keys) or (isinstance(value, ast.List) and not value.elts) or (
+                isinstance(value, ast.Call) and name_of(value.func) in (
+                    "dict", "list", "set", "defaultdict", "Counter", "deque", "OrderedDict", "count", "itertools.count"))
+            if empty and not (isinstance(value, ast.Call) and (value.args or value.keywords) and
+                              name_of(value.func) in ("dict", "list", "set")) and not self.of_contract(node):
+                self.say(node, "cache")
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef):
+                for decorator in inner.decorator_list:
+                    if cached(decorator):
+                        self.found.add(Finding(self.file, decorator.lineno, "cache", f"@{ast.unparse(decorator)} {inner.name}"))
+            elif isinstance(inner, ast.Global) or (
+                    isinstance(inner, ast.Call) and isinstance(inner.func, ast.Call) and cached(inner.func)):
+                self.say(inner, "cache")
+
+
+    def of_contract(self, node: ast.Assign | ast.AnnAssign) -> bool:
+        """Tell whether it is a constant that a scenario must have (COST = {} says that there is none) and no function fills."""
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        names = {name_of(of) for of in targets}
+        return names <= {*CONTRACT.get(self.file.rpartition("/")[0], ())} and not any(
+            names & filled(of) for function in ast.walk(self.tree) if isinstance(function, SCOPES) for of in ast.walk(function))
+
+
+def filled(node: ast.AST) -> set[str]:
+    """Name what is filled here: `x` of `x[key] = value`, `x |= other` and `x.append(value)`."""
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
+        return {name_of(node.value)}
+    if isinstance(node, ast.AugAssign):
+        return {name_of(node.target)}
+    return {name_of(node.func.value)} if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and \
+        node.func.attr in FILLING else set()
+
+
+def shows_address(node: ast.AST) -> bool:
+    """Whether it makes text of an object whose repr nobody knows: self, or %r of a log line."""
+    def own(of: ast.AST) -> bool:
+        return isinstance(of, ast.Name) and of.id == "self"
+
+    if isinstance(node, ast.FormattedValue):
+        return node.conversion == ord("r") and own(node.value)
+    if not isinstance(node, ast.Call):
+        return False
+    if name_of(node.func) in ("repr", "str", "ascii", "object.__repr__"):
+        return any(map(own, node.args))
+    return name_of(node.func).startswith(("logging.", "log.", "logger.")) and any(
+        "%r" in str(of.value) for of in node.args if isinstance(of, ast.Constant))
+
+
+def cached(node: ast.AST) -> bool:
+    return name_of(node.func if isinstance(node, ast.Call) else node).rpartition(".")[2] in ("cache", "lru_cache")
+
+
+def values(node: ast.AST) -> Iterator[ast.AST]:
+    """What an assignment stores: the elements of a tuple, or the value."""
+    yield from node.elts if isinstance(node, ast.Tuple | ast.List) else [node]
+
+
+def floating(node: ast.AST) -> bool:
+    """Whether an arithmetic expression is a float: a division or a float constant that no int() or round() is around."""
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, float)
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, ast.Div) or (not isinstance(node.op, ast.FloorDiv) and (
+            floating(node.left) or floating(node.right)))
+    return (isinstance(node, ast.UnaryOp) and floating(node.operand)) or (
+        isinstance(node, ast.Call) and name_of(node.func) == "float")
+
+
+# --- all of it
+
+def sources(root: Path = ROOT) -> list[Path]:
+    return [path for folder in FOLDERS for path in sorted((root / folder).rglob("*.py"))
+            if not path.relative_to(root).as_posix().startswith(OUTSIDE)]
+
+
+def covers(entry: Allowed, finding: Finding) -> bool:
+    return (entry.file, entry.hazard) == (finding.file, finding.hazard) and entry.code in finding.code
+
+
+def lint(root: Path = ROOT, allowed: Iterable[Allowed] = ALLOWED, begin: Callable[[str], None] = lambda file: None
+         ) -> tuple[list[Finding], list[Allowed]]:
+    """What is found and not allowed; and what is allowed and not found: then its reason has gone, too. `begin` is called with
+    the name of each file before it is searched."""
+    trees = {path.relative_to(root).as_posix(): ast.parse(path.read_text()) for path in sources(root)}
+    found: list[Finding] = []
+    for file, tree in trees.items():
+        begin(file)
+        found += Linter(file, tree, Sets(tree, trees.values())).findings()
+    return ([finding for finding in found if not any(covers(entry, finding) for entry in allowed)],
+            [entry for entry in allowed if not any(covers(entry, finding) for finding in found)])

@@ -1,0 +1,74 @@
+"""What dst/determinism/lint.py finds and is right all the same, with the reason. An entry that nothing is found of any more is
+an error."""
+
+from typing import NamedTuple
+
+
+class Allowed(NamedTuple):
+    file: str
+    hazard: str  # of dst/determinism/lint.py's HAZARDS
+    code: str  # a part of what is found
+    why: str
+
+
+SCENARIO = "dst/scenarios/sequenced_metadata_boundary.py"
+PURE = "a function of its argument, and of no run"
+ALLOWED = (
+    Allowed("dst/sim/alarm.py", "concurrency", "import signal", "ends a run that does not end; no run that ends sees it"),
+    Allowed("impl/codecs/slatedb/flatbuffer.py", "cache", "@cache slots_of", PURE),
+    Allowed("impl/codecs/slatedb/flatbuffer.py", "cache", "ulid_of", PURE),
+    Allowed("impl/layout.py", "cache", "lru_cache(LATELY)", PURE),
+    Allowed("impl/stores/memory.py", "concurrency", "import threading", "a real store, for threads; it is not simulated"),
+    Allowed("impl/stores/memory.py", "time", "import time", "a real store, whose objects are as old as they are"),
+    *(Allowed("impl/protocols/wal_fencing.py", "frames", of, "raised again by the same call")
+      for of in ("unknown = e", "doubt = e")),
+    *(Allowed("impl/protocols/sequenced_metadata_boundary.py", "frames", of, "raised again by the same call")
+      for of in ("last = error", "conflicts, last = ")),
+    Allowed("impl/stores/verified.py", "frames", "last = error", "raised again by the same call"),
+    Allowed(SCENARIO, "cache", "manifest_json", PURE),
+    Allowed("dst/search/guide.py", "address", "id(theirs)", "a key of a dict that holds the object, too"),
+    Allowed("dst/search/reached.py", "address", "id(self.refiner)", "as in guide.py"),
+    Allowed("dst/search/sketch.py", "address", "id(refiner)", "as in guide.py: of its explorer, which it holds"),
+    Allowed("dst/search/reached.py", "set order", "in self.states}", "of integers, added to a set of what was reached"),
+    Allowed("dst/sim/kernel.py", "cache", "sites", "labels, a function of the client's name"),
+    Allowed("dst/world/faults.py", "cache", "@cache fates", PURE),
+    Allowed("dst/world/sdk.py", "frames", "last = error", "raised again by the same call"),
+    Allowed("dst/scenarios/__init__.py", "cache", "@cache named", "of modules"),
+    Allowed("dst/scenarios/__init__.py", "cache", "@cache mutants_of", "of modules"),
+    Allowed("dst/search/reached.py", "cache", "@cache bits", PURE),
+    Allowed("dst/world/store.py", "cache", "@cache profile_of", PURE),
+    Allowed("dst/world/store.py", "cache", "@cache refusal", PURE),
+    Allowed("dst/world/store.py", "cache", "etag", PURE),
+    Allowed("dst/world/store.py", "cache", "behind", PURE),
+    Allowed("traces/recorded/access_log.py", "time", "from datetime import datetime", "reads the times in a log; in no run"),
+    Allowed("traces/event.py", "cache", "MARKS", PURE),
+    Allowed("traces/explain/explain.py", "frames", "failing, error", "told once, after the run"),
+    Allowed("traces/histories/history.py", "cache", "updates_in", PURE),
+    Allowed("traces/recorded/s3log.py", "cache", "NOTHING", "is never written to"),
+    Allowed("traces/follow.py", "cache", "TOLD", "is never written to: what stands for an event of what a caller is told"),
+    Allowed("dst/verdict.py", "cache", "options_of", PURE),
+    *(Allowed("traces/recorded/systems/slatedb.py", "cache", of, PURE) for of in ("key_of", "place_of", "decoded")),
+    Allowed("traces/protocols/sequenced_metadata_boundary.py", "cache", "FILES", PURE),
+    Allowed("traces/protocols/sequenced_metadata_boundary.py", "cache", "update_of", PURE),
+    Allowed("traces/protocols/sequenced_metadata_boundary.py", "set order", "for i, w, k in shared.acked",
+            "an update has one id there, or CommitIsUnique fails; of several any one is told"),
+    Allowed("traces/protocols/manifest_migration.py", "cache", "decoded", PURE),
+    Allowed("traces/refine.py", "cache", "REFINERS", "what a refiner keeps is a function of event and state"),
+    Allowed("traces/explain/timeline.py", "address", "id(value)", "a key of a dict, looked up and never put in an order"),
+    *(Allowed("model/guards.py", "cache", f"@cache {name}", "of the source of a function") for name in (
+        "parsed", "definition", "segment", "returned", "compiled", "bound", "operands_of", "names_of")),
+    Allowed("model/proofs/engine/logic.py", "cache", "WORDS", "numbers of words, of a proof alone: Z3 never sees their order"),
+    Allowed("model/proofs/engine/tie.py", "set order", "of_roles(holds)", "all are judged; a failure names one of them"),
+    Allowed("model/explore/reads.py", "address", "id(code)", "a key of a set of objects that are alive meanwhile"),
+    Allowed("model/explore/reads.py", "cache", "RECORDED", "of types"),
+    Allowed("model/explore/reads.py", "cache", "@cache recorder", "of types"),
+    Allowed("model/explore/reads.py", "set order", "_written", "small integers: places of fields, each of them looked up"),
+    Allowed("model/explore/reductions.py", "set order", "for orbit in orbits",
+            "asks whether there is such a state; names one of them"),
+    Allowed("model/explore/reductions.py", "set order", "reached ^ resting_",
+            "asks whether there is such a state; names one of them"),
+    Allowed("model/explore/wide.py", "address", "id(", "a key of a dict of arrays that are alive meanwhile"),
+    Allowed("model/explore/disk/work.py", "cache", "KEPT", "tables of a folder's levels, kept only while its chain is theirs"),
+    Allowed("model/explore/wide.py", "concurrency", "ThreadPoolExecutor",
+            "numpy on two cores; every result has its place; in no run"),
+)

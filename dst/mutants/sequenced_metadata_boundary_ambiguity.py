@@ -1,0 +1,167 @@
+"""Safety: none, on purpose. What goes wrong where the answer to a create is lost: presets that reach it, and the known-bad
+clients that it must kill. (traces/histories/ambiguity.py has witnesses that tell whether a run has.)
+
+As in sequenced_metadata_boundary.py a mutant is a `Build`; ids are those of simulation.md. docs/ambiguity.md has a paragraph on
+each.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from highwater.dst.scenarios.sequenced_metadata_boundary import Build, Codec, Shape
+from highwater.dst.world.faults import Weights
+from highwater.impl.errors import AlreadyExists, Definite, OutcomeUnknown, Unavailable
+from highwater.impl.layout import Namespace
+from highwater.impl.protocols.boundary_object import ObjectStoreBoundaryObject
+from highwater.impl.protocols.sequenced_metadata_boundary import BoundedSequencedStorage, MetadataStore
+from highwater.impl.protocols.sequenced_storage import ObjectVersionExists, SequencedStorage
+from highwater.impl.stores.verified import VerifiedStore
+from highwater.impl.world import ObjectStore, World
+
+
+class Preset(NamedTuple):
+    """A shape and faults that make one thing likely."""
+
+    shape: Shape
+    weights: Weights
+
+
+BUSY = Shape(writers=3, commits=4, collectors=1, rounds=3, think_ms=1, manifest=True)
+PRESETS = {
+    "self_412": Preset(BUSY._replace(sdk="boto3_standard"), Weights(50, 5, 0, 5, 60, 5, 5, 0)),
+    "409_as_exists": Preset(BUSY._replace(sdk="boto3_standard"), Weights(50, 5, 150, 5, 40, 40, 5, 0)),
+    "collected_before_read_back": Preset(
+        BUSY._replace(sdk="object_store", collectors=2, rounds=4, min_age_ms=60, think_ms=20),
+        Weights(200, 5, 5, 5, 80, 20, 5, 0)),
+    "late": Preset(BUSY, Weights(100, 0, 0, 0, 0, 60, 60, 0)),
+}
+
+
+# --- mutants -------------------------------------------------------------------------------------------------------------
+
+def below(store: ObjectStore) -> ObjectStore:
+    """The SDK itself, or whatever is under the verification."""
+    return store.inner if isinstance(store, VerifiedStore) else store
+
+
+class TakenForConflict(SequencedStorage):
+    async def create(self, file_id: int, body: bytes) -> None:
+        try:
+            await super().create(file_id, body)
+        except OutcomeUnknown:
+            raise ObjectVersionExists(file_id) from None
+
+
+class RolledBack(SequencedStorage):
+    """«The commit has failed»: it removes what it may have written, and says so."""
+
+    async def create(self, file_id: int, body: bytes) -> None:
+        try:
+            await super().create(file_id, body)
+        except OutcomeUnknown as error:
+            await self.delete(file_id)
+            raise Unavailable(f"rolled back: {error}") from None
+
+
+class Fenced(Definite):
+    """Another writer has taken over."""
+
+
+class FencedByItself(SequencedStorage):
+    """Any 412 to its create means that another writer has taken over."""
+
+    async def create(self, file_id: int, body: bytes) -> None:
+        try:
+            await super().create(file_id, body)
+        except ObjectVersionExists as error:
+            raise Fenced(str(error)) from None
+
+
+class BusyIsExists:
+    """A 409 is the answer to a create of what is there, so it seems."""
+
+    def __init__(self, inner: ObjectStore):
+        self.inner, self.caches = inner, inner.caches
+        self.update, self.put, self.get, self.get_if_changed = inner.update, inner.put, inner.get, inner.get_if_changed
+        self.head, self.list_page, self.delete = inner.head, inner.list_page, inner.delete
+
+    async def create(self, key: str, body: bytes) -> str:
+        try:
+            return await self.inner.create(key, body)
+        except Unavailable as error:
+            if getattr(error, "status", 0) == 409:
+                raise AlreadyExists(key) from None
+            raise
+
+
+class GoneIsNotMine(VerifiedStore):
+    """What is not there was never written."""
+
+    async def verified(self, conflict: type[Exception], key: str, body: bytes, error: Exception) -> str:
+        try:
+            return await super().verified(conflict, key, body, error)
+        except OutcomeUnknown as unknown:
+            if "could not be read: NotFound" in str(unknown):
+                raise conflict(key) from None
+            raise
+
+
+class AnothersIsNotMine(VerifiedStore):
+    """What another's is there instead of was never written."""
+
+    async def verified(self, conflict: type[Exception], key: str, body: bytes, error: Exception) -> str:
+        try:
+            return await super().verified(conflict, key, body, error)
+        except OutcomeUnknown as unknown:
+            if "another's is there" in str(unknown):
+                raise conflict(key) from None
+            raise
+
+
+class NothingHappened(SequencedStorage):
+    async def create(self, file_id: int, body: bytes) -> None:
+        try:
+            await super().create(file_id, body)
+        except OutcomeUnknown as error:
+            raise Unavailable(f"nothing happened: {error}") from None
+
+
+def on(wrap: Callable[[ObjectStore], ObjectStore], storage: type = SequencedStorage) -> Build:
+    """Production, but for how it creates files and on which store."""
+    def made(world: World, where: Namespace, spare: bool, client: int) -> MetadataStore:
+        world = world._replace(store=wrap(world.store))
+        bounded = BoundedSequencedStorage(storage(world, where), ObjectStoreBoundaryObject(world, where))
+        return MetadataStore(world, where, Codec, spare, bounded)
+
+    return made
+
+
+def of(storage: type) -> Build:
+    return on(lambda store: store, storage)
+
+
+def verified_by(how: type[VerifiedStore]) -> Callable[[ObjectStore], ObjectStore]:
+    def wrap(store: ObjectStore) -> ObjectStore:
+        if not isinstance(store, VerifiedStore):
+            return store
+        return how(store.inner, store.clock, store.put_id, store.kept, store.silent)
+
+    return wrap
+
+
+def trusting_409(store: ObjectStore) -> ObjectStore:
+    if not isinstance(store, VerifiedStore):
+        return BusyIsExists(store)
+    return VerifiedStore(BusyIsExists(store.inner), store.clock, store.put_id, store.kept)
+
+
+MUTANTS: dict[str, tuple[str, Build]] = {  # name -> (what it does wrong, its Build)
+    "Z7": ("a create of unknown outcome is a conflict: the update is applied to the latest file again", of(TakenForConflict)),
+    "Z8": ("a create of unknown outcome is a failure: what it may have written is removed", of(RolledBack)),
+    "Z9": ("412 is a conflict, though it may be the writer's own file that was met", on(below)),
+    "Z9_fenced": ("412 is the end of the writer, though it may be its own file that was met", on(below, FencedByItself)),
+    "Z10": ("409 is «there is such an object»", on(trusting_409)),
+    "gone_is_not_mine": ("404 on reading back: it was never applied", on(verified_by(GoneIsNotMine))),
+    "anothers_is_not_mine": ("another's file on reading back: it was never applied", on(verified_by(AnothersIsNotMine))),
+    "timeout_is_nothing": ("a time-out means that nothing has happened", of(NothingHappened)),
+}

@@ -1,0 +1,120 @@
+"""Safety: none; how soon a failure is found, in independent campaigns, and what may be said of that.
+
+A campaign is one strategy's runs of one implementation up to the first failure, or to the cap. Campaign i has the seeds from
+i * 1,000,000 on, so that no two have a run in common, and a higher cap only goes on.
+
+What is said of many campaigns is free of assumptions about how waits are distributed: a quantile's interval is between two
+of the sorted waits (the binomial distribution says which), and a wait that the cap cut off is longer than all others.
+"""
+
+import gc
+from collections.abc import Callable, Iterator
+from math import ceil, comb, inf
+from typing import NamedTuple
+
+from highwater.dst.scenarios import DEFAULT
+from highwater.dst.search.guide import guided
+from highwater.dst.sim.strategies import STRATEGIES
+from highwater.dst.simulate import Build, Outcome, simulate
+
+STRIDE = 1_000_000
+NAMES = ("portfolio", *STRATEGIES, "guided")
+
+
+class First(NamedTuple):
+    """The first failure of a campaign. `runs`: up to and with it; `signature`: "" if the cap came first."""
+
+    runs: int
+    signature: str
+    cpu_s: float
+
+
+class Estimate(NamedTuple):
+    """inf: beyond the cap."""
+
+    value: float
+    low: float
+    high: float
+
+
+def outcomes(strategy: str, seeds: range, build: Build | None = None, by_model: bool = True, scenario: str = DEFAULT
+             ) -> Iterator[Outcome]:
+    if strategy == "guided":
+        return guided(seeds, build, by_model, scenario=scenario)
+    return (simulate(seed, build, strategy=strategy, by_model=by_model, scenario=scenario) for seed in seeds)
+
+
+def first_failure(strategy: str, campaign: int, cap: int, build: Build | None, by_model: bool, clock: Callable[[], float],
+                  scenario: str = DEFAULT) -> First:
+    """`clock()`: CPU-seconds of this process. What earlier campaigns of the process worked out of the model serves this one,
+    too, as it does in a long campaign."""
+    if not 0 < cap <= STRIDE:
+        raise ValueError(f"a campaign has 1 to {STRIDE:,} runs, not {cap:,}")
+    began, runs, signature = clock(), 0, ""
+    gc.disable()
+    try:
+        for outcome in outcomes(strategy, range(campaign * STRIDE, campaign * STRIDE + cap), build, by_model,
+                                scenario):
+            runs += 1
+            if outcome.kind:
+                signature = outcome.signature
+                break
+    finally:
+        gc.enable()
+    return First(runs, signature, clock() - began)
+
+
+def hunt(build: Build | None, failures: int, budget: int, by_model: bool = True, strategy: str = "portfolio",
+         scenario: str = DEFAULT) -> tuple[list[int], set[str]]:
+    """Runs from each failure to the next, for as many failures as asked or within the budget; and their signatures."""
+    waits, signatures, last = [], set(), 0
+    for runs, outcome in enumerate(outcomes(strategy, range(budget), build, by_model, scenario), 1):
+        if outcome.kind:
+            waits.append(runs - last)
+            signatures.add(outcome.signature)
+            last = runs
+            if len(waits) == failures:
+                break
+    return waits, signatures
+
+
+# --- what many campaigns say
+
+
+def quantile(waits: list[float], q: float, confidence: float = 0.95) -> Estimate:
+    """The q-quantile (the smallest wait that a share of q does not exceed; of an even number, the median is the middle of
+    two), and an interval that holds the true one with that confidence at least. Where there are too few waits for an end of
+    it, that end is 0 or inf."""
+    waits, n = sorted(waits), len(waits)
+    value = waits[ceil(q * n) - 1]
+    if q == 0.5 and n % 2 == 0:
+        value = (waits[n // 2 - 1] + waits[n // 2]) / 2
+    tail = (1 - confidence) / 2
+    below = [sum(comb(n, k) * q ** k * (1 - q) ** (n - k) for k in range(rank)) for rank in range(n + 1)]  # P(fewer than rank)
+    low = max((rank for rank in range(1, n + 1) if below[rank] <= tail), default=0)
+    high = min((rank for rank in range(1, n + 1) if 1 - below[rank] <= tail), default=n + 1)
+    return Estimate(value, waits[low - 1] if low else 0, waits[high - 1] if high <= n else inf)
+
+
+def share(found: int, of: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Of a share that was estimated as found/of: an interval that holds it with that confidence at least (Clopper, Pearson)."""
+    tail = (1 - confidence) / 2
+
+    def at_least(p: float) -> float:
+        return sum(comb(of, k) * p ** k * (1 - p) ** (of - k) for k in range(found, of + 1))
+
+    def at_most(p: float) -> float:
+        return sum(comb(of, k) * p ** k * (1 - p) ** (of - k) for k in range(found + 1))
+
+    low = bisected(lambda p: at_least(p) > tail) if found else 0.0
+    high = bisected(lambda p: at_most(p) <= tail) if found < of else 1.0
+    return low, high
+
+
+def bisected(holds: Callable[[float], bool]) -> float:
+    """Where in 0..1 it begins to hold."""
+    low, high = 0.0, 1.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high

@@ -1,0 +1,323 @@
+"""Safety: none of its own; what it hands back fails as the run did that it was given (the same kind and signature), is no
+larger, and replays strictly from its tape.
+
+A run is taken apart into a Plan: how large the workload is; the choices by their sites; and the order in which the trace's
+events happened. A candidate is a plan with something left out or made milder. It is run by a lenient chooser that picks, of
+what waits, the next event of the order; what was left out of the order happens after all the rest, so most often after the
+failure. The candidate's own tape and trace become the next plan, if it failed in the same way and is smaller.
+
+Smaller means: fewer requests, then fewer choices that are not the mildest, then a smaller sum of choices.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from highwater.dst.scenarios import named
+from highwater.dst.sim.choose import Choice, Lenient
+from highwater.dst.sim.kernel import Event as Waiting
+from highwater.dst.sim.strategies import request_of
+from highwater.dst.simulate import Build, Outcome, Shape, simulate
+from highwater.dst.world.faults import FATES, NONE, Weights
+from highwater.dst.world.network import OPS
+from highwater.traces.event import Event
+
+BUDGET = 2_000  # runs
+ACTIONS = {"applied": ("apply",), "timeout": ("time_out",), "crash": ("crash",), "refused": ("refuse", "apply")}  # of kinds
+
+Step = tuple[str, str, bool]  # of the trace: client, kind, awaited
+Measure = tuple[int, int, int]
+
+
+class Plan(NamedTuple):
+    shape: Shape
+    tape: tuple[Choice, ...]  # without those of the shape, and with an order without the schedule's
+    order: tuple[Step, ...] | None  # None: as the tape says
+
+
+class Shrunk(NamedTuple):
+    """`outcome` is what `simulate(seed, build, shape, weights, tape, strategy=outcome.strategy)` gives again, strictly."""
+
+    outcome: Outcome
+    shape: Shape | None  # as given to `simulate`
+    weights: Weights | None
+    before: Outcome
+    runs: int
+
+
+class Steered(Lenient):
+    """Lenient, and has the trace's events happen in this order as far as they wait."""
+
+    def __init__(self, seed: int, plan: Plan):
+        super().__init__(seed, plan.tape)
+        self.order = None if plan.order is None else list(plan.order)
+        self.events: list[Event] = []
+        self.seen = 0
+        self.when: list[int] = []  # of each choice on the tape: how many events there had been
+
+    def _next(self, site: str, bound: int, how: Callable[[Any], int], argument: Any) -> int:
+        if bound == 1:
+            return 0
+        self.when.append(len(self.events))
+        if site != "schedule" or self.order is None:
+            return super()._next(site, bound, how, argument)
+        choice = self._pick(argument)
+        self.tape.append((site, choice, bound))
+        return choice
+
+    def _pick(self, waiting: list[Waiting]) -> int:
+        for event in self.events[self.seen:]:
+            if event.kind != "told" and step_of(event) in self.order:
+                self.order.remove(step_of(event))
+        self.seen = len(self.events)
+        for step in self.order:
+            for place, event in enumerate(waiting):
+                if leads_to(event, step):
+                    return place
+        return 0
+
+
+def step_of(event: Event) -> Step:
+    return event.client, event.kind, event.awaited
+
+
+def leads_to(waiting: Waiting, step: Step) -> bool:
+    """Whether it is that step, or its client wakes up and so comes nearer to it."""
+    client, kind, awaited = step
+    if request_of(waiting) is None:
+        return waiting.owner == client and awaited
+    of, _, number, *_ = waiting.args
+    return of.name == client and waiting.action.__name__ in ACTIONS[kind] and (
+        kind != "applied" or (of.waiting == number) == awaited)
+
+
+def measure(outcome: Outcome) -> Measure:
+    """0 of a client's fault, latency and pause is the mildest, and so is 0 of the schedule: the earliest event."""
+    chosen = [choice for _, choice, _ in outcome.tape if choice]
+    return outcome.requests, len(chosen), sum(chosen)
+
+
+def faults(outcome: Outcome) -> int:
+    """How many requests something befell."""
+    return sum(1 for site, choice, bound in outcome.tape if choice and befalls(site, bound))
+
+
+def befalls(site: str, bound: int) -> bool:
+    """Whether it is the choice of what befalls a request."""
+    return bound == len(FATES) and site.rpartition(".")[2] in OPS
+
+
+def shrink(outcome: Outcome, build: Build | None, shape: Shape | None = None, weights: Weights | None = None,
+           budget: int = BUDGET) -> Shrunk:
+    """`shape` and `weights` as `outcome` was run with. Deterministic; at most `budget` runs. Raises ValueError for a run that
+    has not failed, or not by the run's own doing."""
+    if not outcome.kind or outcome.kind == "nondeterminism":
+        raise ValueError("there is nothing to shrink: the run has not failed")
+    search = Search(outcome, build, weights, budget)
+    search.start()
+    before = None
+    while before != (search.plan, search.size) and search.runs < budget:
+        before = search.plan, search.size
+        for improve in (search.fewer_clients, search.fewer_steps, search.fewer_operations, search.other_orders,
+                        search.less_work, search.milder_shape, search.fewer_choices, search.smaller_choices):
+            improve()
+    if measure(search.best) < measure(outcome):
+        return Shrunk(search.best, search.plan.shape, NONE, outcome, search.runs)
+    return Shrunk(outcome, shape, weights, outcome, search.runs)
+
+
+class Search:
+    def __init__(self, outcome: Outcome, build: Build | None, weights: Weights | None, budget: int):
+        self.scenario = named(outcome.scenario)
+        self.build, self.budget, self.runs = build, budget, 0
+        self.seed, self.strategy, self.wanted = outcome.seed, outcome.strategy, (outcome.kind, outcome.signature)
+        self.best, self.size = outcome, measure(outcome)
+        self.plan = plan_of(outcome, outcome.shape, ordered=False)
+        self.when: list[int] = []  # of each choice of the plan's tape: how many events there had been
+        self.seen: set[Plan] = set()
+
+    def start(self) -> None:
+        """From times, or from a tape of picks, to an order of events. Files grow old by the collectors' pauses, where no
+        stalls make time go by."""
+        plan = plan_of(self.best, self.best.shape._replace(chaos=1000), ordered=True)
+        kept = plan_of(self.best, self.best.shape, ordered=False)
+        for candidate in (plan, patient(plan), kept):
+            for audit in dict.fromkeys((False, candidate.shape.audit)):
+                if self.attempt(candidate._replace(shape=candidate.shape._replace(audit=audit)), whatever=True):
+                    return
+
+    def attempt(self, plan: Plan, equal: bool = False, whatever: bool = False) -> bool:
+        """Run it, and go on from it if it is better; or, if `equal`, no worse; or whatever its size."""
+        if self.runs >= self.budget or plan in self.seen:
+            return False
+        self.seen.add(plan)
+        self.runs += 1
+        chooser = Steered(self.seed, plan)
+        outcome = simulate(self.seed, self.build, plan.shape, NONE, chooser=chooser,
+                           strategy=self.strategy if plan.order is None else "random", scenario=self.best.scenario)
+        if (outcome.kind, outcome.signature) != self.wanted:
+            return False
+        size = measure(outcome)
+        if not whatever and (size > self.size or (size == self.size and not equal)):
+            return False
+        self.best, self.size = outcome, size
+        ordered = plan.order is not None
+        self.plan = plan_of(outcome, plan.shape, ordered)
+        self.when = [when for choice, when in zip(outcome.tape, chooser.when) if planned(choice, ordered)]
+        return True
+
+    def attempt_less(self, plan: Plan) -> bool:
+        """With less going on before it a collector may have to wait longer."""
+        return self.attempt(plan) or self.attempt(patient(plan))
+
+    # --- less to do
+
+    def fewer_clients(self) -> None:
+        """One after another is left out, those behind it take its place."""
+        for role, (number, _) in self.scenario.ROLES.items():
+            client = getattr(self.plan.shape, number)
+            while client > 0:
+                client -= 1
+                of = self.plan.shape
+                if getattr(of, number) > (role not in self.scenario.OPTIONAL):
+                    self.attempt(without(self.plan, role, client)._replace(
+                        shape=of._replace(**{number: getattr(of, number) - 1})), equal=True)
+
+    def less_work(self) -> None:
+        for _, amount in self.scenario.ROLES.values():
+            while (n := getattr(self.plan.shape, amount)) > 0 and self.attempt(self.plan._replace(
+                    shape=self.plan.shape._replace(**{amount: n - 1})), equal=True):
+                pass
+
+    def milder_shape(self) -> None:
+        sizes = ("chaos", *[field for fields in self.scenario.ROLES.values() for field in fields])
+        for field, mildest in self.scenario.MILDEST.items():
+            if field not in sizes and getattr(self.plan.shape, field) != mildest:
+                self.attempt(self.plan._replace(shape=self.plan.shape._replace(**{field: mildest})), equal=True)
+
+    # --- fewer events before the failure
+
+    def fewer_steps(self) -> None:
+        """What a client does from some step on, then some steps in a row, then any one step, is left for later."""
+        if self.plan.order is None:
+            return
+        for client in sorted({step[0] for step in self.plan.order}):
+            at = 0
+            while at < len(places := [i for i, step in enumerate(self.plan.order) if step[0] == client]):
+                if not self.attempt_less(dropped(self.plan, set(places[at:]))):
+                    at += 1
+        chunk = len(self.plan.order) // 2
+        while chunk:
+            end = len(self.plan.order)
+            while end > 0:
+                self.attempt(dropped(self.plan, set(range(end - chunk, end))))
+                end = min(end, len(self.plan.order) + chunk) - chunk
+            chunk //= 2
+
+    def fewer_operations(self) -> None:
+        """Some requests in a row of one client are left out, with what was chosen for them: what it does later stays."""
+        for client in self.clients():
+            size = len(self.places(client))
+            while size:
+                first = 0
+                while first + size <= len(self.places(client)):
+                    if not self.attempt_less(self.cut(client, first, first + size)):
+                        first += 1
+                size = min(size - 1, max(size // 2, 8))
+
+    def places(self, client: str) -> list[int]:
+        return [i for i, event in enumerate(self.best.events) if event.client == client and event.kind != "told"]
+
+    def cut(self, client: str, first: int, end: int) -> Plan:
+        """A client chooses after its last event what will be for its next."""
+        places = self.places(client)
+        after, until = places[first - 1] if first else -1, places[end - 1]
+        tape = tuple(choice for choice, when in zip(self.plan.tape, self.when)
+                     if not (choice[0].startswith(f"{client}.") and after < when <= until))
+        steps = [i for i, step in enumerate(self.plan.order or ()) if step[0] == client]
+        return dropped(self.plan._replace(tape=tape), set(steps[first:end]))
+
+    def other_orders(self) -> None:
+        """What one client does in a row, before what another did before it; and one step of it."""
+        for single in (False, True):
+            at = 0
+            while at < len(self.plan.order or ()) - 1:
+                order = self.plan.order
+                ends = [i for i in range(at, len(order)) if i + 1 == len(order) or order[i][0] != order[i + 1][0]]
+                if len(ends) < 2:
+                    break
+                middle, end = ends[0] + 1, ends[1] + 1
+                if single:
+                    end = middle + 1
+                self.attempt(self.plan._replace(order=(*order[:at], *order[middle:end], *order[at:middle], *order[end:])))
+                at = middle
+
+    # --- milder choices
+
+    def fewer_choices(self) -> None:
+        """Faults, sites, clients, and then each that is not the mildest, made so."""
+        for group in (befalls, *map(of_client, self.clients()),
+                      *map(of_site, sorted({choice[0] for choice in self.plan.tape if choice[1]}))):
+            self.attempt(self.plan._replace(tape=tuple(
+                (site, 0 if group(site, bound) and site != "untimed" else choice, bound)
+                for site, choice, bound in self.plan.tape)))
+
+    def clients(self) -> list[str]:
+        return sorted({choice[0].partition(".")[0] for choice in self.plan.tape if "#" in choice[0]})
+
+    def smaller_choices(self) -> None:
+        at = len(self.plan.tape)
+        while at > 0:
+            at = min(at, len(self.plan.tape)) - 1
+            if at < 0:
+                return
+            site, choice, bound = self.plan.tape[at]
+            for smaller in dict.fromkeys((0, choice // 2, choice - 1)):
+                if choice and site != "untimed" and self.attempt(self.plan._replace(tape=(
+                        *self.plan.tape[:at], (site, smaller, bound), *self.plan.tape[at + 1:]))):
+                    at += 1
+                    break
+
+
+def plan_of(outcome: Outcome, shape: Shape, ordered: bool) -> Plan:
+    tape = [choice for choice in outcome.tape if planned(choice, ordered)]
+    if not ordered:
+        return Plan(shape, tuple(tape), None)
+    tape = [("untimed", 1, 2) if choice[0] == "untimed" else choice for choice in tape]
+    return Plan(shape, tuple(tape), tuple(step_of(event) for event in outcome.events if event.kind != "told"))
+
+
+def patient(plan: Plan) -> Plan:
+    return plan._replace(tape=tuple([(site, bound - 1 if site.endswith(".pause") else choice, bound)
+                                     for site, choice, bound in plan.tape]))
+
+
+def planned(choice: Choice, ordered: bool) -> bool:
+    return not choice[0].startswith(("shape.", "swarm.")) and not (ordered and choice[0] == "schedule")
+
+
+def dropped(plan: Plan, places: set[int]) -> Plan:
+    return plan._replace(order=plan.order and tuple(step for i, step in enumerate(plan.order) if i not in places))
+
+
+def without(plan: Plan, role: str, number: int) -> Plan:
+    """Without that client: its steps and choices are gone, the next of its role has its name."""
+
+    def renamed(name: str) -> str | None:
+        of, _, rest = name.partition("#")
+        if of != role:
+            return name
+        n, dot, label = rest.partition(".")
+        return None if int(n) == number else f"{role}#{int(n) - (int(n) > number)}{dot}{label}"
+
+    tape = [(renamed(site), choice, bound) for site, choice, bound in plan.tape]
+    order = None if plan.order is None else tuple(
+        (renamed(client), kind, awaited) for client, kind, awaited in plan.order if renamed(client))
+    return Plan(plan.shape, tuple(choice for choice in tape if choice[0]), order)
+
+
+def of_client(name: str) -> Callable[[str, int], bool]:
+    return lambda site, bound: site.startswith(f"{name}.")
+
+
+def of_site(name: str) -> Callable[[str, int], bool]:
+    return lambda site, bound: site == name

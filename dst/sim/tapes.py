@@ -1,0 +1,70 @@
+"""Safety: none; a Hypothesis strategy whose values are runs, so that `@given(runs(...))` searches them and shrinks what fails.
+
+    @given(runs(shape=Shape(writers=2, commits=2)))
+    def test_refines(run):
+        assert not run.kind, run.message
+
+Hypothesis draws every choice of the tape, and shrinks each toward 0, the mildest. What it ends with is a tape like any other:
+`simulate(0, build, run.shape, run.weights, tape=run.tape)` replays it, strictly, without Hypothesis.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import strategies as st
+
+from highwater.dst.scenarios import DEFAULT
+from highwater.dst.sim.choose import Choose, Chooser, Decide
+from highwater.dst.simulate import Build, Outcome, Shape, simulate
+from highwater.dst.world.faults import Weights
+
+Draw = Callable[[st.SearchStrategy], Any]
+
+
+class Drawn(Chooser):
+    """What the run's own streams would draw evenly is drawn so; what befalls a request, as often as its weights say."""
+
+    def __init__(self, draw: Draw):
+        super().__init__(0)
+        self.draw = draw
+
+    def stream(self, name: str) -> Choose:
+        return self._even
+
+    def decider(self) -> Decide:
+        return self._decide
+
+    def _even(self, site: str, bound: int) -> int:
+        if bound == 1:
+            return 0
+        return self._recorded(site, self.draw(st.integers(0, bound - 1)), bound)
+
+    def _decide(self, site: str, bound: int, how: Callable[[Any], int], argument: Any) -> int:
+        if isinstance(argument, str):  # the name of a strategy: of times or of the order, which Hypothesis draws
+            return self._recorded(site, how(argument), bound)
+        if isinstance(argument, bytes):  # the fates, the mildest first
+            return self._recorded(site, argument[self.draw(st.integers(0, len(argument) - 1))], bound)
+        return self._even(site, bound)
+
+    def _recorded(self, site: str, choice: int, bound: int) -> int:
+        self.tape.append((site, choice, bound))
+        return choice
+
+
+class Run(Outcome):
+    """An Outcome that Hypothesis prints in one line."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        mild = sum(1 for _, choice, _ in self.tape if choice)
+        return f"<{self.signature or 'ok'}, {self.requests} requests, {mild} of {len(self.tape)} choices not the mildest>"
+
+
+@st.composite
+def runs(draw: Draw, build: Build | None = None, shape: Shape | None = None, weights: Weights | None = None,
+         by_model: bool = True, strategy: str = "times", scenario: str = DEFAULT) -> Run:
+    """Runs of a scenario. `strategy`: "times", or any other for an order of events that Hypothesis draws. Small shapes are
+    best: Hypothesis gives up on a run of some thousand choices."""
+    return Run(*simulate(0, build, shape, weights, by_model=by_model, strategy=strategy, chooser=Drawn(draw),
+                         scenario=scenario))

@@ -1,0 +1,1 @@
+"""highwater: verification of the metadata protocols that databases build on object storage."""

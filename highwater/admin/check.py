@@ -1,0 +1,318 @@
+"""Claim: what is called damage is damage, in a database that is in use, too; and nothing is changed by looking.
+
+A database that is in use changes while it is read: a file may be deleted that was listed, an SST that a manifest named. So what
+is found is looked for again in a second look, and told only if it is there still (`judge`).
+
+`Finding.level`: "damage" has happened; "danger" will do damage, or hang clients, if it stays; "note" is good to know.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from highwater.admin.database import Database, load, ssts_of
+from highwater.impl.codecs.slatedb.manifest import Manifest, ManifestCodec, active
+from highwater.impl.codecs.slatedb.tables import View
+from highwater.impl.errors import NotFound
+from highwater.impl.layout import Namespace
+from highwater.impl.protocols.sequenced_storage import SequencedStorage
+from highwater.impl.world import World
+
+LEVELS = ("damage", "danger", "note")
+
+
+class Finding(NamedTuple):
+    level: str
+    kind: str  # a short name
+    what: str  # what is wrong, where
+    then: str  # what comes of it, and what to do
+
+
+class Parent(NamedTuple):
+    """A database that this one reads SSTs of. `latest` None: it has no manifest that can be read."""
+
+    latest: Manifest | None
+    ssts: frozenset[str]
+
+
+Parents = dict[str, Parent]
+
+
+async def judge(world: World, root: str) -> tuple[Finding, ...]:
+    """What two looks have in common, the worst first. Raises Unavailable."""
+    found = await look(world, root)
+    if any(finding.level != "note" for finding in found):
+        again = set(await look(world, root))
+        found = [finding for finding in found if finding in again]
+    return tuple(sorted(found, key=lambda finding: (LEVELS.index(finding.level), finding.kind)))
+
+
+async def look(world: World, root: str) -> list[Finding]:
+    database = await load(world, root)
+    parents = {}
+    for external in database.latest.external_dbs if database.latest else ():
+        parents[external.path] = await parent_at(world, external.path)
+    now_ms = world.clock.now_ms()
+    return [finding for check in CHECKS for finding in check(database, parents, now_ms)]
+
+
+async def parent_at(world: World, path: str) -> Parent:
+    storage = SequencedStorage(world, Namespace(path, "manifest"))
+    files, latest = await storage.list(), None
+    try:
+        latest = ManifestCodec().decode(await storage.read(files[-1].id)) if files else None
+    except NotFound:
+        pass
+    return Parent(latest, await ssts_of(world, path, []))
+
+
+# ------------------------------------------------------------------------------------------------------ sequenced files
+
+def there_is_a_manifest(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
+    if not database.manifests:
+        rest = database.wal or database.ssts or database.compactions
+        yield Finding(
+            "damage", "no manifest",
+            f"there is no manifest in {database.root!r}",
+            "restore the latest one: the rest of the database is there" if rest else "is this the database's URL?")
+
+
+def files_can_be_read(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
+    for name, files in (("manifest", database.manifests), ("compactions", database.compactions)):
+        for file in files:
+            last = file is files[-1]
+            if file.fault:
+                yield Finding(
+                    "damage", "unreadable file",
+                    f"{name} {file.id}{' (the latest)' if last else ''}: {file.fault}",
+                    "no client can open the database" if last else "who reads it by its id, as a checkpoint does, fails")
+            elif file.value.unknown:
+                yield Finding(
+                    "note", "newer fields",
+                    f"{name} {file.id} has {', '.join(file.value.unknown[:3])}",
+                    "a newer release wrote it; an older one that writes it again drops that without a word")
+
+
+def ids_are_without_a_gap(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
+    """Ids ahead of the boundary are all there. Where there is no boundary, a collector may have left gaps, but what it leaves
+    below one is what a checkpoint refers to, or did lately."""
+    ever = {one.manifest_id for file in database.manifests if file.value for one in file.value.checkpoints}
+    for name, files in (("manifest", database.manifests), ("compactions", database.compactions)):
+        boundary = database.boundaries[name].value or 0
+        ids = [*([boundary] if boundary else []), *(file.id for file in files if file.id > boundary)]
+        for before, after in pairwise(ids):
+            if after > before + 1 and (boundary or name != "manifest" or before not in ever):
+                yield Finding(
+                    "damage", "gap",
+                    f"{name}: there is {before} and {after}, but nothing between them",
+                    f"who reads on from {before} takes it for the latest, and forks the history; restore the files")
+
+
+def boundaries_are_behind_the_latest(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
+    for name, files in (("manifest", database.manifests), ("compactions", database.compactions)):
+        boundary = database.boundaries[name]
+        if boundary.value is None:
+            yield Finding(
+                "danger", "invalid boundary",
+                boundary.fault,
+                "no client can open the database")
+        elif files and boundary.value >= files[-1].id:
+            yield Finding(
+                "danger", "boundary ahead",
+                f"gc/{name}.boundary is {boundary.value}, the latest {name} is {files[-1].id}",
+                "every client waits for ever for a later one; set it to less than the latest, if no file is missing")
+        elif boundary.value and not files:
+            yield Finding(
+                "damage", "boundary alone",
+                f"gc/{name}.boundary is {boundary.value}, but there is no {name}",
+                "all files of this kind are gone")
+
+
+def nothing_lives_behind_the_boundary(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
+    """A collector deletes after it has advanced the boundary. A file behind the boundary that is younger than one with a later
+    id was not left by a collector: a stale writer has made it where the old one had been."""
+    kept = referenced(database, now_ms)
+    for name, files in (("manifest", database.manifests), ("compactions", database.compactions)):
+        boundary = database.boundaries[name].value or 0
+        behind = [file for file in files if file.id <= boundary]
+        for file in behind:
+            if any(later.last_modified_ms < file.last_modified_ms for later in files if later.id > file.id):
+                yield Finding(
+                    "danger", "stale write",
+                    f"{name} {file.id} is at or behind the boundary {boundary}, and younger than a later one",
+                    "a writer that had slept made it; it is in nobody's history, though clients without boundaries would "
+                    "take it for theirs; find out whether its writer was told that it had succeeded")
+        left = [file.id for file in behind if name == "compactions" or file.id not in kept]
+        if left:
+            yield Finding(
+                "note", "to be collected",
+                f"{name}: {span(left)} at or behind the boundary {boundary}",
+                "the next collection deletes them")
+
+
+def no_foreign_files(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
+    for key in database.foreign:
+        sequenced = "/compacted/" not in f"/{key}"
+        yield Finding(
+            "danger" if sequenced else "note", "foreign file",
+            f"{key!r} has a name that no client gives",
+            "released clients may take it for the latest and wait for ever; move it away" if sequenced else "nobody reads it")
+
+
+def epochs_do_not_go_back(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
+    readable = [file for file in database.manifests if file.value and file.id > (database.boundaries["manifest"].value or 0)]
+    for before, after in pairwise(readable):
+        for name in ("writer_epoch", "compactor_epoch", "last_l0_seq", "replay_after_wal_id"):
+            if getattr(after.value, name) < getattr(before.value, name):
+                yield Finding(
+                    "damage", "history goes back",
+                    f"{name} is {getattr(before.value, name)} in manifest {before.id} and {getattr(after.value, name)} in "
+                    f"{after.id}",
+                    "who was fenced has written, or a file was put back")
+    if database.latest and database.compactions and database.compactions[-1].value:
+        claimed, known = database.compactions[-1].value.compactor_epoch, database.latest.compactor_epoch
+        if claimed != known:
+            yield Finding(
+                "note", "epochs apart",
+                f"compactor_epoch is {known} in the manifest and {claimed} in the compactions file",
+                "a compactor is opening, or has died in between; the next one to open repairs it")
+
+
+# --------------------------------------------------------------------------------------------------- what a manifest says
+
+def checkpoints_are_distinct(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
+    if database.latest:
+        for name, number in Counter(one.id for one in database.latest.checkpoints).items():
+            if number > 1:
+                places = ", ".join(str(one.manifest_id) for one in database.latest.checkpoints if one.id == name)
+                yield Finding(
+                    "damage", "checkpoint twice",
+                    f"checkpoint {name} stands {number} times in the latest manifest (of manifests {places})",
+                    "a write that was refused had been applied, and was repeated; delete one")
+
+
+def checkpoints_have_their_manifest(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
+    there = {file.id for file in database.manifests}
+    for one in database.latest.checkpoints if database.latest else ():
+        if active(one, now_ms) and one.manifest_id not in there:
+            yield Finding(
+                "damage", "checkpoint lost",
+                f"checkpoint {one.id} is of manifest {one.manifest_id}, which is not there",
+                "its readers and clones fail; delete the checkpoint")
+
+
+def ssts_are_there(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
+    """Those of the latest manifest, and of those that active checkpoints refer to."""
+    kept = referenced(database, now_ms)
+    for file in database.manifests:
+        if file.value and (file is database.manifests[-1] or file.id in kept):
+            external = {sst: one.path for one in file.value.external_dbs for sst in one.sst_ids}
+            missing: dict[str, str] = {}
+            for name in sorted({view.sst_id for view in file.value.views}):
+                home = external.get(name)
+                there = database.ssts if home is None else parents[home].ssts if home in parents else {name}
+                if name not in there:
+                    missing[name] = home or database.root
+            for name, home in missing.items():
+                yield Finding(
+                    "damage", "SST missing",
+                    f"manifest {file.id} names SST {name}, which is not in {home!r}/compacted/, or is empty",
+                    "reads of its keys fail")
+
+
+def views_are_whole(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
+    if not database.latest:
+        return
+    known = {sst.id for sst in database.latest.ssts}
+    if unknown := sorted({view.sst_id for view in database.latest.views} - known):
+        yield Finding(
+            "damage", "view of nothing",
+            f"the latest manifest has views of SST {', '.join(unknown)}, which it does not list",
+            "no client can open the database")
+    for where, views in trees(database.latest):
+        twice = sorted(name for name, number in Counter(view.id for view in views).items() if number > 1)
+        if twice:
+            yield Finding(
+                "danger", "view twice",
+                f"{where} has several views with the id {', '.join(twice)}",
+                "a compaction takes the last of them for all, and the others' keys are lost (docs/findings.md): read "
+                "everything and write it to a new database, with no compactor running")
+
+
+def trees(manifest: Manifest) -> Iterator[tuple[str, tuple[View, ...]]]:
+    yield "L0", manifest.l0
+    for segment in manifest.segments:
+        yield f"L0 of segment {segment.prefix!r}", segment.l0
+
+
+def the_clone_is_pinned(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
+    if not database.latest:
+        return
+    if not database.latest.initialized:
+        yield Finding(
+            "danger", "not initialized",
+            "the latest manifest is that of a clone that was not finished",
+            "a writer opens it all the same, and its parent may delete what it reads; make the clone again")
+    for one in database.latest.external_dbs:
+        pins = parents[one.path].latest.checkpoints if parents[one.path].latest else ()
+        if one.sst_ids and one.final_checkpoint_id not in [pin.id for pin in pins]:
+            yield Finding(
+                "danger", "clone not pinned",
+                f"{one.path!r} has no checkpoint {one.final_checkpoint_id}, which is to keep {len(one.sst_ids)} SSTs for this "
+                "database",
+                "its collector may delete them; compact everything here soon")
+
+
+def the_wal_is_whole(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
+    """Of what is to be replayed nothing may be missing."""
+    if not database.latest:
+        return
+    replayed = [one.id for one in database.wal if one.id > database.latest.replay_after_wal_id]
+    expected = range(database.latest.replay_after_wal_id + 1, max([*replayed, database.latest.wal_id_last_seen]) + 1)
+    if missing := sorted(set(expected) - set(replayed)):
+        yield Finding(
+            "damage", "WAL missing",
+            f"of WAL {expected[0]} to {expected[-1]}, which are to be replayed, {span(missing)} are not there",
+            "what was written to them is lost, or no client can open the database")
+
+
+def it_is_not_being_deleted(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
+    if database.deleting:
+        yield Finding(
+            "danger", "being deleted",
+            f"{database.root!r} has the mark .deleting",
+            "it is being deleted, or was half deleted")
+
+
+def what_nobody_names(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
+    named = {view.sst_id for file in database.manifests if file.value for view in file.value.views}
+    compactions = [one for file in database.compactions if file.value for one in file.value.recent_compactions]
+    named |= {sst.id for one in compactions for sst in one.output_ssts}
+    if orphans := sorted(database.ssts - named):
+        yield Finding(
+            "note", "unnamed SSTs",
+            f"{len(orphans)} SSTs are in no manifest that is there ({orphans[0]}, ...)",
+            "just uploaded, or garbage for a collector")
+    old = [file.id for file in database.manifests if file.version == 1]
+    if old and database.manifests[-1].version == 2:
+        yield Finding(
+            "note", "V1 remains",
+            f"manifests {span(old)} are V1",
+            "go on reading both versions until they are collected")
+
+
+def referenced(database: Database, now_ms: int) -> frozenset[int]:
+    return ManifestCodec().referenced(database.latest, now_ms) if database.latest else frozenset()
+
+
+def span(ids: list[int]) -> str:
+    return str(ids[0]) if len(ids) == 1 else f"{len(ids)} ({ids[0]} to {ids[-1]})"
+
+
+CHECKS: tuple[Callable[[Database, Parents, int], Iterator[Finding]], ...] = (
+    there_is_a_manifest, files_can_be_read, ids_are_without_a_gap, boundaries_are_behind_the_latest,
+    nothing_lives_behind_the_boundary, no_foreign_files, epochs_do_not_go_back, checkpoints_are_distinct,
+    checkpoints_have_their_manifest, ssts_are_there, views_are_whole, the_clone_is_pinned, the_wal_is_whole,
+    it_is_not_being_deleted, what_nobody_names,
+)

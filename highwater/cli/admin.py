@@ -1,0 +1,108 @@
+"""highwater admin: inspect | history | check | gc."""
+
+import asyncio
+import json
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from highwater.cli.console import console, refuse
+from highwater.gate.exits import SAFETY
+
+app = typer.Typer(no_args_is_help=True)
+
+Url = Annotated[str, typer.Argument(help="of the database: file:///a/folder, a/folder, s3://bucket/prefix")]
+Json = Annotated[bool, typer.Option("--json", help="JSON, and nothing else")]
+
+
+@app.callback()
+def admin() -> None:
+    """SlateDB databases, wherever they are. Nothing is written, but by gc."""
+
+
+@app.command("inspect")
+def inspect_command(url: Url, as_json: Json = False) -> None:
+    """Show all metadata: manifest, checkpoints, SSTs, sorted runs, epochs, compactions, boundaries, WAL."""
+    from highwater.admin import show as admin_show
+
+    database = asked(url, loaded)
+    if as_json:
+        print(json.dumps(admin_show.as_json(database), indent=2))
+    else:
+        console.print(admin_show.as_tree(database))
+
+
+@app.command("history")
+def history_command(url: Url, as_json: Json = False) -> None:
+    """Tell what has changed from each manifest to the next, and which role did it."""
+    from highwater.admin.history import history
+
+    steps = history(asked(url, loaded))
+    if as_json:
+        print(json.dumps([step._asdict() for step in steps], indent=2))
+        return
+    table = Table("manifest", "when", "V", "by", "what")
+    for step in steps:
+        when = datetime.fromtimestamp(step.last_modified_ms / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")[:-6]
+        table.add_row(str(step.after), when, str(step.version), escape(step.role),
+                      "\n".join(escape(f"{what}: {how}") for what, how in step.changes))
+    console.print(table)
+
+
+@app.command("check")
+def check_command(url: Url, as_json: Json = False) -> None:
+    """Tell what is wrong with a database, which may be in use: damage, and what will hang or harm clients (exit code 10)."""
+    from highwater.admin.check import judge
+
+    findings = asked(url, judge)
+    if as_json:
+        print(json.dumps([finding._asdict() for finding in findings], indent=2))
+    for finding in () if as_json else findings:
+        console.print(f"{finding.level}: {finding.kind}: {finding.what}: {finding.then}", markup=False)
+    bad = sum(finding.level != "note" for finding in findings)
+    if bad:
+        raise typer.Exit(SAFETY)
+    if not as_json:
+        console.print("[green]ok[/]: nothing is wrong")
+
+
+@app.command("gc")
+def gc_command(url: Url, dry_run: Annotated[bool, typer.Option("--dry-run", help="show what would be deleted and why")] = False,
+               min_age_s: Annotated[int, typer.Option(min=0, help="younger files are kept")] = 300) -> None:
+    """Collect manifests and compactions files, behind boundaries that are advanced first. (WAL and SSTs are left alone.)"""
+    from highwater.admin.gc import collected, planned
+
+    if not dry_run:
+        from highwater.admin.check import judge
+        bad = [finding for finding in asked(url, judge) if finding.level != "note"]
+        if bad:
+            refuse(f"{bad[0].kind}: {bad[0].what}: see `highwater admin check {url}`; nothing is collected where anything is "
+                   "wrong")
+    table = Table("file", "", "why")
+    for row in asked(url, planned if dry_run else collected, dry_run, min_age_s * 1000):
+        table.add_row(*map(escape, row))
+    console.print(table)
+
+
+async def loaded(world: Any, root: str) -> Any:
+    from highwater.admin.database import load
+
+    database = await load(world, root)
+    if database.is_none:
+        raise ValueError("there is no database here: no manifest, compactions, WAL or SST")
+    return database
+
+
+def asked(url: str, ask: Any, read_only: bool = True, *more: Any) -> Any:
+    """`await ask(world, root, *more)` of the database at `url`; refuses what is no URL, and a store that does not answer."""
+    from highwater.impl.errors import StoreError
+    from highwater.impl.stores.system import open_database, system_world
+
+    try:
+        store, root = open_database(url, read_only)
+        return asyncio.run(ask(system_world(store), root, *more))
+    except (ValueError, StoreError) as error:
+        refuse(f"{url}: {error}")

@@ -1,0 +1,379 @@
+"""Safety: `highwater campaign run` and `resume` exit with 0 only if every seed that was asked for has run and none failed.
+
+Exit codes are in highwater/gate/exits.py: 2 bad input, 3 no Java for Spark, or the time was used up, 10 to 15 the worst kind
+of failure, 130 Ctrl-C.
+"""
+
+import csv
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from highwater.cli.console import STEM, console, seeds_of, write_text
+from highwater.gate import exits
+
+if TYPE_CHECKING:
+    from highwater.dst.campaign.folder import Asked
+    from highwater.dst.campaign.waves import Told
+    from highwater.dst.campaign.what import Campaign
+
+EVERY_S = 60  # a line of progress, where there is no terminal
+app = typer.Typer(help="Many seeds of a scenario, on Spark or in local processes: one row a seed.", no_args_is_help=True)
+
+
+@app.callback()
+def group() -> None:
+    """Many seeds of a scenario, on Spark or in local processes: one row a seed."""
+
+
+Out = Annotated[Path, typer.Argument(metavar="DIR", help="A campaign's folder.")]
+EngineName = Annotated[Literal["spark", "local"], typer.Option("--engine", help="Both write the same rows.")]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Processes. [default: one a processor]")]
+Master = Annotated[str, typer.Option(help="Spark's: local[2], spark://.., yarn, sc://host:port (Connect); else a local one.")]
+Budget = Annotated[float, typer.Option(min=0, help="Stop after so long, at the end of a wave; 0: run all.")]
+
+
+@app.command("run")
+def run_command(
+    seeds: Annotated[str, typer.Option(metavar="A:B", help="B is not among them. Or N@2026-11-22, N@COMMIT: so many of that "
+                                       "day's, of that commit's, which no other has.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="A new folder; or this campaign's own, and it goes on.")],
+    scenario: Annotated[str, typer.Option(help="What is simulated.")] = STEM,
+    mutant: Annotated[str, typer.Option(help="A known-bad implementation, which must fail.")] = "",
+    strategy: Annotated[str, typer.Option(help="How the next event is chosen; guided: runs are made from those "
+                                          "before that reached something new.")] = "portfolio",
+    profile: Annotated[str, typer.Option(help="The store answers as this one; if not given, each run draws one.")] = "",
+    shape: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="In place of what is drawn: writers=2, ..; "
+                                                    "may be repeated.")] = None,
+    fault: Annotated[list[str] | None, typer.Option(metavar="NAME=N", help="N of 1,000 requests, and no other faults: "
+                                                    "late=100; may be repeated.")] = None,
+    round_size: Annotated[int, typer.Option(min=1, help="Of a guided campaign: seeds in a round.")] = 10_000,
+    stop_after: Annotated[int, typer.Option(min=0, metavar="N", help="Stop once so many seeds have failed, and tell of the N "
+                                            "smallest; 0: run all.")] = 0,
+    budget_s: Budget = 0,
+    engine: EngineName = "spark",
+    master: Master = "",
+    jobs: Jobs = None,
+    range_size: Annotated[int | None, typer.Option(min=1, help="Seeds in a task. [default: for some seconds]")] = None,
+    triage: Annotated[bool, typer.Option("--triage", help="In the end shrink what failed: `campaign triage`.")] = False,
+    seed_limit_s: Annotated[float, typer.Option(min=0.001, help="A seed that takes longer is a row of kind timeout.")] = 60.0,
+) -> None:
+    """Run a range of seeds and sum up the failures by signature. The same command again goes on where it was stopped."""
+    from highwater.dst.campaign.folder import Asked
+    from highwater.dst.campaign.intervals import interval
+    from highwater.dst.campaign.what import Refused, campaign_of
+
+    try:
+        those = range(*interval(seeds)) if "@" in seeds else seeds_of(seeds)
+        campaign = campaign_of(scenario, mutant, strategy, profile, " ".join(shape or ()), " ".join(fault or ()), those.start,
+                               round_size)
+    except Refused as error:
+        stop(exits.BAD_INPUT, str(error))
+    failures = go_on(campaign, Asked((those.start, those.stop), stop_after, range_size or 0, seed_limit_s), out, engine, master,
+                     jobs, budget_s)
+    if triage and failures:
+        triage_of(out, [], 2_000, engine, master, jobs)
+    raise typer.Exit(exits.of_kinds(failure["kind"] for failure in failures))
+
+
+@app.command("resume")
+def resume_command(out: Out, engine: EngineName = "spark", master: Master = "", jobs: Jobs = None, budget_s: Budget = 0
+                   ) -> None:
+    """Go on with a campaign that was stopped, whatever stopped it: what it was asked for is in its folder."""
+    from highwater.dst.campaign.folder import labelled
+    from highwater.dst.campaign.what import Refused, campaign_of
+
+    try:
+        campaign, asked = labelled(out)
+        campaign = campaign_of(*campaign[:-1])  # by the code that is here; the folder says whether it is the same
+    except Refused as error:
+        stop(exits.BAD_INPUT, str(error))
+    failures = go_on(campaign, asked, out, engine, master, jobs, budget_s)
+    raise typer.Exit(exits.of_kinds(failure["kind"] for failure in failures))
+
+
+@app.command("status")
+def status_command(out: Out, as_json: Annotated[bool, typer.Option("--json", help="JSON, and nothing else.")] = False) -> None:
+    """Tell how far a campaign is, and what it has found so far; it may be running. Writes nothing."""
+    from highwater.dst.campaign.status import status
+    from highwater.dst.campaign.what import CampaignError, Refused, replayed_in
+
+    try:
+        found = status(out)
+    except Refused as error:
+        stop(exits.BAD_INPUT, str(error))
+    except CampaignError as error:
+        stop(exits.HARNESS, str(error))
+    if as_json:
+        failures = [failure | {"replay": replayed_in(failure["replay"], out)} for failure in found["failures"]]
+        print(json.dumps(found | {"failures": failures}, indent=2))
+    else:
+        print_status(found, out)
+
+
+@app.command("replay")
+def replay_command(out: Out, seed: Annotated[int, typer.Argument(min=0)],
+                   keep: Annotated[Path | None, typer.Option("--out", help="A folder to keep the run in, as a bundle.")] = None
+                   ) -> None:
+    """Run the seed of a row again, of a guided campaign from its tape, and tell what happened."""
+    from highwater.cli.campaign.replay import replay
+
+    replay(out, seed, keep)
+
+
+@app.command("triage")
+def triage_command(
+    out: Out,
+    against: Annotated[list[Path] | None, typer.Option(metavar="DIR", help="An earlier campaign; may be repeated, the oldest "
+                                                       "first. Then only what is new fails.")] = None,
+    budget: Annotated[int, typer.Option(min=1, help="Runs to shrink one failure with, at most.")] = 2_000,
+    engine: EngineName = "local",
+    master: Master = "",
+    jobs: Jobs = None,
+) -> None:
+    """Shrink the smallest failure of each signature, keep a bundle of each, and tell what is new, known, gone."""
+    triage_of(out, against or [], budget, engine, master, jobs)
+
+
+def triage_of(out: Path, against: list[Path], budget: int, engine: str, master: str, jobs: int | None) -> NoReturn:
+    from highwater.cli.campaign.triage import triage
+    from highwater.dst.campaign.triage import shrinking_in_processes
+    from highwater.dst.campaign.what import CampaignError, NoSpark, Refused
+    from highwater.dst.spark.engine import shrinking_on_spark
+
+    processes = jobs or os.cpu_count() or 1
+    try:
+        rows = triage(out, against, budget, partial(shrinking_in_processes, processes) if engine == "local" and not master else
+                      partial(shrinking_on_spark, processes, master))
+    except Refused as error:
+        stop(exits.BAD_INPUT, str(error))
+    except NoSpark as error:
+        stop(exits.INCOMPLETE, str(error))
+    except (CampaignError, OSError) as error:
+        stop(exits.HARNESS, str(error))
+    except KeyboardInterrupt:
+        stop(exits.INTERRUPTED, "Stopped. The bundles that are done are kept; the same command does all again.")
+    table = Table("signature", "", "runs", "smallest seed", "requests", "replay")
+    for row in rows:
+        of = [f"{row['count']:,}", str(row["seed"]), row["requests"], row["replay"]] if row["state"] != "gone" else [""] * 4
+        table.add_row(*map(escape, (row["signature"], row["state"], *of)))
+    console = Console(highlight=False, soft_wrap=True, width=None if Console().is_terminal else 200)
+    console.print(table if rows else "nothing has failed")
+    raise typer.Exit(exits.of_kinds(row["kind"] for row in rows if row["state"] == "new"
+                                    or (row["state"] == "known" and not against)))
+
+
+@app.command("report")
+def report_command(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR..", help="Campaigns' folders, or folders of such.")],
+    against: Annotated[list[Path] | None, typer.Option(metavar="DIR", help="An earlier campaign, or a folder of such: what "
+                                                       "is new, known, gone. May be repeated, the oldest first.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="The HTML file. [default: report.html in DIR]")] = None,
+) -> None:
+    """One page that works offline: is it safe, how sure, what was not tried. Campaigns may be running, or have been stopped."""
+    from highwater.dst.campaign.what import CampaignError, Refused
+    from highwater.reports.campaign.report import report
+
+    target = out or folders[0] / "report.html"
+    try:
+        text, damaged = report(folders, against or [], target)
+    except Refused as error:
+        stop(exits.BAD_INPUT, str(error))
+    except (CampaignError, OSError) as error:
+        stop(exits.HARNESS, str(error))
+    write_text(target, text)
+    Console(highlight=False, soft_wrap=True).print(f"written: {target} ({len(text.encode()) / 1024:,.0f} KiB)", markup=False)
+    if damaged:
+        stop(exits.HARNESS, "\n".join(damaged))
+
+
+SqlEngine = Annotated[Literal["duckdb", "spark"], typer.Option("--engine", help="Whose dialect it is; the views are the same.")]
+
+
+@app.command("sql")
+def sql_command(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A campaign's folder, or a folder of such.")],
+    query: Annotated[str, typer.Argument(metavar="SQL", help="Of the views that `campaign views` prints.")],
+    engine: SqlEngine = "duckdb",
+    master: Master = "",
+    as_csv: Annotated[bool, typer.Option("--csv", help="CSV, and nothing else.")] = False,
+) -> None:
+    """Ask the rows of campaigns a question in SQL: docs/campaign-queries.md has examples."""
+    from highwater.dst.campaign.what import CampaignError, NoSpark, Refused
+    from highwater.reports.campaign.figures import folders
+    from highwater.reports.campaign.sql import query as asked
+    from highwater.reports.campaign.sql import said
+
+    if master and engine != "spark":
+        stop(exits.BAD_INPUT, "--master is Spark's: add --engine spark")
+    try:
+        found = asked(folders([folder]), query, engine, master)
+    except Refused as error:
+        stop(exits.BAD_INPUT, str(error))
+    except NoSpark as error:
+        stop(exits.INCOMPLETE, str(error))
+    except CampaignError as error:
+        stop(exits.HARNESS, str(error))
+    if as_csv:
+        writer = csv.writer(sys.stdout)
+        writer.writerow(found.column_names)
+        writer.writerows(row.values() for row in found.to_pylist())
+        return
+    table = Table(*found.column_names)
+    for row in found.to_pylist():
+        table.add_row(*(escape(said(value)) for value in row.values()))
+    console.print(table)
+
+
+@app.command("views")
+def views_command(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A campaign's folder, or a folder of such.")],
+                  engine: SqlEngine = "duckdb") -> None:
+    """Print the statements that make the views, for another program that reads Parquet."""
+    from highwater.dst.campaign.what import Refused
+    from highwater.reports.campaign.figures import folders
+    from highwater.reports.campaign.sql import statements
+
+    try:
+        print(*statements(folders([folder]), engine), sep=";\n\n", end=";\n")
+    except Refused as error:
+        stop(exits.BAD_INPUT, str(error))
+
+
+def go_on(campaign: "Campaign", asked: "Asked", out: Path, engine: str, master: str, jobs: int | None, budget_s: float
+          ) -> list[dict]:
+    """Runs what is missing; the failures. Ends the program if it does not come to the end."""
+    from highwater.dst.campaign.processes import local_engine
+    from highwater.dst.campaign.waves import run
+    from highwater.dst.campaign.what import CampaignError, NoSpark, Refused
+    from highwater.dst.spark.engine import spark_engine
+
+    if master and engine != "spark":
+        stop(exits.BAD_INPUT, "--master is Spark's: leave out --engine local")
+    began, processes = time.monotonic(), jobs or os.cpu_count() or 1
+    start = partial(local_engine, processes) if engine == "local" else partial(spark_engine, processes, master)
+    try:
+        with shown(asked.seeds[1] - asked.seeds[0]) as progress:
+            done = run(campaign, asked, out, start, processes, budget_s, progress)
+    except Refused as error:
+        stop(exits.BAD_INPUT, str(error))
+    except NoSpark as error:
+        stop(exits.INCOMPLETE, str(error))
+    except (CampaignError, OSError) as error:
+        stop(exits.HARNESS, f"The campaign has failed; what is done is kept: `highwater campaign resume {out}` goes on. "
+             f"{error}")
+    except KeyboardInterrupt:
+        stop(exits.INTERRUPTED, f"Stopped. What is done is kept: `highwater campaign resume {out}` goes on.")
+    if done.summary is None:
+        stop(exits.INCOMPLETE, f"The time is used up; {done.left:,} seeds are left: `highwater campaign resume {out}` goes on.")
+    print_summary(done.summary, out, time.monotonic() - began)
+    return done.summary["failures"]
+
+
+@contextmanager
+def shown(total: int) -> Iterator["Told"]:
+    """From the first time that it is told there is a progress bar on a terminal, else a line a minute."""
+    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    if not console.is_terminal:
+        yield Lines(total, console).show
+        return
+    columns = TextColumn("seeds"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn()
+    bar, pace = Progress(*columns, console=console), Pace()
+    task = bar.add_task("", total=total)
+
+    def show(done: int, failed: int) -> None:
+        bar.start()
+        bar.update(task, completed=done, description=f"{failed:,} failed, {pace.rate(done):,.0f}/s")
+
+    try:
+        yield show
+    finally:
+        bar.stop()
+
+
+class Pace:
+    """Seeds a second since it was first asked: until then there was nobody to run anything."""
+
+    def __init__(self) -> None:
+        self.first, self.began = -1, 0.0
+
+    def rate(self, done: int) -> float:
+        if self.first < 0:
+            self.first, self.began = done, time.monotonic()
+        return (done - self.first) / max(time.monotonic() - self.began, 0.001)
+
+
+class Lines:
+    """Progress where there is no terminal."""
+
+    def __init__(self, total: int, console: Console):
+        self.total, self.console, self.pace, self.told = total, console, Pace(), 0.0
+
+    def show(self, done: int, failed: int) -> None:
+        rate = self.pace.rate(done)
+        self.told = max(self.told, self.pace.began)
+        if time.monotonic() - self.told >= EVERY_S and rate:
+            self.told = time.monotonic()
+            self.console.print(f"{done:,} of {self.total:,} seeds, {failed:,} failed, {rate:,.0f}/s, some "
+                               f"{(self.total - done) / rate:,.0f} s left", markup=False)
+
+
+def print_status(found: dict, out: Path) -> None:
+    from highwater.dst.campaign.what import replayed_in
+
+    console = Console(highlight=False, soft_wrap=True)
+    name = found["scenario"] + (f" with {found['mutant']}" if found["mutant"] else "")
+    state = "done" if not found["left"] else "running" if found["running"] else "stopped"
+    console.print(f"{name}, seeds {found['seeds']}: {state}; {found['done']:,} have rows, {found['left']:,} are left; "
+                  f"{found['failed']:,} failed", markup=False)
+    if found["rate"] and found["left"]:
+        console.print(f"{found['rate']:,.0f} seeds/s in the last waves: some {found['left'] / found['rate']:,.0f} s to go",
+                      markup=False)
+    for failure in found["failures"]:
+        console.print(f"{failure['count']:,} x {failure['signature']}: {replayed_in(failure['replay'], out)}", markup=False)
+
+
+def print_summary(summary: dict, out: Path, took_s: float) -> None:
+    from highwater.dst.campaign.what import replayed_in
+
+    console = Console(highlight=False, soft_wrap=True)
+    name = summary["scenario"] + (f" with {summary['mutant']}" if summary["mutant"] else "")
+    console.print(f"{summary['runs']:,} runs of {name}, {summary['failed']:,} failed; {took_s:.0f} s; some "
+                  f"{summary['model_states']:,} states of the model and {summary['model_steps']:,} steps reached; rows and "
+                  f"summary: {out}", markup=False)
+    print_reached(summary, console)
+    if not summary["failures"]:
+        return
+    table = Table("signature", "runs", "smallest seed")
+    for failure in summary["failures"]:
+        table.add_row(escape(failure["signature"]), f"{failure['count']:,}", str(failure["smallest_seed"]))
+    console.print(table)
+    for failure in summary["failures"]:
+        console.print(replayed_in(failure["replay"], out), markup=False)
+
+
+def print_reached(summary: dict, console: Console) -> None:
+    """What was never reached was never tested, which is no failure, but worth to know."""
+    never, number = summary["never"], len(summary["never"]) + len(summary["reached"])
+    console.print(f"Never reached, {len(never)} of {number}: {', '.join(never)}" if never else
+                  f"Everything that is looked for was reached: {number} witnesses", markup=False)
+
+
+def stop(code: int, message: str) -> None:
+    Console(stderr=True, highlight=False, soft_wrap=True).print(message, markup=False)
+    raise typer.Exit(code)
+
+
+if __name__ == "__main__":
+    app()

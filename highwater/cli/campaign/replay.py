@@ -1,0 +1,39 @@
+"""highwater campaign replay: one row's run again."""
+
+from pathlib import Path
+from typing import NoReturn
+
+import typer
+
+from highwater.cli.console import console, refuse
+from highwater.cli.dst.bundle import bundle
+from highwater.cli.dst.report import report
+from highwater.dst.campaign.folder import check_code, labelled, read
+from highwater.dst.campaign.summary import tape_of_row
+from highwater.dst.campaign.triage import rerun
+from highwater.dst.campaign.what import CampaignError, Refused, replay_of, replayed_in
+from highwater.gate.exits import HARNESS, of_kinds
+
+
+def replay(out: Path, seed: int, keep: Path | None) -> NoReturn:
+    try:
+        campaign, asked = labelled(out)
+        low, high = asked.seeds
+        row = read(out, (seed, seed + 1), ["signature", "digest"]).to_pylist()
+        if not row:
+            refuse(f"{out} has no row of seed {seed}: " + ("it has not run yet" if low <= seed < high else
+                                                           f"it was asked for {low} to {high - 1}"))
+        check_code(campaign, out, seed)
+        outcome, given = rerun(campaign, seed, tape_of_row(campaign, seed, out))
+    except Refused as error:
+        refuse(str(error))
+    except CampaignError as error:
+        console.print(str(error), markup=False)
+        raise typer.Exit(HARNESS) from None
+    if keep:
+        bundle(outcome, given, keep)
+    report(outcome, given, replayed_in(replay_of(campaign, seed), out))
+    if row[0]["digest"] and (outcome.signature, outcome.digest) != (row[0]["signature"], row[0]["digest"]):
+        console.print(f"[bold red]nondeterminism[/]: its row says {row[0]['signature'] or 'ok'}, trace {row[0]['digest']}")
+        raise typer.Exit(of_kinds(["nondeterminism"]))
+    raise typer.Exit(of_kinds([outcome.kind] if outcome.kind else []))

@@ -1,0 +1,104 @@
+"""What the verbs have in common: how they print, and how they refuse bad input."""
+
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from highwater.dst.scenarios import DEFAULT as STEM
+from highwater.dst.scenarios import known
+from highwater.gate.exits import BAD_INPUT
+
+LINE_EVERY_S = 5  # between two lines of progress, where there is no terminal
+LARGEST_SEED = 2**63 - 1  # Parquet's integers have 64 bits
+
+
+class Output(Console):
+    def on_broken_pipe(self) -> None:
+        """Whoever read has left (`| head`): the rest is said to nobody, and the exit code is still the verdict's."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+console = Output(highlight=False, soft_wrap=True)
+if not console.is_terminal:
+    console.width = 160  # a log has room
+
+
+@contextmanager
+def steps_shown(doing: str, total: int) -> Iterator[Callable[[str], None]]:
+    """Yield what is called with the name of each step as it begins. It shows progress on stderr: a bar on a terminal; else a
+    line when a step begins at least `LINE_EVERY_S` after the last line."""
+    terminal = Console(stderr=True, highlight=False, soft_wrap=True)
+    columns = TextColumn(doing), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    begun, printed_s = 0, time.monotonic()
+    with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
+        task = bar.add_task("", total=total)
+
+        def show(step: str) -> None:
+            nonlocal begun, printed_s
+            bar.update(task, completed=begun, description=escape(step))
+            if not terminal.is_terminal and time.monotonic() - printed_s >= LINE_EVERY_S:
+                terminal.print(f"{doing}: {begun} of {total} done, next {step}", markup=False)
+                printed_s = time.monotonic()
+            begun += 1
+
+        yield show
+
+
+def refuse(message: str) -> NoReturn:
+    """One line to stderr, exit 2."""
+    Console(stderr=True, highlight=False, soft_wrap=True).print(f"[bold red]error:[/] {escape(message)}")
+    raise typer.Exit(BAD_INPUT)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Refuses, in one line, a place that cannot be written to."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    except OSError as error:
+        refuse(f"{path} cannot be written: {error.strerror}")
+
+
+def check_writable(path: Path) -> None:
+    """Refuses as `write_text`, now, and leaves what is there."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("a").close()
+    except OSError as error:
+        refuse(f"{path} cannot be written: {error.strerror}")
+
+
+def scenario_of(name: str) -> str:
+    try:
+        return known(name)
+    except LookupError as error:
+        refuse(str(error))
+
+
+def seeds_of(text: str) -> range:
+    """"A:B", A included and B not."""
+    match = re.fullmatch(r"(\d{1,19}):(\d{1,19})", text, re.ASCII)
+    if not match or not int(match[1]) < int(match[2]) <= LARGEST_SEED:
+        refuse(f"seeds {text!r}: write A:B, with A < B; A is the first, B is one beyond the last")
+    return range(int(match[1]), int(match[2]))
+
+
+def build_of(mutant: str | None, scenario: str = STEM):
+    """The implementation to run: production's, or a mutant's."""
+    from highwater.dst import zoo
+
+    try:
+        return zoo.build_of(mutant, scenario)
+    except (LookupError, TypeError) as error:  # a tape may name anything
+        refuse(str(error))

@@ -1,0 +1,208 @@
+"""highwater cost: what a commit of each protocol takes, in requests, round trips, milliseconds and dollars.
+
+Safety: counts are of requests that the implementations sent in simulation (dst/cost.py); milliseconds and dollars are worked
+out from inputs, which are shown with them (cost.toml).
+"""
+
+import asyncio
+import json
+import time
+import tomllib
+from contextlib import suppress
+from html import escape
+from pathlib import Path
+from statistics import median
+from typing import Annotated, Any, NamedTuple
+
+import typer
+from rich.table import Table
+
+from highwater.cli.console import check_writable, console, refuse, scenario_of, steps_shown, write_text
+from highwater.dst.cost import Cost, Latency, Spread, all_of, dollars, measure
+from highwater.dst.scenarios import STEMS
+from highwater.reports.page import ASSETS
+
+INPUTS = Path(__file__).with_name("cost.toml")
+COLOURS = {"list": "#d1495b", "get": "#edae49", "get_if_changed": "#8fc9a8", "head": "#9a8c98", "create": "#00798c",
+           "update": "#30638e", "put": "#003d5b", "delete": "#bbbbbb"}
+HEAD = ("protocol", "contention", "requests", "of these", "conflicts", "trips a conflict", "304 of checks", "latency ms",
+        "$ per million")
+BAR = 22  # height in pixels
+RUNS = 20  # of each protocol at each contention, where nothing else is said; docs/cost.md's table too
+TIMED = 50  # requests of each kind, of a real server
+
+
+class Inputs(NamedTuple):
+    dollars: dict[str, float]  # per 1,000 requests
+    latencies: dict[str, Latency]
+
+
+def inputs_of(path: Path) -> Inputs:
+    """Refuses what is no table of prices and latencies for every kind of request."""
+    try:
+        read = tomllib.loads(path.read_text())
+        prices = {op: float(read["dollars_per_1000_requests"][op]) for op in COLOURS}
+        latencies = {op: Latency(*map(float, read["latency_ms"][op])) for op in COLOURS}
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        refuse(f"{path}: {error}")
+    except KeyError as error:
+        refuse(f"{path}: there is no {error} in it; `{INPUTS.name}` shows what there is")
+    except (TypeError, ValueError) as error:
+        refuse(f"{path}: {error}; prices are numbers, latencies [p50, p99]")
+    wrong = [op for op, of in latencies.items() if not 0 < of.p50_ms < of.p99_ms] + [op for op, of in prices.items() if of < 0]
+    if wrong:
+        refuse(f"{path}: {wrong[0]}: prices are not negative, and of latencies 0 < p50 < p99")
+    return Inputs(prices, latencies)
+
+
+def cost_command(
+        protocol: Annotated[list[str] | None, typer.Option(help="only this one; may be repeated")] = None,
+        runs: Annotated[int, typer.Option(min=1, help="of each protocol at each contention")] = RUNS,
+        inputs: Annotated[Path, typer.Option(help="prices and latencies; the file shown in --help is the example")] = INPUTS,
+        html: Annotated[Path | None, typer.Option(help="write the table and a plot into this page")] = None,
+        as_json: Annotated[Path | None, typer.Option("--json", help="the same, for machines")] = None,
+        endpoint: Annotated[str | None, typer.Option(help="also time this S3 server's conditional requests")] = None,
+        bucket: Annotated[str, typer.Option(help="of that server; objects below cost/ are made and deleted; a run that "
+                                           "is killed may leave one")] = "highwater",
+        ) -> None:
+    """Tell what a commit of each protocol costs at several contentions: requests of each kind, round trips a conflict, the
+    share of checks answered "not modified", latency, dollars."""
+    of = inputs_of(inputs)
+    todo = contentions(protocol)
+    for path in filter(None, (html, as_json)):
+        check_writable(path)
+    costs = []
+    with steps_shown("measuring", len(todo)) as show:
+        for name, contention in todo:
+            show(f"{name}, {contention}")
+            costs.append(measure(name, contention, of.latencies, runs))
+    table = Table(*HEAD)
+    for row in rows_of(costs, of):
+        table.add_row(*(cell.replace(", ", "\n") for cell in row))
+    console.print(table)
+    console.print("Counts are results: mean (p50 / p99) of what one commit's client sends, of all kinds and of each; trips and "
+                  "latencies are p50 / p99. Latencies and dollars come "
+                  f"from the inputs in {inputs.name}; dollars are of all clients' requests, collectors' too.")
+    if html:
+        write_text(html, page(costs, of, inputs.name))
+        console.print(f"written: {html}")
+    if as_json:
+        write_text(as_json, json.dumps([document(cost, of) for cost in costs], indent=1) + "\n")
+    if endpoint:
+        told_times(endpoint, bucket)
+
+
+# --- the table and the page
+
+def contentions(protocols: list[str] | None = None) -> list[tuple[str, str]]:
+    """What is measured, in order: (protocol, contention); of every protocol if none is named. Refuses a strange one."""
+    return [(name, contention) for name in map(scenario_of, protocols or STEMS) for contention in all_of(name)]
+
+
+def rows_of(costs: list[Cost], of: Inputs) -> list[tuple[str, ...]]:
+    rows, before = [], ""
+    for cost in costs:
+        kinds = ", ".join(f"{kind} {spread(each)}" for kind, each in cost.kinds.items())
+        rows.append((cost.protocol if cost.protocol != before else "", cost.contention, spread(cost.requests), kinds,
+                     spread(cost.conflicts), f"{cost.trips.p50:.0f} / {cost.trips.p99:.0f}" if cost.trips else "",
+                     f"{cost.unchanged:.0%}" if cost.unchanged is not None else "",
+                     f"{cost.latency_ms.p50:,.0f} / {cost.latency_ms.p99:,.0f}", f"{dollars(cost.all_kinds, of.dollars):,.2f}"))
+        before = cost.protocol
+    return rows
+
+
+def spread(of: Spread) -> str:
+    return f"{of.mean:.2f} ({of.p50:.0f} / {of.p99:.0f})"
+
+
+def document(cost: Cost, of: Inputs) -> dict[str, Any]:
+    return {**cost._asdict(), "kinds": {kind: each._asdict() for kind, each in cost.kinds.items()},
+            **{name: each and each._asdict() for name, each in (("requests", cost.requests), ("conflicts", cost.conflicts),
+                                                               ("trips", cost.trips), ("latency_ms", cost.latency_ms))},
+            "dollars_per_million": round(dollars(cost.all_kinds, of.dollars), 4)}
+
+
+def page(costs: list[Cost], of: Inputs, inputs: str) -> str:
+    """Of the arguments alone: the same bytes each time."""
+    table = ["<table><tr>" + "".join(f"<th>{escape(name)}</th>" for name in HEAD) + "</tr>"]
+    table += ["<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows_of(costs, of)]
+    key = "".join(f'<span style="background:{colour}"></span>{op}' for op, colour in COLOURS.items()
+                  if any(op in cost.kinds for cost in costs))
+    parts = {"$COMMITS": f"{sum(cost.commits for cost in costs):,}", "$INPUTS": escape(inputs), "$KEY": key,
+             "$PLOT": plot(costs), "$TABLE": "\n".join([*table, "</table>"])}
+    text = ASSETS.joinpath("cost.html").read_text()
+    for name, part in parts.items():
+        text = text.replace(name, part)
+    return text
+
+
+def plot(costs: list[Cost]) -> str:
+    """A bar a contention: requests of a commit, by kind."""
+    widest = max((cost.requests.mean for cost in costs), default=1)
+    lines, y = [], 0
+    for cost, before in zip(costs, [None, *costs]):
+        if not before or before.protocol != cost.protocol:
+            y += BAR
+            lines.append(f'<text x="0" y="{y - 6}" font-weight="bold">{escape(cost.protocol)}</text>')
+        lines.append(f'<text x="12" y="{y + BAR - 8}">{escape(cost.contention)}</text>')
+        x = 230.0
+        for kind, each in cost.kinds.items():
+            width = 560 * each.mean / widest
+            lines.append(f'<rect x="{x:.1f}" y="{y + 3}" width="{width:.1f}" height="{BAR - 6}" fill="{COLOURS[kind]}">'
+                         f"<title>{kind}: {each.mean:.2f}</title></rect>")
+            x += width
+        lines.append(f'<text x="{x + 6:.1f}" y="{y + BAR - 8}">{cost.requests.mean:.2f}</text>')
+        y += BAR
+    return f'<svg viewBox="0 0 860 {y + 4}" width="100%">' + "\n".join(lines) + "</svg>"
+
+
+# --- a real server, indicatively
+
+def told_times(endpoint: str, bucket: str) -> None:
+    """Refuses a server that does not answer. Each run has a prefix of its own, so what another has left is in nobody's way."""
+    from highwater.impl.errors import StoreError
+    from highwater.impl.stores.s3 import S3Store, connect
+    from highwater.impl.stores.system import Ulids
+
+    try:
+        times = asyncio.run(timed_and_swept(S3Store(connect(endpoint), bucket, f"cost/{Ulids().new_id()}", ids=Ulids())))
+    except (StoreError, ValueError) as error:
+        refuse(f"{endpoint}: {error}")
+    table = Table("request", "median ms")
+    for what, each in times.items():
+        table.add_row(what, f"{median(each):.2f}")
+    console.print(table)
+    console.print(f"{endpoint}: {TIMED} of each, one after another: indicative, of this server and this machine.")
+
+
+async def timed_and_swept(store: Any) -> dict[str, list[float]]:
+    """Deletes what it has put however it ends, unless the process is killed, or the server does not answer."""
+    from highwater.impl.errors import StoreError
+    from highwater.impl.world import list_all
+
+    try:
+        return await timed(store)
+    finally:
+        with suppress(StoreError):
+            for entry in await list_all(store, ""):
+                await store.delete(entry.key)
+
+
+async def timed(store: Any) -> dict[str, list[float]]:
+    times: dict[str, list[float]] = {"PUT": [], "PUT If-None-Match": [], "PUT If-Match": [], "GET (200)": [], "GET (304)": []}
+
+    async def of(what: str, asked: Any) -> Any:
+        start = time.perf_counter()
+        found = await asked
+        times[what].append(1000 * (time.perf_counter() - start))
+        return found
+
+    for number in range(TIMED):
+        key, body = f"{number}", b"12" * 500
+        await of("PUT If-None-Match", store.create(key, body))
+        version = await of("PUT", store.put(key, body + b"1"))
+        version = await of("PUT If-Match", store.update(key, body + b"2", version))
+        await of("GET (200)", store.get(key))
+        await of("GET (304)", store.get_if_changed(key, version))
+        await store.delete(key)
+    return times

@@ -1,0 +1,133 @@
+"""highwater dst: run | replay | shrink | explain | timeline | export | doctor | lint | zoo | exhaust."""
+
+from collections.abc import Callable
+from pathlib import Path
+from shlex import quote
+from typing import Annotated
+
+import typer
+from rich.progress import track
+
+from highwater.cli.console import STEM, build_of, console, refuse, scenario_of, seeds_of
+from highwater.cli.dst.bundle import bundle
+from highwater.cli.dst.doctor import doctor_command
+from highwater.cli.dst.explain import explain_command
+from highwater.cli.dst.export import export_command
+from highwater.cli.dst.lint import lint_command
+from highwater.cli.dst.replay import replay_command as replay_tape
+from highwater.cli.dst.report import or_refuse, report, trace_command
+from highwater.cli.dst.shrink import shrink_command
+from highwater.cli.dst.timeline import timeline_command
+from highwater.cli.dst.zoo import exhaust_command, zoo_command
+from highwater.dst.bundle import Given
+from highwater.dst.sim.alarm import LONGEST_RUN_S, Hung, alarmed, set_alarm
+from highwater.dst.simulate import Outcome, simulate
+from highwater.dst.wanted import Wanted, command_of, given_of
+from highwater.gate.exits import INTERRUPTED, TIMEOUT, of_kinds
+from highwater.traces.refine import REFINERS
+
+app = typer.Typer(no_args_is_help=True)
+Scenario = Annotated[str, typer.Option(help="what to run")]
+Mutant = Annotated[str | None, typer.Option(help="a known-bad implementation of dst/mutants/ in place of impl/")]
+Strategy = Annotated[str, typer.Option(help="what decides which event is next: portfolio (one of these is drawn for each "
+                                       "seed), times, random, pct, pos")]
+
+
+@app.command("run")
+def run_command(scenario: Scenario = STEM, seed: Annotated[int | None, typer.Option(min=0)] = None,
+                seeds: Annotated[str | None, typer.Option(help="A:B")] = None, mutant: Mutant = None,
+                strategy: Strategy = "portfolio",
+                profile: Annotated[str | None, typer.Option(help="the store answers as this one: s3, gcs, azure, eventual, ... "
+                                                            "(drawn, of those that the protocol can be run on)")] = None,
+                shape: Annotated[list[str] | None, typer.Option(help="NAME=VALUE in place of what is drawn: writers=2, "
+                                                                "sdk=boto3_standard, ...; may be repeated")] = None,
+                fault: Annotated[list[str] | None, typer.Option(help="NAME=N, N of 1,000 requests, and no other faults: stall, "
+                                                                "late, crash, ...; may be repeated")] = None,
+                digests: Annotated[bool, typer.Option("--digests", help="print a line a seed: seed, verdict, digest")] = False,
+                out: Annotated[Path | None, typer.Option(help="with --seed: a folder to keep the run in, as a bundle")] = None,
+                traces: Annotated[Path | None, typer.Option(help="with --seeds: a file for the events of all runs, .parquet or "
+                                                            ".ndjson, as `trace check` takes them in bulk")] = None,
+                ) -> None:
+    """Run one seed and tell what happened, or many and tell which failed."""
+    scenario_of(scenario)
+    wanted = Wanted(mutant, strategy, profile, tuple(shape or ()), tuple(fault or ()), scenario)
+    or_refuse(given_of, 0, wanted)
+    if (seed is None) == (seeds is None):
+        refuse("give either --seed N or --seeds A:B")
+    if out and seed is None:
+        refuse("--out goes with --seed: it holds the tape and the trace of one run")
+    if traces and seeds is None:
+        refuse("--traces goes with --seeds; of one run --out has it")
+    if seed is not None:
+        given = given_of(seed, wanted)
+        outcome = run(given)
+        if outcome is None:
+            console.print(f"[bold red]timeout[/]: not done after {LONGEST_RUN_S:g} s: {command_of(seed, wanted)}")
+            raise typer.Exit(TIMEOUT)
+        if out:
+            bundle(outcome, given, out)
+        if digests:
+            print(seed, outcome.signature or "ok", outcome.digest)
+        else:
+            report(outcome, given, command_of(seed, wanted))
+        if out:
+            console.print(f"written: {out}, and the trace: {trace_command(outcome, out / 'trace.ndjson')}", markup=False)
+        raise typer.Exit(of_kinds([outcome.kind] if outcome.kind else []))
+    if traces is None:
+        raise typer.Exit(many_seeds(seeds_of(seeds), wanted, digests))
+    if traces.suffix not in (".parquet", ".ndjson"):
+        refuse(f"--traces {traces}: its name should end in .parquet or in .ndjson")
+    from highwater.dst.bulk.export import Export
+
+    try:
+        with Export(traces) as export:
+            code = many_seeds(seeds_of(seeds), wanted, digests, export.outcome)
+    except OSError as error:
+        refuse(f"{traces} cannot be written: {error.strerror or error}")
+    if not digests:
+        console.print(f"written: {traces}: highwater trace check {quote(str(traces))}", markup=False)
+    raise typer.Exit(code)
+
+
+def many_seeds(seeds: range, wanted: Wanted, digests: bool, keep: Callable[[Outcome], None] = lambda outcome: None) -> int:
+    """The exit code."""
+    failed: dict[tuple[str, str], list[int]] = {}  # kind, signature -> seeds
+    done, stopped = 0, False
+    try:
+        for seed in seeds if digests else track(seeds, "simulating", console=console, transient=True):
+            outcome = run(given_of(seed, wanted))
+            kind, signature = outcome[1:3] if outcome else ("timeout", "timeout")
+            if outcome:
+                keep(outcome)
+            if digests:
+                print(seed, signature or "ok", outcome.digest if outcome else "")
+            if kind:
+                failed.setdefault((kind, signature), []).append(seed)
+            done += 1
+    except KeyboardInterrupt:
+        stopped = True
+    if not digests:
+        console.print(f"{done:,} seeds, {sum(map(len, failed.values())):,} failed, strategy {wanted.strategy}" + (
+            f"; [yellow]interrupted[/], {len(seeds) - done:,} were not run" if stopped else ""))
+        for (_, signature), those in sorted(failed.items()):
+            console.print(f"[bold red]{len(those):6,}[/] {signature}: {command_of(those[0], wanted)}")
+    return INTERRUPTED if stopped else of_kinds({kind for kind, _ in failed})
+
+
+def run(given: Given) -> Outcome | None:
+    """None if it does not end."""
+    with alarmed():
+        try:
+            set_alarm(LONGEST_RUN_S)
+            return simulate(given.seed, build_of(given.mutant, given.scenario), given.shape, given.weights,
+                            strategy=given.strategy, scenario=given.scenario)
+        except Hung:
+            REFINERS.clear()  # a refiner may have been amid a change
+            return None
+
+
+COMMANDS = {"replay": replay_tape, "shrink": shrink_command, "explain": explain_command, "timeline": timeline_command,
+            "export": export_command, "doctor": doctor_command, "lint": lint_command, "zoo": zoo_command,
+            "exhaust": exhaust_command}
+for name, command in COMMANDS.items():
+    app.command(name)(command)

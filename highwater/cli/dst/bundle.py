@@ -1,0 +1,34 @@
+"""What `highwater dst` and `highwater campaign` keep of a run: the files of dst/bundle.py, with text and page in them."""
+
+from pathlib import Path
+
+from highwater.cli.console import refuse
+from highwater.cli.dst.explain import look, text_of
+from highwater.cli.dst.report import again_by, facts, replayed_by
+from highwater.cli.dst.timeline import page_of
+from highwater.dst.bundle import SHRUNK, Given, Refused, files_of, write
+from highwater.dst.simulate import Outcome
+from highwater.dst.version import code_version
+
+
+def kept(outcome: Outcome, given: Given, code: str, prefix: str = "") -> dict[str, str]:
+    """The files of a run in a bundle."""
+    told = look(outcome, given.mutant, again_by(given, f"in this folder: {replayed_by('.', bool(prefix))}"))
+    why = f"{outcome.kind} ({outcome.signature})\n{text_of(told)}" if outcome.kind else "ok\n"
+    return files_of(given, outcome, code, facts(outcome, given) + why, page_of(told), prefix)
+
+
+def bundle(outcome: Outcome, given: Given, folder: Path, shrunk: tuple[Outcome, Given] | None = None) -> None:
+    """Refuses a folder that cannot be written, or that holds something else."""
+    folder, code = folder.resolve(), code_version()
+    if folder == Path.cwd():
+        refuse(f"{folder} is where you are: a bundle replaces its folder; give another")
+    try:
+        files = kept(outcome, given, code)
+        if shrunk:
+            files |= kept(*shrunk, code, SHRUNK)
+        write(folder, given, outcome, code, files)
+    except Refused as error:
+        refuse(str(error))
+    except OSError as error:
+        refuse(f"{folder} cannot be written: {error.strerror}")

@@ -1,0 +1,128 @@
+"""highwater dst replay: a bundle, a tape or a seed again, strictly unless it is said to be lenient."""
+
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from highwater.cli.console import LARGEST_SEED, STEM, build_of, console, refuse, scenario_of
+from highwater.cli.dst.report import again_by, or_refuse, replayed_by, report
+from highwater.dst.bundle import Refused, Saved, read
+from highwater.dst.scenarios import named
+from highwater.dst.sim.choose import TapeMismatch
+from highwater.dst.simulate import Outcome, simulate
+from highwater.dst.version import code_version
+from highwater.dst.wanted import Wanted, given_of, strategy_of
+from highwater.gate.exits import INCOMPLETE, of_kinds, worst
+
+
+def replay_command(what: Annotated[str, typer.Argument(help="a bundle's folder, a tape.json, or a seed")],
+                   lenient: Annotated[bool, typer.Option("--lenient", help="where the tape does not fit: the mildest")] = False,
+                   shrunk: Annotated[bool, typer.Option("--shrunk", help="of a bundle: what `shrink` made of the run")] = False,
+                   until: Annotated[int | None, typer.Option(min=0, help="stop at this event, show the model's state")] = None,
+                   mutant: Annotated[str | None, typer.Option(help="with a seed: as `run` has it")] = None,
+                   strategy: Annotated[str | None, typer.Option(help="with a seed: as `run` has it")] = None,
+                   scenario: Annotated[str, typer.Option(help="with a seed: as `run` has it")] = STEM) -> None:
+    """Run a tape again: the first choice that does not fit is named."""
+    seed = seed_of(what)
+    if seed is not None and (lenient or shrunk):
+        refuse(f"--lenient and --shrunk are of a bundle or a tape: {what} is a seed, which fits any code")
+    if seed is None and (mutant or strategy):
+        refuse(f"--mutant and --strategy go with a seed: {what} holds its own")
+    saved = saved_in(what, shrunk, lenient) if seed is None else recorded(seed, mutant, strategy or "portfolio",
+                                                                       scenario_of(scenario))
+    outcome = again(saved, lenient)
+    if until is not None:
+        stop(outcome, until)
+        return
+    if outcome.kind == "nondeterminism" and is_of_other_code(saved):
+        does_not_fit(saved, outcome.message)
+    report(outcome, saved.given, again_by(saved.given, replayed_by(what, shrunk)))
+    code = of_kinds([outcome.kind] if outcome.kind else [])
+    if outcome.digest != saved.digest and outcome.kind != "nondeterminism":
+        if lenient or is_of_other_code(saved):
+            console.print(f"the trace is another one than was recorded, {saved.digest}")
+            code = code if lenient else worst([code, INCOMPLETE])
+        else:
+            console.print(f"[bold red]nondeterminism[/]: the trace was {saved.digest}")
+            code = of_kinds(["nondeterminism"])
+    raise typer.Exit(code)
+
+
+def seed_of(what: str) -> int | None:
+    return int(what) if what.isascii() and what.isdigit() and int(what) <= LARGEST_SEED else None
+
+
+def recorded(seed: int, mutant: str | None, strategy: str, scenario: str = STEM) -> Saved:
+    """The tape of a run that is made now."""
+    given = or_refuse(given_of, seed, Wanted(mutant, strategy, scenario=scenario))
+    outcome = simulate(seed, build_of(mutant, scenario), strategy=strategy, scenario=scenario)
+    return Saved(given, outcome.tape, outcome.digest, None)
+
+
+def saved_in(what: str, shrunk: bool = False, lenient: bool = False) -> Saved:
+    """Refuses what is damaged, or of something that is not here. Tells of other code before anything else is said."""
+    try:
+        saved = read(Path(what), shrunk)
+    except Refused as error:
+        refuse(str(error))
+    scenario_of(saved.given.scenario)
+    build_of(saved.given.mutant, saved.given.scenario)
+    or_refuse(strategy_of, saved.given.strategy)
+    if is_of_other_code(saved):
+        console.print(f"[yellow]the code has changed[/]: it was recorded with {saved.code}, and here is {code_version()}. "
+                      "What follows may be because of that.")
+        if not lenient:
+            console.print("To see the run as it was, check out the code that it was recorded with; to run its tape on this "
+                          f"code, with the mildest choice where it does not fit: {replayed_by(what, shrunk)} --lenient",
+                          markup=False)
+    return saved
+
+
+def is_of_other_code(saved: Saved) -> bool:
+    return saved.code is not None and saved.code != code_version()
+
+
+def again(saved: Saved, lenient: bool = False) -> Outcome:
+    """Exits where the tape does not fit before the run has begun; else the outcome says so."""
+    given = saved.given
+    try:
+        return simulate(given.seed, build_of(given.mutant, given.scenario), given.shape, given.weights, saved.tape,
+                        strategy=given.strategy, lenient=lenient, scenario=given.scenario)
+    except TapeMismatch as error:
+        does_not_fit(saved, str(error))
+
+
+def as_recorded(saved: Saved) -> Outcome:
+    """Exits where the tape does not fit, before the run or amid it."""
+    outcome = again(saved)
+    if outcome.kind == "nondeterminism":
+        does_not_fit(saved, outcome.message)
+    return outcome
+
+
+def does_not_fit(saved: Saved, why: str) -> NoReturn:
+    """Only of the same code is it nondeterminism; of other code nothing is known but that the run could not be had here."""
+    other = is_of_other_code(saved)
+    console.print(f"[bold red]{'the tape does not fit this code' if other else 'nondeterminism'}[/]: ", end="")
+    console.print(why, markup=False)
+    raise typer.Exit(INCOMPLETE if other else of_kinds(["nondeterminism"]))
+
+
+def stop(outcome: Outcome, until: int) -> None:
+    """The events up to that one, and the model's state after it."""
+    from highwater.traces.explain.explain import fields, in_the_model, replay, reply, request, table
+
+    if until >= len(outcome.events):
+        refuse(f"--until {until}: the run has {len(outcome.events)} events, numbered from 0")
+    replayed = replay(outcome.events[:until + 1], named(outcome.scenario).trace_of(outcome.shape))
+    last = replayed.rows[-1]
+    console.print(table([(str(number), f"{e.t_ms} ms", e.client, request(e), reply(e), in_the_model(steps))
+                         for number, (e, steps, _) in enumerate(replayed.rows)]), markup=False)
+    if last.after is None:
+        console.print(f"\nAt event {replayed.failing} the run leaves the model: {replayed.error}", markup=False)
+    state = last.after or replayed.before(replayed.failing)
+    console.print(f"\nThe model's state {'after' if last.after else 'before'} that event:", markup=False)
+    for name, part in (("Shared", state.shared), *zip(replayed.record.index, state.locals)):
+        if hasattr(part, "_fields"):
+            console.print(fields(name, part), markup=False)

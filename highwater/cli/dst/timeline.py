@@ -1,0 +1,132 @@
+"""highwater dst timeline: one run as a page: lanes for clients, clock and store, arcs for requests, the model's state at the
+cursor, and what mattered to the event that fails. One file that needs no network (timeline.html, page.css, timeline.css and
+timeline.js with the data put into it).
+"""
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from highwater.cli.console import STEM, console, write_text
+from highwater.cli.dst.explain import Mutant, Scenario, Shrunk, Strategy, Told, look, run_of
+from highwater.cli.dst.replay import seed_of
+from highwater.cli.dst.report import found_by
+from highwater.cli.trace.app import In, PageSize, Protocol, Retries, Root, Shaped, SkewMs, recorded
+from highwater.dst.simulate import Outcome
+from highwater.reports.page import written
+from highwater.traces.event import Event
+from highwater.traces.explain.explain import (
+    Replayed,
+    client_of,
+    failing_events,
+    in_the_model,
+    instead,
+    mattered,
+    reasons,
+    replay,
+    reply,
+    request,
+    skipped,
+    step_before,
+    thing,
+)
+from highwater.traces.explain.timeline import Watched, timeline
+from highwater.traces.refine import Failure
+from highwater.traces.trace import Trace
+
+KINDS = {"refinement": "Not a behaviour of the model", "safety": "Safety", "liveness": "Liveness"}
+
+
+def page(outcome: Outcome, mutant: str | None = None, command: str = "") -> str:
+    """The HTML text, the same bytes for the same outcome. Runs the outcome's tape again, to see what no trace shows."""
+    return page_of(look(outcome, mutant, command))
+
+
+def page_of(told: Told) -> str:
+    outcome = told.outcome
+    what = f"{told.mutant}, " * bool(told.mutant) + f"seed {outcome.seed}"
+    wrong = f"{KINDS.get(outcome.kind, outcome.kind)}: {plain(outcome.message)}. {seen_before(told)}{needs(told)}"
+    story = [["wrong", wrong]] if outcome.kind else []
+    if told.nearest and told.nearest.passing:
+        story.append(["well", f"If {told.nearest.passing[0].change.words}, nothing would have failed."])
+    facts = f"{outcome.requests} requests, {outcome.virtual_ms:,} ms of virtual time, strategy {outcome.strategy}"
+    return drawn(f"{what}: {outcome.signature or 'passes'}", facts, story, told.command, told.replayed, told.failing,
+                 outcome.failure, told.causes, told.watched)
+
+
+def drawn(title: str, facts: str, story: list, command: str, replayed: Replayed, failing: list[int], failure: Exception | None,
+          causes: list, watched: list[Watched]) -> str:
+    error = replayed.error or failure
+    data = {"title": title, "facts": facts, "story": story, "command": command, "error": plain(str(error or "")),
+            "why": guards(replayed, failing), **timeline(replayed, failing, causes, watched)}
+    return written("timeline", title, data, "page")
+
+
+def seen_before(told: Told) -> str:
+    """Of what a caller was told: what its client had seen last, and why that was no other step."""
+    number = step_before(told.replayed, told.failing)
+    if number is None:
+        return ""
+    if left_out := skipped(told.replayed, told.failing):
+        return without_lines(plain(f"{left_out}."))
+    e, steps, _ = told.replayed.rows[number]
+    was = f", in the model {in_the_model(steps)}" if steps else ""
+    why = "".join(f"; {text}" for text in instead(told.replayed, number)[:1])
+    return without_lines(plain(f"Its step before: {request(e)}, {reply(e)}{was}{why}."))
+
+
+def without_lines(text: str) -> str:
+    """Without the lines of the sources that it refers to."""
+    return re.sub(r" \([\w/]+\.py:\d+\)", "", text)
+
+
+def needs(told: Told) -> str:
+    """Of what the model cannot do: the first guard that was false."""
+    if told.outcome.kind != "refinement":
+        return ""
+    return without_lines(guards(told.replayed, told.failing).partition("\n")[0])
+
+
+def plain(text: str) -> str:
+    """With "id 4" for a key, and a name for the store."""
+    text = re.sub(r"^ has done", "The store has done", text)
+    text = re.sub(r"\S*/\d{20}\.\w+|\S*/gc/\w+\.boundary", lambda match: thing(match[0]), text)
+    return re.sub(r"\s+(?=,)", "", re.sub(r"\s+", " ", text)).strip()
+
+
+def guards(replayed: Replayed, failing: list[int]) -> str:
+    """Of a refused event the guards that were false; or what its client could have done."""
+    error = replayed.error
+    if not isinstance(error, Failure) or not failing:
+        return ""
+    parts = list(reasons(error, replayed.record, client_of(error, replayed.rows[failing[-1]].event)))
+    return "\n\n".join(part for part in parts if " in the model (what is empty" not in part)
+
+
+def timeline_command(what: Annotated[str, typer.Argument(help="a seed, a bundle's folder, a tape.json, or a trace.ndjson")],
+                     out: Annotated[Path, typer.Option("--out", "-o", help="the HTML file to write")],
+                     mutant: Mutant = None, strategy: Strategy = "portfolio", scenario: Scenario = STEM,
+                     shrunk: Shrunk = False,
+                     root: Root = "db", namespace: In = "compactions", page_size: PageSize = 0, skew_ms: SkewMs = 0,
+                     retries: Retries = False, protocol: Protocol = STEM, shape: Shaped = None) -> None:
+    """Draw a run, or a recorded trace (of which the last seven options tell), as one HTML page that works offline."""
+    if what.endswith(".ndjson"):
+        html = page_of_trace(Path(what), *recorded(Path(what), root, namespace, page_size, skew_ms, retries, protocol, shape))
+    else:
+        outcome, mutant, command = run_of(what, mutant, strategy, scenario, shrunk)
+        html = page_of(look(outcome, mutant, command if seed_of(what) is not None else found_by(Path(what).resolve(), shrunk)))
+    write_text(out, html)
+    console.print(f"written: {out} ({len(html.encode()) / 1024:,.0f} KiB)", markup=False)
+
+
+def page_of_trace(file: Path, events: list[Event], trace: Trace) -> str:
+    """Of a trace alone: when a request was sent nobody knows, so it is drawn from the client's event before."""
+    replayed = replay(events, trace)
+    failing = failing_events(replayed, None)
+    story = [["wrong", plain(str(replayed.error))]] if replayed.error else []
+    causes = mattered(replayed, failing, trace)
+    title = f"{file.name}: {getattr(replayed.error, 'signature', 'fails') if replayed.error else 'refines the model'}"
+    facts = f"{len(replayed.rows)} events of a trace; when requests were sent it does not tell"
+    return drawn(title, facts, story, "", replayed, failing, replayed.error, causes, [])

@@ -1,0 +1,119 @@
+"""Which models there are, and an instance of one from what a user wrote; what is wrong with that is told in one line."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from traceback import extract_tb
+from types import ModuleType
+from typing import Annotated, Any
+
+import typer
+
+from highwater.cli.console import STEM, refuse
+from highwater.model.core import Model
+from highwater.model.explore.reads import NotPlain
+from highwater.specs.manifest import rows
+
+Name = Annotated[str, typer.Argument(
+    help="a protocol of this project, or any Python module with a NamedTuple Constants and a function model(constants)")]
+Settings = Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE, a constant of the model; may be repeated")]
+
+
+def protocols() -> list[str]:
+    """Those that have a spec."""
+    return list(dict.fromkeys(row.stem for row in rows()))
+
+
+def module_of(name: str = STEM) -> ModuleType:
+    if name in protocols():
+        return import_module(f"highwater.model.protocols.{name}")
+    sys.path.insert(0, "")  # a model of the user's own, in the folder where he is
+    none = (f"there is no model {name!r}; there are {', '.join(protocols())}, and any Python module that has Constants and "
+            "model, as highwater.gate.boundary_peer")
+    if not all(part.isidentifier() for part in name.split(".")):
+        refuse(none)
+    try:
+        module = import_module(name)
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
+            refuse(none)
+        refuse(f"the module {name} cannot be imported: {raised(error)}")
+    for needed in ("Constants", "model"):
+        if not hasattr(module, needed):
+            refuse(f"the module {name} has no {needed}; a model has a NamedTuple Constants and a function model(constants)")
+    if not isinstance(module.Constants, type) or not hasattr(module.Constants, "_field_defaults") or not callable(module.model):
+        refuse(f"the module {name}: a model has a NamedTuple Constants and a function model(constants)")
+    if lacking := [field for field in module.Constants._fields if field not in module.Constants._field_defaults]:
+        refuse(f"the module {name}: Constants.{lacking[0]} has no default")
+    return module
+
+
+def raised(error: BaseException) -> str:
+    """In one line, and where it was raised."""
+    if isinstance(error, SyntaxError):
+        return f"{type(error).__name__}: {error.msg} ({error.filename}:{error.lineno})"
+    frames = extract_tb(error.__traceback__)
+    return f"{type(error).__name__}: {' '.join(str(error).split())}" + (
+        f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else "")
+
+
+@contextmanager
+def of_user(module: ModuleType) -> Iterator[None]:
+    """Refuses, in one line, what the model's own code raises, a state that cannot be one, and what is too large. What else
+    this project raises is its own fault, and is shown whole."""
+    try:
+        yield
+    except Exception as error:
+        frames = extract_tb(error.__traceback__)
+        if isinstance(error, TypeError) and str(error).startswith("unhashable type"):
+            refuse(f"the module {module.__name__}: there is what can change in a state ({error}); states, and choices, are "
+                   "made of ints, strings, tuples, frozensets")
+        if frames and frames[-1].filename == getattr(module, "__file__", None):
+            refuse(f"the module {module.__name__}: {raised(error)}")
+        if isinstance(error, (NotPlain, OverflowError)):
+            refuse(str(error))
+        raise
+
+
+def constants_of(settings: list[str] | None, protocol: ModuleType | None = None) -> Any:
+    """The constants of an instance. Refuses a name that the model has not, and a value of another type or out of range."""
+    defaults, values = (protocol or module_of()).Constants(), {}
+    limits = getattr(protocol or module_of(), "LIMITS", {})
+    for setting in settings or ():
+        name, _, text = setting.partition("=")
+        if name not in defaults._fields:
+            refuse(f"there is no constant {name!r}; there are {', '.join(defaults._fields)}")
+        default = getattr(defaults, name)
+        try:
+            values[name] = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            values[name] = text
+        if type(values[name]) is not type(default):
+            refuse(f"{setting!r}: {name} is {default!r} unless set; give one like it")
+        if name in limits and values[name] not in limits[name]:
+            told = f"from {limits[name][0]} to {limits[name][-1]}" if isinstance(limits[name], range) else \
+                ", ".join(limits[name][:-1]) + f" or {limits[name][-1]}"
+            refuse(f"{setting!r}: {name} is {told}")
+    return defaults._replace(**values)
+
+
+def instance(name: str, settings: list[str] | None) -> Model:
+    protocol = module_of(name)
+    return made(protocol, constants_of(settings, protocol))
+
+
+def made(protocol: ModuleType, constants: Any) -> Model:
+    """Refuses what is no model."""
+    try:
+        model = protocol.model(constants)
+    except Exception as error:
+        refuse(f"the module {protocol.__name__}: model({constants}) raises {raised(error)}")
+    if not isinstance(model, Model):
+        refuse(f"the module {protocol.__name__}: model({constants}) returns {model!r}, which is no highwater.model.core.Model")
+    if not model.processes:
+        refuse(f"the module {protocol.__name__}: model({constants}) has no process")
+    for name in model.always.keys() & model.sometimes.keys():
+        refuse(f"the module {protocol.__name__}: {name} is both an always and a sometimes property")
+    return model

@@ -1,0 +1,30 @@
+"""highwater: the verbs. Each is thin; what it needs is imported when it runs."""
+
+import typer
+
+from highwater.cli import admin, cost, store, verify
+from highwater.cli.campaign import app as campaign
+from highwater.cli.dst import app as dst
+from highwater.cli.model import app as model
+from highwater.cli.trace import app as trace
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+                  help="Verify, simulate and check the metadata protocols of databases on object storage.")
+app.command("verify")(verify.verify)
+app.command("cost")(cost.cost_command)
+app.add_typer(model.app, name="model", help="explore | walk | step | conform | prove")
+app.add_typer(dst.app, name="dst", help="run | replay | shrink | explain | timeline | export | doctor | lint | zoo | exhaust")
+app.add_typer(trace.app, name="trace", help="check: hold a recorded trace against the model | damage: check the checker | "
+                                            "record: what programs ask of an S3 server")
+app.add_typer(store.app, name="store", help="probe: ask a store for everything that protocols rely on")
+app.add_typer(admin.app, name="admin", help="inspect | history | check | gc: a database of SlateDB's, wherever it is")
+app.add_typer(campaign.app, name="campaign", help="run | resume | status | report | triage | sql | views: many seeds, "
+                                                           "on Spark or local processes")
+
+
+def main() -> None:
+    app()
+
+
+if __name__ == "__main__":
+    main()

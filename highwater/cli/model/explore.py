@@ -1,0 +1,350 @@
+"""highwater model explore, walk and step: every state of an instance, some thousand random walks, or one walk by hand."""
+
+from math import inf
+from pathlib import Path
+from time import monotonic
+from types import ModuleType
+from typing import Annotated, Literal
+
+import typer
+from rich.markup import escape
+
+from highwater.cli.console import console, refuse, write_text
+from highwater.cli.instances import Name, Settings, instance, made, module_of, of_user
+from highwater.gate.exits import INCOMPLETE, LIVENESS, SAFETY
+from highwater.model.core import Bounds, Exploration, Model, State, Step, broken, init, moves, peak_bytes
+from highwater.model.explore import plain
+from highwater.model.explore.reductions import NotSymmetric, NotUnseen, merged, merging_differs, small_enough
+from highwater.model.explore.tabulated import explore
+from highwater.model.guards import doc, guards_of, why_not
+from highwater.model.liveness import Lasso, space
+from highwater.model.liveness import eventually as judged
+
+MOST_PARTITIONS = 10_000
+SMALL = 50_000  # states up to which no numpy is needed, and of which merging is checked
+
+
+def search(model: Model, engine: str, order: str, symmetry: bool, bounds: Bounds, progress=None) -> Exploration:
+    """With the engine that is asked for; "auto" takes the wide one for what turns out to be large."""
+    if order == "depth":
+        return explore(model, progress=progress, symmetry=symmetry, bounds=bounds, depth_first=True)
+    if engine == "plain":
+        return plain.explore(model, progress=progress, symmetry=symmetry, bounds=bounds)
+    if engine == "auto":
+        first = explore(model, progress=progress, symmetry=symmetry,
+                        bounds=bounds._replace(states=min(SMALL, bounds.states or SMALL)))
+        if not first.stopped or (bounds.states or SMALL + 1) <= SMALL or first.stopped != bounds_text(SMALL):
+            return first
+    if engine in ("auto", "wide"):
+        from highwater.model.explore import wide
+        try:
+            return wide.explore(model, progress=progress, symmetry=symmetry, bounds=bounds)
+        except wide.TooWide:
+            if engine == "wide":
+                raise
+    return explore(model, progress=progress, symmetry=symmetry, bounds=bounds)
+
+
+def bounds_text(states: int) -> str:
+    return Bounds(states=states).reached(states, 0)
+
+
+def explore_command(
+    name: Name = "sequenced_metadata_boundary", settings: Settings = None,
+    engine: Annotated[Literal["auto", "plain", "tabulated", "wide"], typer.Option(
+        help="plain: the reference; tabulated: Python alone; wide: numpy; auto: tabulated, wide if it is large")] = "auto",
+    order: Annotated[Literal["breadth", "depth"], typer.Option(help="breadth finds a shortest counterexample")] = "breadth",
+    symmetry: Annotated[bool, typer.Option("--symmetry", help="one state for all that differ in names of clients")] = False,
+    merge: Annotated[bool, typer.Option("--merge", help="take steps that only their client sees with the step before")] = False,
+    max_states: Annotated[int | None, typer.Option(min=1)] = None,
+    max_depth: Annotated[int | None, typer.Option(min=0)] = None,
+    max_memory_mb: Annotated[int | None, typer.Option(min=1, help="of this process")] = None,
+    eventually: Annotated[list[str] | None, typer.Option(
+        metavar="NAME", help="then judge this `eventually` property, its actions being weakly fair; may be repeated")] = None,
+    out: Annotated[Path | None, typer.Option(
+        metavar="DIR", help="keep states in files there, more than memory holds; the same command goes on")] = None,
+    spark: Annotated[bool, typer.Option("--spark", help="keep states in files, and let Spark's workers do the work")] = False,
+    master: Annotated[str, typer.Option(help="Spark's: local[2], spark://.., yarn, sc://host:port; else a local one")] = "",
+    jobs: Annotated[int | None, typer.Option(min=1, help="processes, with --out or --spark; one a processor")] = None,
+    partitions: Annotated[int | None, typer.Option(min=1, max=MOST_PARTITIONS, help="of the states in files; 8")] = None,
+    html: Annotated[Path | None, typer.Option(help="write a page that walks the states, and the counterexample")] = None,
+    html_states: Annotated[int, typer.Option(min=1, help="states in the page, at most")] = 20_000,
+) -> None:
+    """Visit every state of an instance, or print a shortest counterexample. 0 only if every state was visited."""
+    whole, protocol = instance(name, settings), module_of(name)
+    model = merged(whole) if merge else whole
+    bounds = Bounds(max_states, max_depth, max_memory_mb and max_memory_mb * 1_000_000)
+    if order == "depth" and engine in ("plain", "wide"):
+        refuse(f"--order depth is of the tabulated engine; leave --engine {engine} out")
+    if unknown := [name for name in eventually or () if name not in model.eventually]:
+        refuse(f"{model.name} has no eventually property {unknown[0]!r}; it has {', '.join(model.eventually) or 'none'}")
+    if symmetry and not model.renamed:
+        refuse(f"{model.name} declares no interchangeable clients for these constants; leave --symmetry out")
+    if merge and not any(whole.unseen.values()):
+        refuse(f"{model.name} declares no actions that only their own client sees; leave --merge out")
+    if symmetry and engine == "plain":
+        refuse("the plain engine does not check that clients are interchangeable; leave --engine plain or --symmetry out")
+    on_disk = spark or out is not None
+    refuse_mixed({"--engine": engine != "auto", "--order depth": order == "depth", "--symmetry": symmetry,
+                  "--eventually": bool(eventually), "--max-memory-mb": max_memory_mb is not None} if on_disk else {},
+                 {"--master": bool(master)} if not spark else {},
+                 {"--jobs": jobs is not None, "--partitions": partitions is not None} if not on_disk else {})
+    console.print(f"{model.name}: {constants_of(model)}", markup=False)
+    with of_user(protocol):
+        try:
+            if merge:
+                console.print(check_merging(whole, protocol), markup=False)
+            with console.status("exploring") as status:
+                def progress(states: int, depth: int) -> None:
+                    status.update(f"exploring: {states:,} states, depth {depth}, {peak_bytes() / 1e6:,.0f} MB")
+                if on_disk:
+                    from highwater.cli.model.explore_disk import search_on_disk
+                    what = {"model": name, **model.constants._asdict(), "merge": merge}
+                    found = search_on_disk(model, {k: str(v) for k, v in what.items()}, out, spark, master, jobs, partitions,
+                                           bounds, progress)
+                else:
+                    found = search(model, engine, order, symmetry, bounds, progress)
+        except (NotSymmetric, NotUnseen) as error:
+            console.print(escape(str(error)), style="red")
+            raise typer.Exit(SAFETY) from None
+    console.print(told_counts(model, found, set() if not merge else {(r, a) for r in whole.unseen for a in whole.unseen[r]}))
+    trace, violated, loop, unjudged = found.trace, found.violated, None, False
+    if violated:
+        console.print(told(whole, violated, trace))
+    lasso = None
+    if eventually and found.complete:
+        with of_user(protocol):
+            lasso, unjudged = judge(whole, eventually, bounds)
+    elif eventually:
+        why = f"{escape(violated)} fails" if violated else f"the search stopped at {found.stopped}"
+        console.print(f"[bold yellow]NOT judged[/]: {escape(', '.join(eventually))}, because {why}")
+    if lasso:
+        trace, violated, loop = lasso.stem + lasso.cycle, lasso.violated, len(lasso.stem) - 1
+        console.print(told_lasso(whole, lasso))
+    if html:
+        from highwater.reports.page import page
+        said = " ".join((f"highwater model explore {name}", *(f"--set {s}" for s in settings or ()), f"--html {html}"))
+        with of_user(protocol):
+            write_text(html, page(whole, trace, violated, loop=loop, command=said, max_states=html_states,
+                                  more=f"{said} --html-states {10 * html_states}"))
+        console.print(f"wrote {html}", markup=False)
+    if violated:
+        raise typer.Exit(LIVENESS if lasso else SAFETY)
+    if found.stopped or unjudged:
+        raise typer.Exit(INCOMPLETE)
+
+
+def refuse_mixed(in_memory: dict[str, bool], of_spark: dict[str, bool], of_disk: dict[str, bool]) -> None:
+    """Options that say nothing of this way to search."""
+    for options, why in ((in_memory, "is of a search in memory: leave it out, or --out and --spark"),
+                         (of_spark, "is Spark's: add --spark"), (of_disk, "is of a search on disk: add --out DIR or --spark")):
+        for option, given in options.items():
+            if given:
+                refuse(f"{option} {why}")
+
+
+def constants_of(model: Model) -> str:
+    return ", ".join(f"{k}={v}" for k, v in model.constants._asdict().items())
+
+
+def check_merging(whole: Model, protocol: ModuleType) -> str:
+    """Says of what instance it was checked that nothing is lost: this one if it is small, or the usual one. Raises NotUnseen
+    if something is lost, or neither is small."""
+    usual = protocol.Constants()
+    with console.status("checking that nothing is lost by merging"):
+        for constants in dict.fromkeys((whole.constants, usual)):
+            checked = whole if constants == whole.constants else made(protocol, constants)
+            if small_enough(checked, SMALL):
+                if differs := merging_differs(checked):
+                    raise NotUnseen(f"{whole.name}: merging loses or adds something, with {constants_of(checked)}: {differs}")
+                here = "this instance" if checked is whole else f"a smaller instance, {constants_of(checked)}"
+                return f"that merging loses nothing was checked of {here}"
+    raise NotUnseen(f"{whole.name}: that merging loses nothing cannot be checked, neither of this instance nor of "
+                    f"{constants_of(made(protocol, usual))}: they have more than {SMALL:,} states; leave --merge out")
+
+
+class Stopped(Exception):
+    """The whole graph is larger than it may be."""
+
+
+def judge(model: Model, names: list[str], bounds: Bounds) -> tuple[Lasso | None, bool]:
+    """The first of the properties that fails, having said of the others that they hold; and whether a bound was reached first.
+    The graph is whole, also where the search before was not."""
+    def watch(states: int, _: int = 0) -> None:
+        if stopped := bounds._replace(depth=None, states=bounds.states and bounds.states + 1).reached(states, 0):
+            raise Stopped(stopped if bounds.states is None or states <= bounds.states else f"{bounds.states:,} states")
+
+    with console.status("looking for fair cycles"):
+        try:
+            space_ = space(model, watch)
+            watch(len(space_.states))
+        except Stopped as stopped:
+            console.print(f"[bold yellow]NOT judged[/]: {escape(', '.join(names))}, because the whole graph, which that takes, "
+                          f"stopped at {stopped}")
+            return None, True
+        for name in names:
+            if lasso := judged(model, [name], space_)[name]:
+                return lasso, False
+            console.print(f"{name} holds along every weakly fair run: {doc_of(model, name)}", markup=False)
+    return None, False
+
+
+def told_lasso(model: Model, lasso: Lasso) -> str:
+    """The way to the cycle, the cycle, and how each fair action is served on it."""
+    whose = f" for {escape(lasso.process)}" if lasso.process else ""
+    lines = [f"[bold red]{escape(lasso.violated)} fails{whose}[/]: {escape(doc_of(model, lasso.violated))}", "",
+             *told_steps(model, lasso.stem)]
+    if lasso.cycle:
+        lines += ["[bold]and then for ever[/]", *told_steps(model, lasso.stem + lasso.cycle, len(lasso.stem))]
+    else:
+        lines.append("[bold]and then nothing more happens[/], for no fair action is enabled")
+    told = {"taken": "taken in step {}", "disabled": "not enabled after step {}", "never enabled": "never enabled"}
+    lines += [escape(f"    fair: {w.process}.{w.action}".replace(": .", ": ")) + " "
+              + told[w.how].format(w.at + len(lasso.stem) - 1) for w in lasso.fair if w.how != "never enabled"]
+    return "\n".join(lines)
+
+
+def doc_of(model: Model, name: str) -> str:
+    return doc((model.always.get(name) or model.eventually[name])[1])
+
+
+def told_counts(model: Model, found: Exploration, unseen: set[tuple[str, str]]) -> str:
+    degree = found.transitions / found.states
+    lines = [f"{found.states:,} states, {found.transitions:,} transitions, depth {found.depth}, out-degree {degree:.2f} "
+             f"(at most {found.widest}; {found.ends:,} states without a move), {peak_bytes() / 1e6:,.0f} MB at the peak"]
+    if found.stopped:
+        lines.append(f"[bold yellow]NOT complete[/]: stopped at {found.stopped}; beyond it nothing is known")
+    if found.never:
+        lines.append(f"never witnessed: {escape(', '.join(found.never))}")
+    if idle := [action for action in found.idle(model) if action not in unseen]:
+        names = ", ".join(f"{role}.{action}".lstrip(".") for role, action in idle)
+        lines.append(f"{'never fired' if found.complete else 'not fired so far'}: {escape(names)}")
+    return "\n".join(lines)
+
+
+def told(model: Model, violated: str, trace: tuple[Step, ...]) -> str:
+    """A counterexample, step by step: which action, which guard it passed, what changed."""
+    text = doc_of(model, violated)
+    return "\n".join([f"[bold red]{escape(violated)} fails[/]{': ' * bool(text)}{escape(text)}", "", *told_steps(model, trace)])
+
+
+def told_steps(model: Model, trace: tuple[Step, ...], first: int = 0) -> list[str]:
+    """The steps from the first on: which action, which guard it passed, what changed."""
+    lines: list[str] = []
+    actions = {(p.name, name): action for p in model.processes for name, action in p.actions.items()}
+    for number, step in enumerate(trace[first:], first):
+        process, action, _ = step.label
+        lines.append(f"{number:3} [bold]{spelt(step)}[/]")
+        if guards := guards_of(actions[process, action]) if (process, action) in actions else ():
+            lines.append(f"      [dim]{escape(', '.join(guards))}[/]")
+        lines += [f"      {escape(change)}" for change in (changes(model, trace[number - 1], step) if number else ())]
+    return lines
+
+
+def spelt(step: Step) -> str:
+    process, action, choices = step.label
+    return escape(f"{process + '.' if process else ''}{action}{choices or ''}")
+
+
+def changes(model: Model, before: Step, after: Step) -> list[str]:
+    parts = [("", before.state.shared, after.state.shared)]
+    parts += [(f"{p.name} ", old, new) for p, old, new in zip(model.processes, before.state.locals, after.state.locals)]
+    return [f"{name}{field}: {shown(x)} → {shown(y)}" for name, old, new in parts if old != new
+            for field, x, y in (zip(old._fields, old, new) if hasattr(old, "_fields") else [("", old, new)]) if x != y]
+
+
+def shown(value: object) -> str:
+    """Sets in order, and without their wrappings."""
+    if hasattr(value, "_asdict"):
+        return "{" + ", ".join(f"{k} {shown(v)}" for k, v in value._asdict().items()) + "}"
+    if isinstance(value, frozenset):
+        return "{" + ", ".join(sorted(map(shown, value), key=lambda text: (len(text), text))) + "}"
+    if isinstance(value, tuple):
+        return "(" + ", ".join(shown(v) for v in value) + ")"
+    return repr(value)
+
+
+def walk_command(
+    name: Name = "sequenced_metadata_boundary", settings: Settings = None,
+    seed: Annotated[int, typer.Option(min=0, help="the same seed takes the same walks")] = 0,
+    walks: Annotated[int, typer.Option(min=1)] = 10_000, steps: Annotated[int, typer.Option(min=1, help="of one walk")] = 1_000,
+    budget_s: Annotated[float | None, typer.Option(min=0, help="stop after so many seconds, with exit code 3")] = None,
+) -> None:
+    """Take random walks until one violates a property. 0 only if all walks were taken; even that proves nothing."""
+    from highwater.model.explore.walk import walk
+
+    model, end = instance(name, settings), inf if budget_s is None else monotonic() + budget_s
+    with of_user(module_of(name)), console.status("walking") as status:
+        found = walk(model, seed, walks, steps, lambda taken, far: status.update(f"walking: {taken:,} steps, {far} deep"),
+                     lambda: monotonic() >= end)
+    console.print(f"{found.walks:,} walks, {found.steps:,} steps, the longest {found.longest}"
+                  + (f"; never witnessed: {', '.join(found.never)}" if found.never else ""), markup=False)
+    if found.violated:
+        console.print(f"walk {found.walk} of seed {seed}:")
+        console.print(told(model, found.violated, found.trace))
+        raise typer.Exit(SAFETY)
+    if found.walks < walks:
+        console.print(f"[bold yellow]NOT complete[/]: {found.walks:,} of {walks:,} walks were taken in {budget_s:g} s")
+    console.print("No walk violated a property. That proves nothing: a walk that was not taken may.")
+    if found.walks < walks:
+        raise typer.Exit(INCOMPLETE)
+
+
+def step_command(
+    name: Name = "sequenced_metadata_boundary", settings: Settings = None,
+    take: Annotated[str, typer.Option(help="moves to take first, by number: 0,2,1")] = "",
+) -> None:
+    """Walk by hand: the moves of each state are worked out as you come to it, however large the instance is."""
+    model = instance(name, settings)
+    trace = [Step(("", "Init", ()), init(model))]
+    with of_user(module_of(name)):
+        for text in take.split(",") if take else ():
+            forward(model, trace, text)
+        by_hand(model, trace)
+
+
+def by_hand(model: Model, trace: list[Step]) -> None:
+    while True:
+        enabled = show_state(model, trace)
+        try:
+            text = typer.prompt(f"0 to {len(enabled) - 1}, " * bool(enabled) + "w why not, b back, q quit")
+        except typer.Abort:
+            return
+        if text == "q":
+            return
+        if text == "b":
+            del trace[max(1, len(trace) - 1):]
+        elif text == "w":
+            console.print("\n".join(refusals(model, trace[-1].state)), markup=False)
+        elif text.isdecimal() and int(text) < len(enabled):
+            trace.append(enabled[int(text)])
+        else:
+            console.print(f"there is no move {text!r} here", markup=False)
+
+
+def forward(model: Model, trace: list[Step], text: str) -> None:
+    enabled = list(moves(model, trace[-1].state))
+    if not text.strip().isdecimal() or int(text) >= len(enabled):
+        refuse(f"--take: there is no move {text!r} after {len(trace) - 1} steps; there are 0 to {len(enabled) - 1}")
+    trace.append(enabled[int(text)])
+
+
+def show_state(model: Model, trace: list[Step]) -> list[Step]:
+    state, enabled = trace[-1].state, list(moves(model, trace[-1].state))
+    console.print("\n".join(told_steps(model, tuple(trace), len(trace) - 1)))
+    console.print(f"{'':3} {shown(state.shared)}", markup=False)
+    for process, local in zip(model.processes, state.locals):
+        console.print(f"    {process.name or 'the store'} {shown(local)}", markup=False)
+    for violated in broken(model, state):
+        console.print(f"    [bold red]{escape(violated)} fails here[/]")
+    for number, step in enumerate(enabled):
+        console.print(f"{number:3} {spelt(step)}")
+    return enabled
+
+
+def refusals(model: Model, state: State) -> list[str]:
+    """Why each of the other actions is not enabled."""
+    return [f"    {process.name + '.' if process.name else ''}{name}: "
+            f"{why_not(action, model.constants, process.index, state.shared, local)}"
+            for process, local in zip(model.processes, state.locals) for name, action in process.actions.items()
+            if not any(True for _ in action(model.constants, process.index, state.shared, local))]

@@ -1,0 +1,64 @@
+"""highwater model explore --out DIR, --spark: states in files, more than a memory holds, by processes or by Spark."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import typer
+
+from highwater.cli.console import console, refuse
+from highwater.gate.exits import HARNESS, INCOMPLETE, INTERRUPTED
+from highwater.model.core import Bounds, Exploration, Model, Progress
+
+
+def search_on_disk(model: Model, what: dict[str, object], out: Path | None, spark: bool, master: str, jobs: int | None,
+                   partitions: int | None, bounds: Bounds, progress: Progress) -> Exploration:
+    """Ends the program with one line where it cannot go on. `what` tells this exploration from others."""
+    from highwater.dst.campaign.stages import local_stages
+    from highwater.dst.campaign.what import CampaignError, NoSpark
+    from highwater.dst.spark.engine import spark_stages
+    from highwater.model.explore.disk.files import Refused
+    from highwater.model.explore.disk.search import Failed, explore
+
+    goes_on = f"What is done is kept in {out}: the same command goes on." if out else "Nothing is kept: --out DIR would."
+    began: list[int] = []
+
+    def stop(code: int, message: str) -> None:
+        console.print(message, style="red", markup=False)
+        raise typer.Exit(code)
+
+    def told(states: int, depth: int) -> None:
+        if not began and depth:
+            console.print(f"goes on at depth {depth}, with {states:,} states", markup=False)
+        began.append(depth)
+        progress(states, depth)
+
+    processes = jobs or os.cpu_count() or 1
+    stages = spark_stages(processes, master) if spark else local_stages(processes)
+    try:
+        with folder(out, master) as there:
+            return explore(model, there, what, stages, partitions, told, bounds)
+    except Refused as error:
+        refuse(str(error))
+    except NoSpark as error:
+        stop(INCOMPLETE, str(error))
+    except (Failed, CampaignError) as error:
+        stop(HARNESS, f"The exploration has failed. {str(error).strip().splitlines()[0]} {goes_on}")
+    except OSError as error:
+        stop(HARNESS, f"The exploration has failed. {error.filename or out}: {error.strerror or error}. {goes_on}")
+    except KeyboardInterrupt:
+        stop(INTERRUPTED, f"Stopped. {goes_on}")
+
+
+@contextmanager
+def folder(out: Path | None, master: str) -> Iterator[Path]:
+    """Where nobody has asked to keep it, one that ends with the program."""
+    if out:
+        yield out
+    elif master and not master.startswith("local"):
+        refuse(f"--master {master}: give --out DIR, a folder that this machine and the workers share")
+    else:
+        with tempfile.TemporaryDirectory(prefix="highwater-explore-") as made:
+            yield Path(made)

@@ -1,0 +1,191 @@
+"""highwater model prove: the safety properties of every instance; or (--bounded) of one, by an engine of its own.
+
+Safety: 0 is said only if every claim was proved of every action, and the relation that was proved is the model's.
+"""
+
+from collections.abc import Iterable
+from importlib import import_module
+from types import ModuleType
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from highwater.cli.console import STEM, console, refuse
+from highwater.cli.instances import Name, Settings, constants_of, module_of
+from highwater.gate.exits import PROOF, SAFETY, worst
+
+SECONDS = 20.0  # for a query of a proof; all of them together take a few
+TOLD = 5  # differences between the relation and the model
+NEAREST = 2_000  # states of an instance are compared where a safeguard is off, as there may be many
+
+
+def prove_command(
+    name: Name = STEM, settings: Settings = None,
+    bounded: Annotated[int | None, typer.Option(min=0, metavar="K", help=(
+        "instead, of the instance that --set makes: no path of up to K steps breaks a property"))] = None,
+    timeout_s: Annotated[float, typer.Option("--timeout", metavar="SECONDS", help=(
+        "for one query; a query that takes longer has failed"))] = SECONDS,
+    each: Annotated[bool, typer.Option("--each", help="a row for each query, not for each claim")] = False,
+) -> None:
+    """Prove the safety properties for any number of clients, ids, checkpoints and requests under way."""
+    from highwater.model.proofs.engine.system import Misnamed
+
+    protocol = module_of(name)
+    if not 0.001 <= timeout_s <= 3600:
+        refuse(f"--timeout {timeout_s:g}: give from 0.001 to 3600 seconds")
+    proofs, constants, timeout_ms = proofs_of(name), constants_of(settings, protocol), round(timeout_s * 1000)
+    try:
+        code = prove(proofs, constants, timeout_ms, each) if bounded is None else unroll(proofs, constants, bounded, timeout_ms)
+    except Misnamed as error:
+        console.print(f"[bold red]the proof speaks of what is not there[/]: {escape(str(error))}")
+        code = PROOF
+    raise typer.Exit(code)
+
+
+def proofs_of(name: str) -> ModuleType:
+    """It has what is used below and in model/proofs/engine/instances.py: SAFEGUARDS, SYSTEMS, INSTANCES, WALKED, WALKS, STEPS,
+    prove, system, scope, and the model's module as m."""
+    try:
+        return import_module(f"highwater.model.proofs.{name}")
+    except ModuleNotFoundError as error:
+        if not f"highwater.model.proofs.{name}".startswith(str(error.name)):
+            raise
+        refuse(f"there is no proof of {name} in model/proofs")
+
+
+# --- every instance
+
+def prove(proofs: ModuleType, constants: Any, timeout_ms: int, each: bool) -> int:
+    """With the safeguards of `constants`; what they bound is not bounded here."""
+    usual = type(constants)()._asdict()
+    unusual = {name: value for name, value in constants._asdict().items() if value != usual[name]}
+    if bounds := [name for name in unusual if name not in proofs.SAFEGUARDS]:
+        console.print(f"nothing is bounded here, so {', '.join(bounds)} says nothing; --bounded K is of one instance")
+    holds = tied(proofs, {name: value for name, value in unusual.items() if name in proofs.SAFEGUARDS})
+    for note, system in proofs.SYSTEMS.items():
+        with console.status("proving") as status:
+            proof = proofs.prove(constants, lambda row, note=note: status.update(f"proving{note}: {row.action}"),
+                                 timeout_ms=timeout_ms, **system)
+        if each or not note or not proof.holds:
+            console.print(table_of(proof, each, brief=bool(note)))
+        slowest = max(proof.rows, key=lambda row: row.ms)
+        console.print(f"{'proved' if proof.holds else '[bold red]NOT proved[/]'}{note}: {len(proof.rows):,} queries, "
+                      f"{proof.ms:,.0f} ms; the slowest took {slowest.ms:,.0f} ms ({slowest.action}, {slowest.clause})"
+                      + (f"; switched off: {', '.join(proof.disabled)}" if proof.disabled else ""))
+        first: dict[str, Any] = {}
+        for row in proof.rows:
+            if row.verdict != "proved":
+                first.setdefault(row.action, row)
+        for row in first.values():
+            console.print(f"[bold red]{escape(told(row, timeout_ms))}[/]")
+            console.print(row.counterexample, markup=False)
+        holds &= proof.holds
+    if not holds:
+        console.print("A counterexample to induction need not be reachable: --bounded K and explore look for a path.")
+    return 0 if holds else PROOF
+
+
+def tied(proofs: ModuleType, safeguards: dict[str, Any]) -> bool:
+    """Print whether the relation is the model's, on instances with these safeguards; and clauses that fail where they get."""
+    from highwater.model.proofs.engine.instances import tie, walked
+
+    nearest = NEAREST if safeguards else None
+    with console.status("comparing the relation with the model"):
+        ties = [(instance, tie(proofs, proofs.m.Constants(**{**instance, **safeguards}), nearest))
+                for instance in proofs.INSTANCES]
+        far = walked(proofs, proofs.m.Constants(**{**proofs.WALKED, **safeguards}))
+    states, steps = sum(each.states for _, each in ties), sum(each.steps for _, each in ties)
+    ties.append((proofs.WALKED, far))
+    mismatches = list(dict.fromkeys(mismatch for _, each in ties for mismatch in each.mismatches))
+    console.print(f"the relation {'[bold red]is NOT[/]' if mismatches else 'is'} the model's where they were compared: "
+                  f"{steps:,} steps, from {'the nearest ' * bool(safeguards)}{states:,} states of {len(ties) - 1} instances "
+                  f"({bounds_of(proofs, proofs.INSTANCES)}), and {far.steps:,} on {proofs.WALKS} random walks "
+                  f"({bounds_of(proofs, [proofs.WALKED])})")
+    for mismatch in mismatches[:TOLD]:
+        console.print(mismatch, markup=False)
+    broken: dict[str, dict[str, Any]] = {}
+    for instance, each in ties:
+        if not instance.keys() & proofs.SAFEGUARDS:
+            broken = {**{name: {**instance, **safeguards} for name in each.broken}, **broken}
+    for name, instance in broken.items():
+        where = ", ".join(f"{k}={v}" for k, v in instance.items())
+        console.print(f"[bold red]{name} does not hold[/] in a reachable state" + (f" with {where}" if where else ""))
+    return not mismatches and not broken
+
+
+def bounds_of(proofs: ModuleType, instances: Iterable[dict[str, Any]]) -> str:
+    """The largest that each of the constants that make an instance large is in these."""
+    made = [proofs.m.Constants(**instance)._asdict() for instance in instances]
+    return ", ".join(f"{name} <= {max(of[name] for of in made)}" for name in proofs.WALKED)
+
+
+def table_of(proof: Any, each: bool, brief: bool) -> Table:
+    """A row for each claim, and for each action where it is not proved. `brief`: only those."""
+    table = Table("claim", "action", "ms", "verdict")
+    for of_properties in (True, False):
+        rows = [row for row in proof.rows if (row.action == "Property") == of_properties]
+        for clause in dict.fromkeys(row.clause for row in rows):
+            of_clause = [row for row in rows if row.clause == clause]
+            alone = [row for row in of_clause if each or row.verdict != "proved"]
+            others = [row.action for row in of_clause if row not in alone]
+            for row in alone:
+                table.add_row(clause, row.action, f"{row.ms:.0f}", coloured(row.verdict))
+            if others and not brief:
+                where = "initially, " * ("Init" in others) + f"after each of {len(others) - ('Init' in others)} actions"
+                table.add_row(clause, "whenever the invariant holds" if of_properties else where,
+                              f"{sum(row.ms for row in of_clause if row.action in others):.0f}", "proved")
+        table.add_section()
+    for action in proof.impossible:
+        why = {True: "it can be taken", False: "never possible: its guard contradicts the invariant", None: "unknown"}
+        table.add_row("(whether it is possible)", action, "", f"[bold red]{why[proof.possible[action]]}")
+    return table
+
+
+def coloured(verdict: str) -> str:
+    return verdict if verdict in ("proved", "none") else f"[bold red]{verdict}[/]"
+
+
+def told(row: Any, timeout_ms: int) -> str:
+    where = {"Init": "the initial state does not satisfy", "Property": "the invariant does not imply"}
+    if row.verdict == "fails":
+        return f"{where.get(row.action, f'{row.action} does not keep')} {row.clause}"
+    return f"{row.action}, {row.clause}: {row.verdict}, so it is not proved (--timeout {timeout_ms / 1000:g})"
+
+
+# --- one instance
+
+def unroll(proofs: ModuleType, constants: Any, depth: int, timeout_ms: int) -> int:
+    from highwater.model.proofs.engine.instances import bounded
+    from highwater.model.proofs.engine.instances import told as told_in_words
+    from highwater.model.proofs.engine.unrolled import TooLarge
+
+    console.print(", ".join(f"{name}={value}" for name, value in constants._asdict().items()), markup=False)
+    with console.status("unrolling") as status:
+        try:
+            result = bounded(proofs, constants, depth, lambda t: status.update(f"asking for a path of {t} steps"), timeout_ms)
+        except TooLarge as error:
+            refuse(str(error))
+    table = Table("claim", "where", "ms", "counterexample")
+    for found in result.found:
+        where = f"after {found.depth} steps" if found.steps else f"on paths of up to {found.depth} steps" \
+            if found.verdict == "none" else f"on paths of {found.depth + 1} steps"
+        table.add_row(found.property, where, f"{found.ms:,.0f}", coloured(found.verdict))
+    console.print(table)
+    console.print(f"{result.moves} ways to take an action, {result.conditions} conditions a state, {result.ms:,.0f} ms"
+                  + ("" if result.reached or not result.holds else "; and no path is that long"))
+    for steps, broken in sorted(grouped(result.found).items(), key=lambda path: len(path[0])):
+        console.print(f"[bold red]{', '.join(broken)}[/]: a shortest counterexample, of {len(steps) - 1} steps")
+        console.print(told_in_words(proofs, constants, steps), markup=False)
+    codes = [{"none": 0, "fails": SAFETY}.get(found.verdict, PROOF) for found in result.found]
+    return worst(codes)
+
+
+def grouped(found: Iterable[Any]) -> dict[tuple, list[str]]:
+    """The properties that the same path breaks."""
+    paths: dict[tuple, list[str]] = {}
+    for each in found:
+        if each.steps:
+            paths.setdefault(each.steps, []).append(each.property)
+    return paths

@@ -1,0 +1,166 @@
+"""highwater trace check, in bulk: many runs, one row each, on Spark or without it."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from glob import has_magic
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from highwater.cli.console import check_writable, console, refuse
+from highwater.dst.verdict import Options, Unfit, options_of
+from highwater.gate import exits
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from highwater.dst.bulk.engines import Work
+
+
+class Asked(NamedTuple):
+    spark: bool = False
+    master: str = ""
+    jobs: int | None = None
+    out: Path | None = None
+    run: str = ""
+    of: str = ""
+    brief: bool = False
+
+
+def is_bulk(inputs: list[str]) -> bool:
+    """More than one file, or what is of many runs."""
+    path = Path(inputs[0])
+    if len(inputs) > 1 or path.is_dir() or path.suffix == ".parquet" or (not path.exists() and has_magic(inputs[0])):
+        return True
+    try:
+        with open(path, "rb") as stream:
+            first = json.loads(stream.readline(1 << 20))
+    except (OSError, ValueError):
+        return False
+    return isinstance(first, dict) and bool({"run", "namespace"} & first.keys())
+
+
+def check(inputs: list[str], usual: Options, asked: Asked) -> None:
+    """Ends the program with the worst exit code of all runs."""
+    from highwater.dst.bulk.checking import Asked as Judged
+    from highwater.dst.bulk.engines import work_of
+    from highwater.dst.bulk.rows import BadInput, BulkError
+    from highwater.dst.bulk.sources import Choice, plan
+    from highwater.dst.campaign.what import NoSpark
+    began = time.monotonic()
+    if asked.out:
+        check_writable_file(asked.out)
+    command = "" if asked.brief else " ".join(["highwater trace check", *map(quote, inputs), *usual.said()])
+    jobs = asked.jobs or ((os.cpu_count() or 1) if asked.spark else 1)
+    try:
+        options_of("", usual)
+        work = work_of(plan(inputs), jobs, Judged(usual, command), Choice(asked.run, asked.of))
+        rows = done(work, jobs, asked)
+    except (BadInput, Unfit) as error:
+        refuse(str(error))
+    except NoSpark as error:
+        stop(exits.INCOMPLETE, str(error))
+    except BulkError as error:
+        stop(exits.HARNESS, str(error))
+    except OSError as error:
+        stop(exits.HARNESS, f"what was packed could not be written: {error}")
+    except KeyboardInterrupt:
+        stop(exits.INTERRUPTED, "Stopped: no verdict was written.")
+    if not len(rows):
+        refuse(f"{' '.join(inputs)}: there is no event in it" + " of what was chosen" * bool(asked.run or asked.of))
+    if asked.out:
+        write(rows, asked.out)
+    summed_up(rows, asked, time.monotonic() - began)
+    raise typer.Exit(exits.of_kinds(kind for kind in rows["kind"].unique().to_pylist() if kind))
+
+
+def done(work: "Work", jobs: int, asked: Asked) -> "pa.Table":
+    """The rows, with an exit code each. Raises BulkError, NoSpark."""
+    import pyarrow as pa
+
+    from highwater.dst.bulk import engines
+
+    with progress() as show:
+        if asked.spark:
+            from highwater.dst.bulk import on_spark
+            from highwater.dst.spark.engine import session
+
+            with session(jobs, asked.master, on_spark.OF_JAVA) as spark:
+                rows = on_spark.check(spark, work, show)
+        else:
+            rows = engines.check(work, jobs, show)
+    codes = pa.array([exits.of_kinds([kind] if kind else []) for kind in rows["kind"].to_pylist()], pa.int32())
+    return rows.append_column("exit_code", codes)
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[int], None]]:
+    terminal = Console(stderr=True)
+    with Progress(console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
+        task = bar.add_task("checking", total=100)
+        yield lambda hundredths: bar.update(task, completed=hundredths)
+
+
+def half(out: Path) -> Path:
+    return out.with_name(f".{out.name}.writing")
+
+
+def check_writable_file(out: Path) -> None:
+    """Refuses it before anything is checked."""
+    if out.is_dir():
+        refuse(f"{out} is a folder: --out is a file")
+    check_writable(half(out))
+    half(out).unlink(missing_ok=True)
+
+
+def write(rows: "pa.Table", out: Path) -> None:
+    """Whole, or not at all."""
+    import pyarrow.parquet as pq
+
+    try:
+        pq.write_table(rows, half(out))
+        half(out).replace(out)
+    except OSError as error:
+        half(out).unlink(missing_ok=True)
+        stop(exits.HARNESS, f"{out} cannot be written: {error}")
+
+
+SHOWN = 20  # signatures
+
+
+def summed_up(rows: "pa.Table", asked: Asked, took_s: float) -> None:
+    """What there was, and of each way to fail how often, with one run that did. Of a run that was chosen: its explanation."""
+    failed = [row for row in rows.to_pylist() if row["verdict"] != "ok"] if rows["kind"].unique().to_pylist() != [""] else []
+    for row in failed if asked.run else ():
+        console.print(f"[bold red]{row['kind']}[/] ({row['signature']})")
+        console.print(row["explanation"] or row["message"], markup=False)
+    events, damaged = sum(rows["events"].to_pylist()), sum(row["verdict"] == "damaged" for row in failed)
+    console.print(f"{len(rows):,} runs, {events:,} events in {took_s:.1f} s: {len(rows) - len(failed):,} refine the model, "
+                  f"{len(failed) - damaged:,} do not, {damaged:,} could not be judged", markup=False)
+    signatures: dict[tuple[str, str, str], list[dict]] = {}
+    for row in failed if not asked.run else ():
+        signatures.setdefault((row["verdict"], row["kind"], row["signature"]), []).append(row)
+    for (verdict, _, signature), of in sorted(signatures.items(), key=lambda item: (-len(item[1]), item[0]))[:SHOWN]:
+        one = min(of, key=lambda row: (row["events"], row["run"], row["namespace"]))
+        console.print(f"{len(of):8,} {verdict} {signature}; the shortest: {named(one)}, {one['events']:,} events: "
+                      f"{one['message']}", markup=False)
+    if len(signatures) > SHOWN:
+        console.print(f"and {len(signatures) - SHOWN:,} signatures more: they are in --out", markup=False)
+    if asked.out:
+        console.print(f"written: {asked.out}", markup=False)
+
+
+def named(row: dict) -> str:
+    return ", ".join(f"{name} {row[name]}" for name in ("run", "namespace") if row[name])
+
+
+def stop(code: int, message: str) -> NoReturn:
+    Console(stderr=True, highlight=False, soft_wrap=True).print(message, markup=False)
+    raise typer.Exit(code)

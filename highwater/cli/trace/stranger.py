@@ -1,0 +1,140 @@
+"""highwater trace check, of a log of programs that nobody here wrote."""
+
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+
+import typer
+from rich.markup import escape
+
+from highwater.cli.console import console, refuse
+from highwater.gate.exits import INCOMPLETE, of_kinds
+from highwater.traces.recorded import access_log, s3log
+from highwater.traces.recorded.orders import Found, Step, search
+from highwater.traces.recorded.s3log import Request
+from highwater.traces.recorded.s3store import READS, steps_of
+from highwater.traces.recorded.systems.slatedb import Knobs, Slatedb, is_known, is_unread, place_of
+
+MOST = 8  # of a kind, that are shown
+BEFORE = 10  # requests, of those that lead up to a failure
+
+
+def is_log(file: Path) -> bool:
+    """Whether it is of a recorder, or of a server, and not a trace of events. Refuses what cannot be read."""
+    try:
+        with open(file, errors="surrogateescape") as lines:
+            first = next((line for line in islice(lines, 100) if line.strip()), "")
+    except OSError as error:
+        refuse(f"{file}: {error.strerror}")
+    return first.lstrip().startswith(('{"kind":', '{"kind" :')) or access_log.looks_like_one(first)
+
+
+def read(file: Path) -> list[Request]:
+    """Refuses what is no log."""
+    try:
+        with open(file, errors="surrogateescape") as lines:
+            first = lines.readline()
+            lines.seek(0)
+            if access_log.looks_like_one(first):
+                return access_log.read(lines)
+            log = s3log.read(lines)
+    except (OSError, ValueError, RecursionError) as error:
+        refuse(f"{file}: {error}")
+    if not log.whole:
+        console.print(f"[yellow]{escape(str(file))} has no end:[/] requests that were under way when its recorder died may be "
+                      "missing")
+    return log.requests
+
+
+def check(file: Path, root: str | None, sets: list[str], skew_ms: int, budget: int) -> None:
+    """Exits with 10 where a property is broken, and with 11 where a request is no action of the models, or no store answers so.
+
+    3: the budget was too small to tell; or no request is of a known protocol, so that nothing but the store was checked."""
+    requests = read(file)
+    if root is not None:
+        requests = [one for one in requests if of_root(one, root)]
+    if not requests:
+        refuse(f"{file}: there is no request in it" + (f" of {root!r}" if root is not None else ""))
+    steps, unknown = steps_of(requests)
+    machine = Slatedb(knobs_of(sets, skew_ms))
+    found = search(steps, machine, budget)
+    if strange := [*unknown, *(one for one in requests if not is_known(one) and one not in unknown)]:
+        console.print(f"[yellow]{len(strange):,} requests are of no kind that a mapping knows:[/]")
+        for (op, key), many in Counter((f"{one.method} ({one.op})", kind_of(one.key)) for one in strange).most_common(MOST):
+            console.print(f"  {many:,} x {op} {key}", markup=False)
+    if unread := [one for one in requests if is_unread(one)]:
+        console.print(f"[yellow]of {len(unread):,} files of metadata the log has not the contents[/] (`trace record "
+                      "--keep-bytes`): what they change was held against nothing")
+    if found.verdict == "complete" and not any(of_protocol(step) for step in steps):
+        console.print(f"[bold yellow]NOT checked[/]: {len(requests):,} requests were held against the store only; no request "
+                      "belongs to a known protocol")
+        raise typer.Exit(INCOMPLETE)
+    if found.verdict == "complete":
+        actions = ", ".join(f"{many:,} {action}" for action, many in sorted(machine.actions.items())) or "none of the protocol"
+        console.print(f"[green]ok[/]: {len(requests):,} requests refine the models; actions: {actions}")
+    elif found.verdict == "undecided":
+        console.print(f"[yellow]could not decide within {budget:,} steps[/]: {found.matched:,} of {len(steps):,} requests have "
+                      "an order; give it more with --budget")
+        raise typer.Exit(INCOMPLETE)
+    else:
+        told(found, steps, f"highwater trace check {file}" + "".join(f" --set {one}" for one in sets))
+        raise typer.Exit(of_kinds(["safety" if any(refusal.harm for _, refusal in found.refused) else "refinement"]))
+
+
+def of_protocol(step: Step) -> bool:
+    """Tell whether it is about a file of metadata: data files and listings are held against the store only."""
+    return place_of(step.what.key) is not None
+
+
+def told(found: Found, steps: list[Step], command: str) -> None:
+    """The longest order, its last requests, and what of those that could have come next each fails of."""
+    harm = [refusal.guard for _, refusal in found.refused if refusal.harm]
+    name = f"{harm[0]} is broken" if harm else "the models cannot do this"
+    console.print(f"[bold red]{name}[/]: {found.matched:,} of {len(steps):,} requests have an order; then none can be next:")
+    for step, refusal in found.refused[:MOST]:
+        console.print(f"\n  {line(step)}\n    {refusal.guard}: {refusal.why}", markup=False)
+    console.print("\nwhat led there:", markup=False)
+    for step in story(found, steps):
+        console.print(f"  {line(step)}", markup=False)
+    console.print(f"\n{command}", markup=False)
+
+
+def story(found: Found, steps: list[Step]) -> list[Step]:
+    """In the order of the answers: whatever was asked of the keys that it is about, and the last changes of metadata."""
+    stuck, keys = ({read(step) for step, _ in found.refused} for read in (lambda step: step.number, lambda step: step.what.key))
+    until = max((step.answered for step, _ in found.refused), default=0)
+    before = [step for step in steps if step.number not in stuck and step.answered <= until and is_known(step.what.request)]
+    before.sort(key=lambda step: step.answered)
+    of_keys = [step for step in before if step.what.key in keys and step.what.request.status != 404][-BEFORE:]
+    changes = [step for step in before if step.what.op not in READS and "/compacted/" not in step.what.key[1]][-BEFORE:]
+    shown = {step.number: step for step in (*of_keys, *changes)}
+    return sorted(shown.values(), key=lambda step: step.answered)
+
+
+def line(step: Step) -> str:
+    request = step.what.request
+    asked = "".join(f" {name}: {value}" for name, value in request.conditions.items() if name.startswith("if-"))
+    rule = f"   [{request.rule}]" if request.rule else ""
+    method = "DELETE" if request.op == "delete_many" else request.method
+    return (f"request {request.number}, {request.client}: {method} {step.what.key[1]}{asked} -> "
+            f"{request.status or 'no answer'}{rule}")
+
+
+def of_root(request: Request, root: str) -> bool:
+    return request.key.startswith(f"{root}/") or request.op == "delete_many" or not request.key
+
+
+def kind_of(key: str) -> str:
+    """Its folder."""
+    return key.rpartition("/")[0] + "/*" if "/" in key else "*" if key else "(no key)"
+
+
+def knobs_of(sets: list[str], skew_ms: int) -> Knobs:
+    """Refuses what is no knob."""
+    knobs = Knobs(SKEW_MS=skew_ms)
+    for text in sets:
+        name, _, value = text.partition("=")
+        if name != "BOUNDARY" or value not in ("True", "False"):
+            refuse(f"--set {text}: of a recorded log there is BOUNDARY=False: the programs have no boundary files")
+        knobs = knobs._replace(BOUNDARY=value == "True")
+    return knobs

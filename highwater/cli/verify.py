@@ -1,0 +1,113 @@
+"""highwater verify: the gate. One row for each check; the exit code is the class of the worst failure.
+
+Safety: 0 is said only if every check ran to its end and found what it was to find; a check that could not run is a row of
+its own and makes the verdict incomplete (3), never green.
+"""
+
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from highwater.cli.console import console, refuse, write_text
+from highwater.dst.scenarios import DEFAULT, STEMS
+from highwater.gate import checks
+from highwater.gate import engines as checks_engines
+from highwater.gate.checks import CORES, Check, Found
+from highwater.gate.exits import HARNESS, INCOMPLETE, PROOF, worst
+from highwater.specs.manifest import rows
+
+PROTOCOLS = sorted({*STEMS, *(row.stem for row in rows())})  # one may have a spec and a model, and no scenario
+
+
+class Row(NamedTuple):
+    protocol: str
+    part: str
+    what: str
+    figure: str
+    seconds: float
+    code: int
+    message: str
+
+    @property
+    def verdict(self) -> str:
+        return "ok" if self.code == 0 else "skipped" if self.code == INCOMPLETE else "FAILED"
+
+
+def verify(protocol: Annotated[list[str] | None, typer.Option(help="only this one; may be repeated")] = None,
+           seeds: Annotated[int, typer.Option(min=2, help="how many to simulate of each protocol")] = 10_000,
+           campaign: Annotated[int, typer.Option(min=2, help="how many on Spark")] = 2_000,
+           report: Annotated[Path, typer.Option("--json", help="the same table, for machines")] = Path("out/verify.json"),
+           ) -> None:
+    """Check everything: specs, models, proofs, simulation, mutants, campaign."""
+    protocols = [protocol_of(name) for name in protocol or PROTOCOLS]
+    write_text(report, "")  # before all else: if it cannot be written that should be known now
+    start = time.monotonic()
+    found = []
+    columns = (SpinnerColumn(), TextColumn("{task.completed}/{task.total} {task.description}"), TimeElapsedColumn())
+    every = [check for name in protocols for check in checks_of(name, seeds, campaign)]
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("", total=len(every))
+        for part, group in groupby(every, lambda check: check.part):
+            of_part = list(group)
+            with ThreadPoolExecutor(CORES if part == "spec" else 1) as pool:  # FizzBee is a process of its own
+                for check, row in zip(of_part, pool.map(timed, of_part)):
+                    found.append(row)
+                    progress.update(task, advance=1, description=f"{check.protocol}: {check.part}: {check.what}")
+    code = worst(row.code for row in found)
+    show(found, code, time.monotonic() - start)
+    document = {"exit": code, "rows": [{**row._asdict(), "verdict": row.verdict} for row in found]}
+    write_text(report, json.dumps(document, indent=1) + "\n")
+    raise typer.Exit(code)
+
+
+def protocol_of(name: str) -> str:
+    if name not in PROTOCOLS:
+        refuse(f"there is no protocol {name!r}; there are: {', '.join(PROTOCOLS)}")
+    return name
+
+
+def checks_of(protocol: str, seeds: int, campaign: int) -> Iterator[Check]:
+    yield from checks.specs(protocol)
+    if protocol == DEFAULT:
+        yield from checks_engines.models()
+    yield from checks.proofs(protocol)
+    if protocol in STEMS:
+        yield from checks.simulation(protocol, seeds)
+        yield from checks.mutants(protocol)
+    if protocol == DEFAULT:
+        yield from checks_engines.judges(campaign)
+
+
+def timed(check: Check) -> Row:
+    start = time.monotonic()
+    try:
+        found = check.run()
+    except Exception as error:  # a check that breaks down has not passed
+        code = PROOF if type(error).__name__ == "Misnamed" else HARNESS
+        found = Found("", code, f"{type(error).__name__}: {error}")
+    return Row(*check[:3], found.figure, round(time.monotonic() - start, 1), found.code, found.message)
+
+
+def show(rows: list[Row], code: int, seconds: float) -> None:
+    table = Table("protocol", "part", "what", "figure", "s", "verdict")
+    colours = {"ok": "green", "skipped": "yellow", "FAILED": "bold red"}
+    for row, before in zip(rows, ["", *(row.protocol for row in rows)]):
+        verdict = f"[{colours[row.verdict]}]{row.verdict}[/]"
+        name = "" if row.protocol == before else row.protocol
+        table.add_row(name, row.part, row.what, row.figure, f"{row.seconds:.1f}", verdict)
+    console.print(table)
+    for row in rows:
+        if row.code:
+            where = f"{row.protocol}, {row.part}, {row.what}"
+            console.print(f"[{colours[row.verdict]}]{row.verdict}[/] {where} (exit {row.code}): ", end="")
+            console.print(row.message, markup=False)
+    count = {verdict: sum(row.verdict == verdict for row in rows) for verdict in colours}
+    console.print(f"{count['ok']} ok, {count['FAILED']} failed, {count['skipped']} skipped in {seconds:.0f} s: exit {code}")

@@ -1,0 +1,237 @@
+"""Safety: spec and model are one: the same states and the same labelled edges, and each row of the manifest comes out as
+it says, in FizzBee and in the model.
+"""
+
+import ast
+import re
+from collections.abc import Iterable
+from importlib import import_module
+from typing import NamedTuple
+
+from highwater.conformance.difference import compare, property_read, short, spelt, told
+from highwater.model.core import Exploration, Model, Step
+from highwater.model.explore.tabulated import explore
+from highwater.model.liveness import Lasso, eventually
+from highwater.specs.fizzbee.cli import CheckResult, Fizz, FizzError, SpecError, link_names, with_constants
+from highwater.specs.manifest import Row, silent
+
+
+class Result(NamedTuple):
+    row: Row
+    ok: bool
+    kind: str  # of a failure: "spec" (spec and model differ), "safety", "liveness" (a verdict is not as expected), "harness"
+    figure: str
+    message: str
+
+
+def model_of(row: Row, **constants: object) -> Model:
+    """Raises ValueError for a constant that the model does not have."""
+    module = import_module(f"highwater.model.protocols.{row.stem}")
+    unknown = [name for name in {**row.constants, **constants} if name not in module.Constants._fields]
+    if unknown:
+        raise ValueError(f"model/protocols/{row.stem}.py has no constant {unknown[0]}, which the run {row.id} sets")
+    return module.model(module.Constants(**{**row.constants, **constants}))
+
+
+def conform(row: Row, fizz: Fizz, model: Model | None = None, cache: bool = True) -> Result:
+    """Run one row, on FizzBee and on the model."""
+    judge = {"graph": whole, "check": verdicts, "guided": verdicts, "live": live}[row.how]
+    try:
+        model = model or model_of(row)
+        differing = unlike_constants(row, model)
+        return wrong(row, "spec", differing) if differing else judge(row, fizz, model, cache)
+    except (ValueError, SpecError) as error:
+        return wrong(row, "spec", str(error))
+    except FizzError as error:
+        return wrong(row, "harness", str(error))
+
+
+def wrong(row: Row, kind: str, *message: str, figure: str = "") -> Result:
+    return Result(row, False, kind, figure, "\n".join(message))
+
+
+def unlike_constants(row: Row, model: Model) -> str:
+    """What the two sides' constants differ in, as they are in this row. One that is computed is not looked at."""
+    text = with_constants(row.path.read_text(), row.constants, row.path)
+    found, ours = {}, model.constants._asdict()
+    for match in re.finditer(r"^([A-Z][A-Z_0-9]*) *=(?!=) *([^#\n]+?) *(?:#.*)?$", text, re.MULTILINE):
+        try:
+            found[match[1]] = ast.literal_eval(match[2]), f"{short(row.path)}:{text.count(chr(10), 0, match.start()) + 1}"
+        except (ValueError, SyntaxError):
+            pass
+    lines = [f"{name} is {found[name][0]!r} in the spec, {found[name][1]}, and {value!r} in the model"
+             for name, value in ours.items() if name in found and found[name][0] != value]
+    lines += [f"the spec has no constant {name}" for name in ours if not re.search(rf"^{name} *=", text, re.MULTILINE)]
+    lines += [f"the model has no constant {name}" for name in found if name not in ours]
+    return "\n".join(lines)
+
+
+def whole(row: Row, fizz: Fizz, model: Model, cache: bool) -> Result:
+    """The graphs, then the verdicts."""
+    found = compare(row, model, fizz.graph(row.path, row.constants, cache=cache))
+    if found.difference:
+        return wrong(row, "spec", told(row, model, found.difference), figure="graphs differ")
+    result = verdicts(row, fizz, model, cache)
+    return result._replace(figure=f"{found.states:,} states, {found.edges:,} edges equal") if result.ok else result
+
+
+def most(row: Row) -> int:
+    """How many states are counted, at most: many more than the row should have."""
+    return 2 * row.states + 1000
+
+
+def count(row: Row, model: Model) -> Exploration:
+    """Explore the whole graph, violations or not. The search is cut where it has more states than `most`."""
+    return explore(model._replace(always={}, sometimes={}), max_states=most(row) + 1)
+
+
+def counted_in_words(row: Row, counted: Exploration) -> str:
+    """Say how many states the model has, as far as they were counted."""
+    return f"more than {most(row):,} states (the search was cut)" if counted.stopped else f"{counted.states:,} states"
+
+
+def unlike_silence(row: Row, model: Model, counted: Exploration) -> str:
+    """Of an action that never fires nothing was checked; the manifest has to say so."""
+    idle = {f"{role}.{action}".lstrip(".") for role, action in counted.idle(model)}
+    said = silent(row.spec, model.constants._asdict()) | set(row.silent)
+    lines = [f"{name} never fires here, and the manifest does not say so" for name in sorted(idle - said)]
+    fired = {f"{role}.{action}".lstrip(".") for role, action in counted.fired}
+    return "\n".join(lines + [f"the manifest says that {name} never fires here, and it does" for name in sorted(said & fired)])
+
+
+def verdicts(row: Row, fizz: Fizz, model: Model, cache: bool) -> Result:
+    """What both say of the `always` properties, and whether that is what the manifest says."""
+    counted = count(row, model)
+    if counted.stopped or counted.states != row.states:
+        return wrong(row, "spec", f"the model has {counted_in_words(row, counted)}, the manifest says {row.states:,}")
+    found = explore(model)
+    ours, steps = found.violated or "", [spelt(step.label) for step in found.trace[1:]]
+    if row.how == "guided":
+        result = driven(row, fizz, found, cache) if ours else None
+        if result and not result.ok:
+            return result
+    else:
+        checked = judged(fizz, row, cache, liveness=False)
+        theirs, result = checked.failed_assertion or "", None
+        if ours != theirs:
+            return wrong(row, "spec", f"the model: {failing(ours, steps)}", f"FizzBee: {failing(theirs, links(checked))}",
+                         *(line for name in (ours, theirs) if name for line in property_read(row, model, name)),
+                         figure="verdicts differ")
+    if ours != row.violates or (not ours and found.never != row.never):
+        return wrong(row, "safety", f"the model: {failing(ours, steps)}, never witnessed {list(found.never)}",
+                     f"the manifest: {row.violates or 'PASSED'}, {list(row.never)}",
+                     *(property_read(row, model, row.violates) if row.violates else []))
+    if unlike := unlike_silence(row, model, counted):
+        return wrong(row, "spec", unlike)
+    return result or Result(row, True, "", f"{row.expect} as expected", "")
+
+
+def judged(fizz: Fizz, row: Row, cache: bool, **options: object) -> CheckResult:
+    """FizzBee's verdict, PASSED or FAILED; FizzError for anything else."""
+    checked = fizz.check(row.path, row.constants, cache=cache, **options)
+    if checked.verdict not in ("PASSED", "FAILED"):
+        raise FizzError(checked.error or f"FizzBee says {checked.verdict}")
+    return checked
+
+
+def failing(name: str, steps: list[str]) -> str:
+    return f"{name} fails after {len(steps)} steps: {', '.join(steps)}" if name else "PASSED"
+
+
+def links(checked: CheckResult) -> list[str]:
+    """Its trace, each action with its choices."""
+    steps: list[str] = []
+    for name, _ in checked.trace[1:]:
+        steps[-1:] = [f"{steps[-1]} {name}"] if name.startswith(("Any:", "Stmt:")) else [*steps[-1:], name]
+    return steps
+
+
+def driven(row: Row, fizz: Fizz, found: Exploration, cache: bool) -> Result:
+    """Drive FizzBee along the model's counterexample."""
+    asked = as_links(row, found.trace[1:])
+    result = fizz.guided(row.path, row.constants, asked, cache=cache)
+    if result.verdict != "FAILED" or result.failed_assertion != found.violated or result.followed != len(asked):
+        return wrong(row, "spec", f"FizzBee, driven along the model's counterexample to {found.violated}: {result.verdict} "
+                     f"{result.failed_assertions} after {result.followed} of {len(asked)} links, {', '.join(asked)}")
+    return Result(row, True, "", f"{len(found.trace) - 1} steps followed, {found.violated} fails", "")
+
+
+# --- `eventually`
+
+def live(row: Row, fizz: Fizz, model: Model, cache: bool) -> Result:
+    """What both say of one `eventually` property, with the same fairness."""
+    name, counted, fair = row.eventually, count(row, model), fair_actions(row.path.read_text())
+    if name not in model.eventually:
+        return wrong(row, "spec", f"the model has no eventually property {name}")
+    roles = {p.role for p in model.processes}
+    differing = sorted(f"{role}.{action}" for role in roles for action in fair.get(role, set()) ^ model.fair.get(role, set()))
+    if differing:
+        return wrong(row, "spec", f"fair on one side only: {', '.join(differing)}")
+    checked = judged(fizz, row, cache, only=[name])
+    if counted.stopped or not counted.states == checked.states == row.states:
+        return wrong(row, "spec", f"the model has {counted_in_words(row, counted)}, FizzBee {checked.states:,}, the "
+                     f"manifest says {row.states:,}")
+    lasso = eventually(model, [name])[name]
+    ours = around(lasso) if lasso else "PASSED"
+    if bool(lasso) != (checked.verdict == "FAILED"):
+        theirs = failing(checked.failed_assertion or "", links(checked))
+        theirs += "; it does not look at every cycle (specs/fizzbee/cli.py)" if lasso and lasso.cycle else ""
+        return wrong(row, "spec", f"the model: {ours}", f"FizzBee: {theirs}", *property_read(row, model, name),
+                     figure="verdicts differ")
+    if bool(lasso) != bool(row.violates):
+        return wrong(row, "liveness", f"the model: {ours}", f"FizzBee: {checked.verdict}", f"the manifest: {row.expect}")
+    return driven_around(row, fizz, lasso, cache) if lasso else Result(
+        row, True, "", f"{name} holds along every fair run of {counted.states:,} states", "")
+
+
+def around(lasso: Lasso) -> str:
+    stem, cycle = (", ".join(spelt(step.label) for step in steps) for steps in (lasso.stem[1:], lasso.cycle))
+    whose = f" for {lasso.process}" if lasso.process else ""
+    return f"{lasso.violated} fails{whose}: after {stem or 'Init'}, for ever {cycle or 'nothing'}"
+
+
+def driven_around(row: Row, fizz: Fizz, lasso: Lasso, cache: bool) -> Result:
+    """Drive FizzBee along the model's lasso: it must come back to the state where the cycle begins."""
+    stem, cycle = as_links(row, lasso.stem[1:]), as_links(row, lasso.cycle)
+    figure = f"{row.violates} fails: {len(lasso.stem) - 1} steps and a cycle of {len(lasso.cycle)} followed"
+    if not stem + cycle:
+        return Result(row, True, "", figure, "")
+    result = fizz.guided(row.path, row.constants, stem + cycle, assertions=False, cache=cache)
+    if result.followed != len(stem + cycle) or result.trace[len(stem)][1] != result.trace[-1][1]:
+        return wrong(row, "spec", f"FizzBee, driven along the model's lasso, followed {result.followed} of {len(stem + cycle)} "
+                     f"links, and is not where it was after {len(stem)}: {', '.join(stem + cycle)}")
+    return Result(row, True, "", figure, "")
+
+
+# --- the model's steps as FizzBee's links
+
+def as_links(row: Row, steps: Iterable[Step]) -> list[str]:
+    variables = choice_variables(row.path.read_text())
+    return [link for (process, action, choices), _ in steps for link in link_names(
+        (process, action, tuple(zip(variables.get((process.partition("#")[0], action), []), choices))))]
+
+
+def fair_actions(spec: str) -> dict[str, set[str]]:
+    """role or "" -> its weakly fair actions."""
+    found: dict[str, set[str]] = {}
+    role = ""
+    for line in spec.splitlines():
+        if match := re.match(r"role (\w+):", line):
+            role = match[1]
+        elif match := re.match(r"(\s*)atomic fair action (\w+):", line):
+            found.setdefault(role if match[1] else "", set()).add(match[2])
+    return found
+
+
+def choice_variables(spec: str) -> dict[tuple[str, str], list[str]]:
+    """(role or "", action) -> the variables that its `oneof` choices are bound to."""
+    found: dict[tuple[str, str], list[str]] = {}
+    role = action = ""
+    for line in spec.splitlines():
+        if match := re.match(r"role (\w+):", line):
+            role = match[1]
+        elif match := re.match(r"(\s*)atomic (?:fair )?action (\w+):", line):
+            role, action = role if match[1] else "", match[2]
+        elif match := re.match(r"\s+(\w+) = oneof ", line):
+            found.setdefault((role, action), []).append(match[1])
+    return found

@@ -1,0 +1,264 @@
+"""Safety: a model's graph and FizzBee's are equal, or there is a first difference: the end of a shortest path on which both
+agree, told field by field, with both sides' words for the action.
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from textwrap import dedent, indent
+from typing import Any, NamedTuple
+
+from highwater.model.core import Label, Model, State
+from highwater.model.explore.tabulated import Explorer
+from highwater.specs.fizzbee.cli import Graph, canonical
+from highwater.specs.manifest import Row
+
+ROOT = Path(__file__).parent.parent  # the package highwater
+HOLDER = "clients"  # the spec's global that holds its roles; the model has no need of it
+EDGES_TOLD, ACTIONS_TOLD = 4, 2
+ABSENT = "absent"
+
+Canonical = Any  # of a state: ((variable, value), ...), ((process, ((field, value), ...)), ...)
+Edge = tuple[Label, Canonical]
+
+# How a variable of the model is written in the spec, where it is not the same.
+AS_SPEC: dict[str, dict[str, Callable[[Any], Any]]] = {
+    "sequenced_metadata_boundary": {"files": lambda files: {i: file for i, file in enumerate(files, 1) if file}},
+}
+
+
+class Difference(NamedTuple):
+    path: tuple[Label, ...]
+    before: Canonical  # the state at its end; of FizzBee, if already the initial states differ
+    model_only: tuple[Edge, ...]
+    spec_only: tuple[Edge, ...]
+    initial: Canonical = None  # the model's, if that is what differs
+
+
+class Compared(NamedTuple):
+    """Of the states and edges that both have; of all of them if there is no difference."""
+
+    states: int
+    edges: int
+    difference: Difference | None
+
+
+def compare(row: Row, model: Model, graph: Graph) -> Compared:
+    """Walks both graphs together, breadth-first, as long as they are the same."""
+    x, as_spec = Explorer(model), in_words_of_the_spec(row, model)
+    states = [without_holder(state) for state in graph.states]
+    number_of = {state: number for number, state in enumerate(states)}
+    edges: list[set[tuple[Label, int]]] = [set() for _ in states]
+    for source, (process, action, choices), target in graph.edges:
+        edges[source].add(((process, action, tuple(value for _, value in choices)), target))
+
+    numbers: dict[int, int | None] = {}  # packed -> FizzBee's number of the state, None if it has no such state
+    labels: dict[Label, Label] = {}
+
+    def number(packed: int) -> int | None:
+        if packed not in numbers:
+            numbers[packed] = number_of.get(as_spec(x.unpack(packed)))
+        return numbers[packed]
+
+    if number(x.initial) != graph.initial:
+        return Compared(0, 0, Difference((), states[graph.initial], (), (), as_spec(x.unpack(x.initial))))
+    parents: dict[int, tuple[int, Label] | None] = {x.initial: None}
+    queue, count = [x.initial], 0
+    for packed in queue:  # grows while we walk it
+        here: dict[tuple[Label, int | None], int] = {}
+        for label, successor in x.successors(packed):
+            if label not in labels:
+                labels[label] = (label[0], label[1], canonical(label[2]))
+            here[labels[label], number(successor)] = successor
+            if successor not in parents:
+                parents[successor] = packed, labels[label]
+                queue.append(successor)
+        there = edges[numbers[packed]]
+        if here.keys() != there:
+            ours = [(label, as_spec(x.unpack(successor))) for (label, n), successor in here.items() if (label, n) not in there]
+            theirs = [(label, states[n]) for label, n in there - here.keys()]
+            path = tuple(reversed(list(back(parents, packed))))
+            return Compared(len(parents), count, Difference(
+                path, states[numbers[packed]], tuple(sorted(ours, key=repr)), tuple(sorted(theirs, key=repr))))
+        count += len(here)
+    return Compared(len(parents), count, None)
+
+
+def back(parents: dict[int, tuple[int, Label] | None], packed: int) -> Iterator[Label]:
+    while parents[packed]:
+        packed, label = parents[packed]
+        yield label
+
+
+def without_holder(state: tuple) -> Canonical:
+    return tuple(pair for pair in state[0] if pair[0] != HOLDER), tuple(sorted(state[1]))
+
+
+def in_words_of_the_spec(row: Row, model: Model) -> Callable[[State], Canonical]:
+    """Few shared parts and locals make up many states, so the form of each is kept."""
+    written = AS_SPEC.get(row.stem, {})
+    clients = sorted((p.name, p.role, i) for i, p in enumerate(model.processes) if p.name)
+    kept: dict[tuple[str, Any], Canonical] = {}
+
+    def form(role: str, part: Any) -> Canonical:
+        if (role, part) not in kept:
+            words = written if not role else {}
+            kept[role, part] = canonical({name: words[name](value) if name in words else value
+                                          for name, value in part._asdict().items()})
+        return kept[role, part]
+
+    return lambda state: (form("", state.shared), tuple((name, form(role, state.locals[i])) for name, role, i in clients))
+
+
+# --- in words
+
+def told(row: Row, model: Model, found: Difference) -> str:
+    if found.initial is not None:
+        return "\n".join(["the initial states differ:", *indented(unlike(found.initial, found.before, "model", "FizzBee"))])
+    steps = ", ".join(map(spelt, found.path)) or "Init"
+    lines = [f"after {len(found.path)} steps: {steps}", "in this state, which both have:"]
+    lines += indented(f"{part}: {', '.join(f'{name} = {plain(value)}' for name, value in fields.items())}"
+                      for part, fields in parts(found.before).items())
+    ours, theirs = dict(found.model_only), dict(found.spec_only)
+    differing = sorted(ours.keys() | theirs.keys(), key=lambda label: ((label in ours) != (label in theirs), repr(label)))
+    for label in differing[:EDGES_TOLD]:
+        if label in ours and label in theirs:
+            lines += [f"both take {spelt(label)}, but to states that differ:",
+                      *indented(unlike(ours[label], theirs[label], "model", "FizzBee"))]
+        else:
+            who, after = ("the model", ours[label]) if label in ours else ("FizzBee", theirs[label])
+            lines += [f"only {who} can take {spelt(label)}, which changes",
+                      *(indented(changes(found.before, after)) or ["  nothing"])]
+    lines += [f"and {len(differing) - EDGES_TOLD} more edges differ"] if len(differing) > EDGES_TOLD else []
+    actions = dict.fromkeys((process.partition("#")[0], action) for process, action, _ in differing)
+    for role, action in list(actions)[:ACTIONS_TOLD]:
+        lines += action_read(row, model, role, action)
+    return "\n".join(lines)
+
+
+def spelt(label: Label) -> str:
+    process, action, choices = label
+    return f"{process}.{action}".lstrip(".") + (f"({', '.join(map(plain, choices))})" if choices else "")
+
+
+def plain(value: Any) -> str:
+    """Sets, lists and tuples look alike here, as they do to FizzBee."""
+    return f"({', '.join(map(plain, value))})" if isinstance(value, tuple) else str(value) if value == ABSENT else repr(value)
+
+
+def parts(state: Canonical) -> dict[str, dict[str, Any]]:
+    shared, locals_ = state
+    return {"shared": dict(leaves("", shared))} | {name: dict(leaves("", local)) for name, local in locals_}
+
+
+def leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """("files[2].updates", value), ...: records and dicts of records taken apart."""
+    if is_record(value):
+        for field, part in value:
+            yield from leaves(f"{name}.{field}".lstrip("."), part)
+    elif isinstance(value, tuple) and value and all(isinstance(v, tuple) and len(v) == 2 and is_record(v[1]) for v in value):
+        for key, part in value:
+            yield from leaves(f"{name}[{plain(key)}]", part)
+    else:
+        yield name, value
+
+
+def is_record(value: Any) -> bool:
+    return isinstance(value, tuple) and bool(value) and all(
+        isinstance(v, tuple) and len(v) == 2 and isinstance(v[0], str) and re.fullmatch(r"\w+", v[0]) and not v[0].istitle()
+        for v in value) and len({v[0] for v in value}) == len(value)
+
+
+def fields(state: Canonical) -> dict[str, Any]:
+    return {f"{part}.{name}" if part != "shared" else name: value
+            for part, found in parts(state).items() for name, value in found.items()}
+
+
+def pairs(one: Canonical, other: Canonical) -> Iterator[tuple[str, Any, Any]]:
+    """(field, its value in the one, in the other), where they are not the same."""
+    left, right = fields(one), fields(other)
+    for name in [*left, *(name for name in right if name not in left)]:
+        if left.get(name, ABSENT) != right.get(name, ABSENT):
+            yield name, left.get(name, ABSENT), right.get(name, ABSENT)
+
+
+def changes(before: Canonical, after: Canonical) -> list[str]:
+    return [f"{name}: {plain(old)} → {plain(new)}" for name, old, new in pairs(before, after)]
+
+
+def unlike(one: Canonical, other: Canonical, first: str, second: str) -> list[str]:
+    return [f"{name}: {first} {plain(left)}, {second} {plain(right)}" for name, left, right in pairs(one, other)]
+
+
+def indented(lines: Any) -> list[str]:
+    return [f"  {line}" for line in lines]
+
+
+# --- both sides' words for an action or a property
+
+def action_read(row: Row, model: Model, role: str, action: str) -> list[str]:
+    function = next((p.actions[action] for p in model.processes if p.role == role and action in p.actions), None)
+    of = f"{action} of {role}" if role else action
+    return both(of, row, spec_block(row.path.read_text(), role, rf"\s*(?:\w+ )*action {action}:"), function)
+
+
+def property_read(row: Row, model: Model, name: str) -> list[str]:
+    _, function = {**model.always, **model.eventually}.get(name, (None, None))
+    return both(name, row, spec_block(row.path.read_text(), None, rf"[a-z ]*assertion {name}:"), function)
+
+
+def both(what: str, row: Row, block: tuple[int, str] | None, function: Callable | None) -> list[str]:
+    lines = [f"the spec has no {what}"]
+    if block:
+        lines = [f"{what} in the spec, {short(row.path)}:{block[0]}", indent(block[1], "  | "), *spec_helpers(row, block[1])]
+    if function is None:
+        return [*lines, f"the model has no {what}"]
+    try:
+        text, start = inspect.getsourcelines(function)
+        where = f"{short(Path(inspect.getsourcefile(function)))}:{start}"
+    except (OSError, TypeError):  # what was not read from a file
+        return [*lines, f"{what} in the model: {function!r}"]
+    return [*lines, f"{what} in the model, {where}", indent(dedent("".join(text)).rstrip(), "  | "), *model_helpers(function)]
+
+
+def spec_helpers(row: Row, block: str) -> list[str]:
+    """Where the functions are that the block calls."""
+    called = dict.fromkeys(re.findall(r"\b(\w+)\(", block))
+    found = {match[2]: number for number, line in enumerate(row.path.read_text().splitlines(), 1)
+             if (match := re.match(r"\s*(?:atomic )?(def|func) (\w+)\(", line))}
+    return using(f"{name} :{found[name]}" for name in called if name in found)
+
+
+def model_helpers(function: Callable) -> list[str]:
+    codes = [getattr(function, "__code__", None)]
+    for code in codes:  # grows: what a comprehension calls is in a code object of its own
+        codes += [part for part in getattr(code, "co_consts", ()) if inspect.iscode(part)]
+    names = dict.fromkeys(name for code in codes if code for name in code.co_names)
+    globals_ = getattr(function, "__globals__", {})
+    return using(f"{name} :{globals_[name].__code__.co_firstlineno}" for name in names
+                 if inspect.isfunction(globals_.get(name)) and globals_[name].__module__ == function.__module__)
+
+
+def using(found: Iterator[str]) -> list[str]:
+    text = ", ".join(found)
+    return [f"  uses {text}"] if text else []
+
+
+def short(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else str(path)
+
+
+def spec_block(text: str, role: str | None, header: str) -> tuple[int, str] | None:
+    """(line, text) of an action or an assertion, by the pattern of its first line; `role`: "" the top level, None anywhere."""
+    lines, here = text.splitlines(), ""
+    for number, line in enumerate(lines, 1):
+        if line and not line[0].isspace():
+            here = match[1] if (match := re.match(r"(?:\w+ )*role (\w+):", line)) else ""
+        if re.match(header, line) and role in (None, here):
+            depth = len(line) - len(line.lstrip())
+            end = number
+            while end < len(lines) and (not lines[end].strip() or len(lines[end]) - len(lines[end].lstrip()) > depth):
+                end += 1
+            return number, dedent("\n".join(lines[number - 1:end])).rstrip()
+    return None

@@ -1,0 +1,180 @@
+"""What `highwater verify` checks of every protocol, by its name alone: its rows on FizzBee, its proof, its simulation, its
+mutants.
+
+Safety: a check that could not run is never green: its code is INCOMPLETE.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from importlib import import_module
+from importlib.util import find_spec
+from statistics import median
+from typing import NamedTuple
+
+from highwater.gate.exits import HARNESS, INCOMPLETE, NONDETERMINISM, OF_KIND, PROOF, SPEC, of_kinds
+
+CORES = 2
+SAMPLE = 60  # seeds that are run in two other processes
+
+
+class Found(NamedTuple):
+    """What a check came to. `code` as in highwater/gate/exits.py."""
+
+    figure: str
+    code: int = 0
+    message: str = ""
+
+
+class Check(NamedTuple):
+    protocol: str
+    part: str
+    what: str
+    run: Callable[[], Found]
+
+
+# --- spec: FizzBee's verdicts, and its graphs against the model's
+
+def specs(protocol: str) -> Iterator[Check]:
+    from highwater.specs.fizzbee.cli import Fizz, FizzMissing
+    from highwater.specs.manifest import rows
+
+    try:
+        fizz = Fizz.find()
+    except FizzMissing as error:
+        missing = Found("", INCOMPLETE, str(error))
+        yield Check(protocol, "spec", "all of its rows in specs/", lambda: missing)
+        return
+    for row in rows():
+        if row.stem == protocol:
+            what = f"{row.id}: {row.expect}" + (f" {row.violates}" if row.violates else "")
+            yield Check(protocol, "spec", what, lambda row=row: conformance(row, fizz))
+
+
+def conformance(row, fizz) -> Found:
+    from highwater.conformance.conform import conform
+
+    result = conform(row, fizz)
+    return Found(result.figure, 0 if result.ok else ({"spec": SPEC} | OF_KIND)[result.kind], result.message)
+
+
+# --- proof: any number of clients, ids, requests under way
+
+def proofs(protocol: str) -> Iterator[Check]:
+    if not find_spec(f"highwater.model.proofs.{protocol}"):
+        return
+    of = import_module(f"highwater.model.proofs.{protocol}")
+    for note, system in of.SYSTEMS.items():
+        yield Check(protocol, "proof", f"every action keeps every clause{note}", lambda system=system: proved(of, system))
+    for off in of.SAFEGUARDS_OFF:
+        what = ", ".join(f"{name} = {value}" for name, value in off.items())
+        yield Check(protocol, "proof", f"fails with {what}", lambda off=off: unproved(of, off))
+    yield Check(protocol, "proof", "its transition relation is the model's", lambda: tied(of))
+
+
+def proved(of, system: dict) -> Found:
+    found = of.prove(**system)
+    if not found.holds:
+        failing = [f"{row.action} {row.clause} {row.verdict}\n{row.counterexample}"
+                   for row in found.rows if row.verdict != "proved"]
+        return Found("", PROOF, "\n".join(failing) or f"never possible, so nothing is proved of them: {found.impossible}")
+    return Found(f"{len(found.rows):,} queries, slowest {max(row.ms for row in found.rows):.0f} ms")
+
+
+def unproved(of, off: dict) -> Found:
+    found = of.prove(of.m.Constants(**off), explain=False)
+    if not found.failing:
+        return Found("", PROOF, f"the proof holds without it: {off}")
+    return Found("at " + ", ".join(dict.fromkeys(action for action, _ in found.failing)))
+
+
+def tied(of) -> Found:
+    from highwater.model.proofs.engine.instances import tie
+
+    found = [(constants, tie(of, of.m.Constants(**constants))) for constants in of.INSTANCES]
+    wrong = [text for _, one in found for text in one.mismatches]
+    wrong += [f"{clause} with {constants}" for constants, one in found if not constants.keys() & of.SAFEGUARDS
+              for clause in one.broken]
+    if wrong:
+        return Found("", PROOF, "\n".join(wrong[:5]))
+    return Found(f"{sum(one.states for _, one in found):,} states, {sum(one.steps for _, one in found):,} steps agree")
+
+
+# --- simulation
+
+def simulation(protocol: str, seeds: int) -> Iterator[Check]:
+    yield Check(protocol, "simulation", f"{seeds:,} seeds refine the model", lambda: seeds_refine(protocol, seeds))
+    yield Check(protocol, "simulation", "same digests in other processes, whatever the hash seed",
+                lambda: deterministic(protocol))
+
+
+def run_range(protocol: str, first: int, end: int) -> tuple[int, list[tuple[int, str, str]]]:
+    """(requests, failures as (seed, kind, signature)) of a range of seeds."""
+    from highwater.dst.simulate import many
+
+    requests, failures = [], []
+
+    def each(outcome) -> None:
+        requests.append(outcome.requests)
+        if outcome.kind:
+            failures.append((outcome.seed, outcome.kind, outcome.signature))
+
+    many(range(first, end), each, scenario=protocol)
+    return sum(requests), failures
+
+
+def seeds_refine(protocol: str, seeds: int) -> Found:
+    step = max(1, seeds // (4 * CORES))
+    start = time.monotonic()
+    with ProcessPoolExecutor(CORES) as pool:
+        futures = [pool.submit(run_range, protocol, low, min(low + step, seeds)) for low in range(0, seeds, step)]
+        results = [future.result() for future in futures]
+    failures = [failure for _, found in results for failure in found]
+    if failures:
+        from highwater.dst.simulate import replay_command
+
+        seed, _, signature = failures[0]
+        again = replay_command(seed, scenario=protocol)
+        message = f"{len(failures)} of {seeds:,} seeds failed, the first as {signature}: {again}"
+        return Found("", of_kinds(kind for _, kind, _ in failures), message)
+    requests = sum(count for count, _ in results)
+    return Found(f"{requests:,} requests, {seeds / (time.monotonic() - start):,.0f} runs/s on {CORES} cores")
+
+
+def deterministic(protocol: str) -> Found:
+    command = [sys.executable, "-m", "highwater", "dst", "run", "--scenario", protocol, "--seeds", f"0:{SAMPLE}", "--digests"]
+    said = {}
+    for hash_seed in ("1", "2"):
+        result = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONHASHSEED": hash_seed})
+        said[hash_seed] = result.stdout.splitlines()
+        if len(said[hash_seed]) != SAMPLE:
+            return Found("", HARNESS, f"exit code {result.returncode}: {result.stderr[-500:]}")
+    for one, two in zip(said["1"], said["2"]):
+        if one != two:
+            return Found("", NONDETERMINISM, f"{one} with PYTHONHASHSEED=1, {two} with 2")
+    return Found(f"{SAMPLE} seeds, 2 hash seeds")
+
+
+# --- mutants
+
+def mutants(protocol: str) -> Iterator[Check]:
+    from highwater.dst.scenarios import mutants_of
+
+    for name, (what, build) in mutants_of(protocol).MUTANTS.items():
+        yield Check(protocol, "mutant", f"{name}: {what}", lambda name=name, build=build: killed(protocol, name, build))
+
+
+def killed(protocol: str, name: str, build) -> Found:
+    from highwater.dst.search.hunt import hunt
+    from highwater.dst.zoo import expected
+
+    waits, signatures = hunt(build, 5, 2_000, scenario=protocol)
+    if not waits:
+        return Found("", HARNESS, "survived 2,000 seeds")
+    strange = sorted(signature for signature in signatures if not signature.startswith(expected(name, True, protocol)))
+    if strange:
+        return Found("", HARNESS, f"it dies of {strange[0]}, and should of {' or '.join(expected(name, True, protocol))}")
+    return Found(f"dies after {median(waits):.0f} seeds (median of {len(waits)}): {', '.join(sorted(signatures)[:2])}")

@@ -1,0 +1,204 @@
+"""Safety: a probe touches nothing outside of its own prefix, and leaves nothing there.
+
+Requests of a probe, each sent once, its status told as it came. `volley` lets many clients ask for the same at one moment: all
+have sent their request but for its last byte, and then the last bytes go out within microseconds of each other.
+"""
+
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import datetime
+from http.client import HTTPException, HTTPResponse
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
+
+from highwater.impl.stores.s3 import code_of, status_of, to_ms
+
+TIMEOUT_S = 30
+FAILURES = (BotoCoreError, ResponseParserError)
+
+
+class Answer(NamedTuple):
+    status: int  # 0: none came
+    version: str = ""  # ETag
+    body: bytes = b""
+    code: str = ""  # S3's word for an error
+    last_modified_ms: int = 0
+    metadata: dict[str, str] = {}  # noqa: RUF012
+
+    @property
+    def done(self) -> bool:
+        return 200 <= self.status < 300
+
+    @property
+    def refused(self) -> bool:
+        """It says that nothing was done."""
+        return 300 <= self.status < 500 and self.status != 408
+
+    def __str__(self) -> str:
+        return f"{self.status} {self.code}".strip() if self.status else "no answer"
+
+
+def connect(endpoint_url: str | None, through: str | None = None) -> Any:
+    """A client that sends each request once. `through`: to this URL, and signed for the server's own name all the same."""
+    config = Config(retries={"total_max_attempts": 1, "mode": "standard"}, connect_timeout=5, read_timeout=TIMEOUT_S,
+                    max_pool_connections=64, signature_version="s3v4", request_checksum_calculation="when_required",
+                    response_checksum_validation="when_required")
+    if endpoint_url or through:
+        config = config.merge(Config(s3={"addressing_style": "path"}))
+    client = boto3.session.Session().client("s3", endpoint_url=through or endpoint_url, config=config)
+    if through:
+        name = urlsplit(endpoint_url).netloc
+        client.meta.events.register("before-sign.s3", lambda request, **_: request.headers.__setitem__("Host", name))
+    return client
+
+
+class Asker:
+    """Asks in a bucket below a prefix of its own; each `place` is a folder of one line of the probe."""
+
+    def __init__(self, client: Any, bucket: str, prefix: str):
+        self.client, self.bucket, self.prefix = client, bucket, prefix
+        self.undecided: list[Answer] = []  # those that say nothing of how the store is
+
+    def place(self, name: str) -> "Asker":
+        return Asker(self.client, self.bucket, f"{self.prefix}{name}/")
+
+    def at(self, key: str) -> dict[str, str]:
+        return {"Bucket": self.bucket, "Key": self.prefix + key}
+
+    def ask(self, call: Callable[..., dict], **request: Any) -> Answer:
+        answer = self._answer(call, request)
+        writes = not call.__name__.startswith(("get", "head"))
+        if answer.status in (0, 429, 500, 503) or (writes and answer.status in (401, 403)):
+            self.undecided.append(answer)
+        return answer
+
+    def _answer(self, call: Callable[..., dict], request: dict[str, Any]) -> Answer:
+        try:
+            reply = call(**request)
+            body = reply["Body"].read() if hasattr(reply.get("Body"), "read") else b""
+        except ClientError as error:
+            return Answer(status_of(error), code=code_of(error))
+        except FAILURES as error:
+            return Answer(0, code=type(error).__name__)
+        modified = reply.get("LastModified")
+        version = reply.get("ETag") or (reply.get("CopyObjectResult") or {}).get("ETag", "")
+        return Answer(reply["ResponseMetadata"]["HTTPStatusCode"], version, body, "",
+                      to_ms(modified) if isinstance(modified, datetime) else 0, reply.get("Metadata") or {})
+
+    def put(self, key: str, body: bytes, **more: Any) -> Answer:
+        return self.ask(self.client.put_object, **self.at(key), Body=body, **more)
+
+    def create(self, key: str, body: bytes) -> Answer:
+        return self.put(key, body, IfNoneMatch="*")
+
+    def update(self, key: str, body: bytes, version: str) -> Answer:
+        return self.put(key, body, IfMatch=version)
+
+    def get(self, key: str, **more: Any) -> Answer:
+        return self.ask(self.client.get_object, **self.at(key), **more)
+
+    def head(self, key: str, **more: Any) -> Answer:
+        return self.ask(self.client.head_object, **self.at(key), **more)
+
+    def delete(self, key: str, **more: Any) -> Answer:
+        return self.ask(self.client.delete_object, **self.at(key), **more)
+
+    def listed(self, prefix: str = "", **more: Any) -> list[str]:
+        """The keys of all pages. Raises ClientError."""
+        keys: list[str] = []
+        for _ in range(1000):
+            reply = self.client.list_objects_v2(Bucket=self.bucket, Prefix=self.prefix + prefix, **more)
+            keys += [found["Key"].removeprefix(self.prefix) for found in reply.get("Contents", ())]
+            if not reply["IsTruncated"]:
+                return keys
+            more = {**more, "ContinuationToken": reply["NextContinuationToken"]}
+        raise RuntimeError("after 1,000 pages of a listing there is still no end")
+
+    def clean(self) -> list[str]:
+        """Deletes what is below the prefix, and uploads in parts that were not ended; the keys of what could not be."""
+        left = []
+        with suppress(ClientError, *FAILURES):
+            for upload in self.client.list_multipart_uploads(Bucket=self.bucket, Prefix=self.prefix).get("Uploads", ()):
+                self.ask(self.client.abort_multipart_upload, Bucket=self.bucket, Key=upload["Key"], UploadId=upload["UploadId"])
+        try:
+            keys = self.listed()
+        except (ClientError, *FAILURES, RuntimeError, KeyError):
+            return [f"{self.prefix}* (it cannot be listed any more)"]
+        for key in keys:
+            if not self.delete(key).done:
+                left.append(self.prefix + key)
+        return left
+
+    def signed(self, of: str, key: str) -> str:
+        """A URL by which anyone may ask for it, with whatever body and conditions."""
+        return self.client.generate_presigned_url(of, self.at(key), ExpiresIn=900)
+
+
+class Shot(NamedTuple):
+    method: str
+    url: str
+    fields: dict[str, str]
+    body: bytes
+
+
+class Clients:
+    """So many connections, to ask at one moment."""
+
+    def __init__(self, number: int):
+        self._number = number
+        self._open: list[tuple[tuple, socket.socket]] = []
+
+    def volley(self, shots: Sequence[Shot]) -> list[Answer]:
+        """What each is told, in order."""
+        sockets = [self._socket(number, shot.url) for number, shot in enumerate(shots)]
+        raw = [bytes_of(shot) for shot in shots]
+        for one, data in zip(sockets, raw):
+            one.sendall(data[:-1])
+        for one, data in zip(sockets, raw):
+            one.sendall(data[-1:])
+        return [self._reply(number, shot.method) for number, shot in enumerate(shots)]
+
+    def close(self) -> None:
+        for _, one in self._open:
+            one.close()
+        self._open.clear()
+
+    def _socket(self, number: int, url: str) -> socket.socket:
+        parts = urlsplit(url)
+        where = (parts.scheme, parts.hostname, parts.port or {"https": 443}.get(parts.scheme, 80))
+        if number < len(self._open) and self._open[number][0] == where:
+            return self._open[number][1]
+        one = socket.create_connection(where[1:], TIMEOUT_S)
+        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if parts.scheme == "https":
+            one = ssl.create_default_context().wrap_socket(one, server_hostname=parts.hostname)
+        self._open[number:number + 1] = [(where, one)]
+        return one
+
+    def _reply(self, number: int, method: str) -> Answer:
+        _, one = self._open[number]
+        try:
+            reply = HTTPResponse(one, method=method)
+            reply.begin()
+            reply.read()
+            answer, lasts = Answer(reply.status, reply.headers.get("ETag") or ""), not reply.will_close
+        except (OSError, HTTPException) as error:
+            answer, lasts = Answer(0, code=type(error).__name__), False
+        if not lasts:
+            one.close()
+            self._open[number] = ((), one)  # another next time
+        return answer
+
+
+def bytes_of(shot: Shot) -> bytes:
+    parts = urlsplit(shot.url)
+    fields = {"Host": parts.netloc, "Content-Length": str(len(shot.body)), **shot.fields}
+    lines = [f"{shot.method} {parts.path}?{parts.query} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items())]
+    return "\r\n".join([*lines, "", ""]).encode() + shot.body

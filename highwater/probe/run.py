@@ -1,0 +1,99 @@
+"""Safety: a store of which something unsafe was seen is never reported as safe, and what was not asked is said.
+
+A probe from beginning to end, and the profile of dst/world/profiles.py that is nearest to what was seen.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
+
+from highwater.dst.world.profiles import PROFILES, S3
+from highwater.impl.stores.system import Ulids
+from highwater.probe import lost, races
+from highwater.probe.asking import Asker, connect
+from highwater.probe.lines import NOT_ASKED, ONE_CLIENT, OTHERS, PROTOCOLS, UNSAFE, Found, Line
+
+ROUNDS = 100
+TRIES = 3
+MATTERS = ("create_", "update_", "version", "lexicographic", "stale")  # fields of a Profile
+FAILURES = (ClientError, BotoCoreError, ResponseParserError, OSError, RuntimeError, KeyError)
+
+
+class NoStore(Exception):
+    """There is nobody to ask."""
+
+
+class Result(NamedTuple):
+    line: Line
+    found: Found
+
+
+class Report(NamedTuple):
+    results: list[Result]
+    left: list[str]  # keys that could not be deleted
+
+    def unsafe(self, uses: Iterable[str]) -> dict[str, list[str]]:
+        """Of each that is endangered, by which lines."""
+        found = {use: [r.line.name for r in self.results if r.found.verdict == UNSAFE and use in r.line.uses] for use in uses}
+        return {use: names for use, names in found.items() if names}
+
+    def not_asked(self, uses: Iterable[str]) -> list[str]:
+        return [r.line.name for r in self.results if r.found.verdict == NOT_ASKED and set(uses) & set(r.line.uses)]
+
+    @property
+    def data(self) -> dict[str, object]:
+        return {name: value for r in self.results for name, value in r.found.data.items() if value != 0 or name == "stale"}
+
+    def nearest(self) -> tuple[str, dict[str, object]]:
+        """The profile to simulate it by, and what was seen that differs from it: as little as can be, what matters first."""
+        def apart(name: str) -> tuple[int, int, int]:
+            differing, peculiar = self.differing(name), sum(a != b for a, b in zip(PROFILES[name], S3))
+            return sum(field.startswith(MATTERS) for field in differing), len(differing), peculiar
+
+        best = min(PROFILES, key=apart)
+        return best, self.differing(best)
+
+    def differing(self, name: str) -> dict[str, object]:
+        return {field: value for field, value in self.data.items() if getattr(PROFILES[name], field) != value}
+
+
+def lines(rounds: int = ROUNDS) -> tuple[Line, ...]:
+    return (*ONE_CLIENT, *races.lines(rounds), *lost.LINES)
+
+
+USES = (*PROTOCOLS, *OTHERS)
+
+
+def probe(endpoint_url: str | None, bucket: str, prefix: str = "", rounds: int = ROUNDS,
+          tell: Callable[[Result], None] = lambda result: None) -> Report:
+    """Below a prefix of its own, which is emptied at the end, whatever happens. Raises NoStore where the bucket
+    cannot be listed at all."""
+    try:
+        asker = Asker(connect(endpoint_url), bucket, f"{prefix}highwater-probe-{Ulids().new_id()}/")
+        asker.listed()
+    except (*FAILURES, ValueError) as error:
+        raise NoStore(str(error)) from error
+    results: list[Result] = []
+    left: list[str] = []
+    try:
+        for line in lines(rounds):
+            results.append(Result(line, asked(line, asker.place(line.name))))
+            tell(results[-1])
+    finally:
+        left = asker.clean()
+    return Report(results, left)
+
+
+def asked(line: Line, asker: Asker) -> Found:
+    """One client's line is asked again where the store was busy, or away, or did not let it write: that says nothing of it."""
+    for again in range(TRIES):
+        place = asker.place(f"again-{again}") if again else asker
+        try:
+            found = line.ask(place)
+        except FAILURES as error:
+            found = Found(NOT_ASKED, f"{type(error).__name__}: {error}"[:160])
+        if line not in ONE_CLIENT or not place.undecided:
+            return found
+    return Found(NOT_ASKED, f"{TRIES} times it was not answered: {place.undecided[0]}")

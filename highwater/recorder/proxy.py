@@ -1,0 +1,364 @@
+"""Safety: a request goes to the server as it came, byte by byte, or not at all; and what is logged of it was so.
+
+A proxy on loopback, one port a client. A client's connection has one of its own to the server, kept alive as long. What a rule
+(highwater/recorder/rules.py) does not touch streams through; a request that is held is read first, so that it can go on when
+its client has long given up, as one in a network may.
+"""
+
+import asyncio
+import itertools
+import ssl
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import TextIO
+from urllib.parse import urlsplit
+
+from highwater.recorder.http import Content, Framing, Head, Malformed, framing_of_reply, framing_of_request, head_of
+from highwater.recorder.rules import Rule, Rules
+from highwater.traces.recorded.s3log import CONDITIONS, Request, field, listing_of, named, to_json, write
+
+PIECE = 256 * 1024
+AT_ONCE = 64 * 1024  # a body up to this goes on together with its head
+SPOOL = 64 * 1024 * 1024  # of a request that is held so much is read; the rest waits at its client
+LISTING = 8 * 1024 * 1024  # of what is looked into: a LIST has a page, a DELETE of many a body, of 1,000 keys of 1,024 bytes
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+GONE = (ConnectionError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, Malformed, EOFError)
+
+
+class Dropped(Exception):
+    """Nothing more is to be done for this client's connection."""
+
+
+class Exchange:
+    """A request under way."""
+
+    def __init__(self, recorder: "Recorder", client: str, head: Head):
+        self.head, self.recorder = head, recorder
+        method, target, _ = head.first
+        self.edges, self.times_us = [recorder.tick(), 0, 0, 0], [recorder.now_us(), 0, 0, 0]
+        self.op, bucket, key, query = named(method, target, "x-amz-copy-source" in head.fields)
+        self.conditions = {name: value for name, value in head.fields.items() if name in CONDITIONS}
+        self.sent, self.got = Content(self._keeps("delete_many")), Content(self._keeps("delete_many", "list"))
+        self.framing = framing_of_request(head, self.sent)
+        self.reply: Head | None = None
+        self.reply_framing: Framing | None = None
+        self.told, self.continued = 0, False
+        self.rule = recorder.rules.find(client, self.op, method, key, self.conditions)
+        self.number = recorder.came = next(recorder.numbers)
+        self.who = (self.number, client, self.op, method, bucket, key, query)
+
+    def _keeps(self, *whole: str) -> int:
+        """`whole`: requests of these kinds are read."""
+        return max(LISTING, self.recorder.keep_bytes) if self.op in whole else self.recorder.keep_bytes
+
+    @property
+    def expects(self) -> bool:
+        return self.head.says("expect", "100-continue")
+
+    def passed(self, edge: int) -> None:
+        if not self.edges[edge]:
+            self.edges[edge], self.times_us[edge] = self.recorder.tick(), self.recorder.now_us()
+
+    def request(self) -> Request:
+        sent = self.sent.body(not self.framing or self.framing.done)
+        got = self.got.body(bool(self.reply) and (not self.reply_framing or self.reply_framing.done))
+        found = Request(*self.who, self.conditions, *self.edges, tuple(self.times_us), told=self.told, sent_body=sent,
+                        rule=self.rule.text if self.rule else "")
+        if not self.reply:
+            return found
+        fields, text = self.reply.fields, (got.data or b"")
+        if self.op == "list" and self.reply.status == 200:
+            listed, truncated = listing_of(text, found.query.get("encoding-type") == "url")
+            found = found._replace(listed=listed, truncated=truncated)
+        elif (self.op == "get" and self.reply.status in (200, 206)) or (self.op == "delete_many" and self.reply.status == 200):
+            found = found._replace(got_body=got)
+        elif text and (self.reply.status >= 300 or self.op in ("copy", "complete")):
+            words = text.decode("utf-8", "replace")
+            found = found._replace(code=field(words, "Code"), version=field(words, "ETag"))
+        return found._replace(status=self.reply.status, version=fields.get("etag") or found.version,
+                              last_modified=fields.get("last-modified", ""))
+
+
+class Recorder:
+    """`log` gets the lines. `on_request` is called with each Request when it is over."""
+
+    def __init__(self, upstream: str, log: TextIO, rules: Rules | None = None, keep_bytes: int = 65_536,
+                 on_request: Callable[[Request], None] = lambda request: None):
+        parts = urlsplit(upstream)
+        self.host, self.port = parts.hostname, parts.port or {"https": 443}.get(parts.scheme, 80)
+        self.tls = ssl.create_default_context() if parts.scheme == "https" else None
+        self.log, self.rules, self.keep_bytes, self.on_request = log, rules or Rules(), keep_bytes, on_request
+        self.upstream, self.clients, self.held = upstream, {}, {}
+        self.numbers, self._ticks, self.came, self._written = itertools.count(1), itertools.count(1), 0, 0
+        self._start_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
+        self._changed, self._servers, self._tasks = asyncio.Event(), [], set()
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing is under way."""
+        return self.came == self._written
+
+    def tick(self) -> int:
+        return next(self._ticks)
+
+    def now_us(self) -> int:
+        return self._start_us + time.monotonic_ns() // 1000
+
+    async def open(self, clients: Iterable[tuple[str, int]]) -> dict[str, str]:
+        """Listens for these clients, each with its port, 0 for any that is free; their URLs."""
+        for name, port in clients:
+            server = await asyncio.start_server(
+                lambda reader, writer, name=name: self._serve(name, reader, writer), "127.0.0.1", port, limit=2 * PIECE)
+            self._servers.append(server)
+            self.clients[name] = server.sockets[0].getsockname()[1]
+        write(self.log, kind="log", v=1, upstream=self.upstream, clients=self.clients, started_us=self.now_us(),
+              keep_bytes=self.keep_bytes)
+        if self.rules.text:
+            self.note("rules", text=self.rules.text)
+        return {name: f"http://127.0.0.1:{port}" for name, port in self.clients.items()}
+
+    async def close(self) -> None:
+        """Ends what is under way, and the log."""
+        for server in self._servers:
+            server.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        write(self.log, kind="end", requests=self._written)
+        self.log.flush()
+
+    def set_rules(self, text: str) -> None:
+        """Raises BadRule, and then the old ones stay in force. What was held by a rule that is gone goes on."""
+        self.rules.replace(text)
+        self.note("rules", text=text)
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def note(self, what: str, **more: object) -> None:
+        write(self.log, kind="note", what=what, at=self.tick(), **more)
+        self.log.flush()
+
+    async def _serve(self, client: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        self._tasks.add(task)
+        connection = Connection(self, client, reader, writer)
+        try:
+            while await connection.one():
+                pass
+        except (*GONE, Dropped, asyncio.CancelledError):
+            pass
+        finally:
+            connection.close()
+            self._tasks.discard(task)
+
+    def over(self, exchange: Exchange) -> None:
+        request = exchange.request()
+        self.log.write(to_json(request) + "\n")
+        self.log.flush()
+        self._written += 1
+        self.on_request(request)
+
+    async def until_gone(self, rule: Rule, exchange: Exchange) -> None:
+        self.held[exchange.number] = rule.text
+        self.note("held", request=exchange.number, client=exchange.who[1], method=exchange.who[3], key=exchange.who[5],
+                  rule=rule.text)
+        try:
+            while self.rules.has(rule):
+                await self._changed.wait()
+        finally:
+            del self.held[exchange.number]
+
+
+class Connection:
+    """Of one client, and of its own to the server."""
+
+    def __init__(self, recorder: Recorder, client: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
+        self.recorder, self.client, self.reader, self.writer = recorder, client, reader, writer
+        self.up_reader: asyncio.StreamReader | None = None
+        self.up_writer: asyncio.StreamWriter | None = None
+
+    async def one(self) -> bool:
+        """Serves one request; whether there may be another."""
+        try:
+            raw = await self.reader.readuntil(b"\r\n\r\n")
+        except asyncio.IncompleteReadError:
+            return False
+        exchange = Exchange(self.recorder, self.client, head_of(raw))
+        try:
+            return await (self._by_rule(exchange, exchange.rule) if exchange.rule else self._through(exchange))
+        finally:
+            self.recorder.over(exchange)
+
+    def close(self) -> None:
+        for writer in (self.writer, self.up_writer):
+            if writer:
+                writer.close()
+
+    # --- A request that no rule touches
+
+    async def _through(self, exchange: Exchange) -> bool:
+        framing = exchange.framing
+        await self._connect()
+        if framing and (exchange.expects or not 0 < framing.left <= AT_ONCE):
+            exchange.passed(1)
+            self.up_writer.write(exchange.head.raw)
+            pump = asyncio.ensure_future(self._pump(framing))
+            try:
+                lasts = await self._reply(exchange)
+            finally:
+                sent_all = framing.done and pump.done()
+                pump.cancel()
+                with suppress(*GONE, asyncio.CancelledError):
+                    await pump
+            return lasts and sent_all
+        await self._send(exchange, await self._read_body(framing, AT_ONCE) if framing else b"")
+        return await self._reply(exchange)
+
+    async def _pump(self, framing: Framing) -> None:
+        """The body of a request, as it comes."""
+        try:
+            while not framing.done:
+                data = await self.reader.read(PIECE if not framing.left else min(PIECE, framing.left))
+                if not data:
+                    raise EOFError
+                framing.feed(data)
+                self.up_writer.write(data)
+                await self.up_writer.drain()
+        except GONE:
+            self.up_writer.transport.abort()  # the server is not to take what came for the whole
+            raise
+
+    async def _connect(self) -> None:
+        """Anew, if the server has closed the last one meanwhile: nothing has been sent through it."""
+        if not self.up_writer or self.up_writer.is_closing() or self.up_reader.at_eof():
+            if self.up_writer:
+                self.up_writer.close()
+            of = self.recorder
+            self.up_reader, self.up_writer = await asyncio.open_connection(of.host, of.port, ssl=of.tls, limit=2 * PIECE)
+
+    async def _send(self, exchange: Exchange, body: bytes) -> None:
+        exchange.passed(1)
+        self.up_writer.write(exchange.head.raw + body if body else exchange.head.raw)
+        await self.up_writer.drain()
+
+    async def _head(self, exchange: Exchange) -> Head:
+        """Of the reply. «100 Continue» goes on to a client that has not had one yet."""
+        while True:
+            head = head_of(await self.up_reader.readuntil(b"\r\n\r\n"))
+            if head.status >= 200:
+                break
+            if not exchange.continued:
+                self._tell(head.raw)
+        exchange.passed(2)
+        exchange.reply = head
+        exchange.reply_framing = framing_of_reply(head, exchange.head.first[0], exchange.got)
+        return head
+
+    async def _reply(self, exchange: Exchange) -> bool:
+        return await self._deliver(exchange, await self._head(exchange))
+
+    async def _deliver(self, exchange: Exchange, head: Head) -> bool:
+        """A reply whose head has come; whether the connections last."""
+        framing, first = exchange.reply_framing, head.raw
+        while framing and not framing.done:
+            data = await self._more(framing)
+            if not data:
+                break
+            self._tell(first + data)
+            first = b""
+            if framing.left > PIECE or not framing.left:
+                await self.writer.drain()
+        if first:
+            self._tell(first)
+        self._told(exchange, head.status)
+        return head.lasts and exchange.head.lasts and (not framing or framing.done)
+
+    async def _more(self, framing: Framing) -> bytes:
+        """Of a reply's body; nothing: there is no more."""
+        data = await self.up_reader.read(PIECE if not framing.left else min(PIECE, framing.left))
+        framing.feed(data)
+        return data
+
+    def _tell(self, data: bytes) -> None:
+        if not self.writer.is_closing():
+            self.writer.write(data)
+
+    def _told(self, exchange: Exchange, status: int) -> None:
+        if not self.writer.is_closing() and not self.reader.at_eof():
+            exchange.passed(3)
+            exchange.told = status
+
+    # --- What rules do
+
+    async def _by_rule(self, exchange: Exchange, rule: Rule) -> bool:
+        if rule.action == "drop":
+            raise Dropped
+        if rule.action == "fail":
+            if exchange.framing and not exchange.expects:
+                await self._read_body(exchange.framing, None)
+            return self._make_up(exchange, rule) and not exchange.expects
+        body = await self._spool(exchange)
+        if rule.action == "hold":
+            await self.recorder.until_gone(rule, exchange)
+        elif rule.action == "delay":
+            await asyncio.sleep(rule.value / 1000)
+        await self._connect()
+        await self._send(exchange, body)
+        if exchange.framing and not exchange.framing.done:
+            await self._pump(exchange.framing)
+        if rule.action in ("hold", "delay"):
+            return await self._reply(exchange)
+        return await self._spoil(exchange, rule)
+
+    async def _spool(self, exchange: Exchange) -> bytes:
+        """The body, or as much as is kept; the client is told to send it."""
+        if exchange.framing and exchange.expects:
+            exchange.continued = True
+            self._tell(CONTINUE)
+        return await self._read_body(exchange.framing, SPOOL) if exchange.framing else b""
+
+    async def _read_body(self, framing: Framing, most: int | None) -> bytes:
+        """Up to so much of a body; None: all of it, and none is kept. Raises EOFError if it ends too early."""
+        parts, size = [], 0
+        while not framing.done and (most is None or size < most):
+            data = await self.reader.read(PIECE if not framing.left else min(PIECE, framing.left))
+            if not data:
+                raise EOFError
+            framing.feed(data)
+            size += len(data)
+            if most is not None:
+                parts.append(data)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def _spoil(self, exchange: Exchange, rule: Rule) -> bool:
+        """The server has the request; what becomes of its reply."""
+        head = await self._head(exchange)
+        if rule.action in ("hold-reply", "delay-reply"):
+            if rule.action == "hold-reply":
+                await self.recorder.until_gone(rule, exchange)
+            else:
+                await asyncio.sleep(rule.value / 1000)
+            return await self._deliver(exchange, head)
+        framing = exchange.reply_framing
+        while framing and not framing.done and await self._more(framing):
+            pass
+        if rule.action == "fail-reply":
+            return self._make_up(exchange, rule) and head.lasts
+        self.recorder.note(rule.action, request=exchange.number, rule=rule.text, status=head.status)
+        if rule.action == "stall":
+            while not self.reader.at_eof() and not self.writer.is_closing():
+                await asyncio.sleep(0.02)
+        raise Dropped
+
+    def _make_up(self, exchange: Exchange, rule: Rule) -> bool:
+        """A reply of our own."""
+        code = rule.code or {503: "SlowDown"}.get(rule.value, "InternalError")
+        xml = f"<Error><Code>{code}</Code><Message>by a rule of the recorder</Message></Error>"
+        body = "" if exchange.head.first[0] == "HEAD" else xml
+        head = f"HTTP/1.1 {rule.value} {code}\r\nContent-Type: application/xml\r\nContent-Length: {len(body)}\r\n\r\n"
+        self._tell((head + body).encode())
+        self._told(exchange, rule.value)
+        return exchange.head.lasts
+
+

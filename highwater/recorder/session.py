@@ -1,0 +1,142 @@
+"""Safety: whatever ends a recording, its log says whether it is whole.
+
+A recording from beginning to end: from the command line, with a file of rules that is read again and again, or within a
+program, in a thread of its own.
+"""
+
+import asyncio
+import contextlib
+import io
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TextIO
+
+from highwater.recorder.proxy import Recorder
+from highwater.recorder.rules import BadRule, Rules
+from highwater.traces.recorded.s3log import Request
+
+LOOK_AGAIN_S = 0.02
+
+
+async def record(upstream: str, clients: list[tuple[str, int]], log: TextIO, rules: Path | None, keep_bytes: int,
+                 on_open: Callable[[dict[str, str]], None]) -> int:
+    """Until SIGINT or SIGTERM; the number of requests. Raises OSError where a port is taken, BadRule for bad rules."""
+    count = [0]
+
+    def one_more(request: Request) -> None:
+        count[0] += 1
+
+    recorder = Recorder(upstream, log, Rules(text_of(rules) if rules else ""), keep_bytes, one_more)
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    on_open(await recorder.open(clients))
+    watching = asyncio.ensure_future(watch(recorder, rules)) if rules else None
+    await stopped.wait()
+    if watching:
+        watching.cancel()
+    await recorder.close()
+    return count[0]
+
+
+def text_of(path: Path) -> str:
+    """Raises OSError, BadRule."""
+    return encodable(path.read_text(errors="surrogateescape"))
+
+
+def encodable(text: str) -> str:
+    """The text; raises BadRule where the file was no UTF-8."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if any("\udc80" <= letter <= "\udcff" for letter in line):
+            raise BadRule(f"line {number}: it is no UTF-8")
+    return text
+
+
+async def watch(recorder: Recorder, path: Path) -> None:
+    """Puts the file's rules in force when they change. What is no rule is told, and the old ones stay; an empty file is
+    believed when it still is at the second look, for a program that writes it anew empties it first."""
+    last = before = recorder.rules.text
+    while True:
+        await asyncio.sleep(LOOK_AGAIN_S)
+        try:
+            text = path.read_text(errors="surrogateescape")
+        except OSError:
+            text = ""
+        if text != last and (text.strip() or text == before):
+            last = text
+            try:
+                recorder.set_rules(encodable(text))
+            except BadRule as error:
+                recorder.note("bad rules", error=f"{path}: {error}")
+                print(f"{path}: {error}; the old rules stay in force", file=sys.stderr, flush=True)
+        before = text
+
+
+class Session:
+    """What a program that records has in hand; any thread may use it."""
+
+    def __init__(self, recorder: Recorder, loop: asyncio.AbstractEventLoop, requests: list[Request]):
+        self._recorder, self._loop, self.requests = recorder, loop, requests
+        self.urls: dict[str, str] = {}
+
+    def rules(self, text: str) -> None:
+        """Raises BadRule."""
+        async def set_them() -> None:
+            self._recorder.set_rules(text)
+
+        asyncio.run_coroutine_threadsafe(set_them(), self._loop).result()
+
+    def held(self) -> list[str]:
+        """The rules that hold a request now, one for each."""
+        return list(self._recorder.held.values())
+
+    def settled(self) -> list[Request]:
+        """All requests, when none is under way: a client has its reply a moment before its request is logged."""
+        self.wait(lambda session: session._recorder.quiet)
+        return self.requests
+
+    def wait(self, condition: Callable[["Session"], bool], limit_s: float = 30) -> None:
+        """Raises TimeoutError."""
+        end_s = time.monotonic() + limit_s
+        while not condition(self):
+            if time.monotonic() > end_s:
+                raise TimeoutError(f"not within {limit_s} s")
+            time.sleep(0.005)
+
+
+@contextlib.contextmanager
+def recording(upstream: str, clients: tuple[str, ...] = ("client",), rules: str = "", log: TextIO | None = None,
+              keep_bytes: int = 65_536) -> Iterator[Session]:
+    """Records while the block runs; `session.urls[client]` is what to point a client at."""
+    opened: Future = Future()
+    stopped: list[Callable[[], None]] = []
+    file = log or io.StringIO()
+
+    async def serve() -> None:
+        requests: list[Request] = []
+        recorder = Recorder(upstream, file, Rules(rules), keep_bytes, requests.append)
+        session, stop = Session(recorder, asyncio.get_running_loop(), requests), asyncio.Event()
+        stopped.append(lambda: session._loop.call_soon_threadsafe(stop.set))
+        try:
+            session.urls = await recorder.open((name, 0) for name in clients)
+        except BaseException as error:
+            opened.set_exception(error)
+            return
+        opened.set_result(session)
+        await stop.wait()
+        await recorder.close()
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
+    thread.start()
+    try:
+        yield opened.result()
+    finally:
+        for stop in stopped:
+            with contextlib.suppress(RuntimeError):  # it never opened
+                stop()
+        thread.join()

@@ -1,0 +1,345 @@
+"""Safety: what is told of a campaign is a function of the rows that are committed, each counted once; it may be running, may
+have been stopped, and may be of other code. Nothing is written.
+
+Rows are read some 100,000 at a time, and summed up at once: what stays in memory is a few numbers of each seed, and the
+sketches' hashes.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from highwater.dst.campaign.folder import (
+    Asked,
+    check_rows,
+    commit_in,
+    covered,
+    damage,
+    is_running,
+    labelled,
+    summary_in,
+    within,
+)
+from highwater.dst.campaign.rows import SCHEMA
+from highwater.dst.campaign.what import UNJUDGED, WRONG, Campaign, Refused, Seeds, replay_of
+from highwater.dst.search.reached import bits
+from highwater.dst.search.sketch import SAMPLE
+from highwater.dst.version import code_version
+
+COLUMNS = ("seed", "strategy", "profile", "kind", "signature", "requests", "steps", "virtual_ms", "reached", "faults",
+           "model_states", "model_steps", "cpu_us")
+AT_ONCE = 100_000  # rows
+UNION = 4_000_000  # hashes, before they are counted
+POINTS = 200  # of a curve
+PHASES = {"timeout": ("applied", "later", "never"), "crash": ("applied", "later", "never"), "503": ("never",),
+          "409": ("never",), "403": ("never",)}  # fault -> what can have become of its request
+OF_MUTATIONS = ("409", "429")  # two reads are no conflict, and not too many
+READS = ("get", "get_if_changed", "head", "list")
+
+
+class Cell(NamedTuple):
+    """Runs of one strategy and one profile. `failed` counts what is wrong, `unjudged` what no run came of."""
+
+    strategy: str
+    profile: str
+    runs: int
+    failed: int
+    unjudged: int
+    cpu_us: int
+
+
+class Failed(NamedTuple):
+    kind: str
+    signature: str
+    count: int
+    seed: int  # the smallest
+    message: str
+    replay: str
+    strategies: dict[str, int]
+
+
+class Growth(NamedTuple):
+    """Of what the runs have reached of the model, by sketches: so many seeds of a sample of runs, so many hashes of a sample of
+    states. `points`: after so many seeds so many in all; `last_tenth`: which share of them the last tenth of the seeds brought;
+    `next_run`: how many a run more will bring on average, by Good and Turing: those that one run alone has reached, a run."""
+
+    points: list[tuple[int, int]]
+    total: int
+    last_tenth: float
+    next_run: float
+
+
+class Round(NamedTuple):
+    """Of a guided campaign. `states`: that no round before it has reached, by sketches."""
+
+    number: int
+    runs: int
+    failed: int
+    states: int
+
+
+class Figures(NamedTuple):
+    out: Path
+    campaign: Campaign
+    asked: Asked
+    commit: str  # of its code; "": not known
+    here: bool  # the code that is here is the campaign's
+    running: bool
+    done: int
+    left: int
+    requests: int
+    steps: int
+    virtual_ms: int
+    cells: list[Cell]
+    failures: list[Failed]
+    witnesses: dict[str, tuple[int, int]] | None  # in how many runs, and the first (-1); None: of other code, and unfinished
+    faults: dict[tuple[str, str, str], int]  # (fault, operation, phase) -> how often
+    states: Growth
+    model_steps: Growth
+    rounds: list[Round]
+    sketched: int  # runs
+    cpu_us: tuple[float, float, float]  # of a run: mean, median, 99 of 100
+    seeds_per_s: float  # in the median wave; 0: too few waves
+    ended_s: float  # when the last wave was committed, since 1970; 0: none was
+
+    @property
+    def judged(self) -> int:
+        return sum(cell.runs - cell.unjudged for cell in self.cells)
+
+    @property
+    def failed(self) -> int:
+        return sum(cell.failed for cell in self.cells)
+
+    @property
+    def unjudged(self) -> int:
+        return sum(cell.unjudged for cell in self.cells)
+
+
+def figures(out: Path) -> Figures:
+    """Of what is committed now. Raises Refused if it is no campaign's folder, CampaignError if a file is not whole."""
+    campaign, asked = labelled(out)
+    try:
+        return summed(out, campaign, asked)
+    except (pa.ArrowException, OSError) as error:
+        raise damage(out, list(COLUMNS), error) from error
+
+
+def summed(out: Path, campaign: Campaign, asked: Asked) -> Figures:
+    running, summary = is_running(out), summary_in(out)  # before rows are read: what has come since is more
+    here = campaign.code == code_version()
+    names = bits(campaign.scenario) if here else {}
+    cells: dict[tuple[str, str], list[int]] = {}
+    signatures: dict[tuple[str, str], list] = {}
+    faults, waves, sums = Counter(), Counter(), Counter()
+    hits = dict.fromkeys(names, (0, -1))
+    seeds, wrong, cpu = [], [], []
+    states, steps = Union(), Union()
+    those = covered(asked, summary)
+    for table in tables(out, those):
+        for row in of_each(table):
+            add_row(row, cells, signatures)
+        sums.update({name: pc.sum(table[name]).as_py() for name in ("requests", "steps", "virtual_ms")})
+        seeds.append(table["seed"].to_numpy())
+        wrong.append(table.filter(pc.is_in(table["kind"], pa.array(WRONG)))["seed"].to_numpy())
+        cpu.append(table["cpu_us"].to_numpy())
+        hits = {name: added(hits[name], seeds[-1][table["reached"].to_numpy() & bit != 0]) for name, bit in names.items()}
+        faults.update(befallen(table["faults"]))
+        states.add(table["model_states"], seeds[-1])
+        steps.add(table["model_steps"], seeds[-1])
+        waves.update({row["values"]: row["counts"] for row in pc.value_counts(table["wave"]).to_pylist()})
+    all_seeds = np.sort(np.concatenate(seeds)) if seeds else np.empty(0, np.int64)
+    left = those[1] - those[0] - len(all_seeds)
+    check_rows(out, all_seeds, left, summary)
+    rate, ended_s = of_waves(out, waves)
+    return Figures(out, campaign, asked, commit_in(out), here, running, len(all_seeds), left,
+                   sums["requests"], sums["steps"], sums["virtual_ms"],
+                   [Cell(*key, *counts) for key, counts in sorted(cells.items())],
+                   failures_of(out, campaign, signatures, summary), hits if here else witnesses_of(summary),
+                   {tuple(name.split(" ")): times for name, times in sorted(faults.items())},
+                   states.growth(all_seeds), steps.growth(all_seeds), rounds_of(campaign, all_seeds, wrong, states),
+                   states.runs, of_cpu(cpu), rate, ended_s)
+
+
+def tables(out: Path, seeds: Seeds) -> Iterator[pa.Table]:
+    """Rows of these, many at a time, with the number of their wave."""
+    if not (out / "rows").is_dir():
+        return
+    wave = pa.schema([("wave", pa.int64())])
+    rows = ds.dataset(out / "rows", schema=pa.unify_schemas([SCHEMA, wave]), format="parquet",
+                      partitioning=ds.partitioning(wave, flavor="hive"))
+    batches, size = [], 0
+    for batch in rows.to_batches(columns=[*COLUMNS, "wave"], filter=within(seeds), batch_readahead=4,
+                                 fragment_readahead=4):
+        batches.append(batch)
+        size += batch.num_rows
+        if size >= AT_ONCE:
+            yield pa.Table.from_batches(batches).combine_chunks()
+            batches, size = [], 0
+    if size:
+        yield pa.Table.from_batches(batches).combine_chunks()
+
+
+def of_each(table: pa.Table) -> list[dict]:
+    return table.group_by(["strategy", "profile", "kind", "signature"]).aggregate(
+        [("seed", "count"), ("seed", "min"), ("cpu_us", "sum")]).to_pylist()
+
+
+def add_row(row: dict, cells: dict, signatures: dict) -> None:
+    """Of a group, to what there is of its strategy and profile, and of its signature."""
+    cell = cells.setdefault((row["strategy"], row["profile"]), [0, 0, 0, 0])
+    unjudged = row["kind"] in UNJUDGED
+    for place, more in enumerate((row["seed_count"], row["seed_count"] * (bool(row["kind"]) and not unjudged),
+                                  row["seed_count"] * unjudged, row["cpu_us_sum"])):
+        cell[place] += more
+    if row["kind"]:
+        found = signatures.setdefault((row["kind"], row["signature"]), [0, row["seed_min"], Counter()])
+        found[0] += row["seed_count"]
+        found[1] = min(found[1], row["seed_min"])
+        found[2][row["strategy"]] += row["seed_count"]
+
+
+def added(before: tuple[int, int], seeds: np.ndarray) -> tuple[int, int]:
+    if not len(seeds):
+        return before
+    first = int(seeds.min())
+    return before[0] + len(seeds), first if before[1] < 0 else min(first, before[1])
+
+
+def befallen(faults: pa.ChunkedArray) -> dict[str, int]:
+    maps = [chunk for chunk in faults.chunks if len(chunk)]
+    if not maps:
+        return {}
+    keys, items = (pa.concat_arrays([getattr(of, name) for of in maps]) for name in ("keys", "items"))
+    entries = pa.table({"what": keys, "times": items})
+    return {row["what"]: row["times_sum"] for row in entries.group_by("what").aggregate([("times", "sum")]).to_pylist()}
+
+
+def failures_of(out: Path, campaign: Campaign, signatures: dict[tuple[str, str], list], summary: dict) -> list[Failed]:
+    """The most frequent first."""
+    first = [seed for _, seed, _ in signatures.values()]
+    rows = ds.dataset(out / "rows", schema=SCHEMA, format="parquet").to_table(
+        columns=["seed", "message"], filter=ds.field("seed").isin(first)).to_pylist() if first else []
+    messages = {row["seed"]: row["message"] for row in rows}
+    found = [Failed(*key, count, seed, messages[seed], replay_of(campaign, seed), dict(sorted(by.items())))
+             for key, (count, seed, by) in signatures.items()]
+    found += [Failed(of["kind"], of["signature"], of["count"], of["smallest_seed"], of["message"], of["replay"], {})
+              for of in summary.get("failures", [])
+              if (of["kind"], of["signature"]) not in signatures]  # that only a second run shows
+    return sorted(found, key=lambda f: (-f.count, f.seed))
+
+
+def witnesses_of(summary: dict) -> dict[str, tuple[int, int]] | None:
+    """As the campaign's own code named them."""
+    if not summary:
+        return None
+    reached = {name: (of["runs"], of["smallest_seed"]) for name, of in summary["reached"].items()}
+    return reached | dict.fromkeys(summary["never"], (0, -1))
+
+
+def rounds_of(campaign: Campaign, seeds: np.ndarray, wrong: list[np.ndarray], states: "Union") -> list[Round]:
+    if not campaign.round_size or not len(seeds):
+        return []
+    counts = [np.bincount((of - campaign.first) // campaign.round_size, minlength=1 + int(seeds[-1] - campaign.first)
+                          // campaign.round_size) for of in (seeds, np.concatenate(wrong), states.merge()[1])]
+    return [Round(number, int(runs), int(failed), SAMPLE * int(new)) for number, (runs, failed, new) in enumerate(zip(*counts))
+            if runs]
+
+
+def of_cpu(parts: list[np.ndarray]) -> tuple[float, float, float]:
+    cpu = np.concatenate(parts) if parts else np.zeros(1)
+    return float(cpu.mean()), float(np.median(cpu)), float(np.percentile(cpu, 99))
+
+
+def of_waves(out: Path, waves: Counter) -> tuple[float, float]:
+    """Seeds a second in the median wave, from its predecessor's end to its own, so that pauses do not count; and the end of the
+    last. Files that were copied have lost their times."""
+    ended_s = {wave: (out / "rows" / f"wave={wave}").stat().st_mtime for wave in sorted(w for w in waves if w is not None)}
+    rates = [waves[wave] / (ended_s[wave] - ended_s[wave - 1]) for wave in ended_s
+             if wave - 1 in ended_s and ended_s[wave] > ended_s[wave - 1]]
+    return float(np.median(rates)) if rates else 0.0, max(ended_s.values(), default=0.0)
+
+
+def cells_of(faults: dict[tuple[str, str, str], int]) -> dict[tuple[str, str, str], int]:
+    """All that could be, 0 where it was not: of operations that anything has befallen, and other answers that were met."""
+    ops, others = sorted({op for _, op, _ in faults}), sorted({fault for fault, _, _ in faults} - set(PHASES))
+    could = {(fault, op, phase): 0 for fault, phases in (PHASES | dict.fromkeys(others, ("never",))).items() for op in ops
+             for phase in phases if fault not in OF_MUTATIONS or op not in READS}
+    return could | faults
+
+
+# --- what was reached of the model
+
+class Union:
+    """Of sketches: each hash, the first seed that has it, and how many runs have it."""
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        self.waiting, self.runs = 0, 0
+
+    def add(self, sketches: pa.ChunkedArray, seeds: np.ndarray) -> None:
+        lists = sketches.combine_chunks()
+        lists = lists.chunk(0) if isinstance(lists, pa.ChunkedArray) else lists
+        hashes = lists.flatten().to_numpy(zero_copy_only=False)
+        first = seeds[pc.list_parent_indices(lists).to_numpy()]
+        self.runs += int(pc.sum(pc.greater(pc.list_value_length(lists), 0)).as_py() or 0)
+        self.parts.append(counted(hashes, first, np.ones(len(hashes), np.int64)))
+        self.waiting += len(self.parts[-1][0])
+        if self.waiting > UNION:
+            self.merge()
+
+    def merge(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        if len(self.parts) > 1:
+            self.parts = [counted(*map(np.concatenate, zip(*self.parts)))]
+        self.waiting = 0
+        return self.parts[0] if self.parts else (np.empty(0, np.int64),) * 3
+
+    def growth(self, seeds: np.ndarray) -> Growth:
+        """`seeds`: all there are, ascending."""
+        _, first, runs = self.merge()
+        first = np.sort(np.searchsorted(seeds, first))  # how many seeds are before it
+        total, last = len(first), int(0.9 * len(seeds))
+        after = np.unique(np.linspace(0, len(seeds), POINTS + 1).astype(np.int64))
+        points = [(int(at), SAMPLE * int(n)) for at, n in zip(after, np.searchsorted(first, after))]
+        return Growth(points, SAMPLE * total, float((first >= last).sum() / max(total, 1)),
+                      SAMPLE * int((runs == 1).sum()) / max(self.runs, 1))
+
+
+def counted(hashes: np.ndarray, first: np.ndarray, runs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Each hash once."""
+    if not len(hashes):
+        return hashes, first, runs
+    order = np.lexsort((first, hashes))
+    hashes, first, runs = hashes[order], first[order], runs[order]
+    begins = np.flatnonzero(np.concatenate(([True], hashes[1:] != hashes[:-1])))
+    return hashes[begins], first[begins], np.add.reduceat(runs, begins)
+
+
+# --- many campaigns
+
+def campaigns_in(path: Path) -> Iterator[Path]:
+    """However deep; none is within another."""
+    for root, folders, files in os.walk(path):
+        folders.sort()
+        if "campaign.json" in files:
+            folders.clear()
+            yield Path(root)
+
+
+def folders(given: list[Path]) -> list[Path]:
+    """Campaigns' folders: what is given, or what is in it. Raises Refused where there is none."""
+    found = []
+    for path in given:
+        if not path.is_dir():
+            raise Refused(f"{path}: there is no such folder")
+        inside = list(campaigns_in(path))
+        if not inside:
+            raise Refused(f"{path} is no campaign's folder, and holds none: it has no campaign.json")
+        found += inside
+    return list(dict.fromkeys(found))

@@ -1,0 +1,161 @@
+"""Safety: a verdict calls safe nothing that has failed, and open what is not known; it never stands without how sure it is, and
+what was not tried.
+"""
+
+from typing import Any, NamedTuple
+
+from highwater.dst.campaign.what import UNJUDGED
+from highwater.dst.scenarios import STEMS, mutants_of, named
+from highwater.dst.sim.strategies import STRATEGIES
+from highwater.dst.world.profiles import PROFILES
+from highwater.reports.campaign.figures import PHASES, Figures, Growth, cells_of
+from highwater.reports.campaign.numbers import at_most, of_runs, share, short, sure
+
+LEVEL, SLOWER = 0.01, 0.05  # of what was reached the last tenth of the seeds brought less
+Untried = list[tuple[str, str]]  # each in two words, and in a line
+
+
+class Verdict(NamedTuple):
+    tone: str  # bad: something is wrong; open: not known; good; found: a known-bad implementation, and something is wrong
+    word: str
+    answer: str
+    why: str
+
+
+def name_of(f: Figures) -> str:
+    return f.campaign.scenario + (f" with {f.campaign.mutant}" if f.campaign.mutant else "")
+
+
+def alike(one: Figures, other: Figures) -> bool:
+    return one.campaign[:2] == other.campaign[:2]
+
+
+def verdict(f: Figures) -> Verdict:
+    c, runs = f.campaign, f"{f.done:,} runs"
+    wrong = [failure for failure in f.failures if failure.kind not in UNJUDGED]
+    if not f.done:
+        return Verdict("open", "nothing yet", "Nothing has run yet", "")
+    if c.mutant and wrong:
+        return Verdict("found", "caught", "Known-bad, and caught", f"{c.mutant} must fail, and did in {f.failed:,} of "
+                       f"{runs}, first in seed {min(failure.seed for failure in wrong)}.")
+    if c.mutant:
+        return Verdict("open", "not caught", "Known-bad, and not caught", f"{c.mutant} must fail, and did not in {runs}: what "
+                       "ran cannot tell it from the real one.")
+    if wrong:
+        unsafe, most = any(failure.kind != "liveness" for failure in wrong), wrong[0]
+        why = (f"{f.failed:,} of {runs} failed; most often {most.signature}, {most.count:,} times, first in seed "
+               f"{most.seed}: {most.message[:300]}")
+        return Verdict("bad", *(("not safe", "Not safe") if unsafe else ("stuck", "Somebody does not get on")), why)
+    if f.failures:
+        kinds = sorted({failure.kind for failure in f.failures})
+        count = sum(failure.count for failure in f.failures)
+        return Verdict("open", "unjudged", "No failure, but runs that nobody could judge",
+                       f"{count:,} of {runs} ended without a verdict: {', '.join(kinds)}.")
+    if f.left:
+        return Verdict("open", "so far none", "No failure so far", f"None of {runs} failed; {f.left:,} more were asked for.")
+    return Verdict("good", "no failure", "No failure was found", f"None of {runs} broke safety, refinement or liveness.")
+
+
+def sureness(f: Figures) -> tuple[str, str]:
+    """How sure a verdict is, in a few words, and what they mean."""
+    n = f.judged
+    if not n:
+        return "Not at all", "No run was judged."
+    if not f.failed:
+        return (f"At most {of_runs(share(at_most(n)))}", f"that is, of runs that are drawn like these, at 95 %: 0 of {n:,} did "
+                "(rule of three). It says nothing of what is never drawn.")
+    words = of_runs(sure(f.failed, n))
+    return (words[0].upper() + words[1:], f"that is, of runs that are drawn like these, at 95 %: {f.failed:,} of {n:,} did "
+            "(Wilson).")
+
+
+# --- what was not tried: what is nearest to a user's own case first
+
+def untried(f: Figures) -> Untried:
+    found = unfinished(f.left, f.done + f.left) + never_met([f])
+    cells = cells_of(f.faults)
+    empty = [f"{fault} {op} {'refused' if fault.isdigit() else phase}" for (fault, op, phase), times in cells.items()
+             if not times and fault in met(f)]
+    found += missed(empty, "place of a fault", "places of faults",
+                    f"{len(empty)} of {len(cells)} faults × operations × phases befell nobody, of faults that befell somebody")
+    found += [("other sizes", f"sizes: {f.campaign.shape} is fixed, and nothing else was tried")] if f.campaign.shape else []
+    drawn = {cell.strategy for cell in f.cells}
+    found += missed([name for name in STRATEGIES if name not in drawn], "strategy", "strategies", "strategies that never chose")
+    if f.witnesses is None:
+        found.append(("witnesses", "witnesses: not known, for the rows are of other code, and there is no summary of them"))
+    else:
+        never = [name for name, (runs, _) in f.witnesses.items() if not runs]
+        found += missed(never, "witness", "witnesses", f"{len(never)} of {len(f.witnesses)} witnesses were never reached")
+    if is_growing(f):
+        found.append(("more states", f"more states of the model: {100 * f.states.last_tenth:.0f} % of those that were reached "
+                      f"came in the last tenth of {f.done:,} seeds; as many again would bring at most "
+                      f"{most_more(f.states, f.done)}"))
+    return found
+
+
+def untried_of_many(found: list[Figures]) -> Untried:
+    left = sum(f.left for f in found)
+    lines = unfinished(left, sum(f.done for f in found) + left)
+    none = [stem for stem in STEMS if stem not in {f.campaign.scenario for f in found}]
+    lines += missed(none, "scenario", "scenarios", f"{len(none)} of {len(STEMS)} scenarios")
+    lines += never_met(found)
+    never = sorted({name for f in found for name, (runs, _) in (f.witnesses or {}).items() if not runs})
+    lines += missed(never, "witness", "witnesses", f"{len(never)} witnesses were never reached in some campaign")
+    growing = sum(map(is_growing, found))
+    if growing:
+        lines.append(("more states", f"more states of the model: still growing in {growing} of {len(found)} campaigns"))
+    known = {(stem, mutant) for stem in STEMS for mutant in mutants_of(stem).MUTANTS}
+    idle = len(known - {f.campaign[:2] for f in found})
+    return lines + ([(f"{idle:,} mutants", f"{idle} of {len(known)} known-bad implementations")] if idle else [])
+
+
+def unfinished(left: int, of: int) -> Untried:
+    return [(f"{short(left)} seeds", f"{left:,} of {of:,} seeds have not run yet")] if left else []
+
+
+def never_met(found: list[Figures]) -> Untried:
+    """In none of the campaigns."""
+    stores = {cell.profile for f in found for cell in f.cells}
+    drawn = {name for f in found for name in drawn_stores(f.campaign.scenario)}
+    faults = set().union(*map(met, found))
+    never = [name for name in PROFILES if name not in stores]
+    return (missed([name for name in never if name in drawn], "store", "stores", "stores that never answered")
+            + missed([name for name in PHASES if name not in faults], "kind of fault", "kinds of fault",
+                     "faults that befell nobody")
+            + missed([name for name in never if name not in drawn], "undrawn store", "undrawn stores",
+                     "stores that no run draws (option --profile asks for one)"))
+
+
+def drawn_stores(scenario: str) -> set[str]:
+    """That a run of it may have, if none is asked for."""
+    found: set[str] = set()
+
+    def of(name: str, *values: Any) -> Any:
+        found.update(values if name == "store" else ())
+        return values[0]
+
+    named(scenario).draw_shape(of)
+    return found
+
+
+def met(f: Figures) -> set[str]:
+    return {fault for (fault, *_), times in f.faults.items() if times}
+
+
+def most_more(growth: Growth, runs: int) -> str:
+    """What so many runs more would bring: each no more than the next one (Good and Turing), and all no more than these did."""
+    more = min(growth.next_run * runs, growth.total)
+    return f"{short(more)} more ({100 * more / growth.total:.0f} %)"
+
+
+def missed(names: list[str], one: str, many: str, line: str) -> Untried:
+    return [(f"{len(names):,} {one if len(names) == 1 else many}", f"{line}: {few(names)}")] if names else []
+
+
+def few(names: list[str], most: int = 12) -> str:
+    """All of them, if it is but one more."""
+    return ", ".join(names) if len(names) <= most + 1 else f"{', '.join(names[:most])} and {len(names) - most} more, below"
+
+
+def is_growing(f: Figures) -> bool:
+    return f.states.total > 0 and f.states.last_tenth >= SLOWER

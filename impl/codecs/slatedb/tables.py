@@ -1,0 +1,200 @@
+"""Safety: every field that a released SlateDB writes has a name here, so that none is dropped unseen.
+
+The tables of its manifests and compactions files, of releases 0.12 to 0.17. A field's place is its slot
+(impl/codecs/slatedb/flatbuffer.py); a new one comes last. Fields without a default are those that the released reader requires.
+"""
+
+from typing import Annotated, NamedTuple
+
+from highwater.impl.codecs.slatedb.flatbuffer import I8, I64, REQUIRED, U16, U32, U64, UNION, Flag, Ulid, Uuid
+
+UNBOUNDED, INCLUDED, EXCLUDED = 1, 2, 3  # of a Bound
+SUBMITTED, RUNNING, COMPLETED, FAILED, COMPACTED, SCHEDULED = range(6)  # status of a Compaction
+STATUSES = ("submitted", "running", "completed", "failed", "compacted", "scheduled")
+
+
+class Bound(NamedTuple):
+    key: bytes | None = None
+    kind: I8 = 0
+
+
+class Range(NamedTuple):
+    """Of keys."""
+
+    start: Bound
+    end: Bound
+
+
+class SstInfo(NamedTuple):
+    """What is in an SST, and where in it: offsets and lengths in bytes."""
+
+    first_entry: bytes | None = None
+    index_offset: U64 = 0
+    index_len: U64 = 0
+    filter_offset: U64 = 0
+    filter_len: U64 = 0
+    compression: I8 = 0
+    sst_type: I8 = 0
+    last_entry: bytes | None = None
+    stats_offset: U64 = 0
+    stats_len: U64 = 0
+    filter_format: I8 = 0
+
+
+class SstV1(NamedTuple):
+    """An SST where it is used: V1 has its contents and what of it is to be seen in one place."""
+
+    id: Ulid
+    info: SstInfo
+    visible_range: Range | None = None
+    format_version: U16 = 0
+
+
+class RunV1(NamedTuple):
+    """A sorted run: SSTs in the order of their keys."""
+
+    id: U32 = 0
+    ssts: Annotated[tuple[SstV1, ...], REQUIRED] = ()
+
+
+class Sst(NamedTuple):
+    """An SST: once in a manifest, however many views show it."""
+
+    id: Ulid
+    info: SstInfo
+    format_version: U16 = 0
+
+
+class View(NamedTuple):
+    """What is to be seen of an SST; None: all of it."""
+
+    id: Ulid
+    sst_id: Ulid
+    visible_range: Range | None = None
+
+
+class Run(NamedTuple):
+    """A sorted run: views in the order of their keys."""
+
+    id: U32 = 0
+    views: Annotated[tuple[View, ...], REQUIRED] = ()
+
+
+class Segment(NamedTuple):
+    """A tree of its own for the keys with one prefix."""
+
+    prefix: bytes
+    last_compacted_l0_view_id: Ulid | None = None
+    l0: Annotated[tuple[View, ...], REQUIRED] = ()
+    compacted: Annotated[tuple[Run, ...], REQUIRED] = ()
+
+
+class ExternalDb(NamedTuple):
+    """A database whose SSTs this one reads, and the checkpoints there that keep them."""
+
+    path: str
+    source_checkpoint_id: Uuid
+    final_checkpoint_id: Uuid
+    sst_ids: Annotated[tuple[Ulid, ...], REQUIRED] = ()
+
+
+class WriterCheckpoint(NamedTuple):
+    epoch: U64 = 0
+
+
+class Checkpoint(NamedTuple):
+    """«If checkpoint_expire_time_s is 0, the checkpoint will never expire.» (source 001)"""
+
+    id: Uuid
+    manifest_id: U64 = 0
+    expire_time_s: U32 = 0
+    create_time_s: U32 = 0
+    metadata: Annotated[WriterCheckpoint | None, UNION] = None
+    name: str | None = None
+
+
+class ManifestV1(NamedTuple):
+    manifest_id: U64 = 0  # never written: the file's name is the id
+    external_dbs: tuple[ExternalDb, ...] = ()
+    initialized: Flag = False
+    writer_epoch: U64 = 0
+    compactor_epoch: U64 = 0
+    replay_after_wal_id: U64 = 0
+    wal_id_last_seen: U64 = 0
+    last_compacted_l0_sst_id: Ulid | None = None
+    l0: Annotated[tuple[SstV1, ...], REQUIRED] = ()
+    compacted: Annotated[tuple[RunV1, ...], REQUIRED] = ()
+    last_l0_clock_tick: I64 = 0
+    checkpoints: Annotated[tuple[Checkpoint, ...], REQUIRED] = ()
+    last_l0_seq: U64 = 0
+    wal_object_store_uri: str | None = None
+    recent_snapshot_min_seq: U64 = 0
+    sequence_tracker: bytes | None = None
+
+
+class ManifestV2(NamedTuple):
+    manifest_id: U64 = 0
+    external_dbs: tuple[ExternalDb, ...] = ()
+    initialized: Flag = False
+    writer_epoch: U64 = 0
+    compactor_epoch: U64 = 0
+    replay_after_wal_id: U64 = 0
+    wal_id_last_seen: U64 = 0
+    last_compacted_l0_view_id: Ulid | None = None
+    ssts: Annotated[tuple[Sst, ...], REQUIRED] = ()
+    l0: Annotated[tuple[View, ...], REQUIRED] = ()
+    compacted: Annotated[tuple[Run, ...], REQUIRED] = ()
+    last_l0_clock_tick: I64 = 0
+    checkpoints: Annotated[tuple[Checkpoint, ...], REQUIRED] = ()
+    last_l0_seq: U64 = 0
+    recent_snapshot_min_seq: U64 = 0
+    sequence_tracker: bytes | None = None
+    segments: tuple[Segment, ...] = ()
+    segment_extractor_name: str | None = None
+
+
+class Tiered(NamedTuple):
+    """L0 views and sorted runs are merged into one sorted run."""
+
+    ssts: tuple[Ulid, ...] = ()
+    sorted_runs: tuple[U32, ...] = ()
+    l0_view_ids: tuple[Ulid, ...] = ()
+    segment: bytes | None = None
+    destination: U32 = 0
+
+
+class Drain(NamedTuple):
+    """A segment is given up."""
+
+    segment: bytes
+    l0_view_ids: tuple[Ulid, ...] = ()
+    sorted_runs: tuple[U32, ...] = ()
+
+
+class Worker(NamedTuple):
+    worker_id: str | None = None
+    last_heartbeat_ms: U64 = 0
+
+
+class Subcompaction(NamedTuple):
+    range: Range
+    output_ssts: tuple[SstV1, ...] = ()
+
+
+class TieredContext(NamedTuple):
+    subcompactions: tuple[Subcompaction, ...] = ()
+    retention_min_seq: U64 = 0
+
+
+class Compaction(NamedTuple):
+    id: Ulid
+    spec: Annotated[Tiered | Drain, UNION]
+    status: I8 = 0
+    output_ssts: tuple[SstV1, ...] = ()
+    worker: Worker | None = None
+    context: Annotated[TieredContext | None, UNION] = None
+
+
+class CompactionsV1(NamedTuple):
+    compactor_epoch: U64 = 0
+    recent_compactions: Annotated[tuple[Compaction, ...], REQUIRED] = ()

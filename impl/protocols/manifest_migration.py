@@ -1,0 +1,47 @@
+"""Safety: an update that was acknowledged is in every later manifest, whichever releases have written since, and nobody meets a
+manifest that they cannot read.
+
+Of source 001's three phases the first two are a setting of the codec (impl/codecs/slatedb/manifest.py), which refuses to write
+what the version written has no place for. The third begins here.
+
+«Once no V1 manifests remain on disk (i.e., all have been superseded), V1 reading support can be removed.» That is not enough: a
+create of a client that was in phase 1 may be under way, and be applied after the look. So a V2 manifest is written first, which
+takes the id that such a create wants. What is left to the operator: that every client has left phase 1 before.
+"""
+
+from highwater.impl.codecs.slatedb.header import version_of
+from highwater.impl.codecs.slatedb.manifest import ManifestCodec, Phase
+from highwater.impl.errors import Definite, NotFound
+from highwater.impl.layout import Namespace
+from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore
+from highwater.impl.world import World
+
+
+class V1Remains(Definite):
+    """Phase 3 is refused."""
+
+    def __init__(self, prefix: str, ids: list[int]):
+        self.ids = ids
+        shown = ", ".join(map(str, ids[:5])) + (", ..." if len(ids) > 5 else "")
+        super().__init__(f"{len(ids)} manifests in {prefix!r} are V1 ({shown}): go on in phase 2 until they are superseded, "
+                         "their checkpoints have ended and a collector has deleted them")
+
+
+async def begin_v2_only(world: World, root: str) -> MetadataStore:
+    """A store that reads and writes V2 only. A V1 file that a checkpoint keeps remains as long as the checkpoint does.
+
+    Raises V1Remains, and what MetadataStore.update raises; NewerFields, CannotHold.
+    """
+    namespace = Namespace(root, "manifest")
+    store = MetadataStore(world, namespace, ManifestCodec(Phase.WRITE_V2))
+    await store.update(lambda _, manifest: manifest)
+    found = []
+    for file in await store.bounded.list():
+        try:
+            if version_of(await store.bounded.read(file.id)) == 1:
+                found.append(file.id)
+        except NotFound:
+            continue  # deleted since
+    if found:
+        raise V1Remains(namespace.prefix, found)
+    return MetadataStore(world, namespace, ManifestCodec(Phase.V2_ONLY))

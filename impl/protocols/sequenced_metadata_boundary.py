@@ -1,0 +1,246 @@
+"""Safety: what `update` returns as committed stays in the history that every later writer and reader builds on, and no
+id is ever committed twice, although old files are deleted and any client may stall for any time at any point.
+
+Source 000 in three moves: «Before GC may delete sequenced metadata file ID i, the durable boundary for that namespace
+must be >= i» (`collect`); «Before a writer may return success for sequenced metadata file ID i, it must observe the
+durable boundary for that namespace as < i after the file create succeeds» (`BoundedSequencedStorage.create`); and what
+that source leaves out: a reader may trust the latest file only if its id is ahead of a boundary read after it
+(`BoundedSequencedStorage.current`), for a refused writer may have put another file in its place meanwhile.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from highwater.impl.codecs.json import manifest as manifest_json
+from highwater.impl.errors import Definite, NotFound, OutcomeUnknown, Unavailable
+from highwater.impl.layout import Namespace
+from highwater.impl.protocols.boundary_object import (
+    BoundaryObject,
+    InvalidBoundary,
+    ObjectStoreBoundaryObject,
+    ObjectVersionBehindBoundary,
+)
+from highwater.impl.protocols.sequenced_storage import FIRST_ID, Listed, NoLatest, ObjectVersionExists, SequencedStorage
+from highwater.impl.world import World
+
+
+class BoundedSequencedStorage:
+    """A SequencedStorage whose creates succeed only ahead of the boundary."""
+
+    def __init__(self, storage: SequencedStorage, boundary: BoundaryObject):
+        self.storage, self.boundary = storage, boundary
+        self.read = storage.read
+
+    async def list(self) -> list[Listed]:
+        """As SequencedStorage.list. Raises InvalidBoundary where a boundary that was read before this listing began is at
+        or ahead of everything listed: the latest is always ahead of the boundary, so everyone would wait for ever."""
+        boundary = self.boundary.at_least
+        files = await self.storage.list()
+        if files and files[-1].id <= boundary:
+            key = self.storage.namespace.boundary_key
+            raise InvalidBoundary(f"{key!r} was {boundary}, but the latest file is {files[-1].id}: no collector puts the "
+                                  "boundary at or ahead of the latest file; set it to less, after making sure of the files")
+        return files
+
+    async def latest(self) -> tuple[int, bytes]:
+        """LIST, then GET the largest id: what a writer builds on (its create finds out if that was stale). A collector may
+        delete the file in between; then there is a later one, so list again. Raises NoLatest, InvalidName, InvalidBoundary."""
+        for _ in range(self.storage.read_attempts):
+            files = await self.list()
+            if not files:
+                raise NoLatest(f"there is no file in {self.storage.namespace.prefix!r}: initialise it first")
+            try:
+                return files[-1].id, await self.read(files[-1].id)
+            except NotFound:
+                continue
+        key = self.storage.namespace.key(files[-1].id)
+        raise NoLatest(f"{key!r} is listed but not there, {self.storage.read_attempts} times over")
+
+    async def current(self) -> tuple[int, bytes]:
+        """What a reader may trust: the latest file, if it is ahead of a boundary that was read after it; else once more."""
+        for _ in range(self.storage.read_attempts):
+            file_id, body = await self.latest()
+            if file_id > await self.boundary.read():
+                return file_id, body
+        raise NoLatest(f"{self.storage.namespace.prefix!r}: {self.storage.read_attempts} times over the latest file was "
+                       "behind the boundary before it could be read: this reader is slower than min_age")
+
+    async def create(self, file_id: int, body: bytes) -> None:
+        """«Create the next metadata file with create-if-absent», then «read the namespace boundary». Raises
+        ObjectVersionExists (definite); ObjectVersionBehindBoundary, OutcomeUnknown, InvalidBoundary, BoundaryLost (not)."""
+        await self.storage.create(file_id, body)
+        try:
+            await self.boundary.check(file_id)
+        except Unavailable as error:
+            raise OutcomeUnknown(f"id {file_id} is created, but the boundary could not be read: {error}") from error
+
+
+class Committed(NamedTuple):
+    id: int
+    value: Any
+
+
+class Recognised(NamedTuple):
+    """An update that an earlier attempt has committed, at this id or at one before it; `value` holds it."""
+
+    id: int
+    value: Any
+
+
+class MetadataStore:
+    """One namespace of sequenced metadata with its boundary: updates, reads, collection.
+
+    With `keep_latest` an `update` begins from what this store has committed last, without LIST and GET: two requests a commit,
+    if nobody else commits. Any error forgets it, and a conflict lists as ever. docs/cost.md."""
+
+    def __init__(self, world: World, namespace: Namespace, codec: Any = manifest_json, spare_checkpoints: bool = True,
+                 storage: BoundedSequencedStorage | None = None, keep_latest: bool = False):
+        self.world, self.codec, self.spare_checkpoints = world, codec, spare_checkpoints
+        self.keep_latest = keep_latest
+        self.kept: tuple[int, bytes] | None = None  # its last accepted file, unless an update is under way or has failed since
+        self.bounded = storage or BoundedSequencedStorage(
+            SequencedStorage(world, namespace), ObjectStoreBoundaryObject(world, namespace))
+
+    async def initialise(self, value: Any) -> None:
+        """Create the first file, if there is none and has never been one."""
+        if not await self.bounded.list():
+            try:
+                await self.bounded.create(FIRST_ID, self.codec.encode(value))
+            except (ObjectVersionExists, ObjectVersionBehindBoundary):
+                pass  # somebody else has; it may even have been collected since
+
+    async def update(self, change: Callable[[int, Any], Any], attempts: int | None = None) -> Committed:
+        """Apply `change(id of the next file, latest value)` to the latest value, again after each conflict.
+
+        Returns what was committed. A Definite error: the update is nowhere, and may be repeated (ObjectVersionExists
+        after so many `attempts`). An Indefinite one: it may be in the history, now or later, so nothing here repeats it.
+        """
+        conflicts: dict[int, int] = {}
+        kept, self.kept = self.kept, None
+        while True:
+            latest, body = kept or await self.bounded.latest()
+            kept = None
+            self._not_stuck(latest, conflicts)
+            value = change(latest + 1, self.codec.decode(body))
+            body = self.codec.encode(value)
+            try:
+                await self.bounded.create(latest + 1, body)
+            except ObjectVersionExists:
+                self.world.metrics.count("update_conflicts")
+                conflicts = {latest: conflicts.get(latest, 0) + 1}
+                attempts = None if attempts is None else attempts - 1
+                if attempts == 0:
+                    raise
+            else:
+                self.kept = (latest + 1, body) if self.keep_latest else None
+                return Committed(latest + 1, value)
+
+    async def update_once(self, update_id: str, change: Callable[[int, Any], Any],
+                          attempts: int | None = None) -> Committed | Recognised:
+        """As `update`, but exactly once however often it is asked for; `change` must put `update_id` into the value."""
+        return await self.update_recognised(lambda value: self.codec.holds(value, update_id), change, attempts)
+
+    async def update_recognised(self, holds: Callable[[Any], bool], change: Callable[[int, Any], Any],
+                                attempts: int | None = None) -> Committed | Recognised:
+        """As `update`, but what was refused, or has no answer, is tried again, unless the latest value `holds` it by then.
+
+        It is believed only of a file that is ahead of a boundary read after it (`current`): else an attempt that was under way
+        for long may have put it where a file was collected, which is in nobody's history. docs/committed-but-rejected.md.
+
+        A Definite error: of this call the update is nowhere, and never will be. An Indefinite one, also after so many
+        `attempts` of which one is in doubt: call again with the same id, from another process if need be, to find out.
+        """
+        conflicts: dict[int, int] = {}
+        last = doubt = None
+        while attempts is None or attempts > 0:
+            attempts = None if attempts is None else attempts - 1
+            try:
+                latest, body = await self.bounded.latest()
+                value = self.codec.decode(body)
+                if holds(value):
+                    if latest > await self.bounded.boundary.read():
+                        self.world.metrics.count("updates_recognised")
+                        return Recognised(latest, value)
+                    raise OutcomeUnknown(f"id {latest} holds the update, but was behind the boundary before it could be read")
+                self._not_stuck(latest, conflicts)
+                value = change(latest + 1, value)
+                if not holds(value):
+                    raise ValueError("the changed value does not hold its update: it could never be recognised")
+                await self.bounded.create(latest + 1, self.codec.encode(value))
+                return Committed(latest + 1, value)
+            except ObjectVersionExists as error:
+                self.world.metrics.count("update_conflicts")
+                conflicts, last = {latest: conflicts.get(latest, 0) + 1}, error
+            except (ObjectVersionBehindBoundary, OutcomeUnknown) as error:
+                self.world.metrics.count("updates_in_doubt")
+                doubt = last = error
+            except Definite as error:  # of this attempt; an earlier one may have had its effect, or have it yet
+                if doubt is None:
+                    raise
+                raise OutcomeUnknown(f"an earlier attempt is in doubt ({doubt}), and then: {error}") from error
+        raise doubt or last
+
+    def _not_stuck(self, latest: int, conflicts: dict[int, int]) -> None:
+        if conflicts.get(latest, 0) > self.bounded.storage.read_attempts:
+            key = self.bounded.storage.namespace.key(latest + 1)
+            raise NoLatest(f"{key!r} is said to exist, but is not listed, {conflicts[latest]} times over")
+
+    async def current(self) -> Committed:
+        """The latest committed value. Raises NoLatest, InvalidName, InvalidBoundary, BoundaryLost, Unavailable."""
+        file_id, body = await self.bounded.current()
+        return Committed(file_id, self.codec.decode(body))
+
+    async def read(self, file_id: int) -> Any:
+        """The value of one file, e.g. of one that a checkpoint retains behind the boundary. Raises NotFound."""
+        return self.codec.decode(await self.bounded.read(file_id))
+
+    async def advance_boundary(self, boundary: int) -> None:
+        await self.bounded.boundary.advance(boundary)
+
+    async def collect(self, min_age_ms: int) -> list[int]:
+        """One round of garbage collection; returns the ids deleted.
+
+        The boundary is «the maximum file ID from that filtered list»: of all files older than `min_age_ms` but the latest,
+        those that a checkpoint refers to included. Deleted is what is old, behind it, and not so referred to.
+        """
+        files = await self.bounded.list()
+        now_ms = self.world.clock.now_ms()
+        old = [file.id for file in files[:-1] if now_ms - file.last_modified_ms > min_age_ms]
+        if not old:
+            return []  # «If no files are old enough, GC skips the boundary update for that namespace.»
+        await self.advance_boundary(max(old))
+        spared = await self._spared(files[-1].id, now_ms)
+        return [file_id for file_id in old if file_id not in spared and await self._delete(file_id)] \
+            if spared is not None else []
+
+    async def _spared(self, latest: int, now_ms: int) -> frozenset[int] | None:
+        """What active checkpoints refer to, by the latest file listed; None if the listing is too old to tell.
+
+        As for any reader, that file is to be trusted only if its id is ahead of a boundary read after it: else it may have
+        been collected, and what is there now be a refused writer's, with checkpoints that have ended and without later ones.
+        """
+        if not self.spare_checkpoints:
+            return frozenset()
+        try:
+            value = await self.read(latest)
+        except NotFound:
+            return None
+        if latest <= await self.bounded.boundary.read():
+            return None
+        return self.codec.referenced(value, now_ms)
+
+    async def _delete(self, file_id: int) -> bool:
+        try:
+            await self.bounded.storage.delete(file_id)
+        except (Definite, OutcomeUnknown) as error:
+            self.world.metrics.warn(f"delete of id {file_id} failed, the next round will find it: {error}")
+            return False
+        return True
+
+
+def manifest_store(world: World, root: str) -> MetadataStore:
+    return MetadataStore(world, Namespace(root, "manifest"))
+
+
+def compactions_store(world: World, root: str) -> MetadataStore:
+    return MetadataStore(world, Namespace(root, "compactions"), spare_checkpoints=False)

@@ -1,0 +1,86 @@
+"""Safety: the name of the file is the commit point; of all who create one id, at most one is told that it is theirs, as
+long as that file is there.
+
+«The filename is the commit point: a writer creates the next file with a create-if-absent operation, and success means
+the sequenced update won.» (source 000) That this ceases to hold once files are deleted is what the boundary is for.
+"""
+
+from typing import NamedTuple
+
+from highwater.impl.errors import AlreadyExists, Definite
+from highwater.impl.layout import Namespace
+from highwater.impl.world import ObjectStore, World, list_all
+
+FIRST_ID = 1  # source 002 begins with 0; a missing boundary reads as 0, which is at or ahead of 0: docs/boundary-files.md
+
+
+class ObjectVersionExists(Definite):
+    """The next id is taken: somebody else's update won."""
+
+    def __init__(self, file_id: int):
+        self.id = file_id
+        super().__init__(f"id {file_id} exists already: another update won; read the latest and apply yours to it")
+
+
+class NoLatest(Definite):
+    """There is no file at all, or the listing names a latest file that can never be read."""
+
+
+class Listed(NamedTuple):
+    id: int
+    last_modified_ms: int
+
+
+class MetadataOnly:
+    """The part of an ObjectStore that sequenced metadata may use: PUT create-if-absent, GET without condition.
+
+    «Enforce this by asserting PutMode::Create and all GETs are unconditional.»
+    """
+
+    def __init__(self, store: ObjectStore):
+        if store.caches:
+            raise ValueError(f"{type(store).__name__} answers reads from memory: sequenced metadata and its boundary must "
+                             "not be read through a cache; give the store that it wraps")
+        self.create, self.get, self.delete, self.list_page = store.create, store.get, store.delete, store.list_page
+        self.caches = False
+
+    def _refused(self, *_: object) -> None:
+        raise AssertionError("sequenced metadata is put only if absent, and read without condition")
+
+    put = update = get_if_changed = head = _refused
+
+
+class SequencedStorage:
+    """The files of one namespace, each written once, in the order of their ids."""
+
+    def __init__(self, world: World, namespace: Namespace, read_attempts: int = 10):
+        self.world, self.namespace, self.read_attempts = world, namespace, read_attempts
+        self.store = MetadataOnly(world.store)
+        self._warned: set[str] = set()
+
+    async def list(self) -> list[Listed]:
+        """All files in ascending order of id. Raises InvalidName. Other suffixes are skipped, each with one warning."""
+        files, file_id = [], self.namespace.file_id
+        for key, _, last_modified_ms, _ in await list_all(self.store, self.namespace.prefix):
+            number = file_id(key)
+            if number is not None:
+                files.append(Listed(number, last_modified_ms))
+            elif key not in self._warned:
+                self._warned.add(key)
+                self.world.metrics.warn(f"{key!r} is no file of {self.namespace.prefix!r}: ignored")
+        return files
+
+    async def read(self, file_id: int) -> bytes:
+        """The file of this id, behind the boundary or not: a checkpoint may retain it. Raises NotFound."""
+        return (await self.store.get(self.namespace.key(file_id))).body
+
+    async def create(self, file_id: int, body: bytes) -> None:
+        """Raises ObjectVersionExists, OutcomeUnknown."""
+        try:
+            await self.store.create(self.namespace.key(file_id), body)
+        except AlreadyExists:
+            raise ObjectVersionExists(file_id) from None
+
+    async def delete(self, file_id: int) -> None:
+        """Raises OutcomeUnknown."""
+        await self.store.delete(self.namespace.key(file_id))

@@ -1,0 +1,193 @@
+"""Safety: an update that was reported as committed is in the history once, at the place that its file's id says; no file is
+ever changed, so an old one is a checkpoint.
+
+Source 004's sequenced write protocol, «the file name as the guard», in both its uses. Full state: each file is all of it,
+«cheap checkpoints of old versions of the data by simply leaving them around». Log: «the state of the system is represented by
+reading all the files and resolving them in order», and a conflict costs no GET, for the next id is known.
+model/protocols/sequenced_write.py, request by request. Nothing is collected here; that takes
+impl/protocols/sequenced_metadata_boundary.py.
+
+After a read without an answer, and after a request that was refused without effect, a writer goes on from where it was: what it
+knows can only be out of date, and then its create conflicts.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from highwater.impl.codecs.json import manifest as manifest_json
+from highwater.impl.errors import Definite, NotFound, OutcomeUnknown
+from highwater.impl.protocols.sequenced_storage import FIRST_ID, ObjectVersionExists, SequencedStorage
+
+EMPTY = manifest_json.Manifest()  # before the first file
+
+
+class Lost(NamedTuple):
+    """Another's file has this id."""
+
+    body: bytes | None  # of that file, where it was read
+
+
+class NextFile:
+    """PUT the next id if absent, and what is done where no reply comes.
+
+    `unknown`: "report": the caller is told so, and nothing repeats the PUT. "recognise": the same PUT again; if it meets a file
+    under its id, one GET shows whose that is. So every body must be its update's own, e.g. by an id in it.
+    """
+
+    def __init__(self, storage: SequencedStorage, unknown: str = "report", attempts: int = 10):
+        if unknown not in ("report", "recognise"):
+            raise ValueError(f"unknown is {unknown!r}: accepted are 'report' and 'recognise'")
+        self.storage, self.attempts = storage, attempts if unknown == "recognise" else 1
+
+    async def create(self, file_id: int, body: bytes) -> Lost | None:
+        """None: it is there, and this client's. Raises OutcomeUnknown (it may be, now or later), Unavailable (it is not)."""
+        doubt = ""
+        for _ in range(self.attempts):
+            try:
+                await self.storage.create(file_id, body)
+                return None
+            except ObjectVersionExists:
+                return await self._whose(file_id, body) if doubt else Lost(None)
+            except OutcomeUnknown as error:
+                doubt = str(error)
+            except Definite:
+                if not doubt:
+                    raise
+        raise OutcomeUnknown(f"id {file_id}: no reply to its creation: {doubt}")
+
+    async def _whose(self, file_id: int, body: bytes) -> Lost | None:
+        """Another's file at this id, which stays, says that no PUT of ours can ever land there."""
+        try:
+            found = await self.storage.read(file_id)
+        except Definite as error:
+            raise OutcomeUnknown(f"id {file_id} may be this client's or another's, it could not be read: {error}") from error
+        return None if found == body else Lost(found)
+
+
+class Committed(NamedTuple):
+    id: int
+    value: Any
+
+
+class Known(NamedTuple):
+    """What a writer builds on: the latest id, and its value as soon as it is read."""
+
+    id: int
+    value: Any = None
+    read: bool = False
+
+
+class StateWriter:
+    """Each file is the full state. `resolve`, after a conflict: "get" what is there; or "list" anew, which finds the latest at
+    once where others are far ahead."""
+
+    def __init__(self, storage: SequencedStorage, codec: Any = manifest_json, empty: Any = EMPTY,
+                 resolve: str = "get", unknown: str = "report"):
+        if resolve not in ("get", "list"):
+            raise ValueError(f"resolve is {resolve!r}: accepted are 'get' and 'list'")
+        self.storage, self.codec, self.empty, self.resolve = storage, codec, empty, resolve
+        self.next_file = NextFile(storage, unknown)
+        self.known: Known | None = None
+
+    async def update(self, change: Callable[[int, Any], Any], attempts: int | None = None) -> Committed:
+        """Apply `change(id of the next file, latest value)`, again after each conflict. LIST and GET come before the first
+        create only: after its own a writer knows the latest file.
+
+        Returns what was committed. A Definite error: the update is nowhere, and may be repeated (ObjectVersionExists after so
+        many `attempts`). OutcomeUnknown: it may be in the history, now or later.
+        """
+        while True:
+            await self._find_out()
+            file_id, value = self.known.id + 1, change(self.known.id + 1, self.known.value)
+            lost = await self._create(file_id, self.codec.encode(value))
+            if lost is None:
+                self.known = Known(file_id, value, True)
+                return Committed(file_id, value)
+            self._learn(file_id, lost)
+            self.storage.world.metrics.count("update_conflicts")
+            attempts = None if attempts is None else attempts - 1
+            if attempts == 0:
+                raise ObjectVersionExists(file_id)
+
+    async def _find_out(self) -> None:
+        if self.known is None:
+            files = await self.storage.list()
+            self.known = Known(files[-1].id) if files else Known(FIRST_ID - 1, self.empty, True)
+        if not self.known.read:
+            self.known = Known(self.known.id, self.codec.decode(await self.storage.read(self.known.id)), True)
+
+    async def _create(self, file_id: int, body: bytes) -> Lost | None:
+        try:
+            return await self.next_file.create(file_id, body)
+        except OutcomeUnknown:
+            self.known = None
+            raise
+
+    def _learn(self, file_id: int, lost: Lost) -> None:
+        if lost.body is not None:
+            self.known = Known(file_id, self.codec.decode(lost.body), True)
+        else:
+            self.known = Known(file_id) if self.resolve == "get" else None
+
+
+class StateReader:
+    """LIST, GET the latest; and any old file, by its id."""
+
+    def __init__(self, storage: SequencedStorage, codec: Any = manifest_json):
+        self.storage, self.codec = storage, codec
+
+    async def current(self) -> Committed | None:
+        """The latest; None if there is no file. Raises Unavailable."""
+        files = await self.storage.list()
+        return Committed(files[-1].id, await self.read(files[-1].id)) if files else None
+
+    async def read(self, file_id: int) -> Any:
+        """The state as it was: a checkpoint. Raises NotFound, Unavailable."""
+        return self.codec.decode(await self.storage.read(file_id))
+
+
+class LogWriter:
+    """Each file is one entry of a log, whatever its bytes are. With `unknown` = "recognise" no two entries may be equal."""
+
+    def __init__(self, storage: SequencedStorage, unknown: str = "report"):
+        self.storage, self.next_file = storage, NextFile(storage, unknown)
+        self.latest: int | None = None  # the largest id that it knows to be taken
+
+    async def append(self, body: bytes, attempts: int | None = None) -> int:
+        """The id of the entry. LIST comes before the first create only; after a conflict the id is simply the next.
+
+        Raises as `StateWriter.update`.
+        """
+        if self.latest is None:
+            files = await self.storage.list()
+            self.latest = files[-1].id if files else FIRST_ID - 1
+        while True:
+            file_id = self.latest + 1
+            try:
+                lost = await self.next_file.create(file_id, body)
+            except OutcomeUnknown:
+                self.latest = None
+                raise
+            self.latest = file_id
+            if lost is None:
+                return file_id
+            self.storage.world.metrics.count("append_conflicts")
+            attempts = None if attempts is None else attempts - 1
+            if attempts == 0:
+                raise ObjectVersionExists(file_id)
+
+
+class LogReader:
+    """GET the next id, until there is none: no LIST."""
+
+    def __init__(self, storage: SequencedStorage):
+        self.storage = storage
+        self.entries: list[bytes] = []  # of all ids from FIRST_ID on, as far as they are read
+
+    async def read(self) -> list[bytes]:
+        """All entries in order. Raises Unavailable: what is read so far stays in `entries`, and the next read goes on there."""
+        while True:
+            try:
+                self.entries.append(await self.storage.read(FIRST_ID + len(self.entries)))
+            except NotFound:
+                return list(self.entries)

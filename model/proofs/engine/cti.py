@@ -1,0 +1,98 @@
+"""Safety: a counterexample to induction is shown only after plain Python has found the clause to fail of it.
+
+It is a small state of the model that satisfies the invariant, and a step after which a clause fails: from a finite scope, as
+much as possible as it is initially. It need not be reachable: a failed proof is not yet a bug, and a trace is the explorer's
+or the bounded engine's to find. If the state cannot occur, what says so is the clause that is missing.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import z3
+
+from highwater.model.proofs.engine.finite import Cell, Finite, Move, Values
+from highwater.model.proofs.engine.logic import And, Not, Or
+from highwater.model.proofs.engine.plain import Plain, neat, rows
+from highwater.model.proofs.engine.system import System, base, title
+
+
+class Finder:
+    def __init__(self, system: System, c: Any):
+        self.system, self.c = system, c
+        self.plain, self.finite = Plain(system, c, system.scope), Finite(system, c, system.scope)
+        self.state, initial = self.finite.unknown(), self.finite.initial()
+        self.solver = z3.SolverFor("QF_FD")
+        self.solver.add(self.finite.proper(self.state), *self.instances(system.clauses.values(), self.state))
+        wishes = {cell: [self.finite.equals(self.state, cell, v) for v in (initial[cell], *self.finite.values_of(sort))]
+                  for cell, sort in self.finite.cells.items()}
+        numbers = [cell for cell, sort in self.finite.cells.items() if base(sort) is int]
+        others = [cell for cell in self.finite.cells if cell not in numbers]
+        self.wishes = [wishes[cell] for cell in (*sorted(numbers, key=self.urgency), *reversed(others))]
+
+    def urgency(self, cell: Cell) -> int:
+        """The store's numbers first, which others are compared with; then of processes the last, that it may be idle."""
+        return -self.finite.processes.index(cell[:2]) % len(self.finite.processes)
+
+    def instances(self, clauses: Iterable[Callable], state: Values) -> list[z3.BoolRef]:
+        every = (each for clause in clauses for each in self.finite.instances(clause, state))
+        return [z3.BoolVal(each) if isinstance(each, bool) else each for each in every if each is not True]
+
+    def find(self, clause: Callable, name: str, role: str = "", action: str = "") -> str:
+        """Where `clause` fails: of the initial state ("Init"), of a state ("Property"), or after an action."""
+        if name == "Init":
+            return self.show(self.finite.initial(), None, clause)
+        moves = [*self.finite.moves(self.state, (role, action))] if action else [None]
+        broken = [self.broken(clause, move) for move in moves]
+        text, s = "none in the finite scope", self.solver
+        s.push()
+        s.add(Or(*broken))
+        if s.check() == z3.sat:
+            found = self.smallest()
+            move = next(move for move, how in zip(moves, broken) if z3.is_true(found.eval(how, True)))
+            text = self.show(self.finite.evaluated(self.state, lambda x: z3.is_true(found.eval(x, True))), move, clause)
+        s.pop()
+        return text
+
+    def enables(self, role: str, action: str) -> bool:
+        """Of some state in the finite scope that satisfies the invariant there is such a step, within the scope."""
+        s = self.solver
+        s.push()
+        s.add(Or(z3.BoolVal(False), *(And(move.guard, Not(self.finite.strays(move.changes)))
+                                      for move in self.finite.moves(self.state, (role, action)))))
+        found = s.check() == z3.sat
+        s.pop()
+        return found
+
+    def broken(self, clause: Callable, move: Move | None) -> z3.BoolRef:
+        """The clause does not hold of the state, or after the move, which stays in the scope."""
+        if move is None:
+            return z3.Not(z3.And(self.instances([clause], self.state)))
+        after = self.instances([clause], {**self.state, **move.changes})
+        return And(move.guard, Not(self.finite.strays(move.changes)), z3.Not(z3.And(after)))
+
+    def smallest(self) -> z3.ModelRef:
+        """As much as possible is as it is initially, and numbers are small. The wishes alone determine it, not Z3's luck."""
+        s, found, granted = self.solver, self.solver.model(), []
+        for wish in self.wishes:
+            for literal in wish:
+                if not z3.is_true(found.eval(literal, True)):
+                    if s.check(*granted, literal) != z3.sat:
+                        continue
+                    found = s.model()
+                granted.append(literal)
+                break
+        return found
+
+    def show(self, values: Values, move: Move | None, clause: Callable) -> str:
+        """The state, what the step changes, and what the clause then fails of, once plain Python agrees."""
+        plain, initial = self.plain, self.plain.state(self.finite.whole(self.finite.initial()))
+        before = plain.state(self.finite.whole(values))
+        if before != initial and any(plain.failure_in(each, before) for each in self.system.clauses.values()):
+            return f"plain Python finds a clause broken before the step, in {before}"
+        steps = [("", (), before)] if move is None else plain.after(before, move.role, move.me, [move.action])
+        for _, choices, after in steps:
+            if failure := plain.failure_in(clause, after):
+                table = rows(*map(plain.variables, (initial, before, after))) or ["all is as initially"]
+                step = [f"{title(move.process, move.action)}{neat(choices)}"] if move else []
+                return "\n".join([*step, *table, f"fails of {failure}"])
+        return f"plain Python does not find it, in {before}"

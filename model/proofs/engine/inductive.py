@@ -1,0 +1,110 @@
+"""Safety without bounds: what holds initially and is kept by every action holds in every reachable state.
+
+One query for each (action, clause). Only the answer that a counterexample is impossible is a proof: a query that runs out of
+its budget has failed, as has one that Z3 does not decide. A clause that fails gets a counterexample to induction (cti.py).
+"""
+
+import functools
+from collections.abc import Callable
+from timeit import default_timer  # only to report what Z3 took; no verdict depends on it
+from typing import Any, NamedTuple
+
+import z3
+
+from highwater.model.proofs.engine.cti import Finder
+from highwater.model.proofs.engine.symbolic import Symbolic
+from highwater.model.proofs.engine.system import System, Whole, title
+
+RLIMIT = 5_000_000  # of a query, in Z3's own count of its work: where it gives up does not depend on the machine
+TIMEOUT_MS = 20_000  # of a query, for what that count does not see
+
+
+class Row(NamedTuple):
+    action: str  # "Writer.CreateNext"; "Init"; "Property"
+    clause: str
+    verdict: str  # proved, fails, timeout, unknown
+    ms: float
+    counterexample: str = ""  # to induction
+
+
+class Proof(NamedTuple):
+    rows: tuple[Row, ...]
+    possible: dict[str, bool | None]  # action -> some state that satisfies the invariant enables it; None: no answer, and none
+    #                                   in the finite scope
+    disabled: tuple[str, ...]  # the actions that these constants switch off
+    never: frozenset[str]  # the actions that are to be impossible
+    ms: float
+
+    @property
+    def failing(self) -> tuple[tuple[str, str], ...]:
+        return tuple((row.action, row.clause) for row in self.rows if row.verdict != "proved")
+
+    @property
+    def impossible(self) -> tuple[str, ...]:
+        """Actions of which nothing was proved, as nothing was to be proved; and those that should be, and are not."""
+        return tuple(action for action, possible in self.possible.items() if possible is not (action not in self.never))
+
+    @property
+    def holds(self) -> bool:
+        return not self.failing and not self.impossible
+
+
+def prove(system: System, c: Any, progress: Callable[[Row], None] | None = None, explain: bool = True,
+          timeout_ms: int = TIMEOUT_MS, never: frozenset[str] = frozenset(), rlimit: int | None = None) -> Proof:
+    """Every clause initially, every property, every clause after every action. `explain`: with counterexamples.
+    `rlimit`: the work that Z3 may spend on a query. Whether an action is possible is asked of the finite scope first."""
+    start, rows, possible, disabled = default_timer(), [], {}, []
+    finder = functools.cache(lambda: Finder(system, c))
+
+    def solver(*facts: Any) -> z3.Solver:
+        s = z3.SimpleSolver()
+        s.set("rlimit", RLIMIT if rlimit is None else rlimit)
+        s.set("timeout", timeout_ms)
+        s.add(*facts)
+        return s
+
+    def ask(name: str, clauses: dict[str, Callable], cases: list[tuple[z3.Solver, Whole]], *action: str) -> None:
+        for clause_name, clause in clauses.items():
+            began, answers = default_timer(), set()
+            for s, state in cases:
+                s.push()
+                reading = state.shared.reading
+                s.add(reading.negation(c, clause, state, reading.whole() if action else None))
+                answers.add(verdict_of(s))
+                s.pop()
+            verdict = next(v for v in ("fails", "timeout", "unknown", "proved") if v in answers)
+            ms = (default_timer() - began) * 1000
+            text = finder().find(clause, name, *action) if explain and verdict != "proved" else ""
+            if "\nfails of " in text:  # also where Z3 gave up without bounds, and a small state will do
+                verdict = "fails"
+            rows.append(Row(name, clause_name, verdict, ms, text))
+            if progress:
+                progress(rows[-1])
+
+    logic = Symbolic(system)
+    invariant = [logic.hypothesis(c, clause) for clause in system.clauses.values()]
+    ask("Init", system.clauses, [(solver(), logic.start(c))])
+    ask("Property", system.properties, [(solver(*invariant), logic.whole())])
+    for role, action in ((role, action) for role, actions in system.actions.items() for action in actions):
+        logic = Symbolic(system)
+        if there := logic.ways(c, role, action):
+            cases = [(solver(*invariant, *logic.definitions, guard), after) for guard, after in there]
+            possible[title(role, action)] = finder().enables(role, action) or any_of(s.check() for s, _ in cases)
+            ask(title(role, action), system.clauses, cases, role, action)
+        else:
+            disabled.append(title(role, action))
+    return Proof(tuple(rows), possible, tuple(disabled), never, (default_timer() - start) * 1000)
+
+
+def verdict_of(s: z3.Solver, *assumptions: z3.BoolRef) -> str:
+    """Of a query whose every solution is a counterexample."""
+    answer = s.check(*assumptions)
+    if answer != z3.unknown:
+        return "proved" if answer == z3.unsat else "fails"
+    gave_up = ("timeout", "canceled", "resource limit")
+    return "timeout" if any(reason in s.reason_unknown() for reason in gave_up) else "unknown"
+
+
+def any_of(answers: Any) -> bool | None:
+    answers = list(answers)
+    return True if z3.sat in answers else None if z3.unknown in answers else False

@@ -1,0 +1,173 @@
+"""Safety: what is proved is the model. In every state that is compared the relation and the model have the same steps.
+
+The relation is a second text, so it is held against the first, evaluated by the plain reading: labels and successors of every
+process are the same, properties judge alike, and every clause of the invariant holds. All reachable states of small instances
+are compared (`tie`), and what is met on random walks through a larger one (`walked`): beyond its bounds nothing is compared.
+What depends on a part of the state is compared once for each such part. The model's own actions are asked, not an engine,
+whose errors would be shared.
+"""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import blake2b
+from typing import NamedTuple
+
+from highwater.model.core import Label, Local, Model, Process, Shared, State
+from highwater.model.proofs.engine.plain import Plain, neat, rows, variables
+from highwater.model.proofs.engine.system import Misnamed, Scope, System, of_roles, title
+
+MANY = 10  # mismatches are told of: the first are the nearest to the initial state
+STALL = 15  # steps of a walk for which the same processes are slow
+
+
+class Tie(NamedTuple):
+    states: int
+    pairs: int  # (shared, own local): all that the moves of a process depend on
+    steps: int  # of these pairs
+    actions: frozenset[str]  # that some step takes
+    mismatches: tuple[str, ...]  # what the relation and the model do not have in common
+    broken: tuple[str, ...]  # clauses that fail in a state
+
+    @property
+    def holds(self) -> bool:
+        return not self.mismatches and not self.broken
+
+
+def tie(system: System, model: Model, scope: Scope, nearest: int | None = None) -> Tie:
+    """Breadth first through every reachable state of an instance, or the `nearest`."""
+    try:
+        comparison = Comparison(system, model, scope)
+        initial = State(model.shared, tuple(process.local for process in model.processes))
+        seen, queue = {initial}, [initial]
+        for state in queue:  # grows while we walk it
+            for _, successor in comparison.compare(state):
+                if successor not in seen and (nearest is None or len(seen) < nearest):
+                    seen.add(successor)
+                    queue.append(successor)
+        return comparison.result(len(seen))
+    except Misnamed as error:
+        return Tie(0, 0, 0, frozenset(), (str(error),), ())
+
+
+def walked(system: System, model: Model, scope: Scope, walks: int, steps: int) -> Tie:
+    """Along so many random walks of at most so many steps; always the same ones. Some processes are slow for a while, so that
+    they meet what others made of the store meanwhile; and what a process did often it does less often, so that a walk gets
+    far. Compared are the processes that get a turn, and at a walk's end the clauses and properties."""
+    try:
+        comparison, states = Comparison(system, model, scope), 0
+        for walk in range(walks):
+            state, taken = State(model.shared, tuple(process.local for process in model.processes)), {}
+            for step in range(steps):
+                found = turn(comparison, state, taken, (walk, step))
+                if found is None:
+                    break
+                label, state = found
+                taken[label[:2]] = taken.get(label[:2], 1) + 1
+                states += 1
+            comparison.judge_all(state)
+        return comparison.result(states)
+    except Misnamed as error:
+        return Tie(0, 0, 0, frozenset(), (str(error),), ())
+
+
+def turn(comparison: "Comparison", state: State, taken: dict, at: tuple[int, int]) -> tuple[Label, State] | None:
+    """A step of the first process that can take one; None if none can. Who is asked first is drawn anew each step, and who
+    is most often asked first, all STALL steps."""
+    walk, step = at
+    fast = [drawn(walk, step // STALL, n, "fast") ** 3 for n in range(len(comparison.model.processes))]
+    for n in sorted(range(len(fast)), key=lambda n: fast[n] * drawn(walk, step, n), reverse=True):
+        moves = [*comparison.after(n, state)]
+        if moves:
+            weights = [taken.get(label[:2], 1) ** -2 for label, _ in moves]
+            ahead = itertools.accumulate(weights)
+            rest = drawn(walk, step) * sum(weights)
+            return next((move for move, weight in zip(moves, ahead) if rest < weight), moves[-1])
+    return None
+
+
+def drawn(*what: int | str) -> float:
+    """From 0 to 1, the same for the same."""
+    return int.from_bytes(blake2b(repr(what).encode(), digest_size=8).digest()) / 2 ** 64
+
+
+class Comparison:
+    """Raises Misnamed where the one text speaks of a variable that the other does not have."""
+
+    def __init__(self, system: System, model: Model, scope: Scope):
+        self.system, self.model, self.plain = system, model, Plain(system, model.constants, scope)
+        self.moves: dict[tuple[int, Shared, Local], list[tuple]] = {}
+        self.judged: set[tuple] = set()
+        self.steps, self.actions, self.broken, self.mismatches = 0, set(), set(), []
+        self.processes = {role: [n for n, process in enumerate(model.processes) if process.role == role]
+                          for role in system.roles}
+        self.same("the properties", model.always, system.properties)
+        for role, process in {process.role: process for process in model.processes}.items():
+            self.same(f"the actions of {role or 'the store'}", process.actions, system.actions.get(role, {}))
+            local = process.local if role else model.shared
+            self.plain.see(role, 0, local)  # every variable of the relation is there
+            theirs, ours = variables((role, local)), variables((role, self.plain.initial(role)))
+            if theirs != ours:
+                self.differ("initially, in the model → in the relation", rows(theirs, theirs, ours))
+
+    def same(self, what: str, theirs: Iterable[str], ours: Iterable[str]) -> None:
+        for who, names in (("the model", {*theirs} - {*ours}), ("the relation", {*ours} - {*theirs})):
+            if names:
+                self.differ(f"{what}: only {who} has {', '.join(sorted(names))}")
+
+    def differ(self, what: str, table: Iterable[str] = ()) -> None:
+        text = "\n  ".join([what, *table])
+        if len(self.mismatches) < MANY and text not in self.mismatches:
+            self.mismatches.append(text)
+
+    def compare(self, state: State) -> Iterator[tuple[Label, State]]:
+        """The model's steps from this state."""
+        self.judge_all(state)
+        for n in range(len(self.model.processes)):
+            yield from self.after(n, state)
+
+    def after(self, n: int, state: State) -> Iterator[tuple[Label, State]]:
+        """Those of process `n`."""
+        process = self.model.processes[n]
+        for action, choices, shared, local in self.moves_of(n, process, state.shared, state.locals[n]):
+            yield ((process.name, action, choices),
+                   State(shared, (*state.locals[:n], local, *state.locals[n + 1:])))
+
+    def judge_all(self, state: State) -> None:
+        for roles in {of_roles(holds) for holds in (*self.system.clauses.values(), *self.system.properties.values())}:
+            for given in itertools.product(*map(self.processes.get, roles)):
+                processes = tuple((self.model.processes[n].index, state.locals[n]) for n in given)
+                if (roles, state.shared, processes) not in self.judged:
+                    self.judged.add((roles, state.shared, processes))
+                    self.judge(roles, state.shared, processes)
+
+    def judge(self, roles: tuple[str, ...], shared: Shared, processes: tuple[tuple[int, Local], ...]) -> None:
+        """Every clause holds of these processes, and a property does if, and only if, the model says so."""
+        def fails(holds: Callable) -> bool:
+            return self.plain.failure(holds, shared, *([each] for each in processes)) is not None
+        self.broken |= {name for name, clause in self.system.clauses.items() if of_roles(clause) == roles and fails(clause)}
+        for name, ours in self.system.properties.items():
+            if of_roles(ours) == roles and name in self.model.always:
+                _, theirs = self.model.always[name]
+                if fails(ours) == theirs(self.model.constants, shared, *(local for _, local in processes)):
+                    here = variables(("", shared), *((f"{role}#{me}", local) for role, (me, local) in zip(roles, processes)))
+                    who = "relation" if fails(ours) else "model"
+                    self.differ(f"only the {who} finds {name} broken", rows(dict.fromkeys(here), here, here))
+
+    def moves_of(self, n: int, process: Process, shared: Shared, local: Local) -> list[tuple[str, tuple, Shared, Local]]:
+        if (n, shared, local) not in self.moves:
+            theirs = [(action, *move) for action, moves in process.actions.items()
+                      for move in moves(self.model.constants, process.index, shared, local)]
+            ours = [*self.plain.steps(process.role, process.index, shared, local, self.system.actions.get(process.role, ()))]
+            self.moves[n, shared, local] = theirs
+            self.steps += len({*theirs})
+            self.actions |= {title(process.role, action) for action, *_ in theirs}
+            for who, only in (("model", {*theirs} - {*ours}), ("relation", {*ours} - {*theirs})):
+                for action, choices, *after in sorted(only, key=neat):
+                    usual, before, then = (variables(("", s), (process.name, own)) for s, own in (
+                        (self.model.shared, process.local), (shared, local), after))
+                    self.differ(f"only the {who}: {title(process.name, action)}{neat(choices)}", rows(usual, before, then))
+        return self.moves[n, shared, local]
+
+    def result(self, states: int) -> Tie:
+        return Tie(states, len(self.moves), self.steps, frozenset(self.actions), tuple(self.mismatches),
+                   tuple(sorted(self.broken)))

@@ -1,0 +1,261 @@
+"""Safety: at any point the store holds every write that was acknowledged, and besides them only writes whose outcome nobody
+was told; whoever recovers, or takes over, reads all of the former, and whatever it has once read.
+
+Source 004's baseline: «every write directly goes to object storage using an atomic PUT», each under a key of its own
+(«append-only files with unique IDs»), and a reader that lists and then gets what it listed. The source says «If at any point
+the database crashes, we'll have only acknowledged writes stored». That is wider here, and cannot be otherwise: between the
+moment when a PUT is applied and the one when its caller hears of it anyone may crash, and a request that nobody waits for may
+be applied at any later time. So the stored are the acknowledged and some of the unknown. What does hold is that nothing is
+stored that its caller was told is not: a time-out is never evidence that nothing happened. And because its key is its own, a
+write of unknown outcome may be sent again blindly. (The store of these requests is model/protocols/store_primitives.py's.)
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from highwater.model.core import Model, Process
+
+
+class Constants(NamedTuple):
+    """Names and values as in the .fizz. None for a bound means unbounded and not counted (refinement uses that)."""
+
+    WRITERS: int = 2
+    UPDATES: int | None = 2  # that a writer begins
+    READERS: int = 1
+    # Faults, each bounded
+    MAX_PENDING: int | None = 0  # requests under way that nobody waits for
+    MAX_LOST: int | None = 0  # replies lost
+    MAX_CRASHES: int | None = 0
+    # Safeguards: switch one off and a property must fail
+    ACK_AFTER_PUT: bool = True  # False: a write is acknowledged, and then put
+    UNIQUE_KEYS: bool = True  # False: writers share keys
+    TIMEOUT_IS_UNKNOWN: bool = True  # False: who hears nothing tells its caller that the write failed
+    LIST_IS_CONSISTENT: bool = True  # False: a listing may leave a key out
+
+
+MANY = range(101)
+LIMITS = {  # what an instance may have
+    **dict.fromkeys(("UPDATES", "READERS", "MAX_PENDING", "MAX_LOST", "MAX_CRASHES"), MANY), "WRITERS": MANY[1:]}
+
+Update = tuple[int, int]  # (writer, its how-manieth update)
+Key = tuple[int, int]  # (the writer that it belongs to, the how-manieth update)
+
+
+class Shared(NamedTuple):
+    objects: frozenset[tuple[Key, Update]]
+    pool: tuple[Update, ...]  # PUTs under way that nobody waits for, sorted
+    lost: int  # faults used up
+    crashes: int
+    # ghosts
+    acked: frozenset[Update]  # reported as stored
+    refused: frozenset[Update]  # reported as failed
+
+
+class Writer(NamedTuple):
+    pc: str = "Idle"  # Idle, Acked, Written
+    k: int = 0  # its how-manieth update this is
+
+
+class Reader(NamedTuple):
+    pc: str = "Idle"  # Idle, Listed, Done
+    listed: frozenset[Key] = frozenset()  # what it listed and has not read
+    got: frozenset[Update] = frozenset()
+    must: frozenset[Update] = frozenset()  # ghost: reported, or seen by it, before this recovery began
+
+
+def below(used: int, bound: int | None) -> bool:
+    return bound is None or used < bound
+
+
+def one_more(used: int, bound: int | None) -> int:
+    return 0 if bound is None else used + 1
+
+
+def key_of(c: Constants, update: Update) -> Key:
+    return update if c.UNIQUE_KEYS else (0, update[1])
+
+
+def put_into(c: Constants, s: Shared, update: Update) -> Shared:
+    key = key_of(c, update)
+    return s._replace(objects=frozenset(o for o in s.objects if o[0] != key) | {(key, update)})
+
+
+# --- a writer: PUT, and then tell the caller ----------------------------------------------------------------------------
+
+def may_put(c: Constants, w: Writer) -> bool:
+    return w.pc == ("Idle" if c.ACK_AFTER_PUT else "Acked") and below(w.k, c.UPDATES)
+
+
+def put(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    if may_put(c, w):
+        yield (), put_into(c, s, (me, w.k)), w._replace(pc="Written") if c.ACK_AFTER_PUT else Writer(k=w.k + 1)
+
+
+def acknowledge(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    """The reply has come, and the caller is told."""
+    if w.pc == ("Written" if c.ACK_AFTER_PUT else "Idle") and below(w.k, c.UPDATES):
+        yield (), s._replace(acked=s.acked | {(me, w.k)}), Writer(k=w.k + 1) if c.ACK_AFTER_PUT else w._replace(pc="Acked")
+
+
+def unheard(c: Constants, me: int, s: Shared, w: Writer) -> Iterator[tuple[bool, Shared, Writer]]:
+    """After no reply: `again`, with the same key; or the next update, this one's outcome being unknown for ever."""
+    yield False, s if c.TIMEOUT_IS_UNKNOWN else s._replace(refused=s.refused | {(me, w.k)}), Writer(k=w.k + 1)
+    yield True, s, Writer(k=w.k)
+
+
+def send_put(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    """The PUT is under way when the writer stops waiting for it: it may be applied at any later time, or never."""
+    if may_put(c, w) and c.ACK_AFTER_PUT and below(len(s.pool), c.MAX_PENDING):
+        after = s._replace(pool=tuple(sorted((*s.pool, (me, w.k)))))
+        for again, then, local in unheard(c, me, after, w):
+            yield (again,), then, local
+
+
+def writer_lose_reply(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    if w.pc == "Written" and below(s.lost, c.MAX_LOST):
+        after = s._replace(lost=one_more(s.lost, c.MAX_LOST))
+        for again, then, local in unheard(c, me, after, w):
+            yield (again,), then, local
+
+
+def writer_crash(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    """Its successor begins with a key that no other has had."""
+    if w.pc != "Idle" and below(s.crashes, c.MAX_CRASHES):
+        yield (), s._replace(crashes=one_more(s.crashes, c.MAX_CRASHES)), Writer(k=w.k + 1)
+
+
+# --- a reader that recovers: LIST, then GET each ------------------------------------------------------------------------
+
+def listed_now(s: Shared, r: Reader, keys: frozenset[Key]) -> Reader:
+    return Reader("Listed" if keys else "Done", keys, must=s.acked | r.must | r.got)
+
+
+def list_keys(s: Shared) -> frozenset[Key]:
+    return frozenset(key for key, _ in s.objects)
+
+
+def reader_list(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
+    if r.pc in ("Idle", "Done"):
+        yield (), s, listed_now(s, r, list_keys(s))
+
+
+def stale_list(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
+    """Where listings are not consistent: without one of the keys."""
+    if r.pc in ("Idle", "Done") and not c.LIST_IS_CONSISTENT:
+        for key in sorted(list_keys(s)):
+            yield (key,), s, listed_now(s, r, list_keys(s) - {key})
+
+
+def get(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
+    if r.pc == "Listed":
+        for key in sorted(r.listed):
+            rest = r.listed - {key}
+            got = r.got | {update for name, update in s.objects if name == key}
+            yield (key,), s, r._replace(pc="Listed" if rest else "Done", listed=rest, got=got)
+
+
+def reader_lose_reply(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
+    if r.pc == "Listed" and below(s.lost, c.MAX_LOST):
+        yield (), s._replace(lost=one_more(s.lost, c.MAX_LOST)), r._replace(pc="Idle", listed=frozenset(), got=frozenset())
+
+
+def reader_crash(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
+    """A new reader has seen nothing; what was acknowledged is owed to it all the same, from its LIST on."""
+    if r.pc != "Idle" and below(s.crashes, c.MAX_CRASHES):
+        yield (), s._replace(crashes=one_more(s.crashes, c.MAX_CRASHES)), Reader()
+
+
+def apply_pending(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
+    """A PUT that nobody waits for takes effect."""
+    for request in sorted(set(s.pool)):
+        at = s.pool.index(request)
+        yield (request,), put_into(c, s._replace(pool=s.pool[:at] + s.pool[at + 1:]), request), ()
+
+
+# --- properties ---------------------------------------------------------------------------------------------------------
+
+def stored(s: Shared) -> frozenset[Update]:
+    return frozenset(update for _, update in s.objects)
+
+
+def acked_is_stored(c: Constants, s: Shared) -> bool:
+    """An acknowledged update is stored, were all clients to crash now."""
+    return s.acked <= stored(s)
+
+
+def refused_is_not_stored(c: Constants, s: Shared) -> bool:
+    """An update that was reported as failed is not stored."""
+    return not s.refused & stored(s)
+
+
+def read_is_current(c: Constants, s: Shared, r: Reader) -> bool:
+    """A recovery shows every update acknowledged before it began, and all that this reader has seen before."""
+    return r.pc != "Done" or r.must <= r.got
+
+
+def all_are_acked(c: Constants, s: Shared) -> bool:
+    return len(s.acked) == c.WRITERS * (c.UPDATES or 1)
+
+
+def unacked_is_stored(c: Constants, s: Shared) -> bool:
+    """Why «only acknowledged writes» is too much to ask."""
+    return not stored(s) <= s.acked
+
+
+def recovery_sees_acked(c: Constants, s: Shared, r: Reader) -> bool:
+    return r.pc == "Done" and bool(r.must)
+
+
+def recovery_sees_unacked(c: Constants, s: Shared, r: Reader) -> bool:
+    """What a reader has seen is owed to it, although nobody was told of it."""
+    return r.pc == "Done" and not r.got <= s.acked
+
+
+WRITER = {"Put": put, "Acknowledge": acknowledge, "SendPut": send_put, "LoseReply": writer_lose_reply, "Crash": writer_crash}
+READER = {"List": reader_list, "StaleList": stale_list, "Get": get, "LoseReply": reader_lose_reply, "Crash": reader_crash}
+STORE = {"ApplyPending": apply_pending}
+
+ALWAYS = {
+    "AckedIsStored": (None, acked_is_stored),
+    "RefusedIsNotStored": (None, refused_is_not_stored),
+    "ReadIsCurrent": ("Reader", read_is_current),
+}
+SOMETIMES = {
+    "AllAreAcked": (None, all_are_acked),
+    "UnackedIsStored": (None, unacked_is_stored),
+    "RecoverySeesAcked": ("Reader", recovery_sees_acked),
+    "RecoverySeesUnacked": ("Reader", recovery_sees_unacked),
+}
+FAULTS = {"SendPut", "LoseReply", "Crash"}
+
+
+def renamed_writers(part: tuple, names: tuple[int, ...]) -> tuple:
+    """A shared or a local part in which writer i is called names[i]. Readers are named nowhere."""
+    def called(update: Update) -> Update:
+        return names[update[0]], update[1]
+
+    def all_called(updates: frozenset[Update]) -> frozenset[Update]:
+        return frozenset(map(called, updates))
+
+    match part:
+        case Shared():
+            return part._replace(objects=frozenset((called(key), called(update)) for key, update in part.objects),
+                                 pool=tuple(sorted(map(called, part.pool))), acked=all_called(part.acked),
+                                 refused=all_called(part.refused))
+        case Reader():
+            return part._replace(listed=all_called(part.listed), got=all_called(part.got), must=all_called(part.must))
+    return part
+
+
+def model(c: Constants) -> Model:
+    nobody: frozenset = frozenset()
+    processes = [Process(f"{role}#{i}", role, i, local, actions)
+                 for role, number, local, actions in (("Writer", c.WRITERS, Writer(), WRITER),
+                                                      ("Reader", c.READERS, Reader(), READER)) for i in range(number)]
+    store = Process("", "", 0, (), STORE)  # no client: top-level actions of the spec
+    sometimes = {name: (role, holds) for name, (role, holds) in SOMETIMES.items() if c.READERS or role != "Reader"}
+    renamed = {"Writer": renamed_writers if c.UNIQUE_KEYS else None, "Reader": None}
+    if not c.UNIQUE_KEYS:
+        del renamed["Writer"]  # a key that they share is called after the first of them
+    return Model("baseline", c, Shared(nobody, (), 0, 0, nobody, nobody), (*processes, store), ALWAYS, sometimes,
+                 renamed=renamed)

@@ -1,0 +1,541 @@
+"""Safety: every compaction that was begun is applied exactly once, and no flush that was reported is lost, although compactors
+take over from each other, crash between two objects, are refused after they have succeeded, and old files are deleted.
+
+Sources 000, 002 and 004: the manifest and the compactions, each a sequence of files with a boundary. A compactor opens by
+writing its epoch, the next after the manifest's, into the manifest and then into the compactions. It claims what it is about to
+merge (the SSTs of L0) in the compactions, applies it to the manifest, and takes the claim out. Each of these is a GET of the
+latest, a PUT of the next if absent, and a GET of the boundary; what comes of a refusal, of a lost reply and of a crash is found
+out at the next read, by looking for the change in what is read (docs/committed-but-rejected.md). A compactor that opens takes
+over the claim that it finds. LIST and GET are one action here, and of the collector only what it writes is seen: what may
+come between is the matter of SequencedMetadataBoundary. specs/ManifestCompactions.fizz is the twin of this file.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from highwater.model.core import Model, Process
+
+
+class Constants(NamedTuple):
+    """Names and values as in the .fizz. None for a bound means unbounded and not counted (refinement uses that)."""
+
+    WRITERS: int = 1
+    COMPACTORS: int = 2  # instances over time
+    COLLECTORS: int = 0
+    FLUSHES: int | None = 1
+    COLLECTIONS: int | None = 1  # times that a collector moves a boundary
+    # Faults, each bounded
+    MAX_PENDING: int | None = 0  # requests, in all, that are under way when nobody waits for them any more
+    MAX_LOST: int | None = 0  # replies lost
+    MAX_CRASHES: int | None = 0
+    # Safeguards: switch one off and a property must fail
+    CHECK: str = "both"  # the boundary is checked after a create: of "both", of the "manifest" or the "compactions" alone
+    EPOCH_CHECK: bool = True  # a compactor compares its epoch with that of what it reads
+    MANIFEST_FIRST: bool = True  # an open writes its epoch into the manifest first; False: into the compactions
+    HEAL: bool = True  # and the same one into the other; False: the one after what is there, which a crash may have left
+    APPLY_FIRST: bool = True  # a compaction is in the manifest before its claim is taken out
+    RECOGNISE: bool = True  # a change is looked for in what was read before it is made
+    TAKE_OVER: bool = True  # a compactor that opens goes on with the claim that it finds; False: it looks for work of its own
+
+
+MANY = range(101)
+LIMITS = {  # what an instance may have
+    **dict.fromkeys(("COMPACTORS", "COLLECTORS", "FLUSHES", "COLLECTIONS", "MAX_PENDING", "MAX_LOST",
+                     "MAX_CRASHES"), MANY),
+    "WRITERS": range(2),
+    "CHECK": ("both", "manifest", "compactions"),
+}
+
+Sst = int  # the writer's how-manieth flush
+Job = tuple[Sst, ...]  # what is merged
+
+
+class Manifest(NamedTuple):
+    epoch: int  # of the compactor
+    l0: frozenset[Sst]
+    compacted: tuple[Sst, ...]  # sorted; what was applied twice is in it twice
+
+
+class Compactions(NamedTuple):
+    epoch: int
+    jobs: frozenset[Job]  # claimed
+
+
+class Shared(NamedTuple):
+    manifests: tuple[Manifest | None, ...]  # manifests[i - 1] is the file of id i
+    compactions: tuple[Compactions | None, ...]
+    manifest_boundary: int
+    compactions_boundary: int
+    pool: tuple[tuple[str, int, Manifest | Compactions], ...]  # requests under way that nobody waits for: object, id, content
+    sent: int  # faults used up: requests that came into the pool
+    lost: int
+    crashes: int
+    # ghosts
+    acked: frozenset[Sst]  # flushes that were reported
+    finished: frozenset[Job]  # compactions that were reported, by their claims' being taken out
+    opened: tuple[int, ...]  # epochs of the opens that were reported, sorted
+    overruled: bool  # a compactor changed the manifest after one with a higher epoch had begun to open
+    unchecked: bool  # a change was reported that landed at or behind a boundary
+
+
+class Writer(NamedTuple):
+    pc: str = "Idle"  # Idle, Ready, Created
+    n: int = 0  # the latest id
+    base: Manifest | None = None  # the file of n
+    k: int = 0  # its how-manieth flush this is
+    late: bool = False  # ghost: its create landed at or behind the boundary
+
+
+class Compactor(NamedTuple):
+    pc: str = "Idle"  # Idle, Ready, Created; Fenced, Dead
+    task: str = "OpenManifest"  # OpenManifest, OpenCompactions, Pick, Claim, Apply, Finish
+    epoch: int = 0
+    n: int = 0
+    base: Manifest | Compactions | None = None
+    job: Job = ()
+    late: bool = False
+
+
+class Collector(NamedTuple):
+    used: int = 0  # so many times has it moved a boundary
+
+
+MANIFEST_TASKS = ("OpenManifest", "Pick", "Apply")
+OPENS = ("OpenManifest", "OpenCompactions")
+
+
+def below(used: int, bound: int | None) -> bool:
+    return bound is None or used < bound
+
+
+def one_more(used: int, bound: int | None) -> int:
+    return 0 if bound is None else used + 1
+
+
+# --- two sequences of files
+
+def top(files: tuple) -> int:
+    """The largest id present."""
+    return max(i for i, file in enumerate(files, 1) if file)
+
+
+def with_file(files: tuple, i: int, file: Manifest | Compactions | None) -> tuple:
+    files += (None,) * (i - len(files))
+    return (*files[:i - 1], file, *files[i:])
+
+
+def present(files: tuple, i: int) -> bool:
+    return i <= len(files) and files[i - 1] is not None
+
+
+def files_of(s: Shared, manifest: bool) -> tuple:
+    return s.manifests if manifest else s.compactions
+
+
+def boundary_of(s: Shared, manifest: bool) -> int:
+    return s.manifest_boundary if manifest else s.compactions_boundary
+
+
+def put(s: Shared, manifest: bool, i: int, file: Manifest | Compactions | None) -> Shared:
+    if manifest:
+        return s._replace(manifests=with_file(s.manifests, i, file))
+    return s._replace(compactions=with_file(s.compactions, i, file))
+
+
+def latest(files: tuple) -> Manifest | Compactions:
+    return files[top(files) - 1]
+
+
+def checks(c: Constants, manifest: bool) -> bool:
+    return c.CHECK in ("both", "manifest" if manifest else "compactions")
+
+
+# --- the writer: GET the latest manifest, PUT the next with a flush, GET the boundary
+
+def flushed(m: Manifest, k: Sst) -> bool:
+    return k in m.l0 or k in m.compacted
+
+
+def writer_read(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    if w.pc == "Idle" and below(w.k, c.FLUSHES) and not (c.RECOGNISE and flushed(latest(s.manifests), w.k)):
+        yield (), s, w._replace(pc="Ready", n=top(s.manifests), base=latest(s.manifests))
+
+
+def writer_read_landed(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    """An earlier attempt has made the change."""
+    if w.pc == "Idle" and below(w.k, c.FLUSHES) and c.RECOGNISE and flushed(latest(s.manifests), w.k):
+        yield (), *flush_done(s, w)
+
+
+def flush_done(s: Shared, w: Writer) -> tuple[Shared, Writer]:
+    return s._replace(acked=s.acked | {w.k}, unchecked=s.unchecked or w.late), Writer(k=w.k + 1)
+
+
+def writer_create_next(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    if w.pc == "Ready" and not present(s.manifests, w.n + 1):
+        after = put(s, True, w.n + 1, w.base._replace(l0=w.base.l0 | {w.k}))
+        then = w._replace(pc="Created", base=None, late=w.n + 1 <= s.manifest_boundary)
+        if checks(c, True):
+            yield (), after, then
+        else:
+            yield (), *flush_done(after, then)
+
+
+def writer_create_conflict(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    if w.pc == "Ready" and present(s.manifests, w.n + 1):
+        yield (), s, Writer(k=w.k)
+
+
+def writer_accept(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    if w.pc == "Created" and w.n + 1 > s.manifest_boundary:
+        yield (), *flush_done(s, w)
+
+
+def writer_reject(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    if w.pc == "Created" and w.n + 1 <= s.manifest_boundary:
+        yield (), s, Writer(k=w.k)
+
+
+def writer_lose_reply(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    if w.pc == "Created" and below(s.lost, c.MAX_LOST):
+        yield (), s._replace(lost=one_more(s.lost, c.MAX_LOST)), Writer(k=w.k)
+
+
+def writer_send_create(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    """It stops waiting for its PUT, which is under way."""
+    if w.pc == "Ready" and below(s.sent, c.MAX_PENDING):
+        m = w.base._replace(l0=w.base.l0 | {w.k})
+        yield (), sends(c, s, ("manifest", w.n + 1, m)), Writer(k=w.k)
+
+
+def sends(c: Constants, s: Shared, request: tuple) -> Shared:
+    return s._replace(pool=(*s.pool, request), sent=one_more(s.sent, c.MAX_PENDING))
+
+
+# --- a compactor: the same, for one task after another
+
+def is_manifest(o: Compactor) -> bool:
+    """Its task is of the manifest."""
+    return o.task in MANIFEST_TASKS
+
+
+def first_task(c: Constants) -> str:
+    return "OpenManifest" if c.MANIFEST_FIRST else "OpenCompactions"
+
+
+def fenced(c: Constants, o: Compactor, file: Manifest | Compactions) -> bool:
+    """What it reads has a higher epoch. An open takes a higher one yet, until it has one."""
+    return c.EPOCH_CHECK and o.task != first_task(c) and file.epoch > o.epoch
+
+
+def landed(c: Constants, o: Compactor, file: Manifest | Compactions) -> bool:
+    """What it reads holds the change already. (An open that has no reply takes the next epoch, as after a lost race.)"""
+    if not c.RECOGNISE or o.task == first_task(c):
+        return False
+    match o.task:
+        case "OpenManifest" | "OpenCompactions":
+            return file.epoch == o.epoch
+        case "Claim":
+            return o.job in file.jobs
+        case "Apply":
+            return all(x in file.compacted for x in o.job)
+        case "Finish":
+            return o.job not in file.jobs
+    return False
+
+
+def read(c: Constants, me: int, s: Shared, o: Compactor) -> Iterator:
+    """GET the latest of what the task is of. To pick is only that; if there is nothing to pick it will look again."""
+    if o.pc != "Idle":
+        return
+    file, n = latest(files_of(s, is_manifest(o))), top(files_of(s, is_manifest(o)))
+    if fenced(c, o, file) or landed(c, o, file):
+        return
+    if o.task == "Pick":
+        if file.l0:
+            yield (), s, o._replace(task="Claim", job=tuple(sorted(file.l0)))
+    else:
+        epoch = file.epoch + 1 if o.task == first_task(c) else o.epoch
+        yield (), s, o._replace(pc="Ready", n=n, base=file, epoch=epoch)
+
+
+def read_fenced(c: Constants, me: int, s: Shared, o: Compactor) -> Iterator:
+    """A higher epoch: it ends, and says so to its caller."""
+    if o.pc == "Idle" and fenced(c, o, latest(files_of(s, is_manifest(o)))):
+        yield (), s, Compactor("Fenced", o.task, o.epoch)
+
+
+def read_landed(c: Constants, me: int, s: Shared, o: Compactor) -> Iterator:
+    """An earlier attempt, or the compactor that claimed it, has made the change."""
+    if o.pc == "Idle":
+        file = latest(files_of(s, is_manifest(o)))
+        if not fenced(c, o, file) and landed(c, o, file):
+            yield (), *done(c, s, o, file)
+
+
+def changed(c: Constants, o: Compactor) -> Manifest | Compactions:
+    """What it puts next."""
+    file = o.base
+    match o.task:
+        case "OpenManifest" | "OpenCompactions":
+            return file._replace(epoch=o.epoch if c.HEAL or o.task == first_task(c) else file.epoch + 1)
+        case "Claim":
+            return file._replace(jobs=file.jobs | {o.job})
+        case "Apply":
+            return file._replace(l0=file.l0 - set(o.job), compacted=tuple(sorted((*file.compacted, *o.job))))
+        case "Finish":
+            return file._replace(jobs=file.jobs - {o.job})
+
+
+def done(c: Constants, s: Shared, o: Compactor, file: Manifest | Compactions) -> tuple[Shared, Compactor]:
+    """The task is done, and its change is in `file`: on to the next, and once it is open to a claim that it found."""
+    s = s._replace(unchecked=s.unchecked or o.late)
+    job = min(file.jobs, default=()) if o.task == "OpenCompactions" else o.job
+    if o.task == first_task(c):
+        return s, Compactor("Idle", "OpenCompactions" if c.MANIFEST_FIRST else "OpenManifest", o.epoch, job=job)
+    if o.task in OPENS:
+        work = "Pick" if not job or not c.TAKE_OVER else "Apply" if c.APPLY_FIRST else "Finish"
+        after = Compactor("Idle", work, o.epoch, job=job if c.TAKE_OVER else ())
+        return s._replace(opened=tuple(sorted((*s.opened, o.epoch)))), after
+    if o.task == "Claim":
+        return s, Compactor("Idle", "Apply" if c.APPLY_FIRST else "Finish", o.epoch, job=o.job)
+    if o.task == "Finish":
+        s = s._replace(finished=s.finished | {o.job})
+    if o.task == ("Finish" if c.APPLY_FIRST else "Apply"):
+        return s, Compactor("Idle", "Pick", o.epoch)
+    return s, Compactor("Idle", "Finish" if c.APPLY_FIRST else "Apply", o.epoch, job=o.job)
+
+
+def create_next(c: Constants, me: int, s: Shared, o: Compactor) -> Iterator:
+    if o.pc == "Ready" and not present(files_of(s, is_manifest(o)), o.n + 1):
+        file, late = changed(c, o), o.n + 1 <= boundary_of(s, is_manifest(o))
+        newest = max(latest(s.manifests).epoch, latest(s.compactions).epoch)
+        after = put(s, is_manifest(o), o.n + 1, file)
+        after = after._replace(overruled=s.overruled or (o.task == "Apply" and not late and o.epoch < newest))
+        if checks(c, is_manifest(o)):
+            yield (), after, o._replace(pc="Created", base=file, late=late)
+        else:
+            yield (), *done(c, after, o._replace(late=late), file)
+
+
+def create_conflict(c: Constants, me: int, s: Shared, o: Compactor) -> Iterator:
+    if o.pc == "Ready" and present(files_of(s, is_manifest(o)), o.n + 1):
+        yield (), s, again(c, o)
+
+
+def again(c: Constants, o: Compactor) -> Compactor:
+    """The same task from its start."""
+    return Compactor("Idle", o.task, 0 if o.task == first_task(c) else o.epoch, job=o.job)
+
+
+def accept(c: Constants, me: int, s: Shared, o: Compactor) -> Iterator:
+    if o.pc == "Created" and o.n + 1 > boundary_of(s, is_manifest(o)):
+        yield (), *done(c, s, o, o.base)
+
+
+def reject(c: Constants, me: int, s: Shared, o: Compactor) -> Iterator:
+    if o.pc == "Created" and o.n + 1 <= boundary_of(s, is_manifest(o)):
+        yield (), s, again(c, o)
+
+
+def lose_reply(c: Constants, me: int, s: Shared, o: Compactor) -> Iterator:
+    """The PUT is applied; of that, or of the boundary, it does not hear."""
+    if o.pc == "Created" and below(s.lost, c.MAX_LOST):
+        yield (), s._replace(lost=one_more(s.lost, c.MAX_LOST)), again(c, o)
+
+
+def send_create(c: Constants, me: int, s: Shared, o: Compactor) -> Iterator:
+    """It stops waiting for its PUT, which is under way."""
+    if o.pc == "Ready" and below(s.sent, c.MAX_PENDING):
+        name = "manifest" if is_manifest(o) else "compactions"
+        yield (), sends(c, s, (name, o.n + 1, changed(c, o))), again(c, o)
+
+
+def crash(c: Constants, me: int, s: Shared, o: Compactor) -> Iterator:
+    """Another instance may open then; this one does not come back."""
+    if o.pc in ("Idle", "Ready", "Created") and below(s.crashes, c.MAX_CRASHES):
+        yield (), s._replace(crashes=one_more(s.crashes, c.MAX_CRASHES)), Compactor("Dead")
+
+
+# --- a collector: PUT a boundary forward, DELETE what is behind it
+
+def advance_manifest(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
+    if below(g.used, c.COLLECTIONS):
+        for d in range(s.manifest_boundary + 1, top(s.manifests)):
+            yield (d,), s._replace(manifest_boundary=d), Collector(one_more(g.used, c.COLLECTIONS))
+
+
+def advance_compactions(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
+    if below(g.used, c.COLLECTIONS):
+        for d in range(s.compactions_boundary + 1, top(s.compactions)):
+            yield (d,), s._replace(compactions_boundary=d), Collector(one_more(g.used, c.COLLECTIONS))
+
+
+def delete_manifest(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
+    for i in range(1, s.manifest_boundary + 1):
+        if present(s.manifests, i):
+            yield (i,), put(s, True, i, None), g
+
+
+def delete_compactions(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
+    for i in range(1, s.compactions_boundary + 1):
+        if present(s.compactions, i):
+            yield (i,), put(s, False, i, None), g
+
+
+# --- a request that nobody waits for reaches the store, with the outcome that its condition has now
+
+def apply_pending(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
+    for at, (name, i, file) in enumerate(s.pool):
+        after, manifest = s._replace(pool=s.pool[:at] + s.pool[at + 1:]), name == "manifest"
+        if not present(files_of(s, manifest), i):
+            newest = max(latest(s.manifests).epoch, latest(s.compactions).epoch)
+            merges = manifest and i > s.manifest_boundary and file.compacted != latest(s.manifests).compacted
+            after = put(after, manifest, i, file)._replace(overruled=s.overruled or (merges and file.epoch < newest))
+        yield (at,), after, ()
+
+
+# --- properties ---------------------------------------------------------------------------------------------------------
+
+def applied_once(c: Constants, s: Shared) -> bool:
+    """Of no SST is the compaction in the manifest twice, and none is both merged and yet to be."""
+    m = latest(s.manifests)
+    return len(set(m.compacted)) == len(m.compacted) and not m.l0 & set(m.compacted)
+
+
+def flush_is_kept(c: Constants, s: Shared) -> bool:
+    """A flush that was reported is in the latest manifest, merged or not."""
+    return s.acked <= latest(s.manifests).l0 | set(latest(s.manifests).compacted)
+
+
+def claim_out_is_applied(c: Constants, s: Shared) -> bool:
+    """A compaction whose claim was taken out, as done, is in the manifest."""
+    return all(x in latest(s.manifests).compacted for job in s.finished for x in job)
+
+
+def claim_is_worked_on(c: Constants, s: Shared, o: Compactor) -> bool:
+    """A compactor that looks for work has left no claim behind, its own or one that it found."""
+    newest = max(latest(s.manifests).epoch, latest(s.compactions).epoch)
+    return o.task != "Pick" or o.pc != "Idle" or o.epoch < newest or not latest(s.compactions).jobs
+
+
+def epochs_agree(c: Constants, s: Shared, o: Compactor) -> bool:
+    """The epoch of a compactor that is open is in both objects, unless one of them has a higher one."""
+    serves = o.pc in ("Idle", "Ready", "Created") and o.task not in OPENS
+    epochs = {latest(s.manifests).epoch, latest(s.compactions).epoch}
+    return not serves or max(epochs) > o.epoch or epochs == {o.epoch}
+
+
+def one_compactor_per_epoch(c: Constants, s: Shared) -> bool:
+    """No two compactors that opened have the same epoch."""
+    return len(set(s.opened)) == len(s.opened)
+
+
+def fenced_changes_nothing(c: Constants, s: Shared) -> bool:
+    """Once a compactor has begun to open, no older one changes the manifest."""
+    return not s.overruled
+
+
+def report_is_checked(c: Constants, s: Shared) -> bool:
+    """What was reported had not landed behind a boundary."""
+    return not s.unchecked
+
+
+def flush_is_reported(c: Constants, s: Shared) -> bool:
+    return bool(s.acked)
+
+
+def compaction_is_reported(c: Constants, s: Shared) -> bool:
+    return bool(s.finished)
+
+
+def compactor_is_fenced(c: Constants, s: Shared, o: Compactor) -> bool:
+    return o.pc == "Fenced"
+
+
+def fenced_with_a_claim(c: Constants, s: Shared, o: Compactor) -> bool:
+    """Which another will find."""
+    return o.pc == "Fenced" and bool(latest(s.compactions).jobs)
+
+
+def epochs_are_apart(c: Constants, s: Shared) -> bool:
+    """The manifest has an epoch that the compactions have not: an open is between the two, or died there."""
+    return latest(s.manifests).epoch > latest(s.compactions).epoch
+
+
+def two_are_open(c: Constants, s: Shared) -> bool:
+    return len(s.opened) >= 2
+
+
+def applied_is_claimed(c: Constants, s: Shared) -> bool:
+    """A claim is of what the manifest has already: who takes it over must notice."""
+    return any(x in latest(s.manifests).compacted for job in latest(s.compactions).jobs for x in job)
+
+
+def claim_is_open(c: Constants, s: Shared) -> bool:
+    return bool(latest(s.compactions).jobs)
+
+
+def refusal_is_indefinite(c: Constants, s: Shared, o: Compactor) -> bool:
+    """It is about to be refused, and others have built upon what it did."""
+    return o.pc == "Created" and o.n + 1 <= boundary_of(s, is_manifest(o)) and not o.late
+
+
+def file_is_collected(c: Constants, s: Shared) -> bool:
+    return s.manifests[0] is None or s.compactions[0] is None
+
+
+WRITER = {
+    "Read": writer_read, "ReadLanded": writer_read_landed, "CreateNext": writer_create_next,
+    "CreateConflict": writer_create_conflict, "Accept": writer_accept, "Reject": writer_reject,
+    "LoseReply": writer_lose_reply, "SendCreate": writer_send_create,
+}
+COMPACTOR = {
+    "Read": read, "ReadFenced": read_fenced, "ReadLanded": read_landed, "CreateNext": create_next,
+    "CreateConflict": create_conflict, "Accept": accept, "Reject": reject, "LoseReply": lose_reply,
+    "SendCreate": send_create, "Crash": crash,
+}
+COLLECTOR = {
+    "AdvanceManifest": advance_manifest, "AdvanceCompactions": advance_compactions, "DeleteManifest": delete_manifest,
+    "DeleteCompactions": delete_compactions,
+}
+STORE = {"ApplyPending": apply_pending}
+
+ALWAYS = {
+    "AppliedOnce": (None, applied_once),
+    "FlushIsKept": (None, flush_is_kept),
+    "ClaimOutIsApplied": (None, claim_out_is_applied),
+    "ClaimIsWorkedOn": ("Compactor", claim_is_worked_on),
+    "EpochsAgree": ("Compactor", epochs_agree),
+    "OneCompactorPerEpoch": (None, one_compactor_per_epoch),
+    "FencedChangesNothing": (None, fenced_changes_nothing),
+    "ReportIsChecked": (None, report_is_checked),
+}
+SOMETIMES = {
+    "FlushIsReported": (None, flush_is_reported),
+    "CompactionIsReported": (None, compaction_is_reported),
+    "CompactorIsFenced": ("Compactor", compactor_is_fenced),
+    "FencedWithAClaim": ("Compactor", fenced_with_a_claim),
+    "EpochsAreApart": (None, epochs_are_apart),
+    "TwoAreOpen": (None, two_are_open),
+    "AppliedIsClaimed": (None, applied_is_claimed),
+    "ClaimIsOpen": (None, claim_is_open),
+    "RefusalIsIndefinite": ("Compactor", refusal_is_indefinite),
+    "FileIsCollected": (None, file_is_collected),
+}
+COLLECTING = ("RefusalIsIndefinite", "FileIsCollected")  # witnessed only where something is collected
+
+
+def model(c: Constants) -> Model:
+    shared = Shared((Manifest(0, frozenset(), ()),), (Compactions(0, frozenset()),), 0, 0, (), 0, 0, 0, frozenset(),
+                    frozenset(), (), False, False)
+    compactor = Compactor(task=first_task(c))
+    roles = (("Writer", c.WRITERS, Writer(), WRITER), ("Compactor", c.COMPACTORS, compactor, COMPACTOR),
+             ("Collector", c.COLLECTORS, Collector(), COLLECTOR))
+    processes = [Process(f"{role}#{i}", role, i, local, actions)
+                 for role, number, local, actions in roles for i in range(number)]
+    store = Process("", "", 0, (), STORE)  # no client: a top-level action of the spec
+    sometimes = {name: witness for name, witness in SOMETIMES.items()
+                 if (c.COLLECTORS and c.COLLECTIONS != 0) or name not in COLLECTING}
+    renamed = dict.fromkeys(("Writer", "Compactor", "Collector"))  # named nowhere
+    return Model("manifest_compactions", c, shared, (*processes, store), ALWAYS, sometimes, renamed=renamed)

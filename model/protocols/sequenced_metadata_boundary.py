@@ -1,0 +1,724 @@
+"""Safety: what a writer was told is committed stays in the history that every later writer and reader builds on, and no
+id is ever committed twice, although old files are deleted and any client may stall for any time at any point.
+
+The protocol of source 000 at the grain of one store request an action; specs/SequencedMetadataBoundary.fizz is its twin,
+with the same names, states and labelled edges. A file's content is the updates (w, k) that it holds and the checkpoints
+(ids of files) that its history has taken. Stalls need no action: not to be scheduled is a stall. Age is abstracted: of
+what it listed a collector may take any file but the last for old, which no real `min_age` exceeds.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from highwater.model.core import Model, Process
+
+
+class Constants(NamedTuple):
+    """Names and values as in the .fizz. None for a bound means unbounded and not counted (refinement uses that)."""
+
+    WRITERS: int = 2
+    COMMITS: int | None = 2  # updates that a writer begins
+    COLLECTORS: int = 1
+    READERS: int = 0
+    MAX_ID: int | None = 3
+    CHECKPOINTS: int | None = 0  # checkpoints in one history
+    # Faults, each bounded
+    PAGE: int = 0  # ids on one page of a listing; 0: a listing has one page
+    MAX_PENDING: int | None = 0  # requests under way that nobody waits for
+    MAX_LOST: int | None = 0  # replies lost
+    MAX_CRASHES: int | None = 0
+    # Safeguards: switch one off and a property must fail
+    BOUNDARY: bool = True  # False: the status quo of source 000, min_age alone; there is no boundary, nobody asks for it
+    CHECK: str = "after"  # a writer checks the boundary after its create; "before" it; "off": not at all
+    OLD_WRITERS: int = 0  # so many of the writers are of an old version, which does not check
+    FRESH_BOUNDARY: bool = True  # the check asks the store, not a cache that never expires
+    BOUNDARY_FIRST: bool = True  # the boundary is durable before a file behind it is deleted
+    CONDITIONAL_ADVANCE: bool = True  # the boundary is written only over the version that was read
+    KEEP_LATEST: bool = True  # the last file of a listing is neither deleted nor put behind the boundary
+    SPARE_CHECKPOINTS: bool = True  # a file that an active checkpoint refers to is not deleted
+    CHECK_READS: bool = True  # a reader checks the boundary after it has read the latest file
+    # A refused update: its caller is "told" that nobody knows; or that it has "failed"; or it is "retried". The amendment: it
+    # is tried again, but first "recognised" in the latest file, which is then checked; "unchecked": and that is not checked
+    ON_REFUSAL: str = "told"
+    # When a writer knows its own file for the latest, and neither lists nor gets it before its next create: "never"; once
+    # "accepted"; once "created", whatever the check said; "unanswered": also of a create that it has no reply to. Never where
+    # an update is tried again
+    KNOWN: str = "never"
+
+
+MANY = range(101)
+LIMITS = {  # what an instance may have
+    **dict.fromkeys(("COMMITS", "COLLECTORS", "READERS", "CHECKPOINTS", "PAGE", "MAX_PENDING", "MAX_LOST", "MAX_CRASHES",
+                     "OLD_WRITERS"), MANY),
+    **dict.fromkeys(("WRITERS", "MAX_ID"), MANY[1:]),
+    "CHECK": ("after", "before", "off"),
+    "ON_REFUSAL": ("told", "failed", "retried", "unchecked", "recognised"),
+    "KNOWN": ("never", "accepted", "created", "unanswered"),
+}
+
+Update = tuple[int, int]  # (writer, its how-manieth update)
+
+
+class File(NamedTuple):
+    updates: frozenset[Update]
+    checkpoints: frozenset[int]
+
+
+NO_FILE = File(frozenset(), frozenset())
+
+
+class Shared(NamedTuple):
+    files: tuple[File | None, ...]  # files[i - 1] is the file of id i
+    boundary: int  # durable; 0: never written
+    pool: tuple[tuple, ...]  # requests under way that nobody waits for, sorted
+    expired: frozenset[int]  # checkpoints whose lifetime is over
+    lost: int  # faults used up
+    crashes: int
+    # ghosts
+    acked: frozenset[tuple[int, int, int]]  # (id, writer, update) reported as committed; id 0: recognised
+    unchecked: frozenset[int]  # ids reported although no moment after the create had boundary < id
+    high: int  # the largest id ever created
+    peak: int  # the largest boundary ever durable
+
+
+class Writer(NamedTuple):
+    pc: str = "Idle"  # Idle, Listing, Listed, Ready, Prechecked, Created, Applied
+    n: int = 0  # the latest id that it knows: the last listed, or its own
+    base: File = NO_FILE  # the content of n; once Created what it put (KNOWN), or ghost: only if it held the update already
+    k: int = 0  # its how-manieth update this is
+    late: bool = False  # ghost: its create landed at or behind the boundary
+    seen: int = 0  # the boundary in its cache (only where FRESH_BOUNDARY is off)
+
+
+class Collector(NamedTuple):
+    pc: str = "Idle"  # Idle, Listing, Listed, Known
+    listed: frozenset[int] = frozenset()  # what it listed and has not deleted
+    marked: bool = False  # it has left out of `listed` what active checkpoints refer to
+    b: int = 0  # the boundary that it knows to be durable
+
+
+class Reader(NamedTuple):
+    pc: str = "Idle"  # Idle, Listing, Listed, Read, Done
+    n: int = 0
+    must: frozenset[Update] = frozenset()  # ghost: reported, or seen by it, before this read began
+    got: frozenset[Update] = frozenset()
+
+
+def top(files: tuple[File | None, ...]) -> int:
+    """The largest id present, 0 if none is."""
+    return next((i for i in range(len(files), 0, -1) if files[i - 1]), 0)
+
+
+def present(s: Shared, i: int) -> bool:
+    return 1 <= i <= len(s.files) and s.files[i - 1] is not None
+
+
+def with_file(files: tuple[File | None, ...], i: int, file: File | None) -> tuple[File | None, ...]:
+    files += (None,) * (i - len(files))
+    return (*files[:i - 1], file, *files[i:])
+
+
+def below(used: int, bound: int | None) -> bool:
+    return bound is None or used < bound
+
+
+def one_more(used: int, bound: int | None) -> int:
+    return 0 if bound is None else used + 1
+
+
+def page_after(c: Constants, s: Shared, cursor: int) -> tuple[list[int], bool]:
+    """The ids of one page after `cursor`, and whether more follow it."""
+    ids = [i for i in range(cursor + 1, len(s.files) + 1) if s.files[i - 1]]
+    return (ids, False) if c.PAGE == 0 else (ids[:c.PAGE], len(ids) > c.PAGE)
+
+
+def checks(c: Constants, me: int) -> str:
+    return c.CHECK if c.BOUNDARY and me >= c.OLD_WRITERS else "off"
+
+
+def recognises(c: Constants) -> bool:
+    return c.ON_REFUSAL in ("recognised", "unchecked")
+
+
+def known(c: Constants) -> str:
+    return c.KNOWN if c.ON_REFUSAL in ("told", "failed") else "never"
+
+
+# --- a writer: LIST, GET the latest, PUT the next if absent, GET the boundary -------------------------------------------
+
+def writer_list_page(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    if w.pc in ("Idle", "Listing") and below(w.k, c.COMMITS):
+        ids, more = page_after(c, s, w.n)
+        if more:
+            yield (), s, w._replace(pc="Listing", n=ids[-1])
+
+
+def writer_list(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    if w.pc in ("Idle", "Listing") and below(w.k, c.COMMITS):
+        ids, more = page_after(c, s, w.n)
+        if not more:
+            yield (), s, w._replace(pc="Listed", n=max([w.n, *ids]))
+
+
+def applied(c: Constants, me: int, s: Shared, w: Writer) -> bool:
+    """The file that it gets holds its update, and it looks for that."""
+    return recognises(c) and (me, w.k) in s.files[w.n - 1].updates
+
+
+def read_latest(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    if w.pc == "Listed" and present(s, w.n) and not applied(c, me, s, w):
+        yield (), s, w._replace(pc="Ready", base=s.files[w.n - 1])
+
+
+def read_applied(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    """An earlier attempt of its own has landed, if this file is of the history: what the boundary now has to tell."""
+    if w.pc == "Listed" and present(s, w.n) and applied(c, me, s, w):
+        if c.ON_REFUSAL == "recognised":
+            yield (), s, w._replace(pc="Applied")
+        else:
+            yield (), recognised(s, me, w), done(w, w.k + 1)
+
+
+def read_missing(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    if w.pc == "Listed" and not present(s, w.n):
+        yield (), s, w._replace(pc="Idle", n=0)
+
+
+def precheck(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    if w.pc == "Ready" and checks(c, me) == "before" and w.n + 1 > s.boundary:
+        yield (), s, w._replace(pc="Prechecked")
+
+
+def precheck_reject(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    if w.pc == "Ready" and checks(c, me) == "before" and w.n + 1 <= s.boundary:
+        yield (), s, done(w, w.k)
+
+
+def about_to_create(c: Constants, me: int, w: Writer) -> bool:
+    return w.pc == ("Prechecked" if checks(c, me) == "before" else "Ready") and below(w.n, c.MAX_ID)
+
+
+def extended(c: Constants, me: int, w: Writer) -> Iterator[tuple[bool, File]]:
+    """The content that the writer may put next: its update, and with `pin` a checkpoint of the new file itself."""
+    for pin in (False, True):
+        if not pin or below(len(w.base.checkpoints), c.CHECKPOINTS):
+            yield pin, File(w.base.updates | {(me, w.k)}, w.base.checkpoints | ({w.n + 1} if pin else frozenset()))
+
+
+def created(s: Shared, i: int, file: File) -> Shared:
+    return s._replace(files=with_file(s.files, i, file), high=max(s.high, i))
+
+
+def acknowledged(s: Shared, me: int, w: Writer, late: bool) -> Shared:
+    return s._replace(acked=s.acked | {(w.n + 1, me, w.k)}, unchecked=s.unchecked | {w.n + 1} if late else s.unchecked)
+
+
+def recognised(s: Shared, me: int, w: Writer) -> Shared:
+    """At which id it landed nobody knows."""
+    return s._replace(acked=s.acked | {(0, me, w.k)})
+
+
+def done(w: Writer, k: int) -> Writer:
+    """Back to Idle, with update `k` to do next."""
+    return Writer(k=k, seen=w.seen)
+
+
+def holding(c: Constants, w: Writer, file: File) -> Writer:
+    """Ready for its next update, if there is one, knowing `file` for the content of the id that it has just put."""
+    return Writer("Ready", w.n + 1, file, w.k + 1, seen=w.seen) if below(w.k + 1, c.COMMITS) else done(w, w.k + 1)
+
+
+def committed(c: Constants, w: Writer, file: File) -> Writer:
+    return done(w, w.k + 1) if known(c) == "never" else holding(c, w, file)
+
+
+def create_next(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    if about_to_create(c, me, w) and not present(s, w.n + 1):
+        for pin, file in extended(c, me, w):
+            late = w.n + 1 <= s.boundary
+            after = created(s, w.n + 1, file)
+            if checks(c, me) == "after":
+                twice = w.base if (me, w.k) in w.base.updates else NO_FILE
+                base = twice if known(c) == "never" else file
+                yield (pin,), after, w._replace(pc="Created", base=base, late=late)
+            else:
+                yield (pin,), acknowledged(after, me, w, late), committed(c, w, file)
+
+
+def create_conflict(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    if about_to_create(c, me, w) and present(s, w.n + 1):
+        yield (), s, done(w, w.k)
+
+
+def boundary_seen(c: Constants, s: Shared, w: Writer) -> int:
+    return s.boundary if c.FRESH_BOUNDARY else w.seen or s.boundary
+
+
+def accept(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    if w.pc == "Created" and w.n + 1 > boundary_seen(c, s, w):
+        seen = 0 if c.FRESH_BOUNDARY else boundary_seen(c, s, w)
+        yield (), acknowledged(s, me, w, w.late), committed(c, w, w.base)._replace(seen=seen)
+
+
+def reject(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    if w.pc == "Created" and w.n + 1 <= boundary_seen(c, s, w):
+        seen = 0 if c.FRESH_BOUNDARY else boundary_seen(c, s, w)
+        again = recognises(c) or c.ON_REFUSAL == "retried"
+        after = holding(c, w, w.base) if known(c) == "created" else done(w, w.k + (not again))
+        yield (), s, after._replace(seen=seen)
+
+
+def recognise(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    """The file was ahead of the boundary after it was got: nobody has deleted it, so nobody has put another in its place."""
+    if c.ON_REFUSAL == "recognised" and w.pc == "Applied" and w.n > boundary_seen(c, s, w):
+        seen = 0 if c.FRESH_BOUNDARY else boundary_seen(c, s, w)
+        yield (), recognised(s, me, w), done(w, w.k + 1)._replace(seen=seen)
+
+
+def recognise_reject(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    """It may be of the history or not: once more from the start."""
+    if c.ON_REFUSAL == "recognised" and w.pc == "Applied" and w.n <= boundary_seen(c, s, w):
+        seen = 0 if c.FRESH_BOUNDARY else boundary_seen(c, s, w)
+        yield (), s, done(w, w.k)._replace(seen=seen)
+
+
+def send_create(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    """The create is under way when the writer stops waiting for it: it may be applied at any later time, or never."""
+    if about_to_create(c, me, w) and below(len(s.pool), c.MAX_PENDING):
+        for pin, file in extended(c, me, w):
+            request = ("Create", w.n + 1, tuple(sorted(file.updates)), tuple(sorted(file.checkpoints)))
+            yield (pin,), s._replace(pool=tuple(sorted((*s.pool, request)))), in_doubt(c, w, file)
+
+
+def in_doubt(c: Constants, w: Writer, file: File) -> Writer:
+    """Its caller is told so, or it tries again what it will recognise."""
+    return holding(c, w, file) if known(c) == "unanswered" else done(w, w.k + (not recognises(c)))
+
+
+def writer_lose_reply(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    """A reply does not come. After a create that is an update of unknown outcome; before it nothing has happened."""
+    if w.pc != "Idle" and below(s.lost, c.MAX_LOST):
+        after = in_doubt(c, w, w.base) if w.pc == "Created" else done(w, w.k)
+        yield (), s._replace(lost=one_more(s.lost, c.MAX_LOST)), after
+
+
+def writer_crash(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    """Who recognises updates may keep their ids where a crash does not reach them, and try the same one again."""
+    if (w.pc != "Idle" or w.seen) and below(s.crashes, c.MAX_CRASHES):
+        k = w.k + (w.pc != "Idle" and not recognises(c))
+        yield (), s._replace(crashes=one_more(s.crashes, c.MAX_CRASHES)), Writer(k=k)
+
+
+# --- a collector: LIST, GET the boundary, PUT it forward, GET the checkpoints, DELETE one by one ------------------------
+
+def collector_list_page(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
+    listed = g.listed if g.pc == "Listing" else frozenset()
+    ids, more = page_after(c, s, max(listed, default=0))
+    if more:
+        yield (), s, Collector("Listing", listed | frozenset(ids))
+
+
+def collector_list(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
+    listed = g.listed if g.pc == "Listing" else frozenset()
+    ids, more = page_after(c, s, max(listed, default=0))
+    listed |= frozenset(ids)
+    if not more and len(listed) >= 2:
+        yield (), s, Collector("Listed", listed, marked=c.CHECKPOINTS == 0 or not c.SPARE_CHECKPOINTS)
+
+
+def read_checkpoints(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
+    """GET the last file listed; what its active checkpoints refer to is spared. Before the advance or after it: both."""
+    if g.pc in ("Listed", "Known") and not g.marked and present(s, max(g.listed)):
+        spared = s.files[max(g.listed) - 1].checkpoints - s.expired - {max(g.listed)}
+        yield (), s, g._replace(listed=g.listed - spared, marked=True)
+
+
+def checkpoints_missing(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
+    if g.pc in ("Listed", "Known") and not g.marked and not present(s, max(g.listed)):
+        yield (), s, Collector()
+
+
+def read_boundary(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
+    if g.pc == "Listed" and c.BOUNDARY:
+        yield (), s, g._replace(pc="Known", b=s.boundary)
+
+
+def old(c: Constants, g: Collector) -> list[int]:
+    """What the collector may take for old: any file that it listed but the last."""
+    return sorted(g.listed - {max(g.listed)} if c.KEEP_LATEST else g.listed) if g.listed else []
+
+
+def advanced(s: Shared, d: int) -> Shared:
+    return s._replace(boundary=d, peak=max(s.peak, d))
+
+
+def advance(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
+    if g.pc == "Known" and (s.boundary == g.b or not c.CONDITIONAL_ADVANCE):
+        for d in old(c, g):
+            if d > g.b:
+                yield (d,), advanced(s, d), g._replace(b=d)
+
+
+def advance_conflict(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
+    if g.pc == "Known" and s.boundary != g.b and c.CONDITIONAL_ADVANCE and any(d > g.b for d in old(c, g)):
+        yield (), s, g._replace(pc="Listed", b=0)
+
+
+def may_delete(c: Constants, g: Collector) -> list[int]:
+    first = c.BOUNDARY and c.BOUNDARY_FIRST
+    if not g.marked or not (g.pc == "Known" or (g.pc == "Listed" and not first)):
+        return []
+    return [i for i in old(c, g) if i <= g.b or not first]
+
+
+def without(g: Collector, i: int) -> Collector:
+    return g._replace(listed=g.listed - {i}) if len(g.listed) > 1 else Collector()
+
+
+def delete(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
+    for i in may_delete(c, g):
+        yield (i,), s._replace(files=with_file(s.files, i, None)), without(g, i)
+
+
+def send_advance(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
+    if g.pc == "Known" and below(len(s.pool), c.MAX_PENDING):
+        for d in old(c, g):
+            if d > g.b:
+                pool = tuple(sorted((*s.pool, ("Advance", g.b, d))))
+                yield (d,), s._replace(pool=pool), g._replace(pc="Listed", b=0)
+
+
+def send_delete(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
+    if below(len(s.pool), c.MAX_PENDING):
+        for i in may_delete(c, g):
+            yield (i,), s._replace(pool=tuple(sorted((*s.pool, ("Delete", i))))), without(g, i)
+
+
+def collector_lose_reply(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
+    """It no longer knows what is durable, and must read the boundary again; of a listing it keeps nothing."""
+    if g.pc in ("Listing", "Known") and below(s.lost, c.MAX_LOST):
+        after = g._replace(pc="Listed", b=0) if g.pc == "Known" else Collector()
+        yield (), s._replace(lost=one_more(s.lost, c.MAX_LOST)), after
+
+
+def collector_crash(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
+    if g.pc != "Idle" and below(s.crashes, c.MAX_CRASHES):
+        yield (), s._replace(crashes=one_more(s.crashes, c.MAX_CRASHES)), Collector()
+
+
+# --- a reader: LIST, GET the latest, GET the boundary -------------------------------------------------------------------
+
+def reader_list_page(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
+    if r.pc in ("Idle", "Listing", "Done"):
+        ids, more = page_after(c, s, r.n if r.pc == "Listing" else 0)
+        if more:
+            yield (), s, r._replace(pc="Listing", n=ids[-1], must=expected(s, r), got=frozenset())
+
+
+def reader_list(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
+    if r.pc in ("Idle", "Listing", "Done"):
+        cursor = r.n if r.pc == "Listing" else 0
+        ids, more = page_after(c, s, cursor)
+        if not more:
+            yield (), s, r._replace(pc="Listed", n=max([cursor, *ids]), must=expected(s, r), got=frozenset())
+
+
+def expected(s: Shared, r: Reader) -> frozenset[Update]:
+    """What a read must show: what was reported before its first request, and what this reader has seen already."""
+    return r.must if r.pc == "Listing" else r.must | r.got | {(w, k) for _, w, k in s.acked}
+
+
+def reader_read_latest(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
+    if r.pc == "Listed" and present(s, r.n):
+        yield (), s, r._replace(pc="Read" if c.CHECK_READS else "Done", got=s.files[r.n - 1].updates)
+
+
+def reader_read_missing(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
+    if r.pc == "Listed" and not present(s, r.n):
+        yield (), s, r._replace(pc="Idle", n=0)
+
+
+def read_accept(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
+    if r.pc == "Read" and r.n > s.boundary:
+        yield (), s, r._replace(pc="Done")
+
+
+def read_reject(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
+    if r.pc == "Read" and r.n <= s.boundary:
+        yield (), s, r._replace(pc="Idle", n=0, got=frozenset())
+
+
+def reader_lose_reply(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
+    if r.pc not in ("Idle", "Done") and below(s.lost, c.MAX_LOST):
+        yield (), s._replace(lost=one_more(s.lost, c.MAX_LOST)), Reader(must=r.must)
+
+
+def reader_crash(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
+    """A new reader has seen nothing; what was reported is owed to it all the same, from its next LIST on."""
+    if r.pc != "Idle" and below(s.crashes, c.MAX_CRASHES):
+        yield (), s._replace(crashes=one_more(s.crashes, c.MAX_CRASHES)), Reader()
+
+
+# --- the store, and time ------------------------------------------------------------------------------------------------
+
+def apply_pending(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
+    """A request that nobody waits for reaches the store, with the outcome that its condition has now."""
+    for request in sorted(set(s.pool)):
+        kind, *args = request
+        pool = list(s.pool)
+        pool.remove(request)
+        after = s._replace(pool=tuple(pool))
+        if kind == "Create" and not present(s, args[0]):
+            after = created(after, args[0], File(frozenset(args[1]), frozenset(args[2])))
+        elif kind == "Advance" and (s.boundary == args[0] or not c.CONDITIONAL_ADVANCE):
+            after = advanced(after, args[1])
+        elif kind == "Delete":
+            after = after._replace(files=with_file(s.files, args[0], None))
+        yield (request,), after, ()
+
+
+def expire_checkpoint(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
+    for p in sorted(frozenset().union(*(f.checkpoints for f in s.files if f)) - s.expired):
+        yield (p,), s._replace(expired=s.expired | {p}), ()
+
+
+# --- properties ---------------------------------------------------------------------------------------------------------
+
+def latest(s: Shared) -> File:
+    return s.files[top(s.files) - 1] if top(s.files) else NO_FILE
+
+
+def commit_is_unique(c: Constants, s: Shared) -> bool:
+    """No id is ever acknowledged twice."""
+    numbered = frozenset(ack for ack in s.acked if ack[0])
+    return len({i for i, _, _ in numbered}) == len(numbered)
+
+
+def acked_is_kept(c: Constants, s: Shared) -> bool:
+    """An acknowledged update is in the latest file, so in the history that later writers build on."""
+    return {(w, k) for _, w, k in s.acked} <= latest(s).updates
+
+
+def ack_is_checked(c: Constants, s: Shared) -> bool:
+    """An acknowledgement only with boundary < id at some moment after the create."""
+    return not s.unchecked
+
+
+def boundary_is_monotone(c: Constants, s: Shared) -> bool:
+    """The boundary file never moves backward."""
+    return s.boundary == s.peak
+
+
+def boundary_is_below_latest(c: Constants, s: Shared) -> bool:
+    """So a file that is refused, being at or behind the boundary, is never the latest."""
+    return s.boundary < top(s.files)
+
+
+def latest_is_kept(c: Constants, s: Shared) -> bool:
+    """The latest file is never deleted."""
+    return top(s.files) == s.high
+
+
+def deleted_is_behind_boundary(c: Constants, s: Shared) -> bool:
+    """Before id i is deleted the durable boundary is at least i."""
+    return not c.BOUNDARY or all(present(s, i) for i in range(s.boundary + 1, s.high + 1))
+
+
+def checkpointed_is_kept(c: Constants, s: Shared) -> bool:
+    """A file that an active checkpoint of the latest file refers to is there."""
+    return all(present(s, p) for p in latest(s).checkpoints - s.expired)
+
+
+def read_is_current(c: Constants, s: Shared, r: Reader) -> bool:
+    """A read shows every update acknowledged before it began, and all that this reader has seen before."""
+    return r.pc != "Done" or r.must <= r.got
+
+
+def applied_once(c: Constants, s: Shared, w: Writer) -> bool:
+    """No update that is tried again is put into the history by a file that was made of one which has it already."""
+    return c.ON_REFUSAL in ("told", "failed") or w.pc != "Created" or w.late or not w.base.updates
+
+
+def refused_has_no_effect(c: Constants, s: Shared, w: Writer) -> bool:
+    """An update that is said to have failed is not in the history that later writers build on."""
+    return c.ON_REFUSAL != "failed" or not refusal_is_indefinite(c, s, w)
+
+
+def accepted_is_own(c: Constants, s: Shared, w: Writer) -> bool:
+    """The file that a writer may still accept is there, and is as it has put it."""
+    return known(c) == "never" or not may_accept(s, w) or (present(s, w.n + 1) and s.files[w.n] == w.base)
+
+
+def may_accept(s: Shared, w: Writer) -> bool:
+    return w.pc == "Created" and w.n + 1 > s.boundary
+
+
+def two_commits(c: Constants, s: Shared) -> bool:
+    return len(s.acked) >= 2
+
+
+def acked_file_is_collected(c: Constants, s: Shared) -> bool:
+    return any(i and not present(s, i) for i, _, _ in s.acked)
+
+
+def stale_create_lands(c: Constants, s: Shared, w: Writer) -> bool:
+    """A create brings back an id that was deleted: what create-if-absent alone does not notice."""
+    return w.pc == "Created" and w.late
+
+
+def boundary_advances(c: Constants, s: Shared) -> bool:
+    return s.boundary > 0
+
+
+def refusal_is_indefinite(c: Constants, s: Shared, w: Writer) -> bool:
+    """A write is about to be refused although the latest file holds its update already."""
+    return w.pc == "Created" and w.n + 1 <= s.boundary and not w.late and top(s.files) > w.n + 1
+
+
+def own_is_built_upon(c: Constants, s: Shared, w: Writer) -> bool:
+    """Others have built on a file before its writer accepts it: what the writer will know is not the latest."""
+    return may_accept(s, w) and s.high > w.n + 1
+
+
+def update_is_recognised(c: Constants, s: Shared) -> bool:
+    return any(i == 0 for i, _, _ in s.acked)
+
+
+def applied_is_behind_boundary(c: Constants, s: Shared, w: Writer) -> bool:
+    """The file that holds the update tells nothing any more: it may have come back from the dead."""
+    return w.pc == "Applied" and w.n <= s.boundary
+
+
+def file_is_collected(c: Constants, s: Shared) -> bool:
+    return any(not present(s, i) for i in range(1, s.high))
+
+
+def history_grows(c: Constants, s: Shared) -> bool:
+    return s.high >= 3
+
+
+def checkpoint_outlives_boundary(c: Constants, s: Shared) -> bool:
+    """A file behind the boundary is kept, and readable by its id, for an active checkpoint."""
+    return any(p <= s.boundary and present(s, p) for p in latest(s).checkpoints - s.expired)
+
+
+def reader_sees_commit(c: Constants, s: Shared, r: Reader) -> bool:
+    return r.pc == "Done" and bool(r.must)
+
+
+def updates_end(c: Constants, s: Shared, w: Writer) -> bool:
+    """Every writer comes to the end of its last update: committed, refused, or in doubt."""
+    return not below(w.k, c.COMMITS)
+
+
+def reads_end(c: Constants, s: Shared, r: Reader) -> bool:
+    """Again and again a reader has come to the end of a read."""
+    return r.pc == "Done"
+
+
+def stale_files_are_collected(c: Constants, s: Shared) -> bool:
+    """Behind the boundary there is nothing but what active checkpoints hold."""
+    return all(not present(s, i) or i in latest(s).checkpoints - s.expired for i in range(1, s.boundary + 1))
+
+
+WRITER = {
+    "ListPage": writer_list_page, "List": writer_list, "ReadLatest": read_latest, "ReadApplied": read_applied,
+    "ReadMissing": read_missing, "Precheck": precheck, "PrecheckReject": precheck_reject, "CreateNext": create_next,
+    "CreateConflict": create_conflict, "Accept": accept, "Reject": reject, "Recognise": recognise,
+    "RecogniseReject": recognise_reject,
+    "SendCreate": send_create, "LoseReply": writer_lose_reply, "Crash": writer_crash,
+}
+COLLECTOR = {
+    "ListPage": collector_list_page, "List": collector_list, "ReadCheckpoints": read_checkpoints,
+    "CheckpointsMissing": checkpoints_missing, "ReadBoundary": read_boundary, "Advance": advance,
+    "AdvanceConflict": advance_conflict, "Delete": delete, "SendAdvance": send_advance, "SendDelete": send_delete,
+    "LoseReply": collector_lose_reply, "Crash": collector_crash,
+}
+READER = {
+    "ListPage": reader_list_page, "List": reader_list, "ReadLatest": reader_read_latest,
+    "ReadMissing": reader_read_missing, "ReadAccept": read_accept, "ReadReject": read_reject,
+    "LoseReply": reader_lose_reply, "Crash": reader_crash,
+}
+STORE = {"ApplyPending": apply_pending, "ExpireCheckpoint": expire_checkpoint}
+
+ALWAYS = {
+    "CommitIsUnique": (None, commit_is_unique),
+    "AckedIsKept": (None, acked_is_kept),
+    "AckIsChecked": (None, ack_is_checked),
+    "BoundaryIsMonotone": (None, boundary_is_monotone),
+    "BoundaryIsBelowLatest": (None, boundary_is_below_latest),
+    "LatestIsKept": (None, latest_is_kept),
+    "DeletedIsBehindBoundary": (None, deleted_is_behind_boundary),
+    "CheckpointedIsKept": (None, checkpointed_is_kept),
+    "ReadIsCurrent": ("Reader", read_is_current),
+    "AppliedOnce": ("Writer", applied_once),
+    "RefusedHasNoEffect": ("Writer", refused_has_no_effect),
+    "AcceptedIsOwn": ("Writer", accepted_is_own),
+}
+SOMETIMES = {
+    "TwoCommits": (None, two_commits),
+    "AckedFileIsCollected": (None, acked_file_is_collected),
+    "StaleCreateLands": ("Writer", stale_create_lands),
+    "BoundaryAdvances": (None, boundary_advances),
+    "RefusalIsIndefinite": ("Writer", refusal_is_indefinite),
+    "HistoryGrows": (None, history_grows),
+    "FileIsCollected": (None, file_is_collected),
+    "CheckpointOutlivesBoundary": (None, checkpoint_outlives_boundary),
+    "ReaderSeesCommit": ("Reader", reader_sees_commit),
+    "OwnIsBuiltUpon": ("Writer", own_is_built_upon),
+    "UpdateIsRecognised": (None, update_is_recognised),
+    "AppliedIsBehindBoundary": ("Writer", applied_is_behind_boundary),
+}
+EVENTUALLY = {
+    "UpdatesEnd": ("Writer", updates_end),
+    "ReadsEnd": ("Reader", reads_end),
+    "StaleFilesAreCollected": (None, stale_files_are_collected),  # does not hold: collectors may list anew at any time
+}
+RECOGNISING = ("UpdateIsRecognised", "AppliedIsBehindBoundary")  # witnessed only where that is done
+FAULTS = {"SendCreate", "SendAdvance", "SendDelete", "LoseReply", "Crash"}
+FAIR = {role: frozenset(actions.keys() - FAULTS)
+        for role, actions in (("Writer", WRITER), ("Collector", COLLECTOR), ("Reader", READER))}
+
+
+def renamed_writers(part: tuple, names: tuple[int, ...]) -> tuple:
+    """A shared or a local part in which writer i is called names[i]. Collectors and readers are named nowhere."""
+    def updates(those: frozenset[Update]) -> frozenset[Update]:
+        return frozenset((names[w], k) for w, k in those)
+
+    def file(one: File | None) -> File | None:
+        return one and one._replace(updates=updates(one.updates))
+
+    def request(one: tuple) -> tuple:
+        return (*one[:2], tuple(sorted(updates(one[2]))), one[3]) if one[0] == "Create" else one
+
+    match part:
+        case Shared():
+            return part._replace(files=tuple(map(file, part.files)), pool=tuple(sorted(map(request, part.pool))),
+                                 acked=frozenset((i, names[w], k) for i, w, k in part.acked))
+        case Writer():
+            return part._replace(base=file(part.base))
+        case Reader():
+            return part._replace(must=updates(part.must), got=updates(part.got))
+    return part
+
+
+def initial(c: Constants) -> Shared:
+    nobody: frozenset = frozenset()
+    return Shared((NO_FILE,), 0, (), nobody, 0, 0, nobody, nobody, high=1, peak=0)
+
+
+def model(c: Constants) -> Model:
+    roles = (("Writer", c.WRITERS, Writer(), WRITER), ("Collector", c.COLLECTORS, Collector(), COLLECTOR),
+             ("Reader", c.READERS, Reader(), READER))
+    processes = [Process(f"{role}#{i}", role, i, local, actions)
+                 for role, number, local, actions in roles for i in range(number)]
+    store = Process("", "", 0, (), STORE)  # no client: top-level actions of the spec
+    sometimes = {name: witness for name, witness in SOMETIMES.items()
+                 if (c.CHECKPOINTS != 0 or name != "CheckpointOutlivesBoundary")
+                 and (c.READERS or name != "ReaderSeesCommit") and (recognises(c) or name not in RECOGNISING)
+                 and (known(c) != "never" or name != "OwnIsBuiltUpon")}
+    renamed = {"Writer": None if c.WRITERS < 2 else renamed_writers, "Collector": None, "Reader": None}
+    if 0 < c.OLD_WRITERS < c.WRITERS:
+        del renamed["Writer"]  # they are of two kinds
+    return Model("sequenced_metadata_boundary", c, initial(c), (*processes, store), ALWAYS, sometimes,
+                 EVENTUALLY, FAIR, renamed=renamed)

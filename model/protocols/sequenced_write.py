@@ -1,0 +1,389 @@
+"""Safety: there is one history: each update that was reported as committed is in it once, at the place that its id says;
+what is written is never changed, so an old file is a checkpoint, and every reader sees a beginning of the history.
+
+The sequenced write protocol of source 004 at the grain of one store request an action, in both its uses: a file is the
+full state, or one entry of a log; specs/SequencedWrite.fizz is its twin, with the same names, states and labelled edges.
+A file's content is the updates (w, k) that it holds, in their order: all so far (state), or one (log). Nothing is
+collected here: that is source 000's. Stalls need no action: not to be scheduled is a stall.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from highwater.model.core import Model, Process
+
+
+class Constants(NamedTuple):
+    """Names and values as in the .fizz. None for a bound means unbounded and not counted (refinement uses that)."""
+
+    USE: str = "state"  # a file is the full "state", or an entry of a "log", whose state is all files in order
+    WRITERS: int = 2
+    COMMITS: int | None = 2  # updates that a writer begins
+    READERS: int = 0
+    ENDLESS: int = 0  # not 0: updates without end, ids or content, and who is further behind is so far; for the end
+    # Faults, each bounded
+    MAX_PENDING: int | None = 0  # requests under way that nobody waits for
+    MAX_LOST: int | None = 0  # replies lost
+    MAX_CRASHES: int | None = 0
+    # Safeguards: switch one off and a property must fail
+    CREATE_IF_ABSENT: bool = True  # False: a plain PUT, which overwrites
+    RESOLVE: str = "get"  # state: after a conflict "get" what is there, or "list" anew; "off": the old content at the next id
+    GAPS: bool = False  # True: a writer may skip an id
+    UNKNOWN: str = "report"  # an unknown outcome: "report" it; "recognise" it: the same PUT, GET; "reapply": begin anew;
+    # "alike": recognise it, where updates of all writers have equal bytes
+    IN_ORDER: bool = True  # log: a reader takes the files in the order of their ids
+
+
+MANY = range(101)
+LIMITS = {  # what an instance may have
+    **dict.fromkeys(("COMMITS", "READERS", "ENDLESS", "MAX_PENDING", "MAX_LOST", "MAX_CRASHES"), MANY),
+    "WRITERS": MANY[1:],
+    "USE": ("state", "log"),
+    "RESOLVE": ("get", "list", "off"),
+    "UNKNOWN": ("report", "recognise", "reapply", "alike"),
+}
+
+Update = tuple[int, int]  # (writer, its how-manieth update)
+File = tuple[Update, ...]  # (): there is none of this id
+
+
+class Shared(NamedTuple):
+    files: tuple[File, ...]  # files[i - 1] is the file of id i
+    pool: tuple[tuple, ...]  # requests under way that nobody waits for, sorted
+    lost: int  # faults used up
+    crashes: int
+    behind: tuple[int, ...]  # where ENDLESS: by how many ids each writer is behind
+    # ghosts
+    acked: frozenset[tuple[int, int, int]]  # (id, writer, update) reported as committed
+    first: tuple[File, ...]  # what was first written under each id
+
+
+class Writer(NamedTuple):
+    pc: str = "Idle"  # Idle, Listed, Ready, Doubt, Refused
+    n: int = 0  # the latest id that it knows
+    base: File = ()  # state: the content of n
+    k: int = 0  # its how-manieth update this is
+
+
+class Reader(NamedTuple):
+    pc: str = "Idle"  # Idle, Listed, Reading, Done
+    n: int = 0  # state: the latest id that it listed
+    must: frozenset[Update] = frozenset()  # ghost: reported, or seen by it, before this read began
+    got: File = ()  # the history that it has read
+
+
+def below(used: int, bound: int | None) -> bool:
+    return bound is None or used < bound
+
+
+def one_more(used: int, bound: int | None) -> int:
+    return 0 if bound is None else used + 1
+
+
+def following(c: Constants, n: int) -> int:
+    """The id after n."""
+    return 1 if c.ENDLESS else n + 1
+
+
+def present(s: Shared, n: int) -> bool:
+    """There is a file of the id after n."""
+    return n < len(s.files) and s.files[n] != ()
+
+
+def taken(c: Constants, me: int, s: Shared, w: Writer) -> bool:
+    """What the writer would put next is there."""
+    return s.behind[me] > 0 if c.ENDLESS else present(s, w.n)
+
+
+def caught_up(c: Constants, me: int, s: Shared, by: int) -> Shared:
+    """The writer knows of so many ids more."""
+    if not c.ENDLESS:
+        return s
+    return s._replace(behind=tuple(max(0, n - by) if i == me else n for i, n in enumerate(s.behind)))
+
+
+def put(c: Constants, me: int, s: Shared, i: int, file: File) -> Shared:
+    if c.ENDLESS:
+        behind = tuple(0 if i == me else min(n + 1, c.ENDLESS) for i, n in enumerate(s.behind))
+        return s._replace(files=((),), behind=behind)
+    files, first = (those + ((),) * (i - len(those)) for those in (s.files, s.first))
+    return s._replace(files=(*files[:i - 1], file, *files[i:]), first=(*first[:i - 1], first[i - 1] or file, *first[i:]))
+
+
+# --- a writer: LIST, (state) GET the latest, PUT the next if absent -----------------------------------------------------
+
+def begin(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    """Its caller has more updates."""
+    if c.ENDLESS and w.k == c.COMMITS:
+        yield (), s, w._replace(k=0)
+
+
+def writer_list(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    if w.pc == "Idle" and below(w.k, c.COMMITS):
+        pc = "Listed" if c.USE == "state" and s.files else "Ready"
+        yield (), caught_up(c, me, s, c.ENDLESS), w._replace(pc=pc, n=len(s.files))
+
+
+def writer_read_latest(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    if w.pc == "Listed":
+        yield (), s, w._replace(pc="Ready", base=() if c.ENDLESS else s.files[w.n - 1])
+
+
+def skip(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    if c.GAPS and w.pc == "Ready" and w.n == len(s.files):
+        yield (), s, w._replace(n=w.n + 1)
+
+
+def content(c: Constants, me: int, w: Writer) -> File:
+    """What the writer puts next."""
+    return () if c.ENDLESS else (*w.base, (me, w.k))
+
+
+def committed(c: Constants, me: int, s: Shared, w: Writer) -> tuple[Shared, Writer]:
+    """The update is reported; the writer knows the latest file, its own, and goes on from there without a request."""
+    acked = s.acked if c.ENDLESS else s.acked | {(w.n + 1, me, w.k)}
+    base = content(c, me, w) if c.USE == "state" else ()
+    more = below(w.k + 1, c.COMMITS)
+    return s._replace(acked=acked), Writer("Ready", following(c, w.n), base, w.k + 1) if more else Writer(k=w.k + 1)
+
+
+def create_next(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    if w.pc in ("Ready", "Doubt") and not (taken(c, me, s, w) and c.CREATE_IF_ABSENT):
+        yield (), *committed(c, me, put(c, me, s, following(c, w.n), content(c, me, w)), w)
+
+
+def create_conflict(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    """Log: on to the next id, and nothing to read. A conflict with what may be its own is not one yet."""
+    if w.pc in ("Ready", "Doubt") and taken(c, me, s, w) and c.CREATE_IF_ABSENT:
+        if w.pc == "Doubt":
+            yield (), s, w._replace(pc="Refused")
+        elif c.USE == "log" or c.RESOLVE == "off":
+            yield (), caught_up(c, me, s, 1), w._replace(n=following(c, w.n))
+        elif c.RESOLVE == "get":
+            yield (), caught_up(c, me, s, 1), Writer("Listed", following(c, w.n), k=w.k)
+        else:
+            yield (), s, Writer(k=w.k)
+
+
+def read_own(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    """GET what was in the way: its own update, which is committed then."""
+    if w.pc == "Refused" and (c.UNKNOWN == "alike" or s.files[w.n][-1] == (me, w.k)):
+        yield (), *committed(c, me, s, w)
+
+
+def read_other(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    """GET what was in the way: another's, so its own PUT of this id can't ever land."""
+    if w.pc == "Refused" and c.UNKNOWN != "alike" and s.files[w.n][-1] != (me, w.k):
+        yield (), s, Writer("Ready", w.n + 1, s.files[w.n] if c.USE == "state" else (), w.k)
+
+
+def in_doubt(c: Constants, w: Writer) -> Writer:
+    return w._replace(pc="Doubt") if c.UNKNOWN in ("recognise", "alike") else Writer(k=w.k + (c.UNKNOWN == "report"))
+
+
+def send_create(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    """The PUT is under way when the writer stops waiting for it: it may be applied at any later time, or never."""
+    if w.pc in ("Ready", "Doubt") and below(len(s.pool), c.MAX_PENDING):
+        request = ("Create", w.n + 1, content(c, me, w))
+        yield (), s._replace(pool=tuple(sorted((*s.pool, request)))), in_doubt(c, w)
+
+
+def lose_reply(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    """The PUT is applied, or refused; the writer does not learn which."""
+    if w.pc in ("Ready", "Doubt") and below(s.lost, c.MAX_LOST):
+        refused = taken(c, me, s, w) and c.CREATE_IF_ABSENT
+        after = s if refused else put(c, me, s, following(c, w.n), content(c, me, w))
+        yield (), after._replace(lost=one_more(s.lost, c.MAX_LOST)), in_doubt(c, w)
+
+
+def crash(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    if w.pc != "Idle" and below(s.crashes, c.MAX_CRASHES):
+        yield (), s._replace(crashes=one_more(s.crashes, c.MAX_CRASHES)), Writer(k=w.k + 1)
+
+
+# --- a reader: LIST and GET the latest (state), or GET the next until there is none (log) -------------------------------
+
+def expected(s: Shared, r: Reader) -> frozenset[Update]:
+    """What a read must show: what was reported before its first request, and what this reader has seen already."""
+    return r.must | frozenset(r.got) | {(w, k) for _, w, k in s.acked}
+
+
+def reader_list(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
+    if c.USE == "state" and r.pc in ("Idle", "Done"):
+        yield (), s, Reader("Listed" if s.files else "Done", len(s.files), expected(s, r))
+
+
+def reader_read_latest(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
+    if r.pc == "Listed":
+        yield (), s, r._replace(pc="Done", got=s.files[r.n - 1])
+
+
+def unread(c: Constants, s: Shared, r: Reader) -> list[int]:
+    """The ids that a reader of the log may get a file of now."""
+    if c.IN_ORDER:
+        return [len(r.got) + 1] if len(r.got) < len(s.files) and s.files[len(r.got)] else []
+    return [i for i, file in enumerate(s.files, 1) if file and file[0] not in r.got]
+
+
+def read_next(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
+    if c.USE == "log":
+        for i in unread(c, s, r):
+            must = r.must if r.pc == "Reading" else expected(s, r)
+            yield (i,), s, Reader("Reading", 0, must, (*r.got, *s.files[i - 1]))
+
+
+def read_end(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
+    if c.USE == "log" and not unread(c, s, r):
+        yield (), s, r._replace(pc="Done", must=r.must if r.pc == "Reading" else expected(s, r))
+
+
+# --- the store ----------------------------------------------------------------------------------------------------------
+
+def apply_pending(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
+    """A request that nobody waits for reaches the store, with the outcome that its condition has now."""
+    for request in sorted(set(s.pool)):
+        _, i, file = request
+        pool = list(s.pool)
+        pool.remove(request)
+        refused = present(s, i - 1) and c.CREATE_IF_ABSENT
+        yield (request,), (s if refused else put(c, me, s, i, file))._replace(pool=tuple(pool)), ()
+
+
+# --- properties ---------------------------------------------------------------------------------------------------------
+
+def history(c: Constants, s: Shared) -> tuple:
+    """All updates in their order; of a log an id without a file is ()."""
+    return s.files[-1] if c.USE == "state" and s.files else tuple(file[0] if file else () for file in s.files)
+
+
+def commit_is_unique(c: Constants, s: Shared) -> bool:
+    """No id is ever acknowledged twice."""
+    return len({i for i, _, _ in s.acked}) == len(s.acked)
+
+
+def old_file_is_kept(c: Constants, s: Shared) -> bool:
+    """A file stays what it was when its id was first written: an old one is a checkpoint, for the price of leaving it."""
+    return c.ENDLESS > 0 or s.files == s.first
+
+
+def acked_is_kept(c: Constants, s: Shared) -> bool:
+    """An acknowledged update is in the history, at the place that its id says."""
+    return all(i <= len(history(c, s)) and history(c, s)[i - 1] == (w, k) for i, w, k in s.acked)
+
+
+def update_is_once(c: Constants, s: Shared) -> bool:
+    """No update is in the history twice."""
+    updates = [update for update in history(c, s) if update]
+    return len(set(updates)) == len(updates)
+
+
+def read_is_a_prefix(c: Constants, s: Shared, r: Reader) -> bool:
+    """What a reader has read is a beginning of the history."""
+    return history(c, s)[:len(r.got)] == r.got
+
+
+def read_is_current(c: Constants, s: Shared, r: Reader) -> bool:
+    """A read shows every update acknowledged before it began, and all that this reader has seen before."""
+    return r.pc != "Done" or r.must <= set(r.got)
+
+
+def two_commits(c: Constants, s: Shared) -> bool:
+    return len(s.acked) >= 2
+
+
+def history_grows(c: Constants, s: Shared) -> bool:
+    return len(s.files) >= 3
+
+
+def both_commit(c: Constants, s: Shared) -> bool:
+    return len({w for _, w, _ in s.acked}) >= 2
+
+
+def stale_create_is_refused(c: Constants, s: Shared, w: Writer) -> bool:
+    return w.pc == "Ready" and present(s, w.n)
+
+
+def doubtful_update_lands(c: Constants, s: Shared) -> bool:
+    """An update is in the history that was not reported, and perhaps never will be."""
+    return {u for u in history(c, s) if u} > {(w, k) for _, w, k in s.acked}
+
+
+def old_file_is_read(c: Constants, s: Shared, r: Reader) -> bool:
+    """What a reader holds is behind the latest, and is there to be read again."""
+    return r.pc == "Done" and 0 < len(r.got) < len(history(c, s))
+
+
+def reader_sees_commit(c: Constants, s: Shared, r: Reader) -> bool:
+    return r.pc == "Done" and bool(r.must)
+
+
+def updates_end(c: Constants, s: Shared, w: Writer) -> bool:
+    """Again and again every writer has come to the end of its updates: committed, or in doubt."""
+    return not below(w.k, c.COMMITS)
+
+
+WRITER = {
+    "Begin": begin, "List": writer_list, "ReadLatest": writer_read_latest, "Skip": skip, "CreateNext": create_next,
+    "CreateConflict": create_conflict, "ReadOwn": read_own, "ReadOther": read_other,
+    "SendCreate": send_create, "LoseReply": lose_reply, "Crash": crash,
+}
+READER = {"List": reader_list, "ReadLatest": reader_read_latest, "ReadNext": read_next, "ReadEnd": read_end}
+STORE = {"ApplyPending": apply_pending}
+
+ALWAYS = {
+    "CommitIsUnique": (None, commit_is_unique),
+    "OldFileIsKept": (None, old_file_is_kept),
+    "AckedIsKept": (None, acked_is_kept),
+    "UpdateIsOnce": (None, update_is_once),
+    "ReadIsAPrefix": ("Reader", read_is_a_prefix),
+    "ReadIsCurrent": ("Reader", read_is_current),
+}
+SOMETIMES = {
+    "TwoCommits": (None, two_commits),
+    "HistoryGrows": (None, history_grows),
+    "BothCommit": (None, both_commit),
+    "StaleCreateIsRefused": ("Writer", stale_create_is_refused),
+    "DoubtfulUpdateLands": (None, doubtful_update_lands),
+    "OldFileIsRead": ("Reader", old_file_is_read),
+    "ReaderSeesCommit": ("Reader", reader_sees_commit),
+}
+EVENTUALLY = {"UpdatesEnd": ("Writer", updates_end)}
+FAULTS = {"Begin", "Skip", "SendCreate", "LoseReply", "Crash"}  # nobody is bound to
+FAIR = {role: frozenset(actions.keys() - FAULTS) for role, actions in (("Writer", WRITER), ("Reader", READER))}
+
+
+def renamed_writers(part: tuple, names: tuple[int, ...]) -> tuple:
+    """A shared or a local part in which writer i is called names[i]. Readers are named nowhere."""
+    def file(one: Iterable[Update]) -> File:
+        return tuple((names[w], k) for w, k in one)
+
+    match part:
+        case Shared():
+            return part._replace(
+                behind=tuple(part.behind[names.index(i)] for i in range(len(part.behind))),
+                files=tuple(map(file, part.files)), first=tuple(map(file, part.first)),
+                pool=tuple(sorted((kind, i, file(content)) for kind, i, content in part.pool)),
+                acked=frozenset((i, names[w], k) for i, w, k in part.acked))
+        case Writer():
+            return part._replace(base=file(part.base))
+        case Reader():
+            return part._replace(must=frozenset(file(sorted(part.must))), got=file(part.got))
+    return part
+
+
+def initial(c: Constants) -> Shared:
+    return Shared((), (), 0, 0, (0,) * c.WRITERS if c.ENDLESS else (), frozenset(), ())
+
+
+def model(c: Constants) -> Model:
+    roles = (("Writer", c.WRITERS, Writer(), WRITER), ("Reader", c.READERS, Reader(), READER))
+    processes = [Process(f"{role}#{i}", role, i, local, actions)
+                 for role, number, local, actions in roles for i in range(number)]
+    store = Process("", "", 0, (), STORE)  # no client: a top-level action of the spec
+    absent = {"OldFileIsRead", "ReaderSeesCommit"} if not c.READERS else set()
+    absent |= {"DoubtfulUpdateLands"} if c.MAX_PENDING == c.MAX_LOST == 0 else set()
+    absent |= {"BothCommit", "StaleCreateIsRefused"} if c.WRITERS < 2 else set()
+    renamed = {"Writer": None if c.WRITERS < 2 else renamed_writers, "Reader": None}
+    return Model("sequenced_write", c, initial(c), (*processes, store), ALWAYS,
+                 {name: witness for name, witness in SOMETIMES.items() if name not in absent},
+                 EVENTUALLY, FAIR, renamed=renamed)

@@ -1,0 +1,65 @@
+"""Every protocol's simulation: production refines its model, mutants die of what they should, a seed is one run everywhere."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from highwater.dst.scenarios import COMMON, DEFAULT, STEMS, mutants_of, named
+from highwater.dst.search.hunt import hunt
+from highwater.dst.search.reached import Watch, bits, names_of
+from highwater.dst.simulate import drawn_shape, simulate
+from highwater.dst.zoo import expected
+
+ROOT = Path(__file__).resolve().parents[2]
+OTHERS = [stem for stem in STEMS if stem != DEFAULT]  # that one has tests of its own, in test_mutants.py and others
+EVERY_MUTANT = [(stem, name) for stem in OTHERS for name in mutants_of(stem).MUTANTS]
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_a_scenario_brings_what_it_must(stem):
+    of = named(stem)
+    assert set(COMMON) <= set(of.Shape._fields)
+    assert {field for fields in of.ROLES.values() for field in fields} | of.MOST.keys() <= set(of.Shape._fields)
+    assert set(of.ROLES) == set(of.WORK) >= {name.partition("#")[0] for names in of.AUDIT for name in names}
+    assert set(of.MILDEST) == set(of.Shape._fields) and len(bits(stem)) < 64
+    assert mutants_of(stem).MUTANTS.keys() >= mutants_of(stem).ORACLES.keys()
+    for seed in range(50):
+        shape = drawn_shape(seed, stem)
+        assert all(0 <= getattr(shape, field) <= most for field, most in of.MOST.items())
+
+
+@pytest.mark.parametrize("stem", OTHERS)
+def test_production_refines_and_harms_nobody(stem):
+    failed = [(seed, outcome.signature) for seed in range(1_000) if (outcome := simulate(seed, scenario=stem)).kind]
+    assert not failed
+    assert not [seed for seed in range(100) if simulate(seed, scenario=stem, by_model=False).kind]
+
+
+@pytest.mark.parametrize("stem", OTHERS)
+def test_what_should_be_reached_is_reached(stem):
+    watch, mask = Watch(stem), 0
+    for seed in range(1_000):
+        mask |= watch.reached(simulate(seed, scenario=stem, trace_of=watch.trace_of))
+    missing = {name for name in bits(stem) if name.partition(": ")[0] in ("told", "seen", "fault")} - set(names_of(mask, stem))
+    assert not missing
+
+
+@pytest.mark.parametrize("stem, name", EVERY_MUTANT)
+def test_a_mutant_dies_of_what_it_should(stem, name):
+    build = mutants_of(stem).MUTANTS[name][1]
+    waits, signatures = hunt(build, 5, 1_500, scenario=stem)
+    assert waits and all(signature.startswith(expected(name, True, stem)) for signature in signatures), signatures
+    if name in mutants_of(stem).ORACLES and expected(name, False, stem):
+        waits, signatures = hunt(build, 2, 2_000, by_model=False, scenario=stem)
+        assert waits and all(signature.startswith(expected(name, False, stem)) for signature in signatures), signatures
+
+
+@pytest.mark.parametrize("stem", OTHERS)
+def test_a_seed_is_one_run_everywhere(stem):
+    command = [sys.executable, "-m", "highwater", "dst", "run", "--scenario", stem, "--seeds", "0:40", "--digests"]
+    said = {subprocess.run(command, cwd=ROOT, capture_output=True, check=True,
+                           env={**os.environ, "PYTHONHASHSEED": hashing}).stdout for hashing in "12"}
+    assert len(said) == 1 and len(next(iter(said)).splitlines()) == 40

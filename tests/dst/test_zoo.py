@@ -1,0 +1,283 @@
+"""How mutants are hunted: what may be said of waits; campaigns; all runs of a tiny scope; guidance; the verbs."""
+
+import csv
+import random
+from math import inf
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from highwater.cli.dst import zoo
+from highwater.cli.dst.zoo import Task, as_table, exhaust_command, judged, line, run, with_parts, zoo_command
+from highwater.dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
+from highwater.dst.scenarios.sequenced_metadata_boundary import TINY, production
+from highwater.dst.search.exhaust import Bounded, Bounds, outcomes, search
+from highwater.dst.search.guide import Coverage, Guide, covered, cut, flip_fault, guided, move_stall, splice
+from highwater.dst.search.hunt import STRIDE, First, first_failure, hunt, quantile, share
+from highwater.dst.sim.choose import drawing
+from highwater.dst.simulate import simulate
+from highwater.dst.world.faults import FATES, Weights
+from highwater.gate.exits import BAD_INPUT, HARNESS, INCOMPLETE, REFINEMENT, SAFETY
+
+app = typer.Typer()
+app.command("zoo")(zoo_command)
+app.command("exhaust")(exhaust_command)
+
+
+def ran(*arguments):
+    return CliRunner().invoke(app, list(arguments))
+
+
+# --- what may be said of waits
+
+
+def test_quantiles_and_their_intervals():
+    waits = [float(i) for i in range(1, 31)]
+    assert quantile(waits[::-1], 0.5) == (15.5, 10, 21)  # as tables have it: the 10th and 21st of 30
+    assert quantile(waits, 0.9) == (27, 23, inf)
+    assert quantile([1.0, 2.0, inf], 0.5) == (2, 0, inf)
+    assert quantile([inf] * 30, 0.5) == (inf, inf, inf)
+
+
+@pytest.mark.parametrize("q", [0.5, 0.9])
+def test_an_interval_holds_the_true_quantile_as_often_as_it_says(q):
+    dice, held = random.Random(1), 0
+    for _ in range(1000):
+        _, low, high = quantile([dice.random() for _ in range(30)], q)
+        held += low <= q <= high
+    assert 940 < held < 995
+
+
+def test_shares():
+    assert share(30, 30) == (pytest.approx(0.1 ** 0 * 0.025 ** (1 / 30)), 1)
+    assert share(0, 30) == (0, pytest.approx(1 - 0.025 ** (1 / 30)))
+    assert share(15, 30) == (pytest.approx(0.313, abs=0.001), pytest.approx(0.687, abs=0.001))
+
+
+# --- campaigns
+
+
+def clock():
+    return 0.0
+
+
+def test_a_campaign_ends_at_the_first_failure_or_the_cap():
+    bad = ZOO["lost_reply_is_conflict"][1]
+    first = first_failure("portfolio", 2, 500, bad, True, clock)
+    at = 2 * STRIDE + first.runs - 1
+    assert first.signature == simulate(at, bad).signature != ""
+    assert not any(simulate(seed, bad).kind for seed in range(2 * STRIDE, at))
+    assert first_failure("portfolio", 2, first.runs, bad, True, clock) == first
+    assert first_failure("portfolio", 2, 20, production, True, clock) == First(20, "", 0)
+    with pytest.raises(ValueError, match="1 to 1,000,000"):
+        first_failure("portfolio", 0, STRIDE + 1, bad, True, clock)
+
+
+def test_processes_find_the_same():
+    tasks = [Task(name, strategy, campaign, 60, by_model) for name in ("no_check", "age_ignored", "lost_reply_is_conflict")
+             for strategy in ("pct", "guided") for campaign in range(2) for by_model in (True, False)]
+    alone, together = ([first[:2] for first in run(tasks, jobs)] for jobs in (1, 2))
+    assert alone == together and len({runs for runs, _ in alone}) > 3
+
+
+def test_hunting_counts_from_failure_to_failure():
+    waits, signatures = hunt(ZOO["no_check"][1], 3, 100)
+    assert len(waits) == 3 and signatures == {"told:committed"}
+    assert hunt(production, 1, 10) == ([], set())
+
+
+def test_another_oracle_than_expected_is_told():
+    firsts = [First(3, "told:committed", 0.1), First(5, "refinement:Reader.List", 0.1)]
+    of = line("no_check", "pct", firsts, True)
+    assert of.unexpected == ("refinement:Reader.List",) and of.found == 2
+    assert "found it by refinement:Reader.List; expected was told:committed" in judged([of], True)[0]
+    fine = line("no_check", "portfolio", [First(3, "told:committed", 0.1)] * 3, True)
+    assert judged([fine], True) == []
+
+
+def test_a_table_labels_the_mutants_of_its_own_protocol():
+    def label(protocol: str) -> list[str]:
+        lines = [line("no_check", "pct", [First(3, "told:committed", 0.1)], True, protocol)]
+        return [*as_table(lines, protocol).columns[0].cells]
+
+    assert (label("sequenced_metadata_boundary"), label("log_gc")) == (["Z1"], [""])
+
+
+def test_the_gate_is_of_the_default_portfolio_by_the_model():
+    missed = [First(3, "told:committed", 0.1), First(100, "", 0.1)]
+    late = [First(151, "told:committed", 0.1)] * 3
+    for firsts, words in ((missed, "survived 1 of 2"), (late, "a median of 151 runs; more than 150")):
+        assert words in judged([line("no_check", "portfolio", firsts, True)], True)[0]
+        assert judged([line("no_check", "pct", firsts, True)], True) == []
+    assert judged([line("no_check", "portfolio", [First(9, "", 0.1)], False)], False) == []
+
+
+# --- all runs of a tiny scope
+
+
+def test_production_has_no_failure_within_the_bounds():
+    sizes = [search(Bounds(delays)) for delays in range(4)]
+    assert all(found.complete and not found.failures for found in sizes)
+    assert [found.runs for found in sizes] == [1, 24, 154, 1128]
+    assert search(Bounds(1, 1)).complete
+
+
+def test_every_run_within_the_bounds_is_among_them():
+    """Runs made by choosing at random, within the same bounds, are all in what the search has seen."""
+    class Dice(Bounded):
+        def _branch(self, options):
+            choice, delays, faults = options[self.draw(len(options))]
+            self.delays, self.faults = self.delays - delays, self.faults - faults
+            return choice
+
+    bounds, drawn = Bounds(1, 1, ("reply_lost", "crash")), set()
+    every = [outcome.digest for outcome in outcomes(bounds)]
+    for seed in range(300):
+        dice = Dice(bounds, [])
+        dice.draw = drawing(seed, "dice")
+        drawn.add(simulate(0, production, TINY, Weights(), strategy="random", chooser=dice).digest)
+    assert len(drawn) > 50 and drawn <= set(every)
+
+
+def test_what_is_run_keeps_the_bounds_and_replays_from_its_tape():
+    bounds = Bounds(2, 1, ("reply_lost",))
+    for number, outcome in enumerate(outcomes(bounds)):
+        assert sum(choice > 0 and "#" in site for site, choice, bound in outcome.tape if bound == len(FATES)) <= 1
+        if number % 97 == 0:
+            again = simulate(0, shape=TINY, weights=Weights(), tape=outcome.tape)
+            assert (again.digest, again.kind) == (outcome.digest, "")
+        if number == 2000:
+            break
+
+
+@pytest.mark.parametrize("name, delays, faults, sizes, signature", [
+    ("delete_before_advance", 1, 0, {}, "refinement:Collector.Delete"),
+    ("reported_though_refused", 2, 0, {}, "told:committed"),
+    ("lost_reply_is_conflict", 0, 1, {}, "refinement:Writer.CreateNext"),
+    ("reads_not_checked", 0, 0, {"readers": 1, "reads": 1}, "told:read"),
+    ("boundary_moves_backward", 3, 0, {"collectors": 2, "commits": 1}, "refinement:Collector.Advance"),
+])
+def test_mutants_within_the_bounds_are_found(name, delays, faults, sizes, signature):
+    found = search(Bounds(delays, faults, ("reply_lost",)), TINY._replace(**sizes), ZOO[name][1], first=True)
+    assert list(found.failures) == [signature] and not found.complete
+    if delays:
+        fewer = search(Bounds(delays - 1, faults), TINY._replace(**sizes), ZOO[name][1], first=True)
+        assert fewer.complete and not fewer.failures
+
+
+def test_a_search_that_was_cut_short_does_not_say_complete():
+    assert not search(Bounds(2), most=20).complete and search(Bounds(1), most=24).complete
+
+
+# --- guidance
+
+
+def test_a_guided_campaign_is_a_function_of_its_seeds():
+    one, other = ([outcome.digest for outcome in guided(range(40, 90))] for _ in range(2))
+    assert one == other != [outcome.digest for outcome in guided(range(41, 91))]
+    for _ in guided(range(30), ZOO["no_check"][1]):  # whatever ran before in this process
+        pass
+    assert [outcome.digest for outcome in guided(range(40, 90))] == one
+
+
+@pytest.mark.parametrize("by_model", [True, False])
+def test_a_guided_run_replays_alone_and_production_passes(by_model):
+    for outcome in guided(range(60), by_model=by_model):
+        assert outcome.kind == ""
+        again = simulate(outcome.seed, tape=outcome.tape)
+        assert (again.digest, again.kind) == (outcome.digest, "")
+
+
+def test_guided_campaigns_find_mutants_by_the_model_and_by_harm():
+    assert first_failure("guided", 0, 100, ZOO["no_check"][1], True, clock).signature == "told:committed"
+    found = first_failure("guided", 0, 400, ZOO["lost_reply_is_conflict"][1], False, clock)
+    assert found.signature == "history:applied twice"
+
+
+def test_coverage_is_of_what_is_new():
+    coverage = Coverage()
+    outcome = simulate(7, trace_of=coverage.trace_of)
+    assert outcome.digest == simulate(7).digest
+    assert coverage.gain() == len(coverage.states) + len(coverage.steps) > 20
+    simulate(7, trace_of=coverage.trace_of)
+    assert coverage.gain() == 0
+    simulate(8, trace_of=coverage.trace_of)
+    assert coverage.gain() > 0
+    (first, second) = (list(covered(range(40), strategy)) for strategy in ("portfolio", "guided"))
+    assert first == sorted(first) and second == sorted(second) and first != second
+
+
+def test_mutations_do_what_they_say():
+    tape, other = simulate(3).tape, simulate(4).tape
+    fates = [place for place, (site, _, bound) in enumerate(tape) if bound == len(FATES) and "#" in site]
+    assert fates
+    for seed in range(30):
+        draw = drawing(seed, "mutation")
+        assert tape[:len(cut(tape, other, draw))] == cut(tape, other, drawing(seed, "mutation"))
+        made = splice(tape, other, draw)
+        place = next((i for i, (a, b) in enumerate(zip(made, tape)) if a != b), len(made))
+        assert made[place:] == other[len(other) - len(made) + place:]
+        flipped = flip_fault(tape, other, draw)
+        [place] = [i for i, (a, b) in enumerate(zip(flipped, tape)) if a != b]
+        assert place in fates and (flipped[place][1] == 0) != (tape[place][1] == 0)
+        moved = move_stall(tape, other, draw)
+        assert 0 <= sum(a != b for a, b in zip(moved, tape)) <= 2
+
+
+def test_three_in_ten_are_drawn_from_nothing():
+    guide, fresh = Guide(1), 0
+    for seed in range(200):
+        guide.run(seed)
+    for _ in range(400):
+        fresh += guide._next_tape() == []
+    assert 90 < fresh < 160
+
+
+# --- the verbs
+
+
+def test_the_zoo_prints_and_writes(tmp_path):
+    page = tmp_path / "zoo.md"
+    page.write_text((zoo.Path(__file__).parents[2] / "docs/zoo.md").read_text())
+    result = ran("zoo", "--campaigns", "3", "--cap", "50", "--mutant", "no_check", "--mutant", "latest_deleted", "--strategy",
+                 "portfolio,pct", "--jobs", "1", "--csv", str(tmp_path / "x.csv"), "--page", str(page))
+    assert result.exit_code == 0, result.output
+    rows = list(csv.DictReader((tmp_path / "x.csv").open()))
+    assert len(rows) == 12 and {row["mutant"] for row in rows} == {"no_check", "latest_deleted"}
+    assert all(row["signature"] and int(row["first_seed"]) == int(row["campaign"]) * STRIDE for row in rows)
+    assert "| no_check | 1 (0–…); 1 | 1 (0–…); " in page.read_text()
+
+
+def test_the_zoo_fails_where_a_mutant_survives(monkeypatch):
+    monkeypatch.setitem(ZOO, "no_check", ("nothing", production))
+    result = ran("zoo", "--campaigns", "2", "--cap", "5", "--mutant", "no_check", "--jobs", "1")
+    assert result.exit_code == HARNESS and "survived 2 of 2 campaigns" in result.output and "> cap" in result.output
+
+
+def test_the_zoo_refuses_what_makes_no_sense(tmp_path):
+    (tmp_path / "file").write_text("")
+    for arguments in (("--strategy", "bfs"), ("--mutant", "none"), ("--page", str(tmp_path / "none.md")),
+                      ("--csv", str(tmp_path / "file/x.csv"))):
+        result = ran("zoo", "--campaigns", "1", "--cap", "1", "--jobs", "1", *arguments)
+        assert result.exit_code == BAD_INPUT, arguments
+
+
+def test_exhaust_says_what_it_has_shown():
+    result = ran("exhaust", "--delays", "1")
+    assert result.exit_code == 0 and "24 runs, 24 different traces, 0 failed: all that there are" in result.output
+    result = ran("exhaust", "--delays", "2", "--mutant", "delete_before_advance")
+    assert result.exit_code == REFINEMENT and "highwater dst exhaust --delays 2" in result.output
+    result = ran("exhaust", "--delays", "2", "--mutant", "no_check", "--every")
+    assert result.exit_code == SAFETY and "all that there are" in result.output
+    assert ran("exhaust", "--delays", "2", "--most", "9").exit_code == INCOMPLETE
+    for arguments in (("--of", "fire"), ("--set", "writers=9"), ("--set", "x=1"), ("--mutant", "none")):
+        assert ran("exhaust", *arguments).exit_code == BAD_INPUT
+
+
+def test_the_page_tells_of_this_zoo():
+    """The parts that need no runs. Those of runs are written by `highwater dst zoo --strategy all --page docs/zoo.md`."""
+    text = (zoo.Path(__file__).parents[2] / "docs/zoo.md").read_text()
+    assert with_parts(text, {"catalogue": zoo.catalogue(), "oracles": zoo.oracles()}) == text
+    with pytest.raises(ValueError, match="no part 'x'"):
+        with_parts(text, {"x": ""})

@@ -1,0 +1,321 @@
+"""highwater admin: what it shows of a database, which damage it tells, and that it leaves everything as it is."""
+
+import asyncio
+import json
+import os
+
+import pytest
+from typer.testing import CliRunner
+
+from highwater.admin import check as admin_check
+from highwater.admin.database import load
+from highwater.cli.main import app
+from highwater.gate.exits import BAD_INPUT, SAFETY
+from highwater.impl.codecs.slatedb import compactions
+from highwater.impl.codecs.slatedb.flatbuffer import ulid_of
+from highwater.impl.codecs.slatedb.manifest import Manifest, ManifestCodec, Phase
+from highwater.impl.codecs.slatedb.tables import (
+    COMPLETED,
+    EXCLUDED,
+    INCLUDED,
+    Bound,
+    Checkpoint,
+    Compaction,
+    ExternalDb,
+    Range,
+    Run,
+    Sst,
+    SstInfo,
+    Tiered,
+    View,
+)
+from highwater.impl.errors import Unavailable
+from highwater.impl.layout import Namespace
+from highwater.impl.stores.local import LocalStore
+from highwater.impl.stores.read_only import ReadOnly
+from highwater.impl.stores.system import open_database, open_store, system_world
+
+pytest_plugins = ["tests.support.stores.fixtures"]
+V1, V2 = ManifestCodec(Phase.WRITE_V1), ManifestCodec(Phase.WRITE_V2)
+A, B, C, D = (ulid_of(number << 80) for number in (1, 2, 3, 4))
+UUIDS = tuple(f"01740ee5-6459-44af-9a45-85deb6e468e{digit}" for digit in "345")
+NIGHT_S = 1_795_304_338
+
+
+def sst(name: str) -> Sst:
+    return Sst(name, SstInfo(first_entry=b"a", index_offset=40, index_len=52, last_entry=b"z"), 2)
+
+
+def manifests() -> dict[int, Manifest]:
+    """Create, two openings, two flushes, a checkpoint, a compaction, a flush."""
+    one = Manifest(initialized=True)
+    two = one._replace(writer_epoch=1, wal_id_last_seen=1)
+    three = two._replace(compactor_epoch=1)
+    four = three._replace(l0=(View(A, A),), ssts=(sst(A),), replay_after_wal_id=2, wal_id_last_seen=2, last_l0_seq=3)
+    five = four._replace(l0=(View(B, B), View(A, A)), ssts=(sst(A), sst(B)), replay_after_wal_id=3, wal_id_last_seen=3,
+                         last_l0_seq=6)
+    six = five._replace(checkpoints=(Checkpoint(UUIDS[0], 5, 0, NIGHT_S, name="nightly"),))
+    seven = six._replace(l0=(), ssts=(sst(C),), compacted=(Run(0, (View(C, C),)),), last_compacted_l0_view_id=B)
+    eight = seven._replace(l0=(View(D, D),), ssts=(sst(C), sst(D)), replay_after_wal_id=4, wal_id_last_seen=5, last_l0_seq=9)
+    return dict(enumerate((one, two, three, four, five, six, seven, eight), 1))
+
+
+class Bench:
+    """A database in a folder, to be damaged: files are written as they are, at a second each."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.clock_s = NIGHT_S
+
+    def put(self, key: str, body: bytes) -> None:
+        path = self.folder / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(body)
+        self.clock_s += 1
+        os.utime(path, (self.clock_s, self.clock_s))
+
+    def manifest(self, file_id: int, value: Manifest, codec: ManifestCodec = V2) -> None:
+        self.put(Namespace("", "manifest").key(file_id), codec.encode(value))
+
+    def delete(self, name: str, file_id: int) -> None:
+        (self.folder / Namespace("", name).key(file_id)).unlink()
+
+    def latest(self, **changes: object) -> None:
+        self.manifest(8, manifests()[8]._replace(**changes))
+
+    def files(self) -> dict:
+        return {str(path): (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else None)
+                for path in sorted(self.folder.rglob("*"))}
+
+
+@pytest.fixture
+def bench(tmp_path) -> Bench:
+    bench = Bench(tmp_path / "db")
+    for file_id, manifest in manifests().items():
+        bench.manifest(file_id, manifest)
+    compaction = Compaction(D, Tiered(l0_view_ids=(B, A)), COMPLETED)
+    for file_id, recent in enumerate(((), (), (compaction,)), 1):
+        bench.put(Namespace("", "compactions").key(file_id), compactions.encode(compactions.Compactions(1, recent)))
+    for wal_id in (4, 5):
+        bench.put(Namespace("", "wal").key(wal_id), b"" if wal_id == 4 else b"data")
+    for name in (A, B, C, D):
+        bench.put(f"compacted/{name}.sst", b"sst")
+    return bench
+
+
+def ran(*arguments: object):
+    return CliRunner().invoke(app, ["admin", *map(str, arguments)])
+
+
+def found(bench: Bench) -> list[tuple[str, str]]:
+    result = ran("check", bench.folder, "--json")
+    assert result.exit_code in (0, SAFETY), result.output
+    findings = [(one["level"], one["kind"]) for one in json.loads(result.stdout)]
+    assert (result.exit_code == SAFETY) == any(level != "note" for level, _ in findings)
+    return findings
+
+
+# ------------------------------------------------------------------------------------------------------------- check
+
+def test_a_healthy_database(bench):
+    assert found(bench) == []
+    assert ran("check", bench.folder).output.strip() == "ok: nothing is wrong"
+
+
+def test_a_collected_database(bench):
+    for file_id in (1, 2, 3, 4, 6, 7):
+        bench.delete("manifest", file_id)
+    bench.put("gc/manifest.boundary", b"7")
+    assert found(bench) == []
+
+
+LEFT, RIGHT = (Range(Bound(start, INCLUDED), Bound(end, EXCLUDED)) for start, end in ((b"a", b"m"), (b"m", b"z")))
+CLONE = ExternalDb("somewhere/else", UUIDS[1], UUIDS[2], (C,))
+DAMAGE = {
+    "a manifest is missing": (lambda b: b.delete("manifest", 3), ("damage", "gap")),
+    "one is missing behind a boundary": (lambda b: (b.delete("manifest", 6), b.put("gc/manifest.boundary", b"4")),
+                                         ("damage", "gap")),
+    "a compactions file is missing": (lambda b: b.delete("compactions", 2), ("damage", "gap")),
+    "the latest is cut off": (lambda b: b.put(Namespace("", "manifest").key(8), V2.encode(manifests()[8])[:90]),
+                              ("damage", "unreadable file")),
+    "the latest is of a version that nobody knows": (
+        lambda b: b.put(Namespace("", "manifest").key(9), b"\0\3" + V2.encode(manifests()[8])[2:]),
+        ("damage", "unreadable file")),
+    "a compactions file is overwritten": (lambda b: b.put(Namespace("", "compactions").key(3), b"\0\2<html>"),
+                                          ("damage", "unreadable file")),
+    "the boundary is at the latest": (lambda b: b.put("gc/manifest.boundary", b"8"), ("danger", "boundary ahead")),
+    "the boundary is no number": (lambda b: b.put("gc/compactions.boundary", b"-1"), ("danger", "invalid boundary")),
+    "a name without zeros": (lambda b: b.put("manifest/99.manifest", b"x"), ("danger", "foreign file")),
+    "a stale writer's file": (lambda b: (b.delete("manifest", 2), b.put("gc/manifest.boundary", b"4"),
+                                         b.manifest(2, manifests()[2])), ("danger", "stale write")),
+    "a checkpoint twice": (lambda b: b.latest(checkpoints=(Checkpoint(UUIDS[0], 4), Checkpoint(UUIDS[0], 7))),
+                           ("damage", "checkpoint twice")),
+    "a checkpoint without its manifest": (lambda b: b.latest(checkpoints=(Checkpoint(UUIDS[0], 77),)),
+                                          ("damage", "checkpoint lost")),
+    "an SST is missing": (lambda b: (b.folder / f"compacted/{D}.sst").unlink(), ("damage", "SST missing")),
+    "an SST is empty": (lambda b: b.put(f"compacted/{D}.sst", b""), ("damage", "SST missing")),
+    "an SST of a checkpoint is missing": (lambda b: (b.folder / f"compacted/{A}.sst").unlink(), ("damage", "SST missing")),
+    "two views with one id": (lambda b: b.latest(l0=(View(D, D, LEFT), View(D, D, RIGHT))), ("danger", "view twice")),
+    "a view of nothing": (lambda b: b.latest(ssts=(sst(D),)), ("damage", "view of nothing")),
+    "a writer that was fenced": (lambda b: b.latest(writer_epoch=0), ("damage", "history goes back")),
+    "a WAL file is missing": (lambda b: b.delete("wal", 5), ("damage", "WAL missing")),
+    "a clone that was not finished": (lambda b: b.latest(initialized=False), ("danger", "not initialized")),
+    "a clone without a pin": (lambda b: b.latest(external_dbs=(CLONE,)), ("danger", "clone not pinned")),
+    "half deleted": (lambda b: b.put(".deleting", b""), ("danger", "being deleted")),
+    "no manifest at all": (lambda b: [b.delete("manifest", file_id) for file_id in manifests()], ("damage", "no manifest")),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_damage_is_told_and_nothing_is_changed(bench, what):
+    harm, expected = DAMAGE[what]
+    harm(bench)
+    before = bench.files()
+    assert expected in found(bench)
+    for verb in ("check", "inspect", "history"):
+        assert ran(verb, bench.folder).exit_code in (0, SAFETY)
+    assert ran("gc", bench.folder, "--dry-run").exit_code == 0
+    assert bench.files() == before
+
+
+@pytest.mark.parametrize("what", sorted(DAMAGE))
+def test_nothing_else_is_told(bench, what):
+    """Each kind of damage is called by its name, and by another only where it is a consequence."""
+    harm, (_, kind) = DAMAGE[what]
+    harm(bench)
+    consequences = {"SST missing"} if kind == "clone not pinned" else set()
+    assert {other for level, other in found(bench) if level != "note"} == {kind} | consequences
+
+
+def test_what_is_only_seen_once_is_not_told(bench, monkeypatch):
+    """A live database: an SST that a compaction had just replaced is missing in the first look only."""
+    (bench.folder / f"compacted/{D}.sst").unlink()
+    looks = []
+
+    async def loaded(world, root):
+        looks.append(root)
+        if len(looks) == 2:
+            bench.put(f"compacted/{D}.sst", b"sst")
+        return await load(world, root)
+
+    monkeypatch.setattr(admin_check, "load", loaded)
+    assert found(bench) == [] and len(looks) == 2
+
+
+def test_notes_are_no_damage(bench):
+    bench.put("gc/manifest.boundary", b"4")
+    bench.put(f"compacted/{ulid_of(9)}.sst", b"sst")
+    assert {kind for _, kind in found(bench)} == {"to be collected", "unnamed SSTs"}
+
+
+# ----------------------------------------------------------------------------------------------- inspect and history
+
+def test_the_json_has_everything(bench):
+    shown = json.loads(ran("inspect", bench.folder, "--json").stdout)
+    latest = shown["manifests"][-1]
+    assert (latest["id"], latest["version"], latest["value"]["writer_epoch"]) == (8, 2, 1)
+    assert set(latest["value"]) == set(Manifest._fields)
+    assert latest["value"]["checkpoints"][0]["name"] == "nightly" and latest["value"]["ssts"][0]["info"]["last_entry"] == "z"
+    assert shown["compactions"][-1]["value"]["recent_compactions"][0]["spec"]["is"] == "Tiered"
+    assert [one["id"] for one in shown["wal"]] == [4, 5] and shown["ssts"] == [A, B, C, D]
+
+
+@pytest.mark.parametrize("words", [("inspect",), ("inspect", "--json"), ("history",), ("gc", "--dry-run")], ids=" ".join)
+def test_where_nothing_is_there_is_no_database(tmp_path, words):
+    result = ran(words[0], tmp_path, *words[1:])
+    assert result.exit_code == 2 and "there is no database here" in result.output and list(tmp_path.iterdir()) == []
+
+
+def test_the_tree_names_everything(bench):
+    shown = ran("inspect", bench.folder).output
+    for said in ("manifest: 1 to 8, 8 files V2; boundary: none", "writer_epoch: 1", "checkpoints: 1", "name nightly",
+                 "expire_time_s never", f"id {D}, sst_id {D}", "compactions: 1 to 3", "status: completed", "spec: Tiered(",
+                 "WAL: 4 to 5, 2 files, 1 of them fences ([4])", "compacted: 4 SSTs"):
+        assert said in shown, shown
+
+
+def test_the_history_names_who(bench):
+    steps = json.loads(ran("history", bench.folder, "--json").stdout)
+    assert [step["role"] for step in steps] == ["created", "writer opens", "compactor opens", "writer", "writer",
+                                                "admin, reader or clone", "compactor", "writer"]
+    assert ["l0 added", D] in steps[-1]["changes"] and ["last_l0_seq", "6 -> 9"] in steps[-1]["changes"]
+    assert "compactor opens" in ran("history", bench.folder).output
+
+
+def test_the_history_names_what_cannot_be_said(bench):
+    bench.delete("manifest", 3)
+    bench.put(Namespace("", "manifest").key(6), b"\0\2")
+    bench.manifest(8, manifests()[8]._replace(last_compacted_l0_sst_id=B), V1)
+    steps = {step["after"]: step for step in json.loads(ran("history", bench.folder, "--json").stdout)}
+    assert steps[4]["role"] == "?" and steps[4]["changes"][0] == ["between", "1 manifests are not there"]
+    assert steps[6]["changes"][0][0] == "unreadable" and steps[7]["changes"][0][0] == "unreadable"
+    assert ["format", "V2 -> V1"] in steps[8]["changes"] and steps[8]["role"] == "writer"
+
+
+# ---------------------------------------------------------------------------------------------------------------- gc
+
+def test_what_a_dry_run_says_is_done(bench):
+    rows = ran("gc", bench.folder, "--dry-run", "--min-age-s", "0").output
+    for said in ("gc/manifest.boundary │ advanced to 7", "005.manifest │ kept │ an active checkpoint refers to it",
+                 "008.manifest │ kept │ the latest", "001.manifest │ deleted"):
+        assert " ".join(said.split()) in " ".join(rows.split()), rows
+    result = ran("gc", bench.folder, "--min-age-s", "0")
+    assert result.exit_code == 0, result.output
+    assert [path.name[18:20] for path in sorted((bench.folder / "manifest").iterdir())] == ["05", "08"]
+    assert (bench.folder / "gc/manifest.boundary").read_bytes() == b"7"
+    assert (bench.folder / "gc/compactions.boundary").read_bytes() == b"2"
+    assert found(bench) == []
+
+
+def test_nothing_is_collected_where_something_is_wrong(bench):
+    bench.put("manifest/99.manifest", b"x")
+    before = bench.files()
+    result = ran("gc", bench.folder, "--min-age-s", "0")
+    assert result.exit_code == BAD_INPUT and "foreign file" in result.stderr and bench.files() == before
+
+
+# -------------------------------------------------------------------------------------------------------------- URLs
+
+@pytest.mark.parametrize("url, says", [("memory://", "accepted are"), ("gs://bucket", "accepted are"),
+                                       ("file://db", "accepted are"), ("/there/is/no/such", "there is no folder")])
+def test_what_is_no_database(url, says):
+    for verb in ("inspect", "history", "check", "gc"):
+        result = ran(verb, url)
+        assert result.exit_code == BAD_INPUT and says in result.stderr
+
+
+def test_a_folder_without_a_database(tmp_path):
+    result = ran("check", tmp_path.as_uri())
+    assert result.exit_code == SAFETY and "no manifest" in result.output and list(tmp_path.iterdir()) == []
+
+
+def test_a_store_that_is_open_for_reading(bench, tmp_path):
+    async def go():
+        for store in (LocalStore(bench.folder, read_only=True), ReadOnly(LocalStore(tmp_path))):
+            for ask in (store.create("k", b""), store.update("k", b"", "v"), store.put("k", b""), store.delete("k")):
+                with pytest.raises(Unavailable, match="for reading only"):
+                    await ask
+
+    asyncio.run(go())
+    store, root = open_database(bench.folder.as_uri())
+    assert asyncio.run(load(system_world(store), root)).latest == manifests()[8]
+    assert not (bench.folder / ".highwater").exists()
+
+
+def test_a_database_in_a_bucket(bench, moto_stores, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", moto_stores.url)
+    url = f"s3://{moto_stores.bucket}"
+
+    async def copy():
+        store = open_store(url)
+        for path in sorted(bench.folder.rglob("*")):
+            if path.is_file():
+                await store.put(f"some/db/{path.relative_to(bench.folder)}", path.read_bytes())
+
+    asyncio.run(copy())
+    assert ran("check", f"{url}/some/db").output.strip() == "ok: nothing is wrong"
+    assert "writer_epoch: 1" in ran("inspect", f"{url}/some/db").output
+    result = ran("gc", f"{url}/some/db", "--min-age-s", "0")
+    assert result.exit_code == 0, result.output
+    assert "to be collected" not in ran("check", f"{url}/some/db").output
+    assert ran("check", f"{url}/some").exit_code == SAFETY

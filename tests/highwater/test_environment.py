@@ -1,0 +1,56 @@
+"""Tests, and the command of CI, run in an environment of their own: what is not named is not there."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import boto3
+import pytest
+
+from tests.conftest import KEPT, NO_FILES, OURS
+
+ROOT = Path(__file__).resolve().parents[2]
+STRANGE = {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "3", "AWS_PROFILE": "theirs",
+           "LC_ALL": "C", "AWS_ENDPOINT_URL": "theirs", "SPARK_HOME": "/theirs", "JAVA_TOOL_OPTIONS": "-Dtheirs",
+           "GIT_DIR": "/theirs", "COLUMNS": "7", "FORCE_COLOR": "1", "GODEBUG": "theirs", "PIP": "theirs"}
+FETCHING = {"PIP_CERT": "a", "GOPROXY": "b", "https_proxy": "c", "HTTPS_PROXY": "d", "SSL_CERT_FILE": "e", "CI": "1"}
+
+
+def test_only_what_is_named_is_there():
+    assert not [name for name in os.environ if not KEPT.fullmatch(name) and name not in OURS | NO_FILES]
+    assert not set(STRANGE) & set(os.environ)
+    assert os.environ["LANG"] == "C.UTF-8"
+
+
+@pytest.mark.skipif("HIGHWATER_S3_ENDPOINT" in os.environ, reason="the settings of AWS are those of the server that it names")
+def test_no_settings_of_aws_come_from_the_home_folder(tmp_path, monkeypatch):
+    (tmp_path / ".aws").mkdir()
+    for name, section in (("credentials", "default"), ("config", "default")):
+        (tmp_path / ".aws" / name).write_text(f"[{section}]\naws_access_key_id = a\naws_secret_access_key = b\nregion = c\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    session = boto3.Session()
+    assert session.get_credentials() is None and session.region_name is None
+    for name in NO_FILES:
+        monkeypatch.delenv(name)
+    assert boto3.Session().region_name == "c"
+
+
+def test_what_the_caller_has_set_is_dropped_before_a_test_sees_it():
+    command = [sys.executable, "-m", "pytest", "-q", f"{__file__}::{test_only_what_is_named_is_there.__name__}"]
+    done = subprocess.run(command, cwd=ROOT, env=os.environ | STRANGE | FETCHING, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_command_of_ci_begins_with_an_empty_environment(tmp_path):
+    make = tmp_path / "make"
+    make.write_text('#!/bin/sh\necho "make $*"\nenv\n')
+    make.chmod(0o755)
+    env = STRANGE | FETCHING | {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path), "PIP_TEXT": "two words\nand a line"}
+    done = subprocess.run([str(ROOT / ".ci" / "run")], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    interop, suite = done.stdout.removeprefix("make interop\n").split("make test\n")
+    assert interop == suite and "PIP_TEXT=two words\nand a line\n" in suite
+    seen = {line.partition("=")[0] for line in suite.splitlines() if "=" in line}
+    assert set(FETCHING) | {"HOME", "LANG", "PATH", "PIP_TEXT"} == seen - {"PWD", "SHLVL", "_", "OLDPWD"}  # bash's own
+    assert "LANG=C.UTF-8" in suite.splitlines()

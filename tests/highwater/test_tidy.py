@@ -1,0 +1,117 @@
+"""Who may import whom, where the world may be touched, and what no commit may hold: design.md's rules, walked in the ast."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+OURS = {"specs", "model", "impl", "traces", "dst", "highwater", "bench"}
+SEAM = {"impl.errors", "impl.layout", "impl.world"}
+REFINEMENT = {"traces.event", "traces.form", "traces.refine", "traces.follow", "traces.trace"}
+SIMULATION = {"dst.actors", "dst.bundle", "dst.simulate", "dst.verdict", "dst.version", "dst.wanted", "dst.zoo", "dst.sim",
+              "dst.world", "dst.scenarios"}
+BELOW = {"specs", "model", "impl", "traces", "dst"}
+MAY = {  # room -> the rooms and modules that it may import beside itself, and the libraries beside stdlib
+    "specs": (set(), set()),
+    "model": ({"model.core", "model.explore.tabulated"}, set()),
+    "model/protocols": ({"model.core"}, set()),
+    "model/explore": ({"model.core"}, {"numpy"}),
+    "model/proofs": ({"model.core", "model.protocols"}, {"z3"}),
+    "model/proofs/engine": ({"model.core"}, {"z3"}),
+    "impl": (SEAM, set()),
+    "impl/codecs": ({"impl.errors"}, set()),
+    "impl/protocols": ({*SEAM, "impl.codecs"}, set()),
+    "impl/kv": ({*SEAM, "impl.codecs", "impl.protocols"}, set()),
+    "impl/stores": ({*SEAM, "impl.protocols.boundary_object"}, {"boto3", "botocore", "ulid"}),
+    "traces": ({*REFINEMENT, "model.core", "model.explore.tabulated", "impl.layout"}, set()),
+    "traces/protocols": ({*REFINEMENT, "model.core", "model.protocols", "model.explore.tabulated", "impl.layout", "impl.errors",
+                          "impl.codecs"}, set()),
+    "traces/histories": ({"traces.event", "impl.layout", "impl.codecs"}, set()),
+    "traces/recorded": ({"impl.layout", "impl.errors", "impl.codecs"}, set()),
+    "traces/explain": ({*REFINEMENT, "model.core", "model.guards"}, set()),
+    "traces/damage": ({*REFINEMENT, "impl.layout", "impl.codecs", "traces.histories", "traces.protocols"}, set()),
+    "dst": ({"dst", "impl.layout", "impl.world", "traces"}, set()),
+    "dst/sim": ({"dst.simulate", "dst.scenarios", "dst.world.faults"}, {"hypothesis"}),
+    "dst/world": ({"dst.sim", "impl.errors", "impl.world", "traces.event"}, set()),
+    "dst/scenarios": ({"dst.actors", "dst.sim", "dst.world", "impl", "traces", "model.protocols"}, set()),
+    "dst/mutants": ({"dst.scenarios", "dst.world.faults", "impl"}, set()),
+    "dst/search": ({*SIMULATION, "traces.event", "traces.refine", "model.explore.tabulated"}, {"numpy"}),
+    "dst/determinism": ({*SIMULATION, "traces"}, set()),
+    "dst/campaign": ({"dst", "traces", "model.explore.disk"}, {"pyarrow", "numpy", "hypothesis"}),
+    "dst/bulk": ({"dst", "traces"}, {"pyspark", "pyarrow", "numpy"}),
+    "dst/spark": ({"dst", "model.explore.disk"}, {"pyspark", "pyarrow"}),
+    "highwater": ({*BELOW, "highwater.cli"}, set()),
+    "highwater/admin": ({"impl"}, {"rich"}),
+    "highwater/recorder": ({"traces.recorded"}, set()),
+    "highwater/probe": ({"highwater.recorder", "impl", "dst.world", "traces.recorded"}, {"boto3", "botocore"}),
+    "highwater/conformance": ({*BELOW, "highwater.cli"}, set()),
+    "highwater/gate": ({*BELOW, "highwater.conformance", "highwater.cli.model.explore"}, {"numpy", "pyspark"}),
+    "highwater/reports": ({*BELOW, "highwater.conformance"}, {"numpy", "pyarrow", "duckdb", "pyspark"}),
+    "highwater/cli": ({*BELOW, "highwater"}, {"typer", "rich", "pyspark", "pyarrow", "numpy"}),
+    "bench": ({*BELOW, "highwater"}, {"rich", "matplotlib", "boto3", "botocore", "numpy", "pyarrow", "tests"}),
+}
+WORLD = {"time", "random", "uuid", "ulid", "os", "asyncio", "threading", "datetime", "secrets"}
+MAY_TOUCH_THE_WORLD = {"impl/stores", "dst/sim/choose.py", "dst/campaign/", "dst/bulk/", "dst/spark/"}
+
+
+def sources() -> list[Path]:
+    """Files of the real folders: the links in highwater/ are not followed."""
+    return [path for folder in sorted(OURS) for path in sorted((ROOT / folder).rglob("*.py"))
+            if path.resolve() == path]
+
+
+def imports(path: Path) -> set[str]:
+    """Full names; of ours without the package: `model.core`, `highwater.cli.console`."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name.removeprefix("highwater.") if name.split(".")[:2][-1] in BELOW else name for name in found}
+
+
+def room(path: Path) -> str:
+    folder = path.relative_to(ROOT).parent
+    return next(name for name in (of.as_posix() for of in (folder, *folder.parents)) if name in MAY)
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_imports_point_forward(path):
+    ours, libraries = MAY[room(path)]
+    own = {f"impl.protocols.{path.stem}"} if room(path) == "traces/protocols" else set()
+    ours = ours | {room(path).replace("/", ".")} | own
+    for name in imports(path):
+        if name.partition(".")[0] in OURS:
+            assert any(name == allowed or name.startswith(allowed + ".") for allowed in ours), f"{path} imports {name}"
+        else:
+            top = name.partition(".")[0]
+            assert top in libraries or top in sys.stdlib_module_names, f"{path} imports {name}"
+
+
+@pytest.mark.parametrize("path", [p for p in sources() if p.relative_to(ROOT).parts[0] in ("impl", "model", "dst")],
+                         ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_only_the_seam_touches_the_world(path):
+    name = path.relative_to(ROOT).as_posix()
+    if not any(name.startswith(allowed) for allowed in MAY_TOUCH_THE_WORLD):
+        touched = {module.partition(".")[0] for module in imports(path)} & WORLD
+        assert not touched, f"{name} imports {touched}"
+
+
+def test_the_rules_would_notice():
+    assert imports(ROOT / "impl/stores/system.py") & WORLD
+    assert "model.core.Model" in imports(ROOT / "traces/refine.py")
+
+
+def test_modules_open_with_what_they_are_for():
+    for path in sources():
+        if path.name != "__init__.py":
+            assert ast.get_docstring(ast.parse(path.read_text())), f"{path} has no docstring"
+
+
+def test_ruff():
+    result = subprocess.run([sys.executable, "-m", "ruff", "check", "--no-cache", str(ROOT)], capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout

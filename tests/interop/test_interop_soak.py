@@ -1,0 +1,158 @@
+"""Two collectors, ours and the released client's, on the database of two writers that take it from each other, for as long as
+one likes, under requests that are held, delayed or answered late: no acknowledged key is lost, and the log refines the models.
+
+    HIGHWATER_SOAK_S=600 HIGHWATER_SOAK_SEED=7 .venv/bin/python -m pytest -m interop tests/interop/test_interop_soak.py -s
+
+Manifests and compactions files are collected as soon as they are there, for that the protocol allows: the boundary keeps late
+writers out. WAL objects and SSTs have no boundary, only an age (DATA_MIN_AGE_MS) that everything held must be shorter than.
+"""
+
+import asyncio
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from highwater.admin.gc import stores_of
+from highwater.impl.errors import StoreError
+from highwater.impl.stores.s3 import S3Store, connect
+from highwater.impl.stores.system import Ulids, system_world
+from tests.interop.test_interop_traffic import refines
+from tests.support.slatedb.client import PeerError, compacting
+from tests.support.slatedb.recorded import BUCKET, KEY, SECRET, URL, Scene, recorded
+from tests.support.slatedb.releases import NEWEST
+
+pytestmark = pytest.mark.interop
+SOAK_S = float(os.environ.get("HIGHWATER_SOAK_S", 60))
+SEED = int(os.environ.get("HIGHWATER_SOAK_SEED", 1))
+DATA_MIN_AGE_MS = 30_000
+AT = {"path": "db", "url": URL}
+CLIENTS = ("A", "B", "G", "ours")
+METADATA = ("PUT db/manifest/*", "GET db/manifest/*", "LIST db/manifest*", "PUT db/compactions/*", "PUT db/gc/*", "GET db/gc/*",
+            "DELETE db/manifest/*", "DELETE_MANY *")
+DATA = ("PUT db/wal/*", "HEAD db/wal/*", "PUT db/compacted/*")
+
+
+class Soak:
+    """`acked`, and `tried`: key -> value."""
+
+    def __init__(self, scene: Scene, seed: int):
+        self.scene, self.seed, self.over = scene, seed, threading.Event()
+        self.acked: dict[str, str] = {}
+        self.tried: dict[str, str] = {}
+        self.counts: Counter[str] = Counter()
+        self.errors: list[BaseException] = []
+
+    def run(self, seconds: float) -> None:
+        """Raises what a thread raises."""
+        work = [lambda: self.write("A"), lambda: self.write("B"), self.collect_theirs, self.collect_ours, self.hold]
+        threads = [threading.Thread(target=self.kept, args=(one,), daemon=True) for one in work]
+        for thread in threads:
+            thread.start()
+        self.over.wait(seconds)
+        self.over.set()
+        self.scene.rules("")
+        for thread in threads:
+            thread.join(300)
+        assert not self.errors and not any(thread.is_alive() for thread in threads), self.errors
+
+    def kept(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            self.errors.append(error)
+            self.over.set()
+
+    def write(self, name: str) -> None:
+        """Opens, and writes until it is fenced or has enough; then the other may have it for a while."""
+        random, client, number = Random(f"{self.seed} {name}"), self.scene.clients[name], 0
+        while not self.over.is_set():
+            try:
+                client.open(**AT, settings=compacting(NEWEST))
+                self.counts["opened"] += 1
+                for _ in range(random.randrange(10, 80)):
+                    if self.over.is_set():
+                        break
+                    batch = {f"{name}{number + i:06d}": str(random.random()) for i in range(random.randrange(1, 6))}
+                    batch[f"latest {name}"] = f"{number:06d}"
+                    number += len(batch)
+                    self.tried |= batch
+                    client.put(**batch)
+                    client.flush(kind=random.choice(("WAL", "WAL", "MEM_TABLE")))
+                    self.acked |= batch
+                    self.counts["flushes acknowledged"] += 1
+                client.close()
+            except PeerError as error:
+                self.counts["fenced" if "FENCED" in str(error) else f"writer: {error}"] += 1
+                try:
+                    client.close()
+                except PeerError:
+                    pass  # it was not open, or ends as it should
+            self.over.wait(random.uniform(0, 2))
+
+    def collect_theirs(self) -> None:
+        random = Random(f"{self.seed} G")
+        while not self.over.wait(random.uniform(0.2, 1.5)):
+            try:
+                if random.random() < 0.3:
+                    self.scene.G.checkpoint(**AT, lifetime_ms=random.choice((1000, 5000)))
+                self.scene.G.collect(**AT, data_min_age_ms=DATA_MIN_AGE_MS)
+                self.counts["their rounds"] += 1
+            except PeerError as error:
+                self.counts[f"collector: {error}"] += 1
+
+    def collect_ours(self) -> None:
+        random = Random(f"{self.seed} ours")
+        world = system_world(S3Store(connect(self.scene.session.urls["ours"]), BUCKET, ids=Ulids()))
+        stores = stores_of(world, "db")
+        while not self.over.wait(random.uniform(0.2, 1.5)):
+            for store in stores.values():
+                try:
+                    self.counts["deleted by ours"] += len(asyncio.run(store.collect(0)))
+                    self.counts["our rounds"] += 1
+                except StoreError as error:  # the other collector was faster, or there is no database yet
+                    self.counts[f"ours: {type(error).__name__}"] += 1
+
+    def hold(self) -> None:
+        """Others each time: a few of the metadata's for up to 6 s, of the data's for up to 2."""
+        random = Random(f"{self.seed} rules")
+        while not self.over.is_set():
+            long = random.random() < 0.2
+            rules = [f"{random.choice(('hold', 'hold', 'hold-reply', 'delay 300', 'delay-reply 300'))} "
+                     f"{random.choice(METADATA if long else METADATA + DATA)} client={random.choice(CLIENTS)} "
+                     f"every={random.randrange(1, 5)}" for _ in range(random.randrange(1, 4))]
+            self.scene.rules("\n".join(rules))
+            self.counts["rules"] += len(rules)
+            self.over.wait(random.uniform(2, 6) if long else random.uniform(0.2, 2))
+            self.scene.rules("")
+            self.over.wait(random.uniform(0, 0.5))
+
+
+def test_no_acknowledged_key_is_lost(tmp_path, monkeypatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    with recorded(tmp_path / "log", others=("ours",), limit_s=SOAK_S + 600, A=NEWEST, B=NEWEST, G=NEWEST) as scene:
+        soak = Soak(scene, SEED)
+        soak.run(SOAK_S)
+        found = scene.G.read(**AT)
+        left = {folder: len(scene.ids(folder)) for folder in ("manifest", "compactions", "wal")}
+    print(f"\nseed {SEED}, {SOAK_S:g} s: {len(scene.session.requests):,} requests, {len(soak.acked):,} keys acknowledged;",
+          f"held or delayed: {sum(bool(one.rule) for one in scene.session.requests):,};", dict(soak.counts), "left:", left)
+    lost = {key for key in soak.acked.keys() - found.keys() if not key.startswith("latest")}
+    assert not lost, sorted(lost)
+    for key, value in found.items():
+        if key.startswith("latest"):
+            assert soak.acked[key] <= value <= soak.tried[key]
+        else:
+            assert soak.tried[key] == value
+    assert soak.counts["our rounds"] and soak.counts["deleted by ours"] and soak.counts["their rounds"]
+    began_s = time.monotonic()
+    seen = refines(tmp_path / "log")
+    print(f"checked in {time.monotonic() - began_s:.1f} s:", seen)
+    assert seen["Delete"] and seen["Advance"] and seen["CreateFence"]

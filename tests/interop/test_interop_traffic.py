@@ -1,0 +1,254 @@
+"""Released SlateDB clients on a real S3 server through the recorder: what they do all day refines the models, and each of the
+known schedules in which a safeguard is missing is told from the log alone, with the request and the guard."""
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from highwater.cli.main import app
+from tests.support.slatedb.client import PeerError, compacting
+from tests.support.slatedb.recorded import URL, Asked, Scene, recorded
+from tests.support.slatedb.releases import NEWEST, RELEASES
+
+pytestmark = pytest.mark.interop
+AT = {"path": "db", "url": URL}
+NO_BOUNDARY = ("--set", "BOUNDARY=False")
+COLLECTING = {f"garbage_collector_options.{kind}_options": {"interval": "300ms", "min_age": "0s"}
+              for kind in ("manifest", "wal", "compacted", "compactions")}  # within a writer: before 0.15 there is no other way
+
+
+def check(log: Path, *options: str) -> tuple[int, str]:
+    """What `highwater trace check` says."""
+    result = CliRunner().invoke(app, ["trace", "check", str(log), *options])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.output
+
+
+def refines(log: Path, *options: str) -> dict[str, int]:
+    """How many of each action there were."""
+    code, text = check(log, *options)
+    assert code == 0, text
+    assert "of no kind that a mapping knows" not in text, text
+    return {name: int(many.replace(",", "")) for many, name in
+            re.findall(r"([\d,]+) ([A-Z]\w+(?:, (?:of the|with an) \w+)?)", " ".join(text.partition("actions: ")[2].split()))}
+
+
+def broken(log: Path, guard: str, client: str, what: str, *options: str) -> None:
+    """A property is, and the request is told that breaks it."""
+    code, text = check(log, *options)
+    lines = [line for line in text.splitlines() if line.startswith(f"    {guard}: ")]
+    assert code == 10 and f"{guard} is broken" in text and lines, text
+    assert re.search(rf"request \d+, {client}: {what}", text), text
+
+
+def fill(scene: Scene, name: str, prefix: str, many: int) -> None:
+    for i in range(many):
+        scene.clients[name].put(**{f"{prefix}{i}": str(i)})
+        scene.clients[name].flush()
+
+
+# ------------------------------------------------------------------------------------------------ what they do all day
+
+def day(scene: Scene, release: str, number: int, flushes: int) -> None:
+    """Open, write, flush, compaction, checkpoint, collection, reopen, and a second writer that fences the first."""
+    A, B, G = scene.A, scene.B, scene.G
+    A.open(**AT, settings=compacting(release) if number else {})
+    fill(scene, "A", f"a{number}.", 3)
+    A.put(w="x")
+    A.flush(kind="WAL")
+    A.close()
+    own = RELEASES.index(release) < RELEASES.index("0.15.0")  # the writer collects
+    A.open(**AT, settings=compacting(release) | (COLLECTING if own else {}))
+    fill(scene, "A", f"c{number}.", flushes)
+    if release != "0.13.1":
+        G.checkpoint(**AT, lifetime_ms=1000)
+        G.checkpoint(**AT, lifetime_ms=3_600_000, name="kept")
+    time.sleep(2.5)
+    if not own:
+        G.collect(**AT)
+    fill(scene, "A", f"d{number}.", 2)
+    B.open(**AT, settings=compacting(release))
+    B.put(z=str(number))
+    B.flush()
+    with pytest.raises(PeerError):
+        fill(scene, "A", "late", 1)
+    found = B.all()
+    assert {f"c{number}.{i}" for i in range(flushes)} < found.keys() and found["z"] == str(number) and "late0" not in found
+    B.close()
+    A.close()
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_what_each_release_does_refines_the_models(release, tmp_path):
+    with recorded(tmp_path / "log", A=release, B=release, G=release) as scene:
+        day(scene, release, 0, 12)
+        assert min(scene.ids("manifest")) > 1 and min(scene.ids("compactions")) > 1  # what was collected
+    seen = refines(tmp_path / "log", *NO_BOUNDARY * (release == "0.13.1"))
+    assert seen["CreateNext"] > 20 and seen["CreateNext, of the WAL"] > 10 and seen["Delete"] > 10
+    assert release == "0.13.1" or (seen["Accept"] > 20 and seen["Advance"] >= 2 and seen["CreateFence"] == 3)
+
+
+def test_ten_thousand_requests(tmp_path):
+    with recorded(tmp_path / "log", A=NEWEST, B=NEWEST, G=NEWEST) as scene:
+        number = 0
+        while len(scene.session.requests) < 10_000:
+            day(scene, NEWEST, number, 60)
+            number += 1
+    seen = refines(tmp_path / "log")
+    assert seen["CreateNext"] > 500 and seen["Advance"] >= 2 * number and seen["CreateFence"] == 3 * number
+
+
+# ----------------------------------------------------------------------------------------------- the stale writer, bug row 1
+
+def stale_writer(scene: Scene, boundary: bool) -> Asked:
+    """Source 000's: A's create of a manifest is under way for so long that B has written it, gone on, and it is collected."""
+    A, B = scene.A, scene.B
+    A.open(**AT)
+    A.put(lost="1")
+    scene.rules("hold PUT db/manifest/* client=A")
+    flushing = scene.begin(A.flush)
+    scene.wait_for_hold()
+    B.open(**AT)
+    fill(scene, "B", "b", 2)
+    B.close()
+    scene.collect_all("G", boundary=boundary)
+    scene.rules("")
+    return flushing
+
+
+def test_the_stale_writer_is_refused(tmp_path):
+    with recorded(tmp_path / "log", A=NEWEST, B=NEWEST, G=NEWEST) as scene:
+        assert "FENCED" in stale_writer(scene, boundary=True).told()
+    assert refines(tmp_path / "log")["Reject"] == 1
+
+
+def test_without_boundary_files_the_stale_writer_forks_the_history(tmp_path):
+    """Bug row 1, anomaly 4."""
+    with recorded(tmp_path / "log", A=NEWEST, B=NEWEST, G=NEWEST) as scene:
+        assert stale_writer(scene, boundary=False).told() == "ok"
+        scene.A.put(lost2="1")
+        scene.A.flush()
+        assert scene.G.read(**AT).keys() == {"lost", "b0", "b1"}
+    broken(tmp_path / "log", "CommitIsUnique", "A", "PUT db/manifest/0{19}3.manifest", *NO_BOUNDARY)
+
+
+# -------------------------------------------------------------------------------------------------- the WAL, bug rows 2 and 3
+
+def test_a_stale_writer_appends_where_nobody_reads(tmp_path):
+    """Bug row 2, anomaly 4: its next WAL object was there, is flushed, and is collected, together with the fence."""
+    with recorded(tmp_path / "log", A=NEWEST, B=NEWEST, G=NEWEST) as scene:
+        scene.A.open(**AT)
+        scene.A.put(a="1")
+        scene.A.flush(kind="WAL")
+        scene.B.open(**AT)
+        fill(scene, "B", "b", 3)
+        scene.B.close()
+        scene.collect_all("G")
+        scene.A.put(lost="1")
+        scene.A.flush(kind="WAL")
+        assert scene.G.read(**AT).keys() == {"a", "b0", "b1", "b2"}
+    broken(tmp_path / "log", "AckedIsDurable", "A", "PUT db/wal/0{19}3.sst")
+
+
+def test_where_fences_stay_it_is_fenced(tmp_path):
+    """The same, but the collector leaves fences where they are, as it does unless it is told otherwise."""
+    with recorded(tmp_path / "log", A=NEWEST, B=NEWEST, G=NEWEST) as scene:
+        scene.A.open(**AT)
+        scene.A.put(a="1")
+        scene.A.flush(kind="WAL")
+        scene.B.open(**AT)
+        fill(scene, "B", "b", 3)
+        scene.B.close()
+        scene.collect_all("G", fences=False)
+        scene.A.put(lost="1")
+        with pytest.raises(PeerError, match="FENCED"):
+            scene.A.flush(kind="WAL")
+    refines(tmp_path / "log")
+
+
+def test_a_fence_lands_where_it_fences_nobody(tmp_path):
+    """Bug row 3: the place that B has found for it is taken by A, flushed, and collected, before it is put there."""
+    with recorded(tmp_path / "log", A=NEWEST, B=NEWEST, C=NEWEST, G=NEWEST) as scene:
+        scene.A.open(**AT)
+        scene.A.put(a="1")
+        scene.A.flush(kind="WAL")
+        scene.rules("hold PUT db/wal/* client=B")
+        opening = scene.begin(lambda: scene.B.open(**AT))
+        scene.wait_for_hold()
+        scene.A.put(a="2")
+        scene.A.flush(kind="WAL")
+        scene.C.open(**AT)
+        fill(scene, "C", "c", 3)
+        scene.C.close()
+        scene.collect_all("G")
+        scene.rules("")
+        assert "FENCED" in opening.told()  # not by the fence: it asks for the epoch again
+    broken(tmp_path / "log", "FENCE_AHEAD", "B", "PUT db/wal/0{19}3.sst")
+
+
+# -------------------------------------------------------------------------------------------------------------- anomalies
+
+def test_what_is_committed_and_refused_is_applied_again(tmp_path):
+    """Anomaly 1: A's checkpoint is in a manifest that others build upon, and then A's check of the boundary refuses it."""
+    with recorded(tmp_path / "log", A=NEWEST, B=NEWEST, G=NEWEST) as scene:
+        fill_open(scene)
+        scene.rules("hold GET db/gc/* client=A nth=2")
+        checkpointing = scene.begin(lambda: scene.A.checkpoint(**AT, lifetime_ms=3_600_000))
+        scene.wait_for_hold()
+        fill(scene, "B", "b", 3)
+        scene.B.close()
+        scene.collect_all("G")
+        scene.rules("")
+        assert checkpointing.told() == "ok"
+        checkpoints = scene.G.manifest(**AT)["checkpoints"]
+        assert len(checkpoints) == 2 and len({one["id"] for one in checkpoints}) == 1
+    broken(tmp_path / "log", "AppliedOnce", "A", "PUT db/manifest/")
+
+
+def fill_open(scene: Scene) -> None:
+    """B has a database, and a flush in it."""
+    scene.B.open(**AT)
+    fill(scene, "B", "first", 1)
+
+
+def test_a_clone_without_a_pin_is_recorded(tmp_path):
+    """Anomaly 2: the source's checkpoint expires, and is collected, while the clone's final one is under way. No retry helps;
+    but a writer opens what there is, and the parent keeps nothing for it. Clones have no model yet: nothing is judged."""
+    clone = {"path": "clone", "url": URL}
+    with recorded(tmp_path / "log", B=NEWEST, G=NEWEST, K=NEWEST) as scene:
+        fill_open(scene)
+        scene.B.close()
+        source = scene.G.checkpoint(**AT, lifetime_ms=3000)["id"]
+        scene.rules("hold PUT db/manifest/* client=K")
+        cloning = scene.begin(lambda: scene.K.clone(**clone, sources=[["db", None, None, source]]))
+        scene.wait_for_hold()
+        assert scene.ids("manifest", "clone") == [1]
+        time.sleep(3)
+        scene.collect_all("G")
+        scene.rules("")
+        assert "checkpoint" in cloning.told().lower()
+        for again in (source, None):
+            with pytest.raises(PeerError, match="(?i)checkpoint"):
+                scene.K.clone(**clone, sources=[["db", None, None, again]])
+        scene.K.open(**clone)
+        assert scene.K.all() == {"first0": "0"}
+        assert scene.G.manifest(**AT)["checkpoints"] == []
+    refines(tmp_path / "log")
+
+
+def test_the_deletion_of_a_parent_is_recorded(tmp_path):
+    """Anomaly 3: a database is deleted that a live clone has a checkpoint of. Neither clones nor the deletion of a database
+    have a model yet: that manifests go without a boundary is told, that the clone needs the SSTs is not judged."""
+    clone = {"path": "clone", "url": URL}
+    with recorded(tmp_path / "log", B=NEWEST, G=NEWEST, K=NEWEST) as scene:
+        fill_open(scene)
+        scene.B.close()
+        scene.K.clone(**clone, sources=[["db", None, None]])
+        assert scene.G.read(**clone) == {"first0": "0"}
+        scene.G.delete_db(**AT)
+        with pytest.raises(PeerError):
+            scene.G.read(**clone)
+    broken(tmp_path / "log", "DeletedIsBehindBoundary", "G", "DELETE db/manifest/")

@@ -1,0 +1,161 @@
+"""One set of names, for each protocol: actions, properties, constants and variables of the spec are those of the model, and the
+traces and the proof, where there are some, speak of no others."""
+
+import ast
+import inspect
+import re
+import tomllib
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+
+import pytest
+
+from highwater.conformance.conform import fair_actions
+from highwater.model.guards import sections
+from highwater.specs.manifest import Row, rows
+
+SPECS = {row.stem: row.path for row in rows()}
+HOLDS_NOWHERE = {"StaleFilesAreCollected"}
+NO_SOUND_IMPLEMENTATION_DOES = {"Precheck", "PrecheckReject", "Begin", "Skip", "ListAgain"}
+NO_SOUND_STORE_DOES = {"StaleGet", "StaleList", "ApplyHalf"}
+
+pytestmark = pytest.mark.parametrize("stem", SPECS)
+
+
+def model_of(stem):
+    return import_module(f"highwater.model.protocols.{stem}")
+
+
+@cache
+def spec_of(stem):
+    return SPECS[stem].read_text()
+
+
+def rows_of(stem) -> list[Row]:
+    return [row for row in rows() if row.stem == stem]
+
+
+def processes_of(stem):
+    """One of each role that the spec has, and the top level."""
+    model = model_of(stem)
+    roles = re.findall(r"^role (\w+):", spec_of(stem), re.M)
+    constants = model.Constants(**{f"{role.upper()}S": 1 for role in roles})
+    return {process.role: process for process in model.model(constants).processes}
+
+
+def actions_of(stem):
+    return {role: process.actions for role, process in processes_of(stem).items()}
+
+
+def snake(name):
+    return re.sub(r"(?<!^)([A-Z])", r"_\1", name).lower()
+
+
+def test_actions(stem):
+    role, found = "", {name: set() for name in actions_of(stem)}
+    for line in spec_of(stem).splitlines():
+        if match := re.match(r"role (\w+):", line):
+            role = match[1]
+        elif match := re.match(r"(\s*)atomic (?:fair )?action (\w+):", line):
+            found[role if match[1] else ""].add(match[2])
+    assert found == {name: set(actions) for name, actions in actions_of(stem).items()}
+
+
+def test_the_claim_is_the_same(stem):
+    claim = re.match(r"---\n((?:# .*\n)+)", spec_of(stem))[1].replace("\n# ", " ").lstrip("# ")
+    assert claim.split() == model_of(stem).__doc__.partition("\n\n")[0].split()
+
+
+def test_properties_and_what_they_say(stem):
+    model, spec = model_of(stem), spec_of(stem)
+    held, in_the_end = model.ALWAYS, getattr(model, "EVENTUALLY", {})
+    for operators, properties in (("always", held), ("always eventually", in_the_end)):
+        said = dict(re.findall(rf"(?:^# (.*)\n)^{operators} assertion (\w+):", spec, re.M))
+        assert {name: text for text, name in said.items()} == {
+            name: " ".join(inspect.getdoc(holds).split()) for name, (_, holds) in properties.items()}
+    assert len(re.findall(r"^[a-z ]*assertion ", spec, re.M)) == len(held) + len(in_the_end)
+
+
+def test_properties_are_functions_in_snake_case(stem):
+    model = model_of(stem)
+    for properties in (model.ALWAYS, model.SOMETIMES, getattr(model, "EVENTUALLY", {})):
+        for name, (role, holds) in properties.items():
+            assert holds.__name__ == snake(name)
+            assert role in (None, *actions_of(stem))
+
+
+def test_who_is_fair(stem):
+    """What is neither a fault nor somebody else's doing, where there is something that happens in the end."""
+    model, fair = model_of(stem), fair_actions(spec_of(stem))
+    assert fair == getattr(model, "FAIR", {}) and bool(fair) == hasattr(model, "EVENTUALLY")
+    for role, actions in actions_of(stem).items():
+        if role and fair:
+            assert set(actions) - fair[role] == set(actions) & model.FAULTS
+
+
+def test_every_eventually_is_run_and_can_fail(stem):
+    names = set(getattr(model_of(stem), "EVENTUALLY", {}))
+    runs = {(row.eventually, row.expect) for row in rows_of(stem) if row.how == "live"}
+    assert {name for name, expect in runs if expect == "FAILED"} == names
+    assert {name for name, expect in runs if expect == "PASSED"} == names - HOLDS_NOWHERE
+
+
+def test_constants_and_their_values(stem):
+    model, values = model_of(stem), {}
+    for name, text in re.findall(r"^([A-Z_]+) = ([^#\n]+?)\s*(?:#.*)?$", spec_of(stem), re.M):
+        try:
+            values[name] = ast.literal_eval(text)
+        except ValueError:  # one that is computed
+            assert name not in model.Constants._fields
+    assert values == model.Constants()._asdict()
+    assert getattr(model, "LIMITS", {}).keys() <= values.keys()
+
+
+def test_every_safeguard_is_a_run_that_fails(stem):
+    safeguards = {name for name, section in sections(model_of(stem).Constants).items() if "afeguard" in section}
+    assert safeguards and {name for row in rows_of(stem) if row.expect == "FAILED" for name in row.constants} >= safeguards
+
+
+def test_variables(stem):
+    spec, processes = spec_of(stem), processes_of(stem)
+    globals_ = re.findall(r"^  (\w+) = ", spec.partition("\naction Init:")[2].partition("\n#")[0], re.M)
+    assert set(globals_) - {"clients"} == set(model_of(stem).Shared._fields)
+    for role, process in processes.items():
+        if role:
+            body = spec.partition(f"role {role}:")[2].partition("atomic ")[0]
+            assert set(re.findall(r"self\.(\w+) = ", body)) == set(process.local._fields)
+
+
+def test_functions_are_the_actions_in_snake_case(stem):
+    for actions in actions_of(stem).values():
+        for action, function in actions.items():
+            assert f"_{function.__name__}".endswith(f"_{snake(action)}")  # who does it may stand before
+
+
+def test_traces_and_proof_speak_of_the_same_actions(stem):
+    actions = actions_of(stem)
+    if find_spec(f"highwater.traces.protocols.{stem}"):
+        known = {action for of in actions.values() for action in of}
+        texts = [inspect.getsource(import_module(f"highwater.traces.{of}")) for of in (f"protocols.{stem}", "trace")]
+        own, common = (set(re.findall(r'"([A-Z][a-z]+(?:[A-Z][a-z]+)*)"', text)) for text in texts)
+        assert own | common >= known - NO_SOUND_IMPLEMENTATION_DOES - NO_SOUND_STORE_DOES
+        strange = {word for word in own - known if f'"{word}"' not in inspect.getsource(model_of(stem))}
+        assert not strange  # roles, states of clients and kinds of requests are the model's own words, too
+    if find_spec(f"highwater.model.proofs.{stem}"):
+        proved = import_module(f"highwater.model.proofs.{stem}").ACTIONS
+        assert {role: set(of) for role, of in proved.items()} == {role: set(of) for role, of in actions.items()}
+
+
+def test_every_always_has_a_witness(stem):
+    model = model_of(stem)
+    assert len(model.SOMETIMES) >= len(model.ALWAYS)
+    assert all(holds.__doc__ for _, holds in model.ALWAYS.values())
+
+
+def test_silence_is_said_of_actions_that_there_are(stem):
+    known = {f"{role}.{action}".lstrip(".") for role, actions in actions_of(stem).items() for action in actions}
+    entries = tomllib.loads(SPECS[stem].with_suffix(".toml").read_text())["silent"]
+    assert {action for entry in entries for action in entry["actions"]} <= known
+    assert {action for row in rows_of(stem) for action in row.silent} <= known
+    assert all(name in model_of(stem).Constants._fields for entry in entries for name in entry["where"])

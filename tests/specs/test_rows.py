@@ -1,0 +1,86 @@
+"""What holds of the model of every protocol: each row of specs/*.toml, by an engine of ours. (By FizzBee: test_conform.py, and
+`highwater verify`.)"""
+
+import inspect
+import re
+from functools import cache
+from importlib import import_module
+
+import pytest
+
+from highwater.conformance.conform import model_of
+from highwater.model.core import Model
+from highwater.model.explore.reductions import merging_differs, symmetry_differs
+from highwater.model.explore.tabulated import explore
+from highwater.model.liveness import eventually
+from highwater.specs.manifest import rows
+
+ROWS = rows()
+STEMS = sorted({row.stem for row in ROWS})
+SAFETY, LIVE = [row for row in ROWS if row.how != "live"], [row for row in ROWS if row.how == "live"]
+PASSED, FAILED = ([row for row in SAFETY if row.expect == verdict] for verdict in ("PASSED", "FAILED"))
+SMALL = [row for row in SAFETY if row.states < 5_000]
+
+
+def named(row) -> str:
+    return row.id
+
+
+@cache
+def instance(row_id: str) -> Model:
+    return model_of(next(row for row in ROWS if row.id == row_id))
+
+
+@pytest.mark.parametrize("row", PASSED, ids=named)
+def test_state_count_is_pinned(row):
+    found = explore(instance(row.id))
+    assert (found.violated, found.complete, found.states, found.never) == (None, True, row.states, row.never)
+
+
+@pytest.mark.parametrize("row", FAILED, ids=named)
+def test_each_safeguard_off_fails(row):
+    assert explore(instance(row.id)).violated == row.violates
+
+
+@pytest.mark.parametrize("row", LIVE, ids=named)
+def test_what_happens_in_the_end(row):
+    assert bool(eventually(instance(row.id), [row.eventually])[row.eventually]) == (row.expect == "FAILED")
+
+
+@pytest.mark.parametrize("row", SMALL, ids=named)
+def test_the_reductions_agree(row):
+    of = instance(row.id)
+    assert symmetry_differs(of) == "" == merging_differs(of)
+    assert explore(of, symmetry=True).violated == (row.violates or None)
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_every_safeguard_is_a_row(stem):
+    constants = import_module(f"highwater.model.protocols.{stem}").Constants
+    first = re.search(r"# Safeguards: .*\n\s+(\w+):", inspect.getsource(constants)).group(1)
+    knobs = constants._fields[constants._fields.index(first):]
+    assert {name for row in FAILED if row.stem == stem for name in row.constants} >= set(knobs)
+
+
+# Where what no row shows can fail.
+BESIDE = {"sequenced_metadata_boundary": {"KNOWN": "accepted", "BOUNDARY_FIRST": False},
+          "manifest_compactions": {"CHECK": "compactions", "COMPACTORS": 3, "COLLECTORS": 1, "WRITERS": 0}}
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_every_property_can_fail(stem):
+    """As the first that a row violates, or judged by itself."""
+    module = import_module(f"highwater.model.protocols.{stem}")
+    failed = [row for row in FAILED if row.stem == stem]
+    held = module.ALWAYS.keys() - {row.violates for row in failed}
+    beside = [module.model(module.Constants(**BESIDE[stem]))] if stem in BESIDE else []
+    for of in (*(instance(row.id) for row in failed), *beside):
+        held -= {name for name in sorted(held & of.always.keys())
+                 if explore(of._replace(always={name: of.always[name]}, sometimes={})).violated}
+    assert not held
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_every_witness_is_met(stem):
+    met = [instance(row.id).sometimes.keys() - {*row.never} for row in PASSED if row.stem == stem]
+    assert set().union(*met) == set(import_module(f"highwater.model.protocols.{stem}").SOMETIMES)

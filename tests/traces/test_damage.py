@@ -1,0 +1,151 @@
+"""The checker is tested too: of damaged traces it notices what is damage, and each check that is switched off is missed."""
+
+from collections import Counter
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from typer.testing import CliRunner
+
+from highwater.cli.trace import app as command
+from highwater.cli.trace.damaged import simulated
+from highwater.gate.exits import BAD_INPUT, HARNESS
+from highwater.traces.damage import kills, survivors
+from highwater.traces.damage.damage import EDITS, KINDS_OF_DAMAGE, damages, spread
+from highwater.traces.damage.kills import Good, Tally, kind_of, measure
+from highwater.traces.event import EMPTY, Event, from_json
+from highwater.traces.protocols.sequenced_metadata_boundary import Trace
+
+GOLDEN = Path(__file__).parents[1] / "golden/good.ndjson"
+SEEDS = range(12)
+
+
+@pytest.fixture(scope="module")
+def good() -> list[Good]:
+    return list(simulated(SEEDS))
+
+
+@pytest.fixture(scope="module")
+def tally(good) -> Tally:
+    return measure(good)
+
+
+def test_every_survivor_is_explained(tally):
+    assert tally.holes == []
+    assert sum(tally.survived.values()) == sum(tally.tried.values()) - sum(tally.noticed.values())
+
+
+def rate(tally: Tally, *kinds: str, fields: str = "") -> float:
+    cells = [cell for cell in tally.tried if cell[1] in kinds or (cell[2] and cell[2] in fields.split())]
+    return sum(tally.noticed[cell] for cell in cells) / sum(tally.tried[cell] for cell in cells)
+
+
+def test_most_is_noticed(tally):
+    assert {cell[1] for cell in tally.tried} == set(KINDS_OF_DAMAGE) and {cell[2] for cell in tally.tried} == {"", *EDITS}
+    assert rate(tally, fields="key keys status truncated awaited client kind op version") > 0.9
+    assert rate(tally, "duplicate") > 0.8 and rate(tally, "swap, same client") > 0.8
+
+
+@pytest.mark.parametrize("event, damage", [
+    ("create: 200", "drop"), ("create: 200", "duplicate"), ("create: 200", "repeat"), ("get: 200", "duplicate"),
+    ("create boundary: 200", "duplicate"), ("delete: 204", "duplicate"), ("told committed", "duplicate")])
+def test_some_damage_is_always_noticed(tally, event, damage):
+    cell = event, damage, ""
+    assert tally.tried[cell] and (tally.noticed[cell] == tally.tried[cell] or damage == "drop")
+
+
+OFF = {  # a check of the Trace, or of the history, is switched off -> damage of which something is then not explained
+    "form": lambda m: m.setattr(Trace, "_well_formed", lambda trace, e: None),
+    "numbers": lambda m: m.setattr(Trace, "_replied", lambda trace, e: None),
+    "versions and contents": lambda m: m.setattr(Trace, "_stored", lambda trace, e: None),
+    "what was told": lambda m: m.setattr(Trace, "_told", lambda trace, e: None),
+    "what nobody waits for": lambda m: m.setattr(Trace, "_arrived", lambda trace, e: None),
+    "the callers' history": lambda m: m.setattr(kills, "damage", lambda events, where, final: []),
+}
+
+
+@pytest.mark.parametrize("check", OFF)
+def test_a_check_that_is_switched_off_is_missed(check, good, tally, monkeypatch):
+    OFF[check](monkeypatch)
+    for trace in good:  # what a refiner keeps of events it has taken for good
+        trace.begin().refiner.forget()
+    few = measure(good)
+    for trace in good:
+        trace.begin().refiner._start_tables()
+    assert few.holes, f"nobody misses {check}"
+    assert sum(few.noticed.values()) / sum(few.tried.values()) < sum(tally.noticed.values()) / sum(tally.tried.values())
+
+
+def test_each_equivalence_explains_something(tally):
+    rare = {"another is old", "never read since", "told a moment off", "not applied either way", "gone either way",
+            "true as well", "never shown again", "dead is dead", "condition of no effect"}
+    assert set(survivors.EQUIVALENCES) - set(tally.survived) <= rare
+
+
+def test_nothing_is_explained_without_its_equivalence(good):
+    with mock.patch.dict(survivors.EQUIVALENCES):  # which puts them back in their order
+        for name in ("they commute", "told a moment off"):  # the second is the first, and more
+            del survivors.EQUIVALENCES[name]
+        found = measure(good[:4])
+    assert found.holes and all("swap" in hole for hole in found.holes)
+
+
+def test_a_trace_that_is_not_good_is_refused(good):
+    with pytest.raises(ValueError, match="of the trace itself is refused"):
+        measure([good[0]._replace(events=good[0].events[1:])])
+
+
+# --- the damages
+
+def test_damage_is_one_thing_in_one_place(good):
+    events = spread(good[0].events)
+    for i, e in enumerate(events):
+        for found in damages(events, i):
+            changed = Counter(events)
+            changed.subtract(found.events)
+            assert found.events != events and found.events[:i] == events[:i]
+            if found.kind == "edit":
+                after = found.events[i]
+                assert [name for name in Event._fields if getattr(e, name) != getattr(after, name)] == [found.field]
+                assert found.events[i + 1:] == events[i + 1:]
+            else:
+                assert len(found.events) - len(events) == {"drop": -1, "duplicate": 1, "repeat": 1}.get(found.kind, 0)
+
+
+def test_kinds_of_events_have_names():
+    create = EMPTY._replace(client="Writer#0", kind="applied", op="create", key="db/gc/x.boundary", status=200)
+    assert kind_of(create) == "create boundary: 200"
+    assert kind_of(create._replace(awaited=False)) == "write: nobody waits"
+    assert kind_of(create._replace(kind="timeout", pending=True)) == "write: timeout, under way"
+    assert kind_of(EMPTY._replace(kind="told", op="read")) == "told read"
+
+
+def test_a_trace_goes_on_from_where_another_was(good):
+    trace = good[0].begin()
+    events = good[0].events
+    for e in events[:20]:
+        trace.observe(e)
+    states = trace.refiner.states
+    again = kills.resumed(trace, states)
+    assert kills.refused(again, events[20:]) == "" and len(trace.events) == 20
+    assert kills.refused(kills.resumed(trace, states), events[20:]) == "" and len(trace.events) == 20
+
+
+# --- the command
+
+def test_command_tells_kill_rates_of_a_file():
+    result = CliRunner().invoke(command.app, ["damage", str(GOLDEN)])
+    assert result.exit_code == 0, result.output
+    assert "create: 200" in result.output and "a number is a name" in result.output
+
+
+def test_command_fails_where_a_check_is_off(monkeypatch):
+    monkeypatch.setattr(Trace, "_stored", lambda trace, e: None)
+    result = CliRunner().invoke(command.app, ["damage", str(GOLDEN)])
+    assert result.exit_code == HARNESS and "nothing explains why" in result.output and "good.ndjson: event" in result.output
+
+
+def test_command_refuses_a_trace_that_is_not_good():
+    result = CliRunner().invoke(command.app, ["damage", str(GOLDEN.with_name("no_check.ndjson"))])
+    assert result.exit_code == BAD_INPUT
+    assert from_json(GOLDEN.read_text().splitlines()[0])

@@ -1,0 +1,288 @@
+"""Safety: none; it says why a trace was refused, so that a stranger can follow it to the line of the model.
+
+The trace is fed again to a refiner that keeps what each event was in the model. Of an action that was not possible the
+source is taken and walked on the failing state, down to the first `if` or `for` that let nothing pass; the models know
+nothing of it. The text is a function of the arguments: no path of this machine and no order of hashing goes into it.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from highwater.model.core import Label, State
+from highwater.model.guards import place_of, refusal, show, why_not
+from highwater.traces.event import Event
+from highwater.traces.explain.causes import AT_REST, REFUSALS, Cause, History, causes
+from highwater.traces.refine import STUTTER, Effect, Failure, Match, Refiner
+
+LAST = 12  # events shown before the failing one
+REQUESTS = {"create": "put {} if absent", "update": "put {} over the version read", "get_if_changed": "get {} if changed"}
+REPLIES = {304: "not changed", 404: "not there", 412: "condition failed", 429: "too many requests", 503: "unavailable"}
+
+
+class Row(NamedTuple):
+    """One event, and what it was in the model."""
+
+    event: Event
+    steps: tuple[Label, ...]  # more than one: something expired or was sent, too, or the trace leaves open which it was
+    after: State | None  # None from the event on that the model cannot follow
+
+
+class Replayed(NamedTuple):
+    rows: list[Row]  # of all events
+    initial: State
+    failing: int | None  # the number of the event that the model cannot follow
+    error: Exception | None  # what it was refused for
+    record: "Record"
+
+    def before(self, number: int) -> State | None:
+        """The model's state before an event."""
+        return self.rows[number - 1].after if number else self.initial
+
+
+def replay(events: list[Event], trace: Any) -> Replayed:
+    """Feed the events to a trace of the same kind that keeps what each was in the model."""
+    record = Record(trace.refiner.model)
+    trace = type(trace)(record, trace.namespace, trace.skew_ms)
+    rows, failing, error, initial = [], None, None, record.unpacked()[0]
+    for number, event in enumerate(events):
+        record.taken = []
+        if error is None:
+            try:
+                trace.observe(event)
+            except Exception as refused:  # a Failure, or what an event that nobody can have sent leads to
+                failing, error = number, refused
+        rows.append(Row(event, tuple(record.taken), None if error else record.unpacked()[0]))
+    return Replayed(rows, initial, failing, error, record)
+
+
+def explain(events: list[Event], failure: Exception, trace: Any, command: str = "") -> str:
+    """`events`: up to the failing one; `trace`: a Trace of the same kind, used or not; `command`: what replays the run. A
+    failure that is not of the trace (liveness, an exception of impl) is told with the last events and the state."""
+    replayed = replay(events, trace)
+    return told(replayed, failure, command)
+
+
+def told(replayed: Replayed, failure: Exception, command: str = "") -> str:
+    rows, _, failing, found, record = replayed
+    rows = rows[:len(rows) if failing is None else failing + 1]
+    event = rows[-1].event if rows else None
+    error = found or failure
+    parts = [f"{getattr(error, 'signature', type(error).__name__)}\n{error}"]
+    if event:
+        shown = [(str(number), f"{e.t_ms} ms", e.client, request(e), reply(e), in_the_model(steps))
+                 for number, (e, steps, _) in enumerate(rows)]
+        parts += [f"{'Failing' if found else 'Last'} event, number {len(rows) - 1}:\n  {words(event)}",
+                  "The last events, and what each was in the model:\n" + table(shown[-LAST - 1:])]
+    if isinstance(error, Failure):
+        parts += reasons(error, record, client_of(error, event))
+    return "\n\n".join([*parts, f"Replay: {command}"] if command else parts) + "\n"
+
+
+def client_of(error: Failure, event: Event | None) -> str:
+    return error.match.process if error.match else event.client if event else ""
+
+
+def in_the_model(steps: tuple[Label, ...]) -> str:
+    return ", ".join(labelled(action, choices) for _, action, choices in steps)
+
+
+def instead(replayed: Replayed, number: int) -> list[str]:
+    """What the client's step at an event was not: of each action that its place in its course allows the false guard."""
+    e, steps, _ = replayed.rows[number]
+    state, record, found = replayed.before(number), replayed.record, []
+    if not steps or state is None or e.client not in record.index:
+        return found
+    process, of = record.model.processes[record.index[e.client]], record.arguments(e.client, state)
+    for action, function in process.actions.items():
+        if not record.possible(e.client, action, state):
+            last = why = refusal(function, *of)
+            while last.needs:
+                last = last.needs
+            if ".pc" not in last.guard:
+                found.append(f"{action} needs {why}")
+    return found
+
+
+def step_before(replayed: Replayed, failing: list[int]) -> int | None:
+    """Of a caller that was misled: the last event that its client saw before."""
+    last = max(failing, default=-1)
+    if last < 0 or replayed.rows[last].event.kind != "told":
+        return None
+    client = replayed.rows[last].event.client
+    return next((number for number in range(last - 1, -1, -1) if replayed.rows[number].event.client == client), None)
+
+
+def skipped(replayed: Replayed, failing: list[int]) -> str:
+    """Of a caller that was told before the model's client was at rest: what that does first, and where it is written."""
+    last = max(failing, default=-1)
+    e, state, record = replayed.rows[last].event, replayed.before(last), replayed.record
+    if last < 0 or e.kind != "told" or state is None or e.client not in record.index:
+        return ""
+    process, of = record.model.processes[record.index[e.client]], record.arguments(e.client, state)
+    fair = record.model.fair.get(process.role, frozenset())
+    able = [f"{action} ({place_of(function)})" for action, function in process.actions.items()
+            if action in fair and record.possible(e.client, action, state)]
+    if not able or getattr(of[3], "pc", AT_REST[0]) in AT_REST:
+        return ""
+    return f"Before {e.client} tells its caller it does {' or '.join(able)}, and no event was that"
+
+
+# --- the causal slice ---------------------------------------------------------------------------------------------------
+
+def failing_events(replayed: Replayed, failure: Exception | None) -> list[int]:
+    """The event that the model cannot follow; of a failure that is found in the end those that its message names by client
+    and time, or by what a caller was told; else the last."""
+    if replayed.failing is not None:
+        return [replayed.failing]
+    if failure is None or not replayed.rows:
+        return []
+    text = str(failure)
+    named = [number for number, (e, *_) in enumerate(replayed.rows)
+             if (e.client in text and e.key in text and f"at {e.t_ms} ms" in text) or
+             (e.op == "committed" and re.search(rf"\b{re.escape(e.body.decode(errors='replace'))}\b", text))]
+    return named or [len(replayed.rows) - 1]
+
+
+def mattered(replayed: Replayed, failing: list[int], trace: Any, refusals: Mapping[int, str] = REFUSALS) -> list[Cause]:
+    """`trace`, `refusals`: as traces/explain/causes.py has them."""
+    def local(number: int, client: str) -> Any:
+        state, index = replayed.before(number), replayed.record.index
+        return state.locals[index[client]] if state and client in index else None
+
+    return causes(History([row.event for row in replayed.rows], trace, local, refusals), failing)
+
+
+def counted(replayed: Replayed, found: list[Cause], failing: list[int]) -> str:
+    """How much of a run mattered."""
+    fail = "the one that fails" if len(failing) == 1 else f"the {len(failing)} that fail"
+    return (f"{len(found) + len(failing)} of {len(replayed.rows)} events ({fail}, and {len(found)} that led to "
+            f"{'it' if len(failing) == 1 else 'them'})")
+
+
+def what_mattered(replayed: Replayed, found: list[Cause], failing: list[int]) -> str:
+    rows = [("#", "time", "client", "request", "reply", "in the model", "why it matters")]
+    for number, why in sorted([(cause.number, cause.why) for cause in found] + [(number, "fails") for number in failing]):
+        e, steps, _ = replayed.rows[number]
+        rows.append((str(number), f"{e.t_ms} ms", e.client, request(e), reply(e), in_the_model(steps), why))
+    return f"What mattered, {counted(replayed, found, failing)}:\n" + table(rows[1:], rows[0])
+
+
+class Record(Refiner):
+    """Keeps what the steps of an event were, and the states before the last step. It looks nothing up, so it is slow."""
+
+    def event(self, process: str, event: tuple, match: Callable[[Event], Match | None]) -> None:
+        found = match(event)
+        if found is not None:
+            self.step(found)
+
+    def step(self, match: Match, effect: Effect | None = None) -> None:
+        self.before = self.unpacked()
+        of = self.arguments(match.process, self.before[0])[2:]
+        self.taken += [(match.process, action, move[0]) for action in filter(None, match.actions)
+                       for move in self.possible(match.process, action, self.before[0])
+                       if match.choices in (None, move[0]) and (not match.agrees or match.agrees(action, *of, *move[1:]))]
+        super().step(match)
+
+    def arguments(self, process: str, state: State) -> tuple:
+        p = self.index[process]
+        return self.model.constants, self.model.processes[p].index, state.shared, state.locals[p]
+
+    def possible(self, process: str, action: str, state: State) -> list[tuple]:
+        of = self.model.processes[self.index[process]].actions.get(action)  # None: of other roles
+        return list(of(*self.arguments(process, state))) if of else []
+
+
+# --- in words -----------------------------------------------------------------------------------------------------------
+
+def thing(key: str, body: bytes = b"") -> str:
+    number = re.search(r"\d{20}", key)
+    return f"boundary {body.decode(errors='replace')}".rstrip() if key.endswith(".boundary") else \
+        f"id {int(number[0])}" if number else key
+
+
+def request(e: Event) -> str:
+    if e.kind == "told":
+        return " ".join(filter(None, ("was told:", e.op, e.op != "read" and e.body.decode(errors="replace"), thing(e.key))))
+    after = f" after {thing(e.condition)}" if e.op == "list" and e.condition else ""
+    return REQUESTS.get(e.op, e.op + " {}").format(thing(e.key, e.body)) + after
+
+
+def reply(e: Event) -> str:
+    if e.kind in ("told", "crash", "timeout"):
+        return "" if e.kind == "told" else e.kind + ", it may still be applied" * e.pending
+    listed = ""
+    if e.op == "list" and e.status == 200:
+        listed = f": {', '.join(map(thing, e.keys)) or 'nothing'}{', and more' * e.truncated}"
+    return f"{e.status} {REPLIES.get(e.status, '')}".rstrip() + listed + ", nobody waits" * (not e.awaited)
+
+
+def words(e: Event) -> str:
+    of = f" (request {e.request}, {e.key})" if e.request else ""
+    content = f"\n  content {e.body.decode(errors='replace')}" if e.body[:1] == b"{" else ""
+    return f"{e.client} at {e.t_ms} ms: {request(e)}{of}{'; ' * (e.kind != 'told')}{reply(e)}{content}"
+
+
+HEAD = "#", "time", "client", "request", "reply", "in the model"
+
+
+def table(rows: list[tuple[str, ...]], head: tuple[str, ...] = HEAD) -> str:
+    rows = [head, *rows]
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return "\n".join("  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+
+def labelled(action: str, choices: tuple) -> str:
+    return " ".join([action, *map(show, choices)])
+
+
+def fields(name: str, record: Any) -> str:
+    return f"{name} in the model (what is empty or 0 is left out):" + "".join(
+        f"\n  {field}: {show(value)}" for field, value in record._asdict().items() if value)
+
+
+# --- why ----------------------------------------------------------------------------------------------------------------
+
+def reasons(failure: Failure, record: Record, client: str) -> Iterator[str]:
+    states, match, model = failure.states or record.unpacked(), failure.match, record.model
+    for number, state in enumerate(states):
+        if len(states) > 1:
+            yield f"State {number + 1} of the {len(states)} that the model may be in:"
+        if failure.kind == "refinement" and match:
+            yield "\n".join(impossible(record, match, action, state) for action in match.actions if action or match.agrees)
+        if failure.signature.startswith("safety:"):
+            role, holds = model.always[failure.signature.removeprefix("safety:")]
+            c, _, *of = record.arguments(client, state)
+            yield f"{' '.join((holds.__doc__ or '').split())}\nIt needs {why_not(holds, c, *of[:2 if role else 1])}"
+            yield "The last step changed" + "".join(changes(record, record.before[0], state))
+        if client in record.index:
+            able = [labelled(action, move[0]) for action in model.processes[record.index[client]].actions
+                    for move in record.possible(client, action, state)]
+            yield f"What {client or 'the store'} could do here: {', '.join(able) or 'nothing'}"
+            if hasattr(record.arguments(client, state)[3], "_fields"):
+                yield fields(client, record.arguments(client, state)[3])
+        yield fields("Shared", state.shared)
+
+
+def impossible(record: Record, match: Match, action: str | None, state: State) -> str:
+    process, of = record.model.processes[record.index[match.process]], record.arguments(match.process, state)
+    if action is STUTTER:
+        return f"To take no step: expected {why_not(match.agrees, action, *of[2:], *of[2:])}"
+    if action not in process.actions:
+        return f"{action} is no action of a {process.role}; it has {', '.join(process.actions)}"
+    name, moves = f"{process.role}.{action}".lstrip("."), record.possible(match.process, action, state)
+    if not moves:
+        return f"{name} needs {why_not(process.actions[action], *of, observed=match.choices)}"
+    chosen = [move for move in moves if match.choices in (None, move[0])]
+    if not chosen:
+        offered = " or ".join(labelled(action, move[0]) for move in moves)
+        return f"{name} is possible, but not this one: expected {offered}, observed {labelled(action, match.choices)}"
+    return f"{name} is possible, but shows something else: " + "\n  or ".join(dict.fromkeys(
+        f"expected {why_not(match.agrees, action, *of[2:], *move[1:])}" for move in chosen))
+
+
+def changes(record: Record, before: State, after: State) -> Iterator[str]:
+    for name, old, new in zip(("shared", *record.index), (before.shared, *before.locals), (after.shared, *after.locals)):
+        for field in getattr(old, "_fields", ()):
+            if getattr(old, field) != getattr(new, field):
+                yield f"\n  {name}.{field}: {show(getattr(old, field))} -> {show(getattr(new, field))}"

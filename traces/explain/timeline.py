@@ -1,0 +1,156 @@
+"""Safety: what a timeline shows is what the trace holds: every event once, in its order, with the model's state after it, and
+nothing that is not in the trace but what the simulator told of it (when requests were sent, and what befell them).
+
+The data of highwater/reports/assets/timeline.html, as plain JSON. Places are numbers of events; a place between two events
+ends in .5.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from highwater.model.core import Model, State
+from highwater.model.guards import notes, show
+from highwater.traces.event import Event
+from highwater.traces.explain.causes import Cause
+from highwater.traces.explain.explain import Replayed, counted, in_the_model, reply, request
+
+MUTATIONS = ("create", "update", "put", "delete")
+LONGEST = 4000  # characters of a body
+
+
+class Watched(NamedTuple):
+    """What no trace shows, of one run."""
+
+    t_ms: int
+    what: str  # "issue", or a fault
+    client: str
+    request: int
+
+
+class Numbered(list):
+    """Each text or list once, in the order of its first use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at: dict[Any, int] = {}
+
+    def number(self, thing: Any) -> int:
+        key = tuple(map(str, thing)) if isinstance(thing, list) else thing
+        if key not in self.at:
+            self.at[key] = len(self)
+            self.append(thing)
+        return self.at[key]
+
+
+def timeline(replayed: Replayed, failing: list[int], found: list[Cause], watched: list[Watched] = ()) -> dict:
+    """`failing`, `found`: as traces/explain/explain.py has them."""
+    model, events = replayed.record.model, [row.event for row in replayed.rows]
+    clients = list(dict.fromkeys([p.name for p in model.processes if any(e.client == p.name for e in events)]))
+    clients += sorted({e.client for e in events} - set(clients))
+    parts, said = Numbered(), Said()
+    shown = [p for p, process in enumerate(model.processes) if process.name in clients]
+    sent = sent_at(events, watched)
+    told = {(w.request, w.what) for w in watched if w.what != "issue"}
+    rows = []
+    for number, (e, steps, after) in enumerate(replayed.rows):
+        befell = sorted(what for of, what in told if of == e.request)
+        rows.append({
+            "t": e.t_ms, "c": clients.index(e.client), "kind": e.kind, "op": e.op, "ask": request(e), "answer": reply(e),
+            "model": in_the_model(steps), "sent": sent.get(number, -1), "late": e.kind == "applied" and not e.awaited,
+            "ok": e.status < 400, "befell": befell, "clock": any(action == "ExpireCheckpoint" for _, action, _ in steps),
+            "body": e.body.decode(errors="replace")[:LONGEST] if e.kind != "told" or e.op == "read" else "",
+            "state": [parts.number(of) for of in state_parts(said, after, shown)] if after else None,
+        })
+    return {
+        "clients": clients, "rows": rows, "pauses": list(pauses(events, clients, watched, sent)),
+        "failing": failing, "causes": [list(cause) for cause in found], "mattered": counted(replayed, found, failing),
+        "shared": list(notes(type(model.shared)).items()), "locals": fields_of(model, shown),
+        "initial": [parts.number(of) for of in state_parts(said, replayed.initial, shown)],
+        "parts": parts, "texts": said.texts,
+    }
+
+
+def fields_of(model: Model, shown: list[int]) -> list:
+    return [[model.processes[p].name, list(notes(type(model.processes[p].local)).items())] for p in shown]
+
+
+def state_parts(said: "Said", state: State, shown: list[int]) -> Iterator[list]:
+    for part in (state.shared, *(state.locals[p] for p in shown)):
+        yield [said.value(name, field) for name, field in part._asdict().items()]
+
+
+class Said:
+    """Values in texts. Most of a state is the same object as in the state before, and is looked up by that."""
+
+    def __init__(self) -> None:
+        self.texts, self.known, self.alive = Numbered(), {}, []
+
+    def text(self, value: Any) -> str:
+        return self.once("", value, show)
+
+    def value(self, name: str, value: Any) -> int | list[int]:
+        """The number of a text; or of a collection those of its elements, so that what came and what went can be told."""
+        return self.once(name, value, lambda value: self.numbers(name, value))
+
+    def once(self, name: str, value: Any, compute: Callable[[Any], Any]) -> Any:
+        key = name, id(value)
+        if key not in self.known:
+            self.alive.append(value)  # or its id could become another's
+            self.known[key] = compute(value)
+        return self.known[key]
+
+    def numbers(self, name: str, value: Any) -> int | list[int]:
+        number = self.texts.number
+        if name == "files":
+            return [number(f"id {place}: {self.text(file)}") for place, file in enumerate(value, 1) if file is not None]
+        if isinstance(value, (frozenset, set)):
+            return [number(text) for text in sorted(map(show, value), key=lambda text: (len(text), text))]
+        if isinstance(value, tuple) and not hasattr(value, "_fields"):
+            return [number(show(element)) for element in value]
+        return number(show(value))
+
+
+def sent_at(events: list[Event], watched: list[Watched]) -> dict[int, float]:
+    """Of each event that a request led to the place where that was sent; where nobody watched, the client's event before."""
+    issued = {w.request: w.t_ms for w in watched if w.what == "issue"}
+    found: dict[int, float] = {}
+    first: dict[int, float] = {}
+    last: dict[str, int] = {}
+    for number, e in enumerate(events):
+        if e.request:
+            if e.request not in first:
+                first[e.request] = place_of(events, issued.get(e.request), last.get(e.client, -1), number)
+            found[number] = first[e.request]
+        if e.kind != "applied" or e.awaited:
+            last[e.client] = number
+    return found
+
+
+def place_of(events: list[Event], t_ms: int | None, before: int, number: int) -> float:
+    """Where in the order of the events something happened at `t_ms`, after event `before` and ahead of event `number`."""
+    if t_ms is None or (before >= 0 and events[before].t_ms >= t_ms):
+        return before if before >= 0 else -0.5
+    place = number
+    while place - 1 > before and events[place - 1].t_ms > t_ms:
+        place -= 1
+    return place - 0.5
+
+
+def pauses(events: list[Event], clients: list[str], watched: list[Watched], sent: dict[int, float]) -> Iterator[list]:
+    """[client, from, to, milliseconds, what] of stalls and of the time that a crashed client is down."""
+    stalled = {w.request for w in watched if w.what == "stall"}
+    issued = {w.request: w.t_ms for w in watched if w.what == "issue"}
+    begun: dict[str, tuple[int, str]] = {}
+    seen: set[int] = set()
+    for number, e in enumerate(events):
+        fresh = e.request and e.request not in seen
+        if e.client in begun and (fresh or e.kind == "told"):
+            start, what = begun.pop(e.client)
+            end, t_ms = (sent[number], issued.get(e.request, e.t_ms)) if fresh else (number, e.t_ms)
+            if end > start:
+                yield [clients.index(e.client), start, end, t_ms - events[start].t_ms, what]
+        seen.add(e.request)
+        if e.kind == "crash":
+            begun[e.client] = number, "down"
+        elif e.kind == "applied" and e.awaited and e.request in stalled:
+            begun[e.client] = number, "stall"

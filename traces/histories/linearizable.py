@@ -1,0 +1,151 @@
+"""Safety: a history is accepted only if some order of its operations, one moment each between call and return, explains every
+reply of a store whose PUT, PUT If-None-Match, PUT If-Match, GET, GET If-None-Match and LIST are atomic.
+
+For histories of real stores, where nobody knows when a request was applied; a simulated run knows, and needs no search
+(traces/histories/linear.py). The search is that of Wing and Gong: take any operation that was called before the first return
+of those left, see whether the register answers so, go on, go back. As in Lowe's, what was tried is remembered as (set of
+operations done, value). Each key is a register of its own, which is sound, as none of those requests touches two; a listing is
+a read of every key, and `unlisted` adds what its being one moment means for several. An operation without a return may have
+happened or not, at any time after its call. Versions are compared for equality only, so digests of the content will do.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+PUT, CREATE, UPDATE, GET, GET_IF_CHANGED, LIST = "put", "create", "update", "get", "get_if_changed", "list"
+WRITES = (PUT, CREATE, UPDATE)
+CONFLICT, MISSING, UNCHANGED = "conflict", "missing", "unchanged"  # 412, 404, 304
+
+
+class Operation(NamedTuple):
+    """Results: of a write the new version, or CONFLICT; of a GET (body, version), MISSING or UNCHANGED; of a LIST its keys."""
+
+    op: str
+    key: str  # of a LIST: the prefix
+    body: bytes  # that is put
+    named: str  # version that the request names
+    called: int  # ordinals of one sequence for the whole history
+    returned: int | None  # None: nobody heard of it
+    result: object = None
+
+
+Object = tuple[bytes, str] | None  # body and version; None: there is none
+
+
+def check(history: Iterable[Operation]) -> str:
+    """Why it is not linearizable, or "". Raises ValueError for what is no history of these operations."""
+    history = sorted(history, key=lambda o: o.called)
+    for o in history:
+        if o.op not in (*WRITES, GET, GET_IF_CHANGED, LIST) or (o.returned is not None and o.returned <= o.called):
+            raise ValueError(f"no operation of a store: {o}")
+    keys = sorted({o.key for o in history if o.op != LIST} | {key for o in listings(history) for key in o.result})
+    for key in keys:
+        found = unexplained(key, of_key(key, history))
+        if found:
+            return found
+    return unlisted(history)
+
+
+def listings(history: list[Operation]) -> list[Operation]:
+    return [o for o in history if o.op == LIST and o.returned is not None]
+
+
+def of_key(key: str, history: list[Operation]) -> list[Operation]:
+    """What concerns one key: reads that nobody heard of do not, and a LIST tells whether the key is there."""
+    own = [o for o in history if o.op != LIST and o.key == key and (o.op in WRITES or o.returned is not None)]
+    seen = [o._replace(result=key in o.result) for o in listings(history) if key.startswith(o.key)]
+    return sorted(own + seen, key=lambda o: o.called)
+
+
+# --- one register
+
+def unexplained(key: str, history: list[Operation]) -> str:
+    """Depth first: the operations done, as bits, and the object then."""
+    versions = shown(history)
+    must = sum(1 << i for i, o in enumerate(history) if o.returned is not None)
+    stack: list[tuple[int, Object]] = [(0, None)]
+    tried = {(0, None)}
+    furthest = 0
+    while stack:
+        done, found = stack.pop()
+        if done & must == must:
+            return ""
+        furthest = max(furthest, done & must, key=int.bit_count)
+        for i in candidates(history, done):
+            possible, after = applied(history[i], found, versions)
+            state = done | 1 << i, after
+            if possible and state not in tried:
+                tried.add(state)
+                stack.append(state)
+    return told(key, history, furthest)
+
+
+def candidates(history: list[Operation], done: int) -> list[int]:
+    """Those not done that were called before any other not done had returned."""
+    left = [i for i in range(len(history)) if not done >> i & 1]
+    first = min((history[i].returned for i in left if history[i].returned is not None), default=None)
+    return [i for i in left if first is None or history[i].called < first]
+
+
+def shown(history: list[Operation]) -> dict[bytes, str]:
+    """The versions of bodies, by what returned. Raises ValueError if a write that nobody heard of shares its body with another:
+    then nobody could tell whose version it is that somebody saw."""
+    unheard = [o.body for o in history if o.op in WRITES and o.returned is None]
+    bodies = [o.body for o in history if o.op in WRITES]
+    for body in unheard:
+        if bodies.count(body) > 1:
+            raise ValueError(f"a write without a reply shares its body {body[:40]!r} with another")
+    return dict(o.result for o in history if o.op in (GET, GET_IF_CHANGED) and isinstance(o.result, tuple))
+
+
+def applied(o: Operation, found: Object, versions: dict[bytes, str]) -> tuple[bool, Object]:
+    """Whether a store that holds `found` may answer so, and what it holds then."""
+    if o.op in WRITES:
+        refused = (o.op == CREATE and found is not None) or (o.op == UPDATE and (found is None or found[1] != o.named))
+        if o.returned is None:  # it is applied, or refused
+            return True, found if refused else (o.body, versions.get(o.body, f"seen by nobody: {o.called}"))
+        if refused or o.result == CONFLICT:
+            return refused and o.result == CONFLICT, found
+        return True, (o.body, o.result)
+    if o.op == LIST:
+        return o.result == (found is not None), found
+    if o.op == GET_IF_CHANGED and found is not None and found[1] == o.named:
+        return o.result == UNCHANGED, found
+    return o.result == (MISSING if found is None else found), found
+
+
+def told(key: str, history: list[Operation], done: int) -> str:
+    """The longest beginning that has an order, and what stops it."""
+    stuck = [history[i] for i in candidates(history, done) if history[i].returned is not None]
+    return (f"{key}: {done.bit_count()} operations have an order, but none of these can be the next: "
+            + "; ".join(described(o) for o in stuck))
+
+
+def described(o: Operation) -> str:
+    asked = f" {o.body[:20]!r}" if o.op in WRITES else ""
+    named = f" of version {o.named}" if o.named else ""
+    return f"{o.op}{asked}{named} [{o.called}, {o.returned}] -> {o.result!r}"
+
+
+# --- a listing of several keys is one moment
+
+def unlisted(history: list[Operation]) -> str:
+    """Keys stay, once they are put. So a listing is later than the first write of each key that it shows, and earlier than the
+    end of any write of one that it leaves out; and of two listings of the same prefix one shows all that the other does."""
+    begun: dict[str, int] = {}
+    ended: dict[str, int] = {}
+    for o in history:
+        if o.op in WRITES and o.result != CONFLICT:
+            begun[o.key] = min(begun.get(o.key, o.called), o.called)
+            if o.returned is not None:
+                ended[o.key] = min(ended.get(o.key, o.returned), o.returned)
+    for o in listings(history):
+        for key in o.result:
+            late = [other for other in ended if other.startswith(o.key) and other not in o.result and ended[other] < begun[key]]
+            if late:
+                return f"{described(o)}: shows {key}, but not {late[0]}, which was there before that was put"
+    for o in listings(history):
+        for p in listings(history):
+            if o.key == p.key and set(o.result) - set(p.result) and set(p.result) - set(o.result):
+                return f"{described(o)} and {described(p)}: either shows a key that the other does not"
+    return ""

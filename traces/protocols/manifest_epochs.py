@@ -1,0 +1,223 @@
+"""Safety: every request of the trace is some action of model/protocols/manifest_epochs.py, and what callers were told is what
+its history says.
+
+A client is one instance of the model, and has one life: after a crash another one opens. The SST "w.k" is the k-th flush of the
+model's writer w. A checkpoint that never ends is none of the model's, whose checkpoints have all ended.
+
+Of a create that was applied nobody knows yet whether its client hears of it: both are followed until the client is told
+something, or stops waiting. Of a read it is simpler: whose reply is lost has not read, and is where it was. Whose GET came to
+nothing may ask again, as an SDK does, or begin anew with LIST, for its LIST has changed nothing: both are followed.
+"""
+
+from functools import partial
+
+from highwater.impl.codecs.json.manifest import InvalidManifest
+from highwater.impl.layout import Namespace
+from highwater.impl.protocols.manifest_epochs import manifest_epochs_json
+from highwater.model.explore.tabulated import BITS, FIELD
+from highwater.model.protocols.manifest_epochs import Constants, Manifest, Shared, Sst, model, ssts
+from highwater.traces import trace
+from highwater.traces.event import Event
+from highwater.traces.form import READS
+from highwater.traces.refine import STUTTER, Match, Refiner
+
+MANIFESTS = Namespace("db", "manifest")
+Request = tuple[int, Manifest, str, int]  # of a create: id, content, role, which of that role
+
+
+def constants(writers: int, compactors: int, collectors: int, readers: int, checkpoints: int, retries: bool) -> Constants:
+    """The model without bounds, for traces of so many clients. `retries`: an open that lost its race may try again."""
+    return Constants(WRITERS=writers, COMPACTORS=compactors, COLLECTORS=collectors, READERS=readers, FLUSHES=None,
+                     COMPACTIONS=None, COLLECTIONS=None, CHECKPOINTS=checkpoints, OPEN_RETRIES=-1 if retries else 0,
+                     MAX_PENDING=None, MAX_LOST=None, MAX_CRASHES=None)
+
+
+def refiner(c: Constants) -> Refiner:
+    return Refiner(model(c)._replace(sometimes={}))
+
+
+def decoded(body: bytes) -> Manifest:
+    """Raises InvalidManifest, ValueError."""
+    m = manifest_epochs_json.decode(body)
+    return Manifest(m.writer_epoch, m.compactor_epoch, m.collector_epoch, frozenset(map(update_of, m.l0)),
+                    frozenset(map(update_of, m.compacted)), m.last_wal, m.next_wal,
+                    frozenset([int(checkpoint.id) for checkpoint in m.checkpoints if checkpoint.expiry_ms]))
+
+
+def update_of(name: str) -> Sst:
+    """Raises ValueError."""
+    instance, number = map(int, name.split("."))
+    if name != f"{instance}.{number}":
+        raise ValueError(f"{name!r} is no name of an update")
+    return instance, number
+
+
+class Trace(trace.Trace):
+    """Refines one trace of this protocol."""
+
+    alien = (*trace.ALIEN, InvalidManifest)
+
+    def __init__(self, refiner: Refiner, namespace: Namespace = MANIFESTS, skew_ms: int = 0):
+        super().__init__(refiner, namespace, skew_ms)
+        self.before: dict[str, list[int]] = {}  # client -> its local part before what it has read last
+        self.begun: dict[str, list[int]] = {}  # client -> its local part before it has listed last
+
+    def _updates(self, e: Event) -> tuple[str, ...]:
+        manifest = manifest_epochs_json.decode(e.body)
+        return manifest.compacted + manifest.l0
+
+    # --- reads whose reply is lost
+
+    def _take(self, e: Event) -> None:
+        if e.op in READS and e.kind != "told":
+            if e.kind != "applied":
+                self._take_back(e)
+            elif e.awaited and (e.op == "list" or not e.client.startswith("Reader")):
+                shift = BITS * (self.refiner.index[e.client] + 1)
+                self.before[e.client] = sorted({state >> shift & FIELD for state in self.refiner.states})
+                if e.op == "list":
+                    self.begun[e.client] = self.before[e.client]
+        super()._take(e)
+
+    def _take_back(self, e: Event) -> None:
+        """A read that was applied, and its client does not hear of it. A reader's poll is over then, whichever it was."""
+        if e.client.startswith("Reader"):
+            lost = self.refiner.local(e.client).pc == "Listed"
+        else:
+            lost = e.kind == "timeout" and e.request == self.last.get(e.client)
+        if lost:
+            shift = BITS * (self.refiner.index[e.client] + 1)
+            self.refiner.states = tuple(dict.fromkeys(
+                state & ~(FIELD << shift) | part << shift for state in self.refiner.states for part in self.before[e.client]))
+        if e.op == "get" and not e.client.startswith("Reader"):
+            self._begin_anew(e.client)
+
+    def _begin_anew(self, client: str) -> None:
+        """A GET that came to nothing: what was listed for it may be forgotten."""
+        shift, values = BITS * (self.refiner.index[client] + 1), self.refiner.explorer.values[self.refiner.index[client] + 1]
+        self.refiner.states = tuple(dict.fromkeys([*self.refiner.states, *(
+            state & ~(FIELD << shift) | part << shift for state in self.refiner.states for part in self.begun.get(client, ())
+            if values[state >> shift & FIELD].pc == "Listed")]))
+
+    # --- what a request is in the model
+
+    def _match(self, e: Event) -> Match | None:
+        self._well_formed(e)
+        if e.kind == "crash":
+            return None if e.client.startswith("Reader") else Match(e.client, ("Crash", STUTTER))
+        if e.kind == "applied":
+            return self._answered(e)
+        if e.op in READS or (e.kind == "refused" and e.status < 500):  # what it asked for has surely not happened
+            return None
+        return Match(e.client, ("SendCreate", STUTTER), (), partial(is_unheard, *self._request(e)[:2]), e.op)
+
+    def _answered(self, e: Event) -> Match:
+        client = e.client
+        if e.op == "list":
+            ids = [i for i in map(self.namespace.file_id, e.keys) if i is not None]
+            after = self.namespace.file_id(e.condition) if e.condition else 0
+            last, full = after + len(ids), ids == list(range(after + 1, after + len(ids) + 1))
+            if e.truncated:
+                return Match(client, (STUTTER,), (), lambda a, s, l, s2, l2: full and last < len(s.files), e.op)
+            return Match(client, ("List",), (), lambda a, s, l, s2, l2: full and last == len(s.files))
+        file_id = self.namespace.file_id(e.key)
+        if e.op == "get" and e.status == 200:
+            m = decoded(e.body)
+            return Match(client, ("ReadLatest", "ReadFenced", "ReadLanded"), (),
+                         lambda a, s, l, s2, l2: l.n == file_id and s.files[file_id - 1] == m)
+        if e.op in ("create", "put") and e.status == 200:
+            m = decoded(e.body)
+            return Match(client, ("CreateNext", "LoseReply"), (), lambda a, s, l, s2, l2: (
+                l.n + 1 == file_id == len(s.files) + 1 and s2.files[-1] == m))
+        if e.op == "create":
+            return Match(client, ("CreateConflict",), (), lambda a, s, l, s2, l2: l.n + 1 == file_id)
+        raise self._refused(e.op, f"{e.op} of {e.key} with status {e.status} is no action of any client")
+
+    # --- requests that nobody waits for
+
+    def _request(self, e: Event) -> Request:
+        if e.op not in ("create", "put"):
+            raise self._refused(e.op, f"{e.op} of {e.key} is no action of any client")
+        role, _, number = e.client.partition("#")
+        return self.namespace.file_id(e.key), decoded(e.body), role, int(number)
+
+    @staticmethod
+    def _sends(event: tuple) -> Match:
+        *_, client, (file_id, m, _, _) = event
+        return Match(client, ("SendCreate",), (), lambda a, s, l, s2, l2: s2.pool[-1][:2] == (file_id, m))
+
+    @staticmethod
+    def _arrives(event: tuple) -> Match:
+        *_, request, status = event
+
+        def agrees(action: str, s: Shared, l: tuple, s2: Shared, l2: tuple) -> bool:
+            at = next((at for at, (n, m, by) in enumerate(s.pool) if (n, m, *by[:2]) == request), None)
+            return (at is not None and s2.pool == s.pool[:at] + s.pool[at + 1:]
+                    and (status == 200) == (len(s2.files) > len(s.files)))
+
+        return Match("", ("ApplyPending",), None, agrees)
+
+    # --- what callers were told
+
+    def _told_of(self, e: Event) -> str:
+        """The body is: of `opened` the epoch, of `read` the SSTs, else the update; empty where an open came to no good. The key
+        is the manifest's in which the update is."""
+        role, _, number = e.client.partition("#")
+        body, me = e.body.decode(), int(number)
+        if e.op == "read":
+            seen = frozenset(map(update_of, body.split()))
+            return self._says(e, lambda s, l: l.pc == "Done" and l.got == seen)
+        if e.op == "opened":
+            epoch = int(body)
+            return self._says(e, lambda s, l: l.open and (l.pc, l.epoch, l.k) == ("Idle", epoch, 0))
+        if not body:
+            so = OPENS[e.op]
+            return self._says(e, lambda s, l: not l.open and so(s, l, role, me))
+        whose, k = update_of(body)
+        if whose != me:
+            raise self._misled(e, "that is another's")
+        if e.op in DONE:
+            file_id = self.namespace.file_id(e.key)
+            return self._says(e, lambda s, l: (l.open and (l.pc, l.k, l.tries) == ("Idle", k + 1, 0) and DONE[e.op] == role
+                                               and (role != "Writer" or (me, k) in ssts(s.files[file_id - 1]))))
+        ended = UPDATES[e.op]
+        return self._says(e, lambda s, l: l.open and l.k == k and ended(s, l, role, me))
+
+    def _says(self, e: Event, so: object) -> str:
+        return self._tells(e, Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: so(s, l)))
+
+
+def is_unheard(file_id: int, m: Manifest, action: str, s: Shared, l: tuple, s2: Shared, l2: tuple) -> bool:
+    """Of a create whose reply does not come: it is sent now, if it was not before, or it was applied, which is not known."""
+    if action is STUTTER:
+        return not l.open or (l.pc, l.tries) == ("Idle", 1)
+    return s2.pool[-1][:2] == (file_id, m)
+
+
+def may_arrive(s: Shared, role: str, me: int) -> bool:
+    return any(by[:2] == (role, me) and n > len(s.files) for n, _, by in s.pool)
+
+
+def has_not_written(s: Shared, l: tuple, role: str, me: int) -> bool:
+    return not may_arrive(s, role, me) and (role, me) not in {by[:2] for by in s.by}
+
+
+def is_in(s: Shared, l: tuple, role: str, me: int) -> bool:
+    """A manifest of its own holds the change: it has written more than its open, and the updates that are done."""
+    return s.by.count((role, me, l.epoch)) > 1 + l.k
+
+
+def is_nowhere(s: Shared, l: tuple, role: str, me: int) -> bool:
+    return not is_in(s, l, role, me) and not may_arrive(s, role, me)
+
+
+OPENS = {  # what the caller of an open is told -> when that is so
+    "version_exists": has_not_written, "failed": has_not_written, "unknown": lambda s, l, role, me: True,
+}
+UPDATES = {  # what the caller of an update is told that is not done -> when that is so
+    "version_exists": is_nowhere, "failed": is_nowhere, "unknown": lambda s, l, role, me: l.pc != "Fenced",
+    "nothing": lambda s, l, role, me: role != "Writer" and (l.pc, l.tries) == ("Idle", 0),
+    "fenced": lambda s, l, role, me: l.pc == "Fenced" and is_nowhere(s, l, role, me),
+    "fenced_applied": lambda s, l, role, me: l.pc == "Fenced" and (role != "Writer" or is_in(s, l, role, me)),
+}
+DONE = {"committed": "Writer", "compacted": "Compactor", "collected": "Collector"}  # what is told of whose updates

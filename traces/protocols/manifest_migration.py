@@ -1,0 +1,241 @@
+"""Safety: every request of the trace is some action of model/protocols/manifest_migration.py, and what callers were told is
+what its history says: also that an update is refused, that a phase has begun, and that a manifest could not be read.
+
+LIST is the model's read; the GET that follows must show the same manifest. The update "w.k" is the k-th of the model's writer
+w, to fields that both versions have; "w.kn" is one to the new field. A read changes nothing but what its writer knows, so who
+begins anew is put back to where it was (`Read`, `forgets`); and who gives an update up, of which nothing is anywhere, goes on
+to the next name (`gives up`). Whether a create is acknowledged the model decides when it is applied; the caller may be told
+less.
+
+The model has no boundary: an id whose file is collected is not created again. Here it may be, behind the boundary, by who was
+late: to the model that is a conflict, or a late create that is refused. Between LIST and GET one may read such a file; then
+its base is gone (`gone`), whatever is made of it is a conflict, and its content is not compared.
+"""
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from highwater.impl.codecs.slatedb.header import version_of
+from highwater.impl.codecs.slatedb.manifest import Manifest, ManifestCodec
+from highwater.impl.errors import Definite
+from highwater.impl.layout import Namespace
+from highwater.model.core import Process
+from highwater.model.protocols import manifest_migration as of_model
+from highwater.model.protocols.manifest_migration import Constants, File, Shared, Update, Writer, collect, model, read, upgrade
+from highwater.traces import trace
+from highwater.traces.event import Event
+from highwater.traces.form import READS
+from highwater.traces.refine import STUTTER, Match, Refiner
+
+MANIFESTS = Namespace("db", "manifest")
+CODEC = ManifestCodec()  # it reads both versions
+NEW = "n"
+COLLECTORS = 2
+
+
+def constants(writers: int, first: int) -> Constants:
+    """The model without bounds, for traces of exactly so many writers that begin in this phase."""
+    return Constants(WRITERS=writers, UPDATES=None, FIRST=first, MAX_PENDING=None)
+
+
+def forgotten(w: Writer) -> Writer:
+    return Writer(k=w.k, sealed=w.sealed)
+
+
+def forget(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    """It has read, and makes nothing of it."""
+    if w.pc == "Ready":
+        yield (), s, forgotten(w)
+
+
+def read_latest(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    """It begins anew; a latest manifest that it cannot read it does not know."""
+    yield from list(read(c, me, s, forgotten(w))) or [((), s, forgotten(w))]
+
+
+def give_up(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    yield (), s, forgotten(w)._replace(k=w.k + 1)
+
+
+def begin_phase(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    yield from upgrade(c, me, s, forgotten(w))
+
+
+MORE = {"forgets": forget, "Read": read_latest, "gives up": give_up, "Upgrade": begin_phase}
+
+
+def refiner(c: Constants) -> Refiner:
+    """Collectors are clients here; in the model it is the store that loses a file."""
+    of = model(c)._replace(sometimes={})
+    writers = tuple(process._replace(actions={**process.actions, **MORE}) if process.name else process
+                    for process in of.processes)
+    return Refiner(of._replace(processes=writers + tuple(
+        Process(f"Collector#{i}", "", i, (), {"Collect": collect}) for i in range(COLLECTORS))))
+
+
+# --- updates in a manifest
+
+def update_of(name: str) -> Update:
+    """Raises ValueError."""
+    writer, number = map(int, name.removesuffix(NEW).split("."))
+    if name.removesuffix(NEW) != f"{writer}.{number}":
+        raise ValueError(f"{name!r} is no name of an update")
+    return writer, number, name.endswith(NEW)
+
+
+def names_in(manifest: Manifest) -> list[str]:
+    """Of the updates: those to a field of both versions are in the sequence tracker; a segment is one to the new field."""
+    return [*(manifest.sequence_tracker or b"").decode().split(), *(segment.prefix.decode() for segment in manifest.segments)]
+
+
+@lru_cache(10_000)
+def decoded(body: bytes) -> tuple[int, frozenset[Update]]:
+    """Version, updates. Raises InvalidFile, DamagedBuffer, ValueError."""
+    return version_of(body), frozenset(map(update_of, names_in(CODEC.decode(body))))
+
+
+class Trace(trace.Trace):
+    """Refines one trace of this protocol."""
+
+    alien = (*trace.ALIEN, Definite)  # of the codec
+
+    def _updates(self, e: Event) -> list[str]:
+        return sorted(names_in(CODEC.decode(e.body)), key=update_of)
+
+    def _file(self, e: Event) -> File:
+        """Raises InvalidFile, DamagedBuffer, ValueError."""
+        return self.namespace.file_id(e.key), *decoded(e.body)
+
+    def _match(self, e: Event) -> Match | None:
+        self._well_formed(e)
+        if e.client.startswith("Collector#"):
+            return self._of_collector(e) if e.kind == "applied" else None
+        if e.kind == "crash":
+            return Match(e.client, ("forgets", STUTTER))
+        if e.kind == "applied":
+            return self._answered(e)
+        if e.op == "create" and (e.kind == "timeout" or e.status >= 500):  # an answer that tells nothing
+            file = self._file(e)
+            return Match(e.client, ("SendCreate", STUTTER), None, lambda a, s, l, s2, l2: (
+                l.pc == "Idle" if a is STUTTER else sends(file, s, l, s2)))
+        return Match(e.client, (STUTTER,), op=e.op)
+
+    def _answered(self, e: Event) -> Match:
+        client, i = e.client, None if e.op == "list" else self.namespace.file_id(e.key)
+        if e.op == "list" and not (e.truncated or e.condition):
+            ids = [self.namespace.file_id(key) for key in e.keys]
+            return Match(client, ("Read",), (), lambda a, s, l, s2, l2: shows(ids, s))
+        if e.key == self.namespace.boundary_key and e.op in READS:
+            return Match(client, (STUTTER,), op=e.op)
+        if e.op == "get":
+            file = self._file(e) if e.status == 200 else None
+            return Match(client, (STUTTER,), (), lambda a, s, l, s2, l2: at(s, i) in (file, None), e.op)
+        if e.op == "create" and e.key != self.namespace.boundary_key:
+            file, won = self._file(e), e.status == 200
+            return Match(client, ("CreateNext", "CreateConflict", "forgets"), None, lambda a, s, l, s2, l2: (
+                l.base + 1 == i and creates(a, file, won, s, l, s2)))
+        raise self._refused(f"Writer.{e.op}", f"{e.op} of {e.key} with status {e.status} is no action of a writer")
+
+    def _of_collector(self, e: Event) -> Match:
+        client, i = e.client, None if e.op == "list" else self.namespace.file_id(e.key)
+        if e.op == "list" and not (e.truncated or e.condition):
+            ids = [self.namespace.file_id(key) for key in e.keys]
+            return Match(client, (STUTTER,), (), lambda a, s, l, s2, l2: shows(ids, s), e.op)
+        if e.op == "delete":
+            return Match(client, (STUTTER,) if e.status == 404 else ("Collect", STUTTER), None, lambda a, s, l, s2, l2: (
+                not at(s, i) if a is STUTTER else at(s, i) and not at(s2, i)), e.op)
+        if e.key == self.namespace.boundary_key and e.op != "put":
+            return Match(client, (STUTTER,), op=e.op)
+        if e.op == "get":
+            file = self._file(e) if e.status == 200 else None
+            return Match(client, (STUTTER,), (), lambda a, s, l, s2, l2: at(s, i) in (file, None), e.op)
+        raise self._refused(f"Collector.{e.op}", f"{e.op} of {e.key} is no action of a collector")
+
+    # --- requests that nobody waits for
+
+    def _sent(self, e: Event) -> None:
+        """What a collector writes late it does then: it has no state that it would leave behind."""
+        if e.client.startswith("Collector#"):
+            self.pending[e.client, e.request] = trace.COLLECTS, trace.sent(e)
+        else:
+            super()._sent(e)
+
+    def _request(self, e: Event) -> tuple:
+        if e.op != "create" or e.key == self.namespace.boundary_key:
+            raise self._refused(f"Writer.{e.op}", f"{e.op} of {e.key} is no action of a writer")
+        return "create", self._file(e)
+
+    @staticmethod
+    def _sends(event: tuple) -> Match:
+        *_, client, (_, file) = event
+        return Match(client, ("SendCreate",), None, lambda a, s, l, s2, l2: sends(file, s, l, s2))
+
+    @staticmethod
+    def _arrives(event: tuple) -> Match:
+        *_, (_, file), status = event
+        return Match("", ("ApplyPending",), None, lambda a, s, l, s2, l2: arrives(file, status == 200, s, s2))
+
+    # --- what callers were told
+
+    def _told_of(self, e: Event) -> str:
+        """The body is the update's name; of `began` the phase. `committed` carries the file's key."""
+        if e.op == "began":
+            me, phase = int(e.client.partition("#")[2]), int(e.body)
+            return self._tells(e, Match(e.client, ("Upgrade",), (), lambda a, s, l, s2, l2: s2.phases[me] == phase))
+        if e.op in NOT_BEGUN:
+            return self._tells(e, Match(e.client, (STUTTER,)))
+        if e.op == "unreadable":
+            return self._tells(e, Match(e.client, ("ReadUnreadable", "forgets"), (), lambda a, s, l, s2, l2: (
+                a != "forgets" or gone(s, l))))
+        writer, number, new = update = update_of(e.body.decode())
+        if e.client != f"Writer#{writer}" or bool(e.key) != (e.op == "committed"):
+            raise self._misled(e, "that is another writer's, or nobody says so of one")
+        if e.op == "committed":
+            i = self.namespace.file_id(e.key)
+            return self._tells(e, Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: (
+                l.k == number + 1 and update in s.acked and (not at(s, i) or update in at(s, i)[2]))))
+        if e.op == "refused":
+            return self._tells(e, Match(e.client, ("Refuse", "gives up"), (), lambda a, s, l, s2, l2: l.k == number and (
+                a == "Refuse" or gone(s, l) or (new and of_model.version_of(s.phases[writer]) == 1))))
+        if e.op == "failed":
+            return self._tells(e, Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: (
+                l.k == number and update not in s.acked)))
+        return self._tells(e, Match(e.client, ("gives up", STUTTER), (), lambda a, s, l, s2, l2: (
+            l.k == number + (a is STUTTER))))
+
+
+NOT_BEGUN = ("remains", "not begun")  # what a caller may be told who asks for phase 3
+
+
+def at(s: Shared, file_id: int) -> File | None:
+    return next((file for file in s.files if file[0] == file_id), None)
+
+
+def gone(s: Shared, w: Writer) -> bool:
+    """What it has read is collected."""
+    return w.pc == "Ready" and not at(s, w.base)
+
+
+def shows(ids: list[int], s: Shared) -> bool:
+    """What is there, and perhaps what was created again behind the boundary."""
+    there = {file[0] for file in s.files}
+    return max(ids, default=0) == s.files[-1][0] and there <= set(ids)
+
+
+def creates(action: str, file: File, won: bool, s: Shared, w: Writer, s2: Shared) -> bool:
+    """A conflict is also what is created again behind the latest, where a file is collected."""
+    if action == "CreateNext":
+        return won and s2.files[-1] == file
+    return file[0] <= s.files[-1][0] and not (won and at(s, file[0])) and (action != "forgets" or gone(s, w))
+
+
+def sends(file: File, s: Shared, w: Writer, s2: Shared) -> bool:
+    return s2.pool[-1] == file or (gone(s, w) and s2.pool[-1][0] == file[0])
+
+
+def arrives(file: File, ok: bool, s: Shared, s2: Shared) -> bool:
+    """It was this request, applied or refused as it was; what is created behind the latest is refused in the model."""
+    (was,) = [entry for place, entry in enumerate(s.pool) if s.pool[:place] + s.pool[place + 1:] == s2.pool][:1]
+    if was != file and (was[0] != file[0] or file[0] > s.files[-1][0]):
+        return False
+    return ok == (s2.files != s.files) or (ok and file[0] <= s.files[-1][0] and not at(s, file[0]))

@@ -1,0 +1,197 @@
+"""Safety: every request of the trace is some action of model/protocols/sequenced_write.py, and what callers were told is what
+its history says.
+
+The update "w.k" is the k-th of the model's writer w. Whether the reply to a create is lost shows only afterwards: both are
+followed until the writer's next event decides. A read without a reply was, in the model, never asked: it changes nothing but
+what its client knows, so the client is put back to where it was (`forgets`). Clients may also begin anew, knowing nothing. A
+create without an answer, or with one that tells nothing (5xx), is in the pool from then on. Where a writer in doubt cannot go
+on to find out, it is as if it had crashed.
+"""
+
+from collections.abc import Iterator
+
+from highwater.impl.codecs.json import manifest as manifest_json
+from highwater.impl.layout import Namespace
+from highwater.model.protocols.sequenced_write import (
+    Constants,
+    File,
+    Reader,
+    Shared,
+    Update,
+    Writer,
+    content,
+    model,
+    present,
+    read_next,
+    writer_list,
+)
+from highwater.traces import trace
+from highwater.traces.event import Event
+from highwater.traces.refine import STUTTER, Match, Refiner
+
+
+def constants(use: str, writers: int, readers: int, resolve: str, unknown: str) -> Constants:
+    """The model without bounds, for traces of so many clients."""
+    return Constants(USE=use, WRITERS=writers, COMMITS=None, READERS=readers, MAX_PENDING=None, MAX_LOST=None, MAX_CRASHES=None,
+                     RESOLVE=resolve, UNKNOWN=unknown)
+
+
+def writer_forget(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    """The reply to its LIST was lost, or to its GET of the latest."""
+    if w.pc in ("Listed", "Ready"):
+        yield ("list",), s, Writer(k=w.k)
+    if w.pc == "Ready":
+        yield ("get",), s, Writer("Listed", w.n, k=w.k)
+
+
+def list_anew(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    """It begins anew, between two updates."""
+    if w.pc == "Ready":
+        yield from writer_list(c, me, s, Writer(k=w.k))
+
+
+def reader_forget(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
+    """Its read has failed: the next begins anew, but of a log goes on from what was read."""
+    if r.pc in ("Listed", "Reading"):
+        for heard in range(max(len(r.got) - 1, 0), len(r.got) + 1):
+            yield (heard,), s, Reader("Idle", 0, r.must, r.got[:heard])
+
+
+def read_anew(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
+    """Of a log, from its beginning."""
+    if r.got:
+        yield from read_next(c, me, s, Reader(must=r.must))
+
+
+def reader_crash(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
+    yield (), s, Reader(must=r.must)
+
+
+MORE = {"Writer": {"forgets": writer_forget, "lists anew": list_anew},
+        "Reader": {"forgets": reader_forget, "reads anew": read_anew, "Crash": reader_crash}}
+
+
+def refiner(c: Constants) -> Refiner:
+    of = model(c)._replace(sometimes={})
+    return Refiner(of._replace(processes=tuple(
+        process._replace(actions={**process.actions, **MORE.get(process.role, {})}) for process in of.processes)))
+
+
+def update_of(name: str) -> Update:
+    """Raises ValueError."""
+    writer, number = map(int, name.split("."))
+    if name != f"{writer}.{number}":
+        raise ValueError(f"{name!r} is no name of an update")
+    return writer, number
+
+
+class Trace(trace.Trace):
+    """Refines one trace of this protocol."""
+
+    alien = (*trace.ALIEN, manifest_json.InvalidManifest)
+
+    def __init__(self, refiner: Refiner, namespace: Namespace, skew_ms: int = 0):
+        super().__init__(refiner, namespace, skew_ms)
+        self.constants = refiner.model.constants
+
+    def _updates(self, e: Event) -> tuple[str, ...]:
+        return manifest_json.decode(e.body).updates if self.constants.USE == "state" else (e.body.decode(),)
+
+    def _file(self, e: Event) -> File:
+        """Raises InvalidManifest, ValueError."""
+        return tuple(map(update_of, self._updates(e)))
+
+    def _puts(self, client: str, w: Writer, file_id: int, file: File) -> bool:
+        """This is what the writer creates next."""
+        return (w.n + 1, content(self.constants, int(client.partition("#")[2]), w)) == (file_id, file)
+
+    def _match(self, e: Event) -> Match | None:
+        self._well_formed(e)
+        if e.kind == "crash":
+            return Match(e.client, ("Crash", STUTTER))
+        if e.kind in ("timeout", "refused"):
+            return self._unanswered(e)
+        return self._answered(e)
+
+    def _unanswered(self, e: Event) -> Match:
+        client, file_id = e.client, self.namespace.file_id(e.key) if e.op != "list" else 0
+        if e.op == "create" and e.kind == "refused" and e.status < 500:  # it has no effect, and the client is told so
+            return Match(client, (STUTTER,), op=e.op)
+        if e.op == "create":
+            file = self._file(e)
+            return Match(client, ("SendCreate", STUTTER), (), lambda a, s, l, s2, l2: l.pc in ("Idle", "Doubt") if a is STUTTER
+                         else l.pc == "Ready" and self._puts(client, l, file_id, file))
+        if client.startswith("Reader"):
+            return Match(client, ("forgets", STUTTER), None, lambda a, s, l, s2, l2: (
+                a is STUTTER or l2.got == (l.got[:file_id - 1] if file_id else l.got)))
+        return Match(client, ("forgets", "Crash", STUTTER), None, lambda a, s, l, s2, l2: (
+            l.pc == "Refused" if a == "Crash" else a is STUTTER or (l2.pc == "Idle" if e.op == "list" else l2.n == file_id)))
+
+    def _answered(self, e: Event) -> Match:
+        client, role = e.client, e.client.partition("#")[0]
+        if e.op == "list" and not (e.truncated or e.condition):
+            ids = [self.namespace.file_id(key) for key in e.keys]
+            return Match(client, ("List", "lists anew"), (), lambda a, s, l, s2, l2: ids == list(range(1, len(s.files) + 1)))
+        file_id = self.namespace.file_id(e.key) if e.op != "list" else 0
+        if e.op == "create" and role == "Writer":
+            file, there = self._file(e), e.status != 200
+            return Match(client, ("CreateConflict" if there else "CreateNext", "LoseReply"), (), lambda a, s, l, s2, l2: (
+                self._puts(client, l, file_id, file) and present(s, file_id - 1) == there))
+        if e.op == "get" and e.status == 200:
+            return self._read(e, role, file_id, self._file(e))
+        if e.op == "get" and role == "Reader":
+            return Match(client, ("ReadEnd",), (), lambda a, s, l, s2, l2: len(l.got) + 1 == file_id)
+        raise self._refused(f"{role}.{e.op}", f"{e.op} of {e.key} with status {e.status} is no action of any client")
+
+    def _read(self, e: Event, role: str, file_id: int, file: File) -> Match:
+        if role == "Reader":
+            return Match(e.client, ("ReadLatest", "ReadNext", "reads anew"), None, lambda a, s, l, s2, l2: (
+                s.files[file_id - 1] == file and file_id == (l.n if a == "ReadLatest" else len(l2.got))))
+        return Match(e.client, ("ReadLatest", "ReadOwn", "ReadOther", "Crash"), (), lambda a, s, l, s2, l2: (
+            l.pc in ("Listed", "Refused") and s.files[file_id - 1] == file and file_id == l.n + (l.pc == "Refused")
+            and (a != "Crash" or l.pc == "Refused")))  # the reply is lost
+
+    def _request(self, e: Event) -> tuple:
+        if e.op != "create":
+            raise self._refused(f"Writer.{e.op}", f"{e.op} of {e.key} is no action of any client")
+        return "Create", self.namespace.file_id(e.key), self._file(e)
+
+    def _sends(self, event: tuple) -> Match:
+        *_, client, (_, file_id, file) = event
+        return Match(client, ("SendCreate",), (), lambda a, s, l, s2, l2: self._puts(client, l, file_id, file))
+
+    def _arrives(self, event: tuple) -> Match:
+        *_, request, status = event
+        return Match("", ("ApplyPending",), (request,),
+                     lambda a, s, l, s2, l2: present(s, request[1] - 1) == (status != 200))
+
+    # --- what callers were told
+
+    def _told_of(self, e: Event) -> str:
+        """`committed` carries the file's key; the body is the update's name, or for `read` all that were read."""
+        if e.op == "read":
+            return self._told_read(e)
+        writer, number = update = update_of(e.body.decode())
+        if e.client != f"Writer#{writer}" or bool(e.key) != (e.op == "committed"):
+            raise self._misled(e, "that is another writer's, or nobody says so of one")
+        if e.op == "committed":
+            acked = self.namespace.file_id(e.key), *update
+            return self._tells(e, Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: (
+                acked in s.acked and l.pc == "Ready" and l.k == number + 1)))
+        if e.op == "failed":
+            return self._tells(e, Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: is_nowhere(s, l, update)))
+        return self._tells(e, Match(e.client, ("Crash", STUTTER), (), lambda a, s, l, s2, l2: (
+            a is STUTTER or l.pc in ("Doubt", "Refused")) and (l2.pc, l2.k) == ("Idle", number + 1)))
+
+    def _told_read(self, e: Event) -> str:
+        seen = tuple(map(update_of, e.body.decode().split()))
+        last = next((old for old in self.events[-2::-1] if old.client == e.client), None)
+        if last is None or last.kind != "applied":
+            raise self._misled(e, "it has not asked the store for it")
+        return self._tells(e, Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: l.pc == "Done" and l.got == seen))
+
+
+def is_nowhere(s: Shared, w: Writer, update: Update) -> bool:
+    """The writer is about this update, no file has it, and no create of it that is under way can bring it there."""
+    return (w.k == update[1] and w.pc not in ("Doubt", "Refused") and all(update not in file for file in s.files)
+            and all(update not in file for _, i, file in s.pool if not present(s, i - 1)))

@@ -1,0 +1,127 @@
+"""Safety: every request of the trace is some action of model/protocols/simple_conditional.py, and what callers were told is
+what its history says.
+
+The content is a log of updates; one of the name "w.k" is the k-th update of the model's writer w. A PUT without an answer, or
+with one that tells nothing (5xx), is in the model's pool from then on, whether or not it will ever be applied: its writer
+cannot know. A caller who is told that an update stays in doubt has its writer forget what it knew, as a crash does.
+"""
+
+from highwater.impl.codecs.json import manifest as manifest_json
+from highwater.model.protocols.simple_conditional import Constants, Shared, Update, Writer, model
+from highwater.traces import trace
+from highwater.traces.event import Event
+from highwater.traces.form import Keys
+from highwater.traces.refine import STUTTER, Match, Refiner
+
+KEY = "db/all"
+KEYS = Keys(KEY, single=(KEY,))
+Log = tuple[Update, ...]
+
+
+def constants(writers: int, readers: int, resolve: str, digest: bool) -> Constants:
+    """The model without bounds, for traces of so many clients; `digest`: the store's versions are digests."""
+    return Constants(WRITERS=writers, UPDATES=None, READERS=readers, MAX_PENDING=None, MAX_LOST=None, MAX_CRASHES=None,
+                     VERSION="digest" if digest else "unique", RESOLVE=resolve)
+
+
+def refiner(c: Constants) -> Refiner:
+    return Refiner(model(c)._replace(sometimes={}))
+
+
+def update_of(name: str) -> Update:
+    """Raises ValueError."""
+    writer, number = map(int, name.split("."))
+    if name != f"{writer}.{number}":
+        raise ValueError(f"{name!r} is no name of an update")
+    return writer, number
+
+
+def log_of(body: bytes) -> Log:
+    """Raises InvalidManifest, ValueError."""
+    return tuple(map(update_of, manifest_json.decode(body).updates))
+
+
+def puts(w: Writer, client: str, log: Log) -> bool:
+    """This is what the writer puts: its update, after what it knows."""
+    me = int(client.partition("#")[2])
+    return log == (*w.base, (me, w.k))
+
+
+def under_way(s: Shared) -> list[Log]:
+    return [log for _, log, _, _ in s.pool]
+
+
+class Trace(trace.Trace):
+    """Refines one trace of this protocol."""
+
+    alien = (*trace.ALIEN, manifest_json.InvalidManifest)
+
+    def _updates(self, e: Event) -> tuple[str, ...]:
+        return manifest_json.decode(e.body).updates
+
+    def _match(self, e: Event) -> Match | None:
+        self._well_formed(e)
+        if e.kind == "crash":
+            return Match(e.client, ("Crash", STUTTER))
+        if e.kind not in ("timeout", "refused"):
+            return self._answered(e)
+        if e.kind == "refused" and (e.op == "get" or e.status < 500):  # nothing has happened, and the client is told so
+            return Match(e.client, (STUTTER,), op=e.op)
+        if e.op == "get":
+            return Match(e.client, ("LoseReply", STUTTER), (), lambda a, s, l, s2, l2: a is STUTTER or l.pc == "Ready")
+        return Match(e.client, ("LoseReply", "SendPut", STUTTER), (),  # applied; or not; or it was a conflict
+                     lambda a, s, l, s2, l2: a != "LoseReply" or l.pc == "Written")
+
+    def _answered(self, e: Event) -> Match:
+        client, role = e.client, e.client.partition("#")[0]
+        if e.op == "get" and e.status == 200:
+            log = log_of(e.body)
+            return Match(client, ("Read", "StaleRead"), (), lambda a, s, l, s2, l2: (
+                l2.got if role == "Reader" else l2.base) == log)
+        if e.op == "head":
+            return Match(client, ("Head",))
+        if e.op == "update" and role == "Writer":
+            log = log_of(e.body)
+            if e.status == 200:
+                return Match(client, ("PutOk",), (), lambda a, s, l, s2, l2: s2.content == log)
+            if e.status == 412:
+                return Match(client, ("PutConflict",), (), lambda a, s, l, s2, l2: puts(l, client, log))
+        raise self._refused(f"{role}.{e.op}", f"{e.op} of {e.key} with status {e.status} is no action of any client")
+
+    def _request(self, e: Event) -> Log:
+        if e.op != "update":
+            raise self._refused(f"Writer.{e.op}", f"{e.op} of {e.key} is no action of any client")
+        return log_of(e.body)
+
+    def _sends(self, event: tuple) -> Match:
+        *_, client, log = event
+        return Match(client, ("SendPut",), None, lambda a, s, l, s2, l2: puts(l, client, log))
+
+    def _arrives(self, event: tuple) -> Match:
+        """Requests are told apart by what they put: whether one still names the latest version changes."""
+        *_, log, status = event
+        return Match("", ("ApplyPending",), None, lambda a, s, l, s2, l2: sorted([*under_way(s2), log]) == sorted(under_way(s))
+                     and (s2.history != s.history) == (status == 200))
+
+    def _told_of(self, e: Event) -> str:
+        if e.op == "read":
+            seen = tuple(map(update_of, e.body.decode().split()))
+            last = next((old for old in self.events[-2::-1] if old.client == e.client), None)
+            if last is None or (last.kind, last.op) != ("applied", "get"):
+                raise self._misled(e, "it has not asked the store for it")
+            return self._tells(e, Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: l.got == seen))
+        writer, number = update = update_of(e.body.decode())
+        if e.client != f"Writer#{writer}":
+            raise self._misled(e, "that is another writer's")
+        if e.op == "committed":
+            return self._tells(e, Match(e.client, ("Acknowledge", "Recognise"), (), lambda a, s, l, s2, l2: l.k == number))
+        if e.op == "failed":
+            return self._tells(e, Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: is_nowhere(s, l, update)))
+        return self._tells(e, Match(e.client, ("Crash", STUTTER), (), lambda a, s, l, s2, l2: (
+            l2.k == number + 1 and update not in s.acked if a or l.k > number else is_nowhere(s, l, update))))
+
+
+def is_nowhere(s: Shared, w: Writer, update: Update) -> bool:
+    """The writer is about this update, and no put of it has been applied, or can be."""
+    return w.k == update[1] and w.pc != "Written" and not w.doubt and update not in s.content and all(
+        of != update for of, *_ in s.pool)

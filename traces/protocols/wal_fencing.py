@@ -1,0 +1,211 @@
+"""Safety: every request of the trace is some action of model/protocols/wal_fencing.py, and what callers were told is what its
+history says.
+
+A record's body "w.k" says that it is the k-th of the model's writer w. A request that was applied, and whose reply did not
+come, is one action of the model (Lose..): so of each that is applied both are followed, that its client has heard of it and
+that it has not, until its next event tells.
+"""
+
+from highwater.impl.codecs.json.wal import FENCE, InvalidWal, Record, WalManifest, decode_manifest, decode_record
+from highwater.impl.layout import Namespace
+from highwater.model.protocols.wal_fencing import Body, Constants, Manifest, Shared, Writer, model, slot
+from highwater.traces import trace
+from highwater.traces.event import Event
+from highwater.traces.form import MUTATIONS, Keys
+from highwater.traces.refine import STUTTER, Match, Refiner
+
+WAL = Namespace("db", "wal")
+MANIFEST = "db/wal.manifest"
+KEYS = Keys("db/wal", listed=(WAL.prefix,), single=(MANIFEST,))
+BEFORE_READS = ("Closed", "Validating", "Created", "Reread")  # of the manifest
+
+
+def constants(writers: int, collectors: int) -> Constants:
+    """The model without bounds, for traces of so many clients."""
+    return Constants(WRITERS=writers, COLLECTORS=collectors, APPENDS=None, FLUSHES=None, MAX_PENDING=None, MAX_LOST=None,
+                     MAX_CRASHES=None)
+
+
+def refiner(c: Constants) -> Refiner:
+    return Refiner(model(c)._replace(sometimes={}))
+
+
+def record_of(record: Record | None) -> Body:
+    """Raises ValueError."""
+    if record is None:
+        return ()
+    writer, number = map(int, record.body.split(b"."))
+    return writer, number
+
+
+def manifest_of(body: bytes) -> Manifest:
+    found: WalManifest = decode_manifest(body)
+    return Manifest(found.writer_epoch, found.replay_after, frozenset(map(record_of, found.flushed)))
+
+
+class Trace(trace.Trace):
+    """Refines one trace of this protocol."""
+
+    alien = (*trace.ALIEN, InvalidWal)
+
+    def _updates(self, e: Event) -> list[str]:
+        """Of a record. (A flush puts none: it says that those of the log are in the database.)"""
+        record = decode_record(e.body)
+        return [record.body.decode()] if record else []
+
+    def _take(self, e: Event) -> None:
+        doubtful = e.kind == "timeout" or (e.kind == "refused" and e.status >= 500)  # a 503 to a mutation tells nothing
+        if not doubtful or e.op not in MUTATIONS or e.client.startswith("Collector"):
+            super()._take(e)
+            return
+        applied = any((old.client, old.request, old.kind) == (e.client, e.request, "applied") for old in self.events[-2::-1])
+        if not e.pending:
+            if e.request <= self.last.get(e.client, 0):
+                self._replied(e)
+            self._well_formed(e)
+            self.last[e.client] = e.request
+            if not applied:  # as one that is under way, and will never arrive
+                self.refiner.event(e.client, (0, 0, e.client, self._request(e)), self._sends)
+            else:
+                self.refiner.step(Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: in_doubt(l), e.op))
+        else:
+            super()._take(e)
+
+    def _match(self, e: Event) -> Match | None:
+        self._well_formed(e)
+        if e.kind == "crash":
+            return Match(e.client, ("Crash", STUTTER))
+        return self._answered(e) if e.kind == "applied" else None  # of a read nobody heard: it is sent again
+
+    def _answered(self, e: Event) -> Match | None:
+        if e.client.startswith("Collector"):
+            return self._of_collector(e)
+        return self._of_manifest(e) if e.key == MANIFEST else self._of_wal(e)
+
+    def _of_collector(self, e: Event) -> Match | None:
+        if e.key == MANIFEST and e.op == "get":
+            found = manifest_of(e.body) if e.status == 200 else Manifest()
+            return Match(e.client, ("ReadManifest",), (), lambda a, s, l, s2, l2: s.manifest == found, unheard=True)
+        if e.op == "list":
+            ids = [WAL.file_id(key) for key in e.keys]
+            return Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: present(s) == ids, e.op)
+        if e.op == "delete":
+            return Match(e.client, ("Delete",), (WAL.file_id(e.key),))
+        raise self._refused(e.op, f"{e.op} of {e.key} is no action of a collector")
+
+    def _of_manifest(self, e: Event) -> Match:
+        if e.op in ("get", "get_if_changed"):
+            found = manifest_of(e.body) if e.status == 200 else Manifest() if e.status == 404 else None  # 304 shows none
+            return Match(e.client, ("ReadManifest", "Validate", "ValidateFenced", "Accept", "Reject", "RereadCurrent",
+                                    "RereadFenced"), (),
+                         lambda a, s, l, s2, l2: s.manifest == found or (found is None and l.base == s.manifest), unheard=True)
+        if e.op not in ("create", "update"):
+            raise self._refused(e.op, f"{e.op} of {e.key} is no action of a writer")
+        if e.status != 200:
+            return Match(e.client, ("ClaimConflict", "FlushConflict", "LoseManifest"), ())
+        found = manifest_of(e.body)
+        return Match(e.client, ("Claim", "FlushNext", "LoseManifest"), (),
+                     lambda a, s, l, s2, l2: s2.manifest == found)
+
+    def _of_wal(self, e: Event) -> Match:
+        if e.op == "list":
+            after = WAL.file_id(e.condition) or 0
+            ids = [WAL.file_id(key) for key in e.keys]
+            return Match(e.client, ("List",), (), lambda a, s, l, s2, l2: (
+                after == l.base.replay_after and ids == [i for i in present(s) if i > after]), unheard=True)
+        i = WAL.file_id(e.key)
+        if e.op == "get":
+            found = (record_of(decode_record(e.body)),) if e.status == 200 else ()
+            return Match(e.client, ("ReadNext", "ReadMissing", "ReadOwn", "ReadOther", "ReadGone"), (),
+                         lambda a, s, l, s2, l2: l.n + 1 == i and slot(s, i) == found, unheard=True)
+        if e.op != "create":
+            raise self._refused(e.op, f"{e.op} of {e.key} is no action of a writer")
+        body, ok = record_of(decode_record(e.body)), e.status == 200
+        actions = ("CreateFence" if ok else "FenceConflict", "LoseFence") if e.body == FENCE else (
+            "CreateNext" if ok else "CreateConflict", "LoseCreate")
+        return Match(e.client, actions, (), lambda a, s, l, s2, l2: l.n + 1 == i and (not body or body[1] == l.k) and (
+            slot(s2, i) == (body,) if ok else s2.wal == s.wal))
+
+    # --- requests that nobody waits for
+
+    def _sent(self, e: Event) -> None:
+        """A DELETE that is applied late is one that is sent late."""
+        if e.op == "delete":
+            self.pending[e.client, e.request] = ("Delete", WAL.file_id(e.key)), trace.sent(e)
+        else:
+            super()._sent(e)
+
+    def _request(self, e: Event) -> tuple:
+        if e.key == MANIFEST:
+            return "Manifest", manifest_of(e.body)
+        return "Create", WAL.file_id(e.key), record_of(decode_record(e.body))
+
+    def _sends(self, event: tuple) -> Match:
+        *_, client, request = event
+        actions = ("SendManifest",) if request[0] == "Manifest" else ("SendCreate",) if request[2] else ("SendFence",)
+        return Match(client, actions, (), lambda a, s, l, s2, l2: s2.pool[-1][-1] == request[-1] and (
+            request[0] == "Manifest" or s2.pool[-1] == request))
+
+    def _arrived(self, e: Event) -> None:
+        if e.op == "delete":
+            self._well_formed(e)
+            _, asked = self.pending.pop((e.client, e.request), ((), ()))
+            if asked != trace.sent(e):
+                raise self._refused("Delete", f"request {e.request}, {e.op} {e.key}, was sent by nobody")
+            self.refiner.event(e.client, e, self._of_collector)
+        else:
+            super()._arrived(e)
+
+    def _arrives(self, event: tuple) -> Match:
+        *_, request, status = event
+        return Match("", ("ApplyPending",), None, lambda a, s, l, s2, l2: arrives(s, s2, request, status < 300))
+
+    # --- what callers were told
+
+    def _told_of(self, e: Event) -> str:
+        if e.op == "opened":
+            seen = frozenset(tuple(map(int, name.split("."))) for name in e.body.decode().split())
+            return self._tells(e, Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: l.pc == "Open" and l.has == seen))
+        if e.op in ("committed", "failed", "fenced", "unknown"):
+            writer, number = map(int, e.body.split(b"."))
+            if e.client != f"Writer#{writer}":
+                raise self._misled(e, "that is another writer's")
+            return self._tells(e, Match(e.client, (STUTTER,), (),
+                                        lambda a, s, l, s2, l2: SAID[e.op](s, l, (writer, number))))
+        return self._tells(e, Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: OF_OTHERS[e.op](s, l)))
+
+
+def present(s: Shared) -> list[int]:
+    return [i for i, one in enumerate(s.wal, 1) if one]
+
+
+def in_doubt(w: Writer) -> bool:
+    """It has put something, and does not know what came of it."""
+    return w.pc in ("Doubt", "Listed", "Closed", "Reread")
+
+
+def arrives(s: Shared, s2: Shared, request: tuple, ok: bool) -> bool:
+    """It was this request, and it was applied, or refused, as it was."""
+    gone = list(s.pool)
+    for one in s2.pool:
+        gone.remove(one)
+    return (gone[0][0], gone[0][-1]) == (request[0], request[-1]) and (request[0] == "Manifest" or gone[0] == request) and (
+        ok == ((s2.manifest, s2.wal) != (s.manifest, s.wal)))
+
+
+def is_nowhere(s: Shared, record: Body) -> bool:
+    return record not in s.acked and all(record != body for one in s.wal for body in one) and \
+        all(request[-1] != record for request in s.pool) and record not in s.manifest.flushed
+
+
+SAID = {  # of an append: what its caller is told -> when that is so
+    "committed": lambda s, w, record: w.pc == "Open" and w.k == record[1] + 1 and record in s.acked,
+    "failed": lambda s, w, record: w.pc == "Open" and w.k == record[1] and is_nowhere(s, record),
+    "fenced": lambda s, w, record: w.pc == "Fenced" and (record in s.refused or is_nowhere(s, record)),
+    "unknown": lambda s, w, record: w.pc in ("Doubt", "Refused", "Created", "Fenced", "Open") and record not in s.acked,
+}
+OF_OTHERS = {  # of an open, or a flush
+    "not open": lambda s, w: w.pc not in ("Open", "Created"),
+    "flushed": lambda s, w: w.pc == "Open" and w.base is not None and w.base.flushed == w.has,
+    "not flushed": lambda s, w: w.pc in ("Open", "Reread", "Fenced"),
+}

@@ -1,0 +1,341 @@
+"""Safety: of every answer in a log it is judged whether an object store that is linearizable key by key, and lists what is
+there, could have given it.
+
+The store of a log that was recorded elsewhere (traces/recorded/s3log.py). What is under a key is not known until an answer
+tells; from then on it is what the requests of the log have made of it. What has changed can be undone, for a search
+(traces/recorded/orders.py).
+"""
+
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from highwater.traces.recorded.orders import NEVER, Refusal, Step
+from highwater.traces.recorded.s3log import Body, Request, field
+
+ABSENT = ""  # the version of what is not there
+SOME = "?"  # of what is there, where the log does not say which it is
+Key = tuple[str, str]  # bucket, key
+OBJECT = re.compile(r"<Object>(.*?)</Object>", re.DOTALL)
+ERROR = re.compile(r"<Error>(.*?)</Error>", re.DOTALL)  # of one of the keys of a DELETE of many
+READS = ("get", "head", "list")
+
+
+class Change(NamedTuple):
+    """What a request does, or asks, of one key. `unsettled`: of a listing, what was changing while it was made."""
+
+    request: Request
+    key: Key
+    op: str  # get head list put delete
+    unsettled: frozenset[Key] = frozenset()
+
+
+class Table(dict):
+    """Of what answers depend on: what is in it counts in its store's sum. `number`: its own, of its store."""
+
+    def __init__(self, number: int):
+        self.number = number
+
+
+class Store:
+    """`versions`: of each key of which anything is known. `bodies`: of each version of a key, as far as the log has it."""
+
+    def __init__(self) -> None:
+        self.trail: list[tuple[dict, Any, Any]] = []  # (table, key, what was there before)
+        self.tables: list[Table] = []
+        self.sum = 0  # of the number of each entry of the tables
+        self.numbers: dict[tuple, int] = defaultdict(self.drawn)  # (which table, key, value) -> its own, of 128 bits
+        self.versions: dict[Key, str] = self.table()
+        self.bodies: dict[tuple[Key, str], Body] = self.table()
+        self.present: dict[Key, dict[Key, str]] = {}  # (bucket, folder) -> of what is there, by its key
+
+    # --- what can be undone
+
+    def table(self) -> Table:
+        """A new one. Two stores whose tables are equal have the same sum, and others have not. (All of the tables at each
+        point of a search would be too much to keep: that they differ and have one sum is as good as impossible.)"""
+        self.tables.append(Table(len(self.tables)))
+        return self.tables[-1]
+
+    def drawn(self) -> int:
+        return int.from_bytes(blake2b(b"%d" % len(self.numbers), digest_size=16).digest())
+
+    def put(self, table: dict, key: Any, value: Any) -> None:
+        """None: it is not in the table."""
+        before = table.get(key)
+        self.trail.append((table, key, before))
+        self.set(table, key, before, value)
+
+    def set(self, table: dict, key: Any, before: Any, value: Any) -> None:
+        if isinstance(table, Table):
+            if before is not None:
+                self.sum -= self.numbers[table.number, key, before]
+            if value is not None:
+                self.sum += self.numbers[table.number, key, value]
+        if value is None:
+            table.pop(key, None)
+        else:
+            table[key] = value
+
+    def set_version(self, key: Key, version: str) -> None:
+        self.put(self.versions, key, version)
+        self.put(self.present.setdefault((key[0], key[1].rpartition("/")[0]), {}), key, version or None)
+
+    def mark(self) -> int:
+        return len(self.trail)
+
+    def undo(self, mark: int) -> None:
+        while len(self.trail) > mark:
+            table, key, before = self.trail.pop()
+            self.set(table, key, table.get(key), before)
+
+    # --- what is there
+
+    def version(self, key: Key) -> str | None:
+        """None: nobody knows."""
+        return self.versions.get(key)
+
+    def answers(self, change: Change) -> Refusal | None:
+        """Why the store could not answer so now; of what it can, what is learned."""
+        request, key, op, _ = change
+        if op == "list":
+            return self.lists(request, change.unsettled)
+        known = self.versions.get(key)
+        if op in ("get", "head"):
+            return self.reads(request, key, known)
+        return self.conditional(request, known) if op == "put" else self.deleted(request, known)
+
+    def reads(self, request: Request, key: Key, known: str | None) -> Refusal | None:
+        status = request.status
+        if status in (200, 206):
+            version = request.version or SOME
+            if known is not None and not same(known, version):
+                return wrong(request, f"it has version {version}, and there is {shown(known)}")
+            if known is None:
+                self.set_version(key, version)
+            if status == 200 and request.op == "get":
+                body = self.bodies.get((key, known or version))
+                if body and differ(body, request.got_body):
+                    return wrong(request, f"its content is not what version {version} was")
+                if body is None:
+                    self.put(self.bodies, (key, request.version), request.got_body)
+        elif status == 404:
+            if known:
+                return wrong(request, f"there is {shown(known)}")
+            if known is None:
+                self.set_version(key, ABSENT)
+        elif status == 304:
+            expected = request.conditions.get("if-none-match", SOME)
+            if known is not None and not same(known, expected):
+                return wrong(request, f"there is {shown(known)}, and not {expected}")
+            if known is None:
+                self.set_version(key, expected)
+        return None
+
+    def conditional(self, request: Request, known: str | None) -> Refusal | None:
+        """A PUT, by its condition."""
+        if_absent, if_version = "if-none-match" in request.conditions, asked_for(request)
+        if 200 <= request.status < 300 or not request.answered:
+            if if_absent and known:
+                return wrong(request, f"there is {shown(known)}")
+            if if_version is not None and known is not None and not same(known, if_version):
+                return wrong(request, f"there is {shown(known)}, and not {if_version}")
+        elif request.status == 412:
+            if if_absent and known == ABSENT:
+                return wrong(request, "there is nothing")
+            if if_version is not None and known == if_version:
+                return wrong(request, f"there is {shown(known)}, as it asks")
+        elif request.status == 404 and if_version is not None and known:
+            return wrong(request, f"there is {shown(known)}")
+        return None
+
+    def deleted(self, request: Request, known: str | None) -> Refusal | None:
+        """A DELETE, by its condition. (Of what is not there some servers say 204, whatever was asked.)"""
+        if_version = asked_for(request)
+        if (200 <= request.status < 300 or not request.answered) and if_version is not None and known and (
+                not same(known, if_version)):
+            return wrong(request, f"there is {shown(known)}, and not {if_version}")
+        if request.status == 412 and if_version is not None and known and known == if_version:
+            return wrong(request, f"there is {shown(known)}, as it asks")
+        if request.status == 404 and known:
+            return wrong(request, f"there is {shown(known)}")
+        return None
+
+    def lists(self, request: Request, unsettled: frozenset[Key]) -> Refusal | None:
+        """Each key that it shows is there; what is there and would be among them is shown. But it need not be of one moment:
+        servers read names, and then look at each, so of what was changing meanwhile nothing is said."""
+        if request.status != 200 or request.query.get("delimiter"):
+            return None
+        listed = {(request.bucket, one.key): one.version for one in request.listed}
+        for key, version in listed.items():
+            if key in unsettled:
+                continue
+            known = self.versions.get(key)
+            if known is not None and not same(known, version or SOME):
+                return wrong(request, f"it shows {key[1]}, version {version}, and there is {shown(known)}")
+            if known is None:
+                self.set_version(key, version or SOME)
+        further = "continuation-token" in request.query  # where it begins only the server knows; `start-after` is past
+        if not request.listed and (further or request.truncated or request.query.get("max-keys") == "0"):
+            return None
+        first = request.listed[0].key if further else request.query.get("start-after") or request.query.get("marker", "")
+        last = request.listed[-1].key if request.truncated else None
+        for bucket, key in self.under(request.bucket, request.key):
+            if key.startswith(request.key) and key > first and (last is None or key <= last) and (
+                    (bucket, key) not in listed and (bucket, key) not in unsettled):
+                return wrong(request, f"{key} is there, {shown(self.versions[bucket, key])}, and is not shown")
+        return None
+
+    def under(self, bucket: str, prefix: str) -> Iterator[Key]:
+        """What is there, in folders in which keys may begin so."""
+        for (of, folder), keys in self.present.items():
+            folder = f"{folder}/" if folder else ""
+            if of == bucket and (folder.startswith(prefix) or prefix.startswith(folder)):
+                yield from keys
+
+    def apply(self, change: Change) -> None:
+        """What a change leaves, if it was one."""
+        request, key, op, _ = change
+        if op == "delete" and request.status != 412:
+            self.set_version(key, ABSENT)
+        elif op == "put" and (200 <= request.status < 300 or not request.answered):
+            version = request.version or SOME
+            self.set_version(key, version)
+            self.put(self.bodies, (key, version), request.sent_body if request.op == "put" else None)
+
+
+def differ(a: Body, b: Body) -> bool:
+    """They are known not to be the same."""
+    return "" not in (a.sha256, b.sha256) and a.sha256 != b.sha256
+
+
+def same(known: str, version: str) -> bool:
+    return known == version or (SOME in (known, version) and ABSENT not in (known, version))
+
+
+def asked_for(request: Request) -> str | None:
+    """The version that its If-Match names, SOME for any; None: it has no such condition."""
+    version = request.conditions.get("if-match")
+    return SOME if version == "*" else version
+
+
+def shown(version: str) -> str:
+    return f"version {version}" if version else "nothing"
+
+
+def wrong(request: Request, why: str) -> Refusal:
+    return Refusal("store", f"{request.method} {request.key} was answered with {request.status}, but {why}")
+
+
+def steps_of(requests: Iterable[Request]) -> tuple[list[Step], list[Request]]:
+    """The steps, in the order in which they were sent; and the requests of which it is not known what they do.
+
+    A request that failed with 5xx, or has no answer, may have had its effect or not. What never got to the server is left out.
+    A read that may be the first to tell of a key, while that changes, is a choice as a change is: what was there before it
+    settles.
+    """
+    requests = [*requests]
+    steps, unknown, versions = [], [], versions_of(requests)
+    for request in requests:
+        if not request.sent:
+            continue
+        changes = [*changes_of(request)]
+        if not changes and request.op not in ("begin", "part", "abort"):
+            unknown.append(request)
+        for change in changes:
+            reads = change.op in READS
+            answered = request.answered if request.answered and change.request.status < 500 else NEVER
+            if reads and answered == NEVER:  # it asked, and was not told
+                answered = max(request.answered, request.sent + 1)
+                change = change._replace(request=request._replace(status=request.status or 500))
+            if not reads and answered != NEVER and not known_status(request):
+                continue
+            if not reads and answered == NEVER:
+                version = versions.get((change.key, request.sent_body.sha256), "")
+                change = change._replace(request=change.request._replace(answered=0, status=0, version=version))
+            steps.append(Step(len(steps), request.sent, answered, not reads, change))
+    steps.sort(key=lambda step: step.sent)
+    steps = unsettled(steps)
+    first = first_to_tell(steps)
+    steps = [step._replace(changes=step.changes or step.number in first) for step in steps]
+    return [step._replace(number=number) for number, step in enumerate(steps)], unknown
+
+
+def versions_of(requests: Iterable[Request]) -> dict[tuple[Key, str], str]:
+    """(key, digest of its content) -> its version, as far as an answer tells. So it is known what a PUT without an answer has
+    made of its key, if it has. (Where the same content has several versions it may be any of them, and is none.)"""
+    found: dict[tuple[Key, str], str] = {}
+    for request in requests:
+        body = {"get": request.got_body, "put": request.sent_body}.get(request.op)
+        if body and body.sha256 and request.version and request.status == 200:
+            of = (request.bucket, request.key), body.sha256
+            found[of] = request.version if found.get(of, request.version) == request.version else ""
+    return found
+
+
+def unsettled(steps: list[Step]) -> list[Step]:
+    """The listings among the steps, in the order of `sent`, are told what overlaps them."""
+    changes = [step for step in steps if step.changes and (step.answered == NEVER or step.what.request.status < 300)]
+    sent = [step.sent for step in changes]
+    under_way: list[Step] = []
+    told, following = [], 0
+    for step in steps:
+        if step.what.op == "list":
+            until = bisect_left(sent, step.answered)
+            under_way = [one for one in under_way if one.answered > step.sent]
+            under_way += [one for one in changes[following:until] if one.answered > step.sent]
+            following = max(following, until)
+            keys = frozenset(one.what.key for one in under_way if one.sent < step.answered)
+            step = step._replace(what=step.what._replace(unsettled=keys))
+        told.append(step)
+    return told
+
+
+def first_to_tell(steps: Iterable[Step]) -> set[int]:
+    """The reads of a key of which nobody had been told anything when they were sent, and which a change overlaps."""
+    told: dict[Key, int] = {}
+    changes: dict[Key, list[Step]] = {}
+    for step in steps:
+        for key in tells_of(step.what):
+            told[key] = min(told.get(key, NEVER), step.answered)
+        if step.changes:
+            changes.setdefault(step.what.key, []).append(step)
+    return {step.number for step in steps if not step.changes and any(
+        change.sent < step.answered and step.sent < change.answered
+        for key in tells_of(step.what) if told[key] >= step.sent for change in changes.get(key, ()))}
+
+
+def tells_of(change: Change) -> list[Key]:
+    """The keys that are known once it is answered."""
+    request, key, op, _ = change
+    if op == "list":
+        return [key for one in request.listed if (key := (request.bucket, one.key)) not in change.unsettled]
+    return [key] if request.status in (200, 201, 204, 206, 304) or (request.status == 404 and op != "put") else []
+
+
+def known_status(request: Request) -> bool:
+    """Of a change: done, or refused because of its condition. 403 and 409, say, tell nothing of the object."""
+    return 200 <= request.status < 300 or request.status in (404, 412)
+
+
+def changes_of(request: Request) -> Iterator[Change]:
+    key = request.bucket, request.key
+    if request.op in READS:
+        yield Change(request, key, request.op)
+    elif request.op in ("put", "copy", "complete"):
+        yield Change(request, key, "put")
+    elif request.op == "delete":
+        yield Change(request, key, "delete")
+    elif request.op == "delete_many" and request.sent_body.data:
+        failed = {field(one, "Key") for one in ERROR.findall(text_of(request.got_body))}
+        for one in OBJECT.findall(text_of(request.sent_body)):
+            name = field(one, "Key")
+            yield Change(request._replace(key=name, status=500 if name in failed else request.status),
+                         (request.bucket, name), "delete")
+
+
+def text_of(body: Body) -> str:
+    return (body.data or b"").decode("utf-8", "surrogateescape")
