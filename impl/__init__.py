@@ -1,4 +1,4 @@
-"""The protocols themselves, on memory, local files and S3."""
+"""The interface to the world outside, the errors, and the layout of keys."""
 
 if __name__ != "highwater.impl":
     raise ImportError("this package is highwater.impl: write `import highwater.impl` in place of `import impl`")

@@ -1,4 +1,4 @@
-"""Executable models of the protocols, explorers and proofs."""
+"""Executable models: what a model is, the guards of its actions, and liveness."""
 
 if __name__ != "highwater.model":
     raise ImportError("this package is highwater.model: write `import highwater.model` in place of `import model`")

@@ -1,4 +1,4 @@
-"""The FizzBee specs, their rows, and what runs FizzBee on them."""
+"""FizzBee specs, one for each protocol, and the table of their runs."""
 
 if __name__ != "highwater.specs":
     raise ImportError("this package is highwater.specs: write `import highwater.specs` in place of `import specs`")

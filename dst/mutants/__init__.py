@@ -1,0 +1,1 @@
+"""Known-bad implementations of each protocol. The simulation must find every one."""

@@ -1,0 +1,1 @@
+"""The kernel of the simulation: events, choices, tapes, and scheduling strategies."""

@@ -1,0 +1,1 @@
+"""Run campaigns, checks and explorations on Spark."""

@@ -1,0 +1,1 @@
+"""The simulated world: store, network, faults, profiles of stores, and SDKs."""

@@ -1,0 +1,1 @@
+"""Inspect, check and collect a database of SlateDB's."""

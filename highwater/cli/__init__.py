@@ -1,0 +1,1 @@
+"""The verbs of the command line. Each is thin, and imports what it needs when it runs."""

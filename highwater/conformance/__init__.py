@@ -1,0 +1,1 @@
+"""Compare a spec with its model, and let FizzBee judge simulated runs."""

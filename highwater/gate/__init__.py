@@ -1,0 +1,1 @@
+"""The checks of `highwater verify`, and the exit codes."""

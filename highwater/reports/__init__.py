@@ -1,0 +1,1 @@
+"""HTML pages: the state explorer, timelines, and campaign reports."""

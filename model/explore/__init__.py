@@ -1,0 +1,1 @@
+"""Explorers of a model's states, reductions, and random walks."""

@@ -1,0 +1,1 @@
+"""One model for each protocol, with the names of its spec."""

@@ -1,0 +1,1 @@
+"""Drive the FizzBee CLI: read specs, check them, and read state graphs."""

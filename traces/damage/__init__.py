@@ -1,0 +1,1 @@
+"""Damage good traces in every place, to check the checker."""

@@ -1,0 +1,1 @@
+"""Why a trace fails: causes, guards, and a timeline."""

@@ -1,0 +1,1 @@
+"""Checks of what callers saw, without a model: linearizability, serializability, bounds."""

@@ -1,0 +1,1 @@
+"""For each protocol, which action of its model an event is."""

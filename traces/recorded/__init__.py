@@ -1,0 +1,1 @@
+"""Request logs of programs that we did not write, and the search for their order."""

@@ -1,0 +1,1 @@
+"""highwater campaign: run, resume, status, replay, report, triage, sql, views."""

@@ -1,0 +1,1 @@
+"""highwater model: explore, walk, step, conform, prove."""

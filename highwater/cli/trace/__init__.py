@@ -1,0 +1,1 @@
+"""highwater trace: check, damage, record."""

@@ -1,0 +1,1 @@
+"""The campaign report, its figures, and SQL over its rows."""

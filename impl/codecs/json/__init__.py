@@ -1,0 +1,1 @@
+"""Our own formats, as JSON."""

@@ -1,0 +1,1 @@
+"""SlateDB's formats, as FlatBuffers."""

@@ -1,0 +1,1 @@
+"""Exploration with states in files, by processes or on Spark."""

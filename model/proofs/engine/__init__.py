@@ -1,0 +1,1 @@
+"""The proof engine: logic, symbolic systems, induction, unrolling, and the tie to a model."""

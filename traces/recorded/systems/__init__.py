@@ -1,0 +1,1 @@
+"""For each such system, what its requests mean."""
