@@ -142,7 +142,7 @@ def test_a_counterexample_of_the_model():
 BASE = """
 from typing import NamedTuple
 from functools import partial
-from model.core import Model, Process
+from highwater.model.core import Model, Process
 class Constants(NamedTuple):
     N: int = 3
 class S(NamedTuple):
@@ -327,7 +327,7 @@ def test_walks_that_are_interrupted_are_130(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("model.walk.walk", interrupted)
+    monkeypatch.setattr("highwater.model.explore.walk.walk", interrupted)
     result = ran("model", "walk", "--walks", "20")
     assert result.exit_code == INTERRUPTED and "proves" not in result.output
 
