@@ -219,7 +219,7 @@ def test_a_count_that_was_cut_is_told_as_such():
 def test_a_count_that_was_cut_is_never_equal(monkeypatch):
     row = TINY._replace(how="check")
     cut = explore(model_of(row)._replace(always={}, sometimes={}), max_states=9)._replace(states=row.states)
-    monkeypatch.setattr("cli.conform.count", lambda *_: cut)
+    monkeypatch.setattr("highwater.conformance.conform.count", lambda *_: cut)
     assert "(the search was cut)" in conform(row, None).message
 
 
