@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from types import ModuleType
 
-from bench import page_branch, page_profiles, page_protocol, page_queries, page_safeguards
+from bench import lines, page_branch, page_profiles, page_protocol, page_queries, page_safeguards
 from bench.page_protocol import Instances
 from bench.starvation import starvation
 from highwater.cli.console import STEM
@@ -152,6 +152,7 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "columns": ("docs/campaigns.md", page_queries.columns),
     "views": ("docs/campaign-queries.md", page_queries.views),
     "queries": ("docs/campaign-queries.md", page_queries.queries),
+    "lines": ("docs/what-a-protocol-costs.md", lines.table),
     "trace_damage": ("docs/trace-damage.md", damaged.page),
 }
 

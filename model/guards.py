@@ -14,6 +14,8 @@ from functools import cache
 from types import CodeType
 from typing import Any, NamedTuple
 
+from highwater.model import parts
+
 LONGEST = 400  # characters of one value
 
 
@@ -259,15 +261,20 @@ def choices_of(action: Callable) -> tuple[str, ...]:
 
 
 def helpers_of(functions: list[Callable]) -> dict[str, str]:
-    """Name and source of the functions of the same module that these use, and those that they use in turn."""
+    """Name and source of the functions that these use, of the same module or of highwater.model.parts, and so on for those."""
     sources, waiting = {}, list(functions)
     for function in waiting:  # grows while we walk it
         for node in ast.walk(definition(function.__module__, function.__code__)[0]):
             named = function.__globals__.get(node.id) if isinstance(node, ast.Name) else None
-            if inspect.isfunction(named) and named.__module__ == function.__module__ and named not in waiting:
+            if is_helper(named, function) and named not in waiting:
                 sources[named.__name__] = inspect.getsource(named)
                 waiting.append(named)
     return sources
+
+
+def is_helper(named: Any, function: Callable) -> bool:
+    """Whether a reader of `function` needs the source of what it names: a function beside it, or one that all models share."""
+    return inspect.isfunction(named) and named.__module__ in (getattr(function, "__module__", ""), parts.__name__)
 
 
 def notes(record: type) -> dict[str, str]:

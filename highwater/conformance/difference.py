@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from highwater.model.core import Label, Model, State
 from highwater.model.explore.tabulated import Explorer
+from highwater.model.guards import is_helper
 from highwater.specs.fizzbee.cli import Graph, canonical
 from highwater.specs.manifest import Row
 
@@ -236,8 +237,14 @@ def model_helpers(function: Callable) -> list[str]:
         codes += [part for part in getattr(code, "co_consts", ()) if inspect.iscode(part)]
     names = dict.fromkeys(name for code in codes if code for name in code.co_names)
     globals_ = getattr(function, "__globals__", {})
-    return using(f"{name} :{globals_[name].__code__.co_firstlineno}" for name in names
-                 if inspect.isfunction(globals_.get(name)) and globals_[name].__module__ == function.__module__)
+    helpers = {name: globals_[name] for name in names if is_helper(globals_.get(name), function)}
+    return using(f"{name} {place(helper, function)}" for name, helper in helpers.items())
+
+
+def place(helper: Callable, function: Callable) -> str:
+    """The line of a helper; with its file, if that is another than the function's."""
+    path = "" if helper.__module__ == function.__module__ else short(Path(inspect.getsourcefile(helper)))
+    return f"{path}:{helper.__code__.co_firstlineno}"
 
 
 def using(found: Iterator[str]) -> list[str]:

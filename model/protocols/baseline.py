@@ -13,7 +13,8 @@ write of unknown outcome may be sent again blindly. (The store of these requests
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from highwater.model.core import Model, Process
+from highwater.model.core import Model
+from highwater.model.parts import MANY, below, clients, crashed, in_pool, pooled, reply_lost, store
 
 
 class Constants(NamedTuple):
@@ -33,7 +34,6 @@ class Constants(NamedTuple):
     LIST_IS_CONSISTENT: bool = True  # False: a listing may leave a key out
 
 
-MANY = range(101)
 LIMITS = {  # what an instance may have
     **dict.fromkeys(("UPDATES", "READERS", "MAX_PENDING", "MAX_LOST", "MAX_CRASHES"), MANY), "WRITERS": MANY[1:]}
 
@@ -61,14 +61,6 @@ class Reader(NamedTuple):
     listed: frozenset[Key] = frozenset()  # what it listed and has not read
     got: frozenset[Update] = frozenset()
     must: frozenset[Update] = frozenset()  # ghost: reported, or seen by it, before this recovery began
-
-
-def below(used: int, bound: int | None) -> bool:
-    return bound is None or used < bound
-
-
-def one_more(used: int, bound: int | None) -> int:
-    return 0 if bound is None else used + 1
 
 
 def key_of(c: Constants, update: Update) -> Key:
@@ -106,14 +98,14 @@ def unheard(c: Constants, me: int, s: Shared, w: Writer) -> Iterator[tuple[bool,
 def send_put(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     """The PUT is under way when the writer stops waiting for it: it may be applied at any later time, or never."""
     if may_put(c, w) and c.ACK_AFTER_PUT and below(len(s.pool), c.MAX_PENDING):
-        after = s._replace(pool=tuple(sorted((*s.pool, (me, w.k)))))
+        after = pooled(s, (me, w.k))
         for again, then, local in unheard(c, me, after, w):
             yield (again,), then, local
 
 
 def writer_lose_reply(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     if w.pc == "Written" and below(s.lost, c.MAX_LOST):
-        after = s._replace(lost=one_more(s.lost, c.MAX_LOST))
+        after = reply_lost(c, s)
         for again, then, local in unheard(c, me, after, w):
             yield (again,), then, local
 
@@ -121,7 +113,7 @@ def writer_lose_reply(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 def writer_crash(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     """Its successor begins with a key that no other has had."""
     if w.pc != "Idle" and below(s.crashes, c.MAX_CRASHES):
-        yield (), s._replace(crashes=one_more(s.crashes, c.MAX_CRASHES)), Writer(k=w.k + 1)
+        yield (), crashed(c, s), Writer(k=w.k + 1)
 
 
 # --- a reader that recovers: LIST, then GET each ------------------------------------------------------------------------
@@ -156,20 +148,19 @@ def get(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
 
 def reader_lose_reply(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
     if r.pc == "Listed" and below(s.lost, c.MAX_LOST):
-        yield (), s._replace(lost=one_more(s.lost, c.MAX_LOST)), r._replace(pc="Idle", listed=frozenset(), got=frozenset())
+        yield (), reply_lost(c, s), r._replace(pc="Idle", listed=frozenset(), got=frozenset())
 
 
 def reader_crash(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
     """A new reader has seen nothing; what was acknowledged is owed to it all the same, from its LIST on."""
     if r.pc != "Idle" and below(s.crashes, c.MAX_CRASHES):
-        yield (), s._replace(crashes=one_more(s.crashes, c.MAX_CRASHES)), Reader()
+        yield (), crashed(c, s), Reader()
 
 
 def apply_pending(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
     """A PUT that nobody waits for takes effect."""
-    for request in sorted(set(s.pool)):
-        at = s.pool.index(request)
-        yield (request,), put_into(c, s._replace(pool=s.pool[:at] + s.pool[at + 1:]), request), ()
+    for request, after in in_pool(s):
+        yield (request,), put_into(c, after, request), ()
 
 
 # --- properties ---------------------------------------------------------------------------------------------------------
@@ -249,13 +240,10 @@ def renamed_writers(part: tuple, names: tuple[int, ...]) -> tuple:
 
 def model(c: Constants) -> Model:
     nobody: frozenset = frozenset()
-    processes = [Process(f"{role}#{i}", role, i, local, actions)
-                 for role, number, local, actions in (("Writer", c.WRITERS, Writer(), WRITER),
-                                                      ("Reader", c.READERS, Reader(), READER)) for i in range(number)]
-    store = Process("", "", 0, (), STORE)  # no client: top-level actions of the spec
+    roles = ("Writer", c.WRITERS, Writer(), WRITER), ("Reader", c.READERS, Reader(), READER)
     sometimes = {name: (role, holds) for name, (role, holds) in SOMETIMES.items() if c.READERS or role != "Reader"}
     renamed = {"Writer": renamed_writers if c.UNIQUE_KEYS else None, "Reader": None}
     if not c.UNIQUE_KEYS:
         del renamed["Writer"]  # a key that they share is called after the first of them
-    return Model("baseline", c, Shared(nobody, (), 0, 0, nobody, nobody), (*processes, store), ALWAYS, sometimes,
+    return Model("baseline", c, Shared(nobody, (), 0, 0, nobody, nobody), (*clients(*roles), store(STORE)), ALWAYS, sometimes,
                  renamed=renamed)

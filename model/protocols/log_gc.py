@@ -12,7 +12,8 @@ snapshot holds it.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from highwater.model.core import Model, Process
+from highwater.model.core import Model
+from highwater.model.parts import MANY, all_but, below, clients, crashed, in_pool, pooled, reply_lost, store, top, with_file
 
 
 class Constants(NamedTuple):
@@ -40,7 +41,6 @@ class Constants(NamedTuple):
     REAPPEND: bool = False  # True: an appender appends again what was refused
 
 
-MANY = range(101)
 LIMITS = {  # what an instance may have
     **dict.fromkeys(("ENTRIES", "READERS", "COLLECTORS", "MAX_PENDING", "MAX_LOST", "MAX_CRASHES"), MANY),
     **dict.fromkeys(("APPENDERS", "MAX_ID"), MANY[1:]),
@@ -86,35 +86,17 @@ class Collector(NamedTuple):
     b: int = 0  # the boundary that it knows to be durable
 
 
-def top(those: tuple[tuple, ...]) -> int:
-    """The largest id present, 0 if none is."""
-    return next((i for i in range(len(those), 0, -1) if those[i - 1]), 0)
-
-
 def present(those: tuple[tuple, ...], i: int) -> bool:
     return 1 <= i <= len(those) and those[i - 1] != ()
 
 
 def with_one(those: tuple[tuple, ...], i: int, one: tuple) -> tuple[tuple, ...]:
     """The same with `one` under id i; (): with none."""
-    those += ((),) * (i - len(those))
-    return (*those[:i - 1], one, *those[i:])
-
-
-def below(used: int, bound: int | None) -> bool:
-    return bound is None or used < bound
-
-
-def one_more(used: int, bound: int | None) -> int:
-    return 0 if bound is None else used + 1
+    return with_file(those, i, one, ())
 
 
 def checks(c: Constants) -> str:
     return c.CHECK if c.GC == "boundary" else "off"
-
-
-def pooled(s: Shared, request: tuple) -> Shared:
-    return s._replace(pool=tuple(sorted((*s.pool, request))))
 
 
 # --- an appender: LIST, PUT the next if absent, GET the boundary --------------------------------------------------------
@@ -186,12 +168,12 @@ def send_create(c: Constants, me: int, s: Shared, a: Appender) -> Iterator:
 def appender_lose_reply(c: Constants, me: int, s: Shared, a: Appender) -> Iterator:
     """A reply does not come. After a create that is an entry of unknown outcome; before it nothing has happened."""
     if a.pc != "Idle" and below(s.lost, c.MAX_LOST):
-        yield (), s._replace(lost=one_more(s.lost, c.MAX_LOST)), Appender(k=a.k + (a.pc == "Created"))
+        yield (), reply_lost(c, s), Appender(k=a.k + (a.pc == "Created"))
 
 
 def appender_crash(c: Constants, me: int, s: Shared, a: Appender) -> Iterator:
     if a.pc != "Idle" and below(s.crashes, c.MAX_CRASHES):
-        yield (), s._replace(crashes=one_more(s.crashes, c.MAX_CRASHES)), Appender(k=a.k + 1)
+        yield (), crashed(c, s), Appender(k=a.k + 1)
 
 
 # --- a reader: LIST the snapshots, GET the latest, GET the next entry until there is none, GET the boundary; PUT a snapshot
@@ -254,13 +236,13 @@ def send_snapshot(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
 
 def reader_lose_reply(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
     if r.pc not in ("Idle", "Done") and below(s.lost, c.MAX_LOST):
-        yield (), s._replace(lost=one_more(s.lost, c.MAX_LOST)), Reader(must=r.must)
+        yield (), reply_lost(c, s), Reader(must=r.must)
 
 
 def reader_crash(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
     """A new reader has seen nothing; what was reported is owed to it all the same, from its next LIST on."""
     if r.pc != "Idle" and below(s.crashes, c.MAX_CRASHES):
-        yield (), s._replace(crashes=one_more(s.crashes, c.MAX_CRASHES)), Reader()
+        yield (), crashed(c, s), Reader()
 
 
 # --- a collector: LIST, LIST the snapshots, GET the boundary, PUT it forward, DELETE one by one -------------------------
@@ -357,23 +339,20 @@ def collector_lose_reply(c: Constants, me: int, s: Shared, g: Collector) -> Iter
     """It no longer knows what is durable, and must read the boundary again; of a listing it keeps nothing."""
     if g.pc in ("Listed", "Known") and below(s.lost, c.MAX_LOST):
         after = g._replace(pc="Ready", b=0) if g.pc == "Known" else Collector()
-        yield (), s._replace(lost=one_more(s.lost, c.MAX_LOST)), after
+        yield (), reply_lost(c, s), after
 
 
 def collector_crash(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
     if g.pc != "Idle" and below(s.crashes, c.MAX_CRASHES):
-        yield (), s._replace(crashes=one_more(s.crashes, c.MAX_CRASHES)), Collector()
+        yield (), crashed(c, s), Collector()
 
 
 # --- the store ----------------------------------------------------------------------------------------------------------
 
 def apply_pending(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
     """A request that nobody waits for reaches the store, with the outcome that its condition has now."""
-    for request in sorted(set(s.pool)):
+    for request, after in in_pool(s):
         kind, *args = request
-        pool = list(s.pool)
-        pool.remove(request)
-        after = s._replace(pool=tuple(pool))
         if kind == "Create" and not present(s.log, args[0]):
             after = created(after, *args)
         elif kind == "Snapshot" and not present(s.snapshots, args[0]):
@@ -589,14 +568,10 @@ def initial(c: Constants) -> Shared:
 def model(c: Constants) -> Model:
     roles = (("Appender", c.APPENDERS, Appender(), APPENDER), ("Reader", c.READERS, Reader(), READER),
              ("Collector", c.COLLECTORS, Collector(), COLLECTOR))
-    processes = [Process(f"{role}#{i}", role, i, local, actions)
-                 for role, number, local, actions in roles for i in range(number)]
-    store = Process("", "", 0, (), STORE)  # no client: a top-level action of the spec
     absent = {"BothAppend", "StaleCreateLands"} if c.APPENDERS < 2 and c.MAX_PENDING == 0 else set()
     absent |= {"BoundaryAdvances", "RefusalIsIndefinite", "ReadIsRefused"} if c.GC == "min_age" else set()
     absent |= {"ReadIsRefused"} if c.READERS < 2 and c.MAX_PENDING == 0 else set()
     absent |= {"DoubtfulEntryIsRead"} if checks(c) != "after" and c.MAX_PENDING == 0 else set()
     renamed = {"Appender": None if c.APPENDERS < 2 else renamed_appenders, "Reader": None, "Collector": None}
-    return Model("log_gc", c, initial(c), (*processes, store), ALWAYS,
-                 {name: witness for name, witness in SOMETIMES.items() if name not in absent},
+    return Model("log_gc", c, initial(c), (*clients(*roles), store(STORE)), ALWAYS, all_but(SOMETIMES, absent),
                  EVENTUALLY, FAIR, renamed=renamed)

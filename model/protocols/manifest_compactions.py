@@ -13,7 +13,8 @@ come between is the matter of SequencedMetadataBoundary. specs/ManifestCompactio
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from highwater.model.core import Model, Process
+from highwater.model.core import Model
+from highwater.model.parts import MANY, below, clients, crashed, in_queue, one_more, queued, reply_lost, store, top, with_file
 
 
 class Constants(NamedTuple):
@@ -38,7 +39,6 @@ class Constants(NamedTuple):
     TAKE_OVER: bool = True  # a compactor that opens goes on with the claim that it finds; False: it looks for work of its own
 
 
-MANY = range(101)
 LIMITS = {  # what an instance may have
     **dict.fromkeys(("COMPACTORS", "COLLECTORS", "FLUSHES", "COLLECTIONS", "MAX_PENDING", "MAX_LOST",
                      "MAX_CRASHES"), MANY),
@@ -104,25 +104,7 @@ MANIFEST_TASKS = ("OpenManifest", "Pick", "Apply")
 OPENS = ("OpenManifest", "OpenCompactions")
 
 
-def below(used: int, bound: int | None) -> bool:
-    return bound is None or used < bound
-
-
-def one_more(used: int, bound: int | None) -> int:
-    return 0 if bound is None else used + 1
-
-
 # --- two sequences of files
-
-def top(files: tuple) -> int:
-    """The largest id present."""
-    return max(i for i, file in enumerate(files, 1) if file)
-
-
-def with_file(files: tuple, i: int, file: Manifest | Compactions | None) -> tuple:
-    files += (None,) * (i - len(files))
-    return (*files[:i - 1], file, *files[i:])
-
 
 def present(files: tuple, i: int) -> bool:
     return i <= len(files) and files[i - 1] is not None
@@ -198,7 +180,7 @@ def writer_reject(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 def writer_lose_reply(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     if w.pc == "Created" and below(s.lost, c.MAX_LOST):
-        yield (), s._replace(lost=one_more(s.lost, c.MAX_LOST)), Writer(k=w.k)
+        yield (), reply_lost(c, s), Writer(k=w.k)
 
 
 def writer_send_create(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
@@ -209,7 +191,7 @@ def writer_send_create(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 
 def sends(c: Constants, s: Shared, request: tuple) -> Shared:
-    return s._replace(pool=(*s.pool, request), sent=one_more(s.sent, c.MAX_PENDING))
+    return queued(s, request)._replace(sent=one_more(s.sent, c.MAX_PENDING))
 
 
 # --- a compactor: the same, for one task after another
@@ -341,7 +323,7 @@ def reject(c: Constants, me: int, s: Shared, o: Compactor) -> Iterator:
 def lose_reply(c: Constants, me: int, s: Shared, o: Compactor) -> Iterator:
     """The PUT is applied; of that, or of the boundary, it does not hear."""
     if o.pc == "Created" and below(s.lost, c.MAX_LOST):
-        yield (), s._replace(lost=one_more(s.lost, c.MAX_LOST)), again(c, o)
+        yield (), reply_lost(c, s), again(c, o)
 
 
 def send_create(c: Constants, me: int, s: Shared, o: Compactor) -> Iterator:
@@ -354,7 +336,7 @@ def send_create(c: Constants, me: int, s: Shared, o: Compactor) -> Iterator:
 def crash(c: Constants, me: int, s: Shared, o: Compactor) -> Iterator:
     """Another instance may open then; this one does not come back."""
     if o.pc in ("Idle", "Ready", "Created") and below(s.crashes, c.MAX_CRASHES):
-        yield (), s._replace(crashes=one_more(s.crashes, c.MAX_CRASHES)), Compactor("Dead")
+        yield (), crashed(c, s), Compactor("Dead")
 
 
 # --- a collector: PUT a boundary forward, DELETE what is behind it
@@ -386,8 +368,8 @@ def delete_compactions(c: Constants, me: int, s: Shared, g: Collector) -> Iterat
 # --- a request that nobody waits for reaches the store, with the outcome that its condition has now
 
 def apply_pending(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
-    for at, (name, i, file) in enumerate(s.pool):
-        after, manifest = s._replace(pool=s.pool[:at] + s.pool[at + 1:]), name == "manifest"
+    for at, (name, i, file), after in in_queue(s):
+        manifest = name == "manifest"
         if not present(files_of(s, manifest), i):
             newest = max(latest(s.manifests).epoch, latest(s.compactions).epoch)
             merges = manifest and i > s.manifest_boundary and file.compacted != latest(s.manifests).compacted
@@ -532,10 +514,7 @@ def model(c: Constants) -> Model:
     compactor = Compactor(task=first_task(c))
     roles = (("Writer", c.WRITERS, Writer(), WRITER), ("Compactor", c.COMPACTORS, compactor, COMPACTOR),
              ("Collector", c.COLLECTORS, Collector(), COLLECTOR))
-    processes = [Process(f"{role}#{i}", role, i, local, actions)
-                 for role, number, local, actions in roles for i in range(number)]
-    store = Process("", "", 0, (), STORE)  # no client: a top-level action of the spec
     sometimes = {name: witness for name, witness in SOMETIMES.items()
                  if (c.COLLECTORS and c.COLLECTIONS != 0) or name not in COLLECTING}
     renamed = dict.fromkeys(("Writer", "Compactor", "Collector"))  # named nowhere
-    return Model("manifest_compactions", c, shared, (*processes, store), ALWAYS, sometimes, renamed=renamed)
+    return Model("manifest_compactions", c, shared, (*clients(*roles), store(STORE)), ALWAYS, sometimes, renamed=renamed)

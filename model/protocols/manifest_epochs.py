@@ -15,7 +15,8 @@ from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
-from highwater.model.core import Model, Process
+from highwater.model.core import Model
+from highwater.model.parts import MANY, below, clients, crashed, in_queue, queued, reply_lost, store
 
 
 class Constants(NamedTuple):
@@ -49,7 +50,6 @@ class Constants(NamedTuple):
     POLL_LIST: bool = True  # a reader lists in each poll; False: it gets the manifest that it knows
 
 
-MANY = range(101)
 LIMITS = {  # what an instance may have
     **dict.fromkeys(("WRITERS", "COMPACTORS", "COLLECTORS", "READERS", "FLUSHES", "COMPACTIONS", "COLLECTIONS", "CHECKPOINTS",
                      "MAX_PENDING", "MAX_LOST", "MAX_CRASHES"), MANY),
@@ -125,14 +125,6 @@ class Reader(NamedTuple):
 
 Instance = Writer | Compactor | Collector
 EPOCH = {Writer: "writer_epoch", Compactor: "compactor_epoch", Collector: "collector_epoch"}
-
-
-def below(used: int, bound: int | None) -> bool:
-    return bound is None or used < bound
-
-
-def one_more(used: int, bound: int | None) -> int:
-    return 0 if bound is None else used + 1
 
 
 def updates(c: Constants, i: Instance) -> int | None:
@@ -298,20 +290,20 @@ def in_doubt(c: Constants, me: int, s: Shared, i: Instance) -> tuple[Shared, Ins
 def send_create(c: Constants, me: int, s: Shared, i: Instance) -> Iterator:
     """The PUT is under way when the instance stops waiting for it: it may be applied at any later time, or never."""
     if i.pc == "Ready" and below(len(s.pool), c.MAX_PENDING):
-        yield (), *in_doubt(c, me, s._replace(pool=(*s.pool, (i.n + 1, changed(c, me, i), signed(me, i)))), i)
+        yield (), *in_doubt(c, me, queued(s, (i.n + 1, changed(c, me, i), signed(me, i))), i)
 
 
 def lose_reply(c: Constants, me: int, s: Shared, i: Instance) -> Iterator:
     """The PUT is applied, or refused; the instance does not learn which."""
     if i.pc == "Ready" and below(s.lost, c.MAX_LOST):
         after = s if refused(c, me, s, i) else put(c, s, following(c, i.n), changed(c, me, i), signed(me, i))
-        yield (), *in_doubt(c, me, after._replace(lost=one_more(s.lost, c.MAX_LOST)), i)
+        yield (), *in_doubt(c, me, reply_lost(c, after), i)
 
 
 def crash(c: Constants, me: int, s: Shared, i: Instance) -> Iterator:
     """Another instance may open then; this one does not come back."""
     if i.pc in ("Idle", "Listed", "Ready") and below(s.crashes, c.MAX_CRASHES):
-        yield (), s._replace(crashes=one_more(s.crashes, c.MAX_CRASHES)), i.__class__("Dead")
+        yield (), crashed(c, s), i.__class__("Dead")
 
 
 # --- a reader: LIST, GET the latest
@@ -331,9 +323,8 @@ def reader_read_latest(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
 
 def apply_pending(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
     """A request that nobody waits for reaches the store, with the outcome that its condition has now."""
-    for at, (n, m, by) in enumerate(s.pool):
-        after = s if c.CREATE_IF_ABSENT and n <= len(s.files) else put(c, s, n, m, by)
-        yield (at,), after._replace(pool=s.pool[:at] + s.pool[at + 1:]), ()
+    for at, (n, m, by), after in in_queue(s):
+        yield (at,), after if c.CREATE_IF_ABSENT and n <= len(s.files) else put(c, after, n, m, by), ()
 
 
 # --- properties ---------------------------------------------------------------------------------------------------------
@@ -546,10 +537,7 @@ def witnesses(c: Constants) -> dict[str, tuple[str | None, Callable]]:
 def model(c: Constants) -> Model:
     roles = (("Writer", c.WRITERS, Writer(), WRITER), ("Compactor", c.COMPACTORS, Compactor(), COMPACTOR),
              ("Collector", c.COLLECTORS, Collector(), COLLECTOR), ("Reader", c.READERS, Reader(), READER))
-    processes = [Process(f"{role}#{i}", role, i, local, actions)
-                 for role, number, local, actions in roles for i in range(number)]
-    store = Process("", "", 0, (), STORE)  # no client: a top-level action of the spec
     renamed = {role: None if number < 2 or role == "Reader" else partial(renamed_instances, role)
                for role, number, _, _ in roles}
-    return Model("manifest_epochs", c, initial(c), (*processes, store), ALWAYS, witnesses(c), EVENTUALLY, FAIR,
+    return Model("manifest_epochs", c, initial(c), (*clients(*roles), store(STORE)), ALWAYS, witnesses(c), EVENTUALLY, FAIR,
                  renamed=renamed)

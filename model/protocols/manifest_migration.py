@@ -19,7 +19,8 @@ What boundary files are for is not here: an id whose file is collected is not cr
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from highwater.model.core import Model, Process
+from highwater.model.core import Model
+from highwater.model.parts import below, clients, in_queue, queued, store
 
 
 class Constants(NamedTuple):
@@ -66,10 +67,6 @@ def version_of(phase: int) -> int:
 
 def reads(phase: int, version: int) -> bool:
     return {0: version == 1, 3: version == 2}.get(phase, True)
-
-
-def below(used: int, bound: int | None) -> bool:
-    return bound is None or used < bound
 
 
 def kinds(phase: int) -> tuple[str, ...]:
@@ -144,7 +141,7 @@ def send_create(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     version = version_of(s.phases[me])
     if w.pc == "Ready" and below(len(s.pool), c.MAX_PENDING) and holds(c, version, w):
         for what in kinds(s.phases[me]):
-            yield (what,), s._replace(pool=(*s.pool, written(me, version, what, w))), rest(w)
+            yield (what,), queued(s, written(me, version, what, w)), rest(w)
 
 
 def upgrade(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
@@ -162,9 +159,8 @@ def collect(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
 
 def apply_pending(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
     """A create that nobody waits for is applied if the id is still to be had, else refused."""
-    for at, file in enumerate(s.pool):
-        applied = file[0] == s.files[-1][0] + 1
-        yield (at,), s._replace(pool=s.pool[:at] + s.pool[at + 1:], files=(*s.files, file) if applied else s.files), ()
+    for at, file, after in in_queue(s):
+        yield (at,), after._replace(files=(*s.files, file)) if file[0] == s.files[-1][0] + 1 else after, ()
 
 
 # --- properties ---------------------------------------------------------------------------------------------------------
@@ -208,7 +204,6 @@ SOMETIMES = {
 
 
 def model(c: Constants) -> Model:
-    writers = [Process(f"Writer#{i}", "Writer", i, Writer(), WRITER) for i in range(c.WRITERS)]
-    store = Process("", "", 0, (), STORE)  # no client: top-level actions of the spec
+    writers = clients(("Writer", c.WRITERS, Writer(), WRITER))
     shared = Shared(((1, version_of(c.FIRST), frozenset()),), (), (c.FIRST,) * c.WRITERS, frozenset(), unreadable=False)
-    return Model("manifest_migration", c, shared, (*writers, store), ALWAYS, SOMETIMES)
+    return Model("manifest_migration", c, shared, (*writers, store(STORE)), ALWAYS, SOMETIMES)

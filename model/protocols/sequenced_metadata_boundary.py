@@ -10,7 +10,8 @@ what it listed a collector may take any file but the last for old, which no real
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from highwater.model.core import Model, Process
+from highwater.model.core import Model
+from highwater.model.parts import MANY, below, clients, crashed, in_pool, pooled, reply_lost, store, top, with_file
 
 
 class Constants(NamedTuple):
@@ -46,7 +47,6 @@ class Constants(NamedTuple):
     KNOWN: str = "never"
 
 
-MANY = range(101)
 LIMITS = {  # what an instance may have
     **dict.fromkeys(("COMMITS", "COLLECTORS", "READERS", "CHECKPOINTS", "PAGE", "MAX_PENDING", "MAX_LOST", "MAX_CRASHES",
                      "OLD_WRITERS"), MANY),
@@ -104,26 +104,8 @@ class Reader(NamedTuple):
     got: frozenset[Update] = frozenset()
 
 
-def top(files: tuple[File | None, ...]) -> int:
-    """The largest id present, 0 if none is."""
-    return next((i for i in range(len(files), 0, -1) if files[i - 1]), 0)
-
-
 def present(s: Shared, i: int) -> bool:
     return 1 <= i <= len(s.files) and s.files[i - 1] is not None
-
-
-def with_file(files: tuple[File | None, ...], i: int, file: File | None) -> tuple[File | None, ...]:
-    files += (None,) * (i - len(files))
-    return (*files[:i - 1], file, *files[i:])
-
-
-def below(used: int, bound: int | None) -> bool:
-    return bound is None or used < bound
-
-
-def one_more(used: int, bound: int | None) -> int:
-    return 0 if bound is None else used + 1
 
 
 def page_after(c: Constants, s: Shared, cursor: int) -> tuple[list[int], bool]:
@@ -287,7 +269,7 @@ def send_create(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     if about_to_create(c, me, w) and below(len(s.pool), c.MAX_PENDING):
         for pin, file in extended(c, me, w):
             request = ("Create", w.n + 1, tuple(sorted(file.updates)), tuple(sorted(file.checkpoints)))
-            yield (pin,), s._replace(pool=tuple(sorted((*s.pool, request)))), in_doubt(c, w, file)
+            yield (pin,), pooled(s, request), in_doubt(c, w, file)
 
 
 def in_doubt(c: Constants, w: Writer, file: File) -> Writer:
@@ -299,14 +281,14 @@ def writer_lose_reply(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     """A reply does not come. After a create that is an update of unknown outcome; before it nothing has happened."""
     if w.pc != "Idle" and below(s.lost, c.MAX_LOST):
         after = in_doubt(c, w, w.base) if w.pc == "Created" else done(w, w.k)
-        yield (), s._replace(lost=one_more(s.lost, c.MAX_LOST)), after
+        yield (), reply_lost(c, s), after
 
 
 def writer_crash(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     """Who recognises updates may keep their ids where a crash does not reach them, and try the same one again."""
     if (w.pc != "Idle" or w.seen) and below(s.crashes, c.MAX_CRASHES):
         k = w.k + (w.pc != "Idle" and not recognises(c))
-        yield (), s._replace(crashes=one_more(s.crashes, c.MAX_CRASHES)), Writer(k=k)
+        yield (), crashed(c, s), Writer(k=k)
 
 
 # --- a collector: LIST, GET the boundary, PUT it forward, GET the checkpoints, DELETE one by one ------------------------
@@ -384,26 +366,25 @@ def send_advance(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
     if g.pc == "Known" and below(len(s.pool), c.MAX_PENDING):
         for d in old(c, g):
             if d > g.b:
-                pool = tuple(sorted((*s.pool, ("Advance", g.b, d))))
-                yield (d,), s._replace(pool=pool), g._replace(pc="Listed", b=0)
+                yield (d,), pooled(s, ("Advance", g.b, d)), g._replace(pc="Listed", b=0)
 
 
 def send_delete(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
     if below(len(s.pool), c.MAX_PENDING):
         for i in may_delete(c, g):
-            yield (i,), s._replace(pool=tuple(sorted((*s.pool, ("Delete", i))))), without(g, i)
+            yield (i,), pooled(s, ("Delete", i)), without(g, i)
 
 
 def collector_lose_reply(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
     """It no longer knows what is durable, and must read the boundary again; of a listing it keeps nothing."""
     if g.pc in ("Listing", "Known") and below(s.lost, c.MAX_LOST):
         after = g._replace(pc="Listed", b=0) if g.pc == "Known" else Collector()
-        yield (), s._replace(lost=one_more(s.lost, c.MAX_LOST)), after
+        yield (), reply_lost(c, s), after
 
 
 def collector_crash(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
     if g.pc != "Idle" and below(s.crashes, c.MAX_CRASHES):
-        yield (), s._replace(crashes=one_more(s.crashes, c.MAX_CRASHES)), Collector()
+        yield (), crashed(c, s), Collector()
 
 
 # --- a reader: LIST, GET the latest, GET the boundary -------------------------------------------------------------------
@@ -450,24 +431,21 @@ def read_reject(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
 
 def reader_lose_reply(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
     if r.pc not in ("Idle", "Done") and below(s.lost, c.MAX_LOST):
-        yield (), s._replace(lost=one_more(s.lost, c.MAX_LOST)), Reader(must=r.must)
+        yield (), reply_lost(c, s), Reader(must=r.must)
 
 
 def reader_crash(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
     """A new reader has seen nothing; what was reported is owed to it all the same, from its next LIST on."""
     if r.pc != "Idle" and below(s.crashes, c.MAX_CRASHES):
-        yield (), s._replace(crashes=one_more(s.crashes, c.MAX_CRASHES)), Reader()
+        yield (), crashed(c, s), Reader()
 
 
 # --- the store, and time ------------------------------------------------------------------------------------------------
 
 def apply_pending(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
     """A request that nobody waits for reaches the store, with the outcome that its condition has now."""
-    for request in sorted(set(s.pool)):
+    for request, after in in_pool(s):
         kind, *args = request
-        pool = list(s.pool)
-        pool.remove(request)
-        after = s._replace(pool=tuple(pool))
         if kind == "Create" and not present(s, args[0]):
             after = created(after, args[0], File(frozenset(args[1]), frozenset(args[2])))
         elif kind == "Advance" and (s.boundary == args[0] or not c.CONDITIONAL_ADVANCE):
@@ -710,9 +688,6 @@ def initial(c: Constants) -> Shared:
 def model(c: Constants) -> Model:
     roles = (("Writer", c.WRITERS, Writer(), WRITER), ("Collector", c.COLLECTORS, Collector(), COLLECTOR),
              ("Reader", c.READERS, Reader(), READER))
-    processes = [Process(f"{role}#{i}", role, i, local, actions)
-                 for role, number, local, actions in roles for i in range(number)]
-    store = Process("", "", 0, (), STORE)  # no client: top-level actions of the spec
     sometimes = {name: witness for name, witness in SOMETIMES.items()
                  if (c.CHECKPOINTS != 0 or name != "CheckpointOutlivesBoundary")
                  and (c.READERS or name != "ReaderSeesCommit") and (recognises(c) or name not in RECOGNISING)
@@ -720,5 +695,5 @@ def model(c: Constants) -> Model:
     renamed = {"Writer": None if c.WRITERS < 2 else renamed_writers, "Collector": None, "Reader": None}
     if 0 < c.OLD_WRITERS < c.WRITERS:
         del renamed["Writer"]  # they are of two kinds
-    return Model("sequenced_metadata_boundary", c, initial(c), (*processes, store), ALWAYS, sometimes,
+    return Model("sequenced_metadata_boundary", c, initial(c), (*clients(*roles), store(STORE)), ALWAYS, sometimes,
                  EVENTUALLY, FAIR, renamed=renamed)

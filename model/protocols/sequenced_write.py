@@ -10,7 +10,8 @@ collected here: that is source 000's. Stalls need no action: not to be scheduled
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from highwater.model.core import Model, Process
+from highwater.model.core import Model
+from highwater.model.parts import MANY, all_but, below, clients, crashed, in_pool, pooled, reply_lost, store
 
 
 class Constants(NamedTuple):
@@ -34,7 +35,6 @@ class Constants(NamedTuple):
     IN_ORDER: bool = True  # log: a reader takes the files in the order of their ids
 
 
-MANY = range(101)
 LIMITS = {  # what an instance may have
     **dict.fromkeys(("COMMITS", "READERS", "ENDLESS", "MAX_PENDING", "MAX_LOST", "MAX_CRASHES"), MANY),
     "WRITERS": MANY[1:],
@@ -70,14 +70,6 @@ class Reader(NamedTuple):
     n: int = 0  # state: the latest id that it listed
     must: frozenset[Update] = frozenset()  # ghost: reported, or seen by it, before this read began
     got: File = ()  # the history that it has read
-
-
-def below(used: int, bound: int | None) -> bool:
-    return bound is None or used < bound
-
-
-def one_more(used: int, bound: int | None) -> int:
-    return 0 if bound is None else used + 1
 
 
 def following(c: Constants, n: int) -> int:
@@ -185,7 +177,7 @@ def send_create(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     """The PUT is under way when the writer stops waiting for it: it may be applied at any later time, or never."""
     if w.pc in ("Ready", "Doubt") and below(len(s.pool), c.MAX_PENDING):
         request = ("Create", w.n + 1, content(c, me, w))
-        yield (), s._replace(pool=tuple(sorted((*s.pool, request)))), in_doubt(c, w)
+        yield (), pooled(s, request), in_doubt(c, w)
 
 
 def lose_reply(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
@@ -193,12 +185,12 @@ def lose_reply(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     if w.pc in ("Ready", "Doubt") and below(s.lost, c.MAX_LOST):
         refused = taken(c, me, s, w) and c.CREATE_IF_ABSENT
         after = s if refused else put(c, me, s, following(c, w.n), content(c, me, w))
-        yield (), after._replace(lost=one_more(s.lost, c.MAX_LOST)), in_doubt(c, w)
+        yield (), reply_lost(c, after), in_doubt(c, w)
 
 
 def crash(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     if w.pc != "Idle" and below(s.crashes, c.MAX_CRASHES):
-        yield (), s._replace(crashes=one_more(s.crashes, c.MAX_CRASHES)), Writer(k=w.k + 1)
+        yield (), crashed(c, s), Writer(k=w.k + 1)
 
 
 # --- a reader: LIST and GET the latest (state), or GET the next until there is none (log) -------------------------------
@@ -241,12 +233,10 @@ def read_end(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
 
 def apply_pending(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
     """A request that nobody waits for reaches the store, with the outcome that its condition has now."""
-    for request in sorted(set(s.pool)):
+    for request, after in in_pool(s):
         _, i, file = request
-        pool = list(s.pool)
-        pool.remove(request)
         refused = present(s, i - 1) and c.CREATE_IF_ABSENT
-        yield (request,), (s if refused else put(c, me, s, i, file))._replace(pool=tuple(pool)), ()
+        yield (request,), after if refused else put(c, me, after, i, file), ()
 
 
 # --- properties ---------------------------------------------------------------------------------------------------------
@@ -377,13 +367,9 @@ def initial(c: Constants) -> Shared:
 
 def model(c: Constants) -> Model:
     roles = (("Writer", c.WRITERS, Writer(), WRITER), ("Reader", c.READERS, Reader(), READER))
-    processes = [Process(f"{role}#{i}", role, i, local, actions)
-                 for role, number, local, actions in roles for i in range(number)]
-    store = Process("", "", 0, (), STORE)  # no client: a top-level action of the spec
     absent = {"OldFileIsRead", "ReaderSeesCommit"} if not c.READERS else set()
     absent |= {"DoubtfulUpdateLands"} if c.MAX_PENDING == c.MAX_LOST == 0 else set()
     absent |= {"BothCommit", "StaleCreateIsRefused"} if c.WRITERS < 2 else set()
     renamed = {"Writer": None if c.WRITERS < 2 else renamed_writers, "Reader": None}
-    return Model("sequenced_write", c, initial(c), (*processes, store), ALWAYS,
-                 {name: witness for name, witness in SOMETIMES.items() if name not in absent},
+    return Model("sequenced_write", c, initial(c), (*clients(*roles), store(STORE)), ALWAYS, all_but(SOMETIMES, absent),
                  EVENTUALLY, FAIR, renamed=renamed)

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from highwater.model.core import Model, Process
+from highwater.model.parts import MANY, below, clients, crashed, in_pool, pooled, reply_lost, store
 
 
 class Constants(NamedTuple):
@@ -42,7 +43,6 @@ class Constants(NamedTuple):
     FRESH_READS: bool = True  # a reader asks the store, not a cache that may be one write behind
 
 
-MANY = range(101)
 LIMITS = {  # what an instance may have
     **dict.fromkeys(("UPDATES", "READERS", "BUSY", "MAX_PENDING", "MAX_LOST", "MAX_CRASHES"), MANY),
     "WRITERS": MANY[1:],
@@ -82,14 +82,6 @@ class Writer(NamedTuple):
 class Reader(NamedTuple):
     got: Content = ()
     must: frozenset[Update] = frozenset()  # ghost: reported, or seen by it, before its read
-
-
-def below(used: int, bound: int | None) -> bool:
-    return bound is None or used < bound
-
-
-def one_more(used: int, bound: int | None) -> int:
-    return 0 if bound is None else used + 1
 
 
 def empty(c: Constants) -> Content:
@@ -197,21 +189,21 @@ def send_put(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     if may_put(c, me, w) and below(len(s.pool), c.MAX_PENDING):
         body = extended(c, w.base, (me, w.k))
         request = ((me, w.k), body, w.seen, me in s.current)
-        yield (), forgets(s._replace(pool=tuple(sorted((*s.pool, request)))), me), unheard(c, me, w, body)
+        yield (), forgets(pooled(s, request), me), unheard(c, me, w, body)
 
 
 def lose_reply(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     """That of a PUT which was applied, or of a read, which is asked again; after any other nothing has happened."""
     if w.pc in ("Ready", "Written") and below(s.lost, c.MAX_LOST):
         then = idle(c, w.k, w.doubt) if w.pc == "Ready" else unheard(c, me, w, w.base)
-        yield (), forgets(s._replace(lost=one_more(s.lost, c.MAX_LOST)), me), then
+        yield (), forgets(reply_lost(c, s), me), then
 
 
 def crash(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     """An update that it was about is of unknown outcome."""
     if (w.pc != "Idle" or w.doubt) and below(s.crashes, c.MAX_CRASHES):
         k = w.k if w.pc == "Known" else after(c, me, w.k)
-        yield (), forgets(s._replace(crashes=one_more(s.crashes, c.MAX_CRASHES)), me), idle(c, k)
+        yield (), forgets(crashed(c, s), me), idle(c, k)
 
 
 # --- a reader: GET ------------------------------------------------------------------------------------------------------
@@ -232,9 +224,8 @@ def stale_read(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
 
 def apply_pending(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
     """A PUT that nobody waits for takes effect, or is refused, by what its condition says now."""
-    for request in sorted(set(s.pool)):
-        at = s.pool.index(request)
-        rest, (update, body, seen, current) = s._replace(pool=s.pool[:at] + s.pool[at + 1:]), request
+    for request, rest in in_pool(s):
+        update, body, seen, current = request
         yield (request,), applied(c, rest, update, body, current) if holds(c, s, seen, current) else rest, ()
 
 
@@ -355,13 +346,12 @@ def model(c: Constants) -> Model:
     nobody: frozenset = frozenset()
     writers = [Process(f"Writer#{i}", "Writer", i, idle(c, (c.UPDATES or 0) if i < c.BUSY else 0), WRITER)
                for i in range(c.WRITERS)]
-    readers = [Process(f"Reader#{i}", "Reader", i, Reader(empty(c)), READER) for i in range(c.READERS)]
-    store = Process("", "", 0, (), STORE)  # no client: top-level actions of the spec
+    readers = clients(("Reader", c.READERS, Reader(empty(c)), READER))
     sometimes = {name: (role, holds) for name, (role, holds) in SOMETIMES.items()
                  if (c.READERS or role != "Reader") and (c.CONTENT == "flag" or name != "ContentRecurs")}
     renamed = {"Writer": renamed_writers, "Reader": None}
     if 0 < c.BUSY < c.WRITERS:
         del renamed["Writer"]  # they are of two kinds
     shared = Shared(empty(c), empty(c), nobody, (), 0, 0, empty(c), nobody, nobody, nobody, blind=False)
-    return Model("simple_conditional", c, shared, (*writers, *readers, store), ALWAYS, sometimes, EVENTUALLY, FAIR,
+    return Model("simple_conditional", c, shared, (*writers, *readers, store(STORE)), ALWAYS, sometimes, EVENTUALLY, FAIR,
                  renamed=renamed)

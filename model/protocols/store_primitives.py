@@ -12,7 +12,8 @@ A LIST is one page, and one moment. There is no DELETE here: it is none of the s
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from highwater.model.core import Model, Process
+from highwater.model.core import Model
+from highwater.model.parts import MANY, below, clients, in_pool, one_more, pooled, reply_lost, store
 
 
 class Constants(NamedTuple):
@@ -37,7 +38,6 @@ class Constants(NamedTuple):
     VERSION: str = "unique"  # "digest": equal contents have equal versions; "coarse": all contents do, as within one second
 
 
-MANY = range(101)
 LIMITS = {  # what an instance may have
     **dict.fromkeys(("WRITES", "READS", "LISTS", "MAX_PENDING", "MAX_LOST"), MANY),
     **dict.fromkeys(("CLIENTS", "KEYS", "BODIES"), MANY[1:]),
@@ -78,14 +78,6 @@ class Client(NamedTuple):
     writes: int = 0  # sent so far
     reads: int = 0
     lists: int = 0
-
-
-def below(used: int, bound: int | None) -> bool:
-    return bound is None or used < bound
-
-
-def one_more(used: int, bound: int | None) -> int:
-    return 0 if bound is None else used + 1
 
 
 def with_item(items: tuple, key: int, item: object) -> tuple:
@@ -285,20 +277,18 @@ def give_up(c: Constants, me: int, s: Shared, w: Client) -> Iterator:
     """It stops waiting for a write that is under way, which may be applied at any later time, or never."""
     if w.pc == "Sent" and w.kind in ("Put", "Create", "Update") and below(len(s.pool), c.MAX_PENDING):
         named = tuple(w.known[w.key - 1]) if w.kind == "Update" else (0, 0, 0)
-        pool = tuple(sorted((*s.pool, (w.kind, w.key, w.body, named))))
-        yield (), s._replace(pool=pool), idle(w, w.known)
+        yield (), pooled(s, (w.kind, w.key, w.body, named)), idle(w, w.known)
 
 
 def lose_reply(c: Constants, me: int, s: Shared, w: Client) -> Iterator:
     if w.pc == "Applied" and below(s.lost, c.MAX_LOST):
-        yield (), s._replace(lost=one_more(s.lost, c.MAX_LOST)), idle(w, w.known)
+        yield (), reply_lost(c, s), idle(w, w.known)
 
 
 def apply_pending(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
     """A write that nobody waits for takes effect, or is refused, by what its condition says now."""
-    for request in sorted(set(s.pool)):
-        at = s.pool.index(request)
-        after, (kind, key, body, named) = s._replace(pool=s.pool[:at] + s.pool[at + 1:]), request
+    for request, after in in_pool(s):
+        kind, key, body, named = request
         o = s.objects[key - 1]
         if kind == "Put" or (may_create(c, o) if kind == "Create" else may_update(c, o, Object(*named))):
             after = stored(c, after, key, body, body)
@@ -436,13 +426,11 @@ FAULTS = {"GiveUp", "LoseReply"}
 
 
 def model(c: Constants) -> Model:
-    client = Client((NO_OBJECT,) * c.KEYS)
-    processes = [Process(f"Client#{i}", "Client", i, client, CLIENT) for i in range(c.CLIENTS)]
-    store = Process("", "", 0, (), STORE)  # no client: top-level actions of the spec
+    roles = [("Client", c.CLIENTS, Client((NO_OBJECT,) * c.KEYS), CLIENT)]
     absent = (NO_OBJECT,) * c.KEYS
     none_of = {"Get": c.READS == 0, "List": c.LISTS == 0}
     sometimes = {name: witness for name, witness in SOMETIMES.items()
                  if not (none_of["List"] and name.startswith("List"))
                  and not (none_of["Get"] and name in ("ReadIsAhead", "SecondWriteIsRead", "NotModifiedHappens"))}
-    return Model("store_primitives", c, Shared(absent, absent, (), 0, (0,) * c.KEYS), (*processes, store), ALWAYS,
+    return Model("store_primitives", c, Shared(absent, absent, (), 0, (0,) * c.KEYS), (*clients(*roles), store(STORE)), ALWAYS,
                  sometimes, renamed={"Client": None})

@@ -25,7 +25,8 @@ applied late is one that is sent late.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from highwater.model.core import Model, Process
+from highwater.model.core import Model
+from highwater.model.parts import MANY, all_but, below, clients, crashed, in_queue, one_more, queued, reply_lost, store
 
 
 class Constants(NamedTuple):
@@ -57,7 +58,6 @@ class Constants(NamedTuple):
     #                             "refuse" what is there; "skip" the slot
 
 
-MANY = range(101)
 LIMITS = {  # what an instance may have
     **dict.fromkeys(("WRITERS", "COLLECTORS", "APPENDS", "FLUSHES", "MAX_PENDING", "MAX_LOST", "MAX_CRASHES"), MANY),
     "ORDER": ("claim", "list", "fence"),
@@ -114,14 +114,6 @@ class Collector(NamedTuple):
 
 
 SERVING = ("Open", "Created", "Doubt", "Refused")
-
-
-def below(used: int, bound: int | None) -> bool:
-    return bound is None or used < bound
-
-
-def one_more(used: int, bound: int | None) -> int:
-    return 0 if bound is None else used + 1
 
 
 # --- the store
@@ -374,11 +366,7 @@ def in_doubt(c: Constants, w: Writer) -> Writer:
 
 
 def pending(c: Constants, s: Shared, *request: object) -> Shared:
-    return s._replace(pool=(*s.pool, request), sent=one_more(s.sent, c.MAX_PENDING))
-
-
-def lost(c: Constants, s: Shared) -> Shared:
-    return s._replace(lost=one_more(s.lost, c.MAX_LOST))
+    return queued(s, request)._replace(sent=one_more(s.sent, c.MAX_PENDING))
 
 
 def send_create(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
@@ -389,7 +377,7 @@ def send_create(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 def lose_create(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     if may_append(c, w) and below(s.lost, c.MAX_LOST):
         after = s if taken(c, s, w.n + 1) else with_slot(s, w.n + 1, ((me, w.k),))
-        yield (), lost(c, after), in_doubt(c, w)
+        yield (), reply_lost(c, after), in_doubt(c, w)
 
 
 def send_fence(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
@@ -400,7 +388,7 @@ def send_fence(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 def lose_fence(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     if w.pc == "Listed" and below(s.lost, c.MAX_LOST):
-        yield (), lost(c, s if taken(c, s, w.n + 1) else with_slot(s, w.n + 1, ((),))), w
+        yield (), reply_lost(c, s if taken(c, s, w.n + 1) else with_slot(s, w.n + 1, ((),))), w
 
 
 def putting(c: Constants, w: Writer) -> tuple[Manifest | None, Writer]:
@@ -419,13 +407,13 @@ def send_manifest(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 def lose_manifest(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     m, after = putting(c, w)
     if m and below(s.lost, c.MAX_LOST):
-        yield (), lost(c, s if changed(c, s, w.base) else s._replace(manifest=m)), after
+        yield (), reply_lost(c, s if changed(c, s, w.base) else s._replace(manifest=m)), after
 
 
 def crash(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     """Another writer may open then; this one does not come back."""
     if w.pc not in ("Closed", "Fenced", "Dead") and below(s.crashes, c.MAX_CRASHES):
-        yield (), s._replace(crashes=one_more(s.crashes, c.MAX_CRASHES)), Writer("Dead")
+        yield (), crashed(c, s), Writer("Dead")
 
 
 # --- a collector: GET the manifest, DELETE what is behind replay_after
@@ -445,8 +433,7 @@ def delete(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
 
 def apply_pending(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
     """A request that nobody waits for reaches the store, with the outcome that its condition has now."""
-    for at, (kind, where, what) in enumerate(s.pool):
-        after = s._replace(pool=s.pool[:at] + s.pool[at + 1:])
+    for at, (kind, where, what), after in in_queue(s):
         if kind == "Manifest":
             yield (at,), after if changed(c, s, where) else after._replace(manifest=what), ()
         else:
@@ -603,11 +590,7 @@ def initial() -> Shared:
 
 def model(c: Constants) -> Model:
     roles = (("Writer", c.WRITERS, Writer(), WRITER), ("Collector", c.COLLECTORS, Collector(), COLLECTOR))
-    processes = [Process(f"{role}#{i}", role, i, local, actions)
-                 for role, number, local, actions in roles for i in range(number)]
-    store = Process("", "", 0, (), STORE)  # no client: a top-level action of the spec
     absent = {"OwnIsRecognised"} if c.MAX_PENDING == c.MAX_LOST == 0 else set()
     absent |= {"RecordIsCollected", "StaleCreateLands"} if not c.COLLECTORS else set()
-    return Model("wal_fencing", c, initial(), (*processes, store), ALWAYS,
-                 {name: witness for name, witness in SOMETIMES.items() if name not in absent},
+    return Model("wal_fencing", c, initial(), (*clients(*roles), store(STORE)), ALWAYS, all_but(SOMETIMES, absent),
                  renamed={"Writer": None if c.WRITERS < 2 else renamed_writers, "Collector": None})

@@ -16,8 +16,8 @@ SIMULATION = {"dst.actors", "dst.bundle", "dst.simulate", "dst.verdict", "dst.ve
 BELOW = {"specs", "model", "impl", "traces", "dst"}
 MAY = {  # room -> the rooms and modules that it may import beside itself, and the libraries beside stdlib
     "specs": (set(), set()),
-    "model": ({"model.core", "model.explore.tabulated"}, set()),
-    "model/protocols": ({"model.core"}, set()),
+    "model": ({"model.core", "model.parts", "model.explore.tabulated"}, set()),
+    "model/protocols": ({"model.core", "model.parts"}, set()),
     "model/explore": ({"model.core"}, {"numpy"}),
     "model/proofs": ({"model.core", "model.protocols"}, {"z3"}),
     "model/proofs/engine": ({"model.core"}, {"z3"}),

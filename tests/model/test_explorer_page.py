@@ -9,15 +9,18 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import pytest
 
 from highwater.conformance.conform import model_of
 from highwater.gate import boundary_peer
+from highwater.model import parts
 from highwater.model.core import Model, Process, State, Step
 from highwater.model.explore.reductions import merged
 from highwater.model.explore.tabulated import explore, graph
@@ -158,13 +161,22 @@ def test_steps_of_a_merged_model_are_taken_apart():
 
 # --- why not
 
-def observed_module() -> tuple[dict, dict]:
-    """The model's module once more, with every test in it noting its value; (names, {(line, text): values})."""
-    source = inspect.getsource(protocol)
-    values: dict[tuple[int, str], list] = {}
+def observed_modules() -> tuple[dict, dict]:
+    """The model's module, and model/parts.py, once more, with every test in them noting its value: (names of the model's
+    module, {(path, line, text): values})."""
+    values: dict[tuple[str, int, str], list] = {}
+    names = observed_module(protocol, values)
+    shared = observed_module(parts, values)
+    names.update({name: function for name, function in shared.items() if name in names and name in vars(parts)})
+    return names, values
+
+
+def observed_module(module: ModuleType, values: dict) -> dict:
+    source, path = inspect.getsource(module), f"{module.__name__.removeprefix('highwater.').replace('.', '/')}.py"
 
     def noted(line: int, text: str, value: object) -> object:
-        values.setdefault((line, text), []).append(bool(value))
+        value = list(value) if isinstance(value, Iterator) else value  # a generator that yields nothing is true
+        values.setdefault((path, line, text), []).append(bool(value))
         return value
 
     def wrapped(node: ast.expr) -> ast.expr:
@@ -186,16 +198,17 @@ def observed_module() -> tuple[dict, dict]:
             node.value = wrapped(node.value)
     names = {"__name__": "observed", "_noted": noted}
     exec(compile(ast.fix_missing_locations(tree), "<observed>", "exec"), names)
-    return names, values
+    return names
 
 
 @pytest.mark.parametrize("name", ["checkpoints_not_spared", "fault_pending", "reader"])
 def test_every_refusal_is_true(name):
     """Held against a run of the action itself, whose tests note what they come to."""
     model, _, data = page_of(name)
-    decoded, (names, values) = Decoded(data), observed_module()
+    decoded, (names, values) = Decoded(data), observed_modules()
     tables = tabulate(model, [initial(model)] if not data["violated"] else [step.state for step in explore(model).trace], LARGE)
-    checked, lines = 0, (ROOT / "model/protocols/sequenced_metadata_boundary.py").read_text().splitlines()
+    checked, lines = Counter(), {path: (ROOT / path).read_text().splitlines() for path in (
+        "model/protocols/sequenced_metadata_boundary.py", "model/parts.py")}
     for p, process in enumerate(model.processes):
         for n, (pair, row) in enumerate(decoded.tables[p].items()):
             of = model.constants, process.index, tables.values[0][pair[0]], tables.values[p + 1][pair[1]]
@@ -212,12 +225,11 @@ def test_every_refusal_is_true(name):
                         assert show(eval(expression, {**vars(protocol), **scope})) == value
                 while why:
                     path, line = why["where"].split(":")
-                    assert path == "model/protocols/sequenced_metadata_boundary.py"
                     text = why["guard"].removeprefix("not ")
-                    assert text in lines[int(line) - 1]
-                    assert (text != why["guard"]) in values[int(line), text], why
-                    why, checked = why["needs"], checked + 1
-    assert checked > 500
+                    assert text in lines[path][int(line) - 1]
+                    assert (text != why["guard"]) in values[path, int(line), text], why
+                    why, checked[path] = why["needs"], checked[path] + 1
+    assert checked.total() > 500 and checked["model/parts.py"]
 
 
 def test_a_property_that_fails_says_why():
