@@ -9,6 +9,10 @@ HOME stays: pip, Go and pyenv keep there what they have fetched. Of AWS's settin
 
 import os
 import re
+import sys
+from pathlib import Path
+
+import pytest
 
 KEPT = re.compile("|".join((
     r"PATH|HOME|TMPDIR|CI|PYTHONPATH|PYTEST_\w+",
@@ -25,3 +29,13 @@ for name in [*os.environ]:
     if not KEPT.fullmatch(name):
         del os.environ[name]
 os.environ.update(OURS if os.environ.get("HIGHWATER_S3_ENDPOINT") else OURS | NO_FILES)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_module_is_loaded_twice():
+    """In this process, and in each of xdist's: tests/highwater/test_modules.py says why."""
+    from tests.support.watched import loaded_twice, of_this_process
+
+    yield
+    twice = loaded_twice(of_this_process(sys.modules, Path(__file__).resolve().parents[1]))
+    assert not twice, f"modules that were loaded twice: {twice}"

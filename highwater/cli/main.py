@@ -1,5 +1,7 @@
 """highwater: the verbs. Each is thin; what it needs is imported when it runs."""
 
+import sys
+
 import typer
 
 from highwater.cli import admin, cost, store, verify
@@ -7,6 +9,8 @@ from highwater.cli.campaign import app as campaign
 from highwater.cli.dst import app as dst
 from highwater.cli.model import app as model
 from highwater.cli.trace import app as trace
+from highwater.gate.exits import INCOMPLETE
+from highwater.gate.extras import install_command
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
                   help="Verify, simulate and check the metadata protocols of databases on object storage.")
@@ -23,7 +27,15 @@ app.add_typer(campaign.app, name="campaign", help="run | resume | status | repor
 
 
 def main() -> None:
-    app()
+    """Run the command line. Where a library of an extra is missing, say in one line what to install, and exit with 3."""
+    try:
+        app()
+    except ModuleNotFoundError as error:
+        command = install_command(error)
+        if not command:
+            raise
+        print(f"error: this needs the library {error.name}, which is not installed: {command}", file=sys.stderr)
+        sys.exit(INCOMPLETE)
 
 
 if __name__ == "__main__":

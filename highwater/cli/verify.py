@@ -22,6 +22,7 @@ from highwater.gate import checks
 from highwater.gate import engines as checks_engines
 from highwater.gate.checks import CORES, Check, Found
 from highwater.gate.exits import HARNESS, INCOMPLETE, PROOF, worst
+from highwater.gate.extras import install_command
 from highwater.specs.manifest import rows
 
 PROTOCOLS = sorted({*STEMS, *(row.stem for row in rows())})  # one may have a spec and a model, and no scenario
@@ -90,6 +91,9 @@ def timed(check: Check) -> Row:
     start = time.monotonic()
     try:
         found = check.run()
+    except ModuleNotFoundError as error:
+        command = install_command(error)
+        found = Found("", INCOMPLETE if command else HARNESS, f"{error}; {command}" if command else f"{error}")
     except Exception as error:  # a check that breaks down has not passed
         code = PROOF if type(error).__name__ == "Misnamed" else HARNESS
         found = Found("", code, f"{type(error).__name__}: {error}")

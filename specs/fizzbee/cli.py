@@ -530,7 +530,9 @@ class Fizz:
         """The `fizz` on PATH, else the one that tools/fizzbee/build.py built. FizzMissing when there is neither."""
         found = build_module().find()
         if not found:
-            raise FizzMissing("FizzBee is missing: run `python3 tools/fizzbee/build.py`, or put `fizz` on PATH")
+            place = BUILD.resolve()  # in an installed package there is no tools/ below the current folder
+            shown = place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place
+            raise FizzMissing(f"FizzBee is missing: run `python3 {shown}`, or put `fizz` on PATH")
         return cls(*found)
 
     def check(self, spec: Path, constants: dict[str, object] | None = None, *, liveness: bool | None = None,

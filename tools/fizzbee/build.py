@@ -3,7 +3,8 @@
 Claim: a build folder that exists is whole. Everything is made in a temporary folder and renamed at the end, and its name
 holds a hash of every input, so a killed build or a changed pin is never taken for the real thing.
 
-The cache folder is $HIGHWATER_CACHE, or `.cache/` at the root of the repository. What is built there:
+The cache folder is $HIGHWATER_CACHE; else `.cache/` at the root of the repository, or in an installed package
+`~/.cache/highwater`. What is built there:
 
     fizzbee-<stamp>/fizz        the CLI: FizzBee's own bash wrapper, `fizz [options] FILE.fizz`
                     fizzbee     the checker (Go), called by the wrapper
@@ -46,8 +47,11 @@ class BuildError(Exception):
 
 
 def cache() -> Path:
-    """The folder for everything that can be made again."""
-    return Path(os.environ.get("HIGHWATER_CACHE") or HERE.parent.parent / ".cache").absolute()
+    """Return the folder for everything that can be made again: the checkout's, or the user's if there is no checkout."""
+    root = HERE.parent.parent
+    users = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "highwater"
+    ours = root / ".cache" if (root / "pyproject.toml").exists() else users
+    return Path(os.environ.get("HIGHWATER_CACHE") or ours).absolute()
 
 
 def stamp() -> str:

@@ -1,0 +1,15 @@
+"""Which extra of the distribution a missing library belongs to. The core works without any of them."""
+
+EXTRAS = {  # of pyproject.toml -> the modules that it brings and that ours import
+    "spark": ("duckdb", "jdk", "pandas", "py4j", "pyarrow", "pyspark"),
+    "proofs": ("z3",),
+    "s3": ("boto3", "botocore"),
+    "dev": ("hypothesis",),
+}
+
+
+def install_command(error: ModuleNotFoundError) -> str:
+    """Return the command that installs the library that `error` names; empty if no extra has it."""
+    library = (error.name or "").partition(".")[0]
+    extra = next((extra for extra, modules in EXTRAS.items() if library in modules), "")
+    return f"pip install 'highwater-verify[{extra}]'" if extra else ""
