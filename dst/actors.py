@@ -6,10 +6,12 @@ of writers, readers and collectors that several scenarios have in common.
 """
 
 from collections.abc import Awaitable, Callable
+from itertools import count
 from typing import Any
 
 from highwater.dst.scenario import Scenario
 from highwater.dst.sim.kernel import Client, Kernel
+from highwater.dst.world.ids import ClientIds
 from highwater.dst.world.network import offset_ms
 from highwater.dst.world.store import NEW, ClientClock, ClientStore, SimulatedStore
 from highwater.impl.errors import Definite, Indefinite
@@ -44,6 +46,7 @@ class Actors:
         self.left = {f"{role}#{i}": getattr(shape, amount) for role, (number, amount) in scenario.roles.items()
                      for i in range(getattr(shape, number))}
         self.clients = [self._client(name) for name in self.left]
+        self.ids = {name: (number, count()) for number, name in enumerate(self.left)}  # of clients: dst/world/ids.py
         self.auditing = False
         self.moments = 0
         self.operations: list[Operation] = []
@@ -55,7 +58,8 @@ class Actors:
 
     def start(self, client: Client) -> None:
         """Begin, or begin again after a crash, with what is left to do, and knowing nothing."""
-        world = World(STORE, ClientClock(self.kernel, client), None, METRICS)
+        clock = ClientClock(self.kernel, client)
+        world = World(STORE, clock, ClientIds(clock, *self.ids[client.name]), METRICS)
         role, _, number = client.name.partition("#")
         self.kernel.start(client, self.scenario.work[role](self, client, world, int(number)))
 
