@@ -7,7 +7,7 @@ differ; within a run they are log-uniform from 0.1 to 5 times its own middle. Ha
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from highwater.dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
+from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
 from highwater.dst.scenarios.sequenced_metadata_boundary import Shape, production
 from highwater.dst.simulate import simulate
 from highwater.dst.world.faults import Weights

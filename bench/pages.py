@@ -24,7 +24,7 @@ from highwater.cli.cost import HEAD, INPUTS, RUNS, contentions, inputs_of, rows_
 from highwater.cli.instances import module_of
 from highwater.cli.trace import damaged
 from highwater.dst.cost import measure
-from highwater.dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
+from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
 from highwater.dst.scenarios import STEMS, mutants_of
 from highwater.dst.search.hunt import hunt
 from highwater.dst.simulate import replay_command, simulate
@@ -65,7 +65,7 @@ def protocols() -> str:
         proved = f"{systems} system{'s' * (systems > 1)}" if systems else ""
         lines.append(f"| [{stem}](docs/{stem}.md) | {len(held)} hold, {len(failed)} fail as they must | {states:,} | "
                      f"{len(module.ALWAYS)} | {len(off)} | {proved} | {implemented(stem)} | "
-                     f"{SEEDS if stem in STEMS else 0:,} | {len(mutants_of(stem).MUTANTS) if stem in STEMS else 0} |")
+                     f"{SEEDS if stem in STEMS else 0:,} | {len(mutants_of(stem).builds) if stem in STEMS else 0} |")
     return "\n".join(lines) + "\n"
 
 

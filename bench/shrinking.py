@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from highwater.conformance.conform import model_of
 from highwater.dst.determinism import doctor
-from highwater.dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
+from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
 from highwater.dst.search.shrink import shrink
 from highwater.dst.simulate import Outcome, simulate
 from highwater.model.explore.tabulated import explore

@@ -1,19 +1,24 @@
 """Safety: none of its own; the clients of one run, which run impl/ unchanged, for traces/ to judge.
 
-What they do is their scenario's; here is what all have: they are started, and after a crash started again knowing nothing,
-with what is left to do; some retire when the faults have stopped; and some work once more in the end.
+What they do is their scenario's. Here is what all have: they are started, and after a crash started again knowing nothing,
+with what is left to do; some retire when the faults have stopped; and some work once more in the end. Here are also the loops
+of writers, readers and collectors that several scenarios have in common.
 """
 
-from collections.abc import Callable
-from types import ModuleType
+from collections.abc import Awaitable, Callable
+from itertools import count
 from typing import Any
 
+from highwater.dst.scenario import Scenario
 from highwater.dst.sim.kernel import Client, Kernel
+from highwater.dst.world.ids import ClientIds
 from highwater.dst.world.network import offset_ms
 from highwater.dst.world.store import NEW, ClientClock, ClientStore, SimulatedStore
+from highwater.impl.errors import Definite, Indefinite
 from highwater.impl.world import World
 from highwater.traces.event import Event
 from highwater.traces.histories.serial import Operation
+from highwater.traces.refine import Failure
 
 
 class QuietMetrics:
@@ -33,14 +38,15 @@ STORE, METRICS = ClientStore(), QuietMetrics()  # they hold nothing
 class Actors:
     """`shape`: the scenario's. `left`: client -> how much it has still to do. `told`: what callers were told, in order."""
 
-    def __init__(self, scenario: ModuleType, kernel: Kernel, store: SimulatedStore, shape: Any,
+    def __init__(self, scenario: Scenario, kernel: Kernel, store: SimulatedStore, shape: Any,
                  choose: Callable[[str, int], int], trace: Any, tell: Callable[[Event], None], build: Any):
         self.scenario, self.kernel, self.shape, self.choose, self.trace = scenario, kernel, shape, choose, trace
         self.tell_trace, self.build, self.store, self.begun, self.told = tell, build, store, 0, []
         scenario.begin(store, shape)
-        self.left = {f"{role}#{i}": getattr(shape, amount) for role, (number, amount) in scenario.ROLES.items()
+        self.left = {f"{role}#{i}": getattr(shape, amount) for role, (number, amount) in scenario.roles.items()
                      for i in range(getattr(shape, number))}
         self.clients = [self._client(name) for name in self.left]
+        self.ids = {name: (number, count()) for number, name in enumerate(self.left)}  # of clients: dst/world/ids.py
         self.auditing = False
         self.moments = 0
         self.operations: list[Operation] = []
@@ -52,9 +58,10 @@ class Actors:
 
     def start(self, client: Client) -> None:
         """Begin, or begin again after a crash, with what is left to do, and knowing nothing."""
-        world = World(STORE, ClientClock(self.kernel, client), None, METRICS)
+        clock = ClientClock(self.kernel, client)
+        world = World(STORE, clock, ClientIds(clock, *self.ids[client.name]), METRICS)
         role, _, number = client.name.partition("#")
-        self.kernel.start(client, self.scenario.WORK[role](self, client, world, int(number)))
+        self.kernel.start(client, self.scenario.work[role](self, client, world, int(number)))
 
     def tell(self, client: Client, op: str, body: bytes, key: str = "") -> None:
         """What the caller of a client is told, at this moment."""
@@ -90,6 +97,50 @@ class Actors:
         if self.shape.pause_ms > 1:
             await world.clock.sleep_ms(1 + self.choose(f"{client.name}.pause", self.shape.pause_ms))
 
+    # --- what clients of several scenarios do
+
+    async def write_one_by_one(self, client: Client, world: World, write: Callable[[str], Awaitable[str]],
+                               may_give_up: bool = False) -> None:
+        """Bring a writer's updates home one after another. `write` an update of a name: returns the key that tells where it
+        is, or "". One that surely did not happen is asked for again, unless the caller gives up; one in doubt is not."""
+        while self.left[client.name]:
+            self.left[client.name] -= 1
+            update = self.name_update(client.name)
+            while True:
+                self.begin(client, update)
+                try:
+                    self.end(client, "committed", await write(update))
+                except Definite:
+                    self.end(client, "failed")
+                    if not (may_give_up and self.choose(f"{client.name}.gives_up", 2)):
+                        continue
+                except Indefinite:
+                    self.end(client, "unknown")
+                break
+            await self.pause(client, world)
+
+    async def read_one_by_one(self, client: Client, world: World, read: Callable[[], Awaitable[tuple[str, ...]]]) -> None:
+        """Read time after time, and tell the reader's caller the names of the updates that it sees."""
+        while self.left[client.name]:
+            self.left[client.name] -= 1
+            await self.pause(client, world)
+            self.begin(client)
+            try:
+                seen = await read()
+            except Definite:
+                continue
+            self.end(client, "read", body=" ".join(seen).encode(), seen=seen)
+
+    async def collect_in_rounds(self, client: Client, wait: Callable[[], Awaitable], collect: Callable[[], Awaitable]) -> None:
+        """Collect garbage time after time. A round that fails is over: the next one begins anew."""
+        while self.left[client.name]:
+            self.left[client.name] -= 1
+            await wait()
+            try:
+                await collect()
+            except (Definite, Indefinite):
+                continue
+
     # --- when the faults have stopped
 
     def who_retires(self) -> list[Client]:
@@ -106,3 +157,9 @@ class Actors:
             if client.name in names:
                 self.left[client.name] = 1
                 self.start(client)
+
+
+def raise_anomalies(found: list[str]) -> None:
+    """Raise a Failure of the callers' history if anything is wrong with it. Each text is "name: what is wrong"."""
+    if found:
+        raise Failure("safety", f"history:{found[0].partition(':')[0]}", "; ".join(found))

@@ -197,7 +197,7 @@ def shape_of(scenario: str, saved: dict[str, Any] | None) -> Shape | None:
         of = named(scenario)
     except LookupError as error:
         raise ValueError(str(error)) from None
-    return record(of.Shape(), saved, of.MOST)
+    return record(of.shape(), saved, of.most)
 
 
 def settings_in(usual: Any, settings: tuple[str, ...], most: Mapping[str, int] = MappingProxyType({})) -> Any:

@@ -1,8 +1,8 @@
 """Safety: counts of requests are what the implementation sent in runs without faults; latencies and prices are inputs, and
 what is worked out with them is no better than they are.
 
-A protocol's scenario says in COST at which contention it is measured: name -> Shape. Every commit that a caller was told of is
-taken apart into the requests that its client sent for it.
+A protocol's scenario says in `cost` at which contention it is measured: name -> shape. Every commit that a caller was told of
+is taken apart into the requests that its client sent for it.
 """
 
 from collections import Counter
@@ -38,7 +38,7 @@ class Spread(NamedTuple):
 
 class Cost(NamedTuple):
     protocol: str
-    contention: str  # a name in COST
+    contention: str  # a name in `cost`
     commits: int
     kinds: dict[str, Spread]  # requests of each kind for a commit, by its client
     requests: Spread  # of all kinds
@@ -74,7 +74,7 @@ def measure(protocol: str, contention: str, latencies: Mapping[str, Latency], ru
     checks: Counter[int] = Counter()
     every: Counter[str] = Counter()
     refused = 0
-    shape = named(protocol).COST[contention]
+    shape = named(protocol).cost[contention]
     for seed in range(runs):
         outcome = simulate(seed, shape=shape, weights=NONE, by_model=False, strategy="times", scenario=protocol,
                            delay_ms=sampler(latencies, seed))
@@ -135,6 +135,6 @@ def dollars(per_commit: Mapping[str, float], per_thousand: Mapping[str, float], 
     return sum(count * per_thousand[op] / 1000 for op, count in per_commit.items()) * commits
 
 
-def all_of(protocol: str) -> dict[str, Any]:
+def all_of(protocol: str) -> Mapping[str, Any]:
     """The contentions at which a protocol is measured; empty for one without commits."""
-    return getattr(named(protocol), "COST", {})
+    return named(protocol).cost

@@ -6,10 +6,10 @@ One run of a scenario: chaos, then quiet (faults off, whatever is under way arri
 import gc
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 from highwater.dst.actors import Actors
+from highwater.dst.scenario import Build, Scenario, Shape
 from highwater.dst.scenarios import DEFAULT, named
 from highwater.dst.sim.choose import Choice, Chooser, Decide, Lenient, Strict, TapeMismatch, drawing, drawing_of
 from highwater.dst.sim.kernel import Event as Waiting
@@ -23,9 +23,6 @@ from highwater.traces.refine import Failure
 
 MOST_STEPS = 20_000  # of the kernel, for each phase: many times what any run needs
 MOST_TIMES = 1000  # of the scenario's unit, for each phase, in virtual time
-
-Build = Callable[..., Any]  # makes one client's implementation, as its scenario says
-Shape = Any  # a scenario's
 
 
 class Outcome(NamedTuple):
@@ -112,7 +109,7 @@ def among(choose: Callable[[str, int], int]) -> Callable[..., Any]:
     return lambda field, *values: values[choose(f"shape.{field}", len(values))]
 
 
-def stalls_ms(scenario: ModuleType, shape: Shape) -> tuple[int, ...]:
+def stalls_ms(scenario: Scenario, shape: Shape) -> tuple[int, ...]:
     """What stalls are drawn around."""
     return (shape.stall_ms,) if shape.stall_ms else scenario.waits_ms(shape)
 
@@ -168,7 +165,7 @@ def run_phases(kernel: Kernel, network: Network, actors: Actors) -> None:
     if stuck:
         raise Failure("liveness", f"liveness:{stuck[0].split('#')[0]}", f"{', '.join(stuck)} did not finish within "
                       f"{MOST_STEPS} steps and {MOST_TIMES * unit_ms:,} ms after the faults had stopped")
-    for names in scenario.AUDIT if shape.audit else ():
+    for names in scenario.audit if shape.audit else ():
         actors.work_once_more(names)
         run(kernel, unit_ms)
         if actors.unfinished():

@@ -136,7 +136,7 @@ def of_protocol(events: list[Event], options: Options) -> Callable[[], Any]:
                     "--shape skew_ms=50")
     of = named(options.stem)
     try:
-        shape = settings_in(of.Shape(), options.shape, of.MOST)
+        shape = settings_in(of.shape(), options.shape, of.most)
     except ValueError as error:
         raise Unfit(f"--shape: {error}") from None
     clients = of.trace_of(shape).refiner.index
@@ -165,12 +165,12 @@ def fitting(events: list[Event]) -> list[str]:
 
 def fits(protocol: str, events: list[Event]) -> bool:
     of = named(protocol)
-    usual = of.Shape()
+    usual = of.shape()
     flags = [name for name, value in usual._asdict().items() if isinstance(value, bool)]  # keys may depend on one
     spaces = [of.trace_of(shape).namespace for shape in (usual, *(usual._replace(**{name: not getattr(usual, name)})
                                                                   for name in flags))]
     asked, told = ([e for e in events if (e.kind == "told") == is_told] for is_told in (False, True))
-    return (all(e.client.partition("#")[0] in of.ROLES for e in events) and all(e.op in of.TOLD for e in told)
+    return (all(e.client.partition("#")[0] in of.roles for e in events) and all(e.op in of.told for e in told)
             and any(all(is_of(space, e) for e in asked) for space in spaces))
 
 

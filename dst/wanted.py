@@ -45,8 +45,8 @@ def shapes_of(wanted: Wanted) -> Callable[[int], Any]:
     """Of a seed: its shape, drawn but for what is set. None: it is drawn, all of it. Raises ValueError."""
     if not (wanted.profile or wanted.shape):
         return lambda seed: None
-    usual = named(wanted.scenario).Shape()
-    given = set_in(usual._replace(store=wanted.profile or usual.store), wanted.shape, "--shape", named(wanted.scenario).MOST)
+    usual = named(wanted.scenario).shape()
+    given = set_in(usual._replace(store=wanted.profile or usual.store), wanted.shape, "--shape", named(wanted.scenario).most)
     if given.sdk not in ("", *IN_SIMULATION):
         raise ValueError(f"--shape sdk={given.sdk}: there are {', '.join(IN_SIMULATION)}")
     names = {setting.partition("=")[0] for setting in wanted.shape} | ({"store"} if wanted.profile else set())

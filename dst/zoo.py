@@ -13,7 +13,7 @@ def build_of(mutant: str | None, scenario: str = DEFAULT) -> Build:
     """The implementation to run: production's, or a mutant's. Raises LookupError."""
     if not mutant:
         return named(scenario).production
-    mutants = mutants_of(scenario).MUTANTS
+    mutants = mutants_of(scenario).builds
     if mutant not in mutants:
         raise LookupError(f"there is no mutant {mutant!r} of {scenario}; there are: {', '.join(mutants)}")
     return mutants[mutant][1]
@@ -21,7 +21,7 @@ def build_of(mutant: str | None, scenario: str = DEFAULT) -> Build:
 
 def expected(mutant: str, by_model: bool, scenario: str = DEFAULT) -> tuple[str, ...]:
     """What the signatures of its failures begin with."""
-    oracles = mutants_of(scenario).ORACLES
+    oracles = mutants_of(scenario).oracles
     return oracles[mutant][not by_model] if mutant in oracles else ("",)
 
 

@@ -40,7 +40,7 @@ from bench.peers.run import HERE, PeerFailed, PeerMissing, kept
 from bench.peers.run import run as run_program
 from bench.simulation import SHAPE, ours
 from highwater.dst.actors import QuietMetrics
-from highwater.dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
+from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
 from highwater.dst.scenarios.sequenced_metadata_boundary import Build, namespace, production, waits_ms
 from highwater.dst.world.faults import Weights, long_time_ms, swarm
 from highwater.dst.world.network import LATENCY_MS, TIMEOUT_MS

@@ -113,7 +113,7 @@ def shrunk_in_time(outcome: Outcome, build: Build, given: Given, budget: int) ->
 
 
 def small_of(campaign: Campaign, said: dict) -> Small:
-    return Small(said["seed"], said["strategy"], said["shape"] and named(campaign.scenario).Shape(**said["shape"]),
+    return Small(said["seed"], said["strategy"], said["shape"] and named(campaign.scenario).shape(**said["shape"]),
                  said["weights"] and Weights(**said["weights"]), [tuple(choice) for choice in said["tape"]], said["runs"])
 
 

@@ -144,7 +144,7 @@ def answer(job: dict[str, Any]) -> list[list]:
 
 def ran(scenario: str, build: Build, run: dict[str, Any], whole: bool) -> list:
     try:
-        outcome = simulate(**arguments(run, named(scenario).Shape), build=build, scenario=scenario)
+        outcome = simulate(**arguments(run, named(scenario).shape), build=build, scenario=scenario)
     except TapeMismatch as error:  # before the run has begun
         return ["nondeterminism", str(error), "", ""]
     return [*summary(outcome), outcome.tape, list(map(to_json, outcome.events))] if whole else summary(outcome)

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from highwater.dst.determinism.lint_allowed import ALLOWED, Allowed
 from highwater.dst.determinism.lint_sets import SCOPES, SET_METHODS, Sets, inside, name_of
-from highwater.dst.scenarios import CONTRACT
 
 ROOT = Path(__file__).parent.parent.parent  # the folder of the package `highwater`
 FOLDERS = ("impl", "dst", "traces", "model")
@@ -61,7 +60,6 @@ PARTS = {  # of modules that are fine otherwise
     "os.urandom": "randomness", "os.getpid": "environment", "sys.argv": "environment", "gc.get_objects": "address",
     "platform.node": "environment", "socket.gethostname": "environment",
 }
-FILLING = ("add", "append", "extend", "insert", "setdefault", "update")
 LISTINGS = ("glob", "rglob", "iterdir", "listdir", "scandir")
 
 
@@ -198,7 +196,7 @@ class Linter:
                 isinstance(value, ast.Call) and name_of(value.func) in (
                     "dict", "list", "set", "defaultdict", "Counter", "deque", "OrderedDict", "count", "itertools.count"))
             if empty and not (isinstance(value, ast.Call) and (value.args or value.keywords) and
-                              name_of(value.func) in ("dict", "list", "set")) and not self.of_contract(node):
+                              name_of(value.func) in ("dict", "list", "set")):
                 self.say(node, "cache")
         for inner in ast.walk(node):
             if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -208,24 +206,6 @@ class Linter:
             elif isinstance(inner, ast.Global) or (
                     isinstance(inner, ast.Call) and isinstance(inner.func, ast.Call) and cached(inner.func)):
                 self.say(inner, "cache")
-
-
-    def of_contract(self, node: ast.Assign | ast.AnnAssign) -> bool:
-        """Tell whether it is a constant that a scenario must have (COST = {} says that there is none) and no function fills."""
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        names = {name_of(of) for of in targets}
-        return names <= {*CONTRACT.get(self.file.rpartition("/")[0], ())} and not any(
-            names & filled(of) for function in ast.walk(self.tree) if isinstance(function, SCOPES) for of in ast.walk(function))
-
-
-def filled(node: ast.AST) -> set[str]:
-    """Name what is filled here: `x` of `x[key] = value`, `x |= other` and `x.append(value)`."""
-    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
-        return {name_of(node.value)}
-    if isinstance(node, ast.AugAssign):
-        return {name_of(node.target)}
-    return {name_of(node.func.value)} if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and \
-        node.func.attr in FILLING else set()
 
 
 def shows_address(node: ast.AST) -> bool:

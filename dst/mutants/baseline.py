@@ -1,5 +1,6 @@
 """Safety: none, on purpose. impl/protocols/baseline.py with one safeguard taken out; simulation must find each of them."""
 
+from highwater.dst.scenario import Mutants
 from highwater.dst.scenarios.baseline import ROOT, Shape
 from highwater.impl.errors import OutcomeUnknown, Unavailable
 from highwater.impl.protocols.baseline import Baseline
@@ -47,7 +48,7 @@ def client(kind: type[Baseline]) -> object:
     return build
 
 
-MUTANTS = {  # name -> (what it does wrong, its Build)
+BUILDS = {  # name -> (what it does wrong, its Build)
     "timeout_is_failure": ("a write without a reply is reported as failed", client(TimeoutIsFailure)),
     "acknowledged_unheard": ("a write without a reply is reported as stored", client(AcknowledgedUnheard)),
     "shared_keys": ("writers share their keys", client(SharedKeys)),
@@ -59,3 +60,4 @@ ORACLES = {  # name -> what its signatures begin with: by model; by harm
     "shared_keys": (("refinement:Writer.",), ()),  # names are unique where no model counts them
     "old_listing": (("refinement:Reader.",), ("history:stale read", "history:read went back")),
 }
+MUTANTS = Mutants(BUILDS, ORACLES)

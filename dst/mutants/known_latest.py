@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from highwater.dst.mutants.sequenced_metadata_boundary import Unchecked
+from highwater.dst.scenario import Mutants
 from highwater.dst.scenarios.known_latest import Codec
 from highwater.impl.errors import OutcomeUnknown
 from highwater.impl.layout import Namespace
@@ -55,7 +56,7 @@ def of(kind: type[MetadataStore]) -> Callable:
     return lambda world, where, spare, client: kind(world, where, Codec, spare, keep_latest=True)
 
 
-MUTANTS = {  # name -> (what it does wrong, its Build)
+BUILDS = {  # name -> (what it does wrong, its Build)
     "known_no_check": ("what it knows is taken for the latest, and the boundary is not looked at", unchecked),
     "known_unanswered": ("what was sent and not answered is taken for the latest", of(Sent)),
     "known_without_its_update": ("the next update is made of what the last was made of", of(Before)),
@@ -67,3 +68,4 @@ ORACLES = {  # name -> what its signatures begin with: by model; by harm
                          HARM),
     "known_without_its_update": (("refinement:Writer.CreateNext", "refinement:Writer.SendCreate"), HARM),
 }
+MUTANTS = Mutants(BUILDS, ORACLES)

@@ -8,6 +8,7 @@ SNAPSHOT_FIRST, KEEP_LATEST, KEEP_SNAPSHOT, CHECK_READS; and what the model take
 
 from collections.abc import Callable
 
+from highwater.dst.scenario import Mutants
 from highwater.dst.scenarios.log_gc import ROOT, Shape
 from highwater.impl.errors import NotFound, OutcomeUnknown
 from highwater.impl.layout import Namespace
@@ -181,7 +182,7 @@ def made(**parts: type) -> Callable[[World, Shape, int], AppendLog]:
     return lambda world, shape, number: build(world, shape, number, **parts)
 
 
-MUTANTS = {  # name -> (what it does wrong, its Build)
+BUILDS = {  # name -> (what it does wrong, its Build)
     "naive": ("entries are collected by min_age alone, there is no boundary",
               lambda world, shape, number: AppendLog(world, ROOT, "min_age")),
     "no_check": ("an appender does not check the boundary", made(bounded=Unchecked)),
@@ -229,3 +230,4 @@ ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> what 
     "end_from_snapshot": (("refinement:Appender.",), ()),
     "snapshots_kept": (("liveness:stale",), ()),
 }
+MUTANTS = Mutants(BUILDS, ORACLES)

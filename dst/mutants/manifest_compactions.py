@@ -10,6 +10,7 @@ slatedb#1095, #1152), APPLY_FIRST (`claim_out_first`), RECOGNISE (`claim_not_loo
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from highwater.dst.scenario import Mutants
 from highwater.dst.scenarios.manifest_compactions import Impl, Shape, production
 from highwater.impl.errors import OutcomeUnknown
 from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
@@ -182,7 +183,7 @@ def collecting_first(world: World, shape: Shape, number: int) -> Impl:
     return production(world, shape, number)._replace(collect=collect_first)
 
 
-MUTANTS = {  # name -> (what it does wrong, its Build)
+BUILDS = {  # name -> (what it does wrong, its Build)
     "manifest_unchecked": ("the manifest's boundary is not checked after a create", unchecked("manifest")),
     "compactions_unchecked": ("the compactions' boundary is not checked after a create", unchecked("compactions")),
     "epochs_not_compared": ("a compactor does not compare epochs", with_compactor(NotCompared)),
@@ -221,3 +222,4 @@ ORACLES = {  # name -> what its signatures begin with: by model; by harm
     "overwrites": (("refinement:put",), ("history:",)),
     "collects_first": (("refinement:Collector.",), ("history:",)),
 }
+MUTANTS = Mutants(BUILDS, ORACLES)

@@ -3,6 +3,7 @@
 The first eleven are the safeguards that model/protocols/manifest_epochs.py has knobs for, in its order.
 """
 
+from highwater.dst.scenario import Mutants
 from highwater.dst.scenarios.manifest_epochs import ROOT, Shape
 from highwater.impl.codecs.json.manifest_epochs import Manifest
 from highwater.impl.errors import OutcomeUnknown
@@ -149,7 +150,7 @@ def client(instance: type[Instance] = Instance, reader: type[ManifestReader] = M
     return build
 
 
-MUTANTS = {  # name -> (what it does wrong, its Build)
+BUILDS = {  # name -> (what it does wrong, its Build)
     "overwrites": ("a manifest is put without a condition", client(Overwrites)),
     "claims_once": ("an open tries again with the epoch of its first attempt", client(ClaimsOnce)),
     "bumps_all": ("an open takes the next epoch of every role", client(BumpsAll)),
@@ -184,3 +185,4 @@ ORACLES = {  # name -> what its signatures begin with: by model; by harm
     "applied_again": ((*STALE, "told:failed", "told:unknown", "told:version_exists"), ("history:applied twice",)),
     "fenced_is_denied": (("told:fenced",), ("history:denied update",)),
 }
+MUTANTS = Mutants(BUILDS, ORACLES)

@@ -7,6 +7,7 @@ Each knob of model/protocols/manifest_migration.py has one or more here: REFUSE 
 
 from collections.abc import Awaitable, Callable
 
+from highwater.dst.scenario import Mutants
 from highwater.dst.scenarios.manifest_migration import Impl, Shape, codec_of, production
 from highwater.impl.codecs.slatedb.header import version_of
 from highwater.impl.codecs.slatedb.manifest import Manifest, ManifestCodec, Phase
@@ -119,7 +120,7 @@ def overwriting(world: World, shape: Shape, phase: int) -> Impl:
     return impl
 
 
-MUTANTS = {  # name -> (what it does wrong, its Build)
+BUILDS = {  # name -> (what it does wrong, its Build)
     "drops_newer_fields": ("a client in phase 1 reads V2 without its newer fields, and writes it so",
                            with_codec(DropsNewerFields)),
     "writes_what_v1_cannot_hold": ("a client in phase 1 leaves out what V1 cannot hold", with_codec(WritesWhatV1CannotHold)),
@@ -143,3 +144,4 @@ ORACLES = {  # name -> what its signatures begin with: by model; by harm
     "unheard_is_reported": (("told:committed",), (LOST,)),
     "overwrites": (("refinement:Writer.put",), (LOST,)),
 }
+MUTANTS = Mutants(BUILDS, ORACLES)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from highwater.dst.mutants import sequenced_metadata_boundary_ambiguity as ambiguity
+from highwater.dst.scenario import Mutants
 from highwater.dst.scenarios.sequenced_metadata_boundary import Codec
 from highwater.impl.errors import NotFound, OutcomeUnknown
 from highwater.impl.layout import Namespace
@@ -141,7 +142,7 @@ class LostReplyIsConflict(SequencedStorage):
             raise ObjectVersionExists(file_id) from None
 
 
-MUTANTS = {  # name -> (what it does wrong, its Build)
+BUILDS = {  # name -> (what it does wrong, its Build)
     "no_check": ("a writer does not check the boundary",
                  lambda w, n, spare, i: build(w, n, spare, bounded=Unchecked)),
     "check_before_create": ("it checks before its create only",
@@ -173,7 +174,7 @@ MUTANTS = {  # name -> (what it does wrong, its Build)
     "conflict_not_looked_at": ("after a conflict the same id is tried again, without a look at who won",
                                lambda w, n, spare, i: build(w, n, spare, store=ConflictNotLookedAt)),
 }
-MUTANTS |= ambiguity.MUTANTS
+BUILDS |= ambiguity.BUILDS
 
 DUPLICATE, LOST, TWICE = "history:duplicate commit", "history:lost update", "history:applied twice"
 WRITES_AGAIN = ("refinement:Writer.CreateNext", "refinement:Writer.SendCreate", "told:failed")
@@ -208,3 +209,4 @@ ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> what 
     "missing_is_asked_again": (("refinement:Writer.ReadMissing", "refinement:Reader.ReadMissing"), ("liveness:",)),
     "conflict_not_looked_at": (("refinement:Writer.CreateConflict", "refinement:Writer.create", *WRITES_AGAIN), ()),
 }
+MUTANTS = Mutants(BUILDS, ORACLES)

@@ -155,7 +155,7 @@ def trusting_409(store: ObjectStore) -> ObjectStore:
     return VerifiedStore(BusyIsExists(store.inner), store.clock, store.put_id, store.kept)
 
 
-MUTANTS: dict[str, tuple[str, Build]] = {  # name -> (what it does wrong, its Build)
+BUILDS: dict[str, tuple[str, Build]] = {  # name -> (what it does wrong, its Build)
     "Z7": ("a create of unknown outcome is a conflict: the update is applied to the latest file again", of(TakenForConflict)),
     "Z8": ("a create of unknown outcome is a failure: what it may have written is removed", of(RolledBack)),
     "Z9": ("412 is a conflict, though it may be the writer's own file that was met", on(below)),

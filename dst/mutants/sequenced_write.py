@@ -3,6 +3,7 @@ them."""
 
 from typing import Any
 
+from highwater.dst.scenario import Mutants
 from highwater.dst.scenarios.sequenced_write import made
 from highwater.impl.errors import NotFound, OutcomeUnknown, Unavailable
 from highwater.impl.protocols.sequenced_storage import FIRST_ID, Listed, ObjectVersionExists, SequencedStorage
@@ -162,7 +163,7 @@ def client(**parts: Any) -> object:
     return lambda world, shape, number: made(world, shape, **parts)
 
 
-MUTANTS = {  # name -> (what it does wrong, its Build)
+BUILDS = {  # name -> (what it does wrong, its Build)
     "overwrites": ("files are put without a condition", client(storage=Overwrites)),
     "unresolved": ("state: after a conflict the old content is put under the next id", client(state=TakesNextId)),
     "gap": ("after a conflict an id is left out", client(state=SkipsAnId, log=LogSkipsAnId)),
@@ -196,3 +197,4 @@ ORACLES = {  # name -> what its signatures begin with: by model; by harm
     "old_reads": (("told:read", "refinement:Reader.ReadLatest"), (STALE, "history:read went back")),
     "out_of_order": (("told:read",), ("history:read",)),
 }
+MUTANTS = Mutants(BUILDS, ORACLES)

@@ -3,6 +3,7 @@ them."""
 
 from typing import Any
 
+from highwater.dst.scenario import Mutants
 from highwater.dst.scenarios.simple_conditional import KEY, Shape, resolve
 from highwater.impl.codecs.json.manifest import Manifest
 from highwater.impl.errors import OutcomeUnknown, PreconditionFailed, Unavailable
@@ -142,7 +143,7 @@ def client(kind: type[SimpleConditional]) -> object:
     return build
 
 
-MUTANTS = {  # name -> (what it does wrong, its Build)
+BUILDS = {  # name -> (what it does wrong, its Build)
     "unconditional": ("a writer puts without a condition", client(Unconditional)),
     "old_content": ("after a conflict the old content is put over the new version", client(OldContent)),
     "others_dropped": ("after a conflict the other's update is dropped", client(OthersDropped)),
@@ -171,3 +172,4 @@ ORACLES = {  # name -> what its signatures begin with: by model; by harm
     "last_place_only": (PUTS, (TWICE,)),
     "old_reads": (("told:read",), ("history:stale read", "history:read went back")),
 }
+MUTANTS = Mutants(BUILDS, ORACLES)

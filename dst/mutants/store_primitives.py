@@ -6,6 +6,7 @@ They stand for stores and proxies that do so: an emulated condition, a cache, an
 from collections.abc import Callable
 from typing import Any
 
+from highwater.dst.scenario import Mutants
 from highwater.dst.scenarios.store_primitives import Shape
 from highwater.impl.errors import AlreadyExists, NotFound, OutcomeUnknown, PreconditionFailed
 from highwater.impl.world import Object, ObjectStore, Page, World
@@ -85,7 +86,7 @@ def above(layer: type[Layer]) -> Callable[[World, Shape, int], ObjectStore]:
     return lambda world, shape, number: layer(world.store)
 
 
-MUTANTS = {  # name -> (what it does wrong, its Build)
+BUILDS = {  # name -> (what it does wrong, its Build)
     "create_by_looking": ("PUT If-None-Match is emulated: GET, and PUT if it is not there", above(CreateByLooking)),
     "update_by_looking": ("PUT If-Match is emulated: GET, and PUT if the version is right", above(UpdateByLooking)),
     "blind_update": ("the condition of an update is ignored", above(BlindUpdate)),
@@ -96,4 +97,5 @@ MUTANTS = {  # name -> (what it does wrong, its Build)
 }
 HARM = ("history:not linearizable",)
 # name -> what its signatures begin with: by model; by harm
-ORACLES = dict.fromkeys(MUTANTS, (("told:", "refinement:Client.", *HARM), HARM))
+ORACLES = dict.fromkeys(BUILDS, (("told:", "refinement:Client.", *HARM), HARM))
+MUTANTS = Mutants(BUILDS, ORACLES)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from highwater.dst.scenario import Mutants
 from highwater.dst.scenarios.update_ids import Codec
 from highwater.impl.errors import OutcomeUnknown
 from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
@@ -39,7 +40,7 @@ def client(kind: type[MetadataStore]) -> Callable:
     return lambda world, where, spare, number: kind(world, where, Codec, spare)
 
 
-MUTANTS = {  # name -> (what it does wrong, its Build)
+BUILDS = {  # name -> (what it does wrong, its Build)
     "refused_is_retried": ("the RFC, with the retry of released code: a refused update is applied again", client(Retried)),
     "recognised_unchecked": ("the update is looked for in a file that no boundary was read after", client(Unchecked)),
 }
@@ -47,3 +48,4 @@ ORACLES = {  # name -> what its signatures begin with: by model; by harm
     "refused_is_retried": (("refinement:Writer.",), ("history:applied twice",)),
     "recognised_unchecked": (("told:recognised", "refinement:Writer."), ()),
 }
+MUTANTS = Mutants(BUILDS, ORACLES)

@@ -7,6 +7,7 @@ Of SlateDB's bugs these are: #352 and #1622 (`unchecked`), #1682 (`fence_not_ahe
 from collections.abc import Callable
 from functools import partial
 
+from highwater.dst.scenario import Mutants
 from highwater.dst.scenarios.wal_fencing import Impl, Shape
 from highwater.dst.world.faults import NONE
 from highwater.impl.codecs.json.wal import Record, WalManifest, decode_record, encode_manifest, encode_record
@@ -198,7 +199,7 @@ def opening(kind: type[Wal]) -> Callable[[World, Shape, int], Impl]:
     return lambda world, shape, number: Impl(partial(open, attempts=shape.attempts), wal_fencing.collect)
 
 
-MUTANTS = {  # name -> (what it does wrong, its Build)
+BUILDS = {  # name -> (what it does wrong, its Build)
     "unchecked": ("an append is acknowledged without a look at the manifest", opening(Unchecked)),
     "fence_not_ahead": ("the fence is put behind what is listed, not ahead of replay_after", opening(FenceNotAhead)),
     "not_validated": ("a replay is trusted without a look at the manifest", opening(NotValidated)),
@@ -236,3 +237,4 @@ ORACLES = {  # name -> what its signatures begin with: by model; by harm
     "collects_all": (("refinement:Collector.",), (LOST,)),
     "claimed_after_fence": (("refinement:Writer.",), (HARM,)),
 }
+MUTANTS = Mutants(BUILDS, ORACLES)

@@ -6,17 +6,15 @@ Each writer brings its writes home one after another; of unknown outcome none is
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from highwater.dst.actors import Actors
+from highwater.dst.actors import Actors, raise_anomalies
+from highwater.dst.scenario import Scenario, counted
 from highwater.dst.sim.kernel import Client
-from highwater.dst.world.network import TIMEOUT_MS
-from highwater.dst.world.store import SimulatedStore
-from highwater.impl.errors import Definite, Indefinite
 from highwater.impl.protocols.baseline import Baseline
 from highwater.impl.world import World
 from highwater.traces.event import Event
 from highwater.traces.histories.serial import anomalies
 from highwater.traces.protocols.baseline import KEYS, PREFIX, Trace, constants, refiner
-from highwater.traces.refine import Failure, refiner_of
+from highwater.traces.refine import refiner_of
 
 ROOT = "db"
 
@@ -39,18 +37,13 @@ class Shape(NamedTuple):
     sdk: str = ""
 
 
+MOST = {"writers": 3, "readers": 2}  # what the model is made for
+
+
 def draw_shape(of: Callable[..., Any]) -> Shape:
     return Shape(of("writers", 2, 3), of("updates", 2, 3, 4), of("readers", 1, 2), of("reads", 1, 2, 3), of("attempts", 1, 2),
                  of("pause_ms", 60, 1, 300), chaos=of("chaos", 3, 30), audit=bool(of("audit", 1, 0)),
                  store=of("store", "s3", "s3", "gcs", "azure", "r2"))
-
-
-def unit_ms(shape: Shape) -> int:
-    return max(shape.pause_ms, 60)
-
-
-def waits_ms(shape: Shape) -> tuple[int, ...]:
-    return shape.pause_ms, TIMEOUT_MS
 
 
 def length(shape: Shape) -> int:
@@ -61,74 +54,58 @@ def trace_of(shape: Shape) -> Trace:
     return Trace(refiner_of(refiner, constants(MOST["writers"], MOST["readers"])), KEYS, shape.skew_ms)
 
 
-def trace_options(shape: Shape) -> list[str]:
-    return []
-
-
 def production(world: World, shape: Shape, number: int) -> Baseline:
     return Baseline(world, ROOT, shape.attempts)
 
 
-def begin(store: SimulatedStore, shape: Shape) -> None:
-    """There is nothing."""
-
-
 async def writer(actors: Actors, client: Client, world: World, number: int) -> None:
     base = actors.build(world, actors.shape, number)
-    while actors.left[client.name]:
-        actors.left[client.name] -= 1
-        update = actors.name_update(client.name)
-        while True:
-            actors.begin(client, update)
-            try:
-                await base.write(update, update.encode())
-                actors.end(client, "committed")
-            except Definite:
-                actors.end(client, "failed")
-                if not actors.choose(f"{client.name}.gives_up", 2):
-                    continue
-            except Indefinite:
-                actors.end(client, "unknown")
-            break
-        await actors.pause(client, world)
+
+    async def write(update: str) -> str:
+        await base.write(update, update.encode())
+        return ""
+
+    await actors.write_one_by_one(client, world, write, may_give_up=True)
 
 
 async def reader(actors: Actors, client: Client, world: World, number: int) -> None:
     base = actors.build(world, actors.shape, number)
-    while actors.left[client.name]:
-        actors.left[client.name] -= 1
-        await actors.pause(client, world)
-        actors.begin(client)
-        try:
-            found = await base.recover()
-        except Definite:
-            continue
-        seen = tuple(body.decode() for body in found.values())
-        actors.end(client, "read", body=" ".join(seen).encode(), seen=seen)
+
+    async def read() -> tuple[str, ...]:
+        return tuple(body.decode() for body in (await base.recover()).values())
+
+    await actors.read_one_by_one(client, world, read)
 
 
 def final_check(actors: Actors, events: list[Event]) -> None:
     """«If at any point the database crashes, we'll have only acknowledged writes stored»: and those of unknown outcome."""
     final = [stored[0].body.decode() for key, stored in sorted(actors.store.objects.items()) if key.startswith(PREFIX)]
     found = anomalies(actors.history(), final, ordered=False)
-    if found:
-        raise Failure("safety", f"history:{found[0].partition(':')[0]}", "; ".join(found))
+    raise_anomalies(found)
 
 
-TOLD = ("committed", "failed", "unknown", "read")
-SEEN = ("written again",)
-
-
-def seen(events: list[Event], shape: Shape) -> set[str]:
+def moments_of(events: list[Event], shape: Shape) -> set[str]:
     puts = [e.key for e in events if e.op == "put" and e.kind == "applied"]
     return {"written again"} if len(set(puts)) < len(puts) else set()
 
 
-WORK = {"Writer": writer, "Reader": reader}
-AUDIT = (("Writer#0",), ("Reader#0",))
-ROLES = {"Writer": ("writers", "updates"), "Reader": ("readers", "reads")}
-OPTIONAL = ("Reader",)
-MOST = {"writers": 3, "readers": 2}
-MILDEST = {**Shape()._asdict(), "pause_ms": 1, "audit": False}
-COST = {f"{n} writer{'s' * (n > 1)}": Shape(writers=n, updates=40, readers=0, reads=0, pause_ms=1, audit=False) for n in (1, 4)}
-TINY = Shape(writers=2, updates=1, readers=1, reads=1, pause_ms=1, audit=False)
+SCENARIO = Scenario(
+    stem="baseline",
+    shape=Shape,
+    draw_shape=draw_shape,
+    roles={"Writer": ("writers", "updates"), "Reader": ("readers", "reads")},
+    most=MOST,
+    optional=("Reader",),
+    mildest=Shape(pause_ms=1, audit=False),
+    tiny=Shape(writers=2, updates=1, readers=1, reads=1, pause_ms=1, audit=False),
+    length=length,
+    production=production,
+    work={"Writer": writer, "Reader": reader},
+    audit=(("Writer#0",), ("Reader#0",)),
+    trace_of=trace_of,
+    final_check=final_check,
+    told=("committed", "failed", "unknown", "read"),
+    moments=("written again",),
+    moments_of=moments_of,
+    cost={counted(n, "writer"): Shape(writers=n, updates=40, readers=0, reads=0, pause_ms=1, audit=False) for n in (1, 4)},
+)

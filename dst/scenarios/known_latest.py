@@ -8,37 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 from highwater.dst.scenarios import sequenced_metadata_boundary as boundary
-from highwater.dst.scenarios.sequenced_metadata_boundary import (
-    AUDIT,
-    COST,
-    MILDEST,
-    MOST,
-    OPTIONAL,
-    ROLES,
-    TINY,
-    TOLD,
-    WITH_SDK,
-    WORK,
-    Codec,
-    Shape,
-    begin,
-    final_check,
-    length,
-    seen,
-    unit_ms,
-    waits_ms,
-)
-from highwater.dst.scenarios.sequenced_metadata_boundary import shape_options as trace_options
+from highwater.dst.scenarios.sequenced_metadata_boundary import Codec, Shape
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore
 from highwater.impl.world import World
 from highwater.traces.protocols.sequenced_metadata_boundary import KnowingTrace, constants, refiner
 from highwater.traces.refine import refiner_of
-
-__all__ = ["AUDIT", "COST", "MILDEST", "MOST", "OPTIONAL", "ROLES", "SEEN", "TINY", "TOLD", "WORK", "Shape", "begin",
-           "final_check", "length", "seen", "trace_options", "unit_ms", "waits_ms"]
-MODEL = "sequenced_metadata_boundary"
-SEEN = tuple(name for name in boundary.SEEN if name not in WITH_SDK)
 
 
 def draw_shape(of: Callable[..., Any]) -> Shape:
@@ -47,9 +22,20 @@ def draw_shape(of: Callable[..., Any]) -> Shape:
 
 def trace_of(shape: Shape) -> KnowingTrace:
     page = shape.page_size if shape.page_size < 1000 else 0
-    of = constants(MOST["writers"], MOST["collectors"], MOST["readers"], page, shape.manifest, known=True)
+    of = constants(*boundary.MOST.values(), page, shape.manifest, known=True)
     return KnowingTrace(refiner_of(refiner, of), boundary.namespace(shape), shape.skew_ms)
 
 
 def production(world: World, where: Namespace, spare_checkpoints: bool, client: int) -> MetadataStore:
     return MetadataStore(world, where, Codec, spare_checkpoints, keep_latest=True)
+
+
+SCENARIO = boundary.SCENARIO._replace(
+    stem="known_latest",
+    model=boundary.SCENARIO.stem,
+    draw_shape=draw_shape,
+    production=production,
+    trace_of=trace_of,
+    trace_options=boundary.shape_options,
+    moments=boundary.WITHOUT_SDK,
+)

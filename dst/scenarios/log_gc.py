@@ -9,7 +9,8 @@ collector must each get on, and nothing may be left that a snapshot holds, but t
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from highwater.dst.actors import Actors
+from highwater.dst.actors import Actors, raise_anomalies
+from highwater.dst.scenario import STORES, Scenario, counted
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import SimulatedStore
@@ -46,14 +47,14 @@ class Shape(NamedTuple):
     sdk: str = ""
 
 
+MOST = {"appenders": 3, "readers": 2, "collectors": 2}  # what the model is made for
+
+
 def draw_shape(of: Callable[..., Any]) -> Shape:
     return Shape(of("appenders", 2, 3), of("entries", 4, 3, 8), of("readers", 1, 2), of("reads", 3, 2, 6),
                  of("collectors", 1, 2), of("rounds", 3, 2, 6), of("min_age_ms", 60, 20, 150, 400), of("pause_ms", 60, 1, 300),
                  chaos=of("chaos", 30, 5, 100), audit=bool(of("audit", 1, 0)), skew_ms=of("skew_ms", 0, 0, 50),
                  store=of("store", "s3", "s3", "s3", *STORES))
-
-
-STORES = ("gcs", "azure", "r2", "minio-2025-08", "ceph", "strict-rfc9110")  # that have all that the protocol needs
 
 
 def unit_ms(shape: Shape) -> int:
@@ -74,16 +75,8 @@ def trace_of(shape: Shape) -> Trace:
     return Trace(refiner_of(refiner, constants(MOST["appenders"], MOST["readers"], MOST["collectors"])), KEYS, shape.skew_ms)
 
 
-def trace_options(shape: Shape) -> list[str]:
-    return []
-
-
 def production(world: World, shape: Shape, number: int) -> AppendLog:
     return AppendLog(world, ROOT)
-
-
-def begin(store: SimulatedStore, shape: Shape) -> None:
-    """There is nothing."""
 
 
 async def appender(actors: Actors, client: Client, world: World, number: int) -> None:
@@ -146,13 +139,8 @@ async def recovered(actors: Actors, client: Client, log: AppendLog) -> None:
 
 async def collector(actors: Actors, client: Client, world: World, number: int) -> None:
     log = actors.build(world, actors.shape, number)
-    while actors.left[client.name]:
-        actors.left[client.name] -= 1
-        await world.clock.sleep_ms(pause_ms(actors, client))
-        try:
-            await log.collect(actors.shape.min_age_ms)
-        except (Definite, Indefinite):
-            continue  # the next round begins anew
+    await actors.collect_in_rounds(client, lambda: world.clock.sleep_ms(pause_ms(actors, client)),
+                                   lambda: log.collect(actors.shape.min_age_ms))
 
 
 def pause_ms(actors: Actors, client: Client) -> int:
@@ -182,8 +170,7 @@ def final_check(actors: Actors, events: list[Event]) -> None:
     """Every acknowledged entry is recovered, once, in the order of the log, and every recovery was a beginning of it."""
     shape, store = actors.shape, actors.store
     found = anomalies(actors.history(), recoverable(store))
-    if found:
-        raise Failure("safety", f"history:{found[0].partition(':')[0]}", "; ".join(found))
+    raise_anomalies(found)
     young = actors.trace and too_young(events, LOG, shape.min_age_ms - shape.skew_ms - store.profile.last_modified_ms + 1)
     if young:
         raise Failure("safety", "history:too young", young)
@@ -211,12 +198,8 @@ def nothing_stale(store: SimulatedStore) -> None:
 
 # --- what a campaign should reach
 
-TOLD = ("committed", "refused", "failed", "unknown", "read", "snapshot", "closed")
-SEEN = ("append conflict", "idle append", "advance conflict", "snapshot conflict", "snapshot gone before it was read",
-        "boundary unchanged", "collected entry put again")
 
-
-def seen(events: list[Event], shape: Shape) -> set[str]:
+def moments_of(events: list[Event], shape: Shape) -> set[str]:
     found: set[str] = set()
     before: dict[str, Event] = {}  # client -> what it asked last
     collected: set[str] = set()
@@ -243,12 +226,28 @@ REPLIED = {  # (this request of a client, its last one, if any)
     "boundary unchanged": lambda e, last: e.op == "get_if_changed" and e.status == 304,
 }
 
-WORK = {"Appender": appender, "Reader": reader, "Collector": collector}
-AUDIT = (("Appender#0",), ("Reader#0",), ("Collector#0",), ("Reader#0",))
-ROLES = {"Appender": ("appenders", "entries"), "Reader": ("readers", "reads"), "Collector": ("collectors", "rounds")}
-OPTIONAL = ("Reader", "Collector")
-MOST = {"appenders": 3, "readers": 2, "collectors": 2}
-MILDEST = {**Shape()._asdict(), "pause_ms": 1, "audit": False}
-COST = {f"{n} appender{'s' * (n > 1)}": Shape(appenders=n, entries=100, reads=30, rounds=30, min_age_ms=200, pause_ms=1,
-                                              chaos=1_000, audit=False) for n in (1, 2, 4)}  # in which logs are collected
-TINY = Shape(appenders=2, entries=2, readers=1, reads=1, collectors=1, rounds=1, min_age_ms=2, pause_ms=1, audit=False)
+
+SCENARIO = Scenario(
+    stem="log_gc",
+    shape=Shape,
+    draw_shape=draw_shape,
+    roles={"Appender": ("appenders", "entries"), "Reader": ("readers", "reads"), "Collector": ("collectors", "rounds")},
+    most=MOST,
+    optional=("Reader", "Collector"),
+    mildest=Shape(pause_ms=1, audit=False),
+    tiny=Shape(appenders=2, entries=2, readers=1, reads=1, collectors=1, rounds=1, min_age_ms=2, pause_ms=1, audit=False),
+    unit_ms=unit_ms,
+    waits_ms=waits_ms,
+    length=length,
+    production=production,
+    work={"Appender": appender, "Reader": reader, "Collector": collector},
+    audit=(("Appender#0",), ("Reader#0",), ("Collector#0",), ("Reader#0",)),
+    trace_of=trace_of,
+    final_check=final_check,
+    told=("committed", "refused", "failed", "unknown", "read", "snapshot", "closed"),
+    moments=("append conflict", "idle append", "advance conflict", "snapshot conflict", "snapshot gone before it was read",
+             "boundary unchanged", "collected entry put again"),
+    moments_of=moments_of,
+    cost={counted(n, "appender"): Shape(appenders=n, entries=100, reads=30, rounds=30, min_age_ms=200, pause_ms=1, chaos=1_000,
+                                         audit=False) for n in (1, 2, 4)},  # in which logs are collected
+)

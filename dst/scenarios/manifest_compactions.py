@@ -10,7 +10,8 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from highwater.dst.actors import Actors
+from highwater.dst.actors import Actors, raise_anomalies
+from highwater.dst.scenario import STORES, Scenario
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import SimulatedStore
@@ -57,18 +58,14 @@ class Shape(NamedTuple):
     sdk: str = ""
 
 
+MOST = {"writers": 1, "compactors": 4, "collectors": 2}  # what the model is made for
+
+
 def draw_shape(of: Callable[..., Any]) -> Shape:
     return Shape(of("writers", 1, 1, 1, 0), of("flushes", 4, 2, 8), of("compactors", 2, 3, 4), of("compactions", 2, 1, 4),
                  of("collectors", 1, 0, 2), of("rounds", 3, 6), of("min_age_ms", 60, 1, 150, 400),
                  of("apart_ms", 300, 1, 1000), of("pause_ms", 60, 1, 300), chaos=of("chaos", 30, 5),
                  audit=bool(of("audit", 1, 0)), skew_ms=of("skew_ms", 0, 50), store=of("store", "s3", "s3", "s3", *STORES))
-
-
-STORES = ("gcs", "azure", "r2", "minio-2025-08", "ceph", "strict-rfc9110")  # that have all that the protocol needs
-
-
-def unit_ms(shape: Shape) -> int:
-    return max(shape.pause_ms, 60)
 
 
 def waits_ms(shape: Shape) -> tuple[int, ...]:
@@ -82,10 +79,6 @@ def length(shape: Shape) -> int:
 
 def trace_of(shape: Shape) -> Trace:
     return Trace(refiner_of(refiner, constants(*MOST.values())), KEYS, shape.skew_ms)
-
-
-def trace_options(shape: Shape) -> list[str]:
-    return []
 
 
 class Impl(NamedTuple):
@@ -173,13 +166,8 @@ async def compacted(instance: Compactor, merge: Callable) -> tuple[str, Job]:
 
 async def collector(actors: Actors, client: Client, world: World, number: int) -> None:
     impl = actors.build(world, actors.shape, number)
-    while actors.left[client.name]:
-        actors.left[client.name] -= 1
-        await actors.pause(client, world)
-        try:
-            await impl.collect(impl.stores, actors.shape.min_age_ms)
-        except (Definite, Indefinite):
-            continue
+    await actors.collect_in_rounds(client, lambda: actors.pause(client, world),
+                                   lambda: impl.collect(impl.stores, actors.shape.min_age_ms))
 
 
 # --- when the faults have stopped
@@ -204,8 +192,7 @@ def final_check(actors: Actors, events: list[Event]) -> None:
     if opens and min(manifest.compactor_epoch, compactions.compactor_epoch) < opens[-1][0]:
         found.append(f"lost epoch: {opens[-1][1]} has opened with epoch {opens[-1][0]}, and in the end there are "
                      f"{manifest.compactor_epoch} and {compactions.compactor_epoch}")
-    if found:
-        raise Failure("safety", f"history:{found[0].partition(':')[0]}", "; ".join(found))
+    raise_anomalies(found)
     if actors.shape.audit and actors.shape.compactors:
         nothing_left(manifest, compactions)
 
@@ -222,11 +209,8 @@ def nothing_left(manifest: Manifest, compactions: Compactions) -> None:
 
 # --- what a campaign should reach
 
-TOLD = ("committed", "failed", "unknown", "opened", "not open", "compacted", "nothing", "fenced", "not compacted")
-SEEN = ("create conflict", "refused by the boundary", "epochs apart", "claim taken over", "id used twice")
 
-
-def seen(events: list[Event], shape: Shape) -> set[str]:
+def moments_of(events: list[Event], shape: Shape) -> set[str]:
     found, created, epochs, claimed, boundaries, waits = set(), set(), {}, {}, {}, {}
     for e in events:
         if e.kind == "told" and e.op == "compacted" and claimed.get(e.body, e.client) != e.client:
@@ -257,16 +241,32 @@ def seen(events: list[Event], shape: Shape) -> set[str]:
     return found
 
 
-WORK = {"Writer": writer, "Compactor": compactor, "Collector": collector}
-AUDIT = (("Writer#0",), ("Compactor#0",), ("Collector#0",))
-ROLES = {"Writer": ("writers", "flushes"), "Compactor": ("compactors", "compactions"), "Collector": ("collectors", "rounds")}
-OPTIONAL = ("Writer", "Collector")
-MOST = {"writers": 1, "compactors": 4, "collectors": 2}
-MILDEST = {**Shape()._asdict(), "apart_ms": 1, "pause_ms": 1, "audit": False}
 BUSY = Shape(flushes=40, compactors=0, collectors=0, apart_ms=1, pause_ms=1, audit=False)
-COST = {
-    "writer": BUSY,
-    "writer and compactor": BUSY._replace(compactors=1, compactions=40),
-    "writer, compactor, collector": BUSY._replace(compactors=1, compactions=40, collectors=1, rounds=20, min_age_ms=1_000),
-}
-TINY = Shape(flushes=1, compactors=2, compactions=1, collectors=0, rounds=0, apart_ms=1, pause_ms=1, audit=False)
+
+
+SCENARIO = Scenario(
+    stem="manifest_compactions",
+    shape=Shape,
+    draw_shape=draw_shape,
+    roles={"Writer": ("writers", "flushes"), "Compactor": ("compactors", "compactions"), "Collector": ("collectors", "rounds")},
+    most=MOST,
+    optional=("Writer", "Collector"),
+    mildest=Shape(apart_ms=1, pause_ms=1, audit=False),
+    tiny=Shape(flushes=1, compactors=2, compactions=1, collectors=0, rounds=0, apart_ms=1, pause_ms=1, audit=False),
+    waits_ms=waits_ms,
+    length=length,
+    production=production,
+    begin=begin,
+    work={"Writer": writer, "Compactor": compactor, "Collector": collector},
+    audit=(("Writer#0",), ("Compactor#0",), ("Collector#0",)),
+    trace_of=trace_of,
+    final_check=final_check,
+    told=("committed", "failed", "unknown", "opened", "not open", "compacted", "nothing", "fenced", "not compacted"),
+    moments=("create conflict", "refused by the boundary", "epochs apart", "claim taken over", "id used twice"),
+    moments_of=moments_of,
+    cost={
+        "writer": BUSY,
+        "writer and compactor": BUSY._replace(compactors=1, compactions=40),
+        "writer, compactor, collector": BUSY._replace(compactors=1, compactions=40, collectors=1, rounds=20, min_age_ms=1_000),
+    },
+)

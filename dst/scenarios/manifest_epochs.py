@@ -10,7 +10,8 @@ from collections.abc import Callable, Coroutine
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from highwater.dst.actors import Actors
+from highwater.dst.actors import Actors, raise_anomalies
+from highwater.dst.scenario import Scenario
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import SimulatedStore
@@ -64,6 +65,9 @@ class Shape(NamedTuple):
     sdk: str = ""
 
 
+MOST = {"writers": 6, "compactors": 3, "collectors": 3, "readers": 2}  # what the model is made for
+
+
 def draw_shape(of: Callable[..., Any]) -> Shape:
     return Shape(of("writers", 2, 6, 6), of("flushes", 2, 8, 8), of("compactors", 0, 1, 2, 3), of("compactions", 2, 1, 3),
                  of("collectors", 0, 0, 1, 2, 3), of("collections", 1, 2), of("readers", 0, 1, 2), of("polls", 2, 3, 4),
@@ -74,10 +78,6 @@ def draw_shape(of: Callable[..., Any]) -> Shape:
 
 
 STORES = ("gcs", "azure", "r2", "minio-2025-08", "minio-2024-03", "ceph", "strict-rfc9110")  # that refuse a second create
-
-
-def unit_ms(shape: Shape) -> int:
-    return max(shape.pause_ms, 60)
 
 
 def waits_ms(shape: Shape) -> tuple[int, ...]:
@@ -201,15 +201,11 @@ async def collector(actors: Actors, client: Client, world: World, number: int) -
 
 async def reader(actors: Actors, client: Client, world: World, number: int) -> None:
     polls = actors.build(world, actors.shape, "reader")
-    while actors.left[client.name]:
-        actors.left[client.name] -= 1
-        await actors.pause(client, world)
-        actors.begin(client)
-        try:
-            seen = in_order((await polls.poll()).manifest)
-        except Definite:
-            continue
-        actors.end(client, "read", body=" ".join(seen).encode(), seen=seen)
+
+    async def read() -> tuple[str, ...]:
+        return in_order((await polls.poll()).manifest)
+
+    await actors.read_one_by_one(client, world, read)
 
 
 # --- when the faults have stopped
@@ -226,8 +222,7 @@ def final_check(actors: Actors, events: list[Event]) -> None:
     found = [*anomalies(flushes(actors.history()), in_order(final)), *taken_twice(actors.told)]
     if LASTING not in final.checkpoints:
         found.append("lost checkpoint: one that lasts has been collected")
-    if found:
-        raise Failure("safety", f"history:{found[0].partition(':')[0]}", "; ".join(found))
+    raise_anomalies(found)
     if actors.shape.audit:
         nothing_left(actors, final)
 
@@ -264,12 +259,8 @@ def nothing_left(actors: Actors, final: Manifest) -> None:
 
 # --- what a campaign should reach
 
-TOLD = ("opened", "version_exists", "fenced", "fenced_applied", "committed", "compacted", "collected", "nothing", "unknown",
-        "failed", "read")
-SEEN = ("open conflict", "update conflict", "listing of many pages", "told unknown, and then committed")
 
-
-def seen(events: list[Event], shape: Shape) -> set[str]:
+def moments_of(events: list[Event], shape: Shape) -> set[str]:
     found, is_open, doubtful = set(), set(), set()
     for e in events:
         if e.op == "opened":
@@ -285,18 +276,36 @@ def seen(events: list[Event], shape: Shape) -> set[str]:
     return found
 
 
-WORK = {"Writer": writer, "Compactor": compactor, "Collector": collector, "Reader": reader}
-AUDIT = (("Writer#0",), ("Compactor#0",), ("Collector#0",), ("Reader#0",))
-ROLES = {"Writer": ("writers", "flushes"), "Compactor": ("compactors", "compactions"),
-         "Collector": ("collectors", "collections"), "Reader": ("readers", "polls")}
-OPTIONAL = ("Compactor", "Collector", "Reader")
-MOST = {"writers": 6, "compactors": 3, "collectors": 3, "readers": 2}
-MILDEST = {**Shape()._asdict(), "apart_ms": 1, "pause_ms": 1, "audit": False}
 BUSY = Shape(writers=1, flushes=40, retry_for_s=300, apart_ms=1, pause_ms=1, audit=False)
-COST = {
-    "1 writer": BUSY,
-    "writer and compactor": BUSY._replace(compactors=1, compactions=40),
-    "writer, compactor, collector": BUSY._replace(compactors=1, compactions=40, collectors=1, collections=40, checkpoints=40,
-                                                  ends_every_ms=150),
-}
-TINY = Shape(writers=2, flushes=1, apart_ms=1, pause_ms=1, audit=False)
+
+
+SCENARIO = Scenario(
+    stem="manifest_epochs",
+    shape=Shape,
+    draw_shape=draw_shape,
+    roles={"Writer": ("writers", "flushes"), "Compactor": ("compactors", "compactions"),
+           "Collector": ("collectors", "collections"), "Reader": ("readers", "polls")},
+    most=MOST,
+    optional=("Compactor", "Collector", "Reader"),
+    mildest=Shape(apart_ms=1, pause_ms=1, audit=False),
+    tiny=Shape(writers=2, flushes=1, apart_ms=1, pause_ms=1, audit=False),
+    waits_ms=waits_ms,
+    length=length,
+    production=production,
+    begin=begin,
+    work={"Writer": writer, "Compactor": compactor, "Collector": collector, "Reader": reader},
+    audit=(("Writer#0",), ("Compactor#0",), ("Collector#0",), ("Reader#0",)),
+    trace_of=trace_of,
+    trace_options=trace_options,
+    final_check=final_check,
+    told=("opened", "version_exists", "fenced", "fenced_applied", "committed", "compacted", "collected", "nothing", "unknown",
+          "failed", "read"),
+    moments=("open conflict", "update conflict", "listing of many pages", "told unknown, and then committed"),
+    moments_of=moments_of,
+    cost={
+        "1 writer": BUSY,
+        "writer and compactor": BUSY._replace(compactors=1, compactions=40),
+        "writer, compactor, collector": BUSY._replace(compactors=1, compactions=40, collectors=1, collections=40,
+                                                                  checkpoints=40, ends_every_ms=150),
+    },
+)

@@ -11,7 +11,8 @@ checkpoint that keeps it. If there is an audit, the operator brings the migratio
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from highwater.dst.actors import Actors
+from highwater.dst.actors import Actors, raise_anomalies
+from highwater.dst.scenario import STORES, Scenario
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import SimulatedStore
@@ -55,17 +56,10 @@ class Shape(NamedTuple):
     sdk: str = ""
 
 
-STORES = ("s3", "s3", "gcs", "azure", "r2", "minio-2025-08", "ceph", "strict-rfc9110")  # that have all that it needs
-
-
 def draw_shape(of: Callable[..., Any]) -> Shape:
     return Shape(of("writers", 2, 3), of("updates", 5, 3, 8), of("collectors", 1, 1, 0, 2), of("rounds", 3, 6),
                  of("first", 1, 0), of("kept_s", 0, 0, 1, LASTING_S), of("min_age_ms", 60, 1, 150), of("pause_ms", 60, 1, 300),
-                 chaos=of("chaos", 30, 5), audit=bool(of("audit", 1, 0)), store=of("store", *STORES))
-
-
-def unit_ms(shape: Shape) -> int:
-    return max(shape.pause_ms, 60)
+                 chaos=of("chaos", 30, 5), audit=bool(of("audit", 1, 0)), store=of("store", "s3", "s3", *STORES))
 
 
 def waits_ms(shape: Shape) -> tuple[int, ...]:
@@ -192,15 +186,13 @@ async def update(actors: Actors, client: Client, impl: Impl, phase: int) -> None
 
 async def collector(actors: Actors, client: Client, world: World, number: int) -> None:
     store = actors.build(world, actors.shape, Phase.WRITE_V2).store  # it writes no manifest, and reads both versions
-    while actors.left[client.name]:
-        actors.left[client.name] -= 1
+
+    async def wait() -> None:
         await actors.pause(client, world)
         if actors.auditing:
             await world.clock.sleep_ms(actors.shape.min_age_ms + 2000)  # everything but the latest is old
-        try:
-            await store.collect(actors.shape.min_age_ms)
-        except (Definite, Indefinite):
-            continue
+
+    await actors.collect_in_rounds(client, wait, lambda: store.collect(actors.shape.min_age_ms))
 
 
 # --- when the faults have stopped
@@ -216,8 +208,7 @@ def final_check(actors: Actors, events: list[Event]) -> None:
     history = [of._replace(said=MEANS.get(of.said, of.said)) for of in actors.history()]
     found = anomalies(history, final, ordered=False)
     found += [f"unreadable manifest: {e.client} has met one" for e in actors.told if e.op == "unreadable"]
-    if found:
-        raise Failure("safety", f"history:{found[0].partition(':')[0]}", "; ".join(found))
+    raise_anomalies(found)
     old = sorted(key for key, body in there.items() if version_of(body) == 1)
     behind = sorted(name for name, phase in phases(actors).items() if phase < 3)
     if shape.audit and behind and ((shape.collectors and not shape.kept_s) or not old):
@@ -226,12 +217,8 @@ def final_check(actors: Actors, events: list[Event]) -> None:
 
 # --- what a campaign should reach
 
-TOLD = ("began", "remains", "not begun", "committed", "refused", "failed", "unknown")
-SEEN = ("create conflict", "V1 after V2", "phase 3", "late V1 create applied", "late V1 create refused", "id used twice",
-        "manifest kept by a checkpoint")
 
-
-def seen(events: list[Event], shape: Shape) -> set[str]:
+def moments_of(events: list[Event], shape: Shape) -> set[str]:
     found, created, versions = set(), set(), set()
     for e in events:
         file = e.op == "create" and e.key.startswith(MANIFESTS.prefix) and e.kind == "applied"
@@ -252,11 +239,29 @@ def seen(events: list[Event], shape: Shape) -> set[str]:
     return found
 
 
-WORK = {"Writer": writer, "Collector": collector}
 ONE_BY_ONE = tuple((f"Writer#{i}",) for i in range(3))
-AUDIT = (*ONE_BY_ONE * 5, ("Collector#0",), *ONE_BY_ONE)
-ROLES = {"Writer": ("writers", "updates"), "Collector": ("collectors", "rounds")}
-OPTIONAL = ("Collector",)
-MOST = {"writers": 3, "collectors": 2}
-MILDEST = {**Shape()._asdict(), "pause_ms": 1, "audit": False}
-TINY = Shape(writers=2, updates=2, collectors=0, rounds=0, pause_ms=1, audit=False)
+
+
+SCENARIO = Scenario(
+    stem="manifest_migration",
+    shape=Shape,
+    draw_shape=draw_shape,
+    roles={"Writer": ("writers", "updates"), "Collector": ("collectors", "rounds")},
+    most={"writers": 3, "collectors": 2},
+    optional=("Collector",),
+    mildest=Shape(pause_ms=1, audit=False),
+    tiny=Shape(writers=2, updates=2, collectors=0, rounds=0, pause_ms=1, audit=False),
+    waits_ms=waits_ms,
+    length=length,
+    production=production,
+    begin=begin,
+    work={"Writer": writer, "Collector": collector},
+    audit=(*ONE_BY_ONE * 5, ("Collector#0",), *ONE_BY_ONE),
+    trace_of=trace_of,
+    trace_options=trace_options,
+    final_check=final_check,
+    told=("began", "remains", "not begun", "committed", "refused", "failed", "unknown"),
+    moments=("create conflict", "V1 after V2", "phase 3", "late V1 create applied", "late V1 create refused", "id used twice",
+             "manifest kept by a checkpoint"),
+    moments_of=moments_of,
+)

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from highwater.dst.actors import Actors
+from highwater.dst.actors import Actors, raise_anomalies
+from highwater.dst.scenario import STORES, Scenario, counted
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.sdk import IN_SIMULATION, SdkStore
@@ -33,7 +34,6 @@ from highwater.traces.protocols import sequenced_metadata_boundary_retries as re
 from highwater.traces.protocols.sequenced_metadata_boundary import Trace, constants, refiner
 from highwater.traces.refine import Failure, refiner_of
 
-MOST_WRITERS, MOST_COLLECTORS, MOST_READERS = 3, 2, 1  # the model is made for so many; a run may have fewer
 Build = Callable[[World, Namespace, bool, int], MetadataStore]  # world, namespace, spare checkpoints, number of the client
 
 
@@ -61,6 +61,9 @@ class Shape(NamedTuple):
     sdk: str = ""  # of dst/world/sdk.py, between every client and the network; "": each request is sent once
 
 
+MOST = {"writers": 3, "collectors": 2, "readers": 1}  # the model is made for so many; a run may have fewer
+
+
 def draw_shape(of: Callable[..., Any]) -> Shape:
     readers = of("readers", 0, 1)
     return Shape(of("writers", 2, 3), of("commits", 2, 3, 4), of("collectors", 1, 2), of("rounds", 1, 2, 3), readers,
@@ -72,7 +75,6 @@ def draw_shape(of: Callable[..., Any]) -> Shape:
 SDKS = tuple(IN_SIMULATION)
 DRAWN_SDKS = (*SDKS, "object_store")  # drawn twice as often: it reads back what it has sent but once
 NO_SDK = ("",) * (2 * len(DRAWN_SDKS))  # most runs are without
-STORES = ("gcs", "azure", "r2", "minio-2025-08", "ceph", "strict-rfc9110")  # that have all that the protocol needs
 
 
 def unit_ms(shape: Shape) -> int:
@@ -92,7 +94,7 @@ def length(shape: Shape) -> int:
 def trace_of(shape: Shape) -> Trace:
     page = shape.page_size if shape.page_size < 1000 else 0
     of = refiner_of(retries.refiner if shape.sdk else refiner,
-                    constants(MOST_WRITERS, MOST_COLLECTORS, MOST_READERS, page, shape.manifest))
+                    constants(*MOST.values(), page, shape.manifest))
     return (retries.RetryingTrace if shape.sdk else Trace)(of, namespace(shape), shape.skew_ms)
 
 
@@ -186,13 +188,8 @@ def drawn_lifetime_ms(actors: Actors, client: Client) -> Lifetime:
 
 async def collector(actors: Actors, client: Client, world: World, number: int) -> None:
     world, store = made(actors, client, world, number)
-    while actors.left[client.name]:
-        actors.left[client.name] -= 1
-        await world.clock.sleep_ms(pause_ms(actors, client))
-        try:
-            await store.collect(actors.shape.min_age_ms)
-        except (Definite, Indefinite):
-            continue  # the next round begins anew
+    await actors.collect_in_rounds(client, lambda: world.clock.sleep_ms(pause_ms(actors, client)),
+                                   lambda: store.collect(actors.shape.min_age_ms))
 
 
 async def reader(actors: Actors, client: Client, world: World, number: int) -> None:
@@ -227,8 +224,7 @@ def final_check(actors: Actors, events: list[Event]) -> None:
     final = store.objects[files[-1]][0].body
     found = damage(actors.told, where, final) or linear.anomalies(events, where, where.file_id(files[-1]), final) \
         or serial.anomalies(actors.history(), updates_in(final))
-    if found:
-        raise Failure("safety", f"history:{found[0].partition(':')[0]}", "; ".join(found))
+    raise_anomalies(found)
     young = actors.trace and too_young(events, where, shape.min_age_ms - shape.skew_ms - store.profile.last_modified_ms + 1)
     if young:
         raise Failure("safety", "history:too young", young)
@@ -250,10 +246,10 @@ def nothing_stale(shared: Shared) -> None:
 
 # --- what a campaign should reach
 
-TOLD = ("committed", "failed", "refused", "unknown", "read")
 WITH_SDK = tuple(name for name in AMBIGUOUS if not name.startswith("late_after_"))  # a request sent again has to do with it
-SEEN = ("create conflict", "advance conflict", "listing of many pages", "file gone before it was read", "boundary unchanged",
-        "reader refused", "nobody waits for it: condition failed", *WITH_SDK, "late_after_timeout", "late_after_crash")
+MOMENTS = ("create conflict", "advance conflict", "listing of many pages", "file gone before it was read", "boundary unchanged",
+           "reader refused", "nobody waits for it: condition failed", *WITH_SDK, "late_after_timeout", "late_after_crash")
+WITHOUT_SDK = tuple(name for name in MOMENTS if name not in WITH_SDK)
 REPLIED = {  # op, status, whether of the boundary
     ("create", 412, False): "create conflict", ("create", 412, True): "advance conflict",
     ("update", 412, True): "advance conflict", ("get", 404, False): "file gone before it was read",
@@ -261,7 +257,7 @@ REPLIED = {  # op, status, whether of the boundary
 }
 
 
-def seen(events: list[Event], shape: Shape) -> set[str]:
+def moments_of(events: list[Event], shape: Shape) -> set[str]:
     found, given_up = set(), {}
     for e in events:
         boundary = e.key.endswith(".boundary")
@@ -292,12 +288,28 @@ def reader_refused(events: list[Event]) -> Iterator[bool]:
                 asked - {e.client}
 
 
-WORK = {"Writer": writer, "Collector": collector, "Reader": reader}
-AUDIT = (("Writer#0",), ("Collector#0", "Reader#0"))  # when everything is old enough, one more round and one more read
-ROLES = {"Writer": ("writers", "commits"), "Collector": ("collectors", "rounds"), "Reader": ("readers", "reads")}
-OPTIONAL = ("Reader",)  # a run may be without
-MOST = {"writers": MOST_WRITERS, "collectors": MOST_COLLECTORS, "readers": MOST_READERS}
-MILDEST = {**Shape()._asdict(), "min_age_ms": 60, "think_ms": 1, "audit": False}
-COST = {f"{n} writer{'s' * (n > 1)}": Shape(writers=n, commits=40, rounds=10, min_age_ms=2_000, think_ms=1, audit=False)
-        for n in (1, 2, 4, 8)}
-TINY = Shape(writers=2, commits=2, collectors=1, rounds=1, min_age_ms=2, think_ms=1, audit=False)
+SCENARIO = Scenario(
+    stem="sequenced_metadata_boundary",
+    shape=Shape,
+    draw_shape=draw_shape,
+    roles={"Writer": ("writers", "commits"), "Collector": ("collectors", "rounds"), "Reader": ("readers", "reads")},
+    most=MOST,
+    optional=("Reader",),
+    mildest=Shape(min_age_ms=60, think_ms=1, audit=False),
+    tiny=Shape(writers=2, commits=2, collectors=1, rounds=1, min_age_ms=2, think_ms=1, audit=False),
+    unit_ms=unit_ms,
+    waits_ms=waits_ms,
+    length=length,
+    production=production,
+    begin=begin,
+    work={"Writer": writer, "Collector": collector, "Reader": reader},
+    audit=(("Writer#0",), ("Collector#0", "Reader#0")),  # when everything is old enough, one more round and one more read
+    trace_of=trace_of,
+    trace_options=trace_options,
+    final_check=final_check,
+    told=("committed", "failed", "refused", "unknown", "read"),
+    moments=MOMENTS,
+    moments_of=moments_of,
+    cost={counted(n, "writer"): Shape(writers=n, commits=40, rounds=10, min_age_ms=2_000, think_ms=1, audit=False)
+          for n in (1, 2, 4, 8)},
+)

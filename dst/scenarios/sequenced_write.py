@@ -8,12 +8,10 @@ after another; one that surely did not happen is asked for again, one of unknown
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from highwater.dst.actors import Actors
+from highwater.dst.actors import Actors, raise_anomalies
+from highwater.dst.scenario import STORES, Scenario, counted
 from highwater.dst.sim.kernel import Client
-from highwater.dst.world.network import TIMEOUT_MS
-from highwater.dst.world.store import SimulatedStore
 from highwater.impl.codecs.json import manifest as manifest_json
-from highwater.impl.errors import Definite, Indefinite
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.sequenced_storage import SequencedStorage
 from highwater.impl.protocols.sequenced_write import LogReader, LogWriter, NextFile, StateReader, StateWriter
@@ -21,7 +19,7 @@ from highwater.impl.world import World
 from highwater.traces.event import Event
 from highwater.traces.histories.serial import anomalies
 from highwater.traces.protocols.sequenced_write import Trace, constants, refiner
-from highwater.traces.refine import Failure, refiner_of
+from highwater.traces.refine import refiner_of
 
 
 class Shape(NamedTuple):
@@ -45,22 +43,14 @@ class Shape(NamedTuple):
     sdk: str = ""
 
 
-STORES = ("s3", "s3", "gcs", "azure", "r2", "minio-2025-08", "ceph", "strict-rfc9110")  # that create if absent
+MOST = {"writers": 3, "readers": 2}  # what the model is made for
 
 
 def draw_shape(of: Callable[..., Any]) -> Shape:
     return Shape(of("writers", 2, 3), of("updates", 2, 3, 4), of("readers", 1, 2), of("reads", 1, 2, 3), bool(of("log", 0, 1)),
                  bool(of("list", 0, 0, 1)), bool(of("recognise", 0, 1)), of("attempts", 0, 0, 2, 4),
                  of("pause_ms", 60, 1, 300), chaos=of("chaos", 3, 30), audit=bool(of("audit", 1, 0)),
-                 store=of("store", *STORES))
-
-
-def unit_ms(shape: Shape) -> int:
-    return max(shape.pause_ms, 60)
-
-
-def waits_ms(shape: Shape) -> tuple[int, ...]:
-    return shape.pause_ms, TIMEOUT_MS
+                 store=of("store", "s3", "s3", *STORES))
 
 
 def length(shape: Shape) -> int:
@@ -104,10 +94,6 @@ def production(world: World, shape: Shape, number: int) -> Ends:
     return made(world, shape)
 
 
-def begin(store: SimulatedStore, shape: Shape) -> None:
-    """There is nothing."""
-
-
 async def put(of: StateWriter | LogWriter, update: str, attempts: int | None) -> int:
     """The id of its file."""
     if isinstance(of, LogWriter):
@@ -118,21 +104,11 @@ async def put(of: StateWriter | LogWriter, update: str, attempts: int | None) ->
 async def writer(actors: Actors, client: Client, world: World, number: int) -> None:
     shape = actors.shape
     of = actors.build(world, shape, number).writer
-    while actors.left[client.name]:
-        actors.left[client.name] -= 1
-        update = actors.name_update(client.name)
-        while True:
-            actors.begin(client, update)
-            try:
-                file_id = await put(of, update, shape.attempts or None)
-                actors.end(client, "committed", NAMESPACES[shape.log].key(file_id))
-            except Definite:
-                actors.end(client, "failed")
-                continue
-            except Indefinite:
-                actors.end(client, "unknown")
-            break
-        await actors.pause(client, world)
+
+    async def write(update: str) -> str:
+        return NAMESPACES[shape.log].key(await put(of, update, shape.attempts or None))
+
+    await actors.write_one_by_one(client, world, write)
 
 
 async def read(of: StateReader | LogReader) -> tuple[str, ...]:
@@ -144,15 +120,7 @@ async def read(of: StateReader | LogReader) -> tuple[str, ...]:
 
 async def reader(actors: Actors, client: Client, world: World, number: int) -> None:
     of = actors.build(world, actors.shape, number).reader
-    while actors.left[client.name]:
-        actors.left[client.name] -= 1
-        await actors.pause(client, world)
-        actors.begin(client)
-        try:
-            seen = await read(of)
-        except Definite:
-            continue
-        actors.end(client, "read", body=" ".join(seen).encode(), seen=seen)
+    await actors.read_one_by_one(client, world, lambda: read(of))
 
 
 def final_check(actors: Actors, events: list[Event]) -> None:
@@ -164,16 +132,10 @@ def final_check(actors: Actors, events: list[Event]) -> None:
     else:
         final = manifest_json.decode(files[-1]).updates if files else ()
     found = anomalies(actors.history(), final)
-    if found:
-        raise Failure("safety", f"history:{found[0].partition(':')[0]}", "; ".join(found))
+    raise_anomalies(found)
 
 
-TOLD = ("committed", "failed", "unknown", "read")
-SEEN = ("conflict", "create without a listing", "the same create again", "late create refused", "late create applied",
-        "end of the log")
-
-
-def seen(events: list[Event], shape: Shape) -> set[str]:
+def moments_of(events: list[Event], shape: Shape) -> set[str]:
     found, last = set(), {}  # client -> its last create, since it has listed
     for e in events:
         if e.op == "list" or e.kind == "crash":
@@ -190,12 +152,27 @@ def seen(events: list[Event], shape: Shape) -> set[str]:
     return found
 
 
-WORK = {"Writer": writer, "Reader": reader}
-AUDIT = (("Writer#0",), ("Reader#0",))
-ROLES = {"Writer": ("writers", "updates"), "Reader": ("readers", "reads")}
-OPTIONAL = ("Reader",)
-MOST = {"writers": 3, "readers": 2}
-MILDEST = {**Shape()._asdict(), "pause_ms": 1, "audit": False}
-COST = {f"{'log' if log else 'state'}, {n} writer{'s' * (n > 1)}": Shape(
-    writers=n, updates=40, readers=0, reads=0, log=log, pause_ms=1, audit=False) for log in (False, True) for n in (1, 4)}
-TINY = Shape(writers=2, updates=1, readers=1, reads=1, pause_ms=1, audit=False)
+SCENARIO = Scenario(
+    stem="sequenced_write",
+    shape=Shape,
+    draw_shape=draw_shape,
+    roles={"Writer": ("writers", "updates"), "Reader": ("readers", "reads")},
+    most=MOST,
+    optional=("Reader",),
+    mildest=Shape(pause_ms=1, audit=False),
+    tiny=Shape(writers=2, updates=1, readers=1, reads=1, pause_ms=1, audit=False),
+    length=length,
+    production=production,
+    work={"Writer": writer, "Reader": reader},
+    audit=(("Writer#0",), ("Reader#0",)),
+    trace_of=trace_of,
+    trace_options=trace_options,
+    final_check=final_check,
+    told=("committed", "failed", "unknown", "read"),
+    moments=("conflict", "create without a listing", "the same create again", "late create refused", "late create applied",
+             "end of the log"),
+    moments_of=moments_of,
+    cost={f"{'log' if log else 'state'}, {counted(n, 'writer')}": Shape(
+              writers=n, updates=40, readers=0, reads=0, log=log, pause_ms=1, audit=False)
+          for log in (False, True) for n in (1, 4)},
+)

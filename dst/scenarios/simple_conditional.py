@@ -8,19 +8,18 @@ that surely did not happen is asked for again, one of unknown outcome is not. Th
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from highwater.dst.actors import Actors
+from highwater.dst.actors import Actors, raise_anomalies
+from highwater.dst.scenario import STORES, Scenario, counted
 from highwater.dst.sim.kernel import Client
-from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import SimulatedStore, profile_of
 from highwater.impl.codecs.json import manifest as manifest_json
 from highwater.impl.codecs.json.manifest import Manifest
-from highwater.impl.errors import Definite, Indefinite
 from highwater.impl.protocols.simple_conditional import SimpleConditional
 from highwater.impl.world import World
 from highwater.traces.event import Event
 from highwater.traces.histories.serial import anomalies
 from highwater.traces.protocols.simple_conditional import KEY, KEYS, Trace, constants, refiner
-from highwater.traces.refine import Failure, refiner_of
+from highwater.traces.refine import refiner_of
 
 
 class Shape(NamedTuple):
@@ -42,21 +41,13 @@ class Shape(NamedTuple):
     sdk: str = ""
 
 
-STORES = ("s3", "s3", "gcs", "azure", "r2", "minio-2025-08", "ceph", "strict-rfc9110")  # whose PUTs have conditions
+MOST = {"writers": 3, "readers": 2}  # what the model is made for
 
 
 def draw_shape(of: Callable[..., Any]) -> Shape:
     return Shape(of("writers", 2, 3), of("updates", 2, 3, 4), of("readers", 1, 2), of("reads", 1, 2, 3),
                  bool(of("check", 0, 1)), of("attempts", 0, 0, 2, 4), of("pause_ms", 60, 1, 300), chaos=of("chaos", 3, 30),
-                 audit=bool(of("audit", 1, 0)), store=of("store", *STORES))
-
-
-def unit_ms(shape: Shape) -> int:
-    return max(shape.pause_ms, 60)
-
-
-def waits_ms(shape: Shape) -> tuple[int, ...]:
-    return shape.pause_ms, TIMEOUT_MS
+                 audit=bool(of("audit", 1, 0)), store=of("store", "s3", "s3", *STORES))
 
 
 def length(shape: Shape) -> int:
@@ -86,53 +77,31 @@ def begin(store: SimulatedStore, shape: Shape) -> None:
 
 async def writer(actors: Actors, client: Client, world: World, number: int) -> None:
     database = actors.build(world, actors.shape, number)
-    while actors.left[client.name]:
-        actors.left[client.name] -= 1
-        update = actors.name_update(client.name)
 
-        def change(value: Manifest, update: str = update) -> Manifest:
-            return value.with_update(update)
+    async def write(update: str) -> str:
+        await database.update(update, lambda value: value.with_update(update), actors.shape.attempts or None)
+        return ""
 
-        while True:
-            actors.begin(client, update)
-            try:
-                await database.update(update, change, actors.shape.attempts or None)
-                actors.end(client, "committed")
-            except Definite:
-                actors.end(client, "failed")
-                continue
-            except Indefinite:
-                actors.end(client, "unknown")
-            break
-        await actors.pause(client, world)
+    await actors.write_one_by_one(client, world, write)
 
 
 async def reader(actors: Actors, client: Client, world: World, number: int) -> None:
     database = actors.build(world, actors.shape, number)
-    while actors.left[client.name]:
-        actors.left[client.name] -= 1
-        await actors.pause(client, world)
-        actors.begin(client)
-        try:
-            seen = (await database.current()).value.updates
-        except Definite:
-            continue
-        actors.end(client, "read", body=" ".join(seen).encode(), seen=seen)
+
+    async def read() -> tuple[str, ...]:
+        return (await database.current()).value.updates
+
+    await actors.read_one_by_one(client, world, read)
 
 
 def final_check(actors: Actors, events: list[Event]) -> None:
     """«one writer would simply overwrite the data from another»: not if the puts are conditional."""
     final = manifest_json.decode(actors.store.objects[KEY][0].body).updates
     found = anomalies(actors.history(), final)
-    if found:
-        raise Failure("safety", f"history:{found[0].partition(':')[0]}", "; ".join(found))
+    raise_anomalies(found)
 
 
-TOLD = ("committed", "failed", "unknown", "read")
-SEEN = ("conflict", "overtaken twice", "put without a read", "late put refused", "late put applied")
-
-
-def seen(events: list[Event], shape: Shape) -> set[str]:
+def moments_of(events: list[Event], shape: Shape) -> set[str]:
     found, last = set(), {}  # client -> how its last request ended, and whether it was overtaken before
     for e in events:
         if e.kind == "applied" and not e.awaited and e.op == "update":
@@ -148,11 +117,25 @@ def seen(events: list[Event], shape: Shape) -> set[str]:
     return found
 
 
-WORK = {"Writer": writer, "Reader": reader}
-AUDIT = (("Writer#0",), ("Reader#0",))
-ROLES = {"Writer": ("writers", "updates"), "Reader": ("readers", "reads")}
-OPTIONAL = ("Reader",)
-MOST = {"writers": 3, "readers": 2}
-MILDEST = {**Shape()._asdict(), "pause_ms": 1, "audit": False}
-COST = {f"{n} writer{'s' * (n > 1)}": Shape(writers=n, updates=40, readers=0, reads=0, pause_ms=1, audit=False) for n in (1, 4)}
-TINY = Shape(writers=2, updates=1, readers=1, reads=1, pause_ms=1, audit=False)
+SCENARIO = Scenario(
+    stem="simple_conditional",
+    shape=Shape,
+    draw_shape=draw_shape,
+    roles={"Writer": ("writers", "updates"), "Reader": ("readers", "reads")},
+    most=MOST,
+    optional=("Reader",),
+    mildest=Shape(pause_ms=1, audit=False),
+    tiny=Shape(writers=2, updates=1, readers=1, reads=1, pause_ms=1, audit=False),
+    length=length,
+    production=production,
+    begin=begin,
+    work={"Writer": writer, "Reader": reader},
+    audit=(("Writer#0",), ("Reader#0",)),
+    trace_of=trace_of,
+    trace_options=trace_options,
+    final_check=final_check,
+    told=("committed", "failed", "unknown", "read"),
+    moments=("conflict", "overtaken twice", "put without a read", "late put refused", "late put applied"),
+    moments_of=moments_of,
+    cost={counted(n, "writer"): Shape(writers=n, updates=40, readers=0, reads=0, pause_ms=1, audit=False) for n in (1, 4)},
+)

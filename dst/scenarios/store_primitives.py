@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from highwater.dst.actors import Actors
+from highwater.dst.scenario import Scenario
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
-from highwater.dst.world.store import SimulatedStore, profile_of
+from highwater.dst.world.store import profile_of
 from highwater.impl.errors import AlreadyExists, Definite, Indefinite, NotFound, PreconditionFailed
 from highwater.impl.world import ObjectStore, World
 from highwater.traces.event import Event
@@ -36,6 +37,9 @@ class Shape(NamedTuple):
     store: str = "s3"
     stall_ms: int = 0
     sdk: str = ""
+
+
+MOST = {"clients": 3, "keys": 2}  # what the model is made for
 
 
 def draw_shape(of: Callable[..., Any]) -> Shape:
@@ -68,10 +72,6 @@ def trace_options(shape: Shape) -> list[str]:
 
 def production(world: World, shape: Shape, number: int) -> ObjectStore:
     return world.store
-
-
-def begin(store: SimulatedStore, shape: Shape) -> None:
-    """There is nothing."""
 
 
 async def client(actors: Actors, me: Client, world: World, number: int) -> None:
@@ -147,18 +147,22 @@ def operation(of: tuple) -> Operation:
     return Operation(op, key, body, version, of.begin, None if of.said in ("unknown", "") else of.end, result)
 
 
-TOLD = ("stored", "created", "exists", "updated", "changed", "read", "missing", "unchanged", "listed", "failed", "unknown")
-SEEN = ()
-
-
-def seen(events: list[Event], shape: Shape) -> set[str]:
-    return set()
-
-
-WORK = {"Client": client}
-AUDIT = (("Client#0",),)
-ROLES = {"Client": ("clients", "requests")}
-OPTIONAL = ()
-MOST = {"clients": 3, "keys": 2}
-MILDEST = {**Shape()._asdict(), "pause_ms": 1, "audit": False}
-TINY = Shape(clients=2, requests=2, keys=1, pause_ms=1, audit=False)
+SCENARIO = Scenario(
+    stem="store_primitives",
+    shape=Shape,
+    draw_shape=draw_shape,
+    roles={"Client": ("clients", "requests")},
+    most=MOST,
+    mildest=Shape(pause_ms=1, audit=False),
+    tiny=Shape(clients=2, requests=2, keys=1, pause_ms=1, audit=False),
+    unit_ms=unit_ms,
+    waits_ms=waits_ms,
+    length=length,
+    production=production,
+    work={"Client": client},
+    audit=(("Client#0",),),
+    trace_of=trace_of,
+    trace_options=trace_options,
+    final_check=final_check,
+    told=("stored", "created", "exists", "updated", "changed", "read", "missing", "unchanged", "listed", "failed", "unknown"),
+)

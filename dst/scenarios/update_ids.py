@@ -9,24 +9,7 @@ from typing import Any
 
 from highwater.dst.actors import Actors
 from highwater.dst.scenarios import sequenced_metadata_boundary as boundary
-from highwater.dst.scenarios.sequenced_metadata_boundary import (
-    AUDIT,
-    MILDEST,
-    MOST,
-    OPTIONAL,
-    ROLES,
-    TINY,
-    WITH_SDK,
-    Shape,
-    begin,
-    final_check,
-    length,
-    made,
-    seen,
-    unit_ms,
-    waits_ms,
-)
-from highwater.dst.scenarios.sequenced_metadata_boundary import shape_options as trace_options
+from highwater.dst.scenarios.sequenced_metadata_boundary import Shape, made
 from highwater.dst.sim.kernel import Client
 from highwater.impl.codecs.json import manifest as manifest_json
 from highwater.impl.codecs.json.manifest import Manifest
@@ -36,12 +19,6 @@ from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore, 
 from highwater.impl.world import World
 from highwater.traces.protocols.sequenced_metadata_boundary import Trace, constants, refiner
 from highwater.traces.refine import refiner_of
-
-__all__ = ["AUDIT", "MILDEST", "MOST", "OPTIONAL", "ROLES", "SEEN", "TINY", "Shape", "begin", "final_check", "length", "seen",
-           "trace_options", "unit_ms", "waits_ms"]
-MODEL = "sequenced_metadata_boundary"
-SEEN = tuple(name for name in boundary.SEEN if name not in WITH_SDK)
-TOLD = ("committed", "recognised", "read")
 
 
 class Codec(boundary.Codec):
@@ -54,7 +31,7 @@ def draw_shape(of: Callable[..., Any]) -> Shape:
 
 def trace_of(shape: Shape) -> Trace:
     page = shape.page_size if shape.page_size < 1000 else 0
-    of = constants(MOST["writers"], MOST["collectors"], MOST["readers"], page, False, "recognised")
+    of = constants(*boundary.MOST.values(), page, False, "recognised")
     return Trace(refiner_of(refiner, of), boundary.namespace(shape), shape.skew_ms)
 
 
@@ -81,5 +58,14 @@ def with_update(manifest: Manifest, update: str) -> Manifest:
     return manifest.with_update(update)
 
 
-WORK = {**boundary.WORK, "Writer": writer}
-COST = {f"{n} writer{'s' * (n > 1)}": shape for n, shape in zip((1, 2, 4, 8), boundary.COST.values())}
+SCENARIO = boundary.SCENARIO._replace(
+    stem="update_ids",
+    model=boundary.SCENARIO.stem,
+    draw_shape=draw_shape,
+    production=production,
+    work={**boundary.SCENARIO.work, "Writer": writer},
+    trace_of=trace_of,
+    trace_options=boundary.shape_options,
+    told=("committed", "recognised", "read"),
+    moments=boundary.WITHOUT_SDK,
+)

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from highwater.dst.actors import Actors
+from highwater.dst.actors import Actors, raise_anomalies
+from highwater.dst.scenario import Scenario
 from highwater.dst.sim.kernel import Client
-from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import SimulatedStore
 from highwater.impl.codecs.json.wal import decode_manifest, decode_record
 from highwater.impl.errors import Definite, Indefinite
@@ -21,7 +21,7 @@ from highwater.impl.world import World
 from highwater.traces.event import Event
 from highwater.traces.histories.serial import anomalies
 from highwater.traces.protocols.wal_fencing import KEYS, MANIFEST, WAL, Trace, constants, refiner
-from highwater.traces.refine import Failure, refiner_of
+from highwater.traces.refine import refiner_of
 
 ROOT = "db"
 
@@ -46,18 +46,13 @@ class Shape(NamedTuple):
     sdk: str = ""
 
 
+MOST = {"writers": 4, "collectors": 2}  # what the model is made for
+
+
 def draw_shape(of: Callable[..., Any]) -> Shape:
     return Shape(of("writers", 3, 2, 4), of("appends", 3, 2, 4), of("collectors", 1, 0, 2), of("rounds", 3, 6),
                  of("flush_every", 2, 1, 0), of("replay_flush", 0, 1), pause_ms=of("pause_ms", 60, 1, 300),
                  chaos=of("chaos", 30, 5), audit=bool(of("audit", 1, 0)), store=of("store", "s3", "s3", "gcs", "azure", "r2"))
-
-
-def unit_ms(shape: Shape) -> int:
-    return max(shape.pause_ms, 60)
-
-
-def waits_ms(shape: Shape) -> tuple[int, ...]:
-    return shape.pause_ms, TIMEOUT_MS
 
 
 def length(shape: Shape) -> int:
@@ -66,10 +61,6 @@ def length(shape: Shape) -> int:
 
 def trace_of(shape: Shape) -> Trace:
     return Trace(refiner_of(refiner, constants(MOST["writers"], MOST["collectors"])), KEYS, shape.skew_ms)
-
-
-def trace_options(shape: Shape) -> list[str]:
-    return []
 
 
 class Impl(NamedTuple):
@@ -151,13 +142,7 @@ async def flushed(actors: Actors, client: Client, wal: Wal) -> bool:
 
 async def collector(actors: Actors, client: Client, world: World, number: int) -> None:
     impl = actors.build(world, actors.shape, number)
-    while actors.left[client.name]:
-        actors.left[client.name] -= 1
-        await actors.pause(client, world)
-        try:
-            await impl.collect(world, ROOT)
-        except (Definite, Indefinite):
-            continue
+    await actors.collect_in_rounds(client, lambda: actors.pause(client, world), lambda: impl.collect(world, ROOT))
 
 
 def recoverable(store: SimulatedStore) -> list[str]:
@@ -177,15 +162,10 @@ def final_check(actors: Actors, events: list[Event]) -> None:
     """Every acknowledged record is recovered, once, in the order of the log; an open has found a beginning of it."""
     said = {"opened": "read", "fenced": "failed"}  # who is told that it is fenced is told that the record is in no log
     found = anomalies([of._replace(said=said.get(of.said, of.said)) for of in actors.history()], recoverable(actors.store))
-    if found:
-        raise Failure("safety", f"history:{found[0].partition(':')[0]}", "; ".join(found))
+    raise_anomalies(found)
 
 
-TOLD = ("opened", "not open", "committed", "fenced", "failed", "unknown", "flushed", "not flushed")
-SEEN = ("fence in the way", "WAL object gone in a replay", "append behind replay_after")
-
-
-def seen(events: list[Event], shape: Shape) -> set[str]:
+def moments_of(events: list[Event], shape: Shape) -> set[str]:
     found, last = set(), {}
     for e in events:
         if e.kind == "applied" and e.awaited and e.client.startswith("Writer") and e.key.startswith(WAL.prefix):
@@ -200,12 +180,25 @@ def seen(events: list[Event], shape: Shape) -> set[str]:
     return found
 
 
-WORK = {"Writer": writer, "Collector": collector}
-AUDIT = (("Writer#0",), ("Collector#0",))
-ROLES = {"Writer": ("writers", "appends"), "Collector": ("collectors", "rounds")}
-OPTIONAL = ("Collector",)
-MOST = {"writers": 4, "collectors": 2}
-MILDEST = {**Shape()._asdict(), "pause_ms": 1, "replay_flush": 0, "audit": False}
-COST = {"1 writer, flush every 10": Shape(writers=1, appends=60, rounds=6, flush_every=10, pause_ms=1, audit=False),
-        "1 writer, no flush": Shape(writers=1, appends=60, rounds=0, collectors=0, flush_every=0, pause_ms=1, audit=False)}
-TINY = Shape(writers=2, appends=1, collectors=1, rounds=1, flush_every=1, pause_ms=1, audit=False)
+SCENARIO = Scenario(
+    stem="wal_fencing",
+    shape=Shape,
+    draw_shape=draw_shape,
+    roles={"Writer": ("writers", "appends"), "Collector": ("collectors", "rounds")},
+    most=MOST,
+    optional=("Collector",),
+    mildest=Shape(pause_ms=1, replay_flush=0, audit=False),
+    tiny=Shape(writers=2, appends=1, collectors=1, rounds=1, flush_every=1, pause_ms=1, audit=False),
+    length=length,
+    production=production,
+    begin=begin,
+    work={"Writer": writer, "Collector": collector},
+    audit=(("Writer#0",), ("Collector#0",)),
+    trace_of=trace_of,
+    final_check=final_check,
+    told=("opened", "not open", "committed", "fenced", "failed", "unknown", "flushed", "not flushed"),
+    moments=("fence in the way", "WAL object gone in a replay", "append behind replay_after"),
+    moments_of=moments_of,
+    cost={"1 writer, flush every 10": Shape(writers=1, appends=60, rounds=6, flush_every=10, pause_ms=1, audit=False),
+          "1 writer, no flush": Shape(writers=1, appends=60, rounds=0, collectors=0, flush_every=0, pause_ms=1, audit=False)},
+)

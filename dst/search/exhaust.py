@@ -107,9 +107,9 @@ class Searched(NamedTuple):
 
 def outcomes(bounds: Bounds, shape: Shape | None = None, build: Build | None = None, by_model: bool = True,
              scenario: str = DEFAULT) -> Iterator[Outcome]:
-    """Every run within the bounds, each once; of the scenario's TINY shape, unless another is given.
+    """Every run within the bounds, each once; of the scenario's tiny shape, unless another is given.
     `simulate(0, build, shape, tape=outcome.tape, scenario=scenario)` is the same run again."""
-    shape = shape or named(scenario).TINY
+    shape = shape or named(scenario).tiny
     path: list[Branch] = []
     while True:
         chooser = Bounded(bounds, path)

@@ -19,7 +19,7 @@ from highwater.model.explore.tabulated import BITS, FIELD
 from highwater.traces.event import Event
 from highwater.traces.refine import Refiner
 
-SEEN = ("nobody waits for it: applied", "retired", "audited")  # of every scenario
+MOMENTS = ("nobody waits for it: applied", "retired", "audited")  # of every scenario
 MODEL_EVERY = 4  # of the seeds that this divides the model's witnesses are looked for
 CONFLICT = FATES.index("conflict")
 
@@ -29,14 +29,14 @@ def bits(scenario: str = DEFAULT) -> dict[str, int]:
     """Of each witness of a scenario; of 63: what a column of Parquet holds."""
     of = named(scenario)
     witnesses = (*(f"model: {name}" for name in sometimes(scenario)), *(f"fault: {name}" for name in FATES[1:]),
-                 *(f"told: {name}" for name in of.TOLD), *(f"seen: {name}" for name in (*of.SEEN, *SEEN)))
+                 *(f"told: {name}" for name in of.told), *(f"seen: {name}" for name in (*of.moments, *MOMENTS)))
     return {name: 1 << place for place, name in enumerate(witnesses)}
 
 
 def sometimes(scenario: str) -> dict[str, Any]:
     """The model's witnesses that drawn shapes allow: (role, or None for the shared state; what holds there)."""
     of = named(scenario)
-    model = import_module(f"highwater.model.protocols.{getattr(of, 'MODEL', scenario)}").model
+    model = import_module(f"highwater.model.protocols.{of.protocol}").model
     drawn = {of.trace_of(drawn_shape(seed, scenario)).refiner.model.constants: None for seed in range(50)}
     return {name: witness for c in drawn for name, witness in model(c).sometimes.items()}
 
@@ -78,7 +78,7 @@ class Watch:
 
     def reached(self, outcome: Outcome) -> int:
         asked = outcome.seed % self.every == 0
-        seen = self.scenario.seen(outcome.events, outcome.shape)
+        seen = self.scenario.moments_of(outcome.events, outcome.shape)
         return (self.of_model() if asked else 0) | of_tape(outcome.tape, self.bits) | of_events(outcome, self.bits) | sum(
             self.bits[f"seen: {name}"] for name in sorted(seen))
 

@@ -173,24 +173,24 @@ class Search:
 
     def fewer_clients(self) -> None:
         """One after another is left out, those behind it take its place."""
-        for role, (number, _) in self.scenario.ROLES.items():
+        for role, (number, _) in self.scenario.roles.items():
             client = getattr(self.plan.shape, number)
             while client > 0:
                 client -= 1
                 of = self.plan.shape
-                if getattr(of, number) > (role not in self.scenario.OPTIONAL):
+                if getattr(of, number) > (role not in self.scenario.optional):
                     self.attempt(without(self.plan, role, client)._replace(
                         shape=of._replace(**{number: getattr(of, number) - 1})), equal=True)
 
     def less_work(self) -> None:
-        for _, amount in self.scenario.ROLES.values():
+        for _, amount in self.scenario.roles.values():
             while (n := getattr(self.plan.shape, amount)) > 0 and self.attempt(self.plan._replace(
                     shape=self.plan.shape._replace(**{amount: n - 1})), equal=True):
                 pass
 
     def milder_shape(self) -> None:
-        sizes = ("chaos", *[field for fields in self.scenario.ROLES.values() for field in fields])
-        for field, mildest in self.scenario.MILDEST.items():
+        sizes = ("chaos", *[field for fields in self.scenario.roles.values() for field in fields])
+        for field, mildest in self.scenario.mildest._asdict().items():
             if field not in sizes and getattr(self.plan.shape, field) != mildest:
                 self.attempt(self.plan._replace(shape=self.plan.shape._replace(**{field: mildest})), equal=True)
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from highwater.cli.console import STEM
 from highwater.cli.dst.export import TooLarge, guided, row_of
-from highwater.dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
+from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
 from highwater.dst.scenarios.sequenced_metadata_boundary import Shape, namespace, production
 from highwater.dst.simulate import Outcome, simulate
 from highwater.impl.codecs.json import manifest as manifest_json

@@ -163,7 +163,7 @@ def deterministic(protocol: str) -> Found:
 def mutants(protocol: str) -> Iterator[Check]:
     from highwater.dst.scenarios import mutants_of
 
-    for name, (what, build) in mutants_of(protocol).MUTANTS.items():
+    for name, (what, build) in mutants_of(protocol).builds.items():
         yield Check(protocol, "mutant", f"{name}: {what}", lambda name=name, build=build: killed(protocol, name, build))
 
 

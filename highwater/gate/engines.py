@@ -130,7 +130,7 @@ def unrolled() -> Found:
 
 
 def canary() -> Found:
-    from highwater.dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
+    from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
     from highwater.dst.search.hunt import hunt
 
     judged = {by: hunt(ZOO[CANARY][1], 1, CANARY_BUDGET, by_model=by == "model") for by in ("model", "history")}

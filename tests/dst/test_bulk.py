@@ -148,7 +148,7 @@ def test_the_namespace_tells_where_the_files_are(runs: list, tmp_path: Path) -> 
     rows = [{"index": i, **event._asdict(), "keys": list(event.keys)} for i, event in enumerate(of.events)]
     options = named(BOUNDARY).trace_options(of.shape)
     usual = " ".join(option for option in options if not option.startswith("--namespace"))
-    space = named(BOUNDARY).namespace(of.shape).name
+    space = named(BOUNDARY).trace_of(of.shape).namespace.name
     for run in ({}, {"run": "a"}):
         both = [run | row | {"namespace": name, "options": usual} for row in rows for name in (f"db/{space}", "other/manifest")]
         found = checked(write_lines(tmp_path / "n.ndjson", both)).to_pylist()

@@ -707,7 +707,7 @@ def test_a_seed_that_is_not_asked_says_nothing_of_the_model() -> None:
 
 
 def seen(*events: Event) -> set[str]:
-    return scenario.seen(list(events), Shape(audit=False))
+    return scenario.moments_of(list(events), Shape(audit=False))
 
 
 def test_moments_are_seen_in_events() -> None:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from highwater.dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
+from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
 from highwater.dst.sim.choose import Chooser, Strict, TapeMismatch, words
 from highwater.dst.simulate import simulate
 

@@ -9,7 +9,7 @@ from highwater.cli.dst import doctor as dst_doctor
 from highwater.cli.main import app
 from highwater.dst.determinism import doctor
 from highwater.dst.determinism.doctor import Broken, Place, check, newer_python, replays
-from highwater.dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
+from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
 from highwater.dst.simulate import simulate
 
 UNORDERED = '''

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from highwater.cli.dst.explain import look, text_of
-from highwater.dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
+from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
 from highwater.dst.scenarios.sequenced_metadata_boundary import Shape, namespace, production
 from highwater.dst.sim.kernel import Client, Kernel, Request
 from highwater.dst.simulate import Outcome, drawn_shape, simulate

@@ -1,19 +1,16 @@
 """The lint finds each hazard, does not find its harmless neighbour, and allows only what is there, for a reason."""
 
 import ast
-import re
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from highwater.cli.dst.lint import lint_command
-from highwater.dst import scenarios
 from highwater.dst.determinism import lint as linter
 from highwater.dst.determinism.lint import HAZARDS, Linter, lint
 from highwater.dst.determinism.lint_allowed import ALLOWED, Allowed
 from highwater.dst.determinism.lint_sets import Sets
-from highwater.dst.scenarios import CONTRACT
 from highwater.gate.exits import NONDETERMINISM
 
 CASES = [  # hazard, source in which it is found, neighbour in which nothing is
@@ -76,23 +73,9 @@ def test_each_hazard_has_a_case():
     assert {hazard for hazard, _, _ in CASES} == HAZARDS.keys()
 
 
-@pytest.mark.parametrize("folder, name", [(folder, name) for folder, names in CONTRACT.items() for name in names])
-def test_an_empty_constant_of_the_contract_is_no_cache(folder, name):
-    def found(source: str, file: str = f"{folder}/x.py") -> list[str]:
-        tree = ast.parse(source)
-        return [finding.hazard for finding in Linter(file, tree, Sets(tree, [tree])).findings()]
-
-    for source in (f"{name} = {{}}", f"{name}: dict[str, int] = {{}}", f"{name} = []"):
-        assert found(source) == [] and found(source, "impl/x.py") == ["cache"], source
-    assert found(f"{name} = {{}}\nKNOWN = {{}}") == ["cache"]
-    assert found(f"@cache\ndef {name}(): ...") == ["cache"]
-    assert found(f"{name} = {{}}\ndef f(x):\n  {name}[x] = 1") == ["cache"]
-    assert found(f"{name} = []\ndef f(x): {name}.append(x)") == ["cache"]
-
-
-def test_the_contract_is_what_the_scenarios_page_says():
-    names = re.findall(r"\b[A-Z]{2,}\b", scenarios.__doc__)
-    assert set(CONTRACT["dst/scenarios"]) | set(CONTRACT["dst/mutants"]) == set(names) - {"COMMON", "STEM"}
+def test_the_tables_of_a_scenario_and_of_mutants_are_no_cache():
+    assert hazards("SCENARIO = Scenario(stem='x', cost={}, optional=())") == hazards("MUTANTS = Mutants({}, {})") == []
+    assert hazards("MUTANTS = Mutants({}, {})\nKNOWN = {}") == ["cache"]
 
 
 def test_what_is_a_set_in_one_class_and_not_in_another_is_judged_in_its_own_file():

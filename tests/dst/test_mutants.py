@@ -2,7 +2,7 @@
 
 import pytest
 
-from highwater.dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
+from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
 from highwater.dst.mutants.sequenced_metadata_boundary import ORACLES
 from highwater.dst.scenarios import DEFAULT, mutants_of
 from highwater.dst.scenarios.sequenced_metadata_boundary import production
@@ -22,7 +22,7 @@ def test_the_table_is_of_the_whole_zoo():
 
 def there_is(mutant: str) -> bool:
     protocol, _, name = mutant.rpartition("/")
-    return name in mutants_of(protocol or DEFAULT).MUTANTS
+    return name in mutants_of(protocol or DEFAULT).builds
 
 
 def test_the_catalogue_is_whole_and_names_mutants_that_there_are():
@@ -33,7 +33,7 @@ def test_the_catalogue_is_whole_and_names_mutants_that_there_are():
 
 
 def test_a_mutant_of_another_protocol_is_not_labelled_by_its_name():
-    assert "no_check" in mutants_of("log_gc").MUTANTS and "unchecked" in mutants_of("manifest_epochs").MUTANTS
+    assert "no_check" in mutants_of("log_gc").builds and "unchecked" in mutants_of("manifest_epochs").builds
     assert (ids_of("log_gc", "no_check"), ids_of("manifest_epochs", "unchecked")) == ("", "")
     assert (ids_of("wal_fencing", "unchecked"), ids_of("manifest_epochs", "fencing_swallowed")) == ("Z2", "Z19")
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from highwater.dst.scenarios import COMMON, DEFAULT, STEMS, mutants_of, named
+from highwater.dst.scenario import COMMON, Shape
+from highwater.dst.scenarios import DEFAULT, STEMS, mutants_of, named
 from highwater.dst.search.hunt import hunt
 from highwater.dst.search.reached import Watch, bits, names_of
 from highwater.dst.simulate import drawn_shape, simulate
@@ -15,20 +16,25 @@ from highwater.dst.zoo import expected
 
 ROOT = Path(__file__).resolve().parents[2]
 OTHERS = [stem for stem in STEMS if stem != DEFAULT]  # that one has tests of its own, in test_mutants.py and others
-EVERY_MUTANT = [(stem, name) for stem in OTHERS for name in mutants_of(stem).MUTANTS]
+EVERY_MUTANT = [(stem, name) for stem in OTHERS for name in mutants_of(stem).builds]
 
 
 @pytest.mark.parametrize("stem", STEMS)
 def test_a_scenario_brings_what_it_must(stem):
     of = named(stem)
-    assert set(COMMON) <= set(of.Shape._fields)
-    assert {field for fields in of.ROLES.values() for field in fields} | of.MOST.keys() <= set(of.Shape._fields)
-    assert set(of.ROLES) == set(of.WORK) >= {name.partition("#")[0] for names in of.AUDIT for name in names}
-    assert set(of.MILDEST) == set(of.Shape._fields) and len(bits(stem)) < 64
-    assert mutants_of(stem).MUTANTS.keys() >= mutants_of(stem).ORACLES.keys()
+    assert of.stem == stem and of.protocol in STEMS and named(of.protocol).model == ""
+    assert set(COMMON) <= set(of.shape._fields)
+    assert {field for fields in of.roles.values() for field in fields} | of.most.keys() <= set(of.shape._fields)
+    assert set(of.roles) == set(of.work) >= {name.partition("#")[0] for names in of.audit for name in names} | set(of.optional)
+    assert {type(of.mildest), type(of.tiny), *map(type, of.cost.values())} == {of.shape} and len(bits(stem)) < 64
+    assert mutants_of(stem).builds.keys() >= mutants_of(stem).oracles.keys()
     for seed in range(50):
         shape = drawn_shape(seed, stem)
-        assert all(0 <= getattr(shape, field) <= most for field, most in of.MOST.items())
+        assert all(0 <= getattr(shape, field) <= most for field, most in of.most.items())
+
+
+def test_the_common_fields_are_those_of_the_protocol_of_shapes():
+    assert set(COMMON) == {name for name, of in vars(Shape).items() if isinstance(of, property)}
 
 
 @pytest.mark.parametrize("stem", OTHERS)
@@ -49,10 +55,10 @@ def test_what_should_be_reached_is_reached(stem):
 
 @pytest.mark.parametrize("stem, name", EVERY_MUTANT)
 def test_a_mutant_dies_of_what_it_should(stem, name):
-    build = mutants_of(stem).MUTANTS[name][1]
+    build = mutants_of(stem).builds[name][1]
     waits, signatures = hunt(build, 5, 1_500, scenario=stem)
     assert waits and all(signature.startswith(expected(name, True, stem)) for signature in signatures), signatures
-    if name in mutants_of(stem).ORACLES and expected(name, False, stem):
+    if name in mutants_of(stem).oracles and expected(name, False, stem):
         waits, signatures = hunt(build, 2, 2_000, by_model=False, scenario=stem)
         assert waits and all(signature.startswith(expected(name, False, stem)) for signature in signatures), signatures
 

@@ -10,7 +10,7 @@ from functools import cache
 
 import pytest
 
-from highwater.dst.mutants.sequenced_metadata_boundary_ambiguity import MUTANTS, PRESETS
+from highwater.dst.mutants.sequenced_metadata_boundary_ambiguity import BUILDS, PRESETS
 from highwater.dst.scenarios.sequenced_metadata_boundary import SDKS, Shape, draw_shape, namespace, production, trace_of
 from highwater.dst.simulate import Outcome, simulate
 from highwater.dst.world.faults import Weights
@@ -383,15 +383,15 @@ BUDGET = 150
 
 def first_failure(name: str, by_model: bool) -> Outcome | None:
     shape, weights = PRESETS[PRESET_OF[name]]
-    outcomes = (simulate(seed, MUTANTS[name][1], shape, weights, by_model=by_model) for seed in range(BUDGET))
+    outcomes = (simulate(seed, BUILDS[name][1], shape, weights, by_model=by_model) for seed in range(BUDGET))
     return next((outcome for outcome in outcomes if outcome.kind), None)
 
 
 def test_every_mutant_has_its_preset():
-    assert set(PRESET_OF) == set(MUTANTS)
+    assert set(PRESET_OF) == set(BUILDS)
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", BUILDS)
 def test_mutant_dies(name):
     outcome = first_failure(name, by_model=True)
     assert outcome, "it survived"
@@ -399,7 +399,7 @@ def test_mutant_dies(name):
     assert outcome.signature == signature.get(name, "refinement:Writer.List|ListPage")
 
 
-@pytest.mark.parametrize("name", [name for name in MUTANTS if name != "anothers_is_not_mine"])
+@pytest.mark.parametrize("name", [name for name in BUILDS if name != "anothers_is_not_mine"])
 def test_mutant_harms_its_callers(name):
     outcome = first_failure(name, by_model=False)
     assert outcome and outcome.kind == "safety" and outcome.signature.startswith("history:")

@@ -14,7 +14,7 @@ from bench.shrinking import SHORTEST
 from highwater.cli.dst import shrink as dst_shrink
 from highwater.cli.main import app
 from highwater.conformance.conform import model_of
-from highwater.dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
+from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
 from highwater.dst.scenarios.sequenced_metadata_boundary import Build, Shape
 from highwater.dst.search.shrink import Plan, Steered, faults, measure, shrink
 from highwater.dst.sim.tapes import Run, runs

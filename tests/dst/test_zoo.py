@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from highwater.cli.dst import zoo
 from highwater.cli.dst.zoo import Task, as_table, exhaust_command, judged, line, run, with_parts, zoo_command
-from highwater.dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
-from highwater.dst.scenarios.sequenced_metadata_boundary import TINY, production
+from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
+from highwater.dst.scenarios.sequenced_metadata_boundary import SCENARIO, production
 from highwater.dst.search.exhaust import Bounded, Bounds, outcomes, search
 from highwater.dst.search.guide import Coverage, Guide, covered, cut, flip_fault, guided, move_stall, splice
 from highwater.dst.search.hunt import STRIDE, First, first_failure, hunt, quantile, share
@@ -136,7 +136,7 @@ def test_every_run_within_the_bounds_is_among_them():
     for seed in range(300):
         dice = Dice(bounds, [])
         dice.draw = drawing(seed, "dice")
-        drawn.add(simulate(0, production, TINY, Weights(), strategy="random", chooser=dice).digest)
+        drawn.add(simulate(0, production, SCENARIO.tiny, Weights(), strategy="random", chooser=dice).digest)
     assert len(drawn) > 50 and drawn <= set(every)
 
 
@@ -145,7 +145,7 @@ def test_what_is_run_keeps_the_bounds_and_replays_from_its_tape():
     for number, outcome in enumerate(outcomes(bounds)):
         assert sum(choice > 0 and "#" in site for site, choice, bound in outcome.tape if bound == len(FATES)) <= 1
         if number % 97 == 0:
-            again = simulate(0, shape=TINY, weights=Weights(), tape=outcome.tape)
+            again = simulate(0, shape=SCENARIO.tiny, weights=Weights(), tape=outcome.tape)
             assert (again.digest, again.kind) == (outcome.digest, "")
         if number == 2000:
             break
@@ -159,10 +159,10 @@ def test_what_is_run_keeps_the_bounds_and_replays_from_its_tape():
     ("boundary_moves_backward", 3, 0, {"collectors": 2, "commits": 1}, "refinement:Collector.Advance"),
 ])
 def test_mutants_within_the_bounds_are_found(name, delays, faults, sizes, signature):
-    found = search(Bounds(delays, faults, ("reply_lost",)), TINY._replace(**sizes), ZOO[name][1], first=True)
+    found = search(Bounds(delays, faults, ("reply_lost",)), SCENARIO.tiny._replace(**sizes), ZOO[name][1], first=True)
     assert list(found.failures) == [signature] and not found.complete
     if delays:
-        fewer = search(Bounds(delays - 1, faults), TINY._replace(**sizes), ZOO[name][1], first=True)
+        fewer = search(Bounds(delays - 1, faults), SCENARIO.tiny._replace(**sizes), ZOO[name][1], first=True)
         assert fewer.complete and not fewer.failures
 
 

@@ -16,7 +16,7 @@ from highwater.cli.main import app
 from highwater.cli.model import explore
 from highwater.cli.verify import timed
 from highwater.dst.bundle import trace_text
-from highwater.dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
+from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
 from highwater.dst.scenarios import DEFAULT, STEMS
 from highwater.dst.simulate import Outcome, simulate
 from highwater.gate import checks
@@ -434,7 +434,7 @@ def test_bounded_and_exhaustive_search_agree():
 
 
 def test_the_canary_must_fail(monkeypatch):
-    from highwater.dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
+    from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
     from highwater.dst.scenarios.sequenced_metadata_boundary import production
 
     assert checks_engines.canary().code == 0
@@ -454,7 +454,7 @@ def test_a_gate_with_a_failure_says_so_in_its_table_its_json_and_its_exit_code(m
 
 
 def test_a_run_that_does_not_end_is_a_failure_of_its_own_class(monkeypatch):
-    from highwater.dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
+    from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
     from highwater.dst.mutants.sequenced_metadata_boundary import build
 
     class Endless(MetadataStore):

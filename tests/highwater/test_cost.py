@@ -55,7 +55,7 @@ def test_most_checks_are_answered_not_modified():
 
 
 def test_measurements_are_the_same_again_and_commits_are_all_there():
-    shape = named("baseline").COST["1 writer"]
+    shape = named("baseline").cost["1 writer"]
     cost = of("baseline", "1 writer", 2)
     assert cost == of("baseline", "1 writer", 2) and cost.commits <= 2 * shape.updates
     assert all(count > 0 for count in cost.all_kinds.values())
@@ -111,7 +111,7 @@ def test_the_floor_is_told_with_the_numbers_of_the_table():
         protocol = row[0] or protocol
         of[protocol, row[1]] = ", ".join((row[2], row[7], row[8]))
     assert [row[1:] for row in floor] == [
-        [of["sequenced_metadata_boundary", many], of["known_latest", many]] for many in named("known_latest").COST]
+        [of["sequenced_metadata_boundary", many], of["known_latest", many]] for many in named("known_latest").cost]
 
 
 def cells(line: str, between: str) -> list[str]:

@@ -6,7 +6,7 @@ import asyncio
 import pytest
 
 from highwater.dst.cost import Latency, measure
-from highwater.dst.scenarios.known_latest import COST
+from highwater.dst.scenarios.known_latest import SCENARIO
 from highwater.dst.simulate import simulate
 from highwater.impl.codecs.json.manifest import Manifest
 from highwater.impl.errors import OutcomeUnknown, Unavailable
@@ -185,7 +185,7 @@ def test_a_writer_alone_needs_two_round_trips():
     cost = measure("known_latest", "1 writer", latencies, 3)
     assert cost.requests.p50 == 2 and cost.conflicts.mean == 0
     assert measure("sequenced_metadata_boundary", "1 writer", latencies, 3).requests.p50 == 4
-    assert {*COST} == {"1 writer", "2 writers", "4 writers", "8 writers"}
+    assert {*SCENARIO.cost} == {"1 writer", "2 writers", "4 writers", "8 writers"}
 
 
 @pytest.mark.parametrize("known", ["accepted", "created"])

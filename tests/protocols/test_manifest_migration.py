@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from highwater.conformance.conform import model_of
-from highwater.dst.mutants.manifest_migration import MUTANTS, look
+from highwater.dst.mutants.manifest_migration import BUILDS, look
 from highwater.dst.scenarios.manifest_migration import Shape, production, with_update
 from highwater.dst.simulate import simulate
 from highwater.impl.codecs.slatedb.header import InvalidFile
@@ -93,7 +93,7 @@ def test_an_older_client_does_not_drop_the_newer_field():
             pass
         return [segment.prefix for segment in (await MetadataStore(world, NAMESPACE, V2).current()).value.segments]
 
-    dropping = MUTANTS["drops_newer_fields"][1](system_world(MemoryStore()), Shape(), 1).store.codec
+    dropping = BUILDS["drops_newer_fields"][1](system_world(MemoryStore()), Shape(), 1).store.codec
     assert asyncio.run(case(V1)) == [b"0.0n"]
     assert asyncio.run(case(dropping)) == []
 

@@ -16,7 +16,7 @@ from highwater.cli.dst.explain import explain_command, look, text_of
 from highwater.cli.dst.export import TooLarge, export_command, guided, row_of, shiviz
 from highwater.cli.dst.timeline import page_of
 from highwater.cli.main import app
-from highwater.dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
+from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
 from highwater.dst.scenarios import STEMS, mutants_of, named
 from highwater.dst.scenarios.sequenced_metadata_boundary import Shape, namespace, production, trace_of
 from highwater.dst.search.nearest import FAULTS, changes_of, drawn_with, nearest, without
@@ -124,8 +124,8 @@ def test_an_update_is_known_by_its_name_in_whatever_carries_it(stem):
 def test_an_entry_of_a_log_that_arrived_late_mattered_to_what_came_of_it(mutant):
     of, found, refused = named("sequenced_write"), 0, 0
     for seed in range(300):
-        shape = of.Shape(log=True, recognise=seed % 2 == 0, store=("s3", "gcs", "r2")[seed % 3])
-        outcome = simulate(seed, mutants_of("sequenced_write").MUTANTS[mutant][1], shape, scenario="sequenced_write")
+        shape = of.shape(log=True, recognise=seed % 2 == 0, store=("s3", "gcs", "r2")[seed % 3])
+        outcome = simulate(seed, mutants_of("sequenced_write").builds[mutant][1], shape, scenario="sequenced_write")
         if not outcome.kind:
             continue
         told = look(outcome, mutant, search=False)
@@ -142,7 +142,7 @@ def test_a_refusal_is_told_as_one_with_the_stores_reason():
     met = {}
     for store in ("gcs", "s3", "azure"):
         for seed in range(60):
-            shape = of.Shape(store=store, log=True, recognise=True, writers=3)
+            shape = of.shape(store=store, log=True, recognise=True, writers=3)
             outcome = simulate(seed, None, shape, scenario="sequenced_write")
             history = History(outcome.events, of.trace_of(outcome.shape), lambda number, client: None, refusals(store))
             for number in range(len(outcome.events)):

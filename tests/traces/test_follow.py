@@ -51,7 +51,7 @@ def verdict(way, stem: str, shape, events: list[Event]) -> tuple:
 
 def outcomes(stem: str, seeds: int) -> list[Outcome]:
     """Of the protocol, and of each of its mutants some."""
-    builds = [None, *[build for _, build in mutants_of(stem).MUTANTS.values()]]
+    builds = [None, *[build for _, build in mutants_of(stem).builds.values()]]
     return [simulate(seed, build, scenario=stem) for build in builds for seed in range(seeds if build is None else 3)]
 
 
@@ -63,7 +63,7 @@ def test_followed_as_observed(stem):
             followed = verdict(follower, stem, of.shape, of.events)
             assert followed == verdict(observe, stem, of.shape, of.events), (of.seed, twice)
             failed += followed[0] is not None
-    assert failed or not mutants_of(stem).MUTANTS
+    assert failed or not mutants_of(stem).builds
 
 
 @pytest.mark.parametrize(("seed", "stem"), [(4, BOUNDARY), (5, BOUNDARY), (1, "sequenced_write"), (5, "manifest_migration")])
@@ -128,7 +128,7 @@ def test_a_refiner_that_starts_anew_is_met_anew():
 
 def test_time_brings_nothing_but_what_expires():
     """`follow` asks for `expiries`, and for nothing else that time might bring."""
-    kinds = {type(named(stem).trace_of(named(stem).Shape())) for stem in STEMS}
+    kinds = {type(named(stem).trace_of(named(stem).shape())) for stem in STEMS}
     assert {kind._pass_time for kind in kinds} == {trace.Trace._pass_time, Boundarys._pass_time}
 
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from highwater.dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
+from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
 from highwater.dst.scenarios.sequenced_metadata_boundary import Shape, production, trace_of
 from highwater.dst.simulate import Outcome, simulate
 from highwater.dst.world.faults import Weights

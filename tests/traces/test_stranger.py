@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from highwater.cli.main import app
-from highwater.dst.mutants.sequenced_metadata_boundary import MUTANTS
+from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS
 from highwater.dst.simulate import simulate
 from highwater.impl.codecs.slatedb.manifest import Manifest, ManifestCodec
 from highwater.impl.codecs.slatedb.tables import Checkpoint, Run, View
@@ -483,7 +483,7 @@ def test_what_is_simulated_passes():
     ("delete_before_advance", "DeletedIsBehindBoundary"), ("no_check", "AckIsChecked"),
     ("latest_deleted", "BoundaryIsBelowLatest"), ("boundary_moves_backward", "CONDITIONAL_ADVANCE")])
 def test_what_a_mutant_does_is_noticed(mutant, guard):
-    runs = (simulate(seed, MUTANTS[mutant][1], by_model=False) for seed in range(300))
+    runs = (simulate(seed, BUILDS[mutant][1], by_model=False) for seed in range(300))
     assert any(guard in guards(requests_of(run.events).judged()) for run in runs)
 
 

@@ -17,7 +17,7 @@ from highwater.cli.dst.explain import Told, look, text_of
 from highwater.cli.dst.timeline import page, page_of, page_of_trace, plain
 from highwater.cli.main import app
 from highwater.cli.trace.app import recorded
-from highwater.dst.mutants.sequenced_metadata_boundary import MUTANTS as ZOO
+from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
 from highwater.dst.scenarios.sequenced_metadata_boundary import Shape
 from highwater.dst.simulate import simulate
 from highwater.model.guards import show

@@ -143,7 +143,7 @@ def catalogue() -> str:
 def oracles() -> str:
     rows = [f"| {name} | {ids_of(STEM, name)} | {what} | {', '.join(f'`{p}`' for p in expected(name, True))} | "
             f"{', '.join(f'`{p}`' for p in expected(name, False)) or 'none known'} |"
-            for name, (what, _) in mutants_of(STEM).MUTANTS.items()]
+            for name, (what, _) in mutants_of(STEM).builds.items()]
     head = "| mutant | | what it does wrong | found by the model as | by harm as |"
     return "\n".join([head, "|---|---|---|---|---|", *rows]) + "\n"
 
@@ -198,7 +198,7 @@ def zoo_command(
         refuse(f"there is no strategy {unknown[0]!r}; there are all, {', '.join(NAMES)}")
     for name in mutant or ():
         build_of(name, scenario_of(scenario))
-    mutants = mutant or [name for name in mutants_of(scenario_of(scenario)).MUTANTS
+    mutants = mutant or [name for name in mutants_of(scenario_of(scenario)).builds
                          if not harm or expected(name, False, scenario)]
     if page and scenario != STEM:
         refuse(f"--page is of {STEM}, whose tables are in it")
@@ -255,11 +255,11 @@ def exhaust_command(
     for kind in kinds:
         if kind not in FATES[1:]:
             refuse(f"there is no fault {kind!r}; there are {', '.join(FATES[1:])}")
-    bounds, shape = Bounds(delays, faults, kinds), named(scenario_of(scenario)).TINY
+    bounds, shape = Bounds(delays, faults, kinds), named(scenario_of(scenario)).tiny
     for setting in sizes or ():
         name, _, value = setting.partition("=")
         limits = {name: range(0, 1001) for name, like in zip(shape._fields, shape) if isinstance(like, int)}
-        limits |= LIMITS | {name: range(0, most + 1) for name, most in named(scenario).MOST.items() if name not in LIMITS}
+        limits |= LIMITS | {name: range(0, most + 1) for name, most in named(scenario).most.items() if name not in LIMITS}
         if name not in shape._fields or name not in limits or not value.isdecimal() or int(value) not in limits[name]:
             refuse(f"{setting!r}: write NAME=NUMBER; there are " + ", ".join(
                 f"{name} {limit[0]} to {limit[-1]}" for name, limit in limits.items() if name in shape._fields))

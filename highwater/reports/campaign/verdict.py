@@ -104,7 +104,7 @@ def untried_of_many(found: list[Figures]) -> Untried:
     growing = sum(map(is_growing, found))
     if growing:
         lines.append(("more states", f"more states of the model: still growing in {growing} of {len(found)} campaigns"))
-    known = {(stem, mutant) for stem in STEMS for mutant in mutants_of(stem).MUTANTS}
+    known = {(stem, mutant) for stem in STEMS for mutant in mutants_of(stem).builds}
     idle = len(known - {f.campaign[:2] for f in found})
     return lines + ([(f"{idle:,} mutants", f"{idle} of {len(known)} known-bad implementations")] if idle else [])
 

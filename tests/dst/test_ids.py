@@ -1,0 +1,48 @@
+"""Ids in simulation: ULIDs by the client's clock, never one twice, and nothing of them on the tape."""
+
+import pytest
+from ulid import ULID
+
+from highwater.dst.scenarios import STEMS, named
+from highwater.dst.simulate import simulate
+from highwater.dst.world.ids import ClientIds
+
+SEEDS = range(20)
+
+
+def asking(stem, given):
+    """The scenario's own client, which asks for two ids before it begins, and again after each crash."""
+    def build(world, *of):
+        given.extend((world.clock.now_ms(), world.ids.new_id()) for _ in range(2))
+        return named(stem).production(world, *of)
+
+    return build
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_ids_are_a_function_of_the_run_and_given_once(stem):
+    again = False
+    for seed in SEEDS:
+        given, other = [], []
+        outcome = simulate(seed, asking(stem, given), scenario=stem)
+        simulate(seed, asking(stem, other), scenario=stem)
+        assert given == other != []
+        assert len({text for _, text in given}) == len(given)
+        for now_ms, text in given:
+            assert ULID.from_str(text).milliseconds == max(now_ms, 0) and len(text) == 26
+        plain = simulate(seed, scenario=stem)
+        assert (outcome.digest, outcome.tape) == (plain.digest, plain.tape)
+        again = again or any(e.kind == "crash" for e in outcome.events)
+    assert again, "no client has begun again"
+
+
+class Still:
+    def now_ms(self):
+        return -5
+
+
+def test_two_clients_at_one_time_and_one_that_begins_again():
+    counts = [iter(range(9)), iter(range(9))]
+    first, second, after_a_crash = (ClientIds(Still(), number, counts[number]) for number in (0, 1, 0))
+    ids = [of.new_id() for of in (first, second, first, after_a_crash)]
+    assert len(set(ids)) == 4 and all(ULID.from_str(text).milliseconds == 0 for text in ids)
