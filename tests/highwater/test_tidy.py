@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 OURS = {"specs", "model", "impl", "traces", "dst", "highwater", "bench"}
 SEAM = {"impl.errors", "impl.layout", "impl.world"}
-REFINEMENT = {"traces.event", "traces.form", "traces.refine", "traces.follow", "traces.trace"}
+REFINEMENT = {"traces.event", "traces.form", "traces.options", "traces.refine", "traces.follow", "traces.trace"}
 SIMULATION = {"dst.actors", "dst.bundle", "dst.simulate", "dst.verdict", "dst.version", "dst.wanted", "dst.zoo", "dst.sim",
               "dst.world", "dst.scenarios"}
 BELOW = {"specs", "model", "impl", "traces", "dst"}

@@ -8,7 +8,7 @@ from rich.progress import track
 from rich.table import Table
 
 from highwater.cli.console import STEM, console, refuse, seeds_of
-from highwater.dst.verdict import Options, Unfit, beginner, fitting, judged, of_others
+from highwater.dst.verdict import Options, Unfit, beginner, fitting, judged, of_others, stem_of, words
 from highwater.gate.exits import of_kinds
 from highwater.traces.event import Event, from_json
 from highwater.traces.recorded.orders import BUDGET
@@ -29,8 +29,8 @@ Protocol = Annotated[str | None, typer.Option(help=f"whose trace it is [default:
 LOG_SKEW_MS = 1_000
 SkewOrUsual = Annotated[int | None, typer.Option("--skew-ms", min=0, help="clients' clocks are at most so far ahead "
                                                  f"[default: 0; of a log: {LOG_SKEW_MS}]")]
-Shaped = Annotated[list[str] | None, typer.Option("--shape", help="NAME=VALUE of the scenario's Shape, of any protocol but the "
-                                                  "boundary's; `dst run -o` says which; may be repeated")]
+Shaped = Annotated[list[str] | None, typer.Option("--shape", help="NAME=VALUE of the scenario's Shape, of a protocol that "
+                                                  "--root and so on do not tell of; `dst run -o` says which; may be repeated")]
 RootOrAll = Annotated[str | None, typer.Option("--root", help="folder of the database in the store [default: db; of a log: "
                                                "all that are in it]")]
 Sets = Annotated[list[str] | None, typer.Option("--set", help="of a recorded log: BOUNDARY=False, the programs have no "
@@ -90,10 +90,10 @@ def check_command(file: Annotated[list[str], typer.Argument(metavar="FILE...", h
         console.print(f"[green]ok[/]: {len(events):,} events refine the model")
         return
     console.print(f"[bold red]{failure.kind}[/] ({failure.signature})")
-    console.print(explain(trace.events, failure, trace, f"highwater trace check {file} {given.words()}"), markup=False)
-    others = [stem for stem in fitting(events) if stem != given.stem]
+    console.print(explain(trace.events, failure, trace, f"highwater trace check {file} {words(given)}"), markup=False)
+    others = [stem for stem in fitting(events) if stem != stem_of(given)]
     if others and not protocol:
-        console.print(f"Unless this is a trace of {given.stem}: {of_others(others)}", markup=False)
+        console.print(f"Unless this is a trace of {stem_of(given)}: {of_others(others)}", markup=False)
     raise typer.Exit(of_kinds([failure.kind]))
 
 
