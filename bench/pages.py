@@ -153,6 +153,7 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "views": ("docs/campaign-queries.md", page_queries.views),
     "queries": ("docs/campaign-queries.md", page_queries.queries),
     "trace_damage": ("docs/trace-damage.md", damaged.page),
+    "trace_damage_by_protocol": ("docs/trace-damage.md", damaged.by_protocol),
 }
 
 
