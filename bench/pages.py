@@ -154,6 +154,7 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "queries": ("docs/campaign-queries.md", page_queries.queries),
     "lines": ("docs/what-a-protocol-costs.md", lines.table),
     "trace_damage": ("docs/trace-damage.md", damaged.page),
+    "trace_damage_by_protocol": ("docs/trace-damage.md", damaged.by_protocol),
 }
 
 

@@ -3,58 +3,33 @@
 What `highwater trace check` decides of the events of one trace: of one file, and of each of millions of runs (dst/bulk/).
 """
 
-import re
 import shlex
 from argparse import ArgumentParser
-from collections.abc import Callable
-from functools import lru_cache
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Callable, Iterable
+from functools import lru_cache, partial
+from typing import Any, NoReturn
 
 from highwater.dst.bundle import settings_in
 from highwater.dst.scenarios import DEFAULT, STEMS, known, named
-from highwater.impl.layout import InvalidName, Namespace
+from highwater.impl.layout import InvalidName
+from highwater.traces import protocols
 from highwater.traces.event import Event
 from highwater.traces.form import owns
-from highwater.traces.protocols import sequenced_metadata_boundary_retries as retries
-from highwater.traces.protocols.sequenced_metadata_boundary import Trace, constants, refiner
-from highwater.traces.refine import Failure, refiner_of
+from highwater.traces.options import Options, Recorded, StrangeClient, Unfit, option
+from highwater.traces.refine import Failure
 
-BOUNDARYS = ("--root", "--namespace", "--page-size", "--skew-ms", "--retries")
-ROLES = ("Writer", "Collector", "Reader")
+USUAL = Options()
 
 
-class Unfit(ValueError):
-    """This is no trace of what it was said to be of; the message says of what it may be, and how to say so."""
+def stem_of(options: Options) -> str:
+    """The protocol that the trace is said to be of."""
+    return options.protocol or DEFAULT
 
 
-class Options(NamedTuple):
-    """What `trace check` is told of a trace, by its own options."""
-
-    root: str = "db"
-    namespace: str = "compactions"
-    page_size: int = 0
-    skew_ms: int = 0
-    retries: bool = False
-    protocol: str = ""  # "": the default, and nobody has said so
-    shape: tuple[str, ...] = ()
-
-    @property
-    def stem(self) -> str:
-        return self.protocol or DEFAULT
-
-    def words(self) -> str:
-        """As they are typed."""
-        if self.stem == DEFAULT:
-            return (f"--root {self.root} --namespace {self.namespace} --page-size {self.page_size} --skew-ms {self.skew_ms}"
-                    + " --retries" * self.retries)
-        return " ".join([f"--protocol {self.stem}", *(f"--shape {one}" for one in self.shape)])
-
-    def said(self) -> list[str]:
-        """What of it is not as usual."""
-        named = {f"--{name.replace('_', '-')}": getattr(self, name) for name in (*self._fields[:4], "protocol")
-                 if getattr(self, name) != self._field_defaults[name]}
-        return [*(word for option, value in named.items() for word in (option, str(value))), *["--retries"] * self.retries,
-                *(word for one in self.shape for word in ("--shape", one))]
+def words(options: Options) -> str:
+    """The options that tell of such a trace, as they are typed."""
+    protocol = ["--protocol", stem_of(options)] if stem_of(options) != stem_of(USUAL) else []
+    return " ".join([*protocol, *(word for name in recorded_of(stem_of(options)).takes for word in options.typed(name))])
 
 
 class Words(ArgumentParser):
@@ -64,10 +39,9 @@ class Words(ArgumentParser):
 
 def parser() -> Words:
     words = Words(add_help=False, allow_abbrev=False)
-    for option, kind in (("--root", str), ("--namespace", str), ("--page-size", int), ("--skew-ms", int), ("--protocol", str)):
-        words.add_argument(option, type=kind)
-    words.add_argument("--retries", action="store_const", const=True)
-    words.add_argument("--shape", action="append")
+    for name, usual in USUAL._asdict().items():
+        kinds = {bool: {"action": "store_const", "const": True}, tuple: {"action": "append"}}
+        words.add_argument(option(name), **kinds.get(type(usual), {"type": type(usual)}))
     return words
 
 
@@ -93,48 +67,52 @@ def judged(events: list[Event], trace: Any, options: Options) -> Failure | None:
         for event in events:
             trace.observe(event)
     except Failure as failure:
-        others = [stem for stem in fitting(events) if stem != options.stem]
-        if others and not fits(options.stem, events):
+        others = [stem for stem in fitting(events) if stem != stem_of(options)]
+        if others and not fits(stem_of(options), events):
             raise Unfit(f"{failure.message}; {of_others(others)}") from None
         return failure
     return None
 
 
-def beginner(events: list[Event], options: Options, least: tuple[int, int, int] = (1, 1, 1)) -> Callable[[], Any]:
-    """What makes a Trace for the clients that these events are of. Raises Unfit. `least`: of each role, so that traces of fewer
-    clients share what was worked out of the model."""
+def recorded_of(stem: str) -> Recorded:
+    """How recorded traces of a protocol are checked. Raises LookupError."""
+    return protocols.recorded(known(stem)) or Recorded(("shape",), partial(by_shape, stem))
+
+
+def beginner(events: list[Event], options: Options, shared: bool = False) -> Callable[[], Any]:
+    """What makes a Trace for the clients that these events are of. Raises Unfit. `shared`: with room for more clients, so that
+    many traces share what was worked out of the model."""
     try:
-        known(options.stem)
+        of = recorded_of(stem_of(options))
     except LookupError as error:
         raise Unfit(str(error)) from None
-    return of_boundary(events, options, least) if options.stem == DEFAULT else of_protocol(events, options)
+    if any(getattr(options, name) != getattr(USUAL, name) for name in Options._fields if name not in (*of.takes, "protocol")):
+        raise Unfit(not_of(options, of))
+    try:
+        return of.begin(events, options, shared)
+    except StrangeClient as error:
+        raise Unfit(f"{error}{hint(events)}") from None
 
 
-def of_boundary(events: list[Event], options: Options, least: tuple[int, int, int]) -> Callable[[], Any]:
-    if options.shape:
-        raise Unfit(f"--shape is of other protocols; of {DEFAULT} {', '.join(BOUNDARYS)} tell")
-    clients = list(dict.fromkeys(e.client for e in events))
-    strange = [client for client in clients if not CLIENT.fullmatch(client)]
-    if strange:
-        raise Unfit(f"client {strange[0]!r}: clients are Writer#0, Collector#0, Reader#0 and so on" + hint(events))
-    if options.namespace not in ("manifest", "compactions"):
-        raise Unfit(f"namespace {options.namespace!r}: manifest or compactions")
-    numbers = [max(few, 1 + max([int(client.partition("#")[2]) for client in clients if client.startswith(role)], default=0))
-               for role, few in zip(ROLES, least)]
-    kind, checker = (retries.RetryingTrace, retries.refiner) if options.retries else (Trace, refiner)
-    of = refiner_of(checker, constants(*numbers, options.page_size, options.namespace == "manifest"))
-    where = Namespace(options.root, options.namespace)
-    return lambda: kind(of, where, options.skew_ms)
+def not_of(options: Options, of: Recorded) -> str:
+    """Why some of the options tell nothing of this protocol's traces, and which do."""
+    others = [name for name in Options._fields if name not in (*of.takes, "protocol")]
+    given = [name for name in others if getattr(options, name) != getattr(USUAL, name)]
+    owners = [stem for stem in STEMS if set(given) <= set(recorded_of(stem).takes)]
+    whose = f"; they are of {owners[0]}" if len(owners) == 1 else ""
+    return (f"{listed(given)} cannot be given for {stem_of(options)}{whose}; of {stem_of(options)} {listed(of.takes)} can"
+            + ", as in --shape skew_ms=50" * ("shape" in of.takes))
 
 
-CLIENT = re.compile(rf"({'|'.join(ROLES)})#\d{{1,2}}", re.ASCII)
+def listed(names: Iterable[str]) -> str:
+    """As they are typed: `--root, --namespace and --retries`."""
+    *most, last = map(option, names)
+    return f"{', '.join(most)} and {last}" if most else last
 
 
-def of_protocol(events: list[Event], options: Options) -> Callable[[], Any]:
-    if options[:5] != Options()[:5]:
-        raise Unfit(f"{', '.join(BOUNDARYS[:-1])} and {BOUNDARYS[-1]} are of {DEFAULT}; of {options.stem} --shape tells, as in "
-                    "--shape skew_ms=50")
-    of = named(options.stem)
+def by_shape(stem: str, events: list[Event], options: Options, shared: bool) -> Callable[[], Any]:
+    """Of a protocol whose scenario's Shape tells. Its model is for as many clients as a run may have, so always shared."""
+    of = named(stem)
     try:
         shape = settings_in(of.shape(), options.shape, of.most)
     except ValueError as error:
@@ -142,7 +120,7 @@ def of_protocol(events: list[Event], options: Options) -> Callable[[], Any]:
     clients = of.trace_of(shape).refiner.index
     strange = [e.client for e in events if e.client not in clients]
     if strange:
-        raise Unfit(f"client {strange[0]!r}: clients of {options.stem} are {', '.join(filter(None, clients))}" + hint(events))
+        raise StrangeClient(f"client {strange[0]!r}: clients of {stem} are {', '.join(filter(None, clients))}")
     return lambda: of.trace_of(shape)
 
 

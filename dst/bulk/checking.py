@@ -13,15 +13,15 @@ import pyarrow as pa
 
 from highwater.dst.bulk.packets import Unpacked, unpacked
 from highwater.dst.bulk.rows import INPUT, SCHEMA
-from highwater.dst.scenarios import DEFAULT
+from highwater.dst.scenarios import STEMS
 from highwater.dst.simulate import place_of
-from highwater.dst.verdict import Options, Unfit, beginner, judged, options_of
+from highwater.dst.verdict import Options, Unfit, beginner, judged, options_of, recorded_of, stem_of
 from highwater.traces.event import Event
 from highwater.traces.explain.explain import explain
 from highwater.traces.follow import Acquaintances, Events, follow
 from highwater.traces.refine import Failure, Refiner
 
-MOST_CLIENTS = (3, 2, 1)  # that traces share a model for: writers, collectors, readers; who has more has a model of its own
+
 class Asked(NamedTuple):
     """`usual`: of runs whose rows do not say otherwise. `command`: what reads the same input; "": no explanations."""
 
@@ -47,7 +47,7 @@ class Known:
         """A trace that has observed nothing. Raises Unfit."""
         what = options, frozenset(map(self.clients.__getitem__, set(of.numbers[2])))
         if what not in self.begin:
-            begin = self.begin[what] = beginner(Events.whole(of.numbers, self.rests), options, MOST_CLIENTS)
+            begin = self.begin[what] = beginner(Events.whole(of.numbers, self.rests), options, shared=True)
             begin().refiner.limit = REFINER_LIMIT
         return self.begin[what]()
 
@@ -79,12 +79,12 @@ def judge(payloads: Iterable[bytes], asked: Asked) -> pa.Table:
 
 
 def row_of(of: Unpacked, known: Known, asked: Asked) -> tuple:
-    head = (*of.run, of.protocol or asked.usual.stem)
+    head = (*of.run, of.protocol or stem_of(asked.usual))
     try:
         if of.damage:
             raise Unfit(of.damage)
         options = options_for(of, asked.usual)
-        head = (*of.run, options.stem)
+        head = (*of.run, stem_of(options))
         known.met()
         trace = known.begun(of, options)
         try:
@@ -101,13 +101,18 @@ def row_of(of: Unpacked, known: Known, asked: Asked) -> tuple:
 
 
 def options_for(of: Unpacked, usual: Options) -> Options:
-    """A run's own. Its namespace tells where the files of the default protocol are. Raises Unfit."""
+    """A run's own. Its namespace tells where the files are, of a protocol that may have them anywhere. Raises Unfit."""
     options = options_of(of.options, usual)
     options = options._replace(protocol=of.protocol or options.protocol)
-    if of.run[1] and options.stem == DEFAULT:
+    if of.run[1] and anywhere(stem_of(options)):
         root, _, name = of.run[1].rpartition("/")
         options = options._replace(root=root, namespace=name)
     return options
+
+
+def anywhere(stem: str) -> bool:
+    """Tell whether options say where this protocol's files are."""
+    return stem in STEMS and {"root", "namespace"} <= set(recorded_of(stem).takes)
 
 
 def failed(run: tuple[str, str], events: list[Event], options: Options, asked: Asked) -> tuple:

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 OURS = {"specs", "model", "impl", "traces", "dst", "highwater", "bench"}
 SEAM = {"impl.errors", "impl.layout", "impl.world"}
-REFINEMENT = {"traces.event", "traces.form", "traces.refine", "traces.follow", "traces.trace"}
+REFINEMENT = {"traces.event", "traces.form", "traces.options", "traces.refine", "traces.follow", "traces.trace"}
 SIMULATION = {"dst.actors", "dst.bundle", "dst.simulate", "dst.verdict", "dst.version", "dst.wanted", "dst.zoo", "dst.sim",
               "dst.world", "dst.scenarios"}
 BELOW = {"specs", "model", "impl", "traces", "dst"}
@@ -32,7 +32,8 @@ MAY = {  # room -> the rooms and modules that it may import beside itself, and t
     "traces/histories": ({"traces.event", "impl.layout", "impl.codecs"}, set()),
     "traces/recorded": ({"impl.layout", "impl.errors", "impl.codecs"}, set()),
     "traces/explain": ({*REFINEMENT, "model.core", "model.guards"}, set()),
-    "traces/damage": ({*REFINEMENT, "impl.layout", "impl.codecs", "traces.histories", "traces.protocols"}, set()),
+    "traces/damage": (REFINEMENT, set()),
+    "traces/damage/protocols": ({*REFINEMENT, "impl.layout", "impl.codecs", "traces.histories", "traces.damage"}, set()),
     "dst": ({"dst", "impl.errors", "impl.layout", "impl.world", "traces"}, set()),
     "dst/sim": ({"dst.simulate", "dst.scenarios", "dst.world.faults"}, {"hypothesis"}),
     "dst/world": ({"dst.sim", "impl.codecs", "impl.errors", "impl.world", "traces.event"}, set()),

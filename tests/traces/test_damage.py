@@ -9,10 +9,11 @@ from typer.testing import CliRunner
 
 from highwater.cli.trace import app as command
 from highwater.cli.trace.damaged import simulated
-from highwater.gate.exits import BAD_INPUT, HARNESS
-from highwater.traces.damage import kills, survivors
+from highwater.gate.exits import BAD_INPUT, HARNESS, INCOMPLETE
+from highwater.traces.damage import kills
 from highwater.traces.damage.damage import EDITS, KINDS_OF_DAMAGE, damages, spread
 from highwater.traces.damage.kills import Good, Tally, kind_of, measure
+from highwater.traces.damage.protocols import sequenced_metadata_boundary as boundary
 from highwater.traces.event import EMPTY, Event, from_json
 from highwater.traces.protocols.sequenced_metadata_boundary import Trace
 
@@ -60,7 +61,7 @@ OFF = {  # a check of the Trace, or of the history, is switched off -> damage of
     "versions and contents": lambda m: m.setattr(Trace, "_stored", lambda trace, e: None),
     "what was told": lambda m: m.setattr(Trace, "_told", lambda trace, e: None),
     "what nobody waits for": lambda m: m.setattr(Trace, "_arrived", lambda trace, e: None),
-    "the callers' history": lambda m: m.setattr(kills, "damage", lambda events, where, final: []),
+    "the callers' history": lambda m: m.setattr(boundary, "damage", lambda events, where, final: []),
 }
 
 
@@ -79,13 +80,13 @@ def test_a_check_that_is_switched_off_is_missed(check, good, tally, monkeypatch)
 def test_each_equivalence_explains_something(tally):
     rare = {"another is old", "never read since", "told a moment off", "not applied either way", "gone either way",
             "true as well", "never shown again", "dead is dead", "condition of no effect"}
-    assert set(survivors.EQUIVALENCES) - set(tally.survived) <= rare
+    assert set(boundary.EQUIVALENCES) - set(tally.survived) <= rare
 
 
 def test_nothing_is_explained_without_its_equivalence(good):
-    with mock.patch.dict(survivors.EQUIVALENCES):  # which puts them back in their order
+    with mock.patch.dict(boundary.EQUIVALENCES):  # which puts them back in their order
         for name in ("they commute", "told a moment off"):  # the second is the first, and more
-            del survivors.EQUIVALENCES[name]
+            del boundary.EQUIVALENCES[name]
         found = measure(good[:4])
     assert found.holes and all("swap" in hole for hole in found.holes)
 
@@ -93,6 +94,52 @@ def test_nothing_is_explained_without_its_equivalence(good):
 def test_a_trace_that_is_not_good_is_refused(good):
     with pytest.raises(ValueError, match="of the trace itself is refused"):
         measure([good[0]._replace(events=good[0].events[1:])])
+
+
+# --- other protocols, of whose survivors only some are explained
+
+OTHERS = {"sequenced_write": 0.89, "simple_conditional": 0.88}  # -> so much is noticed at least
+
+
+@pytest.fixture(scope="module", params=OTHERS)
+def other(request) -> tuple[str, list[Good], Tally]:
+    good = list(simulated(range(3), request.param))
+    return request.param, good, measure(good)
+
+
+def noticed_of(tally: Tally) -> float:
+    return sum(tally.noticed.values()) / sum(tally.tried.values())
+
+
+def test_another_protocol_is_damaged_in_every_way(other):
+    stem, _, tally = other
+    assert {cell[1] for cell in tally.tried} == set(KINDS_OF_DAMAGE)
+    assert {cell[2] for cell in tally.tried} >= {"", *EDITS} - {"keys"}  # where nothing is listed there are no keys
+    assert noticed_of(tally) > OTHERS[stem]
+
+
+def test_what_nothing_explains_is_said_to_be_unexplained(other):
+    _, _, tally = other
+    survived = sum(tally.tried.values()) - sum(tally.noticed.values())
+    assert 0 < len(tally.holes) < survived / 2 and sum(tally.survived.values()) == survived
+    assert sum(tally.unexplained.values()) == len(tally.holes) == tally.survived[""]
+    assert [row[2] for row in kills.by_kind(tally)[1:2]] == [str(max(tally.unexplained.values()))]
+
+
+MACHINERY = {  # a check that all Traces have in common, and that takes no step of the model -> its method
+    "form": "_well_formed", "numbers": "_replied", "versions and contents": "_stored"}
+
+
+@pytest.mark.parametrize("check", MACHINERY)
+def test_a_check_of_another_protocol_that_is_switched_off_is_missed(check, other, monkeypatch):
+    _, good, tally = other
+    monkeypatch.setattr(type(good[0].begin()), MACHINERY[check], lambda trace, e: None)
+    for trace in good:
+        trace.begin().refiner.forget()
+    few = measure(good)
+    for trace in good:
+        trace.begin().refiner._start_tables()
+    assert len(few.holes) > len(tally.holes) and noticed_of(few) < noticed_of(tally)
 
 
 # --- the damages
@@ -143,6 +190,19 @@ def test_command_fails_where_a_check_is_off(monkeypatch):
     monkeypatch.setattr(Trace, "_stored", lambda trace, e: None)
     result = CliRunner().invoke(command.app, ["damage", str(GOLDEN)])
     assert result.exit_code == HARNESS and "nothing explains why" in result.output and "good.ndjson: event" in result.output
+
+
+def test_command_takes_every_protocol_and_says_what_is_not_known():
+    result = CliRunner().invoke(command.app, ["damage", "--protocol", "baseline", "--seeds", "0:1"])
+    assert result.exit_code == INCOMPLETE, result.output
+    assert "put: 200" in result.output and "unexplained" in result.output and "is not known" in result.output
+
+
+@pytest.mark.parametrize("words, why", [(["--protocol", "paxos"], "there is no scenario 'paxos'"),
+                                        (["--root", "x"], "tell of recorded traces")])
+def test_command_refuses_what_it_cannot_take(words, why):
+    result = CliRunner().invoke(command.app, ["damage", *words])
+    assert result.exit_code == BAD_INPUT and why in " ".join(result.output.split())
 
 
 def test_command_refuses_a_trace_that_is_not_good():

@@ -6,13 +6,12 @@ rise, so they are spread first: then there is one between any two.
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 from highwater.traces.event import Event
 from highwater.traces.form import ANSWERS
 
-TOLD = ("committed", "refused", "unknown", "failed", "read")
 KINDS = ("applied", "refused", "timeout", "crash", "told")
 STATUSES = (0, 200, 204, 304, 404, 412, 503)
 KINDS_OF_DAMAGE = ("drop", "duplicate", "repeat", "swap, same client", "swap, another", "edit")
@@ -26,13 +25,28 @@ class Damage(NamedTuple):
     events: list[Event]  # all of the damaged trace
 
 
+class Words(NamedTuple):
+    """What may stand in the events of one protocol's traces."""
+
+    clients: tuple[str, ...]  # the first client of each role
+    told: tuple[str, ...]  # what callers can be told
+    contents: Callable[[list[Event], int], Iterable[bytes]]  # other contents of event `i`, that is no number and no name
+
+
+def shown(events: list[Event]) -> Words:
+    """What these events show of their protocol."""
+    clients = {e.client.partition("#")[0]: e.client for e in sorted(events, key=lambda e: e.client, reverse=True)}
+    return Words(tuple(clients.values()), tuple(dict.fromkeys(e.op for e in events if e.kind == "told")), others)
+
+
 def spread(events: list[Event]) -> list[Event]:
     """The same trace, with room between the numbers of its requests."""
     return [e._replace(request=3 * e.request) for e in events]
 
 
-def damages(events: list[Event], i: int) -> Iterator[Damage]:
-    """All of event `i` of a spread trace."""
+def damages(events: list[Event], i: int, words: Words | None = None) -> Iterator[Damage]:
+    """All of event `i` of a spread trace. `words`: None for those that the trace itself shows."""
+    words = words or shown(events)
     e = events[i]
     before, after = events[:i], events[i + 1:]
     yield Damage("drop", "", i, i, before + after)
@@ -46,14 +60,14 @@ def damages(events: list[Event], i: int) -> Iterator[Damage]:
             swapped[i], swapped[j] = events[j]._replace(t_ms=e.t_ms), e._replace(t_ms=events[j].t_ms)
             yield Damage(kind, "", i, j, swapped)
     for field, edit in EDITS.items():
-        for other in dict.fromkeys(edit(events, i)):
+        for other in dict.fromkeys(edit(events, i, words)):
             if other != getattr(e, field):
                 yield Damage("edit", field, i, i, [*before, e._replace(**{field: other}), *after])
 
 
 # --- what else may stand in a field
 
-def times(events: list[Event], i: int) -> Iterator[int]:
+def times(events: list[Event], i: int, words: Words) -> Iterator[int]:
     t_ms = events[i].t_ms
     yield from (t_ms - 1, t_ms + 1, t_ms + 100_000)
     if i:
@@ -62,18 +76,20 @@ def times(events: list[Event], i: int) -> Iterator[int]:
         yield from (events[i + 1].t_ms, events[i + 1].t_ms + 1)
 
 
-def numbers(events: list[Event], i: int) -> tuple[int, ...]:
+def numbers(events: list[Event], i: int, words: Words) -> tuple[int, ...]:
     number = events[i].request
     earlier = [e.request for e in events[:i] if e.client == events[i].client and 0 < e.request < number]
     return (0, number + 1, number - 1, number + 1_000_000, *earlier[-1:])
 
 
-def clients(events: list[Event], i: int) -> tuple[str, ...]:
+def clients(events: list[Event], i: int, words: Words) -> Iterator[str]:
     role, _, number = events[i].client.partition("#")
-    return f"{role}#{1 - int(number) if int(number) < 2 else 0}", "Writer#0", "Collector#0", "Reader#0"
+    if number:
+        yield f"{role}#{1 - int(number) if int(number) < 2 else 0}"
+    yield from words.clients
 
 
-def bodies(events: list[Event], i: int) -> Iterator[bytes]:
+def bodies(events: list[Event], i: int, words: Words) -> Iterator[bytes]:
     body = events[i].body
     yield b""
     if body.isdigit():
@@ -81,26 +97,36 @@ def bodies(events: list[Event], i: int) -> Iterator[bytes]:
     elif re.fullmatch(rb"\d+\.\d+", body):
         writer, number = map(int, body.split(b"."))
         yield from (b"%d.%d" % (writer, number + 1), b"%d.%d" % (1 - writer, number), b"%d.%d" % (writer, max(number - 1, 0)))
-    elif body[:1] == b"{":
-        yield from contents(body)
     else:
-        yield from (b"1", b'{"checkpoints":[],"updates":[]}')
+        yield from words.contents(events, i)
 
 
-def contents(body: bytes) -> Iterator[bytes]:
-    """Another update, one less, another order, one twice; a checkpoint less, of another file, with another end."""
-    document = json.loads(body)
-    updates, checkpoints = document["updates"], document["checkpoints"]
-    last = checkpoints[-1] if checkpoints else {}
-    others = [{"updates": [*updates, "1.99"]}, {"updates": updates[:-1]}, {"updates": updates[::-1]},
-              {"updates": updates + updates[-1:]}, {"checkpoints": checkpoints[:-1]},
-              *({"checkpoints": [*checkpoints[:-1], {**last, field: last[field] + 1}]}
-                for field in ("manifest_id", "expiry_ms") if last)]
-    for other in others:
-        yield json.dumps(document | other, sort_keys=True, separators=(",", ":")).encode()
+def others(events: list[Event], i: int) -> Iterator[bytes]:
+    """Other contents that need no knowledge of the protocol: of another event, of a changed document, of changed names."""
+    e = events[i]
+    yield next((o.body for o in events if (o.kind, o.op) == (e.kind, e.op) and o.body not in (b"", e.body)), b"1")
+    if e.body[:1] == b"{":
+        yield from (json.dumps(other, sort_keys=True, separators=(",", ":")).encode() for other in changed(json.loads(e.body)))
+    elif b" " in e.body:
+        yield from (b" ".join(other) for other in changed(e.body.split(b" ")))
 
 
-def keys(events: list[Event], i: int) -> Iterator[tuple[str, ...]]:
+def changed(value: Any) -> Iterator[Any]:
+    """Values like this one that differ in one place: a list one shorter, in another order, one longer; another number."""
+    if isinstance(value, bool):
+        yield not value
+    elif isinstance(value, int):
+        yield value + 1
+    elif isinstance(value, str):
+        yield f"{value}9"
+    elif isinstance(value, list) and value:
+        yield from (value[:-1], value[::-1], value + value[-1:])
+        yield from ([*value[:-1], last] for last in changed(value[-1]))
+    elif isinstance(value, dict):
+        yield from (value | {name: other} for name, part in value.items() for other in changed(part))
+
+
+def keys(events: list[Event], i: int, words: Words) -> Iterator[tuple[str, ...]]:
     listed = events[i].keys
     yield from (listed[:-1], listed[1:], listed[::-1], (*listed, *listed[-1:]))
     yield (*listed, moved(listed[-1]) if listed else events[i].key)
@@ -111,29 +137,29 @@ def moved(key: str, by: int = 1) -> str:
     return re.sub(r"\d{20}", lambda found: f"{max(int(found[0]) + by, 0):020d}", key)
 
 
-def key_of(events: list[Event], i: int) -> Iterator[str]:
+def key_of(events: list[Event], i: int, words: Words) -> Iterator[str]:
     key = events[i].key
     yield from ("", moved(key), moved(key, -1), f"x{key}", f"{key}x")
     yield from dict.fromkeys(e.key for e in events if e.key.endswith(".boundary"))
     yield next((e.key for e in events if e.op == "create"), key)
 
 
-def conditions(events: list[Event], i: int) -> tuple[str, ...]:
+def conditions(events: list[Event], i: int, words: Words) -> tuple[str, ...]:
     key, condition = events[i].key, events[i].condition
     return "", "0", moved(condition), next((e.version for e in events if e.version and e.key == key), "0")
 
 
-def versions(events: list[Event], i: int) -> tuple[str, ...]:
+def versions(events: list[Event], i: int, words: Words) -> tuple[str, ...]:
     key = events[i].key
     return "", "0", next((e.version for e in events if e.version and e.key == key), "0")
 
 
-def operations(events: list[Event], i: int) -> tuple[str, ...]:
-    return TOLD if events[i].kind == "told" else tuple(ANSWERS)
+def operations(events: list[Event], i: int, words: Words) -> tuple[str, ...]:
+    return words.told if events[i].kind == "told" else tuple(ANSWERS)
 
 
-EDITS: dict[str, Callable] = {
-    "t_ms": times, "request": numbers, "client": clients, "kind": lambda events, i: KINDS, "op": operations, "key": key_of,
-    "condition": conditions, "status": lambda events, i: STATUSES, "version": versions, "body": bodies, "keys": keys,
-    **dict.fromkeys(("truncated", "awaited", "pending"), lambda events, i: (False, True)),
+EDITS: dict[str, Callable[[list[Event], int, Words], Iterable]] = {
+    "t_ms": times, "request": numbers, "client": clients, "kind": lambda events, i, words: KINDS, "op": operations,
+    "key": key_of, "condition": conditions, "status": lambda events, i, words: STATUSES, "version": versions, "body": bodies,
+    "keys": keys, **dict.fromkeys(("truncated", "awaited", "pending"), lambda events, i, words: (False, True)),
 }

@@ -8,15 +8,13 @@ from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from typing import NamedTuple
 
-from highwater.impl.codecs.json.manifest import InvalidManifest
-from highwater.impl.layout import InvalidName, Namespace
-from highwater.traces.damage.damage import EDITS, KINDS_OF_DAMAGE, Damage, damages, spread
-from highwater.traces.damage.survivors import EQUIVALENCES, Survivor, explained
+from highwater.traces.damage.damage import EDITS, KINDS_OF_DAMAGE, Damage, Words, damages, spread
+from highwater.traces.damage.knowledge import GENERALLY, Knowledge
+from highwater.traces.damage.survivors import Survivor, explained
 from highwater.traces.event import Event
 from highwater.traces.form import READS
-from highwater.traces.histories.history import damage, too_young
-from highwater.traces.protocols.sequenced_metadata_boundary import Trace
-from highwater.traces.refine import Failure
+from highwater.traces.refine import Failure, Refiner
+from highwater.traces.trace import Trace
 
 
 class Good(NamedTuple):
@@ -26,6 +24,8 @@ class Good(NamedTuple):
     events: list[Event]
     begin: Callable[[], Trace]  # a new one
     least_ms: int = 0  # age at which a file may be deleted; 0: any
+    told: tuple[str, ...] = ()  # what callers of the protocol can be told
+    of: Knowledge = GENERALLY
 
 
 class Tally(NamedTuple):
@@ -33,8 +33,10 @@ class Tally(NamedTuple):
 
     tried: Counter
     noticed: Counter
-    survived: Counter  # by equivalence
-    holes: list[str]  # survivors that nothing explains, in words
+    survived: Counter  # by equivalence; "" for survivors that nothing explains
+    holes: list[str]  # those, in words
+    unexplained: Counter  # the same, by kind of event, kind of damage and field
+    why: dict[str, str]  # of each equivalence, in the order in which they are asked
 
 
 def kind_of(e: Event) -> str:
@@ -51,7 +53,7 @@ def kind_of(e: Event) -> str:
 def resumed(trace: Trace, states: tuple[int, ...]) -> Trace:
     """A trace that goes on from where this one is, without touching it."""
     again = copy(trace)
-    vars(again).update({name: copy(value) for name, value in vars(trace).items() if isinstance(value, (list, dict))})
+    vars(again).update({name: copy(value) for name, value in vars(trace).items() if isinstance(value, (list, dict, set))})
     again.refiner.states = states
     return again
 
@@ -66,31 +68,17 @@ def refused(trace: Trace, rest: list[Event]) -> str:
     return ""
 
 
-def history(events: list[Event], where: Namespace, final: bytes, least_ms: int) -> bool:
-    """Whether the callers' history tells that something is wrong, as in the end of a simulation."""
-    try:
-        return bool(damage(events, where, final) or (least_ms and too_young(events, where, least_ms)))
-    except (InvalidManifest, InvalidName):
-        return True
-
-
-def latest(events: Iterable[Event], where: Namespace) -> bytes:
-    """The content of the latest file in the end."""
-    objects = {where.key(1): b'{"checkpoints":[],"updates":[]}'}
-    for e in events:
-        if e.kind == "applied" and e.key.startswith(where.prefix):
-            if e.op == "create" and e.status == 200:
-                objects[e.key] = e.body
-            elif e.op == "delete":
-                objects.pop(e.key, None)
-    return objects[max(objects)]
+def first_clients(refiner: Refiner) -> tuple[str, ...]:
+    """The first client of each role of the model."""
+    return tuple({name.partition("#")[0]: name for name in sorted(filter(None, refiner.index), reverse=True)}.values())
 
 
 def survivors(good: Good, each: Callable[[Event, Damage, bool], None]) -> Iterator[Survivor]:
     """Those of all damages to one trace; `each` is told of all of them. Raises ValueError for a trace that is not good."""
     events, trace = spread(good.events), good.begin()
     where, refiner = trace.namespace, trace.refiner
-    final = latest(events, where)
+    words = Words(first_clients(refiner), good.told, good.of.contents)
+    shows_harm = good.of.history(events, where, good.least_ms)
     for i, e in enumerate(events):
         states, here = refiner.states, resumed(trace, refiner.states)
         knew = {client: refiner.local(client) for client in refiner.index if client}
@@ -98,18 +86,18 @@ def survivors(good: Good, each: Callable[[Event, Damage, bool], None]) -> Iterat
         if failed:
             raise ValueError(f"{good.name}: event {i} of the trace itself is refused: {failed}")
         after = refiner.states
-        for found in damages(events, i):
-            noticed = refused(resumed(here, states), found.events[i:]) or history(found.events, where, final, good.least_ms)
+        for found in damages(events, i, words):
+            noticed = refused(resumed(here, states), found.events[i:]) or shows_harm(found.events)
             each(e, found, bool(noticed))
             if not noticed:
                 yield Survivor(events, found, where, knew)
         refiner.states = after
-    if history(events, where, final, good.least_ms):
+    if shows_harm(events):
         raise ValueError(f"{good.name}: the callers' history of the trace itself is refused")
 
 
 def measure(traces: Iterable[Good]) -> Tally:
-    tally = Tally(Counter(), Counter(), Counter(), [])
+    tally = Tally(Counter(), Counter(), Counter(), [], Counter(), {})
 
     def each(e: Event, found: Damage, noticed: bool) -> None:
         cell = kind_of(e), found.kind, found.field
@@ -117,11 +105,13 @@ def measure(traces: Iterable[Good]) -> Tally:
         tally.noticed[cell] += noticed
 
     for good in traces:
+        tally.why.update((name, why) for name, (why, _) in good.of.equivalences.items())
         for survivor in survivors(good, each):
-            name = explained(survivor)
+            name = explained(survivor, good.of.equivalences)
             tally.survived[name] += 1
             if not name:
                 tally.holes.append(told(good, survivor))
+                tally.unexplained[kind_of(survivor.before), survivor.damage.kind, survivor.damage.field] += 1
     return tally
 
 
@@ -154,4 +144,11 @@ def by_field(tally: Tally) -> list[list[str]]:
 
 def by_equivalence(tally: Tally) -> list[list[str]]:
     return [["survivors", "how many", "why they are no damage"],
-            *([name, f"{tally.survived[name]:,}", why] for name, (why, _) in EQUIVALENCES.items() if tally.survived[name])]
+            *([name, f"{tally.survived[name]:,}", why] for name, why in tally.why.items() if tally.survived[name])]
+
+
+def by_kind(tally: Tally) -> list[list[str]]:
+    """The survivors that nothing explains, the most frequent kind first."""
+    return [["unexplained", "damage", "how many"],
+            *([kind, f"{how} {field}".strip(), f"{many:,}"] for (kind, how, field), many in sorted(
+                tally.unexplained.items(), key=lambda item: (-item[1], item[0])))]

@@ -5,10 +5,13 @@ Client names are the model's process names: "Writer#0", "Collector#0", "Reader#0
 update that the model's writer w begins.
 """
 
+import re
+from collections.abc import Callable
 from functools import lru_cache
 from heapq import heappop, heappush
 
 from highwater.impl.codecs.json import manifest as manifest_json
+from highwater.impl.layout import Namespace
 from highwater.model.protocols.sequenced_metadata_boundary import (
     Collector,
     Constants,
@@ -23,7 +26,8 @@ from highwater.model.protocols.sequenced_metadata_boundary import (
 )
 from highwater.traces import trace
 from highwater.traces.event import Event
-from highwater.traces.refine import STUTTER, Match, Refiner
+from highwater.traces.options import Options, Recorded, StrangeClient, Unfit
+from highwater.traces.refine import STUTTER, Match, Refiner, refiner_of
 from highwater.traces.trace import AGAIN
 
 CLAIMS = {  # -> so many updates has it ended since
@@ -239,3 +243,35 @@ class KnowingTrace(Trace):
         if lists and self.refiner.local(e.client).pc == "Ready":
             self.refiner.step(Match(e.client, ("LoseReply",)))
         super()._take(e)
+
+
+# --- recorded traces
+
+ROLES = ("Writer", "Collector", "Reader")
+SHARED = (3, 2, 1)  # clients of each role that many traces share a model for; a trace of more has a model of its own
+CLIENT = re.compile(rf"({'|'.join(ROLES)})#\d{{1,2}}", re.ASCII)
+
+
+def recorded(events: list[Event], options: Options, shared: bool) -> Callable[[], Trace]:
+    """Make a Trace for the clients of these events. Clients that retry are checked by a Trace of their own. Raises Unfit."""
+    clients = list(dict.fromkeys(e.client for e in events))
+    strange = [client for client in clients if not CLIENT.fullmatch(client)]
+    if strange:
+        raise StrangeClient(f"client {strange[0]!r}: clients are Writer#0, Collector#0, Reader#0 and so on")
+    if options.namespace not in ("manifest", "compactions"):
+        raise Unfit(f"namespace {options.namespace!r}: manifest or compactions")
+    numbers = [max(few, 1 + max([int(client.partition("#")[2]) for client in clients if client.startswith(role)], default=0))
+               for role, few in zip(ROLES, SHARED if shared else (1, 1, 1))]
+    kind, checker = retrying() if options.retries else (Trace, refiner)
+    of = refiner_of(checker, constants(*numbers, options.page_size, options.namespace == "manifest"))
+    where = Namespace(options.root, options.namespace)
+    return lambda: kind(of, where, options.skew_ms)
+
+
+def retrying() -> tuple[type[Trace], Callable[[Constants], Refiner]]:
+    from highwater.traces.protocols import sequenced_metadata_boundary_retries as retries  # which imports this module
+
+    return retries.RetryingTrace, retries.refiner
+
+
+RECORDED = Recorded(("root", "namespace", "page_size", "skew_ms", "retries"), recorded)

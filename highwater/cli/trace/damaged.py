@@ -2,26 +2,45 @@
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import islice
+from typing import Any
 
-from highwater.dst.scenarios.sequenced_metadata_boundary import trace_of
+from highwater.dst.scenarios import DEFAULT, STEMS, named
 from highwater.dst.simulate import simulate
+from highwater.dst.verdict import Options, beginner, stem_of
 from highwater.dst.world.store import profile_of
 from highwater.traces.damage.kills import Good, Tally, by_equivalence, by_event, by_field, measure
+from highwater.traces.damage.protocols import knowledge
+from highwater.traces.event import Event
 
 SEEDS = range(40)  # of the page
+SAMPLE = 2  # traces of each protocol, in its table of all
 
 
-def simulated(seeds: Iterable[int]) -> Iterator[Good]:
-    """Of clients that do not retry by themselves; of those that do another checker judges
-    (traces/protocols/sequenced_metadata_boundary_retries.py). Raises ValueError for a run that fails."""
+def simulated(seeds: Iterable[int], stem: str = DEFAULT) -> Iterator[Good]:
+    """Runs whose clients send each request once: those that retry are judged by another checker. Raises ValueError for a run
+    that fails."""
+    of = named(stem)
     for seed in seeds:
-        outcome = simulate(seed)
+        outcome = simulate(seed, scenario=stem)
         if outcome.kind:
             raise ValueError(f"seed {seed} is no good trace: {outcome.signature}: {outcome.message}")
-        shape = outcome.shape
-        if not getattr(shape, "sdk", ""):
-            least_ms = shape.min_age_ms - shape.skew_ms - profile_of(shape.store).last_modified_ms + 1  # as in its final_check
-            yield Good(f"seed {seed}", outcome.events, partial(trace_of, shape), least_ms)
+        if not outcome.shape.sdk:
+            yield Good(f"seed {seed}", outcome.events, partial(of.trace_of, outcome.shape), least_ms(outcome.shape), of.TOLD,
+                       knowledge(stem))
+
+
+def recorded(name: str, events: list[Event], options: Options) -> Good:
+    """A trace of a file. Raises LookupError, Unfit."""
+    stem = stem_of(options)
+    return Good(name, events, beginner(events, options), 0, named(stem).TOLD, knowledge(stem))
+
+
+def least_ms(shape: Any) -> int:
+    """Age at which a file may be deleted, by the store's clock; 0 where the protocol has no such age."""
+    if "min_age_ms" not in shape._fields:
+        return 0
+    return shape.min_age_ms - shape.skew_ms - profile_of(shape.store).last_modified_ms + 1  # as in the scenario's final_check
 
 
 def page() -> str:
@@ -33,6 +52,22 @@ def page() -> str:
 
 
 def tables(tally: Tally) -> str:
-    return "\n".join("\n".join(["| " + " | ".join(rows[0]) + " |", "|---" * len(rows[0]) + "|",
-                                *("| " + " | ".join(row) + " |" for row in rows[1:]), ""])
-                     for rows in (by_event(tally), by_field(tally), by_equivalence(tally)))
+    return "\n".join(map(table, (by_event(tally), by_field(tally), by_equivalence(tally))))
+
+
+def table(rows: list[list[str]]) -> str:
+    head, *rest = ("| " + " | ".join(row) + " |" for row in rows)
+    return "\n".join([head, "|---" * len(rows[0]) + "|", *rest, ""])
+
+
+def by_protocol() -> str:
+    """Of every protocol a sample: damages, how many are noticed, and how many survivors nothing explains."""
+    return table([["protocol", "traces", "damages", "noticed", "rate", "explained", "unexplained"], *map(row_of, STEMS)])
+
+
+def row_of(stem: str) -> list[str]:
+    good = list(islice(simulated(SEEDS, stem), SAMPLE))
+    tally = measure(good)
+    tried, noticed, unexplained = sum(tally.tried.values()), sum(tally.noticed.values()), len(tally.holes)
+    counts = (tried - noticed - unexplained, unexplained)
+    return [f"`{stem}`", str(len(good)), f"{tried:,}", f"{noticed:,}", f"{noticed / tried:.1%}", *(f"{n:,}" for n in counts)]

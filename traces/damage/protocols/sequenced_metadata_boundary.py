@@ -1,0 +1,253 @@
+"""What a damaged trace of the boundary protocol may show, and why a survivor among them is no damage.
+
+Every survivor must be explained: one that is not is a hole in the checker. An equivalence looks at the events, and of the model
+only at what a client knew before (`Survivor.locals`). It does not look at what the checker did with the damage.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from highwater.impl.codecs.json import manifest as manifest_json
+from highwater.impl.codecs.json.manifest import InvalidManifest
+from highwater.impl.layout import InvalidName, Namespace
+from highwater.traces.damage.knowledge import Knowledge
+from highwater.traces.damage.survivors import (
+    ENDS,
+    GENERAL,
+    Equivalences,
+    Survivor,
+    arrival,
+    exchanged,
+    independent,
+    of_client,
+    same_but,
+    there,
+    unread,
+    unseen,
+    write,
+)
+from highwater.traces.event import Event
+from highwater.traces.form import MUTATIONS, PUTS, READS
+from highwater.traces.histories.history import damage, too_young
+
+EMPTY = b'{"checkpoints":[],"updates":[]}'
+
+
+# --- other contents
+
+def others(events: list[Event], i: int) -> Iterable[bytes]:
+    body = events[i].body
+    return contents(body) if body[:1] == b"{" else (b"1", EMPTY)
+
+
+def contents(body: bytes) -> Iterator[bytes]:
+    """Another update, one less, another order, one twice; a checkpoint less, of another file, with another end."""
+    document = json.loads(body)
+    updates, checkpoints = document["updates"], document["checkpoints"]
+    last = checkpoints[-1] if checkpoints else {}
+    others = [{"updates": [*updates, "1.99"]}, {"updates": updates[:-1]}, {"updates": updates[::-1]},
+              {"updates": updates + updates[-1:]}, {"checkpoints": checkpoints[:-1]},
+              *({"checkpoints": [*checkpoints[:-1], {**last, field: last[field] + 1}]}
+                for field in ("manifest_id", "expiry_ms") if last)]
+    for other in others:
+        yield json.dumps(document | other, sort_keys=True, separators=(",", ":")).encode()
+
+
+# --- what callers saw
+
+def history(good: list[Event], where: Namespace, least_ms: int) -> Callable[[list[Event]], bool]:
+    """Tell whether the callers' history shows that something is wrong, as in the end of a simulation."""
+    final = latest(good, where)
+
+    def shows(events: list[Event]) -> bool:
+        try:
+            return bool(damage(events, where, final) or (least_ms and too_young(events, where, least_ms)))
+        except (InvalidManifest, InvalidName):
+            return True
+
+    return shows
+
+
+def latest(events: Iterable[Event], where: Namespace) -> bytes:
+    """The content of the latest file in the end."""
+    objects = {where.key(1): EMPTY}
+    for e in events:
+        if e.kind == "applied" and e.key.startswith(where.prefix):
+            if e.op == "create" and e.status == 200:
+                objects[e.key] = e.body
+            elif e.op == "delete":
+                objects.pop(e.key, None)
+    return objects[max(objects)]
+
+
+# --- of the protocol's clients
+
+def begins_anew(e: Event | None) -> bool:
+    """Whether whatever the client knew before counts no longer."""
+    return e is None or e.kind == "crash" or (e.op == "list" and e.client.startswith("Collector") and not e.condition)
+
+
+def forgotten(e: Event, rest: list[Event]) -> bool:
+    """Whether its client makes no use of it: it ends there, dies, gives up, or begins anew."""
+    for o in of_client(e, rest):
+        if (o.kind == "told" and o.op in ("unknown", "failed")) or (o.kind in ENDS and o.op == "delete" and not o.pending):
+            continue
+        if e.client.startswith("Collector") and not begins_anew(o) and (o.op in READS or (e.op == "get" and o.op in PUTS)):
+            continue  # of what it reads nothing comes before it forgets
+        return begins_anew(o) or (o.kind in ("timeout", "refused") and (not o.client.startswith("Collector") or o.op == "list"))
+    return True
+
+
+def updates(body: bytes) -> frozenset[str]:
+    return frozenset(manifest_json.decode(body).updates)
+
+
+def idle(local: Any) -> bool:
+    """Whether a client has nothing to forget."""
+    return local is not None and local.pc in ("Idle", "Done")
+
+
+def superfluous(s: Survivor, e: Event) -> bool:
+    """Whether the trace without this event is of a client that did, or had, a little less."""
+    if e.op == "delete" and not there(e.key, s.good[:s.damage.at]):
+        return not e.pending
+    if arrival(e):
+        return e.op in READS or not write(e) or unseen(write(e), s.rest)
+    own = next(of_client(e, s.rest), None)
+    if write(e):
+        return unseen(write(e), s.rest) and (e.client.startswith("Collector") or forgotten(e, s.rest))
+    if e.kind in ENDS and not (e.pending and e.op in MUTATIONS):
+        return idle(s.locals[e.client]) or forgotten(e, s.rest) or e.op == "delete" or (
+            own is not None and looks_again(own, s.locals[e.client]))
+    local = s.locals[e.client]
+    older = begins_anew(e) and local.pc in ("Listed", "Known")  # it may go on from the listing before, too
+    asks = e.status == 412 and own is not None and (looks_again(own, local) or own.kind in ENDS)
+    return forgotten(e, s.rest) or looks_again(e, local) or nothing_to_collect(e) or older or asks
+
+
+def looks_again(e: Event, local: Any) -> bool:
+    """A collector may ask for the boundary at any time; what it did with the one that it knew it could do as well."""
+    return e.client.startswith("Collector") and e.key.endswith(".boundary") and e.op in READS and \
+        getattr(local, "pc", "") in ("Listed", "Known")
+
+
+def nothing_to_collect(e: Event) -> bool:
+    return begins_anew(e) and e.op == "list" and len(e.keys) < 2 and not e.truncated
+
+
+def harmless(s: Survivor, e: Event) -> bool:
+    """Whether its client may have done this as well, at this point."""
+    local = s.locals.get(e.client)
+    if local is None or arrival(e) or (e.pending and e.op in MUTATIONS):
+        return False
+    if e.kind in ENDS:
+        own = next(of_client(e, s.rest), None)
+        return idle(local) or forgotten(e, s.rest) or e.op == "delete" or (own is not None and looks_again(own, local))
+    return e.kind == "applied" and e.op in READS and (
+        begins_anew(e) or looks_again(e, local) or forgotten(e, s.rest))
+
+
+def told_again(s: Survivor) -> bool:
+    return s.damage.kind == "duplicate" and s.before.kind == "told" and s.before.op in ("read", "unknown", "failed")
+
+
+def true_as_well(s: Survivor) -> bool:
+    """`unknown` claims nothing, `failed` that the update is in no file, `refused` that nobody is told it is committed."""
+    if s.before.kind != "told" or not same_but(s, "op", "body") or s.after.op not in ("unknown", "failed", "refused"):
+        return False
+    update = s.after.body.decode()
+    earlier = s.good[:s.damage.at]  # an update that was lost before its create, and the next one, have one name
+    bodies = [e.body for e in earlier if e.op in PUTS and e.body[:1] == b"{" and (write(e) or e.pending)]
+    committed = any(e.op == "committed" and e.body == s.after.body for e in earlier if e.kind == "told")
+    return s.after.op == "unknown" or (not committed and (
+        s.after.op == "refused" or not any(update in manifest_json.decode(body).updates for body in bodies)))
+
+
+def told_a_moment_off(s: Survivor) -> bool:
+    return s.damage.kind.startswith("swap") and all(independent(*pair) or in_vain(*pair) for pair in exchanged(s))
+
+
+def in_vain(one: Event, two: Event) -> bool:
+    """A caller is told something, and its client has a request lost, or reads, or is refused."""
+    e = one if two.kind == "told" else two
+    return "told" in (one.kind, two.kind) and not write(e) and (e.kind != "told" or one.body != two.body or one.op == two.op)
+
+
+def did_less(s: Survivor) -> bool:
+    return s.damage.kind == "drop" and superfluous(s, s.before)
+
+
+def did_more(s: Survivor) -> bool:
+    if s.damage.kind != "repeat" or s.before.kind == "told":
+        return False
+    lost_again = s.before.kind in ENDS and not (s.before.pending and s.before.op in MUTATIONS)
+    return lost_again or (s.before.client.startswith("Collector") and (
+        begins_anew(s.before) or looks_again(s.before, s.locals[s.before.client])))
+
+
+def another_did(s: Survivor) -> bool:
+    deletes = s.after.op == "delete" and s.after.kind == "applied" and may_delete(s, s.after)
+    return same_but(s, "client") and (deletes or (superfluous(s, s.before) and harmless(s, s.after)))
+
+
+def may_delete(s: Survivor, e: Event) -> bool:
+    local, file_id = s.locals.get(e.client), s.where.file_id(e.key)
+    return e.client.startswith("Collector") and local is not None and file_id in local.listed and \
+        file_id <= local.b and file_id < max(local.listed)
+
+
+def gave_up_or_died(s: Survivor) -> bool:
+    return same_but(s, "kind") and {s.before.kind, s.after.kind} == {"timeout", "crash"} and (
+        idle(s.locals[s.before.client]) or s.before.pending or forgotten(s.before, s.rest)
+        or s.locals[s.before.client].pc == "Created" or not any(
+            e.op == "create" and (write(e) or e.pending) for e in of_client(s.before, s.rest)))
+
+
+def nothing_to_overwrite(s: Survivor) -> bool:
+    return same_but(s, "op") and (s.before.op, s.after.op) == ("create", "put") and write(s.before).endswith(".boundary")
+
+
+def nobody_read_it(s: Survivor) -> bool:
+    return same_but(s, "body") and s.before.op == "create" and write(s.before).startswith(s.where.prefix) and \
+        unread(s.before.key, s.rest) and updates(s.before.body) == updates(s.after.body)
+
+
+def another_is_old(s: Survivor) -> bool:
+    return same_but(s, "key") and write(s.after) == s.after.key and s.after.op == "delete" and may_delete(s, s.after) and \
+        all(unseen(key, s.rest) or not there(key, s.good[:s.damage.at]) for key in (s.before.key, s.after.key))
+
+
+def never_read_since(s: Survivor) -> bool:
+    return same_but(s, "body") and write(s.before).endswith(".boundary") and unread(s.before.key, s.rest)
+
+
+EQUIVALENCES: Equivalences = {
+    "a number is a name": GENERAL["a number is a name"],
+    "between its neighbours": GENERAL["between its neighbours"],
+    "they commute": GENERAL["they commute"],
+    "nobody waits": GENERAL["nobody waits"],
+    "never applied": GENERAL["never applied"],
+    "never arrives": GENERAL["never arrives"],
+    "gave up or died": ("a client that has nothing under way, or makes no use of it, goes on alike", gave_up_or_died),
+    "did less": ("what its client made no use of, or nobody has looked at since: it may not have happened", did_less),
+    "did more": ("a request lost once more; a collector that looks again, or begins anew", did_more),
+    "another did": ("its own client made no use of it, and another may have asked the same in vain", another_did),
+    "not applied either way": GENERAL["not applied either way"],
+    "dead is dead": GENERAL["dead is dead"],
+    "claims less": GENERAL["claims less"],
+    "told again": ("a caller was told once more what is true", told_again),
+    "true as well": ("a caller was told something else, and that is true, too", true_as_well),
+    "told a moment off": ("before or after a request that came to nothing, or what others did: it is true there, too",
+                          told_a_moment_off),
+    "never written": GENERAL["never written"],
+    "never shown again": GENERAL["never shown again"],
+    "nobody has read it": ("a file of the same updates, to the model a set, with or without a checkpoint", nobody_read_it),
+    "never read since": ("a boundary that moves to another old id, and nobody has read it since", never_read_since),
+    "another is old": ("a collector may delete any of the old files that it listed; nobody has looked since", another_is_old),
+    "condition of no effect": GENERAL["condition of no effect"],
+    "nothing to overwrite": ("a put without condition where there was nothing: as good as a create", nothing_to_overwrite),
+    "gone either way": GENERAL["gone either way"],
+}
+
+KNOWLEDGE = Knowledge(others, history, EQUIVALENCES, complete=True)
