@@ -75,9 +75,18 @@ class Path(Record):
                     yield (match.process, action, choices), State(shared, locals_)
 
     def labels(self) -> list[Label]:
-        """The steps of one path to a state that the trace may be in."""
-        state, found = self.unpacked()[0], []
+        """The steps of one path to a state that the trace may be in. Raises TooLarge if there is none: a trace may put a client
+        back to what it was, which is no step."""
+        for state in self.unpacked():
+            if (found := self.back_from(state)) is not None:
+                return found
+        raise TooLarge("the trace puts a client back to what it was, which is no step of the spec")
+
+    def back_from(self, state: State) -> list[Label] | None:
+        found: list[Label] = []
         for layer in reversed(self.layers):
+            if state not in layer:
+                return None
             state, label = layer[state]
             found += [label] if label else []
         return found[::-1]
@@ -98,7 +107,7 @@ def path_of(events: list[Event], trace: Trace) -> tuple[Path, Failure | None]:
 
 
 def guided(outcome: Outcome) -> Guided:
-    """Drive FizzBee along a run. If the model could not follow the run, the step that it could not take is the last. Raises
+    """Make a guided trace of a run. If the model could not follow the run, the step that it could not take is the last. Raises
     TooLarge."""
     if outcome.shape.sdk:
         raise TooLarge("the clients of this run send requests again (sdk), and those of the spec do not")
@@ -147,6 +156,6 @@ def walked(model: Model, steps: list[Label]) -> frozenset[State]:
             raise TooLarge(f"step {number} of {len(steps)}, {spelt(label)}, is no action of the spec")
         states = {step.state for state in states for step in moves(model, state) if step.label == label}
         if not states:
-            raise TooLarge(f"step {number} of {len(steps)}, {spelt(label)}, is beyond the spec's bounds, or has other choices "
-                           "there")
+            raise TooLarge(f"step {number} of {len(steps)}, {spelt(label)}, is not possible in the spec there: it has smaller "
+                           "bounds than the trace's model, or fewer choices")
     return frozenset(states)
