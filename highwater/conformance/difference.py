@@ -5,6 +5,7 @@ agree, told field by field, with both sides' words for the action.
 import inspect
 import re
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from textwrap import dedent, indent
 from typing import Any, NamedTuple
@@ -22,11 +23,6 @@ ABSENT = "absent"
 
 Canonical = Any  # of a state: ((variable, value), ...), ((process, ((field, value), ...)), ...)
 Edge = tuple[Label, Canonical]
-
-# How a variable of the model is written in the spec, where it is not the same.
-AS_SPEC: dict[str, dict[str, Callable[[Any], Any]]] = {
-    "sequenced_metadata_boundary": {"files": lambda files: {i: file for i, file in enumerate(files, 1) if file}},
-}
 
 
 class Difference(NamedTuple):
@@ -96,9 +92,14 @@ def without_holder(state: tuple) -> Canonical:
     return tuple(pair for pair in state[0] if pair[0] != HOLDER), tuple(sorted(state[1]))
 
 
+def as_spec_of(stem: str) -> dict[str, Callable[[Any], Any]]:
+    """How a variable of the model is written in the spec, where it is not the same."""
+    return getattr(import_module(f"highwater.model.protocols.{stem}"), "AS_SPEC", {})
+
+
 def in_words_of_the_spec(row: Row, model: Model) -> Callable[[State], Canonical]:
     """Few shared parts and locals make up many states, so the form of each is kept."""
-    written = AS_SPEC.get(row.stem, {})
+    written = as_spec_of(row.stem)
     clients = sorted((p.name, p.role, i) for i, p in enumerate(model.processes) if p.name)
     kept: dict[tuple[str, Any], Canonical] = {}
 

@@ -1,23 +1,29 @@
 """Safety: a second judge of a run, who has none of our model's code: FizzBee, driven along the steps that its trace stands for.
 
-The run is accepted if FizzBee can take every step, its assertions hold after each, and it ends with the files, their updates
-and the boundary that the store's own log ends with. What is shared with the first judge is the mapping of events to steps
-(traces/), and no more. What callers were told is no step, so of that FizzBee says nothing.
+The run is accepted if FizzBee can take every step, its assertions hold after each, and its last state is the one that the
+model ends in. For a protocol that says what its store holds in the end, FizzBee's state must say the same. What is shared with
+the first judge is the mapping of events to steps (traces/), and no more. What callers were told is no step, so of that FizzBee
+says nothing.
+
+A protocol's own part is highwater/conformance/protocols/STEM.py.
 """
 
+import re
+from collections import Counter
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
-from highwater.cli.console import STEM
-from highwater.cli.dst.export import TooLarge, guided, row_of
-from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
-from highwater.dst.scenarios.sequenced_metadata_boundary import Shape, namespace, production
+from highwater.conformance.difference import as_spec_of
+from highwater.conformance.guided import Guided, TooLarge, guided
+from highwater.dst.scenarios import mutants_of, named
 from highwater.dst.simulate import Outcome, simulate
-from highwater.impl.codecs.json import manifest as manifest_json
-from highwater.impl.layout import Namespace
+from highwater.model.core import Model, State
 from highwater.specs.fizzbee.cli import Fizz
-from highwater.traces.event import Event
 
-Files = dict[int, frozenset[tuple[int, int]]]  # id -> its updates
+PROTOCOLS = tuple(sorted(path.stem for path in (Path(__file__).parent / "protocols").glob("[a-z]*.py")))
+MOST_SEEDS = 2_000
 
 
 class Judgement(NamedTuple):
@@ -26,63 +32,105 @@ class Judgement(NamedTuple):
     why: str  # "" if accepted
 
 
-SMALL = Shape(writers=2, commits=2, collectors=1, rounds=2, readers=1, reads=1, think_ms=1, min_age_ms=60, manifest=True)
-MOST_SEEDS = 2_000
+class Rate(NamedTuple):
+    """How many of production's small runs FizzBee can be driven along."""
+
+    runs: int
+    fit: int
+    limits: tuple[tuple[str, int], ...]  # why not, most frequent first, and how often
+
+    def __str__(self) -> str:
+        why = f" ({self.limits[0][0]})" if self.limits else ""
+        return f"{self.fit} of {self.runs} small runs can be followed{why}"
 
 
-def small_runs(mutant: str, number: int) -> list[tuple[Outcome, str]]:
+def own(scenario: str) -> ModuleType:
+    """A protocol's own part. Raises LookupError."""
+    if scenario not in PROTOCOLS:
+        raise LookupError(f"FizzBee judges no runs of {scenario!r}; it judges those of {', '.join(PROTOCOLS)}")
+    return import_module(f"highwater.conformance.protocols.{scenario}")
+
+
+def small_run(scenario: str, seed: int, mutant: str = "") -> Outcome:
+    build = mutants_of(scenario).MUTANTS[mutant][1] if mutant else named(scenario).production
+    return simulate(seed, build, own(scenario).SMALL, scenario=scenario)
+
+
+def small_runs(scenario: str, mutant: str, number: int) -> list[tuple[Outcome, str]]:
     """So many runs, and what they are called, that fit into a guided trace: good ones, all different in what went wrong on the
     way; or of a mutant, such that our own refinement refuses."""
     found: dict[object, tuple[Outcome, str]] = {}
     for seed in range(MOST_SEEDS):
-        outcome = simulate(seed, ZOO[mutant][1] if mutant else production, SMALL)
+        outcome = small_run(scenario, seed, mutant)
         faults = frozenset((e.kind, e.pending) for e in outcome.events)
-        if (outcome.kind == "refinement" if mutant else not outcome.kind) and faults not in found and fits(outcome):
-            found[faults] = outcome, f"seed {seed} of {mutant or 'production'} in highwater/conformance/judge.py's SMALL"
+        if (outcome.kind == "refinement" if mutant else not outcome.kind) and faults not in found and not limit(outcome):
+            found[faults] = outcome, (f"seed {seed} of {mutant or 'production'} in the SMALL of "
+                                      f"highwater/conformance/protocols/{scenario}.py")
             if len(found) == number:
                 break
     return list(found.values())
 
 
-def fits(outcome: Outcome) -> bool:
+def limit(outcome: Outcome) -> str:
+    """Why FizzBee cannot be driven along a run; "" if it can."""
     try:
-        return bool(guided(outcome))
-    except TooLarge:
-        return False
+        guided(outcome)
+    except TooLarge as error:
+        return str(error)
+    return ""
+
+
+def rate(scenario: str, runs: int) -> Rate:
+    found = Counter(re.sub(r"\d+", "N", limit(small_run(scenario, seed))) for seed in range(runs))
+    return Rate(runs, found.pop("", 0), tuple(found.most_common()))
 
 
 def judge(fizz: Fizz, outcome: Outcome, timeout: float | None = None) -> Judgement:
-    """Raises TooLarge for a run that is too long for a guided trace, FizzError where FizzBee cannot run."""
-    constants, links = guided(outcome)
-    found = fizz.guided(row_of(STEM).path, constants, links, timeout=timeout, cache=True)
+    """Raises TooLarge for a run that cannot be a guided trace, FizzError where FizzBee cannot run."""
+    run = guided(outcome)
+    found = fizz.guided(run.row.path, run.constants, run.links, timeout=timeout, cache=True)
     if found.verdict == "FAILED":
         return Judgement(False, found.followed, f"{', '.join(found.failed_assertions)} fails after {found.followed} links")
-    if found.followed != len(links):
-        return Judgement(False, found.followed, f"FizzBee cannot take link {found.followed} of {len(links)}, "
-                         f"{links[found.followed]}" + (f": {found.error}" if found.error else ""))
-    return compared(found.trace[-1][1], stored(outcome.events, namespace(outcome.shape)), found.followed)
+    if found.followed != len(run.links):
+        return Judgement(False, found.followed, f"FizzBee cannot take link {found.followed} of {len(run.links)}, "
+                         f"{run.links[found.followed]}" + (f": {found.error}" if found.error else ""))
+    state = found.trace[-1][1]
+    why = unlike_the_model(run, state) or unlike_the_store(outcome, state)
+    return Judgement(not why, found.followed, why)
 
 
-def compared(state: dict[str, Any], stored: tuple[Files, int], followed: int) -> Judgement:
-    files = {int(file_id): frozenset(map(tuple, file["updates"])) for file_id, file in state["files"].items()}
-    if (files, state["boundary"]) != stored:
-        return Judgement(False, followed, f"FizzBee ends with the files {sorted(files)} and the boundary {state['boundary']}, "
-                         f"the store with {sorted(stored[0])} and {stored[1]}, or their updates differ")
-    return Judgement(True, followed, "")
+def unlike_the_model(run: Guided, state: dict[str, Any]) -> str:
+    """FizzBee's last state is none of those in which the model may end."""
+    if run.impossible or any(not differing(run.row.stem, run.model, end, state) for end in run.ends):
+        return ""
+    names = differing(run.row.stem, run.model, next(iter(run.ends)), state)
+    return f"FizzBee ends in another state than the model: {', '.join(names)} differ"
 
 
-def stored(events: list[Event], where: Namespace) -> tuple[Files, int]:
-    """What the store's log says is there in the end, and the boundary."""
-    files: Files = {1: frozenset()}
-    boundary = 0
-    for e in events:
-        if e.kind != "applied" or e.status >= 300 or e.op not in ("create", "update", "put", "delete"):
-            continue
-        if e.key == where.boundary_key:
-            boundary = int(e.body)
-        elif e.op == "delete":
-            files.pop(where.file_id(e.key), None)
-        else:
-            updates = manifest_json.decode(e.body).updates
-            files[where.file_id(e.key)] = frozenset(tuple(map(int, update.split("."))) for update in updates)
-    return files, boundary
+def differing(stem: str, model: Model, end: State, state: dict[str, Any]) -> list[str]:
+    """The variables, and the clients, that are not in FizzBee's state as they are in the model's."""
+    written = as_spec_of(stem)
+    ours = {name: written[name](value) if name in written else value for name, value in end.shared._asdict().items()}
+    ours |= {process.name: local for process, local in zip(model.processes, end.locals) if process.name}
+    return [name for name, value in ours.items() if name not in state or not alike(value, state[name])]
+
+
+def alike(ours: Any, theirs: Any) -> bool:
+    """A value of the model is what FizzBee prints as JSON: of a record an object, of a set a list in any order."""
+    if hasattr(ours, "_asdict"):
+        ours = ours._asdict()
+    if isinstance(ours, dict):
+        return isinstance(theirs, dict) and {str(key) for key in ours} == theirs.keys() and all(
+            alike(value, theirs[str(key)]) for key, value in ours.items())
+    if isinstance(ours, (tuple, frozenset)):
+        if not isinstance(theirs, list) or len(ours) != len(theirs):
+            return False
+        ordered = isinstance(ours, tuple)
+        return all(map(alike, ours, theirs)) if ordered else all(any(alike(x, y) for y in theirs) for x in ours)
+    return ours == theirs
+
+
+def unlike_the_store(outcome: Outcome, state: dict[str, Any]) -> str:
+    """Of a protocol that says what its store holds in the end."""
+    compare = getattr(own(outcome.scenario), "unlike_the_store", None)
+    return compare(state, outcome) if compare else ""

@@ -697,3 +697,6 @@ def model(c: Constants) -> Model:
         del renamed["Writer"]  # they are of two kinds
     return Model("sequenced_metadata_boundary", c, initial(c), (*clients(*roles), store(STORE)), ALWAYS, sometimes,
                  EVENTUALLY, FAIR, renamed=renamed)
+
+
+AS_SPEC = {"files": lambda files: {i: file for i, file in enumerate(files, 1) if file}}  # a variable -> as the spec writes it

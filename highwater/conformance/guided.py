@@ -1,0 +1,161 @@
+"""One run of the simulation as FizzBee's guided trace: the constants of the spec that the run fits in, and the links along it.
+
+Safety: the guided trace holds every step that the model took, in their order, so that FizzBee judges the run by itself. What no
+spec can follow is refused with the limit that it meets.
+"""
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import NamedTuple
+
+from highwater.conformance.conform import as_links, model_of
+from highwater.conformance.difference import spelt
+from highwater.dst.scenarios import named
+from highwater.dst.simulate import Outcome
+from highwater.model.core import Label, Model, State, Step, init, moves
+from highwater.specs.fizzbee.cli import LONGEST_GUIDED
+from highwater.specs.manifest import Row, rows
+from highwater.traces.event import Event
+from highwater.traces.explain.explain import Record
+from highwater.traces.refine import Effect, Failure, Match
+from highwater.traces.trace import Trace
+
+
+class TooLarge(Exception):
+    """FizzBee cannot follow the run. The message is one line that names the limit."""
+
+
+class Guided(NamedTuple):
+    row: Row  # of the spec that is driven
+    model: Model  # with these constants
+    constants: dict[str, object]  # those that differ from the spec's own
+    links: list[str]
+    ends: frozenset[State]  # the model's states after them; more than one where a label leaves the choice open
+    impossible: bool  # the last step is one that the model cannot take: `ends` is before it
+
+
+def row_of(stem: str) -> Row:
+    """The first row of a spec: where the spec is. Raises LookupError."""
+    found = next((row for row in rows() if row.stem == stem), None)
+    if found is None:
+        raise LookupError(f"there is no spec of {stem}")
+    return found
+
+
+def spec_of(scenario: str) -> str:
+    """The stem of the spec and model that a scenario's runs are held against."""
+    return getattr(named(scenario), "MODEL", scenario)
+
+
+class Path(Record):
+    """A refiner that keeps how each state was reached, so that one path of the model can be told where a trace leaves several
+    open."""
+
+    def begin(self) -> None:
+        super().begin()
+        self.taken: list[Label] = []  # of Record, which is not asked for it here
+        self.layers: list[dict[State, tuple[State, Label | None]]] = []  # state -> the one before, and the step; None: it stayed
+
+    def step(self, match: Match, effect: Effect | None = None) -> None:
+        before = self.unpacked()
+        super().step(match, effect)
+        after, reached = set(self.unpacked()), {}
+        for state in before:
+            for label, following in self.steps_from(state, match):
+                if following in after:
+                    reached.setdefault(following, (state, label))
+        self.layers.append({state: reached.get(state, (state, None)) for state in after})
+
+    def steps_from(self, state: State, match: Match) -> Iterator[tuple[Label, State]]:
+        p, of = self.index[match.process], self.arguments(match.process, state)[2:]
+        for action in filter(None, match.actions):
+            for choices, shared, local in self.possible(match.process, action, state):
+                if match.choices in (None, choices) and (not match.agrees or match.agrees(action, *of, shared, local)):
+                    locals_ = (*state.locals[:p], local, *state.locals[p + 1:])
+                    yield (match.process, action, choices), State(shared, locals_)
+
+    def labels(self) -> list[Label]:
+        """The steps of one path to a state that the trace may be in. Raises TooLarge if there is none: a trace may put a client
+        back to what it was, which is no step."""
+        for state in self.unpacked():
+            if (found := self.back_from(state)) is not None:
+                return found
+        raise TooLarge("the trace puts a client back to what it was, which is no step of the spec")
+
+    def back_from(self, state: State) -> list[Label] | None:
+        found: list[Label] = []
+        for layer in reversed(self.layers):
+            if state not in layer:
+                return None
+            state, label = layer[state]
+            found += [label] if label else []
+        return found[::-1]
+
+
+def path_of(events: list[Event], trace: Trace) -> tuple[Path, Failure | None]:
+    """Follow the events as far as the model can. Raises TooLarge where an event is no request of the protocol."""
+    path = Path(trace.refiner.model)
+    trace = type(trace)(path, trace.namespace, trace.skew_ms)
+    for number, event in enumerate(events):
+        try:
+            trace.observe(event)
+        except Failure as failure:
+            return path, failure
+        except Exception as error:  # what an event that nobody can have sent leads to
+            raise TooLarge(f"event {number} is no request of the protocol: {error!r}") from error
+    return path, None
+
+
+def guided(outcome: Outcome) -> Guided:
+    """Make a guided trace of a run. If the model could not follow the run, the step that it could not take is the last. Raises
+    TooLarge."""
+    if outcome.shape.sdk:
+        raise TooLarge("the clients of this run send requests again (sdk), and those of the spec do not")
+    path, failure = path_of(outcome.events, named(outcome.scenario).trace_of(outcome.shape))
+    if failure and failure.kind == "refinement" and not failure.match:
+        raise TooLarge(f"the run is refused for what is no step of the spec: {failure}")
+    steps, last = path.labels(), [refused_step(path, failure)] if failure and failure.match else []
+    count = len(steps) + len(last)
+    if count > LONGEST_GUIDED:
+        raise TooLarge(f"FizzBee follows at most {LONGEST_GUIDED} actions of a guided trace; this run has {count}")
+    row = row_of(spec_of(outcome.scenario))
+    constants = fitting(row, path.model.constants._asdict(), count)
+    model = model_of(row._replace(constants={}), **constants)
+    ends = walked(model, steps)
+    return Guided(row, model, constants, as_links(row, [Step(label, None) for label in steps + last]), ends, bool(last))
+
+
+def refused_step(path: Path, failure: Failure) -> Label:
+    """The step that an event could not be; one that is not enabled, if there is one, for FizzBee sees no contents."""
+    refused, state = failure.match, path.unpacked()[0]
+    actions = [action for action in refused.actions if action]
+    if not actions:
+        raise TooLarge(f"what {refused.process} did is no action of the spec: {failure}")
+    action = next((action for action in actions if not path.possible(refused.process, action, state)), actions[0])
+    return refused.process, action, refused.choices or ()
+
+
+def fitting(row: Row, constants: dict[str, object], steps: int) -> dict[str, object]:
+    """The constants that differ from the spec's own. A bound that the trace's model leaves open is one that so many steps
+    cannot reach, or the largest that the spec may have."""
+    module = import_module(f"highwater.model.protocols.{row.stem}")
+    usual, limits = module.Constants()._asdict(), getattr(module, "LIMITS", {})
+    found = {name: min(steps + 1, limits[name][-1]) if value is None else value for name, value in constants.items()}
+    for name, value in found.items():
+        if name in limits and value not in limits[name]:
+            raise TooLarge(f"the run needs {name} = {value}, and the spec goes to {limits[name][-1]}")
+    return {name: value for name, value in found.items() if value != usual[name]}
+
+
+def walked(model: Model, steps: list[Label]) -> frozenset[State]:
+    """The states of the bounded model after these steps. Raises TooLarge where it cannot take one."""
+    actions = {(process.name, action) for process in model.processes for action in process.actions}
+    states = {init(model)}
+    for number, label in enumerate(steps):
+        if label[:2] not in actions:
+            raise TooLarge(f"step {number} of {len(steps)}, {spelt(label)}, is no action of the spec")
+        states = {step.state for state in states for step in moves(model, state) if step.label == label}
+        if not states:
+            raise TooLarge(f"step {number} of {len(steps)}, {spelt(label)}, is not possible in the spec there: it has smaller "
+                           "bounds than the trace's model, or fewer choices")
+    return frozenset(states)

@@ -1,0 +1,6 @@
+"""What the FizzBee judge needs of the baseline protocol: runs of its smallest shape, and a mutant."""
+
+from highwater.dst.scenarios.baseline import TINY
+
+SMALL = TINY
+IMPOSSIBLE = "shared_keys"

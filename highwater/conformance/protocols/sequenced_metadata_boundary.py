@@ -1,0 +1,42 @@
+"""What the FizzBee judge needs of the boundary protocol. Its last files and boundary must be the store's."""
+
+from typing import Any
+
+from highwater.dst.scenarios.sequenced_metadata_boundary import Shape, namespace
+from highwater.dst.simulate import Outcome
+from highwater.impl.codecs.json import manifest as manifest_json
+from highwater.impl.layout import Namespace
+from highwater.traces.event import Event
+
+Files = dict[int, frozenset[tuple[int, int]]]  # id -> its updates
+
+SMALL = Shape(writers=2, commits=2, collectors=1, rounds=2, readers=1, reads=1, think_ms=1, min_age_ms=60, manifest=True)
+IMPOSSIBLE = "delete_before_advance"
+
+
+def unlike_the_store(state: dict[str, Any], outcome: Outcome) -> str:
+    return compared(state, stored(outcome.events, namespace(outcome.shape)))
+
+
+def compared(state: dict[str, Any], stored: tuple[Files, int]) -> str:
+    files = {int(file_id): frozenset(map(tuple, file["updates"])) for file_id, file in state["files"].items()}
+    return "" if (files, state["boundary"]) == stored else (
+        f"FizzBee ends with the files {sorted(files)} and the boundary {state['boundary']}, "
+        f"the store with {sorted(stored[0])} and {stored[1]}, or their updates differ")
+
+
+def stored(events: list[Event], where: Namespace) -> tuple[Files, int]:
+    """What the store's log says is there in the end, and the boundary."""
+    files: Files = {1: frozenset()}
+    boundary = 0
+    for e in events:
+        if e.kind != "applied" or e.status >= 300 or e.op not in ("create", "update", "put", "delete"):
+            continue
+        if e.key == where.boundary_key:
+            boundary = int(e.body)
+        elif e.op == "delete":
+            files.pop(where.file_id(e.key), None)
+        else:
+            updates = manifest_json.decode(e.body).updates
+            files[where.file_id(e.key)] = frozenset(tuple(map(int, update.split("."))) for update in updates)
+    return files, boundary
