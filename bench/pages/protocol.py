@@ -58,8 +58,10 @@ def instances(stem: str, *constants: dict[str, Any]) -> Instances:
 
 
 def instances_of(stem: str) -> Instances:
-    """Take the runs of the manifest that hold: no safeguard is off in them, and each action fires in one of them."""
-    settings = dict.fromkeys(tuple(row.constants.items()) for row in rows() if row.stem == stem and row.expect == "PASSED")
+    """The runs of the manifest that hold, and the further `instances` of docs/protocols/STEM.toml. Together they should take
+    every step that larger instances take."""
+    held = [row.constants for row in rows() if row.stem == stem and row.expect == "PASSED"]
+    settings = dict.fromkeys(tuple(of.items()) for of in (*held, *page_data(stem).get("instances", ())))
     return Instances(stem, tuple(settings))
 
 
@@ -74,7 +76,7 @@ def reading_order() -> list[str]:
 
 
 def page_data(stem: str) -> dict[str, Any]:
-    """What docs/protocols/STEM.toml says, which few protocols have: `readme_failure`, `parts` and `branch`."""
+    """What docs/protocols/STEM.toml says, if there is one: `instances`, `parts`, `branch` and `readme_failure`."""
     path = DOCS / f"{stem}.toml"
     return tomllib.loads(path.read_text()) if path.exists() else {}
 
@@ -238,7 +240,7 @@ def explored(of: Instances) -> str:
     counts = facts(of)[1]
     lines = "\n".join(f"- {set_to(constants) or 'default constants'}: {count:,} states"
                       for constants, count in zip(of.constants, counts))
-    return (f"The diagrams and tables cover the {sum(counts):,} states of the runs in the manifest that must hold.\n\n"
+    return (f"The diagrams and tables cover {sum(counts):,} explored states.\n\n"
             + details("The instances explored", lines + "\n"))
 
 
@@ -275,13 +277,14 @@ def effect(of: Instances, role: str, action: str) -> list[str]:
 
 
 def only_unsafe(of: Instances, role: str, action: str) -> tuple[Done, str]:
-    """For an action that needs a safeguard off: what it does in the first run that takes it."""
+    """What an action does that needs a safeguard off: in the first run that takes it, with the safeguards that are off."""
     for row in rows():
         if row.stem == of.stem and row.expect == "FAILED" and row.how == "graph":
             found: Facts = {}
             gather(model_of(row), found)
             if (role, action) in found:
-                return found[role, action], f"only with {set_to(row.constants)}:"
+                off = {name: value for name, value in row.constants.items() if name in safeguards_of(of.module)}
+                return found[role, action], f"only with {set_to(off or row.constants)}:"
     return Done({}, {}, {}), NOWHERE
 
 

@@ -93,11 +93,14 @@ def sections_of(of: Instances) -> Iterator[str]:
 
 
 def locals_of(of: Instances) -> str:
-    """What guards call the local state of each role, as their parameters do: `w` is the local state of a writer."""
-    names = {role: next(iter(process.actions.values())).__code__.co_varnames[3] for role, process in roles(of).items() if role}
-    said = [f"`{name}` {'is' if not number else ''} the local state of {'an' if role[0] in 'AEIOU' else 'a'} {role.lower()}"
-            for number, (role, name) in enumerate(names.items())]
-    return (", ".join(said[:-1]) + " and " * (len(said) > 1) + said[-1]).replace("  ", " ") + "."
+    """Say what the guards call the local state of each role: the name of the actions' parameter."""
+    called: dict[str, list[str]] = {}
+    for role, process in roles(of).items():
+        if role:
+            article = "an" if role[0] in "AEIOU" else "a"
+            parameter = next(iter(process.actions.values())).__code__.co_varnames[3]
+            called.setdefault(parameter, []).append(f"{article} {role.lower()}")
+    return " ".join(f"`{name}` is the local state of {' or '.join(those)}." for name, those in called.items())
 
 
 def mutants(stem: str) -> str:
