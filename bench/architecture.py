@@ -1,4 +1,4 @@
-"""The picture and the table of rooms in ARCHITECTURE.md, made from the import graph: `python -m bench.architecture` writes them."""
+"""Draw the picture and the table of rooms in ARCHITECTURE.md from the import graph: `python -m bench.architecture`."""
 
 import ast
 import re
@@ -86,7 +86,8 @@ PARTS = {"picture": picture, "rooms": rooms}
 def written(text: str) -> str:
     """The page with its generated parts made anew."""
     for name, render in PARTS.items():
-        text = re.sub(rf"(<!-- generated: {name} -->\n).*?(<!-- end -->)", lambda m, r=render: m[1] + r() + m[2], text, flags=re.S)
+        part = rf"(<!-- generated: {name} -->\n).*?(<!-- end -->)"
+        text = re.sub(part, lambda m, r=render: m[1] + r() + m[2], text, flags=re.S)
     return text
 
 

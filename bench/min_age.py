@@ -1,4 +1,4 @@
-"""How often an accident happens without the boundary, and with it, against `min_age`: the plot of docs/boundary-files.md.
+"""Measures the share of harmed runs, with and without the boundary, by `min_age`: the plot of docs/boundary-files.md.
 
 Stalls stay as they are while min_age grows. How long they are differs from run to run by a factor of up to 256, as machines
 differ; within a run they are log-uniform from 0.1 to 5 times its own middle. Harm is what callers can tell by themselves
@@ -17,11 +17,11 @@ MIN_AGES_MS = (50, 100, 200, 400, 800, 1600, 3200, 6400, 12800)
 STALLS_MS = tuple(50 << i for i in range(9))  # the middle of a run's stalls: 50 ms to 12.8 s
 STALLING = Weights(stall=200, refused=0, request_lost=0, reply_lost=0, late=0, crash=0)
 BUILDS = {"min_age alone": ZOO["no_check"][1], "with the boundary": production}
-PLOT = Path(__file__).resolve().parent.parent / "docs" / "min_age.svg"
+PLOT = Path(__file__).resolve().parent.parent / "docs/images/min_age.svg"
 
 
 def harmed(case: tuple[str, int, int]) -> int:
-    """Of so many seeds, how many harmed somebody."""
+    """Count the seeds whose runs harmed a caller."""
     name, min_age_ms, seeds = case
     count = 0
     for seed in range(seeds):

@@ -1,9 +1,10 @@
-"""«If updates occur too frequently, there might be conflict between the SlateDB instances. Too many conflicts can lead to
-starvation» (source 002): how often an open has to try, against how often somebody else writes manifests.
+"""Measures how often an open has to try again, by how often another client writes manifests.
 
-A writer flushes, with a pause after each flush; a compactor opens meanwhile, and tries again after each lost race. Requests
-take what the inputs of `highwater cost` say, nothing goes wrong, and both run impl/protocols/manifest_epochs.py unchanged.
-Every update of the manifest counts alike, whoever's it is, so the same holds of a writer that opens behind a compactor.
+SlateDB's page on the manifest warns: «If updates occur too frequently, there might be conflict between the SlateDB instances.
+Too many conflicts can lead to starvation». A writer flushes, with a pause after each flush. A compactor opens meanwhile, and
+tries again after each lost race. Requests take as long as the inputs of `highwater cost` say, and no fault happens. Both
+clients run impl/protocols/manifest_epochs.py unchanged. All updates of the manifest count alike, so the result also holds for
+a writer that opens behind a compactor.
 """
 
 from collections.abc import Callable
@@ -107,11 +108,11 @@ def quantile(values: list[int], q: float) -> int:
 
 
 def starvation(runs: int = RUNS) -> str:
-    """The table of docs/manifest_epochs.md."""
+    """Render the table of docs/protocols/manifest_epochs.md."""
     latencies = inputs_of(INPUTS).latencies
-    head = ("an open needs beside its requests, ms", "pause between flushes, ms", "a manifest every, ms",
-            "open at the first attempt", "attempts p50 / p99 / most", "open takes, ms p50 / p99",
-            *(f"fails with {s} s" for s in PATIENCE_S))
+    head = ("work of an open between read and PUT, ms", "pause between flushes, ms", "a manifest every, ms",
+            "opens that succeed at once", "attempts p50 / p99 / max", "open takes, ms p50 / p99",
+            *(f"fails after {s} s" for s in PATIENCE_S))
     rows = [head, ("---",) * len(head)]
     for slower_ms, pause_ms in product(SLOWER_MS, PAUSES_MS):
         delay_ms = sampler(latencies, 0)
@@ -122,7 +123,7 @@ def starvation(runs: int = RUNS) -> str:
                      f"{sum(n == 1 for n in attempts) / runs:.0%}",
                      f"{quantile(attempts, 0.5)} / {quantile(attempts, 0.99)} / {max(attempts)}",
                      f"{quantile(ms, 0.5):,} / {quantile(ms, 0.99):,}", *(f"{count / runs:.0%}" for count in late)))
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows) + f"\n\n{runs} opens each.\n"
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows) + f"\n\nEach row: {runs} opens.\n"
 
 
 if __name__ == "__main__":

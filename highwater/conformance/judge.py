@@ -52,7 +52,7 @@ def own(scenario: str) -> ModuleType:
 
 
 def small_run(scenario: str, seed: int, mutant: str = "") -> Outcome:
-    build = mutants_of(scenario).MUTANTS[mutant][1] if mutant else named(scenario).production
+    build = mutants_of(scenario).builds[mutant][1] if mutant else named(scenario).production
     return simulate(seed, build, own(scenario).SMALL, scenario=scenario)
 
 

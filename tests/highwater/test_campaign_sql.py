@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from bench.page_queries import CAMPAIGNS, QUERIES, made, made_of
+from bench.pages.queries import CAMPAIGNS, QUERIES, made, made_of
 from highwater.cli.main import app
 from highwater.dst.campaign.folder import read_json, write_json
 from highwater.dst.campaign.rows import SCHEMA

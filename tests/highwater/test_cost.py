@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from bench import pages
+from bench.pages import protocol, readme
 from highwater.cli.console import console
 from highwater.cli.cost import HEAD, INPUTS, inputs_of, page
 from highwater.cli.main import app
@@ -19,7 +19,7 @@ from highwater.traces.event import EMPTY
 
 pytest_plugins = ["tests.support.stores.fixtures"]
 INPUT = inputs_of(INPUTS)
-DOCS = (pages.ROOT / "docs/cost.md").read_text()
+DOCS = (protocol.ROOT / "docs/cost.md").read_text()
 
 
 def of(protocol: str, contention: str, runs: int = 3):
@@ -97,7 +97,7 @@ def test_the_page_of_the_docs_has_the_table_that_the_command_prints_by_default(m
             printed.append(line)
         else:  # in a terminal each kind has a line of its own
             printed[-1][kinds] += f", {line[kinds]}"
-    written = [cells(line, "|") for line in pages.cost().splitlines() if not line.startswith("|---")]
+    written = [cells(line, "|") for line in readme.cost().splitlines() if not line.startswith("|---")]
     assert written == printed and len(written) == 1 + 4
     assert tuple(written[0]) == HEAD == tuple(cells(DOCS.partition("generated: cost -->\n")[2].splitlines()[0], "|"))
     assert written[1][kinds] == "put 1.00 (1 / 1)"

@@ -1,20 +1,22 @@
-"""What the docs generate is what they say, of any protocol; and no label of a diagram lies on another."""
+"""The generated pages say what the models say, for every protocol; and no label of a diagram overlaps another."""
 
 import re
 import sys
 from functools import partial
-from importlib import import_module
 from itertools import combinations
 from xml.etree import ElementTree
 
 import pytest
 
-from bench import page_protocol, page_safeguards
 from bench.min_age import harmed
-from bench.page_branch import BRANCHED, counterexample, files_of
-from bench.page_diagram import LETTER, lines_of, order, svg
-from bench.page_protocol import NOWHERE, Instances
-from bench.pages import PARTS, PROTOCOLS, ROOT, exit_codes, instances, main, with_part
+from bench.pages import protocol as page_protocol
+from bench.pages import safeguards as page_safeguards
+from bench.pages.branch import branched, counterexample, files_of, history
+from bench.pages.diagram import LETTER, lines_of, order, svg
+from bench.pages.parts import PARTS, main, with_part
+from bench.pages.protocol import DOCS, NOWHERE, ROOT, Instances, instances, instances_of, page_data, reading_order, stems
+from bench.pages.readme import exit_codes
+from bench.pages.reference import locals_of, reference
 from highwater.gate import boundary_peer, exits
 from highwater.model.explore.tabulated import explore
 from highwater.model.guards import guards_of, notes, sections
@@ -46,19 +48,27 @@ def test_a_stale_part_is_noticed(monkeypatch, tmp_path, capsys):
     assert main(["drawn.svg"]) == 0 == main(["drawn.svg", "--check"])
 
 
-def test_every_part_and_diagram_stands_in_a_page():
-    for of in PROTOCOLS:
-        text = (ROOT / f"docs/{of.stem}.md").read_text()
-        assert set(re.findall(r"<!-- generated: (\w+) -->", text)) == {
-            name.rpartition(".")[2] for name in PARTS if name.startswith(of.stem)} - {"svg"}
-        assert set(re.findall(r"\]\((\S+\.svg)\)", text)) == {
-            name for name in PARTS if name.startswith(of.stem) and name.endswith(".svg")}
-        assert NOWHERE not in text, "there is no instance in which this action is taken"
+@pytest.mark.parametrize("stem", stems())
+def test_a_protocol_has_a_page_and_a_reference_with_all_diagrams(stem):
+    page, text = (DOCS / f"{stem}.md").read_text(), (DOCS / f"{stem}.reference.md").read_text()
+    assert f"]({stem}.reference.md" in page and f"]({stem}.md)" in text
+    assert set(re.findall(r"<!-- generated: (\w+) -->", page)) == {
+        name.rpartition(".")[2] for name in PARTS if name.startswith(f"{stem}.")} - {"svg", "reference"}
+    assert set(re.findall(r"\]\(../images/(\S+\.svg)\)", text)) == {
+        name for name in PARTS if name.startswith(f"{stem}.") and name.endswith(".svg")}
+    assert NOWHERE not in text, "there is no instance in which this action is taken"
+    assert stem in reading_order()
 
 
-@pytest.mark.parametrize("of", BRANCHED, ids=lambda of: of.stem)
-def test_a_branch_is_drawn_from_the_counterexample(of):
-    assert f"]({of.stem}.branch.svg)" in (ROOT / f"docs/{of.stem}.md").read_text()
+def test_the_images_are_those_that_are_generated_or_shown():
+    drawn = {path.rpartition("/")[2] for path, _ in PARTS.values() if path.startswith("docs/images/")}
+    assert {path.name for path in (ROOT / "docs/images").iterdir()} == {*drawn, "min_age.svg", "timeline.png"}
+
+
+@pytest.mark.parametrize("stem", [stem for stem in stems() if "branch" in page_data(stem)])
+def test_a_branch_is_drawn_from_the_counterexample(stem):
+    of = branched(stem)
+    assert f"]({page_protocol.image_path(stem, 'branch')})" in (DOCS / f"{stem}.md").read_text()
     trace = counterexample(of)
     files = files_of(of, trace)
     branch, = (file for file in files if file.branch)
@@ -66,12 +76,12 @@ def test_a_branch_is_drawn_from_the_counterexample(of):
     assert branch == files[-1] and branch.notes == [f"{done} in step {len(trace) - 1}" for done in ("put", "acknowledged")]
     assert [note.partition(" ")[0] for note in first.notes if not note.startswith("in snapshot")] == [
         "put", "acknowledged", "deleted"]
-    assert branch.name not in of.history(import_module(f"highwater.model.protocols.{of.stem}"), trace[-1].state.shared)
+    assert branch.name not in history(of, trace[-1].state.shared)
 
 
 # --- what a page says of its model
 
-BOUNDARY = PROTOCOLS[0]
+BOUNDARY = instances_of("sequenced_metadata_boundary")
 
 
 def rows_of(text: str) -> dict[str, list[str]]:
@@ -93,13 +103,17 @@ def test_every_action_field_and_property_is_told():
     assert rows_of(page_protocol.liveness(BOUNDARY)).keys() > protocol.EVENTUALLY.keys()
 
 
-def test_larger_instances_do_nothing_else():
-    """What is drawn is of small instances. A larger one, with everything on, has no step that is not drawn."""
-    found = {}
-    page_protocol.gather(protocol.model(protocol.Constants(
-        COMMITS=1, CHECKPOINTS=1, PAGE=1, MAX_PENDING=1)), found)
-    drawn = page_protocol.facts(BOUNDARY)[0]
-    assert sum(len(done.between) for done in found.values()) > 20
+@pytest.mark.parametrize("stem, larger, steps", [
+    ("sequenced_metadata_boundary", {"COMMITS": 1, "CHECKPOINTS": 1, "PAGE": 1, "MAX_PENDING": 1}, 40),
+    ("log_gc", {"APPENDERS": 1, "ENTRIES": 2, "MAX_PENDING": 1, "MAX_LOST": 1}, 20),
+    ("wal_fencing", {"COLLECTORS": 0, "FLUSHES": 0, "MAX_PENDING": 1, "MAX_LOST": 1, "MAX_CRASHES": 1}, 20),
+])
+def test_larger_instances_do_nothing_else(stem, larger, steps):
+    """The diagrams come from small instances. A larger one, with several faults, takes no step that they lack."""
+    found, of = {}, instances_of(stem)
+    page_protocol.gather(of.module.model(of.module.Constants(**larger)), found)
+    drawn = page_protocol.facts(of)[0]
+    assert sum(len(done.between) for done in found.values()) > steps
     for action, done in found.items():
         assert done.between.keys() <= drawn[action].between.keys() and done.shared.keys() <= drawn[action].shared.keys()
 
@@ -127,8 +141,8 @@ def test_a_change_is_told_shortly(field, old, new, says):
     assert page_safeguards.apart(field, old, new) == says
 
 
-def test_another_protocol_comes_by_one_entry(monkeypatch):
-    """With a model that has no manifest, no simulation and no faults: what there is is told."""
+def test_another_protocol_needs_no_entry(monkeypatch):
+    """A model without manifest, simulation and faults is rendered as far as it goes."""
     monkeypatch.setitem(sys.modules, "highwater.model.protocols.boundary_peer", boundary_peer)
     of = instances("boundary_peer", {"W": 2, "K": 1}, {"W": 1, "K": 1, "G": 2})
     assert isinstance(of, Instances) and page_protocol.drawn(of) == ["Writer", "Collector"]
@@ -138,6 +152,8 @@ def test_another_protocol_comes_by_one_entry(monkeypatch):
     assert "| `bad` | `int` | `0` | ghost: 1: an id" in page_protocol.state(of)
     assert page_protocol.diagram(of, "Collector").count('class="state"') == 5
     assert page_safeguards.counterexamples(of) == ""
+    assert reference(of).startswith("# Reference of `boundary_peer`") and "## What each safeguard prevents" not in reference(of)
+    assert locals_of(of) == "`w` is the local state of a writer. `g` is the local state of a collector."
 
 
 # --- what is read from a source

@@ -8,7 +8,7 @@ import pytest
 
 from highwater.specs.manifest import rows
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs/protocols"
 STEMS = ("store_primitives", "baseline", "simple_conditional", "sequenced_write", "manifest_epochs",
          "manifest_migration")
 

@@ -7,7 +7,7 @@ So too of the boundary's GET, whose reply may be lost. The collector's reads are
 
 The SST "0.k" is the k-th flush of the model's only writer. Between LIST and GET a file may be collected, and another be put in
 its place by who is late. What is made of that is put behind the boundary too, if it is not in conflict: the content of such
-files is not compared. But their reader may take itself for fenced, as docs/manifest_compactions.md tells.
+files is not compared. But their reader may take itself for fenced, as docs/protocols/manifest_compactions.md tells.
 """
 
 from functools import partial

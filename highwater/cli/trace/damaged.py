@@ -26,14 +26,14 @@ def simulated(seeds: Iterable[int], stem: str = DEFAULT) -> Iterator[Good]:
         if outcome.kind:
             raise ValueError(f"seed {seed} is no good trace: {outcome.signature}: {outcome.message}")
         if not outcome.shape.sdk:
-            yield Good(f"seed {seed}", outcome.events, partial(of.trace_of, outcome.shape), least_ms(outcome.shape), of.TOLD,
+            yield Good(f"seed {seed}", outcome.events, partial(of.trace_of, outcome.shape), least_ms(outcome.shape), of.told,
                        knowledge(stem))
 
 
 def recorded(name: str, events: list[Event], options: Options) -> Good:
     """A trace of a file. Raises LookupError, Unfit."""
     stem = stem_of(options)
-    return Good(name, events, beginner(events, options), 0, named(stem).TOLD, knowledge(stem))
+    return Good(name, events, beginner(events, options), 0, named(stem).told, knowledge(stem))
 
 
 def least_ms(shape: Any) -> int:

@@ -1,0 +1,96 @@
+"""The table of all generated parts: `python -m bench.pages` writes them, `--check` names the stale ones.
+
+A part stands between `<!-- generated: NAME -->` and `<!-- end -->` in a page. An image and a reference page are whole files.
+The part `min_age` takes minutes, so `python -m bench.pages min_age` writes it, and a run without names leaves it out.
+
+A protocol needs no entry here. Its reference page and its diagrams are found by its spec. What is drawn or generated for one
+protocol alone is said in docs/protocols/STEM.toml (bench/pages/protocol.py).
+"""
+
+import re
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+
+from bench import architecture, lines
+from bench.pages import branch, profiles, protocol, queries, readme
+from bench.pages.protocol import DOCS, ROOT, instances_of, page_data, stems
+from bench.pages.reference import reference
+from highwater.cli.trace import damaged
+
+
+def min_age() -> str:
+    from bench.min_age import measure, plot, table
+
+    counts = measure()
+    plot(counts)
+    return table(counts)
+
+
+def of_protocol(stem: str) -> dict[str, tuple[str, Callable[[], str]]]:
+    """The reference page of a protocol, its diagrams, and the parts that its .toml names."""
+    of, data = instances_of(stem), page_data(stem)
+    images = {role.lower(): partial(protocol.diagram, of, role) for role in protocol.drawn(of)}
+    if "branch" in data:
+        images["branch"] = partial(branch.svg, branch.branched(stem))
+    return {
+        f"{stem}.reference": (f"docs/protocols/{stem}.reference.md", partial(reference, of)),
+        **{f"{stem}.{name}.svg": (f"docs/images/{stem}.{name}.svg", render) for name, render in images.items()},
+        **{f"{stem}.{module.rpartition('.')[2]}": (f"docs/protocols/{stem}.md", partial(call, module))
+           for module in data.get("parts", ())}}
+
+
+def call(module: str) -> str:
+    """Render a part with the function that is named as its module."""
+    return getattr(import_module(module), module.rpartition(".")[2])()
+
+
+PARTS: dict[str, tuple[str, Callable[[], str]]] = {
+    "protocols": ("README.md", readme.protocols),
+    "exit_codes": ("README.md", readme.exit_codes),
+    "failure": ("README.md", readme.failure),
+    "cost": ("docs/cost.md", readme.cost),
+    "min_age": ("docs/boundary-files.md", min_age),
+    "profiles": ("docs/store-profiles.md", profiles.profiles),
+    "differences": ("docs/store-profiles.md", profiles.differences),
+    "columns": ("docs/campaigns.md", queries.columns),
+    "views": ("docs/campaign-queries.md", queries.views),
+    "queries": ("docs/campaign-queries.md", queries.queries),
+    "lines": ("docs/what-a-protocol-costs.md", lines.table),
+    "trace_damage": ("docs/trace-damage.md", damaged.page),
+    "trace_damage_by_protocol": ("docs/trace-damage.md", damaged.by_protocol),
+    "picture": ("ARCHITECTURE.md", architecture.picture),
+    "rooms": ("ARCHITECTURE.md", architecture.rooms),
+    **{name: part for stem in stems() for name, part in of_protocol(stem).items()},
+}
+
+
+def with_part(text: str, name: str, content: str) -> str:
+    pattern = rf"(<!-- generated: {name} -->\n).*?(<!-- end -->)"
+    replaced, count = re.subn(pattern, lambda match: match[1] + content + match[2], text, flags=re.S)
+    if count != 1:
+        raise ValueError(f"the page must have one part {name!r}, and has {count}")
+    return replaced
+
+
+def is_whole_file(name: str) -> bool:
+    return name.endswith((".svg", ".reference"))
+
+
+def main(arguments: list[str]) -> int:
+    check = "--check" in arguments
+    names = [a for a in arguments if not a.startswith("--")] or [name for name in PARTS if name != "min_age"]
+    stale = []
+    for name in names:
+        path, render = ROOT / PARTS[name][0], PARTS[name][1]
+        text = path.read_text() if path.exists() else ""
+        current = render() if is_whole_file(name) else with_part(text, name.rpartition(".")[2], render())
+        if check and current != text:
+            stale.append(name)
+        elif not check:
+            path.write_text(current)
+    if stale:
+        print(f"stale: {', '.join(stale)}; run `make docs`")
+    return int(bool(stale))
+
+

@@ -1,0 +1,67 @@
+"""The generated parts of README.md, and the table of docs/cost.md."""
+
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+
+from bench.pages.protocol import DOCS, ROOT, page_data, reading_order, safeguards_of, stems
+from highwater.cli.cost import HEAD, INPUTS, RUNS, contentions, inputs_of, rows_of
+from highwater.cli.instances import module_of
+from highwater.dst.cost import measure
+from highwater.dst.scenarios import STEMS, mutants_of, named
+from highwater.dst.simulate import replay_command, simulate
+from highwater.gate.exits import MEANING
+from highwater.specs.manifest import rows
+from highwater.traces.explain.explain import explain
+
+SEEDS = 10_000  # of each scenario, in `make verify`
+
+
+def protocols() -> str:
+    """Every protocol, and what each layer has of it."""
+    lines = ["| protocol | runs of the spec | states compared with FizzBee | properties | safeguards | proof, unbounded | "
+             "implementation | seeds | mutants |", "|---" * 9 + "|"]
+    for stem in sorted(stems(), key=reading_order().index):
+        runs, module = [row for row in rows() if row.stem == stem], module_of(stem)
+        held, failed = ([row for row in runs if row.expect == verdict] for verdict in ("PASSED", "FAILED"))
+        off = {setting for row in failed for setting in row.constants.items() if setting[0] in safeguards_of(module)}
+        states = sum(row.states for row in runs if row.how == "graph")
+        systems = len(proofs.SYSTEMS) if (proofs := proofs_of(stem)) else 0
+        proved = f"{systems} system{'s' * (systems > 1)}" if systems else ""
+        lines.append(f"| [{stem}]({(DOCS / f'{stem}.md').relative_to(ROOT)}) | {len(held)} hold, {len(failed)} fail as they "
+                     f"must | {states:,} | {len(module.ALWAYS)} | {len(off)} | {proved} | {implemented(stem)} | "
+                     f"{SEEDS if stem in STEMS else 0:,} | {len(mutants_of(stem).builds) if stem in STEMS else 0} |")
+    return "\n".join(lines) + "\n"
+
+
+def exit_codes() -> str:
+    """Every exit code of the commands, and what it means."""
+    return "\n".join([f"| {' | '.join(map(str, MEANING))} |", "|---" * len(MEANING) + "|",
+                      f"| {' | '.join(MEANING.values())} |"]) + "\n"
+
+
+def implemented(stem: str) -> str:
+    name = f"impl/protocols/{stem}.py" if (ROOT / f"impl/protocols/{stem}.py").exists() else "impl/stores"
+    return f"[{name}]({name})"
+
+
+def proofs_of(stem: str) -> ModuleType | None:
+    return import_module(f"highwater.model.proofs.{stem}") if find_spec(f"highwater.model.proofs.{stem}") else None
+
+
+def cost() -> str:
+    """The table that `highwater cost` prints, of as many runs and with the same inputs."""
+    inputs = inputs_of(INPUTS)
+    costs = [measure(*which, inputs.latencies, RUNS) for which in contentions()]
+    return "".join([f"| {' | '.join(HEAD)} |\n", "|---" * len(HEAD) + "|\n",
+                    *(f"| {' | '.join(row)} |\n" for row in rows_of(costs, inputs))])
+
+
+def failure() -> str:
+    """The explanation of the first failure of the mutant that a protocol's .toml names for the README."""
+    (stem, mutant), = ((stem, page_data(stem)["readme_failure"]) for stem in stems() if "readme_failure" in page_data(stem))
+    build = mutants_of(stem).builds[mutant][1]
+    outcome = next(outcome for seed in range(1000) if (outcome := simulate(seed, build, scenario=stem)).kind)
+    text = explain(outcome.events, outcome.failure, named(stem).trace_of(outcome.shape),
+                   replay_command(outcome.seed, mutant, scenario=stem))
+    return f"    highwater dst run --seed {outcome.seed} --mutant {mutant}\n\n```text\n{text}```\n"
