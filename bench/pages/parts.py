@@ -14,7 +14,7 @@ from importlib import import_module
 
 from bench import architecture, lines
 from bench.pages import branch, profiles, protocol, queries, readme
-from bench.pages.protocol import DOCS, ROOT, instances_of, page_data, stems
+from bench.pages.protocol import ROOT, instances_of, page_data, stems
 from bench.pages.reference import reference
 from highwater.cli.trace import damaged
 

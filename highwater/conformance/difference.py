@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from textwrap import dedent, indent
 from typing import Any, NamedTuple
@@ -93,8 +94,9 @@ def without_holder(state: tuple) -> Canonical:
 
 
 def as_spec_of(stem: str) -> dict[str, Callable[[Any], Any]]:
-    """How a variable of the model is written in the spec, where it is not the same."""
-    return getattr(import_module(f"highwater.model.protocols.{stem}"), "AS_SPEC", {})
+    """Tell how the spec writes those variables that it does not write as the model does. A user's own model has none."""
+    name = f"highwater.model.protocols.{stem}"
+    return getattr(import_module(name), "AS_SPEC", {}) if find_spec(name) else {}
 
 
 def in_words_of_the_spec(row: Row, model: Model) -> Callable[[State], Canonical]:

@@ -1,6 +1,6 @@
 """What the FizzBee judge needs of the baseline protocol: runs of its smallest shape, and a mutant."""
 
-from highwater.dst.scenarios.baseline import TINY
+from highwater.dst.scenarios.baseline import SCENARIO
 
-SMALL = TINY
+SMALL = SCENARIO.tiny
 IMPOSSIBLE = "shared_keys"

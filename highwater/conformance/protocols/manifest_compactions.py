@@ -1,6 +1,6 @@
 """What the FizzBee judge needs of the manifest and compactions protocol: runs of its smallest shape, and a mutant."""
 
-from highwater.dst.scenarios.manifest_compactions import TINY
+from highwater.dst.scenarios.manifest_compactions import SCENARIO
 
-SMALL = TINY
+SMALL = SCENARIO.tiny
 IMPOSSIBLE = "unclaimed"

@@ -1,6 +1,6 @@
 """What the FizzBee judge needs of the single object with conditional writes: runs of its smallest shape, and a mutant."""
 
-from highwater.dst.scenarios.simple_conditional import TINY
+from highwater.dst.scenarios.simple_conditional import SCENARIO
 
-SMALL = TINY
+SMALL = SCENARIO.tiny
 IMPOSSIBLE = "old_content"

@@ -1,6 +1,6 @@
 """What the FizzBee judge needs of the store's own requests: runs of its smallest shape, and a mutant."""
 
-from highwater.dst.scenarios.store_primitives import TINY
+from highwater.dst.scenarios.store_primitives import SCENARIO
 
-SMALL = TINY
+SMALL = SCENARIO.tiny
 IMPOSSIBLE = "create_by_looking"

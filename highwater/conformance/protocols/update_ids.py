@@ -1,6 +1,6 @@
 """What the FizzBee judge needs of the boundary protocol with ids of updates: runs of its smallest shape, and a mutant."""
 
-from highwater.dst.scenarios.update_ids import TINY
+from highwater.dst.scenarios.update_ids import SCENARIO
 
-SMALL = TINY
+SMALL = SCENARIO.tiny
 IMPOSSIBLE = "refused_is_retried"
