@@ -7,7 +7,7 @@ from typing import Any
 
 from bench.pages.protocol import Instances, details, differing, fence, safeguards_of, set_to, table
 from highwater.conformance.conform import model_of
-from highwater.conformance.difference import AS_SPEC
+from highwater.conformance.difference import as_spec_of
 from highwater.model.core import Model, Step
 from highwater.model.explore.tabulated import explore
 from highwater.model.guards import refusal, show
@@ -124,7 +124,7 @@ def changes(model: Model, before: Step, after: Step) -> list[str]:
 
 
 def changed(model: Model, old: Any, new: Any, local: bool = False) -> list[str]:
-    written = {} if local else AS_SPEC.get(model.name, {})
+    written = {} if local else as_spec_of(model.name)
     return [change for field in differing(old, new) if field != "pc" or not local
             for change in apart(field, *(written.get(field, lambda value: value)(getattr(of, field)) for of in (old, new)))]
 
