@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.page_protocol import Instances, details, differing, fence, safeguards_of, set_to, table
 from highwater.conformance.conform import model_of
-from highwater.conformance.difference import AS_SPEC
+from highwater.conformance.difference import as_spec_of
 from highwater.model.core import Model, Step
 from highwater.model.explore.tabulated import explore
 from highwater.model.guards import refusal, show
@@ -127,7 +127,7 @@ def changes(model: Model, before: Step, after: Step) -> list[str]:
 
 
 def changed(prefix: str, model: Model, old: Any, new: Any) -> list[str]:
-    written = AS_SPEC.get(model.name, {}) if not prefix else {}
+    written = as_spec_of(model.name) if not prefix else {}
     return [prefix + change for field in differing(old, new) if field != "pc" or not prefix
             for change in apart(field, *(written.get(field, lambda value: value)(getattr(of, field)) for of in (old, new)))]
 

@@ -20,6 +20,9 @@ line ask it for these, and for nothing else:
     TOLD, SEEN, seen(events, shape)   what callers can be told; moments that a campaign should reach, and which a run has
 
     MODEL                          the model's stem, where it is another's
+    NEEDS                          what of a store its protocol relies on beside GET, PUT and DELETE, so that `store probe` can
+                                   say whom a store endangers: of "create" (PUT If-None-Match), "update" (PUT If-Match), "cache"
+                                   (GET If-None-Match), "list". A scenario without NEEDS is not judged by the probe
     COST                           contention -> the Shape at which `highwater cost` measures a commit; {} if there is none
 
 A protocol's known-bad clients are in dst/mutants/STEM.py: MUTANTS, name -> (what it does wrong, its Build); ORACLES, name ->
@@ -32,7 +35,8 @@ from pathlib import Path
 from types import ModuleType
 
 CONTRACT = {  # folder -> the constants of its modules, as above; dst/determinism/lint.py takes an empty one for no cache
-    "dst/scenarios": ("ROLES", "MOST", "OPTIONAL", "MILDEST", "TINY", "WORK", "AUDIT", "TOLD", "SEEN", "MODEL", "COST"),
+    "dst/scenarios": ("ROLES", "MOST", "OPTIONAL", "MILDEST", "TINY", "WORK", "AUDIT", "TOLD", "SEEN", "MODEL", "NEEDS",
+                      "COST"),
     "dst/mutants": ("MUTANTS", "ORACLES"),
 }
 DEFAULT = "sequenced_metadata_boundary"

@@ -251,4 +251,5 @@ MOST = {"appenders": 3, "readers": 2, "collectors": 2}
 MILDEST = {**Shape()._asdict(), "pause_ms": 1, "audit": False}
 COST = {f"{n} appender{'s' * (n > 1)}": Shape(appenders=n, entries=100, reads=30, rounds=30, min_age_ms=200, pause_ms=1,
                                               chaos=1_000, audit=False) for n in (1, 2, 4)}  # in which logs are collected
+NEEDS = ("create", "update", "cache", "list")  # of a store
 TINY = Shape(appenders=2, entries=2, readers=1, reads=1, collectors=1, rounds=1, min_age_ms=2, pause_ms=1, audit=False)

@@ -269,4 +269,5 @@ COST = {
     "writer and compactor": BUSY._replace(compactors=1, compactions=40),
     "writer, compactor, collector": BUSY._replace(compactors=1, compactions=40, collectors=1, rounds=20, min_age_ms=1_000),
 }
+NEEDS = ("create", "update", "cache", "list")  # of a store
 TINY = Shape(flushes=1, compactors=2, compactions=1, collectors=0, rounds=0, apart_ms=1, pause_ms=1, audit=False)

@@ -299,4 +299,5 @@ COST = {
     "writer, compactor, collector": BUSY._replace(compactors=1, compactions=40, collectors=1, collections=40, checkpoints=40,
                                                   ends_every_ms=150),
 }
+NEEDS = ("create", "list")  # of a store
 TINY = Shape(writers=2, flushes=1, apart_ms=1, pause_ms=1, audit=False)

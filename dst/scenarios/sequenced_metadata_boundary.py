@@ -300,4 +300,5 @@ MOST = {"writers": MOST_WRITERS, "collectors": MOST_COLLECTORS, "readers": MOST_
 MILDEST = {**Shape()._asdict(), "min_age_ms": 60, "think_ms": 1, "audit": False}
 COST = {f"{n} writer{'s' * (n > 1)}": Shape(writers=n, commits=40, rounds=10, min_age_ms=2_000, think_ms=1, audit=False)
         for n in (1, 2, 4, 8)}
+NEEDS = ("create", "update", "cache", "list")  # of a store
 TINY = Shape(writers=2, commits=2, collectors=1, rounds=1, min_age_ms=2, think_ms=1, audit=False)

@@ -155,4 +155,5 @@ OPTIONAL = ("Reader",)
 MOST = {"writers": 3, "readers": 2}
 MILDEST = {**Shape()._asdict(), "pause_ms": 1, "audit": False}
 COST = {f"{n} writer{'s' * (n > 1)}": Shape(writers=n, updates=40, readers=0, reads=0, pause_ms=1, audit=False) for n in (1, 4)}
+NEEDS = ("create", "update")  # of a store
 TINY = Shape(writers=2, updates=1, readers=1, reads=1, pause_ms=1, audit=False)

@@ -161,4 +161,5 @@ ROLES = {"Client": ("clients", "requests")}
 OPTIONAL = ()
 MOST = {"clients": 3, "keys": 2}
 MILDEST = {**Shape()._asdict(), "pause_ms": 1, "audit": False}
+NEEDS = ()  # of a store
 TINY = Shape(clients=2, requests=2, keys=1, pause_ms=1, audit=False)

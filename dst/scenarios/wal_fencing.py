@@ -208,4 +208,5 @@ MOST = {"writers": 4, "collectors": 2}
 MILDEST = {**Shape()._asdict(), "pause_ms": 1, "replay_flush": 0, "audit": False}
 COST = {"1 writer, flush every 10": Shape(writers=1, appends=60, rounds=6, flush_every=10, pause_ms=1, audit=False),
         "1 writer, no flush": Shape(writers=1, appends=60, rounds=0, collectors=0, flush_every=0, pause_ms=1, audit=False)}
+NEEDS = ("create", "update", "cache", "list")  # of a store
 TINY = Shape(writers=2, appends=1, collectors=1, rounds=1, flush_every=1, pause_ms=1, audit=False)

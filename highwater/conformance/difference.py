@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from textwrap import dedent, indent
 from typing import Any, NamedTuple
@@ -92,8 +93,9 @@ def without_holder(state: tuple) -> Canonical:
 
 
 def as_spec_of(stem: str) -> dict[str, Callable[[Any], Any]]:
-    """How a variable of the model is written in the spec, where it is not the same."""
-    return getattr(import_module(f"highwater.model.protocols.{stem}"), "AS_SPEC", {})
+    """How a variable of the model is written in the spec, where it is not the same. A user's own model has no spec."""
+    module = f"highwater.model.protocols.{stem}"
+    return getattr(import_module(module), "AS_SPEC", {}) if stem.isidentifier() and find_spec(module) else {}
 
 
 def in_words_of_the_spec(row: Row, model: Model) -> Callable[[State], Canonical]:

@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from highwater.conformance.difference import AS_SPEC
+from highwater.conformance.difference import as_spec_of
 from highwater.model.core import Label, Model, State, Step, init, moves
 from highwater.model.guards import Refusal, choices_of, doc, guards_of, notes, place_of, refusal, show
 
@@ -235,7 +235,7 @@ def fields(model: Model, part: int, value: Any) -> list:
     elements are compared one by one."""
     if not hasattr(value, "_fields"):
         return [shown(value)] if value != () else []
-    written = AS_SPEC.get(model.name, {}) if part == 0 else {}
+    written = as_spec_of(model.name) if part == 0 else {}
     return [shown(written[name](field) if name in written else field) for name, field in value._asdict().items()]
 
 
