@@ -106,6 +106,8 @@ class Scenario(NamedTuple):
     moments: tuple[str, ...] = ()  # what a campaign should reach, beside what every scenario has
     moments_of: Callable[[list[Event], Any], set[str]] = no_moments  # which of them a run of a shape has
     model: str = ""  # the stem of the model, where it is another protocol's
+    needs: tuple[str, ...] | None = None  # what of a store it relies on beside GET, PUT and DELETE: "create" (PUT
+    # If-None-Match), "update" (PUT If-Match), "cache" (GET If-None-Match), "list"; None: `store probe` does not judge it
     cost: Mapping[str, Any] = MappingProxyType({})  # contention -> the shape at which `highwater cost` measures a commit
 
     @property

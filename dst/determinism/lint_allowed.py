@@ -1,6 +1,8 @@
 """What dst/determinism/lint.py finds and is right all the same, with the reason. An entry that nothing is found of any more is
-an error."""
+an error. Entries of protocols are in lint_allowed_protocols.toml."""
 
+import tomllib
+from pathlib import Path
 from typing import NamedTuple
 
 
@@ -11,21 +13,15 @@ class Allowed(NamedTuple):
     why: str
 
 
-SCENARIO = "dst/scenarios/sequenced_metadata_boundary.py"
 PURE = "a function of its argument, and of no run"
-ALLOWED = (
+MACHINERY = (
     Allowed("dst/sim/alarm.py", "concurrency", "import signal", "ends a run that does not end; no run that ends sees it"),
     Allowed("impl/codecs/slatedb/flatbuffer.py", "cache", "@cache slots_of", PURE),
     Allowed("impl/codecs/slatedb/flatbuffer.py", "cache", "ulid_of", PURE),
     Allowed("impl/layout.py", "cache", "lru_cache(LATELY)", PURE),
     Allowed("impl/stores/memory.py", "concurrency", "import threading", "a real store, for threads; it is not simulated"),
     Allowed("impl/stores/memory.py", "time", "import time", "a real store, whose objects are as old as they are"),
-    *(Allowed("impl/protocols/wal_fencing.py", "frames", of, "raised again by the same call")
-      for of in ("unknown = e", "doubt = e")),
-    *(Allowed("impl/protocols/sequenced_metadata_boundary.py", "frames", of, "raised again by the same call")
-      for of in ("last = error", "conflicts, last = ")),
     Allowed("impl/stores/verified.py", "frames", "last = error", "raised again by the same call"),
-    Allowed(SCENARIO, "cache", "manifest_json", PURE),
     Allowed("dst/search/guide.py", "address", "id(theirs)", "a key of a dict that holds the object, too"),
     Allowed("dst/search/reached.py", "address", "id(self.refiner)", "as in guide.py"),
     Allowed("dst/search/sketch.py", "address", "id(refiner)", "as in guide.py: of its explorer, which it holds"),
@@ -48,11 +44,6 @@ ALLOWED = (
     Allowed("traces/follow.py", "cache", "TOLD", "is never written to: what stands for an event of what a caller is told"),
     Allowed("dst/verdict.py", "cache", "options_of", PURE),
     *(Allowed("traces/recorded/systems/slatedb.py", "cache", of, PURE) for of in ("key_of", "place_of", "decoded")),
-    Allowed("traces/protocols/sequenced_metadata_boundary.py", "cache", "FILES", PURE),
-    Allowed("traces/protocols/sequenced_metadata_boundary.py", "cache", "update_of", PURE),
-    Allowed("traces/protocols/sequenced_metadata_boundary.py", "set order", "for i, w, k in shared.acked",
-            "an update has one id there, or CommitIsUnique fails; of several any one is told"),
-    Allowed("traces/protocols/manifest_migration.py", "cache", "decoded", PURE),
     Allowed("traces/refine.py", "cache", "REFINERS", "what a refiner keeps is a function of event and state"),
     Allowed("traces/explain/timeline.py", "address", "id(value)", "a key of a dict, looked up and never put in an order"),
     *(Allowed("model/guards.py", "cache", f"@cache {name}", "of the source of a function") for name in (
@@ -72,3 +63,6 @@ ALLOWED = (
     Allowed("model/explore/wide.py", "concurrency", "ThreadPoolExecutor",
             "numpy on two cores; every result has its place; in no run"),
 )
+PROTOCOLS = tuple(Allowed(**entry) for entry in tomllib.loads(
+    (Path(__file__).parent / "lint_allowed_protocols.toml").read_text())["allowed"])
+ALLOWED = (*MACHINERY, *PROTOCOLS)

@@ -108,4 +108,5 @@ SCENARIO = Scenario(
     moments=("written again",),
     moments_of=moments_of,
     cost={counted(n, "writer"): Shape(writers=n, updates=40, readers=0, reads=0, pause_ms=1, audit=False) for n in (1, 4)},
+    needs=("list",),
 )

@@ -250,4 +250,5 @@ SCENARIO = Scenario(
     moments_of=moments_of,
     cost={counted(n, "appender"): Shape(appenders=n, entries=100, reads=30, rounds=30, min_age_ms=200, pause_ms=1, chaos=1_000,
                                          audit=False) for n in (1, 2, 4)},  # in which logs are collected
+    needs=("create", "update", "cache", "list"),
 )

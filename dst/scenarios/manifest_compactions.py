@@ -269,4 +269,5 @@ SCENARIO = Scenario(
         "writer and compactor": BUSY._replace(compactors=1, compactions=40),
         "writer, compactor, collector": BUSY._replace(compactors=1, compactions=40, collectors=1, rounds=20, min_age_ms=1_000),
     },
+    needs=("create", "update", "cache", "list"),
 )

@@ -312,4 +312,5 @@ SCENARIO = Scenario(
     moments_of=moments_of,
     cost={counted(n, "writer"): Shape(writers=n, commits=40, rounds=10, min_age_ms=2_000, think_ms=1, audit=False)
           for n in (1, 2, 4, 8)},
+    needs=("create", "update", "cache", "list"),
 )

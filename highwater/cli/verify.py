@@ -10,39 +10,23 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from highwater.cli.console import console, refuse, write_text
-from highwater.dst.scenarios import DEFAULT, STEMS
-from highwater.gate import checks
-from highwater.gate import engines as checks_engines
-from highwater.gate.checks import CORES, Check, Found
-from highwater.gate.exits import HARNESS, INCOMPLETE, PROOF, worst
-from highwater.gate.extras import install_command
+from highwater.dst.scenarios import STEMS
+from highwater.gate import checks, engines
+from highwater.gate.checks import CORES, Check, Row, timed
+from highwater.gate.exits import worst
 from highwater.specs.manifest import rows
 
-PROTOCOLS = sorted({*STEMS, *(row.stem for row in rows())})  # one may have a spec and a model, and no scenario
+PROTOCOLS = [engines.GROUP, *sorted({*STEMS, *(row.stem for row in rows())})]  # one may have a spec and a model, no scenario
 
 
-class Row(NamedTuple):
-    protocol: str
-    part: str
-    what: str
-    figure: str
-    seconds: float
-    code: int
-    message: str
-
-    @property
-    def verdict(self) -> str:
-        return "ok" if self.code == 0 else "skipped" if self.code == INCOMPLETE else "FAILED"
-
-
-def verify(protocol: Annotated[list[str] | None, typer.Option(help="only this one; may be repeated")] = None,
+def verify(protocol: Annotated[list[str] | None, typer.Option(help="only this one, or 'engines'; may be repeated")] = None,
            seeds: Annotated[int, typer.Option(min=2, help="how many to simulate of each protocol")] = 10_000,
            campaign: Annotated[int, typer.Option(min=2, help="how many on Spark")] = 2_000,
            report: Annotated[Path, typer.Option("--json", help="the same table, for machines")] = Path("out/verify.json"),
@@ -76,28 +60,7 @@ def protocol_of(name: str) -> str:
 
 
 def checks_of(protocol: str, seeds: int, campaign: int) -> Iterator[Check]:
-    yield from checks.specs(protocol)
-    if protocol == DEFAULT:
-        yield from checks_engines.models()
-    yield from checks.proofs(protocol)
-    if protocol in STEMS:
-        yield from checks.simulation(protocol, seeds)
-        yield from checks.mutants(protocol)
-    if protocol == DEFAULT:
-        yield from checks_engines.judges(campaign)
-
-
-def timed(check: Check) -> Row:
-    start = time.monotonic()
-    try:
-        found = check.run()
-    except ModuleNotFoundError as error:
-        command = install_command(error)
-        found = Found("", INCOMPLETE if command else HARNESS, f"{error}; {command}" if command else f"{error}")
-    except Exception as error:  # a check that breaks down has not passed
-        code = PROOF if type(error).__name__ == "Misnamed" else HARNESS
-        found = Found("", code, f"{type(error).__name__}: {error}")
-    return Row(*check[:3], found.figure, round(time.monotonic() - start, 1), found.code, found.message)
+    return engines.checks(campaign) if protocol == engines.GROUP else checks.of_protocol(protocol, seeds, protocol in STEMS)
 
 
 def show(rows: list[Row], code: int, seconds: float) -> None:

@@ -94,9 +94,9 @@ def without_holder(state: tuple) -> Canonical:
 
 
 def as_spec_of(stem: str) -> dict[str, Callable[[Any], Any]]:
-    """Tell how the spec writes those variables that it does not write as the model does. A user's own model has none."""
-    name = f"highwater.model.protocols.{stem}"
-    return getattr(import_module(name), "AS_SPEC", {}) if find_spec(name) else {}
+    """How a variable of the model is written in the spec, where it is not the same. A user's own model has no spec."""
+    module = f"highwater.model.protocols.{stem}"
+    return getattr(import_module(module), "AS_SPEC", {}) if stem.isidentifier() and find_spec(module) else {}
 
 
 def in_words_of_the_spec(row: Row, model: Model) -> Callable[[State], Canonical]:

@@ -54,7 +54,7 @@ class Path(Record):
     def begin(self) -> None:
         super().begin()
         self.taken: list[Label] = []  # of Record, which is not asked for it here
-        self.layers: list[dict[State, tuple[State, Label | None]]] = []  # state -> the one before, and the step; None: it stayed
+        self.layers: list[dict[State, tuple[State, Label | None]]] = []  # state -> the one before; the step, None if it stayed
 
     def step(self, match: Match, effect: Effect | None = None) -> None:
         before = self.unpacked()

@@ -1,5 +1,5 @@
-"""What `highwater verify` checks of every protocol, by its name alone: its rows on FizzBee, its proof, its simulation, its
-mutants.
+"""What `highwater verify` checks of a protocol, by its name alone: its rows on FizzBee, its proof, its simulation, FizzBee as a
+judge of its runs, its mutants, and what highwater/gate/protocols/ has of it.
 
 Safety: a check that could not run is never green: its code is INCOMPLETE.
 """
@@ -9,13 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from importlib import import_module
 from importlib.util import find_spec
 from statistics import median
 from typing import NamedTuple
 
 from highwater.gate.exits import HARNESS, INCOMPLETE, NONDETERMINISM, OF_KIND, PROOF, SPEC, of_kinds
+from highwater.gate.extras import install_command
 
 CORES = 2
 SAMPLE = 60  # seeds that are run in two other processes
@@ -29,11 +30,51 @@ class Found(NamedTuple):
     message: str = ""
 
 
+class Row(NamedTuple):
+    """A check that was run."""
+
+    protocol: str
+    part: str
+    what: str
+    figure: str
+    seconds: float
+    code: int
+    message: str
+
+    @property
+    def verdict(self) -> str:
+        return "ok" if self.code == 0 else "skipped" if self.code == INCOMPLETE else "FAILED"
+
+
 class Check(NamedTuple):
     protocol: str
     part: str
     what: str
     run: Callable[[], Found]
+
+
+def of_protocol(protocol: str, seeds: int, has_scenario: bool) -> Iterator[Check]:
+    """All checks of a protocol."""
+    yield from specs(protocol)
+    yield from own_checks(protocol)
+    yield from proofs(protocol)
+    if has_scenario:
+        yield from simulation(protocol, seeds)
+        yield from judged(protocol)
+        yield from mutants(protocol)
+
+
+def timed(check: Check) -> Row:
+    start = time.monotonic()
+    try:
+        found = check.run()
+    except ModuleNotFoundError as error:
+        command = install_command(error)
+        found = Found("", INCOMPLETE if command else HARNESS, f"{error}; {command}" if command else f"{error}")
+    except Exception as error:  # a check that breaks down has not passed
+        code = PROOF if type(error).__name__ == "Misnamed" else HARNESS
+        found = Found("", code, f"{type(error).__name__}: {error}")
+    return Row(*check[:3], found.figure, round(time.monotonic() - start, 1), found.code, found.message)
 
 
 # --- spec: FizzBee's verdicts, and its graphs against the model's
@@ -156,6 +197,47 @@ def deterministic(protocol: str) -> Found:
         if one != two:
             return Found("", NONDETERMINISM, f"{one} with PYTHONHASHSEED=1, {two} with 2")
     return Found(f"{SAMPLE} seeds, 2 hash seeds")
+
+
+# --- FizzBee, driven along runs of the simulation (highwater/conformance/judge.py)
+
+JUDGED = 4  # runs that FizzBee judges, too: some seconds each
+TRIED = 50  # small runs: how many of them FizzBee can be driven along
+
+
+def judged(protocol: str) -> Iterator[Check]:
+    from highwater.conformance.judge import PROTOCOLS
+
+    if protocol in PROTOCOLS:
+        yield Check(protocol, "simulation", "FizzBee follows runs as we do, and not a mutant's", lambda: second_judge(protocol))
+
+
+def second_judge(protocol: str) -> Found:
+    from highwater.conformance.judge import judge, own, rate, small_runs
+    from highwater.specs.fizzbee.cli import Fizz, FizzMissing
+
+    try:
+        fizz = Fizz.find()
+    except FizzMissing as error:
+        return Found("", INCOMPLETE, str(error))
+    good, bad = small_runs(protocol, "", JUDGED), small_runs(protocol, own(protocol).IMPOSSIBLE, 1)
+    if not good or not bad:
+        return Found("", HARNESS, f"{len(good)} good runs and {len(bad)} of a mutant fit into a guided trace")
+    with ThreadPoolExecutor(CORES) as pool:
+        found = list(pool.map(lambda run: judge(fizz, run[0]), [*good, *bad]))
+    wrong = [f"{command}: ours says {outcome.signature or 'ok'}, FizzBee {'accepts' if judgement.accepted else judgement.why}"
+             for (outcome, command), judgement in zip([*good, *bad], found) if judgement.accepted == bool(outcome.kind)]
+    if wrong:
+        return Found("", SPEC, "\n".join(wrong))
+    return Found(f"{len(good)} runs accepted, {sum(of.steps for of in found[:len(good)])} links; rejected: {found[-1].why}; "
+                 f"{rate(protocol, TRIED)}")
+
+
+# --- a protocol's own
+
+def own_checks(protocol: str) -> Iterator[Check]:
+    if find_spec(f"highwater.gate.protocols.{protocol}"):
+        yield from import_module(f"highwater.gate.protocols.{protocol}").checks()
 
 
 # --- mutants

@@ -8,19 +8,17 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from highwater.dst.scenarios import STEMS, named
 from highwater.impl.stores.s3 import PUT_ID
 from highwater.probe.asking import Answer, Asker
 
 PASS, DIFFERS, UNSAFE, NOT_ASKED = "pass", "differs but safe", "unsafe", "not asked"
 
-# Who relies on it: the protocols of model/ and impl/ ..
-CREATE = ("simple_conditional", "sequenced_write", "manifest_epochs", "wal_fencing", "log_gc", "manifest_compactions",
-          "sequenced_metadata_boundary")
-UPDATE = ("simple_conditional", "wal_fencing", "log_gc", "manifest_compactions", "sequenced_metadata_boundary")
-CACHE = ("wal_fencing", "log_gc", "manifest_compactions", "sequenced_metadata_boundary")
-LIST = ("baseline", "sequenced_write", "manifest_epochs", "wal_fencing", "log_gc", "manifest_compactions",
-        "sequenced_metadata_boundary")
-PROTOCOLS = ("store_primitives", "baseline", *CREATE)
+# Who relies on it: the protocols of dst/scenarios/, each of which says what it needs ..
+NEEDS = {stem: needs for stem in STEMS if (needs := named(stem).needs) is not None}
+CREATE, UPDATE, CACHE, LIST = (tuple(stem for stem, needs in NEEDS.items() if need in needs)
+                               for need in ("create", "update", "cache", "list"))
+PROTOCOLS = tuple(NEEDS)
 # .. and what other programs do, and none of these:
 OTHERS = {"conditional_delete": "DELETE If-Match", "copy_if_absent": "CopyObject If-None-Match",
           "upload_if_absent": "uploads in parts, completed If-None-Match",

@@ -14,14 +14,12 @@ from highwater.cli import verify
 from highwater.cli.dst.report import trace_command
 from highwater.cli.main import app
 from highwater.cli.model import explore
-from highwater.cli.verify import timed
 from highwater.dst.bundle import trace_text
 from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
 from highwater.dst.scenarios import DEFAULT, STEMS
 from highwater.dst.simulate import Outcome, simulate
 from highwater.gate import checks
-from highwater.gate import engines as checks_engines
-from highwater.gate.checks import Check, Found
+from highwater.gate.checks import Check, Found, timed
 from highwater.gate.exits import (
     HARNESS,
     INCOMPLETE,
@@ -35,6 +33,7 @@ from highwater.gate.exits import (
     of_kinds,
     worst,
 )
+from highwater.gate.protocols import sequenced_metadata_boundary as checks_own
 from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore
 from highwater.specs.fizzbee.cli import Fizz, FizzMissing
 
@@ -430,17 +429,17 @@ def test_what_the_gate_asks_of_a_proof(monkeypatch):
 
 
 def test_bounded_and_exhaustive_search_agree():
-    assert checks_engines.unrolled().code == 0
+    assert checks_own.unrolled().code == 0
 
 
 def test_the_canary_must_fail(monkeypatch):
     from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
     from highwater.dst.scenarios.sequenced_metadata_boundary import production
 
-    assert checks_engines.canary().code == 0
-    monkeypatch.setitem(ZOO, checks_engines.CANARY, ("nothing", production))
-    monkeypatch.setattr(checks_engines, "CANARY_BUDGET", 20)
-    assert checks_engines.canary().code == HARNESS
+    assert checks_own.canary().code == 0
+    monkeypatch.setitem(ZOO, checks_own.CANARY, ("nothing", production))
+    monkeypatch.setattr(checks_own, "CANARY_BUDGET", 20)
+    assert checks_own.canary().code == HARNESS
 
 
 def test_a_gate_with_a_failure_says_so_in_its_table_its_json_and_its_exit_code(monkeypatch, tmp_path):

@@ -1,18 +1,21 @@
 """FizzBee judges runs of the simulation: good ones are accepted; a mutant's is not, nor one whose store holds other bytes."""
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import pytest
 
-from highwater.conformance.judge import SMALL, compared, fits, judge, small_runs, stored
+from highwater.conformance.guided import TooLarge, guided, row_of
+from highwater.conformance.judge import PROTOCOLS, alike, judge, limit, own, rate, small_run, small_runs
+from highwater.conformance.protocols.sequenced_metadata_boundary import SMALL, compared, stored
+from highwater.dst.scenarios import DEFAULT, STEMS, mutants_of, named
 from highwater.dst.scenarios.sequenced_metadata_boundary import namespace
 from highwater.dst.simulate import Outcome, simulate
-from highwater.gate import engines as checks_engines
-from highwater.gate import exits
+from highwater.gate import checks, exits
 from highwater.specs.fizzbee.cli import CheckResult, Fizz, FizzMissing
 from highwater.traces.protocols.sequenced_metadata_boundary import decoded
 
-SEED = next(seed for seed in range(50) if fits(simulate(seed, shape=SMALL)))
+SEED = next(seed for seed in range(50) if not limit(small_run(DEFAULT, seed)))
 
 
 @pytest.fixture(scope="module")
@@ -23,24 +26,37 @@ def fizz() -> Fizz:
         pytest.skip(f"FizzBee is missing, runs are NOT judged by it: {error}")
 
 
+def test_every_protocol_with_a_scenario_is_judged() -> None:
+    assert set(PROTOCOLS) == set(STEMS)
+    for scenario in PROTOCOLS:
+        assert own(scenario).IMPOSSIBLE in mutants_of(scenario).builds
+        assert row_of(getattr(named(scenario), "MODEL", scenario)).path.exists()
+    with pytest.raises(LookupError, match="judges no runs of 'nothing'"):
+        own("nothing")
+
+
 def test_good_runs_are_accepted_and_each_is_another_kind(fizz: Fizz) -> None:
-    runs = small_runs("", 2)
+    runs = small_runs(DEFAULT, "", 2)
     assert len({frozenset((e.kind, e.pending) for e in outcome.events) for outcome, _ in runs}) == 2
     for outcome, _ in runs:
         found = judge(fizz, outcome)
         assert found.accepted and found.steps > 10, found
 
 
-def test_a_mutants_run_is_rejected(fizz: Fizz) -> None:
-    (outcome, name), = small_runs(checks_engines.IMPOSSIBLE, 1)
-    found = judge(fizz, outcome)
-    assert outcome.kind == "refinement" and not found.accepted and "Collector#0.Delete" in found.why
-    assert checks_engines.IMPOSSIBLE in name
+@pytest.mark.parametrize("scenario", PROTOCOLS)
+def test_a_good_run_is_accepted_and_a_mutants_is_not(scenario: str, fizz: Fizz) -> None:
+    (good, _), = small_runs(scenario, "", 1)
+    found = judge(fizz, good)
+    assert found.accepted and found.steps == sum(1 for _ in guided(good).links) > 5, found
+    (bad, name), = small_runs(scenario, own(scenario).IMPOSSIBLE, 1)
+    found = judge(fizz, bad)
+    assert bad.kind == "refinement" and not found.accepted and "FizzBee cannot take link" in found.why
+    assert own(scenario).IMPOSSIBLE in name
 
 
 def test_the_model_and_the_log_end_with_the_same_files() -> None:
     """What FizzBee's last state is held against is the store's, as the first judge's is, too."""
-    outcome = simulate(SEED, shape=SMALL)
+    outcome = small_run(DEFAULT, SEED)
     assert not outcome.kind
     files, boundary = stored(outcome.events, namespace(SMALL))
     assert boundary > 0 and 1 not in files
@@ -57,8 +73,20 @@ STATE = {"files": {"2": {"updates": [[0, 0]]}}, "boundary": 1}
     (({2: frozenset({(0, 0)})}, 1), True), (({2: frozenset({(0, 1)})}, 1), False), (({2: frozenset({(0, 0)})}, 0), False),
     (({1: frozenset(), 2: frozenset({(0, 0)})}, 1), False)])
 def test_the_end_has_to_be_the_stores(log: tuple, accepted: bool) -> None:
-    found = compared(STATE, log, 7)
-    assert (found.accepted, found.steps, bool(found.why)) == (accepted, 7, not accepted)
+    assert bool(compared(STATE, log)) != accepted
+
+
+class File(NamedTuple):
+    updates: frozenset
+
+
+@pytest.mark.parametrize(("ours", "theirs", "same"), [
+    ({2: File(frozenset({(0, 0), (1, 0)}))}, {"2": {"updates": [[1, 0], [0, 0]]}}, True),
+    ({2: File(frozenset({(0, 0)}))}, {"2": {"updates": [[1, 0]]}}, False),
+    ({2: File(frozenset())}, {"3": {"updates": []}}, False), ((1, 2), [1, 2], True), ((1, 2), [2, 1], False),
+    (frozenset({1, 2}), [2, 1], True), (frozenset({1}), [1, 2], False), (None, None, True), ("a", ["a"], False)])
+def test_a_state_of_the_model_is_compared_with_what_fizzbee_prints(ours: object, theirs: object, same: bool) -> None:
+    assert alike(ours, theirs) == same
 
 
 class Says:
@@ -73,20 +101,39 @@ class Says:
 
 
 def test_an_assertion_that_fails_on_the_way_rejects() -> None:
-    outcome: Outcome = simulate(SEED, shape=SMALL)
+    outcome: Outcome = small_run(DEFAULT, SEED)
     found = judge(Says(verdict="FAILED", failed_assertions=("CommitIsUnique",), followed=3), outcome)
     assert not found.accepted and found.why == "CommitIsUnique fails after 3 links"
     assert not judge(Says(verdict="STOPPED", followed=3), outcome).accepted
 
 
+@pytest.mark.parametrize("scenario", [DEFAULT, "wal_fencing"])
+def test_another_last_state_than_the_models_rejects(scenario: str) -> None:
+    (outcome, _), = small_runs(scenario, "", 1)
+    found = judge(Says(followed=len(guided(outcome).links)), outcome)
+    assert not found.accepted and "FizzBee ends in another state than the model: " in found.why
+
+
+def test_what_cannot_be_followed_is_told_with_its_limit() -> None:
+    """A step that only the trace's model has; more steps than FizzBee follows; what is no step at all."""
+    migrating = rate("manifest_migration", 20)
+    assert 0 < migrating.fit < migrating.runs == 20 and "is no action of the spec" in str(migrating)
+    assert sum(count for _, count in migrating.limits) == migrating.runs - migrating.fit
+    outcomes = (simulate(seed, scenario="log_gc") for seed in range(50))
+    with pytest.raises(TooLarge, match="at most 100 actions"):
+        guided(next(outcome for outcome in outcomes if len(outcome.events) > 250))
+    with pytest.raises(TooLarge, match="refused for what is no step of the spec"):
+        guided(small_run("log_gc", 0, "blind_create"))
+
+
 def test_the_gate_fails_where_the_judges_differ(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks_engines, "JUDGED", 1)
+    monkeypatch.setattr(checks, "JUDGED", 1)
     monkeypatch.setattr(Fizz, "find", lambda: Says(verdict="STOPPED", followed=0))
-    found = checks_engines.second_judge()
+    found = checks.second_judge(DEFAULT)
     assert found.code == exits.SPEC and "ours says ok" in found.message
 
     def missing() -> None:
         raise FizzMissing("there is none")
 
     monkeypatch.setattr(Fizz, "find", missing)
-    assert checks_engines.second_judge().code == exits.INCOMPLETE
+    assert checks.second_judge(DEFAULT).code == exits.INCOMPLETE

@@ -13,9 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from highwater.cli.dst.explain import explain_command, look, text_of
-from highwater.cli.dst.export import TooLarge, export_command, guided, row_of, shiviz
+from highwater.cli.dst.export import export_command, shiviz
 from highwater.cli.dst.timeline import page_of
 from highwater.cli.main import app
+from highwater.conformance.guided import TooLarge, guided
 from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
 from highwater.dst.scenarios import STEMS, mutants_of, named
 from highwater.dst.scenarios.sequenced_metadata_boundary import Shape, namespace, production, trace_of
@@ -362,13 +363,13 @@ def fizz() -> Fizz:
 def test_fizzbee_follows_a_good_run_to_its_end():
     outcomes = (simulate(seed, production, SMALL) for seed in range(200))
     outcome = next(outcome for outcome in outcomes if not outcome.kind and any(e.pending for e in outcome.events))
-    constants, links = guided(outcome)
-    result = fizz().guided(row_of("sequenced_metadata_boundary").path, constants, links)
+    row, _, constants, links, *_ = guided(outcome)
+    result = fizz().guided(row.path, constants, links)
     assert (result.verdict, result.followed) == ("PASSED", len(links)), result.error
 
 
 def test_fizzbee_does_not_follow_a_mutants_failing_run():
-    constants, links = guided(failing("delete_before_advance", "refinement", SMALL))
-    result = fizz().guided(row_of("sequenced_metadata_boundary").path, constants, links)
+    row, _, constants, links, *_ = guided(failing("delete_before_advance", "refinement", SMALL))
+    result = fizz().guided(row.path, constants, links)
     assert result.verdict == "STOPPED" and result.followed < len(links)
     assert links[result.followed].startswith("Collector#0.Delete")

@@ -16,9 +16,10 @@ from highwater.model.core import Bounds, Exploration, Model, State, Step, broken
 from highwater.model.explore import plain
 from highwater.model.explore.reductions import NotSymmetric, NotUnseen, merged, merging_differs, small_enough
 from highwater.model.explore.tabulated import explore
-from highwater.model.guards import doc, guards_of, why_not
+from highwater.model.guards import why_not
 from highwater.model.liveness import Lasso, space
 from highwater.model.liveness import eventually as judged
+from highwater.reports.steps import doc_of, shown, spelt, told, told_lasso, told_steps
 
 MOST_PARTITIONS = 10_000
 SMALL = 50_000  # states up to which no numpy is needed, and of which merging is checked
@@ -189,25 +190,6 @@ def judge(model: Model, names: list[str], bounds: Bounds) -> tuple[Lasso | None,
     return None, False
 
 
-def told_lasso(model: Model, lasso: Lasso) -> str:
-    """The way to the cycle, the cycle, and how each fair action is served on it."""
-    whose = f" for {escape(lasso.process)}" if lasso.process else ""
-    lines = [f"[bold red]{escape(lasso.violated)} fails{whose}[/]: {escape(doc_of(model, lasso.violated))}", "",
-             *told_steps(model, lasso.stem)]
-    if lasso.cycle:
-        lines += ["[bold]and then for ever[/]", *told_steps(model, lasso.stem + lasso.cycle, len(lasso.stem))]
-    else:
-        lines.append("[bold]and then nothing more happens[/], for no fair action is enabled")
-    told = {"taken": "taken in step {}", "disabled": "not enabled after step {}", "never enabled": "never enabled"}
-    lines += [escape(f"    fair: {w.process}.{w.action}".replace(": .", ": ")) + " "
-              + told[w.how].format(w.at + len(lasso.stem) - 1) for w in lasso.fair if w.how != "never enabled"]
-    return "\n".join(lines)
-
-
-def doc_of(model: Model, name: str) -> str:
-    return doc((model.always.get(name) or model.eventually[name])[1])
-
-
 def told_counts(model: Model, found: Exploration, unseen: set[tuple[str, str]]) -> str:
     degree = found.transitions / found.states
     lines = [f"{found.states:,} states, {found.transitions:,} transitions, depth {found.depth}, out-degree {degree:.2f} "
@@ -220,48 +202,6 @@ def told_counts(model: Model, found: Exploration, unseen: set[tuple[str, str]]) 
         names = ", ".join(f"{role}.{action}".lstrip(".") for role, action in idle)
         lines.append(f"{'never fired' if found.complete else 'not fired so far'}: {escape(names)}")
     return "\n".join(lines)
-
-
-def told(model: Model, violated: str, trace: tuple[Step, ...]) -> str:
-    """A counterexample, step by step: which action, which guard it passed, what changed."""
-    text = doc_of(model, violated)
-    return "\n".join([f"[bold red]{escape(violated)} fails[/]{': ' * bool(text)}{escape(text)}", "", *told_steps(model, trace)])
-
-
-def told_steps(model: Model, trace: tuple[Step, ...], first: int = 0) -> list[str]:
-    """The steps from the first on: which action, which guard it passed, what changed."""
-    lines: list[str] = []
-    actions = {(p.name, name): action for p in model.processes for name, action in p.actions.items()}
-    for number, step in enumerate(trace[first:], first):
-        process, action, _ = step.label
-        lines.append(f"{number:3} [bold]{spelt(step)}[/]")
-        if guards := guards_of(actions[process, action]) if (process, action) in actions else ():
-            lines.append(f"      [dim]{escape(', '.join(guards))}[/]")
-        lines += [f"      {escape(change)}" for change in (changes(model, trace[number - 1], step) if number else ())]
-    return lines
-
-
-def spelt(step: Step) -> str:
-    process, action, choices = step.label
-    return escape(f"{process + '.' if process else ''}{action}{choices or ''}")
-
-
-def changes(model: Model, before: Step, after: Step) -> list[str]:
-    parts = [("", before.state.shared, after.state.shared)]
-    parts += [(f"{p.name} ", old, new) for p, old, new in zip(model.processes, before.state.locals, after.state.locals)]
-    return [f"{name}{field}: {shown(x)} → {shown(y)}" for name, old, new in parts if old != new
-            for field, x, y in (zip(old._fields, old, new) if hasattr(old, "_fields") else [("", old, new)]) if x != y]
-
-
-def shown(value: object) -> str:
-    """Sets in order, and without their wrappings."""
-    if hasattr(value, "_asdict"):
-        return "{" + ", ".join(f"{k} {shown(v)}" for k, v in value._asdict().items()) + "}"
-    if isinstance(value, frozenset):
-        return "{" + ", ".join(sorted(map(shown, value), key=lambda text: (len(text), text))) + "}"
-    if isinstance(value, tuple):
-        return "(" + ", ".join(shown(v) for v in value) + ")"
-    return repr(value)
 
 
 def walk_command(
