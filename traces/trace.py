@@ -5,10 +5,11 @@ What the traces of all protocols have in common: time and numbers of requests ri
 was sent. A protocol's own mapping is a subclass in traces/protocols/STEM.py, which says what a request is in the model.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from highwater.impl.layout import InvalidName
+from highwater.model.core import Local, Model, Shared
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, PUTS, UNUSED, malformed
 from highwater.traces.refine import REST, STUTTER, Failure, Match, Refiner
@@ -16,6 +17,19 @@ from highwater.traces.refine import REST, STUTTER, Failure, Match, Refiner
 ALIEN = (LookupError, ValueError, TypeError, AttributeError, InvalidName)  # what an alien event leads to
 
 COLLECTS = ("collects",)  # a request under way that is its client's own action whenever it arrives, and not the pool's
+
+
+def update_of(name: str) -> tuple[int, int]:
+    """Client and number of the update "w.k". Raises ValueError."""
+    writer, number = map(int, name.split("."))
+    if name != f"{writer}.{number}":
+        raise ValueError(f"{name!r} is no name of an update")
+    return writer, number
+
+
+def refiner_without_witnesses(model: Model) -> Refiner:
+    """A trace need not witness anything. Make it once, and use it for many traces: it keeps what it has worked out."""
+    return Refiner(model._replace(sometimes={}))
 
 
 def sent(e: Event) -> tuple:
@@ -29,6 +43,7 @@ class Trace:
 
     alien: tuple[type[Exception], ...] = ALIEN
     writer = "Writer"  # the role whose updates have names: "w.k" is one of client number w
+    collector = ""  # how the names begin of clients without a state in the model: what they write late is their own action
 
     def __init__(self, refiner: Refiner, namespace: Any, skew_ms: int = 0):
         self.refiner, self.namespace, self.skew_ms = refiner, namespace, skew_ms
@@ -43,18 +58,29 @@ class Trace:
     # --- a protocol's own
 
     def _match(self, e: Event) -> Match | None:
-        """What an event is in the model; of the event alone: no state of this trace goes into it, but what is the same in
-        every trace. None: nothing. Here: what has no reply."""
+        """Say what an event is in the model; None: nothing. The answer follows from the event alone: no state of this trace
+        goes into it, only what is the same in every trace."""
         self._well_formed(e)
-        if e.kind == "crash":
-            return Match(e.client, ("Crash", STUTTER))
-        if e.kind in ("timeout", "refused"):
-            return Match(e.client, ("LoseReply", STUTTER))
-        return self._answered(e)
+        if self._is_collector(e):
+            return self._of_collector(e) if e.kind == "applied" else None
+        if e.kind == "applied":
+            return self._answered(e)
+        return self._crashed(e) if e.kind == "crash" else self._unanswered(e)
 
     def _answered(self, e: Event) -> Match | None:
-        """What a request is that was applied and is awaited."""
+        """Say what a request is that was applied and is awaited."""
         raise NotImplementedError
+
+    def _of_collector(self, e: Event) -> Match | None:
+        """Say the same of a request of the role `collector`."""
+        raise NotImplementedError
+
+    def _unanswered(self, e: Event) -> Match | None:
+        """Say what a time-out is, or a refusal: the client goes on without a reply."""
+        return Match(e.client, ("LoseReply", STUTTER))
+
+    def _crashed(self, e: Event) -> Match | None:
+        return Match(e.client, ("Crash", STUTTER))
 
     def _request(self, e: Event) -> tuple:
         """What a mutation is in the model's pool, once nobody waits for it."""
@@ -134,6 +160,9 @@ class Trace:
         else:
             self._arrived(e)
 
+    def _is_collector(self, e: Event) -> bool:
+        return bool(self.collector) and e.client.startswith(self.collector)
+
     def _well_formed(self, e: Event) -> None:
         wrong = malformed(e, self.namespace)
         if wrong:
@@ -176,10 +205,18 @@ class Trace:
     def _refused(self, what: str, why: str) -> Failure:
         return Failure("refinement", f"refinement:{what}", why, self.refiner.unpacked())
 
+    def _no_action(self, e: Event, of: str = "any client", role: str = "", status: bool = False) -> Failure:
+        """The failure of a request that no client sends; with `status`, that no client sends and gets this answer."""
+        answer = f" with status {e.status}" if status else ""
+        return self._refused(f"{role}.{e.op}" if role else e.op, f"{e.op} of {e.key}{answer} is no action of {of}")
+
     # --- requests that nobody waits for
 
     def _sent(self, e: Event) -> None:
         """The client stops waiting, or dies, and its mutation may still be applied: it is now in the model's pool."""
+        if self._is_collector(e):
+            self.pending[e.client, e.request] = COLLECTS, sent(e)
+            return
         request = self._request(e)
         self.refiner.event(e.client, (0, 0, e.client, request), self._sends)
         self.pending[e.client, e.request] = request, sent(e)
@@ -224,6 +261,14 @@ class Trace:
                 raise
             raise self._misled(e, f"in the model {e.client} is {self.refiner.local(e.client)}") from None
         return AGAIN
+
+    def _says(self, e: Event, so: Callable[[Shared, Local], bool]) -> str:
+        """What a caller is told agrees with the shared state and its client's."""
+        return self._tells(e, Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: so(s, l)))
+
+    def _last_of(self, e: Event) -> Event | None:
+        """The last event before of the same client."""
+        return next((old for old in self.events[-2::-1] if old.client == e.client), None)
 
     def _misled(self, e: Event, why: str) -> Failure:
         return Failure("safety", f"told:{e.op}", f"{e.client} was told {e.op!r} of {e.body.decode()!r} {e.key}, but {why}",

@@ -42,6 +42,7 @@ from typing import Any, Literal, NewType
 
 from highwater.model.proofs.engine import inductive
 from highwater.model.proofs.engine.logic import And, If, Implies, Not, Or, at
+from highwater.model.proofs.engine.parts import authored, larger, nothing, one_more, own, room, same, zero
 from highwater.model.proofs.engine.system import Scope, System, Tables, View
 from highwater.model.protocols import log_gc as m
 
@@ -73,18 +74,6 @@ FIELDS = {
 RIGID = {"author": (Entry, Appender), "number": (Entry, Count)}
 
 
-def meaning(c: m.Constants) -> dict:
-    return {"author": lambda u: u[0], "number": lambda u: u[1]}
-
-
-def nothing(*_: Any) -> bool:
-    return False
-
-
-def zero(*_: Any) -> int:
-    return 0
-
-
 APPENDER = {"pc": "Idle", "n": 0, "k": 0}
 READER = {"pc": "Idle", "s": 0, "got_holds": nothing, "got_size": 0, "must": 0}
 COLLECTOR = {"pc": "Idle", "listed": nothing, "s": 0, "b": 0}
@@ -100,31 +89,12 @@ def initial(c: m.Constants) -> dict[str, dict]:
 # --- the transition relation: action by action that of model/protocols/log_gc.py
 # ----------------------------------------------------
 
-def room(used: Any, bound: int | None) -> Any:
-    if not bound:
-        return bound is None
-    return (used() if callable(used) else used) < bound
-
-
-def one_more(used: Any, bound: int | None) -> Any:
-    return 0 if bound is None else used + 1
-
-
 def bounded_gc(c: m.Constants) -> bool:
     return c.GC == "boundary"
 
 
 def checks(c: m.Constants) -> str:
     return c.CHECK if bounded_gc(c) else "off"
-
-
-def own(s: View, a: View, u: Any) -> Any:
-    """`u` is the entry that the appender is at."""
-    return And(s.author(u) == a.me, s.number(u) == a.k)
-
-
-def larger(x: Any, y: Any) -> Any:
-    return If(x > y, x, y)
 
 
 def idle(a: View, k: Any) -> View:
@@ -428,10 +398,6 @@ ACTIONS = {
 
 # --- the invariant, as in the docstring -----------------------------------------------------------------------------------
 
-def same(s, u, v):
-    return And(s.author(u) == s.author(v), s.number(u) == s.number(v))
-
-
 def held(s, i):
     """Some snapshot is at or ahead of `i`."""
     return s.some(Id, lambda j: And(s.snap(j), j >= i))
@@ -711,7 +677,7 @@ def scope(c: m.Constants) -> Scope:
 
 # Counterexamples to induction are looked for here.
 SMALL = scope(m.Constants(MAX_PENDING=1)) | {Count: [0, 1]}
-SYSTEM = System(FIELDS, ROLES, RIGID, meaning, initial, ACTIONS, CLAUSES, PROPERTIES, SMALL, read, write, choices)
+SYSTEM = System(FIELDS, ROLES, RIGID, authored, initial, ACTIONS, CLAUSES, PROPERTIES, SMALL, read, write, choices)
 UNBOUNDED = dict.fromkeys(("ENTRIES", "MAX_ID", "MAX_PENDING", "MAX_LOST", "MAX_CRASHES"))
 SAFEGUARDS = {*m.Constants._fields} - {"APPENDERS", "READERS", "COLLECTORS", *UNBOUNDED}
 SAFEGUARDS_OFF = (

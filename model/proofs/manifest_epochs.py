@@ -37,6 +37,7 @@ from typing import Any, Literal, NewType
 
 from highwater.model.proofs.engine import inductive
 from highwater.model.proofs.engine.logic import And, If, Implies, Not, Or, at
+from highwater.model.proofs.engine.parts import nothing, one_more, room, zero
 from highwater.model.proofs.engine.system import Scope, Signature, System, Tables, View
 from highwater.model.protocols import manifest_epochs as m
 
@@ -88,14 +89,6 @@ def meaning(c: m.Constants) -> dict:
     return {"retries": c.OPEN_RETRIES}
 
 
-def nothing(*_: Any) -> bool:
-    return False
-
-
-def zero(*_: Any) -> int:
-    return 0
-
-
 NO_BASE = {"has_base": False} | {f"base_{f}": nothing if signature[-1] is bool else 0 for f, signature in MANIFEST.items()}
 IDLE = {"pc": "Idle", "open": False, "epoch": 0, "n": 0, **NO_BASE, "k": 0, "tries": 0}
 LOCALS = {"Writer": {**IDLE, "unheard": False}, "Compactor": {**IDLE, "picked": nothing},
@@ -112,16 +105,6 @@ def initial(c: m.Constants) -> dict[str, dict]:
 
 # --- the transition relation: action by action that of model/protocols/manifest_epochs.py
 # -------------------------------------------
-
-def room(used: Any, bound: int | None) -> Any:
-    if not bound:
-        return bound is None
-    return used < bound
-
-
-def one_more(used: Any, bound: int | None) -> Any:
-    return 0 if bound is None else used + 1
-
 
 def updates(c: m.Constants, role: str) -> int | None:
     return {"Writer": c.FLUSHES, "Compactor": c.COMPACTIONS, "Collector": c.COLLECTIONS}[role]
@@ -699,10 +682,6 @@ def write(role: str, t: Tables) -> Any:
         t["lost"], t["crashes"], frozenset(), tuple(author_at(t, "by_", i) for i in ids), opened, t["acked"])
 
 
-def choices(action: str, chosen: tuple, shared: Tables) -> tuple:
-    return chosen
-
-
 def scope(c: m.Constants) -> Scope:
     """What there is in an instance in which everything is bounded."""
     attempts = 1 + max(c.OPEN_RETRIES, 0)
@@ -717,7 +696,7 @@ def scope(c: m.Constants) -> Scope:
 # Counterexamples to induction are looked for here.
 SMALL = scope(m.Constants(WRITERS=2, COMPACTORS=1, COLLECTORS=1, READERS=1, MAX_PENDING=1)) | {
     **{number: [0, 1, 2, 3] for number in (Id, Epoch, Wal)}, Count: [0, 1]}
-SYSTEM = System(FIELDS, ROLES, RIGID, meaning, initial, ACTIONS, CLAUSES, PROPERTIES, SMALL, read, write, choices)
+SYSTEM = System(FIELDS, ROLES, RIGID, meaning, initial, ACTIONS, CLAUSES, PROPERTIES, SMALL, read, write)
 UNBOUNDED = dict.fromkeys(("FLUSHES", "COMPACTIONS", "COLLECTIONS", "MAX_PENDING", "MAX_LOST", "MAX_CRASHES"))
 NUMBERS = {"WRITERS", "COMPACTORS", "COLLECTORS", "READERS", "CHECKPOINTS", "OPEN_RETRIES"}  # any, in what is proved
 SAFEGUARDS = {*m.Constants._fields} - {"ENDLESS", *NUMBERS, *UNBOUNDED}

@@ -62,6 +62,7 @@ from typing import Any, Literal, NewType
 
 from highwater.model.proofs.engine import inductive
 from highwater.model.proofs.engine.logic import And, If, Implies, Not, Or, at
+from highwater.model.proofs.engine.parts import nothing, one_more, room
 from highwater.model.proofs.engine.system import Scope, System, Tables, View
 from highwater.model.protocols import sequenced_metadata_boundary as m
 
@@ -101,10 +102,6 @@ def meaning(c: m.Constants) -> dict:
     return {"update": lambda w, k: (w, k), "old": lambda w: w < c.OLD_WRITERS}
 
 
-def nothing(*_: Any) -> bool:
-    return False
-
-
 WRITER = {"pc": "Idle", "n": 0, "base_updates": nothing, "base_checkpoints": nothing, "k": 0, "late": False, "seen": 0}
 COLLECTOR = {"pc": "Idle", "listed": nothing, "marked": False, "b": 0}
 READER = {"pc": "Idle", "n": 0, "must": nothing, "got": nothing}
@@ -120,16 +117,6 @@ def initial(c: m.Constants) -> dict[str, dict]:
 
 # --- the transition relation: action by action that of model/protocols/sequenced_metadata_boundary.py
 # -----------------------------
-
-def room(used: Any, bound: int | None) -> Any:
-    if not bound:
-        return bound is None
-    return (used() if callable(used) else used) < bound
-
-
-def one_more(used: Any, bound: int | None) -> Any:
-    return 0 if bound is None else used + 1
-
 
 def checks(c: m.Constants, s: View, w: View, when: str) -> Any:
     return And(c.BOUNDARY, when == c.CHECK, c.OLD_WRITERS == 0 or Not(s.old(w.me)))

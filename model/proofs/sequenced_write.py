@@ -27,6 +27,7 @@ from typing import Any, Literal, NewType
 
 from highwater.model.proofs.engine import inductive
 from highwater.model.proofs.engine.logic import And, If, Implies, Not, Or, at
+from highwater.model.proofs.engine.parts import authored, nothing, one_more, own, room, same, zero
 from highwater.model.proofs.engine.system import Scope, System, Tables, View
 from highwater.model.protocols import sequenced_write as m
 
@@ -57,18 +58,6 @@ FIELDS = {
 RIGID = {"author": (Update, Writer), "number": (Update, Count)}
 
 
-def meaning(c: m.Constants) -> dict:
-    return {"author": lambda u: u[0], "number": lambda u: u[1]}
-
-
-def nothing(*_: Any) -> bool:
-    return False
-
-
-def zero(*_: Any) -> int:
-    return 0
-
-
 WRITER = {"pc": "Idle", "n": 0, "base_holds": nothing, "base_size": 0, "k": 0}
 READER = {"pc": "Idle", "n": 0, "must": nothing, "got_holds": nothing, "got_size": 0}
 
@@ -82,23 +71,8 @@ def initial(c: m.Constants) -> dict[str, dict]:
 # --- the transition relation: action by action that of model/protocols/sequenced_write.py
 # -------------------------------------------
 
-def room(used: Any, bound: int | None) -> Any:
-    if not bound:
-        return bound is None
-    return (used() if callable(used) else used) < bound
-
-
-def one_more(used: Any, bound: int | None) -> Any:
-    return 0 if bound is None else used + 1
-
-
 def is_state(c: m.Constants) -> bool:
     return c.USE == "state"
-
-
-def own(s: View, w: View, u: Any) -> Any:
-    """`u` is the update that the writer is about to put."""
-    return And(s.author(u) == w.me, s.number(u) == w.k)
 
 
 def content(s, w):
@@ -264,10 +238,6 @@ ACTIONS = {
 def history(c, s, p, u):
     """At this place of the history is this update."""
     return s.holds(s.top, p, u) if is_state(c) else And(s.present(p), s.holds(p, 1, u))
-
-
-def same(s, u, v):
-    return And(s.author(u) == s.author(v), s.number(u) == s.number(v))
 
 
 def ids_are_contiguous(c, s, i: Id):
@@ -459,7 +429,7 @@ def scope(c: m.Constants) -> Scope:
 
 # Counterexamples to induction are looked for here.
 SMALL = scope(m.Constants(WRITERS=2, COMMITS=1, READERS=1, MAX_PENDING=1)) | {Count: [0, 1]}
-SYSTEM = System(FIELDS, ROLES, RIGID, meaning, initial, ACTIONS, CLAUSES, PROPERTIES, SMALL, read, write, choices)
+SYSTEM = System(FIELDS, ROLES, RIGID, authored, initial, ACTIONS, CLAUSES, PROPERTIES, SMALL, read, write, choices)
 UNBOUNDED = dict.fromkeys(("COMMITS", "MAX_PENDING", "MAX_LOST", "MAX_CRASHES"))
 SAFEGUARDS = {*m.Constants._fields} - {"WRITERS", "READERS", "ENDLESS", *UNBOUNDED}
 SAFEGUARDS_OFF = (

@@ -48,6 +48,7 @@ from typing import Any, Literal, NewType
 
 from highwater.model.proofs.engine import inductive
 from highwater.model.proofs.engine.logic import And, If, Implies, Not, Or, at
+from highwater.model.proofs.engine.parts import authored, larger, nothing, one_more, own, room, same, zero
 from highwater.model.proofs.engine.system import Scope, System, Tables, View
 from highwater.model.protocols import wal_fencing as m
 
@@ -86,18 +87,6 @@ FIELDS = {
 RIGID = {"author": (Record, Writer), "number": (Record, Count)}
 
 
-def meaning(c: m.Constants) -> dict:
-    return {"author": lambda u: u[0], "number": lambda u: u[1]}
-
-
-def nothing(*_: Any) -> bool:
-    return False
-
-
-def zero(*_: Any) -> int:
-    return 0
-
-
 UNKNOWING = {"knows": False, "base_epoch": 0, "base_after": 0, "base_flushed": nothing}
 WRITER = {"pc": "Closed", "epoch": 0, **UNKNOWING, "n": 0, "fence": 0, "end": 0, "has": nothing, "k": 0, "f": 0, "since": 0,
           "got": nothing, "got_holds": nothing}
@@ -114,25 +103,6 @@ def initial(c: m.Constants) -> dict[str, dict]:
 
 # --- the transition relation: action by action that of model/protocols/wal_fencing.py
 # -----------------------------------------------
-
-def room(used: Any, bound: int | None) -> Any:
-    if not bound:
-        return bound is None
-    return used < bound
-
-
-def one_more(used: Any, bound: int | None) -> Any:
-    return 0 if bound is None else used + 1
-
-
-def larger(x: Any, y: Any) -> Any:
-    return If(x > y, x, y)
-
-
-def own(s: View, w: View, u: Any) -> Any:
-    """`u` is the record that the writer is at."""
-    return And(s.author(u) == w.me, s.number(u) == w.k)
-
 
 def put(s, i, is_record):
     """With `is_record` in the object of id i; and first, where none has been."""
@@ -506,10 +476,6 @@ ACTIONS = {
 
 # --- the invariant, as in the docstring -----------------------------------------------------------------------------------
 
-def same(s, u, v):
-    return And(s.author(u) == s.author(v), s.number(u) == s.number(v))
-
-
 def upto(s, n, u):
     """Among what was first written under the ids up to `n` is this record."""
     return s.some(Id, lambda i: And(i <= n, s.first(i, u)))
@@ -820,10 +786,6 @@ def request(t: Tables, r: int) -> tuple:
             m.Manifest(t["to_epoch"][r], t["id"][r], carried("with_holds")))
 
 
-def choices(action: str, chosen: tuple, shared: Tables) -> tuple:
-    return chosen
-
-
 def scope(c: m.Constants) -> Scope:
     """What there is in an instance in which everything is bounded."""
     faults = c.MAX_PENDING + c.MAX_LOST
@@ -836,7 +798,7 @@ def scope(c: m.Constants) -> Scope:
 # Counterexamples to induction are looked for here.
 SMALL = {Id: [*range(5)], Epoch: [*range(4)], Count: [0, 1], Record: [(w, k) for w in range(2) for k in range(2)], Request: [0],
          Writer: [0, 1], Collector: [0]}
-SYSTEM = System(FIELDS, ROLES, RIGID, meaning, initial, ACTIONS, CLAUSES, PROPERTIES, SMALL, read, write, choices)
+SYSTEM = System(FIELDS, ROLES, RIGID, authored, initial, ACTIONS, CLAUSES, PROPERTIES, SMALL, read, write)
 UNBOUNDED = dict.fromkeys(("APPENDS", "FLUSHES", "MAX_PENDING", "MAX_LOST", "MAX_CRASHES"))
 SAFEGUARDS = {*m.Constants._fields} - {"WRITERS", "COLLECTORS", *UNBOUNDED}
 SAFEGUARDS_OFF = (

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from bench import lines
 from bench.min_age import harmed
 from bench.pages import protocol as page_protocol
 from bench.pages import safeguards as page_safeguards
@@ -46,6 +47,17 @@ def test_a_stale_part_is_noticed(monkeypatch, tmp_path, capsys):
     monkeypatch.setitem(PARTS, "drawn.svg", (str(tmp_path / "drawn.svg"), lambda: "<svg/>"))
     assert main(["drawn.svg", "--check"]) == 1 and "stale: drawn.svg" in capsys.readouterr().out
     assert main(["drawn.svg"]) == 0 == main(["drawn.svg", "--check"])
+
+
+def test_lines_are_counted_without_blanks_and_comments(tmp_path):
+    for suffix, count in ((".py", 2), (".fizz", 2), (".md", 3)):  # in Markdown `#` begins a heading
+        path = tmp_path / f"x{suffix}"
+        path.write_text('"""A docstring."""\n\n  # a comment\nx = 1  # a value\n   \n')
+        assert lines.lines_of(path) == count
+    counted = lines.measured()
+    assert all(counted[stem]["spec"] and counted[stem]["model"] for stem in counted if stem != lines.SHARED)
+    assert {layer for layer, count in counted[lines.SHARED].items() if count} == {
+        layer for layer, (_, shared) in lines.LAYERS.items() if shared}
 
 
 @pytest.mark.parametrize("stem", stems())

@@ -9,7 +9,8 @@ from highwater.model.protocols.baseline import Constants, Shared, Update, Writer
 from highwater.traces import trace
 from highwater.traces.event import Event
 from highwater.traces.form import Keys
-from highwater.traces.refine import STUTTER, Match, Refiner
+from highwater.traces.refine import Match, Refiner
+from highwater.traces.trace import refiner_without_witnesses, update_of
 
 PREFIX = "db/baseline/"
 KEYS = Keys(PREFIX, listed=(PREFIX,))
@@ -21,15 +22,7 @@ def constants(writers: int, readers: int) -> Constants:
 
 
 def refiner(c: Constants) -> Refiner:
-    return Refiner(model(c)._replace(sometimes={}))
-
-
-def update_of(name: str) -> Update:
-    """Raises ValueError."""
-    writer, number = map(int, name.split("."))
-    if name != f"{writer}.{number}":
-        raise ValueError(f"{name!r} is no name of an update")
-    return writer, number
+    return refiner_without_witnesses(model(c))
 
 
 def named(key: str) -> Update:
@@ -52,11 +45,11 @@ class Trace(trace.Trace):
         if e.op == "get" and e.status == 200 and e.client.startswith("Reader"):
             key, content = named(e.key), update_of(e.body.decode())
             return Match(e.client, ("Get",), (key,), lambda a, s, l, s2, l2: (key, content) in s.objects)
-        raise self._refused(e.op, f"{e.op} of {e.key} with status {e.status} is no action of any client")
+        raise self._no_action(e, status=True)
 
     def _request(self, e: Event) -> Update:
         if e.op != "put":
-            raise self._refused(e.op, f"{e.op} of {e.key} is no action of any client")
+            raise self._no_action(e)
         return named(e.key)
 
     def _sends(self, event: tuple) -> Match:
@@ -70,13 +63,13 @@ class Trace(trace.Trace):
     def _told_of(self, e: Event) -> str:
         if e.op == "read":
             seen = frozenset(map(update_of, e.body.decode().split()))
-            return self._tells(e, Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: l.pc == "Done" and l.got == seen))
+            return self._says(e, lambda s, l: l.pc == "Done" and l.got == seen)
         writer, number = update_of(e.body.decode())
         if e.client != f"Writer#{writer}":
             raise self._misled(e, "that is another writer's")
         if e.op == "committed":
             return self._tells(e, Match(e.client, ("Acknowledge",), (), lambda a, s, l, s2, l2: l.k == number))
-        return self._tells(e, Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: ENDED[e.op](s, l, (writer, number))))
+        return self._says(e, lambda s, l: ENDED[e.op](s, l, (writer, number)))
 
 
 def is_nowhere(s: Shared, w: Writer, update: Update) -> bool:

@@ -13,6 +13,7 @@ from highwater.traces import trace
 from highwater.traces.event import Event
 from highwater.traces.form import Keys
 from highwater.traces.refine import STUTTER, Match, Refiner
+from highwater.traces.trace import refiner_without_witnesses
 
 LOG, SNAPSHOT = Namespace("db", "log"), Namespace("db", "snapshot")
 BOUNDARY = LOG.boundary_key
@@ -31,7 +32,7 @@ def constants(appenders: int, readers: int, collectors: int) -> Constants:
 
 
 def refiner(c: Constants) -> Refiner:
-    return Refiner(model(c)._replace(sometimes={}))
+    return refiner_without_witnesses(model(c))
 
 
 def entry_of(body: bytes) -> Entry:
@@ -69,9 +70,8 @@ class Trace(trace.Trace):
     def _updates(self, e: Event) -> list[str]:
         return [e.body.decode()]
 
-    def _match(self, e: Event) -> Match | None:
-        match = super()._match(e)
-        return None if e.kind in ("timeout", "refused") and e.op == "delete" else match  # of a delete nobody needs the reply
+    def _unanswered(self, e: Event) -> Match | None:
+        return super()._unanswered(e) if e.op != "delete" else None  # of a delete nobody needs the reply
 
     def _answered(self, e: Event) -> Match:
         role = e.client.partition("#")[0]
@@ -96,7 +96,7 @@ class Trace(trace.Trace):
             actions = {"Appender": ("Accept", "Reject"), "Reader": ("ReadAccept", "ReadReject"), "Collector": ("ReadBoundary",)}
             return Match(e.client, actions[role], (), lambda a, s, l, s2, l2: value in (None, s.boundary))
         if e.op not in ("create", "update"):
-            raise self._refused(f"{role}.{e.op}", f"{e.op} of {e.key} is no action of any client")
+            raise self._no_action(e, role=role)
         if e.status == 200:
             return Match(e.client, ("Advance",), (int(e.body),))
         return Match(e.client, ("AdvanceConflict",), ())
@@ -107,7 +107,7 @@ class Trace(trace.Trace):
         if e.op == "delete":
             return Match(e.client, ("Delete",), (i,), lambda a, s, l, s2, l2: e.status != 404 or not present(s.log, i))
         if e.op not in ("get", "create"):
-            raise self._refused(e.op, f"{e.op} of {e.key} is no action of any client")
+            raise self._no_action(e)
         entry = entry_of(e.body)
         if e.op == "get":
             return Match(e.client, ("ReadNext",), (), lambda a, s, l, s2, l2: len(l2.got) == i and l2.got[-1] == entry)
@@ -121,7 +121,7 @@ class Trace(trace.Trace):
             return Match(e.client, ("DeleteSnapshot",), (i,),
                          lambda a, s, l, s2, l2: e.status != 404 or not present(s.snapshots, i))
         if e.op not in ("get", "create"):
-            raise self._refused(e.op, f"{e.op} of {e.key} is no action of any client")
+            raise self._no_action(e)
         entries = entries_of(e.body)
         if e.op == "get":
             return Match(e.client, ("ReadSnapshot",), (), lambda a, s, l, s2, l2: l.s == i and l2.got == entries)
@@ -137,7 +137,7 @@ class Trace(trace.Trace):
         if e.op == "delete":
             return f"Delete{of}", where.file_id(e.key)
         if e.op != "create":
-            raise self._refused(e.op, f"{e.op} of {e.key} is no action of any client")
+            raise self._no_action(e)
         return of or "Create", where.file_id(e.key), (entries_of if of else entry_of)(e.body)
 
     def _sends(self, event: tuple) -> Match:
@@ -162,17 +162,16 @@ class Trace(trace.Trace):
             return self._tells(e, Match(e.client, ("LoseReply", STUTTER), ()))
         if e.op == "read":
             seen = tuple(map(entry_of, e.body.split()))
-            self._tells(e, Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: l.pc == "Done" and l.got == seen))
+            self._says(e, lambda s, l: l.pc == "Done" and l.got == seen)
             return None
         if e.op == "snapshot":
-            self._tells(e, Match(e.client, (STUTTER,), (),
-                                 lambda a, s, l, s2, l2: l.pc == "Done" and len(l.got) == l.s == int(e.body)))
+            self._says(e, lambda s, l: l.pc == "Done" and len(l.got) == l.s == int(e.body))
             return None
         entry, i = entry_of(e.body), LOG.file_id(e.key) if e.key else None
         if e.op not in CLAIMS or e.client != f"Appender#{entry[0]}" or (i is None) == (e.op == "committed"):
             raise self._misled(e, "that is another's entry, or nobody says so of one")
-        self._tells(e, Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: (
-            l.pc == ("Ready" if i else "Idle") and l.k - entry[1] in CLAIMS[e.op] and SAID[e.op](s, entry, i))))
+        self._says(e, lambda s, l: l.pc == ("Ready" if i else "Idle") and l.k - entry[1] in CLAIMS[e.op]
+                   and SAID[e.op](s, entry, i))
         return None
 
 

@@ -35,6 +35,7 @@ from highwater.traces import trace
 from highwater.traces.event import Event
 from highwater.traces.form import READS, Keys
 from highwater.traces.refine import STUTTER, Match, Refiner
+from highwater.traces.trace import refiner_without_witnesses
 
 MANIFEST, COMPACTIONS = Namespace("db", "manifest"), Namespace("db", "compactions")
 BOUNDARIES = (MANIFEST.boundary_key, COMPACTIONS.boundary_key)
@@ -49,7 +50,7 @@ def constants(writers: int, compactors: int, collectors: int) -> Constants:
 
 
 def refiner(c: Constants) -> Refiner:
-    return Refiner(model(c)._replace(sometimes={}))
+    return refiner_without_witnesses(model(c))
 
 
 def sst_of(name: str) -> Sst:
@@ -85,6 +86,7 @@ class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
     alien = (*trace.ALIEN, InvalidContent)
+    collector = "Collector"
 
     def __init__(self, refiner: Refiner, namespace: Keys = KEYS, skew_ms: int = 0):
         super().__init__(refiner, namespace, skew_ms)
@@ -105,14 +107,10 @@ class Trace(trace.Trace):
 
     # --- what a request is in the model
 
-    def _match(self, e: Event) -> Match | None:
-        self._well_formed(e)
-        if e.client.startswith("Collector"):
-            return self._of_collector(e) if e.kind == "applied" else None
-        if e.kind == "crash":
-            return Match(e.client, ("Crash" if e.client.startswith("Compactor") else "LoseReply", STUTTER), (), rests)
-        if e.kind == "applied":
-            return self._answered(e)
+    def _crashed(self, e: Event) -> Match:
+        return Match(e.client, ("Crash" if e.client.startswith("Compactor") else "LoseReply", STUTTER), (), rests)
+
+    def _unanswered(self, e: Event) -> Match | None:
         if e.key in BOUNDARIES or e.op not in READS:  # what it has created it does not know to stand
             return Match(e.client, ("LoseReply", STUTTER), (), rests, e.op)
         return None
@@ -138,7 +136,7 @@ class Trace(trace.Trace):
             actions = ("CreateNext",) if e.status == 200 else ("CreateConflict",)
             return Match(client, actions, (), lambda a, s, l, s2, l2: about(l) == manifest and l.n + 1 == i and (
                 a == "CreateConflict" or shown(s2, manifest, i) == file or is_dead(s, manifest, i)))
-        raise self._refused(e.op, f"{e.op} of {e.key} is no action of {client}")
+        raise self._no_action(e, client)
 
     def _of_collector(self, e: Event) -> Match:
         client, manifest, i = e.client, of_manifest(e.key), KEYS.file_id(e.key)
@@ -154,20 +152,13 @@ class Trace(trace.Trace):
         if e.key in BOUNDARIES and e.op != "put":
             value = int(e.body) if e.op in READS and e.status == 200 else None
             return Match(client, (STUTTER,), (), lambda a, s, l, s2, l2: value in (None, boundary_of(s, manifest)), e.op)
-        raise self._refused(e.op, f"{e.op} of {e.key} is no action of a collector")
+        raise self._no_action(e, "a collector")
 
     # --- requests that nobody waits for
 
-    def _sent(self, e: Event) -> None:
-        """What a collector writes late it does then: it has no state that it would leave behind."""
-        if e.client.startswith("Collector"):
-            self.pending[e.client, e.request] = trace.COLLECTS, trace.sent(e)
-        else:
-            super()._sent(e)
-
     def _request(self, e: Event) -> tuple:
         if e.op != "create" or e.key in BOUNDARIES:
-            raise self._refused(e.op, f"{e.op} of {e.key} is no action of {e.client}")
+            raise self._no_action(e, e.client)
         manifest = of_manifest(e.key)
         return "manifest" if manifest else "compactions", KEYS.file_id(e.key), decoded(manifest, e.body)
 
@@ -196,9 +187,6 @@ class Trace(trace.Trace):
             return self._says(e, lambda s, l: (l.pc, l.task) == ("Idle", "Pick") and job in s.finished)
         astray = self.created.get(self.read.get(e.client, ""), 0) > 1
         return self._says(e, lambda s, l: OF_OTHERS[e.op](l) or (e.op == "fenced" and astray and l.pc == "Idle"))
-
-    def _says(self, e: Event, so: object) -> str:
-        return self._tells(e, Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: so(s, l)))
 
 
 def ids_of(s: Shared, manifest: bool) -> list[int]:

@@ -15,11 +15,12 @@ from highwater.impl.codecs.json.manifest import InvalidManifest
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.manifest_epochs import manifest_epochs_json
 from highwater.model.explore.tabulated import BITS, FIELD
-from highwater.model.protocols.manifest_epochs import Constants, Manifest, Shared, Sst, model, ssts
+from highwater.model.protocols.manifest_epochs import Constants, Manifest, Shared, model, ssts
 from highwater.traces import trace
 from highwater.traces.event import Event
 from highwater.traces.form import READS
 from highwater.traces.refine import STUTTER, Match, Refiner
+from highwater.traces.trace import refiner_without_witnesses, update_of
 
 MANIFESTS = Namespace("db", "manifest")
 Request = tuple[int, Manifest, str, int]  # of a create: id, content, role, which of that role
@@ -33,7 +34,7 @@ def constants(writers: int, compactors: int, collectors: int, readers: int, chec
 
 
 def refiner(c: Constants) -> Refiner:
-    return Refiner(model(c)._replace(sometimes={}))
+    return refiner_without_witnesses(model(c))
 
 
 def decoded(body: bytes) -> Manifest:
@@ -42,14 +43,6 @@ def decoded(body: bytes) -> Manifest:
     return Manifest(m.writer_epoch, m.compactor_epoch, m.collector_epoch, frozenset(map(update_of, m.l0)),
                     frozenset(map(update_of, m.compacted)), m.last_wal, m.next_wal,
                     frozenset([int(checkpoint.id) for checkpoint in m.checkpoints if checkpoint.expiry_ms]))
-
-
-def update_of(name: str) -> Sst:
-    """Raises ValueError."""
-    instance, number = map(int, name.split("."))
-    if name != f"{instance}.{number}":
-        raise ValueError(f"{name!r} is no name of an update")
-    return instance, number
 
 
 class Trace(trace.Trace):
@@ -101,12 +94,10 @@ class Trace(trace.Trace):
 
     # --- what a request is in the model
 
-    def _match(self, e: Event) -> Match | None:
-        self._well_formed(e)
-        if e.kind == "crash":
-            return None if e.client.startswith("Reader") else Match(e.client, ("Crash", STUTTER))
-        if e.kind == "applied":
-            return self._answered(e)
+    def _crashed(self, e: Event) -> Match | None:
+        return None if e.client.startswith("Reader") else super()._crashed(e)
+
+    def _unanswered(self, e: Event) -> Match | None:
         if e.op in READS or (e.kind == "refused" and e.status < 500):  # what it asked for has surely not happened
             return None
         return Match(e.client, ("SendCreate", STUTTER), (), partial(is_unheard, *self._request(e)[:2]), e.op)
@@ -131,13 +122,13 @@ class Trace(trace.Trace):
                 l.n + 1 == file_id == len(s.files) + 1 and s2.files[-1] == m))
         if e.op == "create":
             return Match(client, ("CreateConflict",), (), lambda a, s, l, s2, l2: l.n + 1 == file_id)
-        raise self._refused(e.op, f"{e.op} of {e.key} with status {e.status} is no action of any client")
+        raise self._no_action(e, status=True)
 
     # --- requests that nobody waits for
 
     def _request(self, e: Event) -> Request:
         if e.op not in ("create", "put"):
-            raise self._refused(e.op, f"{e.op} of {e.key} is no action of any client")
+            raise self._no_action(e)
         role, _, number = e.client.partition("#")
         return self.namespace.file_id(e.key), decoded(e.body), role, int(number)
 
@@ -182,9 +173,6 @@ class Trace(trace.Trace):
                                                and (role != "Writer" or (me, k) in ssts(s.files[file_id - 1]))))
         ended = UPDATES[e.op]
         return self._says(e, lambda s, l: l.open and l.k == k and ended(s, l, role, me))
-
-    def _says(self, e: Event, so: object) -> str:
-        return self._tells(e, Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: so(s, l)))
 
 
 def is_unheard(file_id: int, m: Manifest, action: str, s: Shared, l: tuple, s2: Shared, l2: tuple) -> bool:

@@ -98,6 +98,7 @@ class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
     alien = (*trace.ALIEN, Definite)  # of the codec
+    collector = "Collector#"
 
     def _updates(self, e: Event) -> list[str]:
         return sorted(names_in(CODEC.decode(e.body)), key=update_of)
@@ -106,14 +107,10 @@ class Trace(trace.Trace):
         """Raises InvalidFile, DamagedBuffer, ValueError."""
         return self.namespace.file_id(e.key), *decoded(e.body)
 
-    def _match(self, e: Event) -> Match | None:
-        self._well_formed(e)
-        if e.client.startswith("Collector#"):
-            return self._of_collector(e) if e.kind == "applied" else None
-        if e.kind == "crash":
-            return Match(e.client, ("forgets", STUTTER))
-        if e.kind == "applied":
-            return self._answered(e)
+    def _crashed(self, e: Event) -> Match:
+        return Match(e.client, ("forgets", STUTTER))
+
+    def _unanswered(self, e: Event) -> Match:
         if e.op == "create" and (e.kind == "timeout" or e.status >= 500):  # an answer that tells nothing
             file = self._file(e)
             return Match(e.client, ("SendCreate", STUTTER), None, lambda a, s, l, s2, l2: (
@@ -134,7 +131,7 @@ class Trace(trace.Trace):
             file, won = self._file(e), e.status == 200
             return Match(client, ("CreateNext", "CreateConflict", "forgets"), None, lambda a, s, l, s2, l2: (
                 l.base + 1 == i and creates(a, file, won, s, l, s2)))
-        raise self._refused(f"Writer.{e.op}", f"{e.op} of {e.key} with status {e.status} is no action of a writer")
+        raise self._no_action(e, "a writer", "Writer", status=True)
 
     def _of_collector(self, e: Event) -> Match:
         client, i = e.client, None if e.op == "list" else self.namespace.file_id(e.key)
@@ -149,20 +146,13 @@ class Trace(trace.Trace):
         if e.op == "get":
             file = self._file(e) if e.status == 200 else None
             return Match(client, (STUTTER,), (), lambda a, s, l, s2, l2: at(s, i) in (file, None), e.op)
-        raise self._refused(f"Collector.{e.op}", f"{e.op} of {e.key} is no action of a collector")
+        raise self._no_action(e, "a collector", client.partition("#")[0])
 
     # --- requests that nobody waits for
 
-    def _sent(self, e: Event) -> None:
-        """What a collector writes late it does then: it has no state that it would leave behind."""
-        if e.client.startswith("Collector#"):
-            self.pending[e.client, e.request] = trace.COLLECTS, trace.sent(e)
-        else:
-            super()._sent(e)
-
     def _request(self, e: Event) -> tuple:
         if e.op != "create" or e.key == self.namespace.boundary_key:
-            raise self._refused(f"Writer.{e.op}", f"{e.op} of {e.key} is no action of a writer")
+            raise self._no_action(e, "a writer", "Writer")
         return "create", self._file(e)
 
     @staticmethod
@@ -192,14 +182,13 @@ class Trace(trace.Trace):
             raise self._misled(e, "that is another writer's, or nobody says so of one")
         if e.op == "committed":
             i = self.namespace.file_id(e.key)
-            return self._tells(e, Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: (
-                l.k == number + 1 and update in s.acked and (not at(s, i) or update in at(s, i)[2]))))
+            return self._says(e, lambda s, l: (
+                l.k == number + 1 and update in s.acked and (not at(s, i) or update in at(s, i)[2])))
         if e.op == "refused":
             return self._tells(e, Match(e.client, ("Refuse", "gives up"), (), lambda a, s, l, s2, l2: l.k == number and (
                 a == "Refuse" or gone(s, l) or (new and of_model.version_of(s.phases[writer]) == 1))))
         if e.op == "failed":
-            return self._tells(e, Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: (
-                l.k == number and update not in s.acked)))
+            return self._says(e, lambda s, l: l.k == number and update not in s.acked)
         return self._tells(e, Match(e.client, ("gives up", STUTTER), (), lambda a, s, l, s2, l2: (
             l.k == number + (a is STUTTER))))
 

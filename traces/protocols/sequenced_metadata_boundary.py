@@ -28,7 +28,7 @@ from highwater.traces import trace
 from highwater.traces.event import Event
 from highwater.traces.options import Options, Recorded, StrangeClient, Unfit
 from highwater.traces.refine import STUTTER, Match, Refiner, refiner_of
-from highwater.traces.trace import AGAIN
+from highwater.traces.trace import AGAIN, refiner_without_witnesses
 
 CLAIMS = {  # -> so many updates has it ended since
     "committed": (1,), "recognised": (1,), "refused": (1,), "failed": (0,), "unknown": (0, 1),
@@ -47,8 +47,7 @@ def constants(writers: int, collectors: int, readers: int, page_size: int, check
 
 
 def refiner(c: Constants) -> Refiner:
-    """Make it once, and use it for many traces: it keeps what it has worked out."""
-    return Refiner(model(c)._replace(sometimes={}))
+    return refiner_without_witnesses(model(c))
 
 
 def decoded(body: bytes) -> tuple[File, tuple[tuple[int, int], ...]]:
@@ -107,13 +106,11 @@ class Trace(trace.Trace):
 
     # --- what a request is in the model
 
-    def _match(self, e: Event) -> Match | None:
-        """Of the event alone: no state of this trace goes into it, but what is the same in every trace."""
-        self._well_formed(e)
-        if e.kind == "crash":
-            return Match(e.client, ("Crash", STUTTER))
-        if e.kind in ("timeout", "refused"):  # it goes on from what it knows; of a delete it needs no reply
-            return Match(e.client, ("LoseReply", STUTTER)) if e.op != "delete" else None
+    def _unanswered(self, e: Event) -> Match | None:
+        """The client goes on from what it knows; it needs no reply to a delete."""
+        return super()._unanswered(e) if e.op != "delete" else None
+
+    def _answered(self, e: Event) -> Match | None:
         role = e.client.partition("#")[0]
         if e.op == "list":
             return self._listed(e, role)
@@ -143,7 +140,7 @@ class Trace(trace.Trace):
             return Match(e.client, ("Advance",), (int(e.body),))
         if e.op in ("create", "update"):
             return Match(e.client, ("AdvanceConflict",), ())
-        raise self._refused(f"{role}.{e.op}", f"{e.op} of {e.key} is no action of any client")
+        raise self._no_action(e, role=role)
 
     def _file(self, e: Event, role: str, file_id: int | None) -> Match:
         client = e.client
@@ -168,7 +165,7 @@ class Trace(trace.Trace):
             return Match(client, ("CreateConflict",), (), lambda a, s, l, s2, l2: l.n + 1 == file_id)
         if e.op == "delete":
             return Match(client, ("Delete",), (file_id,), lambda a, s, l, s2, l2: e.status != 404 or not present(s, file_id))
-        raise self._refused(f"{role}.{e.op}", f"{e.op} of {e.key} is no action of any client")
+        raise self._no_action(e, role=role)
 
     # --- requests that nobody waits for
 
@@ -178,7 +175,7 @@ class Trace(trace.Trace):
         if e.op == "delete":
             return "Delete", self.namespace.file_id(e.key)
         if e.op != "create":
-            raise self._refused(f"Writer.{e.op}", f"{e.op} of {e.key} is no action of any client")
+            raise self._no_action(e, role="Writer")
         file = decoded(e.body)[0]
         return "Create", self.namespace.file_id(e.key), tuple(sorted(file.updates)), tuple(sorted(file.checkpoints))
 

@@ -28,6 +28,7 @@ from highwater.model.protocols.sequenced_write import (
 from highwater.traces import trace
 from highwater.traces.event import Event
 from highwater.traces.refine import STUTTER, Match, Refiner
+from highwater.traces.trace import refiner_without_witnesses, update_of
 
 
 def constants(use: str, writers: int, readers: int, resolve: str, unknown: str) -> Constants:
@@ -72,17 +73,9 @@ MORE = {"Writer": {"forgets": writer_forget, "lists anew": list_anew},
 
 
 def refiner(c: Constants) -> Refiner:
-    of = model(c)._replace(sometimes={})
-    return Refiner(of._replace(processes=tuple(
+    of = model(c)
+    return refiner_without_witnesses(of._replace(processes=tuple(
         process._replace(actions={**process.actions, **MORE.get(process.role, {})}) for process in of.processes)))
-
-
-def update_of(name: str) -> Update:
-    """Raises ValueError."""
-    writer, number = map(int, name.split("."))
-    if name != f"{writer}.{number}":
-        raise ValueError(f"{name!r} is no name of an update")
-    return writer, number
 
 
 class Trace(trace.Trace):
@@ -104,14 +97,6 @@ class Trace(trace.Trace):
     def _puts(self, client: str, w: Writer, file_id: int, file: File) -> bool:
         """This is what the writer creates next."""
         return (w.n + 1, content(self.constants, int(client.partition("#")[2]), w)) == (file_id, file)
-
-    def _match(self, e: Event) -> Match | None:
-        self._well_formed(e)
-        if e.kind == "crash":
-            return Match(e.client, ("Crash", STUTTER))
-        if e.kind in ("timeout", "refused"):
-            return self._unanswered(e)
-        return self._answered(e)
 
     def _unanswered(self, e: Event) -> Match:
         client, file_id = e.client, self.namespace.file_id(e.key) if e.op != "list" else 0
@@ -141,7 +126,7 @@ class Trace(trace.Trace):
             return self._read(e, role, file_id, self._file(e))
         if e.op == "get" and role == "Reader":
             return Match(client, ("ReadEnd",), (), lambda a, s, l, s2, l2: len(l.got) + 1 == file_id)
-        raise self._refused(f"{role}.{e.op}", f"{e.op} of {e.key} with status {e.status} is no action of any client")
+        raise self._no_action(e, role=role, status=True)
 
     def _read(self, e: Event, role: str, file_id: int, file: File) -> Match:
         if role == "Reader":
@@ -153,7 +138,7 @@ class Trace(trace.Trace):
 
     def _request(self, e: Event) -> tuple:
         if e.op != "create":
-            raise self._refused(f"Writer.{e.op}", f"{e.op} of {e.key} is no action of any client")
+            raise self._no_action(e, role="Writer")
         return "Create", self.namespace.file_id(e.key), self._file(e)
 
     def _sends(self, event: tuple) -> Match:
@@ -176,19 +161,18 @@ class Trace(trace.Trace):
             raise self._misled(e, "that is another writer's, or nobody says so of one")
         if e.op == "committed":
             acked = self.namespace.file_id(e.key), *update
-            return self._tells(e, Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: (
-                acked in s.acked and l.pc == "Ready" and l.k == number + 1)))
+            return self._says(e, lambda s, l: acked in s.acked and l.pc == "Ready" and l.k == number + 1)
         if e.op == "failed":
-            return self._tells(e, Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: is_nowhere(s, l, update)))
+            return self._says(e, lambda s, l: is_nowhere(s, l, update))
         return self._tells(e, Match(e.client, ("Crash", STUTTER), (), lambda a, s, l, s2, l2: (
             a is STUTTER or l.pc in ("Doubt", "Refused")) and (l2.pc, l2.k) == ("Idle", number + 1)))
 
     def _told_read(self, e: Event) -> str:
         seen = tuple(map(update_of, e.body.decode().split()))
-        last = next((old for old in self.events[-2::-1] if old.client == e.client), None)
+        last = self._last_of(e)
         if last is None or last.kind != "applied":
             raise self._misled(e, "it has not asked the store for it")
-        return self._tells(e, Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: l.pc == "Done" and l.got == seen))
+        return self._says(e, lambda s, l: l.pc == "Done" and l.got == seen)
 
 
 def is_nowhere(s: Shared, w: Writer, update: Update) -> bool:

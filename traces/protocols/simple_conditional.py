@@ -12,6 +12,7 @@ from highwater.traces import trace
 from highwater.traces.event import Event
 from highwater.traces.form import Keys
 from highwater.traces.refine import STUTTER, Match, Refiner
+from highwater.traces.trace import refiner_without_witnesses, update_of
 
 KEY = "db/all"
 KEYS = Keys(KEY, single=(KEY,))
@@ -25,15 +26,7 @@ def constants(writers: int, readers: int, resolve: str, digest: bool) -> Constan
 
 
 def refiner(c: Constants) -> Refiner:
-    return Refiner(model(c)._replace(sometimes={}))
-
-
-def update_of(name: str) -> Update:
-    """Raises ValueError."""
-    writer, number = map(int, name.split("."))
-    if name != f"{writer}.{number}":
-        raise ValueError(f"{name!r} is no name of an update")
-    return writer, number
+    return refiner_without_witnesses(model(c))
 
 
 def log_of(body: bytes) -> Log:
@@ -59,12 +52,7 @@ class Trace(trace.Trace):
     def _updates(self, e: Event) -> tuple[str, ...]:
         return manifest_json.decode(e.body).updates
 
-    def _match(self, e: Event) -> Match | None:
-        self._well_formed(e)
-        if e.kind == "crash":
-            return Match(e.client, ("Crash", STUTTER))
-        if e.kind not in ("timeout", "refused"):
-            return self._answered(e)
+    def _unanswered(self, e: Event) -> Match:
         if e.kind == "refused" and (e.op == "get" or e.status < 500):  # nothing has happened, and the client is told so
             return Match(e.client, (STUTTER,), op=e.op)
         if e.op == "get":
@@ -86,11 +74,11 @@ class Trace(trace.Trace):
                 return Match(client, ("PutOk",), (), lambda a, s, l, s2, l2: s2.content == log)
             if e.status == 412:
                 return Match(client, ("PutConflict",), (), lambda a, s, l, s2, l2: puts(l, client, log))
-        raise self._refused(f"{role}.{e.op}", f"{e.op} of {e.key} with status {e.status} is no action of any client")
+        raise self._no_action(e, role=role, status=True)
 
     def _request(self, e: Event) -> Log:
         if e.op != "update":
-            raise self._refused(f"Writer.{e.op}", f"{e.op} of {e.key} is no action of any client")
+            raise self._no_action(e, role="Writer")
         return log_of(e.body)
 
     def _sends(self, event: tuple) -> Match:
@@ -106,17 +94,17 @@ class Trace(trace.Trace):
     def _told_of(self, e: Event) -> str:
         if e.op == "read":
             seen = tuple(map(update_of, e.body.decode().split()))
-            last = next((old for old in self.events[-2::-1] if old.client == e.client), None)
+            last = self._last_of(e)
             if last is None or (last.kind, last.op) != ("applied", "get"):
                 raise self._misled(e, "it has not asked the store for it")
-            return self._tells(e, Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: l.got == seen))
+            return self._says(e, lambda s, l: l.got == seen)
         writer, number = update = update_of(e.body.decode())
         if e.client != f"Writer#{writer}":
             raise self._misled(e, "that is another writer's")
         if e.op == "committed":
             return self._tells(e, Match(e.client, ("Acknowledge", "Recognise"), (), lambda a, s, l, s2, l2: l.k == number))
         if e.op == "failed":
-            return self._tells(e, Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: is_nowhere(s, l, update)))
+            return self._says(e, lambda s, l: is_nowhere(s, l, update))
         return self._tells(e, Match(e.client, ("Crash", STUTTER), (), lambda a, s, l, s2, l2: (
             l2.k == number + 1 and update not in s.acked if a or l.k > number else is_nowhere(s, l, update))))
 

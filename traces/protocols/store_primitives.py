@@ -9,7 +9,7 @@ from highwater.model.protocols.store_primitives import Constants, Shared, model
 from highwater.traces import trace
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, Keys
-from highwater.traces.refine import STUTTER, Match, Refiner
+from highwater.traces.refine import Match, Refiner
 
 PREFIX = "db/store/"
 KEYS = Keys(PREFIX, listed=(PREFIX,))
@@ -89,16 +89,13 @@ class Trace(trace.Trace):
         return Match("", ("ApplyPending",), (request,),
                      lambda a, s, l, s2, l2: (status < 300) == (s2.objects != s.objects))
 
-    def _match(self, e: Event) -> Match | None:
+    def _crashed(self, e: Event) -> Match | None:
         """A client that dies learns of its last request no more than one that has no reply."""
-        if e.kind in ("crash", "timeout", "refused"):
-            self._well_formed(e)
-            return Match(e.client, ("LoseReply", STUTTER))
-        return super()._match(e)
+        return self._unanswered(e)
 
     def _told_of(self, e: Event) -> str:
         if e.op in ("failed", "unknown"):
-            return self._tells(e, Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: l.pc == "Idle"))
+            return self._says(e, lambda s, l: l.pc == "Idle")
         kinds, outcome = SAID[e.op]
         said = e.body.decode()
         return self._tells(e, Match(e.client, ("Reply",), (), lambda a, s, l, s2, l2: l.kind in kinds and (

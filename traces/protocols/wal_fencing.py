@@ -13,6 +13,7 @@ from highwater.traces import trace
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, Keys
 from highwater.traces.refine import STUTTER, Match, Refiner
+from highwater.traces.trace import refiner_without_witnesses
 
 WAL = Namespace("db", "wal")
 MANIFEST = "db/wal.manifest"
@@ -27,7 +28,7 @@ def constants(writers: int, collectors: int) -> Constants:
 
 
 def refiner(c: Constants) -> Refiner:
-    return Refiner(model(c)._replace(sometimes={}))
+    return refiner_without_witnesses(model(c))
 
 
 def record_of(record: Record | None) -> Body:
@@ -71,11 +72,8 @@ class Trace(trace.Trace):
         else:
             super()._take(e)
 
-    def _match(self, e: Event) -> Match | None:
-        self._well_formed(e)
-        if e.kind == "crash":
-            return Match(e.client, ("Crash", STUTTER))
-        return self._answered(e) if e.kind == "applied" else None  # of a read nobody heard: it is sent again
+    def _unanswered(self, e: Event) -> None:
+        """A read that nobody heard is sent again."""
 
     def _answered(self, e: Event) -> Match | None:
         if e.client.startswith("Collector"):
@@ -91,7 +89,7 @@ class Trace(trace.Trace):
             return Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: present(s) == ids, e.op)
         if e.op == "delete":
             return Match(e.client, ("Delete",), (WAL.file_id(e.key),))
-        raise self._refused(e.op, f"{e.op} of {e.key} is no action of a collector")
+        raise self._no_action(e, "a collector")
 
     def _of_manifest(self, e: Event) -> Match:
         if e.op in ("get", "get_if_changed"):
@@ -100,7 +98,7 @@ class Trace(trace.Trace):
                                     "RereadFenced"), (),
                          lambda a, s, l, s2, l2: s.manifest == found or (found is None and l.base == s.manifest), unheard=True)
         if e.op not in ("create", "update"):
-            raise self._refused(e.op, f"{e.op} of {e.key} is no action of a writer")
+            raise self._no_action(e, "a writer")
         if e.status != 200:
             return Match(e.client, ("ClaimConflict", "FlushConflict", "LoseManifest"), ())
         found = manifest_of(e.body)
@@ -119,7 +117,7 @@ class Trace(trace.Trace):
             return Match(e.client, ("ReadNext", "ReadMissing", "ReadOwn", "ReadOther", "ReadGone"), (),
                          lambda a, s, l, s2, l2: l.n + 1 == i and slot(s, i) == found, unheard=True)
         if e.op != "create":
-            raise self._refused(e.op, f"{e.op} of {e.key} is no action of a writer")
+            raise self._no_action(e, "a writer")
         body, ok = record_of(decode_record(e.body)), e.status == 200
         actions = ("CreateFence" if ok else "FenceConflict", "LoseFence") if e.body == FENCE else (
             "CreateNext" if ok else "CreateConflict", "LoseCreate")
@@ -165,14 +163,13 @@ class Trace(trace.Trace):
     def _told_of(self, e: Event) -> str:
         if e.op == "opened":
             seen = frozenset(tuple(map(int, name.split("."))) for name in e.body.decode().split())
-            return self._tells(e, Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: l.pc == "Open" and l.has == seen))
+            return self._says(e, lambda s, l: l.pc == "Open" and l.has == seen)
         if e.op in ("committed", "failed", "fenced", "unknown"):
             writer, number = map(int, e.body.split(b"."))
             if e.client != f"Writer#{writer}":
                 raise self._misled(e, "that is another writer's")
-            return self._tells(e, Match(e.client, (STUTTER,), (),
-                                        lambda a, s, l, s2, l2: SAID[e.op](s, l, (writer, number))))
-        return self._tells(e, Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: OF_OTHERS[e.op](s, l)))
+            return self._says(e, lambda s, l: SAID[e.op](s, l, (writer, number)))
+        return self._says(e, lambda s, l: OF_OTHERS[e.op](s, l))
 
 
 def present(s: Shared) -> list[int]:

@@ -21,6 +21,10 @@ Tables = dict[str, Any]  # field -> value | frozenset of the arguments for which
 Scope = dict[Sort, list]  # what there is of a sort, in a finite reading; a process is a number
 
 
+def as_chosen(action: str, chosen: tuple, shared: Tables) -> tuple:
+    return chosen
+
+
 class System(NamedTuple):
     """A role is named as in the model; "" is the shared state, and the store, which has no local state."""
 
@@ -35,7 +39,7 @@ class System(NamedTuple):
     scope: Scope  # for counterexamples
     read: Callable[..., Tables]  # (role, the model's value) -> its tables
     write: Callable[..., Any]  # (role, tables) -> the model's value
-    choices: Callable[..., tuple]  # (action, choices, tables of shared) -> the choices as the model's label has them
+    choices: Callable[..., tuple] = as_chosen  # (action, choices, tables of shared) -> the choices of the model's label
 
 
 class Misnamed(AttributeError):
