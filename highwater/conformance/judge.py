@@ -14,7 +14,7 @@ from highwater.dst.scenarios.sequenced_metadata_boundary import Shape, namespace
 from highwater.dst.simulate import Outcome, simulate
 from highwater.impl.codecs.json import manifest as manifest_json
 from highwater.impl.layout import Namespace
-from highwater.specs.fizzbee.cli import Fizz
+from highwater.specs.fizzbee.check import Fizz
 from highwater.traces.event import Event
 
 Files = dict[int, frozenset[tuple[int, int]]]  # id -> its updates

@@ -39,7 +39,8 @@ class Check(NamedTuple):
 # --- spec: FizzBee's verdicts, and its graphs against the model's
 
 def specs(protocol: str) -> Iterator[Check]:
-    from highwater.specs.fizzbee.cli import Fizz, FizzMissing
+    from highwater.specs.fizzbee.check import Fizz
+    from highwater.specs.fizzbee.errors import FizzMissing
     from highwater.specs.manifest import rows
 
     try:

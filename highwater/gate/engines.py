@@ -144,7 +144,8 @@ def canary() -> Found:
 def second_judge() -> Found:
     """FizzBee, driven along runs of the simulation (highwater/conformance/judge.py)."""
     from highwater.conformance.judge import judge, small_runs
-    from highwater.specs.fizzbee.cli import Fizz, FizzMissing
+    from highwater.specs.fizzbee.check import Fizz
+    from highwater.specs.fizzbee.errors import FizzMissing
 
     try:
         fizz = Fizz.find()

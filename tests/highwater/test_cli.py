@@ -36,7 +36,8 @@ from highwater.gate.exits import (
     worst,
 )
 from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore
-from highwater.specs.fizzbee.cli import Fizz, FizzMissing
+from highwater.specs.fizzbee.check import Fizz
+from highwater.specs.fizzbee.errors import FizzMissing
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

@@ -9,7 +9,9 @@ from highwater.dst.scenarios.sequenced_metadata_boundary import namespace
 from highwater.dst.simulate import Outcome, simulate
 from highwater.gate import engines as checks_engines
 from highwater.gate import exits
-from highwater.specs.fizzbee.cli import CheckResult, Fizz, FizzMissing
+from highwater.specs.fizzbee.check import Fizz
+from highwater.specs.fizzbee.errors import FizzMissing
+from highwater.specs.fizzbee.verdict import CheckResult
 from highwater.traces.protocols.sequenced_metadata_boundary import decoded
 
 SEED = next(seed for seed in range(50) if fits(simulate(seed, shape=SMALL)))

@@ -18,7 +18,8 @@ from highwater.dst.simulate import Outcome
 from highwater.gate.exits import INCOMPLETE
 from highwater.model.core import Step
 from highwater.model.protocols.sequenced_metadata_boundary import LIMITS
-from highwater.specs.fizzbee.cli import LONGEST_GUIDED, literal
+from highwater.specs.fizzbee.check import LONGEST_GUIDED
+from highwater.specs.fizzbee.values import literal
 from highwater.specs.manifest import Row, rows
 from highwater.traces.event import Event
 from highwater.traces.explain.causes import Moment, moments
@@ -111,6 +112,6 @@ def export_command(what: What, out: Annotated[Path, typer.Option("--out", "-o", 
     setting = " ".join(f"--set {name}={literal(value)}" for name, value in constants.items())
     spec = f"specs/{row_of(STEM).path.name}"
     console.print(f"written: {out}, {len(links)} links; FizzBee follows it by", markup=False)
-    console.print(f"  python -m highwater.specs.fizzbee.cli guided {spec} --trace {out} {setting}", markup=False)
+    console.print(f"  python -m highwater.specs.fizzbee guided {spec} --trace {out} {setting}", markup=False)
     if outcome.signature.startswith(("told:", "history:")):
         console.print("This run fails by what a caller was told, which is no step of the model: FizzBee will follow all of it.")
