@@ -65,7 +65,8 @@ def apart(name: str, engine: str) -> dict:
 
 
 def fizzbee_on_ours(name: str) -> peers.Rate:
-    from highwater.specs.fizzbee.cli import Fizz, FizzMissing
+    from highwater.specs.fizzbee.check import Fizz
+    from highwater.specs.fizzbee.errors import FizzMissing
     from highwater.specs.manifest import FOLDER
     try:
         fizz = Fizz.find()

@@ -5,7 +5,7 @@ An `eventually` property is FizzBee's `always eventually`: from every reachable 
 holds again. A property of a role is one of each of its processes. A run is fair if no process can for ever take a fair
 action (`Model.fair`) without ever taking it: weak fairness, of each process and each action by itself. A step that changes
 nothing is a step, too (TLA+ sees that otherwise), and of an action's choices any may be taken for ever. A run may end, or
-stay where it is for ever, where no fair action is enabled. All of this is as FizzBee has it (specs/fizzbee/cli.py).
+stay where it is for ever, where no fair action is enabled. All of this is as FizzBee has it (specs/fizzbee/check.py).
 
 So a property fails if and only if a strongly connected component of the states without its goal, perhaps a single state,
 has for each fair action of each process a step that takes it or a state that disables it: the run that goes around all of

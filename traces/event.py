@@ -1,7 +1,8 @@
 """One event of a trace: what the store did with a request, or what a client was told.
 
 A trace is the store's request log in the order of application, together with what clients stopped waiting for, their
-crashes, and what their callers were told (`told`). Version 1; one JSON object a line.
+crashes, and what their callers were told (`told`). An event is a line of JSON, with the version of the format in "v".
+docs/event-format.md describes the fields and the rule for versions.
 """
 
 import json
@@ -11,7 +12,7 @@ from operator import itemgetter
 from struct import pack
 from typing import NamedTuple
 
-VERSION = 1
+VERSION = 1  # of the format; a line, or a file, that names none is of version 1
 LIMIT = 100_000
 
 
@@ -66,8 +67,21 @@ def to_json(event: Event) -> str:
     return json.dumps({"v": VERSION, **fields}, sort_keys=True, separators=(",", ":"))
 
 
+class NewerVersion(ValueError):
+    """The event is of a version that this release does not read."""
+
+
+def check_version(found: object) -> None:
+    """Raises NewerVersion, or ValueError for what is no version at all."""
+    if type(found) is not int or found < 1:
+        raise ValueError(f"its version is {found!r}, and should be a whole number from 1 on")
+    if found > VERSION:
+        raise NewerVersion(f"its events are of format version {found}, and this release of highwater reads version {VERSION}: "
+                           f"install a newer release, or write the file again in version {VERSION}")
+
+
 def from_json(line: str) -> Event:
-    """Raises ValueError for a line that is no event of this version."""
+    """Raises NewerVersion, or ValueError for a line that is no event."""
     try:
         fields = json.loads(line)
     except ValueError as error:
@@ -78,14 +92,15 @@ def from_json(line: str) -> Event:
 def from_fields(fields: dict, line: str) -> Event:
     """The same of what is in the line."""
     try:
-        if fields.pop("v", None) != VERSION:
-            raise ValueError(f"not version {VERSION}")
+        check_version(fields.pop("v", 1))
         body = fields.pop("body", "").encode("utf-8", "surrogateescape")
         event = EMPTY._replace(**{**fields, "keys": tuple(fields.get("keys", ()))})
         for name, value, usual in zip(Event._fields, event, EMPTY):
             if type(value) is not type(usual) or (name == "keys" and not all(isinstance(key, str) for key in value)):
                 raise ValueError(f"{name} is {value!r}")
         return event._replace(body=body)
+    except NewerVersion:
+        raise
     except (ValueError, TypeError, AttributeError) as error:
         raise no_event(error, line) from None
 

@@ -31,7 +31,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from highwater.gate.boundary_peer import EXACT, NAMED, Constants
-from highwater.specs.fizzbee.cli import Fizz, FizzMissing
+from highwater.specs.fizzbee.check import Fizz
+from highwater.specs.fizzbee.errors import FizzMissing
 
 HERE = Path(__file__).resolve().parent
 CACHE = Path(os.environ.get("HIGHWATER_CACHE") or HERE.parent.parent / ".cache").absolute() / "peers"

@@ -17,13 +17,14 @@ import pyarrow.parquet as pq
 
 from highwater.dst.bulk.packets import Group, Read, number_of
 from highwater.dst.bulk.rows import BadInput
-from highwater.traces.event import EMPTY, Event, from_fields, no_event
+from highwater.traces.event import EMPTY, Event, NewerVersion, check_version, from_fields, no_event
 
 PARQUET, LINES = (".parquet",), (".ndjson", ".jsonl")
 SPLIT_EVENTS, SPLIT_BYTES = 250_000, 32 << 20  # of Parquet, of NDJSON
 OFFSETS = 40  # bits of a place in the input: of the offset in a file; above them is the number of the file
 GROUP = ("run", "namespace", "protocol", "options")
 OURS = (*GROUP, "index")
+EVENT_VERSION = b"highwater.event_version"  # in the metadata of a Parquet file; one without it is of version 1
 TEXT, NUMBER, BYTES, TRUTH, TEXTS = "text", "a whole number", "bytes", "true or false", "a list of texts"
 COLUMNS = {  # name -> what is in it
     **dict.fromkeys(GROUP, TEXT), "index": NUMBER,
@@ -97,6 +98,7 @@ def plan(inputs: Iterable[str]) -> Plan:
                 events += meta.num_rows
             else:
                 size = Path(file).stat().st_size
+                check_first_line(file)
                 splits += [Split(number, file, False, low, min(low + SPLIT_BYTES, size))
                            for low in range(0, max(size, 1), SPLIT_BYTES)]
                 events += size // 200
@@ -113,10 +115,33 @@ def is_parquet(file: str) -> bool:
 def footer(file: str) -> pq.FileMetaData:
     try:
         with pq.ParquetFile(file) as opened:
+            check_metadata(file, opened.metadata)
             check_columns(file, opened.schema_arrow)
             return opened.metadata
     except pa.ArrowException as error:
         raise BadInput(f"{file}: no whole Parquet file ({one_line(error)}): get it anew") from None
+
+
+def check_metadata(file: str, metadata: pq.FileMetaData) -> None:
+    """Raises BadInput for a file whose events are of a newer version."""
+    said = (metadata.metadata or {}).get(EVENT_VERSION, b"1").decode(errors="replace")
+    try:
+        check_version(int(said) if said.isascii() and said.isdigit() else said)
+    except ValueError as error:
+        raise BadInput(f"{file}: {error}") from None
+
+
+def check_first_line(file: str) -> None:
+    """Raises BadInput for a file that begins with an event of a newer version. What else is wrong damages a run, and is told
+    when the file is read."""
+    with open(file, "rb") as stream:
+        line = next((line for line in stream if line.strip()), b"{}")
+    try:
+        check_version(json.loads(line).get("v", 1))
+    except NewerVersion as error:
+        raise BadInput(f"{file}: {error}") from None
+    except (ValueError, AttributeError):
+        pass
 
 
 def one_line(error: Exception) -> str:
@@ -178,6 +203,7 @@ def read(split: Split, choice: Choice = ALL) -> Read:
 def read_parquet(split: Split, choice: Choice) -> Read:
     with pq.ParquetFile(split.file) as opened:
         metadata, there = opened.metadata, opened.schema_arrow
+    check_metadata(split.file, metadata)
     check_columns(split.file, there)
     texts = [name for name in there.names if COLUMNS[name] in (TEXT, BYTES)]
     with pq.ParquetFile(split.file, metadata=metadata, read_dictionary=texts) as opened:

@@ -2,8 +2,6 @@
 it says, in FizzBee and in the model.
 """
 
-import ast
-import re
 from collections.abc import Iterable
 from importlib import import_module
 from typing import NamedTuple
@@ -12,7 +10,12 @@ from highwater.conformance.difference import compare, property_read, short, spel
 from highwater.model.core import Exploration, Model, Step
 from highwater.model.explore.tabulated import explore
 from highwater.model.liveness import Lasso, eventually
-from highwater.specs.fizzbee.cli import CheckResult, Fizz, FizzError, SpecError, link_names, with_constants
+from highwater.specs.fizzbee.check import Fizz
+from highwater.specs.fizzbee.errors import FizzError, SpecError
+from highwater.specs.fizzbee.reader import read
+from highwater.specs.fizzbee.rewrite import with_constants
+from highwater.specs.fizzbee.values import link_names
+from highwater.specs.fizzbee.verdict import CheckResult
 from highwater.specs.manifest import Row, silent
 
 
@@ -51,17 +54,13 @@ def wrong(row: Row, kind: str, *message: str, figure: str = "") -> Result:
 
 
 def unlike_constants(row: Row, model: Model) -> str:
-    """What the two sides' constants differ in, as they are in this row. One that is computed is not looked at."""
-    text = with_constants(row.path.read_text(), row.constants, row.path)
-    found, ours = {}, model.constants._asdict()
-    for match in re.finditer(r"^([A-Z][A-Z_0-9]*) *=(?!=) *([^#\n]+?) *(?:#.*)?$", text, re.MULTILINE):
-        try:
-            found[match[1]] = ast.literal_eval(match[2]), f"{short(row.path)}:{text.count(chr(10), 0, match.start()) + 1}"
-        except (ValueError, SyntaxError):
-            pass
-    lines = [f"{name} is {found[name][0]!r} in the spec, {found[name][1]}, and {value!r} in the model"
-             for name, value in ours.items() if name in found and found[name][0] != value]
-    lines += [f"the spec has no constant {name}" for name in ours if not re.search(rf"^{name} *=", text, re.MULTILINE)]
+    """Say where the constants of spec and model differ, as they are in this row. One that is computed is not looked at."""
+    spec, ours = read(with_constants(row.path.read_text(), row.constants, row.path)), model.constants._asdict()
+    where = {constant.name: f"{short(row.path)}:{constant.line}" for constant in spec.constants}
+    found = {name: value for name, value in spec.values.items() if name.isupper()}
+    lines = [f"{name} is {found[name]!r} in the spec, {where[name]}, and {value!r} in the model"
+             for name, value in ours.items() if name in found and found[name] != value]
+    lines += [f"the spec has no constant {name}" for name in ours if name not in where]
     lines += [f"the model has no constant {name}" for name in found if name not in ours]
     return "\n".join(lines)
 
@@ -175,7 +174,7 @@ def live(row: Row, fizz: Fizz, model: Model, cache: bool) -> Result:
     ours = around(lasso) if lasso else "PASSED"
     if bool(lasso) != (checked.verdict == "FAILED"):
         theirs = failing(checked.failed_assertion or "", links(checked))
-        theirs += "; it does not look at every cycle (specs/fizzbee/cli.py)" if lasso and lasso.cycle else ""
+        theirs += "; it does not look at every cycle (specs/fizzbee/check.py)" if lasso and lasso.cycle else ""
         return wrong(row, "spec", f"the model: {ours}", f"FizzBee: {theirs}", *property_read(row, model, name),
                      figure="verdicts differ")
     if bool(lasso) != bool(row.violates):
@@ -208,30 +207,18 @@ def driven_around(row: Row, fizz: Fizz, lasso: Lasso, cache: bool) -> Result:
 def as_links(row: Row, steps: Iterable[Step]) -> list[str]:
     variables = choice_variables(row.path.read_text())
     return [link for (process, action, choices), _ in steps for link in link_names(
-        (process, action, tuple(zip(variables.get((process.partition("#")[0], action), []), choices))))]
+        (process, action, tuple(zip(variables.get((process.partition("#")[0], action), ()), choices))))]
 
 
 def fair_actions(spec: str) -> dict[str, set[str]]:
     """role or "" -> its weakly fair actions."""
     found: dict[str, set[str]] = {}
-    role = ""
-    for line in spec.splitlines():
-        if match := re.match(r"role (\w+):", line):
-            role = match[1]
-        elif match := re.match(r"(\s*)atomic fair action (\w+):", line):
-            found.setdefault(role if match[1] else "", set()).add(match[2])
+    for action in read(spec).actions:
+        if action.atomic and action.fair:
+            found.setdefault(action.role, set()).add(action.name)
     return found
 
 
-def choice_variables(spec: str) -> dict[tuple[str, str], list[str]]:
+def choice_variables(spec: str) -> dict[tuple[str, str], tuple[str, ...]]:
     """(role or "", action) -> the variables that its `oneof` choices are bound to."""
-    found: dict[tuple[str, str], list[str]] = {}
-    role = action = ""
-    for line in spec.splitlines():
-        if match := re.match(r"role (\w+):", line):
-            role = match[1]
-        elif match := re.match(r"(\s*)atomic (?:fair )?action (\w+):", line):
-            role, action = role if match[1] else "", match[2]
-        elif match := re.match(r"\s+(\w+) = oneof ", line):
-            found.setdefault((role, action), []).append(match[1])
-    return found
+    return {(action.role, action.name): action.choices for action in read(spec).actions}

@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 from highwater.model.core import Label, Model, State
 from highwater.model.explore.tabulated import Explorer
 from highwater.model.guards import is_helper
-from highwater.specs.fizzbee.cli import Graph, canonical
+from highwater.specs.fizzbee.files import Graph
+from highwater.specs.fizzbee.reader import Block, read
+from highwater.specs.fizzbee.values import canonical
 from highwater.specs.manifest import Row
 
 ROOT = Path(__file__).parent.parent  # the package highwater
@@ -204,18 +206,19 @@ def indented(lines: Any) -> list[str]:
 def action_read(row: Row, model: Model, role: str, action: str) -> list[str]:
     function = next((p.actions[action] for p in model.processes if p.role == role and action in p.actions), None)
     of = f"{action} of {role}" if role else action
-    return both(of, row, spec_block(row.path.read_text(), role, rf"\s*(?:\w+ )*action {action}:"), function)
+    return both(of, row, read(row.path.read_text()).action(role, action), function)
 
 
 def property_read(row: Row, model: Model, name: str) -> list[str]:
     _, function = {**model.always, **model.eventually}.get(name, (None, None))
-    return both(name, row, spec_block(row.path.read_text(), None, rf"[a-z ]*assertion {name}:"), function)
+    return both(name, row, read(row.path.read_text()).assertion(name), function)
 
 
-def both(what: str, row: Row, block: tuple[int, str] | None, function: Callable | None) -> list[str]:
+def both(what: str, row: Row, block: Block | None, function: Callable | None) -> list[str]:
     lines = [f"the spec has no {what}"]
     if block:
-        lines = [f"{what} in the spec, {short(row.path)}:{block[0]}", indent(block[1], "  | "), *spec_helpers(row, block[1])]
+        lines = [f"{what} in the spec, {short(row.path)}:{block.line}", indent(block.text, "  | "),
+                 *spec_helpers(row, block.text)]
     if function is None:
         return [*lines, f"the model has no {what}"]
     try:
@@ -229,8 +232,7 @@ def both(what: str, row: Row, block: tuple[int, str] | None, function: Callable 
 def spec_helpers(row: Row, block: str) -> list[str]:
     """Where the functions are that the block calls."""
     called = dict.fromkeys(re.findall(r"\b(\w+)\(", block))
-    found = {match[2]: number for number, line in enumerate(row.path.read_text().splitlines(), 1)
-             if (match := re.match(r"\s*(?:atomic )?(def|func) (\w+)\(", line))}
+    found = {function.name: function.line for function in read(row.path.read_text()).functions}
     return using(f"{name} :{found[name]}" for name in called if name in found)
 
 
@@ -256,19 +258,6 @@ def using(found: Iterator[str]) -> list[str]:
 
 
 def short(path: Path) -> str:
-    return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else str(path)
-
-
-def spec_block(text: str, role: str | None, header: str) -> tuple[int, str] | None:
-    """(line, text) of an action or an assertion, by the pattern of its first line; `role`: "" the top level, None anywhere."""
-    lines, here = text.splitlines(), ""
-    for number, line in enumerate(lines, 1):
-        if line and not line[0].isspace():
-            here = match[1] if (match := re.match(r"(?:\w+ )*role (\w+):", line)) else ""
-        if re.match(header, line) and role in (None, here):
-            depth = len(line) - len(line.lstrip())
-            end = number
-            while end < len(lines) and (not lines[end].strip() or len(lines[end]) - len(lines[end].lstrip()) > depth):
-                end += 1
-            return number, dedent("\n".join(lines[number - 1:end])).rstrip()
-    return None
+    """Name a file from the package on, or from the folder on in which the package stands."""
+    root = next((root for root in (ROOT, ROOT.parent) if path.is_relative_to(root)), None)
+    return path.relative_to(root).as_posix() if root else str(path)

@@ -13,7 +13,7 @@ from highwater.conformance.difference import spelt
 from highwater.dst.scenarios import named
 from highwater.dst.simulate import Outcome
 from highwater.model.core import Label, Model, State, Step, init, moves
-from highwater.specs.fizzbee.cli import LONGEST_GUIDED
+from highwater.specs.fizzbee.check import LONGEST_GUIDED
 from highwater.specs.manifest import Row, rows
 from highwater.traces.event import Event
 from highwater.traces.explain.explain import Record

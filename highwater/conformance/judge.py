@@ -20,7 +20,7 @@ from highwater.conformance.guided import Guided, TooLarge, guided
 from highwater.dst.scenarios import mutants_of, named
 from highwater.dst.simulate import Outcome, simulate
 from highwater.model.core import Model, State
-from highwater.specs.fizzbee.cli import Fizz
+from highwater.specs.fizzbee.check import Fizz
 
 PROTOCOLS = tuple(sorted(path.stem for path in (Path(__file__).parent / "protocols").glob("[a-z]*.py")))
 MOST_SEEDS = 2_000

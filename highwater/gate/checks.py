@@ -80,7 +80,8 @@ def timed(check: Check) -> Row:
 # --- spec: FizzBee's verdicts, and its graphs against the model's
 
 def specs(protocol: str) -> Iterator[Check]:
-    from highwater.specs.fizzbee.cli import Fizz, FizzMissing
+    from highwater.specs.fizzbee.check import Fizz
+    from highwater.specs.fizzbee.errors import FizzMissing
     from highwater.specs.manifest import rows
 
     try:
@@ -214,7 +215,8 @@ def judged(protocol: str) -> Iterator[Check]:
 
 def second_judge(protocol: str) -> Found:
     from highwater.conformance.judge import judge, own, rate, small_runs
-    from highwater.specs.fizzbee.cli import Fizz, FizzMissing
+    from highwater.specs.fizzbee.check import Fizz
+    from highwater.specs.fizzbee.errors import FizzMissing
 
     try:
         fizz = Fizz.find()

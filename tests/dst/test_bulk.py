@@ -318,7 +318,8 @@ DAMAGE = [
     (change(5, t_ms="soon"), "b.ndjson:8: no event of a trace: t_ms is 'soon'"),
     (change(5, t_ms=1 << 63), "not whole numbers of 64 bits"),
     (change(5, colour="red"), "unexpected field names: ['colour']"),
-    (change(5, v=2), "b.ndjson:8: no event of a trace: not version 1"),
+    (change(5, v=2), "b.ndjson:8: its events are of format version 2, and this release of highwater reads version 1: install"),
+    (change(5, v="1"), "b.ndjson:8: no event of a trace: its version is '1'"),
     (change(5, client="Nobody"), "client 'Nobody': clients are Writer#0"),
 ]
 
@@ -409,6 +410,45 @@ def test_the_checkers_own_fault_is_a_row(folder: Path, expected: pa.Table, monke
             assert (row["verdict"], row["kind"], row["signature"]) == ("damaged", "harness", "harness:KeyError")
         else:
             assert row == before
+
+
+# --- the version of the format
+
+NEWER = "its events are of format version 2, and this release of highwater reads version 1: install a newer release, or write"
+
+
+def test_without_a_version_it_is_the_first(runs: list, tmp_path: Path) -> None:
+    """As lines and as Parquet, where it is not written; and where it is."""
+    of = write(tmp_path / "of.parquet", runs[:3])
+    expected, table = checked(of), pq.read_table(of)
+    assert sources.EVENT_VERSION not in (pq.read_metadata(of).metadata or {})
+    pq.write_table(table.replace_schema_metadata({sources.EVENT_VERSION: b"1"}), of)
+    assert pq.read_metadata(of).metadata[sources.EVENT_VERSION] == b"1" and checked(of).equals(expected)
+    lines = write_lines(tmp_path / "of.ndjson", rows_of(*runs[:3]))
+    bare = tmp_path / "bare.ndjson"
+    bare.write_text("".join(json.dumps({name: value for name, value in json.loads(line).items() if name != "v"}) + "\n"
+                            for line in lines.read_text().splitlines()))
+    assert '"v"' in lines.read_text() and '"v"' not in bare.read_text()
+    assert checked(bare).equals(checked(lines)) and checked(bare).equals(expected)
+
+
+@pytest.mark.parametrize("said", [b"2", b"two", b"0"])
+def test_a_parquet_file_of_another_version_is_refused(runs: list, tmp_path: Path, said: bytes) -> None:
+    of = write(tmp_path / "of.parquet", runs[:1])
+    pq.write_table(pq.read_table(of).replace_schema_metadata({sources.EVENT_VERSION: said}), of)
+    code, text = called("trace", "check", of, "--out", tmp_path / "out.parquet")
+    assert not (tmp_path / "out.parquet").exists()
+    message = NEWER if said == b"2" else "its version is"
+    assert code == exits.BAD_INPUT and f"{of}: {message}" in " ".join(text.split())
+
+
+def test_lines_of_a_newer_version_are_refused(runs: list, tmp_path: Path) -> None:
+    """Before anything is checked."""
+    lines = write_lines(tmp_path / "of.ndjson", [{"v": 2, "form": "unknown"}, *rows_of(*runs[:1])])
+    lines.write_text("\n" + lines.read_text())
+    code, text = called("trace", "check", lines, "--out", tmp_path / "out.parquet")
+    assert code == exits.BAD_INPUT and f"{lines}: {NEWER}" in " ".join(text.split())
+    assert not (tmp_path / "out.parquet").exists()
 
 
 # --- what is refused

@@ -35,7 +35,8 @@ from highwater.gate.exits import (
 )
 from highwater.gate.protocols import sequenced_metadata_boundary as checks_own
 from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore
-from highwater.specs.fizzbee.cli import Fizz, FizzMissing
+from highwater.specs.fizzbee.check import Fizz
+from highwater.specs.fizzbee.errors import FizzMissing
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -360,6 +361,14 @@ def test_recorded_traces(tmp_path):
     assert ran("trace", "check", str(broken)).exit_code == REFINEMENT
     broken.write_text("not json\n")
     assert ran("trace", "check", str(broken)).exit_code == 2
+    broken.write_text(trace.read_text().replace('"v":1', '"v":2'))
+    result = ran("trace", "check", str(broken), "--namespace", "manifest")
+    assert result.exit_code == 2 and "its events are of format version 2" in " ".join(result.output.split())
+    assert "broken.ndjson" in "".join(result.output.split())
+    broken.write_text(trace.read_text().replace(',"v":1', ""))
+    assert '"v"' not in broken.read_text()
+    same = [ran("trace", "check", str(file), "--namespace", "compactions") for file in (broken, trace)]
+    assert same[0].exit_code == same[1].exit_code == 0
 
 
 def traced(scenario: str, seed: int, file: Path) -> Outcome:

@@ -7,7 +7,9 @@ from bench.peers.run import HERE, PEERS, PeerFailed, PeerMissing, Rate, agreed
 from highwater.gate.boundary_peer import EXACT, MUTANTS, Constants, latest, model
 from highwater.model.core import State, init, moves
 from highwater.model.explore.tabulated import explore
-from highwater.specs.fizzbee.cli import Fizz, FizzMissing, canonical
+from highwater.specs.fizzbee.check import Fizz
+from highwater.specs.fizzbee.errors import FizzMissing
+from highwater.specs.fizzbee.values import canonical
 
 SMALL = {c: counts for c, counts in EXACT.items() if counts.distinct < 100_000}
 TINY = Constants(2, 1, 1, 3)

@@ -13,7 +13,8 @@ from highwater.model import liveness
 from highwater.model.core import Model, Process, init, moves
 from highwater.model.liveness import Lasso, always_possible, components, eventually, space
 from highwater.model.protocols import sequenced_metadata_boundary as protocol
-from highwater.specs.fizzbee.cli import Fizz, FizzMissing
+from highwater.specs.fizzbee.check import Fizz
+from highwater.specs.fizzbee.errors import FizzMissing
 
 FAIR = frozenset("AB")  # C is not
 NOWHERE: dict = {}
@@ -306,7 +307,7 @@ def test_fizzbee_judges_alike(name, by_fizzbee):
 
 
 def test_fizzbee_misses_a_cycle(by_fizzbee):
-    """Should this fail, FizzBee has mended it: say so in specs/fizzbee/cli.py, and judge its PASSED anew."""
+    """Should this fail, FizzBee has mended it: say so in specs/fizzbee/check.py, and judge its PASSED anew."""
     for table, goal, _ in MISSED.values():
         assert by_fizzbee(table, goal).verdict == "PASSED"
 

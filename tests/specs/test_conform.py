@@ -9,7 +9,8 @@ from highwater.conformance.conform import choice_variables, conform, driven_arou
 from highwater.model.explore.tabulated import explore
 from highwater.model.liveness import eventually
 from highwater.model.protocols import sequenced_metadata_boundary as protocol
-from highwater.specs.fizzbee.cli import Fizz, FizzMissing
+from highwater.specs.fizzbee.check import Fizz
+from highwater.specs.fizzbee.errors import FizzMissing
 from highwater.specs.manifest import Row, rows
 
 ROWS = {row.id: row for row in rows()}
@@ -259,8 +260,8 @@ def test_a_fizzbee_that_breaks_down_is_no_verdict(fizz, tmp_path):
 
 def test_choices_and_fairness_are_read_from_the_spec():
     variables = choice_variables(SPEC.read_text())
-    assert variables["Writer", "CreateNext"] == ["pin"] and variables["Collector", "Advance"] == ["d"]
-    assert variables["", "ApplyPending"] == ["r"]
+    assert variables["Writer", "CreateNext"] == ("pin",) and variables["Collector", "Advance"] == ("d",)
+    assert variables["", "ApplyPending"] == ("r",)
     assert "Accept" in fair_actions(SPEC.read_text())["Writer"] and "" not in fair_actions(SPEC.read_text())
     assert fair_actions(SPEC.read_text()) == protocol.FAIR
 

@@ -1,18 +1,25 @@
 """The FizzBee wrapper: verdicts, graphs and guided traces of small specs are what they should be, and what FizzBee alone
-gets wrong without a word (see specs/fizzbee/cli.py) is not.
+gets wrong without a word (see specs/fizzbee/check.py) is not.
 """
 
+import shutil
 import subprocess
 import sys
 import tempfile
 import warnings
 from collections import namedtuple
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from highwater.specs.fizzbee import cli as wrapper
-from highwater.specs.fizzbee.cli import Fizz, FizzError, FizzMissing, SpecError, canonical
+from highwater.specs.fizzbee import __main__ as by_hand
+from highwater.specs.fizzbee import cache, rewrite, run
+from highwater.specs.fizzbee import check as wrapper
+from highwater.specs.fizzbee.check import Fizz
+from highwater.specs.fizzbee.errors import FizzError, FizzMissing, SpecError
+from highwater.specs.fizzbee.files import message
+from highwater.specs.fizzbee.values import canonical, link_names
 
 HEAD = "---\ndeadlock_detection: false\noptions:\n  max_concurrent_actions: 1\n  crash_on_yield: false\n---\n"
 
@@ -212,7 +219,7 @@ atomic action Nop:
 @pytest.mark.parametrize("constants", [{"NONE": 1}, {"n": 1}, {"TOPS": 1}])
 def test_an_unknown_constant_is_an_error(constants):
     with pytest.raises(SpecError, match="no top-level constant"):
-        wrapper.with_constants(COUNTER, constants, Path("Small.fizz"))
+        rewrite.with_constants(COUNTER, constants, Path("Small.fizz"))
 
 
 def test_syntax_errors_name_the_file_and_the_line(fizz, spec):
@@ -237,7 +244,7 @@ def test_whatever_the_parser_says_on_stderr_is_an_error(fizz, spec, tmp_path, sa
     parser = telling(tmp_path / "parser", fizz.parser, said)
     for ask in (fizz.check, fizz.graph, lambda path: fizz.guided(path, {}, ["Inc"])):
         ask(spec(COUNTER))
-    fizz = wrapper.replace(fizz, parser=parser)
+    fizz = replace(fizz, parser=parser)
     for ask in (fizz.check, fizz.graph, lambda path: fizz.guided(path, {}, ["Inc"])):
         with pytest.raises(SpecError, match=told):
             ask(spec(COUNTER))
@@ -247,7 +254,7 @@ def test_whatever_the_parser_says_on_stderr_is_an_error(fizz, spec, tmp_path, sa
 def test_a_run_that_complains_has_no_verdict_and_is_not_kept(fizz, spec, tmp_path, monkeypatch, said, end, told):
     """Its output says PASSED."""
     monkeypatch.setenv("HIGHWATER_CACHE", str(tmp_path / "cache"))
-    fizz, path = wrapper.replace(fizz, checker=telling(tmp_path / "checker", fizz.checker, said, end)), spec(COUNTER)
+    fizz, path = replace(fizz, checker=telling(tmp_path / "checker", fizz.checker, said, end)), spec(COUNTER)
     for ask in (fizz.check, lambda path, **options: fizz.guided(path, {}, ["Inc"], **options)):
         result = ask(path, cache=True)
         assert result.verdict == "ERROR" and "PASSED" in result.output and told in result.error
@@ -259,9 +266,9 @@ def test_a_run_that_complains_has_no_verdict_and_is_not_kept(fizz, spec, tmp_pat
 def test_its_programs_do_not_see_our_environment(monkeypatch, tmp_path):
     for name in ("PYTHONUNBUFFERED", "PYTHONPATH", "GODEBUG", "LC_ALL", "GOGC"):
         monkeypatch.setenv(name, "1")
-    output, errors, status, stopped = wrapper.execute(["env"], tmp_path, None)
+    output, errors, status, stopped = run.execute(["env"], tmp_path, None)
     seen = dict(line.partition("=")[::2] for line in output.splitlines())
-    assert set(seen) <= {*wrapper.INHERITED, "LANG", "PYTHONUTF8", "TMPDIR"}
+    assert set(seen) <= {*run.INHERITED, "LANG", "PYTHONUTF8", "TMPDIR"}
     assert (seen["GOGC"], seen["LANG"]) == ("1", "C.UTF-8")
     assert (errors, status, stopped) == ("", 0, False)
 
@@ -440,8 +447,8 @@ def test_a_guided_trace_is_followed_as_far_as_it_goes(fizz, spec, links, followe
 
 def test_every_edge_of_a_graph_can_be_asked_for(fizz, spec):
     label = ("Writer#0", "CreateNext", (("body", 2),))
-    assert wrapper.link_names(label) == ["Writer#0.CreateNext", "Any:body=2"]
-    assert fizz.guided(spec(FILES), {}, ["Writer#0.List", *wrapper.link_names(label)]).verdict == "PASSED"
+    assert link_names(label) == ["Writer#0.CreateNext", "Any:body=2"]
+    assert fizz.guided(spec(FILES), {}, ["Writer#0.List", *link_names(label)]).verdict == "PASSED"
 
 
 def test_a_long_guided_trace_is_refused(fizz, spec):
@@ -498,7 +505,7 @@ def test_what_is_cached_is_of_this_spec_these_constants_and_this_fizzbee(fizz, s
     assert runs(check()) and not runs(check())
     assert not runs(check(constants=dict(constants)))
     assert runs(check(constants={})) and runs(check(constants={"TOP": 2})) and runs(check(constants={"TOP": True}))
-    assert runs(check(fizz=wrapper.replace(fizz, version="0.5.5")))
+    assert runs(check(fizz=replace(fizz, version="0.5.5")))
     assert runs(check(only=[])) and runs(check(only=["Small"])) and runs(check(liveness=False)) and runs(check(graph=True))
     text = path.read_text()
     path.write_text(text + "# changed\n")
@@ -506,15 +513,26 @@ def test_what_is_cached_is_of_this_spec_these_constants_and_this_fizzbee(fizz, s
     path.write_text(text)
     assert not runs(check())
     assert runs(check(path=spec(text, "Other.fizz")))
+    sources = tmp_path / "sources"
+    shutil.copytree(cache.SOURCES, sources, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(cache, "SOURCES", sources)
+    assert not runs(check())
+    modules = [*sources.glob("*.py")]
+    assert len(modules) > 5
+    for module in modules:  # each may decide a result
+        module.write_text(module.read_text() + "# changed\n")
+        assert runs(check()), module.name
+    modules[0].rename(sources / "renamed.py")
+    assert runs(check())
 
 
 def test_by_hand(fizz, spec, capfd):
     path = str(spec(FILES))
-    assert wrapper.main(["check", path, "--set", "CHECK=False", "--set", "IDS=1"]) == 1
+    assert by_hand.main(["check", path, "--set", "CHECK=False", "--set", "IDS=1"]) == 1
     assert "FAILED" in (out := capfd.readouterr().out) and "OneWriterAnId" in out and "writes = [[0, 0], [0, 1]]" in out
-    assert wrapper.main(["graph", path, "--set", "WRITERS=1"]) == 0
+    assert by_hand.main(["graph", path, "--set", "WRITERS=1"]) == 0
     assert f"{len(reachable(1)[0])} states" in capfd.readouterr().out
-    assert wrapper.main(["check", path, "--set", "WRITER=1"]) == 3
+    assert by_hand.main(["check", path, "--set", "WRITER=1"]) == 3
     assert "no top-level constant WRITER" in capfd.readouterr().err
 
 
@@ -534,7 +552,7 @@ def test_a_fizz_on_path_comes_first(fizz, monkeypatch, tmp_path):
         (release / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(release), prepend=":")
     assert Fizz.find() == Fizz(release / "parser_bin", fizz.checker, "0.5.3")
-    said = subprocess.run([sys.executable, wrapper.BUILD], capture_output=True, text=True)
+    said = subprocess.run([sys.executable, run.BUILD], capture_output=True, text=True)
     assert said.returncode == 0 and "version 0.5.3" in said.stdout and "warning" in said.stderr
     (release / "fizz.env").write_text('PARSER_BIN="$SCRIPT_DIR/nothing"\n')  # another program of that name
     assert Fizz.find() == fizz
@@ -545,12 +563,20 @@ def test_a_fizz_on_path_comes_first(fizz, monkeypatch, tmp_path):
 
 def test_wire_format():
     data = bytes([0x08, 0x96, 0x01, 0x1A, 0x02, 0x68, 0x69, 0x29, *range(8), 0x35, 1, 2, 3, 4, 0x10, 0])
-    assert list(wrapper.message(data)) == [(1, 150), (3, b"hi"), (5, bytes(range(8))), (6, b"\1\2\3\4"), (2, 0)]
+    assert list(message(data)) == [(1, 150), (3, b"hi"), (5, bytes(range(8))), (6, b"\1\2\3\4"), (2, 0)]
     with pytest.raises(FizzError):
-        list(wrapper.message(b"\x1a\x09hi"))
+        list(message(b"\x1a\x09hi"))
 
 
 def test_assertions_are_blanked_and_lines_kept():
     text = "always assertion A:\n  return x\n\n# note\ndef f(x):\n  return 2\nalways eventually assertion B:\n  return 1\n"
-    assert wrapper.without(wrapper.ASSERTION, text) == "\n\n\n\ndef f(x):\n  return 2\n\n\n"
-    assert wrapper.without(wrapper.LIVENESS, text) == text.replace("always eventually assertion B:\n  return 1", "\n")
+    assert rewrite.without_assertions(text) == "\n\n\n\ndef f(x):\n  return 2\n\n\n"
+    assert rewrite.without_liveness(text) == text.replace("always eventually assertion B:\n  return 1", "\n")
+
+
+def test_assertions_that_are_named_are_kept():
+    text = "always assertion A:\n  return x\nalways assertion AB:\n  return y\n"
+    assert rewrite.with_only(["A"], text, Path("S.fizz")) == "always assertion A:\n  return x\n\n\n"
+    assert rewrite.with_only([], text, Path("S.fizz")) == "\n" * 4
+    with pytest.raises(SpecError, match=r"S\.fizz: no assertion B$"):
+        rewrite.with_only(["B"], text, Path("S.fizz"))

@@ -12,7 +12,9 @@ from highwater.dst.scenarios import DEFAULT, STEMS, mutants_of, named
 from highwater.dst.scenarios.sequenced_metadata_boundary import namespace
 from highwater.dst.simulate import Outcome, simulate
 from highwater.gate import checks, exits
-from highwater.specs.fizzbee.cli import CheckResult, Fizz, FizzMissing
+from highwater.specs.fizzbee.check import Fizz
+from highwater.specs.fizzbee.errors import FizzMissing
+from highwater.specs.fizzbee.verdict import CheckResult
 from highwater.traces.protocols.sequenced_metadata_boundary import decoded
 
 SEED = next(seed for seed in range(50) if not limit(small_run(DEFAULT, seed)))

@@ -1,7 +1,6 @@
 """One set of names, for each protocol: actions, properties, constants and variables of the spec are those of the model, and the
 traces and the proof, where there are some, speak of no others."""
 
-import ast
 import inspect
 import re
 import tomllib
@@ -13,6 +12,7 @@ import pytest
 
 from highwater.conformance.conform import fair_actions
 from highwater.model.guards import sections
+from highwater.specs.fizzbee.reader import read
 from highwater.specs.manifest import Row, rows
 
 SPECS = {row.stem: row.path for row in rows()}
@@ -29,7 +29,7 @@ def model_of(stem):
 
 @cache
 def spec_of(stem):
-    return SPECS[stem].read_text()
+    return read(SPECS[stem].read_text())
 
 
 def rows_of(stem) -> list[Row]:
@@ -39,8 +39,7 @@ def rows_of(stem) -> list[Row]:
 def processes_of(stem):
     """One of each role that the spec has, and the top level."""
     model = model_of(stem)
-    roles = re.findall(r"^role (\w+):", spec_of(stem), re.M)
-    constants = model.Constants(**{f"{role.upper()}S": 1 for role in roles})
+    constants = model.Constants(**{f"{role.name.upper()}S": 1 for role in spec_of(stem).roles})
     return {process.role: process for process in model.model(constants).processes}
 
 
@@ -53,28 +52,25 @@ def snake(name):
 
 
 def test_actions(stem):
-    role, found = "", {name: set() for name in actions_of(stem)}
-    for line in spec_of(stem).splitlines():
-        if match := re.match(r"role (\w+):", line):
-            role = match[1]
-        elif match := re.match(r"(\s*)atomic (?:fair )?action (\w+):", line):
-            found[role if match[1] else ""].add(match[2])
+    found = {name: set() for name in actions_of(stem)}
+    for action in spec_of(stem).actions:
+        if action.name != "Init":
+            assert action.atomic
+            found[action.role].add(action.name)
     assert found == {name: set(actions) for name, actions in actions_of(stem).items()}
 
 
 def test_the_claim_is_the_same(stem):
-    claim = re.match(r"---\n((?:# .*\n)+)", spec_of(stem))[1].replace("\n# ", " ").lstrip("# ")
-    assert claim.split() == model_of(stem).__doc__.partition("\n\n")[0].split()
+    assert spec_of(stem).claim.split() == model_of(stem).__doc__.partition("\n\n")[0].split()
 
 
 def test_properties_and_what_they_say(stem):
     model, spec = model_of(stem), spec_of(stem)
     held, in_the_end = model.ALWAYS, getattr(model, "EVENTUALLY", {})
     for operators, properties in (("always", held), ("always eventually", in_the_end)):
-        said = dict(re.findall(rf"(?:^# (.*)\n)^{operators} assertion (\w+):", spec, re.M))
-        assert {name: text for text, name in said.items()} == {
-            name: " ".join(inspect.getdoc(holds).split()) for name, (_, holds) in properties.items()}
-    assert len(re.findall(r"^[a-z ]*assertion ", spec, re.M)) == len(held) + len(in_the_end)
+        said = {found.name: "".join(found.doc[-1:]) for found in spec.assertions if " ".join(found.modifiers) == operators}
+        assert said == {name: " ".join(inspect.getdoc(holds).split()) for name, (_, holds) in properties.items()}
+    assert len(spec.assertions) == len(held) + len(in_the_end)
 
 
 def test_properties_are_functions_in_snake_case(stem):
@@ -87,7 +83,7 @@ def test_properties_are_functions_in_snake_case(stem):
 
 def test_who_is_fair(stem):
     """What is neither a fault nor somebody else's doing, where there is something that happens in the end."""
-    model, fair = model_of(stem), fair_actions(spec_of(stem))
+    model, fair = model_of(stem), fair_actions(spec_of(stem).text)
     assert fair == getattr(model, "FAIR", {}) and bool(fair) == hasattr(model, "EVENTUALLY")
     for role, actions in actions_of(stem).items():
         if role and fair:
@@ -102,12 +98,10 @@ def test_every_eventually_is_run_and_can_fail(stem):
 
 
 def test_constants_and_their_values(stem):
-    model, values = model_of(stem), {}
-    for name, text in re.findall(r"^([A-Z_]+) = ([^#\n]+?)\s*(?:#.*)?$", spec_of(stem), re.M):
-        try:
-            values[name] = ast.literal_eval(text)
-        except ValueError:  # one that is computed
-            assert name not in model.Constants._fields
+    model, spec = model_of(stem), spec_of(stem)
+    values = spec.values
+    computed = {constant.name for constant in spec.constants} - values.keys()
+    assert not computed & set(model.Constants._fields)
     assert values == model.Constants()._asdict()
     assert getattr(model, "LIMITS", {}).keys() <= values.keys()
 
@@ -119,12 +113,11 @@ def test_every_safeguard_is_a_run_that_fails(stem):
 
 def test_variables(stem):
     spec, processes = spec_of(stem), processes_of(stem)
-    globals_ = re.findall(r"^  (\w+) = ", spec.partition("\naction Init:")[2].partition("\n#")[0], re.M)
-    assert set(globals_) - {"clients"} == set(model_of(stem).Shared._fields)
+    assert set(spec.action("", "Init").assigned) - {"clients"} == set(model_of(stem).Shared._fields)
     for role, process in processes.items():
         if role:
-            body = spec.partition(f"role {role}:")[2].partition("atomic ")[0]
-            assert set(re.findall(r"self\.(\w+) = ", body)) == set(process.local._fields)
+            fields = {f"self.{field}" for field in process.local._fields}
+            assert set(spec.action(role, "Init").assigned) == fields
 
 
 def test_functions_are_the_actions_in_snake_case(stem):

@@ -27,7 +27,8 @@ from highwater.dst.world.faults import FATES
 from highwater.dst.world.network import READS
 from highwater.dst.world.store import refusals
 from highwater.impl.layout import Namespace
-from highwater.specs.fizzbee.cli import Fizz, FizzMissing
+from highwater.specs.fizzbee.check import Fizz
+from highwater.specs.fizzbee.errors import FizzMissing
 from highwater.traces.event import Event
 from highwater.traces.explain.causes import History, changes, moments
 from highwater.traces.explain.explain import reply, request

@@ -6,6 +6,7 @@ checker notices damaged traces is in test_damage.py.
     PYTHONPATH=. python tests/traces/test_refine.py        searches and writes the golden traces anew
 """
 
+import json
 import re
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from highwater.dst.simulate import Outcome, simulate
 from highwater.dst.world.faults import Weights
 from highwater.impl.layout import Namespace
 from highwater.traces.damage.kills import kind_of
-from highwater.traces.event import EMPTY, Event, from_json, to_json
+from highwater.traces.event import EMPTY, Event, NewerVersion, from_json, to_json
 from highwater.traces.explain.explain import explain, why_not
 from highwater.traces.protocols.sequenced_metadata_boundary import Trace, constants, refiner
 from highwater.traces.refine import Failure
@@ -285,11 +286,23 @@ def test_events_survive_json(event):
 
 
 @pytest.mark.parametrize("line", [
-    "", "{", "null", "5", '"v"', "{}", '{"v":2}', '{"v":1,"colour":"red"}', '{"v":1,"body":5}',
-    "[]", '{"v":1,"keys":5}'])
+    "", "{", "null", "5", '"v"', '{"v":0}', '{"v":"2"}', '{"v":true}', '{"v":null}', '{"v":1,"colour":"red"}',
+    '{"v":1,"body":5}', "[]", '{"v":1,"keys":5}'])
 def test_bad_lines_are_named(line):
     with pytest.raises(ValueError, match=re.escape(repr(line))):
         from_json(line)
+
+
+def test_a_line_without_a_version_is_of_the_first():
+    for name in GOLDEN_TRACES:
+        for line in (GOLDEN / f"{name}.ndjson").read_text().splitlines():
+            fields = json.loads(line)
+            assert fields.pop("v") == 1 and from_json(json.dumps(fields)) == from_json(line)
+
+
+def test_a_newer_version_is_refused_by_name():
+    with pytest.raises(NewerVersion, match="format version 2, and this release of highwater reads version 1: install a newer"):
+        from_json('{"v":2,"colour":"red"}')
 
 
 def test_default_fields_are_not_written():

@@ -15,7 +15,7 @@ from highwater.cli.console import STEM, console, refuse, write_text
 from highwater.cli.dst.explain import Mutant, Scenario, Shrunk, Strategy, What, run_of
 from highwater.conformance.guided import TooLarge, guided
 from highwater.gate.exits import INCOMPLETE
-from highwater.specs.fizzbee.cli import literal
+from highwater.specs.fizzbee.values import literal
 from highwater.traces.event import Event
 from highwater.traces.explain.causes import Moment, moments
 from highwater.traces.explain.explain import reply, request
@@ -54,6 +54,6 @@ def export_command(what: What, out: Annotated[Path, typer.Option("--out", "-o", 
     setting = " ".join(f"--set {name}={quote(literal(value))}" for name, value in run.constants.items())
     console.print(f"written: {out}, {len(run.links)} links; FizzBee follows it by", markup=False)
     spec = f"specs/{run.row.path.name}"
-    console.print(f"  python -m highwater.specs.fizzbee.cli guided {spec} --trace {out} {setting}", markup=False)
+    console.print(f"  python -m highwater.specs.fizzbee guided {spec} --trace {out} {setting}", markup=False)
     if outcome.signature.startswith(("told:", "history:")):
         console.print("This run fails by what a caller was told, which is no step of the model: FizzBee will follow all of it.")

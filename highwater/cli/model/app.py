@@ -22,7 +22,8 @@ def conform_command(ids: Annotated[list[str] | None, typer.Argument(help="rows o
                     no_cache: Annotated[bool, typer.Option("--no-cache", help="run FizzBee anew")] = False) -> None:
     """Hold FizzBee's verdicts and state graphs against the model's."""
     from highwater.conformance.conform import conform
-    from highwater.specs.fizzbee.cli import Fizz, FizzMissing
+    from highwater.specs.fizzbee.check import Fizz
+    from highwater.specs.fizzbee.errors import FizzMissing
     from highwater.specs.manifest import rows
 
     known = {row.id: row for row in rows()}
