@@ -29,6 +29,8 @@ Shape = Any  # a scenario's
 
 
 class Outcome(NamedTuple):
+    """What one simulated run did, and the verdict on it."""
+
     seed: int
     kind: str  # "" if all is well; refinement, safety, liveness, nondeterminism; an exception is "safety"
     signature: str  # short and stable: what kind of failure, of what
