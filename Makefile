@@ -41,6 +41,7 @@ bench: setup  ## the benchmarks, as ratios
 
 docs: setup  ## write the generated parts of docs/ and README.md anew
 	@$(BIN)/python -m bench.pages
+	@$(BIN)/python -m bench.api
 
 lock:  ## requirements.lock from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \

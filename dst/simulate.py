@@ -26,6 +26,8 @@ MOST_TIMES = 1000  # of the scenario's unit, for each phase, in virtual time
 
 
 class Outcome(NamedTuple):
+    """What one simulated run did, and the verdict on it."""
+
     seed: int
     kind: str  # "" if all is well; refinement, safety, liveness, nondeterminism; an exception is "safety"
     signature: str  # short and stable: what kind of failure, of what

@@ -25,6 +25,8 @@ Action = Callable[..., Iterator[tuple[tuple, Shared, Local]]]
 
 
 class Process(NamedTuple):
+    """One client: its role, its initial local state, and the actions that it can take."""
+
     name: str  # "Writer#0"
     role: str  # "Writer"
     index: int
@@ -53,16 +55,22 @@ class Model(NamedTuple):
 
 
 class State(NamedTuple):
+    """A state of a model: the shared part, and the local part of each process in the model's order."""
+
     shared: Shared
     locals: tuple[Local, ...]
 
 
 class Step(NamedTuple):
+    """An action that was taken, and the state that it leads to."""
+
     label: Label
     state: State
 
 
 class Exploration(NamedTuple):
+    """What a search found: how much it visited, and the first violation or the bound that ended it."""
+
     states: int
     transitions: int
     depth: int  # breadth-first levels after the initial state; depth-first: the longest path that was walked
@@ -84,6 +92,7 @@ class Exploration(NamedTuple):
 
 
 def init(model: Model) -> State:
+    """Return the initial state."""
     return State(model.shared, tuple(p.local for p in model.processes))
 
 

@@ -38,6 +38,8 @@ class Witness(NamedTuple):
 
 
 class Lasso(NamedTuple):
+    """A counterexample to an `eventually` property: a path, then a cycle that is taken forever."""
+
     violated: str
     process: str  # whose property it is; "" for the shared state's
     stem: tuple[Step, ...]  # from Init to where the cycle begins

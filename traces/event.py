@@ -17,6 +17,8 @@ LIMIT = 100_000
 
 
 class Event(NamedTuple):
+    """What the store did with one request, or what happened to a client or was told to its caller."""
+
     t_ms: int  # by the store's clock
     request: int  # number of the request, rising for each client, which has one at a time; 0 for none
     client: str  # "Writer#0"
@@ -61,6 +63,7 @@ EMPTY = Event(0, 0, "", "", "", "", "", 0, "", b"")
 
 
 def to_json(event: Event) -> str:
+    """Return the event as one line of JSON, without the line's end."""
     fields = {name: value for name, value in event._asdict().items() if value != getattr(EMPTY, name)}
     if event.body:
         fields["body"] = event.body.decode("utf-8", "surrogateescape")

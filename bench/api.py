@@ -1,0 +1,104 @@
+"""docs/api.md: the public API on one page, from the sources and docstrings.
+
+`python -m bench.api` writes the page; `--check` tells by the exit status if it is stale.
+
+A function is shown by its signature, a record by its fields with their comments, a class by the signatures of its methods.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from inspect import cleandoc
+from pathlib import Path
+
+import highwater
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "api.md"
+HEAD = """# What can I import?
+
+`import highwater` gives the names below; nothing else is promised to stay. The page is generated from the docstrings by
+`python -m bench.api`. A type checker sees the types: the package has a `py.typed`.
+
+    pip install highwater-verify            # explore a model, simulate, check a trace
+    pip install 'highwater-verify[spark]'   # campaigns, and traces in bulk
+    pip install 'highwater-verify[proofs]'  # proofs with Z3
+    pip install 'highwater-verify[s3]'      # S3Store, store probe
+"""
+SECTIONS = {  # title -> the modules of highwater.PLACES
+    "Models": ("model.core",),
+    "Explore a model": ("model.explore.tabulated", "model.explore.walk", "model.liveness", "model.guards"),
+    "Simulate an implementation": ("dst.simulate", "dst.world.faults"),
+    "Check a trace": ("traces.event", "traces.refine", "traces.trace"),
+    "The store and the world behind it": ("impl.world",),
+    "Errors of a store": ("impl.errors",),
+    "Stores": ("impl.stores.memory", "impl.stores.local", "impl.stores.s3", "impl.stores.system"),
+}
+
+
+def page() -> str:
+    """Return the whole page."""
+    parts = [HEAD]
+    for title, modules in SECTIONS.items():
+        parts.append(f"## {title}\n")
+        for module in modules:
+            parts += [entry(module, name) for name in highwater.PLACES[module]]
+    return "\n".join(parts)
+
+
+LONGEST = 110  # characters of a line; a longer signature has a line for each argument
+
+
+def entry(module: str, name: str) -> str:
+    """Return one name's heading, signature and docstring."""
+    source = (Path(highwater.__file__).parent / f"{module.replace('.', '/')}.py").read_text()
+    node = next(one for one in ast.parse(source).body
+                if isinstance(one, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and one.name == name)
+    shown = "\n".join(outline(node, source.splitlines()) if isinstance(node, ast.ClassDef) else [signature(node)])
+    text = cleandoc(ast.get_docstring(node) or "")
+    return f"### {name}\n\n```python\n# highwater.{module}\n{shown}\n```\n" + (f"\n{text}\n" if text else "")
+
+
+def signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    word = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
+    returned = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+    line = f"{word} {node.name}({ast.unparse(node.args)}){returned}"
+    if len(line) <= LONGEST:
+        return line
+    return f"{word} {node.name}(\n    {split(node.args)},\n){returned}"
+
+
+def split(arguments: ast.arguments) -> str:
+    """Return the arguments, each on a line of its own."""
+    names = [*arguments.posonlyargs, *arguments.args]
+    usual = [None] * (len(names) - len(arguments.defaults)) + list(arguments.defaults)
+    rows = [ast.unparse(name) + (f"={ast.unparse(value)}" if value else "") for name, value in zip(names, usual)]
+    keywords = zip(arguments.kwonlyargs, arguments.kw_defaults)
+    rows += ["*"] * bool(arguments.kwonlyargs)
+    rows += [ast.unparse(name) + (f"={ast.unparse(value)}" if value else "") for name, value in keywords]
+    return ",\n    ".join(rows)
+
+
+def outline(node: ast.ClassDef, lines: list[str]) -> Iterator[str]:
+    """Yield a class's first line, its fields as they stand in the source, and its public methods' signatures."""
+    bases = ", ".join(map(ast.unparse, node.bases))
+    yield f"class {node.name}({bases}):" if bases else f"class {node.name}:"
+    for one in node.body:
+        if isinstance(one, ast.AnnAssign):
+            source = lines[one.lineno - 1:one.end_lineno]
+            yield "\n".join(re.sub(r"  # noqa: \w+", "", line) for line in source)
+        elif isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and (one.name == "__init__" or one.name[0] != "_"):
+            yield from (f"    @{ast.unparse(decorator)}" for decorator in one.decorator_list)
+            yield f"    {signature(one)}"
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page, or with --check tell by the exit status whether it is current."""
+    if arguments == ["--check"]:
+        return int(not PAGE.exists() or PAGE.read_text() != page())
+    PAGE.write_text(page())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

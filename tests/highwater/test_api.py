@@ -1,0 +1,66 @@
+"""The public API: what `highwater` exports, lazily, and the page that describes it."""
+
+import ast
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import highwater
+from bench import api
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_page_is_current():
+    assert api.main(["--check"]) == 0, "run: python -m bench.api"
+
+
+def test_a_stale_page_is_noticed(monkeypatch, tmp_path):
+    (tmp_path / "api.md").write_text(api.page().replace("### Model", "### Modell"))
+    monkeypatch.setattr(api, "PAGE", tmp_path / "api.md")
+    assert api.main(["--check"]) == 1
+
+
+def test_each_public_name_is_exported_typed_and_on_the_page():
+    tree = ast.parse(Path(highwater.__file__).read_text())
+    (typed,) = [node for node in tree.body if isinstance(node, ast.If)]
+    imports = [node for node in ast.walk(typed) if isinstance(node, ast.ImportFrom)]
+    imported = {(node.module, alias.name) for node in imports for alias in node.names}
+    assert imported == {(module, name) for name, module in highwater.MODULE.items()}
+    assert highwater.__all__ == list(highwater.MODULE)
+    assert {module for modules in api.SECTIONS.values() for module in modules} == set(highwater.PLACES)
+
+
+@pytest.mark.parametrize("name", highwater.__all__)
+def test_a_public_name_is_there_and_says_what_it_is(name):
+    value = getattr(highwater, name)
+    assert value is getattr(sys.modules[highwater.MODULE[name]], name)
+    assert name in dir(highwater)
+    doc = value.__doc__ or ""
+    assert doc and not doc.startswith(f"{name}("), "it has a docstring of its own"
+
+
+def test_what_is_not_public_is_refused():
+    with pytest.raises(AttributeError, match="nobody"):
+        _ = highwater.nobody
+
+
+def test_importing_the_package_loads_nothing_else():
+    program = "import sys, highwater; print([name for name in sys.modules if name.startswith('highwater.') or name == 'numpy'])"
+    said = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert said == "[]\n"
+
+
+def test_rooms_export_their_own_names():
+    from highwater.impl import ObjectStore
+    from highwater.model import Model
+    from highwater.traces import Event
+
+    assert (ObjectStore, Model, Event) == (highwater.ObjectStore, highwater.Model, highwater.Event)
+
+
+def test_the_version_is_that_of_the_distribution():
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == highwater.__version__
