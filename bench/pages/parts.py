@@ -13,7 +13,7 @@ from functools import partial
 from importlib import import_module
 
 from bench.pages import branch, profiles, protocol, queries, readme
-from bench.pages.protocol import DOCS, ROOT, instances_of, page_data, stems
+from bench.pages.protocol import ROOT, instances_of, page_data, stems
 from bench.pages.reference import reference
 from highwater.cli.trace import damaged
 
@@ -87,5 +87,3 @@ def main(arguments: list[str]) -> int:
     if stale:
         print(f"stale: {', '.join(stale)}; run `make docs`")
     return int(bool(stale))
-
-
