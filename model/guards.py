@@ -279,20 +279,26 @@ def is_helper(named: Any, function: Callable) -> bool:
 
 
 def notes(record: type) -> dict[str, str]:
-    """The comment of each field of a NamedTuple, "" where there is none."""
+    """The comment of each field of a NamedTuple, "" where there is none. An indented comment line below continues it."""
     try:
         lines = inspect.getsource(record).splitlines()
     except (OSError, TypeError):  # it was not written, but made
         lines = []
-    said = {match[1]: match[2].strip() for line in lines if (match := re.match(r"    (\w+):[^#]*#(.*)", line))}
-    return {field: said.get(field, "") for field in record._fields}
+    said, field = dict.fromkeys(record._fields, ""), ""
+    for line in lines:
+        if match := re.match(r"    (\w+):[^#]*(?:#(.*))?", line):
+            field = match[1]
+            said[field] = (match[2] or "").strip()
+        elif said.get(field) and (match := re.match(r"    # {2,}(.*)", line)):
+            said[field] += f" {match[1].strip()}"
+    return said
 
 
 def sections(record: type) -> dict[str, str]:
     """The comment line above the fields of a NamedTuple that each field stands under, "" above the first."""
     section, found = "", {}
     for line in inspect.getsource(record).splitlines():
-        if match := re.match(r"    # (.*)", line):
+        if match := re.match(r"    # (\w.*)", line):
             section = match[1]
         elif match := re.match(r"    (\w+):", line):
             found[match[1]] = section

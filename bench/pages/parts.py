@@ -92,5 +92,3 @@ def main(arguments: list[str]) -> int:
     if stale:
         print(f"stale: {', '.join(stale)}; run `make docs`")
     return int(bool(stale))
-
-

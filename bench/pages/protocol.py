@@ -355,7 +355,7 @@ def liveness(of: Instances) -> str:
     body = []
     for name, (role, holds) in getattr(of.module, "EVENTUALLY", {}).items():
         judged = [row for row in rows() if row.stem == of.stem and row.eventually == name]
-        runs = "<br>".join(f"{row.id}: {'holds' if row.expect == 'PASSED' else 'fails'} ({set_to(row.constants) or 'default constants'})"
-                           for row in judged)
+        runs = "<br>".join(f"{row.id}: {'holds' if row.expect == 'PASSED' else 'fails'} "
+                           f"({set_to(row.constants) or 'default constants'})" for row in judged)
         body.append((name, role or STORE, sentence(holds), runs))
     return table(("property", "belongs to", "", "runs"), body)

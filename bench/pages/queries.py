@@ -25,18 +25,18 @@ QUERIES: list[tuple[str, str]] = [
     ("How many runs failed, by scenario and mutant?", """
 SELECT campaign, scenario, mutant, sum(failed) AS failed, sum(runs) AS runs
 FROM strategies GROUP BY campaign, scenario, mutant ORDER BY campaign"""),
-    ("Which strategy finds it soonest?", """
+    ("Which strategy finds the bug soonest?", """
 SELECT strategy, failed, runs, round(100.0 * failed / runs, 1) AS percent, smallest_seed
 FROM strategies WHERE mutant = 'age_ignored' ORDER BY percent DESC, strategy"""),
     ("What kinds of failure are there, and what is the smallest seed of each?", """
 SELECT campaign, kind, signature, count(*) AS runs, min(seed) AS smallest_seed
 FROM failures GROUP BY campaign, kind, signature ORDER BY runs DESC, signature"""),
-    ("What replays the three failures with the fewest requests?", """
+    ("Which commands replay the three failures with the fewest requests?", """
 SELECT requests, signature, replay FROM failures ORDER BY requests, seed LIMIT 3"""),
-    ("On which stores does it fail?", """
+    ("On which stores does the mutant fail?", """
 SELECT profile, count(*) AS runs, count(*) FILTER (WHERE failed) AS failed
 FROM runs WHERE mutant = 'age_ignored' GROUP BY profile ORDER BY profile"""),
-    ("Which seeds fail with the mutant, and not without?", """
+    ("How many seeds fail with the mutant, but not without it?", """
 SELECT count(*) AS only_with_it
 FROM runs bad JOIN runs good ON bad.seed = good.seed
 WHERE bad.campaign = 'tuesday' AND good.campaign = 'monday' AND bad.failed AND NOT good.failed"""),
@@ -45,13 +45,13 @@ SELECT t.signature, CASE WHEN count(m.seed) = 0 THEN 'new' ELSE 'known' END AS s
 FROM (SELECT DISTINCT signature FROM failures WHERE campaign = 'tuesday') t
 LEFT JOIN failures m ON m.signature = t.signature AND m.campaign = 'monday'
 GROUP BY t.signature ORDER BY t.signature"""),
-    ("How large are the runs that fail, and those that do not?", """
+    ("How large are failing runs, compared with the others?", """
 SELECT failed, count(*) AS runs, round(avg(requests), 1) AS requests, round(avg(steps), 1) AS steps
 FROM runs WHERE mutant = 'age_ignored' GROUP BY failed ORDER BY failed"""),
-    ("With how many collectors does it fail?", """
+    ("With how many collectors does the mutant fail?", """
 SELECT value AS collectors, count(*) AS runs, count(*) FILTER (WHERE kind <> '') AS failed
 FROM shapes WHERE campaign = 'tuesday' AND name = 'collectors' GROUP BY value ORDER BY value"""),
-    ("Which fields of the shape make a difference? (the share that fails, where it is most, and where it is least)", """
+    ("Which fields of the shape make a difference? (the largest and the smallest share of failed runs)", """
 SELECT name, round(max(share), 2) AS most, round(min(share), 2) AS least
 FROM (SELECT name, value, avg(CASE WHEN kind <> '' THEN 1.0 ELSE 0.0 END) AS share
       FROM shapes WHERE campaign = 'tuesday' GROUP BY name, value HAVING count(*) >= 20)
@@ -61,30 +61,30 @@ SELECT CASE WHEN s.weight IS NULL THEN 'never' ELSE 'sometimes' END AS clients_c
        count(*) FILTER (WHERE r.failed) AS failed
 FROM runs r LEFT JOIN swarm s ON s.campaign = r.campaign AND s.seed = r.seed AND s.fault = 'crash'
 WHERE r.campaign = 'tuesday' GROUP BY 1 ORDER BY 1"""),
-    ("What befell creates, and what became of them?", """
+    ("Which faults affected creates, and were the creates applied?", """
 SELECT fault, phase, sum(times) AS times, count(DISTINCT seed) AS runs
 FROM faults WHERE campaign = 'monday' AND operation = 'create' GROUP BY fault, phase ORDER BY fault, phase"""),
-    ("After which client's death was a request applied that nobody waited for, and in how many runs?", """
+    ("In how many runs was a request applied after its client had crashed, by operation?", """
 SELECT campaign, operation, count(DISTINCT seed) AS runs
 FROM faults WHERE fault = 'crash' AND phase = 'later' GROUP BY campaign, operation ORDER BY campaign, runs DESC, operation"""),
-    ("What was reached seldom?", """
+    ("Which witnesses were reached least often?", """
 SELECT w.witness, count(x.seed) AS runs, min(x.seed) AS first_seed
 FROM all_witnesses w LEFT JOIN witnesses x ON x.campaign = w.campaign AND x.witness = w.witness
 WHERE w.campaign = 'monday' GROUP BY w.witness ORDER BY runs, w.witness LIMIT 8"""),
-    ("Which strategy reaches the rarest of these?", """
+    ("Which strategies reach a rare witness?", """
 SELECT strategy, count(*) AS runs FROM witnesses
 WHERE campaign = 'monday' AND witness = 'model: StaleCreateLands' GROUP BY strategy ORDER BY runs DESC, strategy"""),
-    ("How many states and steps of the model were reached, about?", """
+    ("About how many states and steps of the model were reached?", """
 SELECT campaign, what, 8 * count(*) AS distinct_ones FROM discoveries GROUP BY campaign, what ORDER BY campaign, what"""),
     ("Does coverage level off? (new states and steps, by tenth of the seeds)", """
 SELECT CAST(floor(seed / 40) AS INT) AS tenth, 8 * count(*) AS new_ones
 FROM discoveries WHERE campaign = 'monday' GROUP BY 1 ORDER BY 1"""),
-    ("How many new states would one more run bring? (Good-Turing: those that one run alone reached, a run)", """
+    ("How many new states would one more run bring? (Good-Turing: states that one run alone reached, by runs)", """
 SELECT d.campaign, round(8.0 * count(*) FILTER (WHERE d.runs = 1) / max(s.sketched), 1) AS new_states
 FROM discoveries d JOIN (SELECT campaign, count(DISTINCT seed) AS sketched FROM coverage GROUP BY campaign) s
     ON s.campaign = d.campaign
 WHERE d.what = 'state' GROUP BY d.campaign ORDER BY d.campaign"""),
-    ("Which strategy reaches what no other does?", """
+    ("How many states does each strategy reach that no other does?", """
 SELECT strategy, 8 * count(*) AS states_of_its_own
 FROM (SELECT hash, min(strategy) AS strategy FROM coverage WHERE campaign = 'monday' AND what = 'state'
       GROUP BY hash HAVING count(DISTINCT strategy) = 1)
@@ -93,10 +93,10 @@ GROUP BY strategy ORDER BY states_of_its_own DESC, strategy"""),
 SELECT count(*) AS runs, count(DISTINCT digest) AS different FROM runs WHERE campaign = 'monday' AND digest <> ''"""),
     ("How long are the longest runs, in virtual time?", """
 SELECT seed, virtual_ms, requests, profile FROM runs WHERE campaign = 'monday' ORDER BY virtual_ms DESC, seed LIMIT 3"""),
-    ("Is every seed there once?", """
+    ("Does every seed have exactly one row?", """
 SELECT c.campaign, c.end_seed - c.first_seed AS asked, count(r.seed) AS there, count(DISTINCT r.seed) AS different
 FROM campaigns c JOIN runs r ON r.campaign = c.campaign GROUP BY c.campaign, c.end_seed, c.first_seed ORDER BY c.campaign"""),
-    ("What does a run cost, in requests? (the view has `cpu_ms_a_run` and `runs_a_cpu_s`, too, which differ by machine)", """
+    ("How many requests does a run send? (The view also has `cpu_ms_a_run` and `runs_a_cpu_s`, which differ by machine.)", """
 SELECT campaign, strategy, runs, round(requests_a_run, 1) AS requests_a_run
 FROM rates WHERE campaign <> 'tuesday' ORDER BY campaign, strategy"""),
 ]

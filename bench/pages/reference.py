@@ -23,9 +23,9 @@ from highwater.dst.scenarios import STEMS, mutants_of
 
 HEAD = """# Reference of `{stem}`
 
-[{stem}.md]({stem}.md) explains the protocol. This page lists its states, actions, properties and counterexamples. `make docs` generates it
-from the [model](../../model/protocols/{stem}.py), the [manifest of runs](../../specs/{spec}.toml) and simulated runs. A test checks that it is
-current.
+[{stem}.md]({stem}.md) explains the protocol. This page lists its states, actions, properties and counterexamples.
+`make docs` generates it from the [model](../../model/protocols/{stem}.py), the runs in
+[{spec}.toml](../../specs/{spec}.toml) and simulated runs. A test checks that it is current.
 """
 CONSTANTS = """## The constants
 
@@ -33,36 +33,39 @@ An instance of the model sets these constants and the [safeguards](#what-each-sa
 """
 ACTIONS = """## The actions
 
-One action is one request to the store, together with the client's decision from its response. Guards are written as in the model: `c`
-is the constants, `me` the number of the client and `s` the shared state. {locals} `for x in ..` is a choice. Requests and responses are those of the
-implementation in simulated runs. Diagrams show faults in another colour.
+One action is one request to the store, together with the client's decision from its response. Guards are written as
+in the model: `c` is the constants, `me` the number of the client and `s` the shared state. {locals} `for x in ..` is
+a choice. Requests and responses are those of the implementation in simulated runs. Diagrams show faults in another
+colour.
 """
 ALWAYS = """## What always holds
 """
-PROVED = """[model/proofs/{stem}.py](../../model/proofs/{stem}.py) proves safety without bounds; `highwater model prove {stem}` runs the proof.
+PROVED = """[model/proofs/{stem}.py](../../model/proofs/{stem}.py) proves safety without bounds; `highwater model prove {stem}`
+runs the proof.
 """
 WITNESSES = """These states are reached, so the properties do not hold vacuously:
 """
 EVENTUALLY = """## What eventually holds
 
-Each property becomes true again and again under weak fairness: a client step that stays enabled forever is eventually taken. A fault
-need never happen.
+Each property becomes true again and again under weak fairness: a client step that stays enabled forever is eventually
+taken. A fault need never happen.
 """
 SAFEGUARDS = """## What each safeguard prevents
 
-Each safeguard can be switched off. The steps are those of the shortest counterexample. `highwater model explore {stem} --set NAME=VALUE`
-prints it. With `--html FILE` it writes a page on which to step through it, and to leave it for other states.
+Each safeguard can be switched off. The steps are those of the shortest counterexample.
+`highwater model explore {stem} --set NAME=VALUE` prints it. With `--html FILE` it writes a page on which to step
+through it, and to leave it for other states.
 """
 BRANCH = """The run `{run}` builds this branch in the history:
 
 ![The branch that the run {run} builds in the history]({image})
 """
-COUNTEREXAMPLES = """Each step shows what it changed in the shared state. If it changed nothing there, it shows what it changed in its client.
+COUNTEREXAMPLES = """Each step shows what it changed in the shared state, or in its client if it changed nothing there.
 """
 MUTANTS = """## Implementations known to be wrong
 
-Each mutant is the implementation without one of its safeguards. `highwater dst zoo` runs the mutants until they fail; [the zoo](../zoo.md)
-reports how soon.
+Each mutant is the implementation without one of its safeguards. `highwater dst zoo` runs the mutants until they fail;
+[the zoo](../zoo.md) reports how soon.
 """
 
 

@@ -113,7 +113,8 @@ def verdict(model: Model, violated: str, last: Step) -> str:
         (last.state.shared, local) for p, local in zip(model.processes, last.state.locals) if p.role == role]
     broken = next(of for of in arguments if not holds(model.constants, *of))
     why = refusal(holds, model.constants, *broken)
-    return f"{violated} fails: {doc(holds)}\n{why.guard} is required, but" + "".join(f"\n  {operand}" for operand in why.operands)
+    operands = "".join(f"\n  {operand}" for operand in why.operands)
+    return f"{violated} fails: {doc(holds)}\n{why.guard} is required, but{operands}"
 
 
 def changes(model: Model, before: Step, after: Step) -> list[str]:

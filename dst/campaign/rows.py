@@ -28,24 +28,24 @@ SCHEMA = pa.schema([
     ("seed", pa.int64()),
     ("scenario", pa.string()),
     ("mutant", pa.string()),  # "" for the implementation itself
-    ("strategy", pa.string()),  # that was drawn, if it was the portfolio that was asked for
-    ("profile", pa.string()),  # of the store
-    ("kind", pa.string()),  # "" if all is well
+    ("strategy", pa.string()),  # the drawn one, if the portfolio was requested
+    ("profile", pa.string()),  # the store's
+    ("kind", pa.string()),  # "" if the run succeeded
     ("signature", pa.string()),
     ("message", pa.string()),
-    ("digest", pa.string()),  # of the trace; "" if there is none
+    ("digest", pa.string()),  # the trace's; "" if there is none
     ("requests", pa.int64()),
-    ("steps", pa.int64()),  # of the kernel: whatever happened
+    ("steps", pa.int64()),  # events of the simulation kernel
     ("virtual_ms", pa.int64()),
     ("shape", pa.string()),  # JSON; "" if there is none
-    ("swarm", COUNTS),  # fault -> how often it befalls a request, of 1000
-    ("faults", COUNTS),  # "fault operation phase" -> how many
-    ("reached", pa.int64()),  # one bit for each of dst/search/reached.py's WITNESSES, the first the lowest
-    ("model_states", HASHES),  # sketches of the model's states that the run has reached: dst/search/sketch.py
-    ("model_steps", HASHES),  # and of its steps from state to state
-    ("round", pa.int32()),  # of a guided campaign, the first is 0; 0 in others
-    ("tape", pa.string()),  # JSON, of a run of a guided campaign: what else its run depends on; else ""
-    ("cpu_us", pa.int64()),  # of the processor: the one column that differs from run to run
+    ("swarm", COUNTS),  # fault -> how many of 1,000 requests it affects
+    ("faults", COUNTS),  # "fault operation phase" -> how many requests
+    ("reached", pa.int64()),  # one bit for each of dst/search/reached.py's WITNESSES, from the lowest on
+    ("model_states", HASHES),  # a sketch of the model states that the run reached: dst/search/sketch.py
+    ("model_steps", HASHES),  # a sketch of the steps between them
+    ("round", pa.int32()),  # a guided campaign's round, from 0; 0 in other campaigns
+    ("tape", pa.string()),  # JSON: the tape of a guided run; else ""
+    ("cpu_us", pa.int64()),  # CPU time; the only column that differs from run to run
 ])
 SQL_TYPES = {pa.int64(): "bigint", pa.int32(): "int", pa.string(): "string", COUNTS: "map<string,int>", HASHES: "array<bigint>"}
 NO_RUN = ("", 0, 0, 0, "", [], [], 0, [], [])  # of a seed that has no outcome: from digest to round

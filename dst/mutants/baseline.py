@@ -49,10 +49,10 @@ def client(kind: type[Baseline]) -> object:
 
 
 BUILDS = {  # name -> (what it does wrong, its Build)
-    "timeout_is_failure": ("a write without a reply is reported as failed", client(TimeoutIsFailure)),
-    "acknowledged_unheard": ("a write without a reply is reported as stored", client(AcknowledgedUnheard)),
+    "timeout_is_failure": ("a write without a response is reported as failed", client(TimeoutIsFailure)),
+    "acknowledged_unheard": ("a write without a response is reported as stored", client(AcknowledgedUnheard)),
     "shared_keys": ("writers share their keys", client(SharedKeys)),
-    "old_listing": ("a reader goes by a listing that it has cached", client(OldListing)),
+    "old_listing": ("a reader uses a cached listing", client(OldListing)),
 }
 ORACLES = {  # name -> what its signatures begin with: by model; by harm
     "timeout_is_failure": (("told:failed", "refinement:Writer."), ("history:denied update", "history:applied twice")),

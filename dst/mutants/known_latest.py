@@ -57,9 +57,9 @@ def of(kind: type[MetadataStore]) -> Callable:
 
 
 BUILDS = {  # name -> (what it does wrong, its Build)
-    "known_no_check": ("what it knows is taken for the latest, and the boundary is not looked at", unchecked),
-    "known_unanswered": ("what was sent and not answered is taken for the latest", of(Sent)),
-    "known_without_its_update": ("the next update is made of what the last was made of", of(Before)),
+    "known_no_check": ("a writer takes its known file for the latest without reading the boundary", unchecked),
+    "known_unanswered": ("a writer takes a file whose create has no response for the latest", of(Sent)),
+    "known_without_its_update": ("the next update is computed from the base of the last one", of(Before)),
 }
 HARM = ("history:duplicate commit", "history:lost update")
 ORACLES = {  # name -> what its signatures begin with: by model; by harm

@@ -1,6 +1,6 @@
 """Safety: none, on purpose. impl/protocols/log_gc.py with one safeguard taken out; simulation must find each of them.
 
-`naive` is source 004's own collection, by `min_age` alone: a client that stalls for longer, or that was idle for so long,
+`naive` is the essay's own collection, by `min_age` alone: a client that stalls for longer, or that was idle for so long,
 makes a branch in the history. The others are the knobs of model/protocols/log_gc.py switched off: CHECK (`no_check`,
 `check_before_create`), REAPPEND, BOUNDARY_FIRST (`delete_before_advance`), CONDITIONAL_ADVANCE (`boundary_moves_backward`),
 SNAPSHOT_FIRST, KEEP_LATEST, KEEP_SNAPSHOT, CHECK_READS; and what the model takes for granted.
@@ -183,27 +183,27 @@ def made(**parts: type) -> Callable[[World, Shape, int], AppendLog]:
 
 
 BUILDS = {  # name -> (what it does wrong, its Build)
-    "naive": ("entries are collected by min_age alone, there is no boundary",
+    "naive": ("entries are collected by min_age alone, without a boundary",
               lambda world, shape, number: AppendLog(world, ROOT, "min_age")),
     "no_check": ("an appender does not check the boundary", made(bounded=Unchecked)),
-    "check_before_create": ("it checks before its create only", made(bounded=CheckedBefore)),
-    "reported_though_refused": ("it reports success though the check failed", made(bounded=ReportedAllTheSame)),
+    "check_before_create": ("an appender checks the boundary only before its create", made(bounded=CheckedBefore)),
+    "reported_though_refused": ("an appender reports success although the check failed", made(bounded=ReportedAllTheSame)),
     "one_old_client": ("a rolling upgrade: the first client of each role does not check yet",
                        lambda world, shape, number: build(world, shape, number,
                                                           bounded=BoundedSequencedStorage if number else Unchecked)),
-    "cached_boundary": ("the boundary is answered by a cache", made(boundary=NeverAskedAgain)),
+    "cached_boundary": ("a cache answers the reads of the boundary", made(boundary=NeverAskedAgain)),
     "refused_is_appended_again": ("a refused entry is appended again", made(log=AppendedAgain)),
-    "doubt_is_conflict": ("a create of unknown outcome is taken for a conflict, and the entry put under the next id",
+    "doubt_is_conflict": ("a create with an indeterminate outcome is treated as a conflict, and the entry put at the next id",
                           made(storage=DoubtIsConflict)),
     "blind_create": ("entries are put without a condition", made(storage=PutBlindly)),
     "delete_before_advance": ("entries are deleted before the boundary is durable", made(log=DeletesFirst)),
     "boundary_moves_backward": ("the boundary is written without a condition", made(boundary=WrittenBlindly)),
     "no_snapshot_needed": ("entries are collected that no snapshot holds", made(log=NeedsNoSnapshot)),
-    "last_entry_deleted": ("the last entry is collected, too", made(log=KeepsNoEntry)),
-    "last_snapshot_deleted": ("the latest snapshot is collected, too", made(log=KeepsNoSnapshot)),
+    "last_entry_deleted": ("the last entry is collected too", made(log=KeepsNoEntry)),
+    "last_snapshot_deleted": ("the latest snapshot is collected too", made(log=KeepsNoSnapshot)),
     "age_ignored": ("entries younger than min_age are deleted", made(log=TakesAnyForOld)),
     "reads_not_checked": ("a recovery takes a missing entry for the end of the log", made(log=ReadUnchecked)),
-    "read_checked_first": ("a recovery asks for the boundary before it reads the entries", made(log=ReadCheckedFirst)),
+    "read_checked_first": ("a recovery reads the boundary before the entries, not after", made(log=ReadCheckedFirst)),
     "end_from_snapshot": ("an appender begins after the latest snapshot, without a listing", made(log=GoesOnFromSnapshot)),
     "snapshots_kept": ("old snapshots are never collected", made(log=ForgetsToCollectSnapshots)),
 }

@@ -158,13 +158,13 @@ BUILDS = {  # name -> (what it does wrong, its Build)
     "unchecked_after_conflict": ("epochs are not compared again after a conflict", client(UncheckedAfterConflict)),
     "unchecked_compactor": ("a compactor is never fenced", client(UncheckedCompactor)),
     "not_reread": ("after a conflict the same manifest is put at the next id", client(NotReread)),
-    "not_reapplied": ("after a conflict the lists of before are put under the epochs of now", client(NotReapplied)),
-    "fencing_swallowed": ("that it is fenced is logged, and its caller told that all is well", client(Swallows)),
-    "unknown_is_done": ("an update without a reply is reported as done", client(UnknownIsDone)),
-    "lists_once": ("a reader polls the manifest that it knows", client(reader=ListsOnce)),
-    "unheard_is_conflict": ("a create without a reply is taken for one that was refused", client(UnheardIsConflict)),
-    "applied_again": ("an update in doubt is applied again, though it is in the manifest", client(AppliedAgain)),
-    "fenced_is_denied": ("a fenced update in doubt is said not to be applied, though it is", client(FencedIsDenied)),
+    "not_reapplied": ("after a conflict the old lists are put under the new epochs", client(NotReapplied)),
+    "fencing_swallowed": ("a fenced instance only logs it, and reports success", client(Swallows)),
+    "unknown_is_done": ("an update without a response is reported as done", client(UnknownIsDone)),
+    "lists_once": ("a reader polls the manifest that it already knows", client(reader=ListsOnce)),
+    "unheard_is_conflict": ("a create without a response is treated as refused", client(UnheardIsConflict)),
+    "applied_again": ("an update in doubt is applied again although it is in the manifest", client(AppliedAgain)),
+    "fenced_is_denied": ("a fenced update in doubt is reported as not applied although it is", client(FencedIsDenied)),
 }
 STALE = ("refinement:Writer.", "refinement:Compactor.", "refinement:Collector.")
 DONE = ("told:committed", "told:compacted", "told:collected")

@@ -121,14 +121,14 @@ def overwriting(world: World, shape: Shape, phase: int) -> Impl:
 
 
 BUILDS = {  # name -> (what it does wrong, its Build)
-    "drops_newer_fields": ("a client in phase 1 reads V2 without its newer fields, and writes it so",
+    "drops_newer_fields": ("a client in phase 1 drops the newer fields of V2 when it rewrites the manifest",
                            with_codec(DropsNewerFields)),
-    "writes_what_v1_cannot_hold": ("a client in phase 1 leaves out what V1 cannot hold", with_codec(WritesWhatV1CannotHold)),
+    "writes_what_v1_cannot_hold": ("a client in phase 1 drops updates that V1 cannot hold", with_codec(WritesWhatV1CannotHold)),
     "writes_v2_early": ("a client in phase 1 writes V2", with_codec(WritesV2Early)),
     "begins_without_a_look": ("phase 3 begins while a V1 manifest remains", beginning(without_a_look)),
-    "begins_without_a_barrier": ("phase 3 begins without a V2 manifest before it looks", beginning(look)),
-    "looks_first": ("phase 3 looks for V1 manifests, and then writes its V2 manifest", beginning(look_first)),
-    "unheard_is_reported": ("an update without a reply is reported", reporting),
+    "begins_without_a_barrier": ("phase 3 begins without writing a V2 manifest before it looks for V1", beginning(look)),
+    "looks_first": ("phase 3 writes its V2 manifest only after it looks for V1", beginning(look_first)),
+    "unheard_is_reported": ("an update without a response is reported as committed", reporting),
     "overwrites": ("the manifest is put without a condition", overwriting),
 }
 

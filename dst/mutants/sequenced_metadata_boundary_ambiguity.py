@@ -156,12 +156,16 @@ def trusting_409(store: ObjectStore) -> ObjectStore:
 
 
 BUILDS: dict[str, tuple[str, Build]] = {  # name -> (what it does wrong, its Build)
-    "Z7": ("a create of unknown outcome is a conflict: the update is applied to the latest file again", of(TakenForConflict)),
-    "Z8": ("a create of unknown outcome is a failure: what it may have written is removed", of(RolledBack)),
-    "Z9": ("412 is a conflict, though it may be the writer's own file that was met", on(below)),
-    "Z9_fenced": ("412 is the end of the writer, though it may be its own file that was met", on(below, FencedByItself)),
-    "Z10": ("409 is «there is such an object»", on(trusting_409)),
-    "gone_is_not_mine": ("404 on reading back: it was never applied", on(verified_by(GoneIsNotMine))),
-    "anothers_is_not_mine": ("another's file on reading back: it was never applied", on(verified_by(AnothersIsNotMine))),
-    "timeout_is_nothing": ("a time-out means that nothing has happened", of(NothingHappened)),
+    "Z7": ("a create with an indeterminate outcome counts as a conflict: the update is applied to the latest file again",
+           of(TakenForConflict)),
+    "Z8": ("a create with an indeterminate outcome counts as a failure: the file that it may have written is removed",
+           of(RolledBack)),
+    "Z9": ("412 counts as a conflict, although the existing file may be the writer's own", on(below)),
+    "Z9_fenced": ("412 makes the writer stop, although the existing file may be its own", on(below, FencedByItself)),
+    "Z10": ("409 counts as proof that the object exists", on(trusting_409)),
+    "gone_is_not_mine": ("404 on reading back counts as proof that the create was never applied",
+                         on(verified_by(GoneIsNotMine))),
+    "anothers_is_not_mine": ("another writer's file on reading back counts as proof that the create was never applied",
+                             on(verified_by(AnothersIsNotMine))),
+    "timeout_is_nothing": ("a time-out counts as proof that nothing happened", of(NothingHappened)),
 }

@@ -1,7 +1,7 @@
-"""Safety: what a protocol may rely on is what every one of these stores answers, and no more.
+"""How each object store answers the same conditional request, as data. A protocol may rely on what all of them do.
 
-What each object store answers to the same conditional request, as data: nothing in the simulator knows a store by name. A
-field that is named in `unverified` is from memory, or a guess by likeness: neither a document nor a server was asked. The
+Nothing in the simulator knows a store by name. A field that is named in `unverified` is from memory or guessed by likeness,
+and was checked against neither a document nor a server. The
 rest is from the fault catalogue (F1-F25 of simulation.md), what was measured, the stores' documents, or the
 threads named beside it. A 0 of the last two fields: nothing of the kind is known.
 
@@ -19,25 +19,25 @@ class Profile(NamedTuple):
     """Defaults are what most stores with the S3 API do."""
 
     name: str
-    create_exists: int = 412  # `If-None-Match: *`, and there is such an object; 200: the condition is ignored
-    create_contended: int = 0  # create, another mutation of the key being under way: nothing is applied; 0: it proceeds
-    update_stale: int = 412  # `If-Match` of another version; 200: the condition is ignored
-    update_missing: int = 412  # `If-Match`, and there is no object; 200: it is created
-    update_contended: int = 0  # as create_contended
-    update_weak: int = 412  # `If-Match` of the current version, marked as weak: `W/`
-    get_unchanged: int = 304  # GET `If-None-Match` of the current version
+    create_exists: int = 412  # status of `If-None-Match: *` if the object exists; 200: the condition is ignored
+    create_contended: int = 0  # status of a create while another mutation of the key is in flight, not applied; 0: it proceeds
+    update_stale: int = 412  # status of `If-Match` of another version; 200: the condition is ignored
+    update_missing: int = 412  # status of `If-Match` without an object; 200: it is created
+    update_contended: int = 0  # the same for an update
+    update_weak: int = 412  # status of `If-Match` of the current version, marked as weak: `W/`
+    get_unchanged: int = 304  # status of GET `If-None-Match` of the current version
     get_weak: int = 304  # the same, marked as weak: `W/`
-    get_requoted: int = 304  # the same, its quotes taken away, or added where it has none
-    version: str = "digest"  # digest of the content: ABA; generation: a number that rises; random: never given twice
-    delete_missing: int = 204  # DELETE, and there is no object
-    delete_many: int = 1000  # keys that one multi-delete takes; more: 400, and none is deleted
+    get_requoted: int = 304  # the same, with quotes removed or added
+    version: str = "digest"  # digest of the content: ABA; generation: a rising number; random: never given twice
+    delete_missing: int = 204  # status of DELETE without an object
+    delete_many: int = 1000  # most keys of one multi-delete; more: 400, and none is deleted
     page_size: int = 1000  # keys on one page of a LIST
-    empty_pages: bool = False  # a page may be empty and yet not the last: a continuation token follows
-    lexicographic: bool = True  # the order of a LIST
-    last_modified_ms: int = 1000  # it is a multiple of this, rounded down
-    throttled: int = 503  # too many requests
-    mutation_gap_ms: int = 0  # between two mutations of one object; sooner: `throttled`
-    stale: int = 0  # GET and LIST may lag behind by so many changes
+    empty_pages: bool = False  # an empty page may have a continuation token, so it is not the last
+    lexicographic: bool = True  # LIST returns keys in lexicographic order
+    last_modified_ms: int = 1000  # Last-Modified is rounded down to a multiple of this
+    throttled: int = 503  # status if requests are too many
+    mutation_gap_ms: int = 0  # least time between two mutations of one object; else `throttled`
+    stale: int = 0  # number of changes by which GET and LIST may lag
     unverified: tuple[str, ...] = ()
 
 

@@ -25,8 +25,8 @@ from highwater.reports.page import ASSETS
 INPUTS = Path(__file__).with_name("cost.toml")
 COLOURS = {"list": "#d1495b", "get": "#edae49", "get_if_changed": "#8fc9a8", "head": "#9a8c98", "create": "#00798c",
            "update": "#30638e", "put": "#003d5b", "delete": "#bbbbbb"}
-HEAD = ("protocol", "contention", "requests", "of these", "conflicts", "trips a conflict", "304 of checks", "latency ms",
-        "$ per million")
+HEAD = ("protocol", "contention", "requests", "by kind", "conflicts", "round trips per conflict", "checks answered 304",
+        "latency ms", "$ per million")
 BAR = 22  # height in pixels
 RUNS = 20  # of each protocol at each contention, where nothing else is said; docs/cost.md's table too
 TIMED = 50  # requests of each kind, of a real server

@@ -1,13 +1,14 @@
-"""Safety: at any point the store holds every write that was acknowledged, and besides them only writes whose outcome nobody
-was told; whoever recovers, or takes over, reads all of the former, and whatever it has once read.
+"""Safety: the store holds every acknowledged write. It holds no other writes than those with an indeterminate outcome. A
+recovery, or a successor, reads every acknowledged write, and every write that it has read before.
 
-Source 004's baseline: «every write directly goes to object storage using an atomic PUT», each under a key of its own
-(«append-only files with unique IDs»), and a reader that lists and then gets what it listed. The source says «If at any point
-the database crashes, we'll have only acknowledged writes stored». That is wider here, and cannot be otherwise: between the
-moment when a PUT is applied and the one when its caller hears of it anyone may crash, and a request that nobody waits for may
-be applied at any later time. So the stored are the acknowledged and some of the unknown. What does hold is that nothing is
-stored that its caller was told is not: a time-out is never evidence that nothing happened. And because its key is its own, a
-write of unknown outcome may be sent again blindly. (The store of these requests is model/protocols/store_primitives.py's.)
+The baseline of the essay on object-store protocols: «every write directly goes to object storage using an atomic PUT», each
+under a key of its own («append-only files with unique IDs»), and a reader that lists and then gets what it listed. The source
+says «If at any point the database crashes, we'll have only acknowledged writes stored». That is wider here, and cannot be
+otherwise: between the moment when a PUT is applied and the one when its caller hears of it anyone may crash, and a request
+that nobody waits for may be applied at any later time. So the stored are the acknowledged and some of the unknown. What does
+hold is that nothing is stored that its caller was told is not: a time-out is never evidence that nothing happened. And
+because its key is its own, a write of unknown outcome may be sent again blindly. (The store of these requests is
+model/protocols/store_primitives.py's.)
 """
 
 from collections.abc import Iterator
@@ -21,30 +22,30 @@ class Constants(NamedTuple):
     """Names and values as in the .fizz. None for a bound means unbounded and not counted (refinement uses that)."""
 
     WRITERS: int = 2
-    UPDATES: int | None = 2  # that a writer begins
+    UPDATES: int | None = 2  # updates that a writer begins
     READERS: int = 1
     # Faults, each bounded
-    MAX_PENDING: int | None = 0  # requests under way that nobody waits for
-    MAX_LOST: int | None = 0  # replies lost
+    MAX_PENDING: int | None = 0  # requests in flight whose clients no longer wait
+    MAX_LOST: int | None = 0  # responses lost
     MAX_CRASHES: int | None = 0
     # Safeguards: switch one off and a property must fail
     ACK_AFTER_PUT: bool = True  # False: a write is acknowledged, and then put
     UNIQUE_KEYS: bool = True  # False: writers share keys
-    TIMEOUT_IS_UNKNOWN: bool = True  # False: who hears nothing tells its caller that the write failed
-    LIST_IS_CONSISTENT: bool = True  # False: a listing may leave a key out
+    TIMEOUT_IS_UNKNOWN: bool = True  # False: after a lost response the writer reports the write as failed
+    LIST_IS_CONSISTENT: bool = True  # False: a listing may omit a key
 
 
-LIMITS = {  # what an instance may have
+LIMITS = {  # the values that an instance may have
     **dict.fromkeys(("UPDATES", "READERS", "MAX_PENDING", "MAX_LOST", "MAX_CRASHES"), MANY), "WRITERS": MANY[1:]}
 
-Update = tuple[int, int]  # (writer, its how-manieth update)
-Key = tuple[int, int]  # (the writer that it belongs to, the how-manieth update)
+Update = tuple[int, int]  # (writer, zero-based index of its update)
+Key = tuple[int, int]  # (the writer that owns it, zero-based index of the update)
 
 
 class Shared(NamedTuple):
     objects: frozenset[tuple[Key, Update]]
-    pool: tuple[Update, ...]  # PUTs under way that nobody waits for, sorted
-    lost: int  # faults used up
+    pool: tuple[Update, ...]  # PUTs in flight whose clients no longer wait, sorted
+    lost: int  # faults so far
     crashes: int
     # ghosts
     acked: frozenset[Update]  # reported as stored
@@ -53,14 +54,14 @@ class Shared(NamedTuple):
 
 class Writer(NamedTuple):
     pc: str = "Idle"  # Idle, Acked, Written
-    k: int = 0  # its how-manieth update this is
+    k: int = 0  # zero-based index of its current update
 
 
 class Reader(NamedTuple):
     pc: str = "Idle"  # Idle, Listed, Done
-    listed: frozenset[Key] = frozenset()  # what it listed and has not read
+    listed: frozenset[Key] = frozenset()  # keys listed and not yet read
     got: frozenset[Update] = frozenset()
-    must: frozenset[Update] = frozenset()  # ghost: reported, or seen by it, before this recovery began
+    must: frozenset[Update] = frozenset()  # ghost: updates reported, or seen by this reader, before this recovery began
 
 
 def key_of(c: Constants, update: Update) -> Key:
@@ -84,19 +85,19 @@ def put(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 
 def acknowledge(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """The reply has come, and the caller is told."""
+    """The response arrives, and the writer reports the write as stored."""
     if w.pc == ("Written" if c.ACK_AFTER_PUT else "Idle") and below(w.k, c.UPDATES):
         yield (), s._replace(acked=s.acked | {(me, w.k)}), Writer(k=w.k + 1) if c.ACK_AFTER_PUT else w._replace(pc="Acked")
 
 
 def unheard(c: Constants, me: int, s: Shared, w: Writer) -> Iterator[tuple[bool, Shared, Writer]]:
-    """After no reply: `again`, with the same key; or the next update, this one's outcome being unknown for ever."""
+    """After a lost response: retry with the same key (`again`), or leave this outcome unknown and begin the next update."""
     yield False, s if c.TIMEOUT_IS_UNKNOWN else s._replace(refused=s.refused | {(me, w.k)}), Writer(k=w.k + 1)
     yield True, s, Writer(k=w.k)
 
 
 def send_put(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """The PUT is under way when the writer stops waiting for it: it may be applied at any later time, or never."""
+    """The writer stops waiting for a PUT in flight. It may be applied at any later time, or never."""
     if may_put(c, w) and c.ACK_AFTER_PUT and below(len(s.pool), c.MAX_PENDING):
         after = pooled(s, (me, w.k))
         for again, then, local in unheard(c, me, after, w):
@@ -111,7 +112,7 @@ def writer_lose_reply(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 
 def writer_crash(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """Its successor begins with a key that no other has had."""
+    """Its successor begins with a key that was never used."""
     if w.pc != "Idle" and below(s.crashes, c.MAX_CRASHES):
         yield (), crashed(c, s), Writer(k=w.k + 1)
 
@@ -132,7 +133,7 @@ def reader_list(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
 
 
 def stale_list(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
-    """Where listings are not consistent: without one of the keys."""
+    """Only if listings are inconsistent: the listing omits one key."""
     if r.pc in ("Idle", "Done") and not c.LIST_IS_CONSISTENT:
         for key in sorted(list_keys(s)):
             yield (key,), s, listed_now(s, r, list_keys(s) - {key})
@@ -152,13 +153,13 @@ def reader_lose_reply(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
 
 
 def reader_crash(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
-    """A new reader has seen nothing; what was acknowledged is owed to it all the same, from its LIST on."""
+    """A new reader has seen nothing, but from its LIST on it must see every acknowledged update."""
     if r.pc != "Idle" and below(s.crashes, c.MAX_CRASHES):
         yield (), crashed(c, s), Reader()
 
 
 def apply_pending(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
-    """A PUT that nobody waits for takes effect."""
+    """A PUT in flight is applied after its client stopped waiting."""
     for request, after in in_pool(s):
         yield (request,), put_into(c, after, request), ()
 
@@ -170,12 +171,12 @@ def stored(s: Shared) -> frozenset[Update]:
 
 
 def acked_is_stored(c: Constants, s: Shared) -> bool:
-    """An acknowledged update is stored, were all clients to crash now."""
+    """Every acknowledged update is stored, so it survives a crash of all clients."""
     return s.acked <= stored(s)
 
 
 def refused_is_not_stored(c: Constants, s: Shared) -> bool:
-    """An update that was reported as failed is not stored."""
+    """An update reported as failed is not stored."""
     return not s.refused & stored(s)
 
 
@@ -189,7 +190,7 @@ def all_are_acked(c: Constants, s: Shared) -> bool:
 
 
 def unacked_is_stored(c: Constants, s: Shared) -> bool:
-    """Why «only acknowledged writes» is too much to ask."""
+    """A write is stored that was not acknowledged, so «only acknowledged writes» is too strong a claim."""
     return not stored(s) <= s.acked
 
 
@@ -198,7 +199,7 @@ def recovery_sees_acked(c: Constants, s: Shared, r: Reader) -> bool:
 
 
 def recovery_sees_unacked(c: Constants, s: Shared, r: Reader) -> bool:
-    """What a reader has seen is owed to it, although nobody was told of it."""
+    """A recovery shows a write that was not acknowledged, and later recoveries must show it again."""
     return r.pc == "Done" and not r.got <= s.acked
 
 

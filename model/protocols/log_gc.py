@@ -1,12 +1,12 @@
-"""Safety: what an appender was told is appended is in every later recovery, once, at the place that its id says, and no id
-is ever acknowledged twice, although entries are deleted and any client may stall for any time at any point.
+"""Safety: an entry that was acknowledged is in every later recovery, once, at the place that its id says. No id is ever
+acknowledged twice. Both hold although entries are deleted and any client may stall for any time at any point.
 
-Source 004's append-only log with the garbage collection of sources 000 and 004, at the grain of one store request an
-action; specs/LogGc.fizz is its twin, with the same names, states and labelled edges. An entry is (w, k); the snapshot of
-id S holds the entries 1 .. S, in their order. It is an object of its own, put if absent: what it holds follows from its
-id, so that a second snapshotter, a late request and an unknown outcome change nothing. Stalls need no action: not to be
-scheduled is a stall. Age is abstracted: of what it listed a collector may take any entry but the last for old, if a
-snapshot holds it.
+The append-only log of the essay on object-store protocols, with its collection made safe by SlateDB's RFC on GC boundary
+files. One store request per action. specs/LogGc.fizz has the same names, states and labelled edges. An entry is (w, k); the
+snapshot of id S holds the entries 1 .. S, in their order. It is an object of its own, put if absent: what it holds follows
+from its id, so that a second snapshotter, a late request and an unknown outcome change nothing. Stalls need no action: a
+client that is not scheduled is stalled. Age is abstracted: of what it listed a collector may take any entry but the last for
+old, if a snapshot holds it.
 """
 
 from collections.abc import Iterator
@@ -25,23 +25,23 @@ class Constants(NamedTuple):
     COLLECTORS: int = 1
     MAX_ID: int | None = 2
     # Faults, each bounded
-    MAX_PENDING: int | None = 0  # requests under way that nobody waits for
-    MAX_LOST: int | None = 0  # replies lost
+    MAX_PENDING: int | None = 0  # requests in flight whose clients no longer wait
+    MAX_LOST: int | None = 0  # responses lost
     MAX_CRASHES: int | None = 0
     # Safeguards: switch one off and a property must fail
-    GC: str = "boundary"  # "min_age": the naive way of source 004, there is no boundary, nobody asks for it
-    CHECK: str = "after"  # an appender checks the boundary after its create; "before" it; "off": not at all
+    GC: str = "boundary"  # "min_age": by age alone, as in the essay; no boundary is written or read
+    CHECK: str = "after"  # an appender checks the boundary "after" its create, "before" it, or never ("off")
     BOUNDARY_FIRST: bool = True  # the boundary is durable before an entry behind it is deleted
     CONDITIONAL_ADVANCE: bool = True  # the boundary is written only over the version that was read
-    SNAPSHOT_FIRST: bool = True  # a snapshot that holds an entry is durable before the boundary passes it, or it is deleted
+    SNAPSHOT_FIRST: bool = True  # a snapshot with the entry is durable before the boundary passes the entry, or it is deleted
     KEEP_LATEST: bool = True  # the last entry of a listing is neither deleted nor put behind the boundary
-    END: str = "listing"  # an appender takes the end of the log from its "listing" alone, or asks the "boundary", too
+    END: str = "listing"  # an appender finds the end of the log by its "listing" alone, or also reads the "boundary"
     KEEP_SNAPSHOT: bool = True  # the last snapshot of a listing is not deleted
     CHECK_READS: bool = True  # a reader checks the boundary after it has read the entries
-    REAPPEND: bool = False  # True: an appender appends again what was refused
+    REAPPEND: bool = False  # True: an appender appends a refused entry again
 
 
-LIMITS = {  # what an instance may have
+LIMITS = {  # the values that an instance may have
     **dict.fromkeys(("ENTRIES", "READERS", "COLLECTORS", "MAX_PENDING", "MAX_LOST", "MAX_CRASHES"), MANY),
     **dict.fromkeys(("APPENDERS", "MAX_ID"), MANY[1:]),
     "GC": ("min_age", "boundary"),
@@ -49,16 +49,16 @@ LIMITS = {  # what an instance may have
     "END": ("listing", "boundary"),
 }
 
-Entry = tuple[int, int] | tuple[()]  # (appender, its how-manieth entry); (): there is none of this id
+Entry = tuple[int, int] | tuple[()]  # (appender, zero-based index of its entry); (): no entry has this id
 State = tuple[Entry, ...]  # entries in their order
 
 
 class Shared(NamedTuple):
     log: State  # log[i - 1] is the entry of id i
-    snapshots: tuple[State, ...]  # snapshots[i - 1] is the snapshot of id i; (): there is none
+    snapshots: tuple[State, ...]  # snapshots[i - 1] is the snapshot of id i; (): none
     boundary: int  # durable; 0: never written
-    pool: tuple[tuple, ...]  # requests under way that nobody waits for, sorted
-    lost: int  # faults used up
+    pool: tuple[tuple, ...]  # requests in flight whose clients no longer wait, sorted
+    lost: int  # faults so far
     crashes: int
     # ghosts
     first: State  # what was first written under each id
@@ -69,21 +69,21 @@ class Shared(NamedTuple):
 class Appender(NamedTuple):
     pc: str = "Idle"  # Idle, Listed, Ready, Prechecked, Created
     n: int = 0  # the latest id that it knows
-    k: int = 0  # its how-manieth entry this is
+    k: int = 0  # zero-based index of its current entry
 
 
 class Reader(NamedTuple):
     pc: str = "Idle"  # Idle, Listed, Reading, Ended, Done
-    s: int = 0  # the snapshot that it began from; once it has written one, that
-    got: State = ()  # what it has recovered
-    must: int = 0  # ghost: so many entries were acknowledged, or seen by it, before this read began
+    s: int = 0  # the snapshot that it started from, or that it wrote
+    got: State = ()  # entries recovered so far
+    must: int = 0  # ghost: number of entries acknowledged, or seen by this reader, before this read began
 
 
 class Collector(NamedTuple):
     pc: str = "Idle"  # Idle, Listed, Ready, Known
-    listed: frozenset[int] = frozenset()  # what it listed; from Ready on what of it may go, and has not been deleted
+    listed: frozenset[int] = frozenset()  # ids listed; from Ready on those that may be deleted and are not yet
     s: int = 0  # the latest snapshot that it listed
-    b: int = 0  # the boundary that it knows to be durable
+    b: int = 0  # the boundary known to be durable; 0: not read
 
 
 def present(those: tuple[tuple, ...], i: int) -> bool:
@@ -107,7 +107,7 @@ def appender_list(c: Constants, me: int, s: Shared, a: Appender) -> Iterator:
 
 
 def appender_read_boundary(c: Constants, me: int, s: Shared, a: Appender) -> Iterator:
-    """The last id may be collected, but the boundary remembers it."""
+    """The last entry may be deleted, but the boundary keeps its id."""
     if a.pc == "Listed":
         yield (), s, a._replace(pc="Ready", n=max(a.n, s.boundary))
 
@@ -143,7 +143,7 @@ def create_next(c: Constants, me: int, s: Shared, a: Appender) -> Iterator:
 
 
 def create_conflict(c: Constants, me: int, s: Shared, a: Appender) -> Iterator:
-    """On to the next id, and nothing to read."""
+    """The id is taken: try the next one, without a read."""
     if about_to_create(c, a) and present(s.log, a.n + 1):
         yield (), s, a._replace(pc="Ready", n=a.n + 1)
 
@@ -154,19 +154,19 @@ def accept(c: Constants, me: int, s: Shared, a: Appender) -> Iterator:
 
 
 def reject(c: Constants, me: int, s: Shared, a: Appender) -> Iterator:
-    """The entry is not acknowledged. It may be in the history all the same, so nobody appends it again."""
+    """The entry is not acknowledged. It may still be in the history, so nobody appends it again."""
     if a.pc == "Created" and a.n + 1 <= s.boundary:
         yield (), s, Appender(k=a.k + (not c.REAPPEND))
 
 
 def send_create(c: Constants, me: int, s: Shared, a: Appender) -> Iterator:
-    """The create is under way when the appender stops waiting for it: it may be applied at any later time, or never."""
+    """The appender stops waiting for a create in flight. It may be applied at any later time, or never."""
     if about_to_create(c, a) and below(len(s.pool), c.MAX_PENDING):
         yield (), pooled(s, ("Create", a.n + 1, (me, a.k))), Appender(k=a.k + 1)
 
 
 def appender_lose_reply(c: Constants, me: int, s: Shared, a: Appender) -> Iterator:
-    """A reply does not come. After a create that is an entry of unknown outcome; before it nothing has happened."""
+    """A response is lost. After a create the outcome of the entry is indeterminate; before it, nothing happened."""
     if a.pc != "Idle" and below(s.lost, c.MAX_LOST):
         yield (), reply_lost(c, s), Appender(k=a.k + (a.pc == "Created"))
 
@@ -191,7 +191,7 @@ def read_snapshot(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
 
 
 def snapshot_missing(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
-    """There is a later one: start again."""
+    """The snapshot was deleted, so a later one exists. Start over."""
     if r.pc == "Listed" and not present(s.snapshots, r.s):
         yield (), s, Reader(must=r.must)
 
@@ -202,13 +202,13 @@ def read_next(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
 
 
 def read_end(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
-    """There is no next entry: it has read the last, or this one has been collected. The boundary tells which."""
+    """The next entry is absent: the log ends here, or the entry was collected. The boundary tells which."""
     if r.pc == "Reading" and not present(s.log, len(r.got) + 1):
         yield (), s, r._replace(pc="Ended" if c.GC == "boundary" and c.CHECK_READS else "Done")
 
 
 def read_accept(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
-    """Nothing behind its snapshot is deleted yet: what it read is what was appended, and where it ended is the end."""
+    """Nothing after its snapshot was deleted yet. So it read what was appended, up to the end of the log."""
     if r.pc == "Ended" and r.s >= s.boundary:
         yield (), s, r._replace(pc="Done")
 
@@ -224,7 +224,7 @@ def create_snapshot(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
 
 
 def snapshot_conflict(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
-    """It is there, and holds the same."""
+    """The snapshot exists, with the same content."""
     if r.pc == "Done" and len(r.got) > r.s and present(s.snapshots, len(r.got)):
         yield (), s, r._replace(s=len(r.got))
 
@@ -240,7 +240,7 @@ def reader_lose_reply(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
 
 
 def reader_crash(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
-    """A new reader has seen nothing; what was reported is owed to it all the same, from its next LIST on."""
+    """A new reader has seen nothing, but from its next LIST on it must see everything reported as committed."""
     if r.pc != "Idle" and below(s.crashes, c.MAX_CRASHES):
         yield (), crashed(c, s), Reader()
 
@@ -254,12 +254,12 @@ def collector_list(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
 
 
 def rest(g: Collector) -> Collector:
-    """What it still has to do; Idle if that is nothing."""
+    """Return to Idle if nothing is left to delete."""
     return g if g.listed or g.s > 1 else Collector()
 
 
 def collector_list_snapshots(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
-    """Of what it listed it may take for old any entry that the latest snapshot holds, but the last entry."""
+    """The collector may treat as old every listed entry that the latest snapshot holds, except the last entry."""
     if g.pc == "Listed":
         n = top(s.snapshots)
         old = frozenset(i for i in g.listed if (i <= n or not c.SNAPSHOT_FIRST) and (i < max(g.listed) or not c.KEEP_LATEST))
@@ -272,7 +272,7 @@ def collector_read_boundary(c: Constants, me: int, s: Shared, g: Collector) -> I
 
 
 def ahead(g: Collector) -> list[int]:
-    """To where the collector may put the boundary."""
+    """The ids to which the collector may advance the boundary."""
     return [i for i in sorted(g.listed) if i > g.b]
 
 
@@ -308,7 +308,7 @@ def delete(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
 
 
 def may_delete_snapshots(c: Constants, g: Collector) -> range:
-    """Any but the latest it listed. One that comes back, put late, holds what it held, and is not the latest."""
+    """All listed snapshots but the latest. One that a late PUT brings back has the same content, and is not the latest."""
     return range(1, g.s + (not c.KEEP_SNAPSHOT) if g.pc in ("Ready", "Known") else 1)
 
 
@@ -336,7 +336,7 @@ def send_delete_snapshot(c: Constants, me: int, s: Shared, g: Collector) -> Iter
 
 
 def collector_lose_reply(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
-    """It no longer knows what is durable, and must read the boundary again; of a listing it keeps nothing."""
+    """The collector no longer knows what is durable, so it reads the boundary again. It discards a partial listing."""
     if g.pc in ("Listed", "Known") and below(s.lost, c.MAX_LOST):
         after = g._replace(pc="Ready", b=0) if g.pc == "Known" else Collector()
         yield (), reply_lost(c, s), after
@@ -350,7 +350,7 @@ def collector_crash(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
 # --- the store ----------------------------------------------------------------------------------------------------------
 
 def apply_pending(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
-    """A request that nobody waits for reaches the store, with the outcome that its condition has now."""
+    """A request in flight reaches the store after its client stopped waiting. Its condition is evaluated now."""
     for request, after in in_pool(s):
         kind, *args = request
         if kind == "Create" and not present(s.log, args[0]):
@@ -369,7 +369,7 @@ def apply_pending(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
 # --- properties ---------------------------------------------------------------------------------------------------------
 
 def history(s: Shared) -> State:
-    """What a recovery that nobody disturbs gives: the latest snapshot, and the entries after it up to the first gap."""
+    """The result of an undisturbed recovery: the latest snapshot, and the entries after it up to the first gap."""
     n = top(s.snapshots)
     gap = next((i for i in range(n, len(s.log)) if not s.log[i]), max(n, len(s.log)))
     return (s.snapshots[n - 1] if n else ()) + s.log[n:gap]
@@ -386,7 +386,7 @@ def acked_is_kept(c: Constants, s: Shared) -> bool:
 
 
 def history_only_grows(c: Constants, s: Shared) -> bool:
-    """The history is what was first written under each id: recoveries are beginnings of one another."""
+    """The history is what was first written under each id, so every recovery is a prefix of later ones."""
     return history(s) == s.first
 
 
@@ -401,7 +401,7 @@ def boundary_is_monotone(c: Constants, s: Shared) -> bool:
 
 
 def boundary_is_behind_snapshot(c: Constants, s: Shared) -> bool:
-    """What is at or behind the boundary is in a durable snapshot."""
+    """Every entry at or behind the boundary is in a durable snapshot."""
     return s.boundary <= top(s.snapshots)
 
 
@@ -411,17 +411,17 @@ def deleted_is_behind_boundary(c: Constants, s: Shared) -> bool:
 
 
 def end_is_known(c: Constants, s: Shared) -> bool:
-    """Where an appender looks for the end of the log, it finds the largest id ever written."""
+    """An appender that looks for the end of the log finds the largest id ever written."""
     return max(top(s.log), s.boundary if c.END == "boundary" else 0) == len(s.first)
 
 
 def read_is_a_prefix(c: Constants, s: Shared, r: Reader) -> bool:
-    """What a reader has recovered is a beginning of the history."""
+    """The entries that a reader has recovered are a prefix of the history."""
     return r.pc != "Done" or history(s)[:len(r.got)] == r.got
 
 
 def read_is_current(c: Constants, s: Shared, r: Reader) -> bool:
-    """A recovery has every entry acknowledged before it began, and all that this reader has seen before."""
+    """A recovery has every entry acknowledged before it began, and all that its reader has seen before."""
     return r.pc != "Done" or r.must <= len(r.got)
 
 
@@ -438,7 +438,7 @@ def acked_entry_is_collected(c: Constants, s: Shared) -> bool:
 
 
 def stale_create_lands(c: Constants, s: Shared) -> bool:
-    """A create brings back an id that was deleted: what create-if-absent alone does not notice."""
+    """A create brings back a deleted id, which create-if-absent alone does not notice."""
     return any(entry and entry != s.first[i] for i, entry in enumerate(s.log))
 
 
@@ -452,12 +452,12 @@ def refusal_is_indefinite(c: Constants, s: Shared, a: Appender) -> bool:
 
 
 def doubtful_entry_is_read(c: Constants, s: Shared, r: Reader) -> bool:
-    """A recovery has an entry that was not reported, and perhaps never will be."""
+    """A recovery has an entry that was not acknowledged, and perhaps never will be."""
     return r.pc == "Done" and len(r.got) > len(s.acked)
 
 
 def snapshot_outlives_entries(c: Constants, s: Shared) -> bool:
-    """A recovery begins from a snapshot of entries that are gone."""
+    """A recovery starts from a snapshot whose entries are deleted."""
     return top(s.snapshots) > 0 and not present(s.log, 1)
 
 
@@ -466,7 +466,7 @@ def old_snapshot_is_collected(c: Constants, s: Shared) -> bool:
 
 
 def read_is_refused(c: Constants, s: Shared, r: Reader) -> bool:
-    """A reader has come to a gap, or to an entry that is no longer the one that was appended."""
+    """A reader has reached a gap, or an entry that differs from the appended one."""
     return r.pc == "Ended" and r.s < s.boundary
 
 
@@ -475,17 +475,17 @@ def reader_sees_append(c: Constants, s: Shared, r: Reader) -> bool:
 
 
 def appends_end(c: Constants, s: Shared, a: Appender) -> bool:
-    """Every appender comes to the end of its last entry: appended, refused, or in doubt."""
+    """Every appender finishes its last entry: appended, refused or in doubt."""
     return not below(a.k, c.ENTRIES)
 
 
 def reads_end(c: Constants, s: Shared, r: Reader) -> bool:
-    """Again and again a reader has come to the end of a recovery."""
+    """A reader finishes a recovery again and again."""
     return r.pc == "Done"
 
 
 def stale_entries_are_collected(c: Constants, s: Shared) -> bool:
-    """Of what the latest snapshot holds there is nothing left but the last entry. It always remains possible."""
+    """Only the last entry remains of those that the latest snapshot holds. This state stays reachable."""
     return not any(s.log[:min(top(s.snapshots), top(s.log) - 1)])
 
 

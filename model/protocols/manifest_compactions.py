@@ -1,13 +1,15 @@
-"""Safety: every compaction that was begun is applied exactly once, and no flush that was reported is lost, although compactors
-take over from each other, crash between two objects, are refused after they have succeeded, and old files are deleted.
+"""Safety: every compaction that was begun is applied exactly once, and no flush that was reported is lost. This holds
+although compactors take over from each other and crash between the two objects. It also holds if a success is reported as
+refused, and while old files are deleted.
 
-Sources 000, 002 and 004: the manifest and the compactions, each a sequence of files with a boundary. A compactor opens by
-writing its epoch, the next after the manifest's, into the manifest and then into the compactions. It claims what it is about to
-merge (the SSTs of L0) in the compactions, applies it to the manifest, and takes the claim out. Each of these is a GET of the
-latest, a PUT of the next if absent, and a GET of the boundary; what comes of a refusal, of a lost reply and of a crash is found
-out at the next read, by looking for the change in what is read (docs/committed-but-rejected.md). A compactor that opens takes
-over the claim that it finds. LIST and GET are one action here, and of the collector only what it writes is seen: what may
-come between is the matter of SequencedMetadataBoundary. specs/ManifestCompactions.fizz is the twin of this file.
+The manifest and the compactions of SlateDB, each a sequence of files with a boundary (SlateDB's RFC on GC boundary files). A
+compactor opens by writing its epoch, the next after the manifest's, into the manifest and then into the compactions. It
+claims what it is about to merge (the SSTs of L0) in the compactions, applies it to the manifest, and takes the claim out.
+Each of these is a GET of the latest, a PUT of the next if absent, and a GET of the boundary; what comes of a refusal, of a
+lost reply and of a crash is found out at the next read, by looking for the change in what is read
+(docs/committed-but-rejected.md). A compactor that opens takes over the claim that it finds. LIST and GET are one action here,
+and of the collector only what it writes is seen: what may come between is the matter of SequencedMetadataBoundary.
+specs/ManifestCompactions.fizz is the twin of this file.
 """
 
 from collections.abc import Iterator
@@ -21,39 +23,39 @@ class Constants(NamedTuple):
     """Names and values as in the .fizz. None for a bound means unbounded and not counted (refinement uses that)."""
 
     WRITERS: int = 1
-    COMPACTORS: int = 2  # instances over time
+    COMPACTORS: int = 2  # compactors over time
     COLLECTORS: int = 0
     FLUSHES: int | None = 1
-    COLLECTIONS: int | None = 1  # times that a collector moves a boundary
+    COLLECTIONS: int | None = 1  # boundary moves of a collector
     # Faults, each bounded
-    MAX_PENDING: int | None = 0  # requests, in all, that are under way when nobody waits for them any more
-    MAX_LOST: int | None = 0  # replies lost
+    MAX_PENDING: int | None = 0  # requests in all that are in flight when their clients stop waiting
+    MAX_LOST: int | None = 0  # responses lost
     MAX_CRASHES: int | None = 0
     # Safeguards: switch one off and a property must fail
-    CHECK: str = "both"  # the boundary is checked after a create: of "both", of the "manifest" or the "compactions" alone
+    CHECK: str = "both"  # the boundary is checked after a create in "both" sequences, or in "manifest" or "compactions" alone
     EPOCH_CHECK: bool = True  # a compactor compares its epoch with that of what it reads
     MANIFEST_FIRST: bool = True  # an open writes its epoch into the manifest first; False: into the compactions
-    HEAL: bool = True  # and the same one into the other; False: the one after what is there, which a crash may have left
-    APPLY_FIRST: bool = True  # a compaction is in the manifest before its claim is taken out
-    RECOGNISE: bool = True  # a change is looked for in what was read before it is made
-    TAKE_OVER: bool = True  # a compactor that opens goes on with the claim that it finds; False: it looks for work of its own
+    HEAL: bool = True  # and the same epoch into the other; False: the one after its own, which a crash may have left
+    APPLY_FIRST: bool = True  # a compaction is in the manifest before its claim is removed
+    RECOGNISE: bool = True  # a client looks for its change in the file read before it makes it
+    TAKE_OVER: bool = True  # an opening compactor continues a claim that it finds; False: it looks for new work
 
 
-LIMITS = {  # what an instance may have
+LIMITS = {  # the values that an instance may have
     **dict.fromkeys(("COMPACTORS", "COLLECTORS", "FLUSHES", "COLLECTIONS", "MAX_PENDING", "MAX_LOST",
                      "MAX_CRASHES"), MANY),
     "WRITERS": range(2),
     "CHECK": ("both", "manifest", "compactions"),
 }
 
-Sst = int  # the writer's how-manieth flush
-Job = tuple[Sst, ...]  # what is merged
+Sst = int  # zero-based index of the writer's flush
+Job = tuple[Sst, ...]  # the SSTs merged
 
 
 class Manifest(NamedTuple):
-    epoch: int  # of the compactor
+    epoch: int  # the compactor's
     l0: frozenset[Sst]
-    compacted: tuple[Sst, ...]  # sorted; what was applied twice is in it twice
+    compacted: tuple[Sst, ...]  # sorted; an SST that was compacted twice is in it twice
 
 
 class Compactions(NamedTuple):
@@ -66,24 +68,24 @@ class Shared(NamedTuple):
     compactions: tuple[Compactions | None, ...]
     manifest_boundary: int
     compactions_boundary: int
-    pool: tuple[tuple[str, int, Manifest | Compactions], ...]  # requests under way that nobody waits for: object, id, content
-    sent: int  # faults used up: requests that came into the pool
+    pool: tuple[tuple[str, int, Manifest | Compactions], ...]  # requests in flight, not awaited: object, id, content
+    sent: int  # faults so far: requests put into the pool
     lost: int
     crashes: int
     # ghosts
     acked: frozenset[Sst]  # flushes that were reported
-    finished: frozenset[Job]  # compactions that were reported, by their claims' being taken out
-    opened: tuple[int, ...]  # epochs of the opens that were reported, sorted
-    overruled: bool  # a compactor changed the manifest after one with a higher epoch had begun to open
-    unchecked: bool  # a change was reported that landed at or behind a boundary
+    finished: frozenset[Job]  # compactions reported as done, when their claims were removed
+    opened: tuple[int, ...]  # epochs of reported opens, sorted
+    overruled: bool  # a compactor changed the manifest after one with a higher epoch began to open
+    unchecked: bool  # a reported change was applied at or behind a boundary
 
 
 class Writer(NamedTuple):
     pc: str = "Idle"  # Idle, Ready, Created
     n: int = 0  # the latest id
     base: Manifest | None = None  # the file of n
-    k: int = 0  # its how-manieth flush this is
-    late: bool = False  # ghost: its create landed at or behind the boundary
+    k: int = 0  # zero-based index of its current flush
+    late: bool = False  # ghost: its create was applied at or behind the boundary
 
 
 class Compactor(NamedTuple):
@@ -97,7 +99,7 @@ class Compactor(NamedTuple):
 
 
 class Collector(NamedTuple):
-    used: int = 0  # so many times has it moved a boundary
+    used: int = 0  # boundary moves so far
 
 
 MANIFEST_TASKS = ("OpenManifest", "Pick", "Apply")
@@ -144,7 +146,7 @@ def writer_read(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 
 def writer_read_landed(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """An earlier attempt has made the change."""
+    """An earlier attempt has already made the change."""
     if w.pc == "Idle" and below(w.k, c.FLUSHES) and c.RECOGNISE and flushed(latest(s.manifests), w.k):
         yield (), *flush_done(s, w)
 
@@ -184,7 +186,7 @@ def writer_lose_reply(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 
 def writer_send_create(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """It stops waiting for its PUT, which is under way."""
+    """The client stops waiting for its PUT, which is in flight."""
     if w.pc == "Ready" and below(s.sent, c.MAX_PENDING):
         m = w.base._replace(l0=w.base.l0 | {w.k})
         yield (), sends(c, s, ("manifest", w.n + 1, m)), Writer(k=w.k)
@@ -197,7 +199,7 @@ def sends(c: Constants, s: Shared, request: tuple) -> Shared:
 # --- a compactor: the same, for one task after another
 
 def is_manifest(o: Compactor) -> bool:
-    """Its task is of the manifest."""
+    """Tell whether the task concerns the manifest."""
     return o.task in MANIFEST_TASKS
 
 
@@ -206,12 +208,12 @@ def first_task(c: Constants) -> str:
 
 
 def fenced(c: Constants, o: Compactor, file: Manifest | Compactions) -> bool:
-    """What it reads has a higher epoch. An open takes a higher one yet, until it has one."""
+    """Tell whether the file read has a higher epoch. An open then takes a higher one."""
     return c.EPOCH_CHECK and o.task != first_task(c) and file.epoch > o.epoch
 
 
 def landed(c: Constants, o: Compactor, file: Manifest | Compactions) -> bool:
-    """What it reads holds the change already. (An open that has no reply takes the next epoch, as after a lost race.)"""
+    """Tell whether the file read holds the change already. (An open without a response takes the next epoch.)"""
     if not c.RECOGNISE or o.task == first_task(c):
         return False
     match o.task:
@@ -227,7 +229,7 @@ def landed(c: Constants, o: Compactor, file: Manifest | Compactions) -> bool:
 
 
 def read(c: Constants, me: int, s: Shared, o: Compactor) -> Iterator:
-    """GET the latest of what the task is of. To pick is only that; if there is nothing to pick it will look again."""
+    """GET the latest file that the task concerns. To pick work needs nothing else; if there is none, look again later."""
     if o.pc != "Idle":
         return
     file, n = latest(files_of(s, is_manifest(o))), top(files_of(s, is_manifest(o)))
@@ -242,13 +244,13 @@ def read(c: Constants, me: int, s: Shared, o: Compactor) -> Iterator:
 
 
 def read_fenced(c: Constants, me: int, s: Shared, o: Compactor) -> Iterator:
-    """A higher epoch: it ends, and says so to its caller."""
+    """The epoch is higher: the compactor stops and tells its caller."""
     if o.pc == "Idle" and fenced(c, o, latest(files_of(s, is_manifest(o)))):
         yield (), s, Compactor("Fenced", o.task, o.epoch)
 
 
 def read_landed(c: Constants, me: int, s: Shared, o: Compactor) -> Iterator:
-    """An earlier attempt, or the compactor that claimed it, has made the change."""
+    """An earlier attempt, or the compactor that claimed the work, has already made the change."""
     if o.pc == "Idle":
         file = latest(files_of(s, is_manifest(o)))
         if not fenced(c, o, file) and landed(c, o, file):
@@ -256,7 +258,7 @@ def read_landed(c: Constants, me: int, s: Shared, o: Compactor) -> Iterator:
 
 
 def changed(c: Constants, o: Compactor) -> Manifest | Compactions:
-    """What it puts next."""
+    """The file that the compactor puts next."""
     file = o.base
     match o.task:
         case "OpenManifest" | "OpenCompactions":
@@ -270,7 +272,7 @@ def changed(c: Constants, o: Compactor) -> Manifest | Compactions:
 
 
 def done(c: Constants, s: Shared, o: Compactor, file: Manifest | Compactions) -> tuple[Shared, Compactor]:
-    """The task is done, and its change is in `file`: on to the next, and once it is open to a claim that it found."""
+    """The task is done, and its change is in `file`. Go to the next task; after the open, to a claim that was found."""
     s = s._replace(unchecked=s.unchecked or o.late)
     job = min(file.jobs, default=()) if o.task == "OpenCompactions" else o.job
     if o.task == first_task(c):
@@ -306,7 +308,7 @@ def create_conflict(c: Constants, me: int, s: Shared, o: Compactor) -> Iterator:
 
 
 def again(c: Constants, o: Compactor) -> Compactor:
-    """The same task from its start."""
+    """Start the same task over."""
     return Compactor("Idle", o.task, 0 if o.task == first_task(c) else o.epoch, job=o.job)
 
 
@@ -321,20 +323,20 @@ def reject(c: Constants, me: int, s: Shared, o: Compactor) -> Iterator:
 
 
 def lose_reply(c: Constants, me: int, s: Shared, o: Compactor) -> Iterator:
-    """The PUT is applied; of that, or of the boundary, it does not hear."""
+    """The PUT is applied, and its response or that of the boundary is lost."""
     if o.pc == "Created" and below(s.lost, c.MAX_LOST):
         yield (), reply_lost(c, s), again(c, o)
 
 
 def send_create(c: Constants, me: int, s: Shared, o: Compactor) -> Iterator:
-    """It stops waiting for its PUT, which is under way."""
+    """The client stops waiting for its PUT, which is in flight."""
     if o.pc == "Ready" and below(s.sent, c.MAX_PENDING):
         name = "manifest" if is_manifest(o) else "compactions"
         yield (), sends(c, s, (name, o.n + 1, changed(c, o))), again(c, o)
 
 
 def crash(c: Constants, me: int, s: Shared, o: Compactor) -> Iterator:
-    """Another instance may open then; this one does not come back."""
+    """The instance does not come back. Another one may open."""
     if o.pc in ("Idle", "Ready", "Created") and below(s.crashes, c.MAX_CRASHES):
         yield (), crashed(c, s), Compactor("Dead")
 
@@ -365,7 +367,7 @@ def delete_compactions(c: Constants, me: int, s: Shared, g: Collector) -> Iterat
             yield (i,), put(s, False, i, None), g
 
 
-# --- a request that nobody waits for reaches the store, with the outcome that its condition has now
+# --- a request in flight reaches the store; its condition is evaluated now
 
 def apply_pending(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
     for at, (name, i, file), after in in_queue(s):
@@ -380,29 +382,29 @@ def apply_pending(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
 # --- properties ---------------------------------------------------------------------------------------------------------
 
 def applied_once(c: Constants, s: Shared) -> bool:
-    """Of no SST is the compaction in the manifest twice, and none is both merged and yet to be."""
+    """No SST is compacted twice, and none is both in L0 and compacted."""
     m = latest(s.manifests)
     return len(set(m.compacted)) == len(m.compacted) and not m.l0 & set(m.compacted)
 
 
 def flush_is_kept(c: Constants, s: Shared) -> bool:
-    """A flush that was reported is in the latest manifest, merged or not."""
+    """A reported flush is in the latest manifest, in L0 or compacted."""
     return s.acked <= latest(s.manifests).l0 | set(latest(s.manifests).compacted)
 
 
 def claim_out_is_applied(c: Constants, s: Shared) -> bool:
-    """A compaction whose claim was taken out, as done, is in the manifest."""
+    """A compaction whose claim was removed as done is in the manifest."""
     return all(x in latest(s.manifests).compacted for job in s.finished for x in job)
 
 
 def claim_is_worked_on(c: Constants, s: Shared, o: Compactor) -> bool:
-    """A compactor that looks for work has left no claim behind, its own or one that it found."""
+    """A compactor that looks for work has left no claim behind, neither its own nor one that it found."""
     newest = max(latest(s.manifests).epoch, latest(s.compactions).epoch)
     return o.task != "Pick" or o.pc != "Idle" or o.epoch < newest or not latest(s.compactions).jobs
 
 
 def epochs_agree(c: Constants, s: Shared, o: Compactor) -> bool:
-    """The epoch of a compactor that is open is in both objects, unless one of them has a higher one."""
+    """The epoch of an open compactor is in both sequences, unless one of them has a higher one."""
     serves = o.pc in ("Idle", "Ready", "Created") and o.task not in OPENS
     epochs = {latest(s.manifests).epoch, latest(s.compactions).epoch}
     return not serves or max(epochs) > o.epoch or epochs == {o.epoch}
@@ -414,12 +416,12 @@ def one_compactor_per_epoch(c: Constants, s: Shared) -> bool:
 
 
 def fenced_changes_nothing(c: Constants, s: Shared) -> bool:
-    """Once a compactor has begun to open, no older one changes the manifest."""
+    """No older compactor changes the manifest after a newer one began to open."""
     return not s.overruled
 
 
 def report_is_checked(c: Constants, s: Shared) -> bool:
-    """What was reported had not landed behind a boundary."""
+    """No reported change was applied behind a boundary."""
     return not s.unchecked
 
 
@@ -436,12 +438,12 @@ def compactor_is_fenced(c: Constants, s: Shared, o: Compactor) -> bool:
 
 
 def fenced_with_a_claim(c: Constants, s: Shared, o: Compactor) -> bool:
-    """Which another will find."""
+    """A compactor is dead and has left a claim, which another one will find."""
     return o.pc == "Fenced" and bool(latest(s.compactions).jobs)
 
 
 def epochs_are_apart(c: Constants, s: Shared) -> bool:
-    """The manifest has an epoch that the compactions have not: an open is between the two, or died there."""
+    """The manifest has a higher epoch than the compactions: an open is between the two, or crashed there."""
     return latest(s.manifests).epoch > latest(s.compactions).epoch
 
 
@@ -450,7 +452,7 @@ def two_are_open(c: Constants, s: Shared) -> bool:
 
 
 def applied_is_claimed(c: Constants, s: Shared) -> bool:
-    """A claim is of what the manifest has already: who takes it over must notice."""
+    """A claim names work that the manifest already holds. A compactor that takes it over must notice."""
     return any(x in latest(s.manifests).compacted for job in latest(s.compactions).jobs for x in job)
 
 
@@ -459,7 +461,7 @@ def claim_is_open(c: Constants, s: Shared) -> bool:
 
 
 def refusal_is_indefinite(c: Constants, s: Shared, o: Compactor) -> bool:
-    """It is about to be refused, and others have built upon what it did."""
+    """A compactor is about to be refused although others have built on its change."""
     return o.pc == "Created" and o.n + 1 <= boundary_of(s, is_manifest(o)) and not o.late
 
 

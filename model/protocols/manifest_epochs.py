@@ -1,13 +1,13 @@
-"""Safety: no flush that was reported as done leaves the manifest, whoever else writes to it; of one role only the instance
-that opened last commits; and a writer that was fenced has told its caller.
+"""Safety: no flush that was reported as done leaves the manifest, whoever else writes to it. Of each role only the instance
+that opened last commits. A fenced writer reports this to its caller.
 
-Sources 002 and 004, at the grain of one store request an action; specs/ManifestEpochs.fizz is its twin, with the same
+The protocol of SlateDB's page on the manifest, with one store request per action. specs/ManifestEpochs.fizz has the same
 names, states and labelled edges. An instance (writer, compactor, collector) opens once: it reads the latest manifest, takes
 the epoch after its role's, and writes the next manifest with it. Then it updates: LIST, GET the latest, compare the epochs,
 apply its change, PUT the next if absent; on a conflict all of that again. A higher epoch of its own role is the end of it;
-the same one says that another role was in the way. Source 002's open questions are answered here: a compactor is fenced as
-a writer is, by an epoch of its own, at its next read of the manifest; a reader learns of new keys by LIST and GET alone.
-SSTs are named (writer, its how-manieth flush); a compaction moves names from L0, and WAL files are no more than their ids.
+the same one says that another role was in the way. The page's open questions are answered here: a compactor is fenced as a
+writer is, by an epoch of its own, at its next read of the manifest; a reader learns of new keys by LIST and GET alone. SSTs
+are named (writer, zero-based index of its flush); a compaction moves names from L0, and WAL files are no more than their ids.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,34 +29,34 @@ class Constants(NamedTuple):
     FLUSHES: int | None = 1  # updates that an instance begins
     COMPACTIONS: int | None = 1
     COLLECTIONS: int | None = 1
-    CHECKPOINTS: int = 1  # of the first manifest, all to be collected
-    OPEN_RETRIES: int = 0  # after a lost race for an open: source 002's has none; -1: as many as it takes
-    ENDLESS: bool = False  # True: updates without end, ids or content; for what happens in the end
+    CHECKPOINTS: int = 1  # checkpoints of the first manifest, all to be collected
+    OPEN_RETRIES: int = 0  # retries after a lost race for an open: none in SlateDB's page on the manifest; -1: unlimited
+    ENDLESS: bool = False  # True: endless updates without ids or content, for liveness
     # Faults, each bounded
-    MAX_PENDING: int | None = 0  # requests under way that nobody waits for
-    MAX_LOST: int | None = 0  # replies lost
+    MAX_PENDING: int | None = 0  # requests in flight whose clients no longer wait
+    MAX_LOST: int | None = 0  # responses lost
     MAX_CRASHES: int | None = 0
     # Safeguards: switch one off and a property must fail
     CREATE_IF_ABSENT: bool = True  # False: a plain PUT, which overwrites
-    OPEN_ANEW: bool = True  # an open that retries takes the epoch after the one that it reads then
+    OPEN_ANEW: bool = True  # a retried open takes the epoch after the one that it reads then
     BUMP_OWN_ONLY: bool = True  # an open takes the next epoch of its own role alone
     EPOCH_CHECK: bool = True  # an update compares its epoch with the manifest's
-    CHECK_AFTER_CONFLICT: bool = True  # and once more after each conflict
-    COMPACTOR_EPOCH: bool = True  # compactors do so, too
-    REREAD: bool = True  # an update that met a conflict begins anew; False: it puts what it has at the next id
-    REAPPLY: bool = True  # its change is applied to what it reads then; False: to the lists it had, under the epochs read
-    SWALLOW_FENCED: bool = False  # True: that an instance is fenced is logged, and its caller hears nothing
-    UNKNOWN_IS_DONE: bool = False  # True: of an update without a reply its caller is told that it is done
-    POLL_LIST: bool = True  # a reader lists in each poll; False: it gets the manifest that it knows
+    CHECK_AFTER_CONFLICT: bool = True  # the epoch is compared again after each conflict
+    COMPACTOR_EPOCH: bool = True  # compactors compare epochs too
+    REREAD: bool = True  # an update with a conflict starts over; False: it puts its manifest at the next id
+    REAPPLY: bool = True  # its change is applied to the new manifest; False: to the old lists, under the new epochs
+    SWALLOW_FENCED: bool = False  # True: a fenced instance only logs it, and does not tell its caller
+    UNKNOWN_IS_DONE: bool = False  # True: an update without a response is reported as done
+    POLL_LIST: bool = True  # a reader lists in each poll; False: it gets the manifest that it already knows
 
 
-LIMITS = {  # what an instance may have
+LIMITS = {  # the values that an instance may have
     **dict.fromkeys(("WRITERS", "COMPACTORS", "COLLECTORS", "READERS", "FLUSHES", "COMPACTIONS", "COLLECTIONS", "CHECKPOINTS",
                      "MAX_PENDING", "MAX_LOST", "MAX_CRASHES"), MANY),
     "OPEN_RETRIES": range(-1, 101),
 }
 
-Sst = tuple[int, int]  # (writer, its how-manieth flush)
+Sst = tuple[int, int]  # (writer, zero-based index of its flush)
 By = tuple[str, int, int]  # (role, instance, its epoch)
 
 
@@ -66,19 +66,19 @@ class Manifest(NamedTuple):
     collector_epoch: int
     l0: frozenset[Sst]
     compacted: frozenset[Sst]
-    last_wal: int  # the last WAL id that is in an SST
+    last_wal: int  # the last WAL id that an SST holds
     next_wal: int
     checkpoints: frozenset[int]
 
 
 class Shared(NamedTuple):
     files: tuple[Manifest, ...]  # files[i - 1] is the manifest of id i
-    pool: tuple[tuple[int, Manifest, By], ...]  # requests under way that nobody waits for
-    lost: int  # faults used up
+    pool: tuple[tuple[int, Manifest, By], ...]  # requests in flight whose clients no longer wait
+    lost: int  # faults so far
     crashes: int
-    current: frozenset[tuple[str, int]]  # where ENDLESS: the instances, (role, which), that know the latest manifest
+    current: frozenset[tuple[str, int]]  # if ENDLESS: the instances, (role, index), that know the latest manifest
     # ghosts
-    by: tuple[By, ...]  # whose manifest it is
+    by: tuple[By, ...]  # the writer of each manifest
     opened: frozenset[By]  # opens that were reported
     acked: frozenset[Sst]  # flushes that were reported
 
@@ -89,9 +89,9 @@ class Writer(NamedTuple):
     epoch: int = 0
     n: int = 0  # the latest id that it knows
     base: Manifest | None = None  # the manifest of n
-    k: int = 0  # its how-manieth update this is
-    tries: int = 0  # conflicts, and unknown outcomes, of this open; of an update no more than 1 is counted
-    unheard: bool = False  # ghost: it was fenced, and no caller knows
+    k: int = 0  # zero-based index of its current update
+    tries: int = 0  # conflicts and indeterminate outcomes of this open; of an update, at most 1 is counted
+    unheard: bool = False  # ghost: it was fenced, and its caller was not told
 
 
 class Compactor(NamedTuple):
@@ -102,7 +102,7 @@ class Compactor(NamedTuple):
     base: Manifest | None = None
     k: int = 0
     tries: int = 0
-    picked: frozenset = frozenset()  # of L0, what it has merged
+    picked: frozenset = frozenset()  # the SSTs of L0 that it merged
 
 
 class Collector(NamedTuple):
@@ -113,13 +113,13 @@ class Collector(NamedTuple):
     base: Manifest | None = None
     k: int = 0
     tries: int = 0
-    picked: frozenset = frozenset()  # checkpoints that it found to be over
+    picked: frozenset = frozenset()  # checkpoints that it found expired
 
 
 class Reader(NamedTuple):
     pc: str = "Idle"  # Idle, Listed, Done
     n: int = 0
-    must: frozenset[Sst] = frozenset()  # ghost: reported, or seen by it, before this poll began
+    must: frozenset[Sst] = frozenset()  # ghost: flushes reported, or seen by this reader, before this poll began
     got: frozenset[Sst] = frozenset()
 
 
@@ -128,7 +128,7 @@ EPOCH = {Writer: "writer_epoch", Compactor: "compactor_epoch", Collector: "colle
 
 
 def updates(c: Constants, i: Instance) -> int | None:
-    """How many it begins."""
+    """The number of updates that the instance begins."""
     return {Writer: c.FLUSHES, Compactor: c.COMPACTIONS, Collector: c.COLLECTIONS}[i.__class__]
 
 
@@ -149,7 +149,7 @@ def following(c: Constants, n: int) -> int:
 
 
 def refused(c: Constants, me: int, s: Shared, i: Instance) -> bool:
-    """What the instance would put next is there."""
+    """Tell whether the instance's next manifest exists already."""
     return c.CREATE_IF_ABSENT and (signed(me, i)[:2] not in s.current if c.ENDLESS else i.n < len(s.files))
 
 
@@ -162,7 +162,7 @@ def put(c: Constants, s: Shared, n: int, m: Manifest, by: By) -> Shared:
 # --- an instance of any role: LIST, GET the latest, PUT the next if absent
 
 def begin(c: Constants, me: int, s: Shared, i: Instance) -> Iterator:
-    """There is more to update."""
+    """The instance begins another update."""
     if c.ENDLESS and i.pc == "Idle" and i.open and i.k == updates(c, i):
         yield (), s, i._replace(k=0)
 
@@ -183,7 +183,7 @@ def fenced(c: Constants, s: Shared, i: Instance) -> bool:
 
 
 def landed(c: Constants, me: int, s: Shared, i: Instance) -> bool:
-    """The manifest holds the change already that the instance is about to try once more."""
+    """Tell whether the manifest already holds the change that the instance is about to retry."""
     m = s.files[i.n - 1]
     if not i.open or i.tries == 0 or c.ENDLESS:
         return False
@@ -197,7 +197,7 @@ def landed(c: Constants, me: int, s: Shared, i: Instance) -> bool:
 
 
 def read_latest(c: Constants, me: int, s: Shared, i: Instance) -> Iterator:
-    """A compactor or a collector picks what it works on, once; if there is nothing it will look again."""
+    """A compactor or collector picks its work once. If there is none, it looks again later."""
     if i.pc != "Listed" or fenced(c, s, i) or landed(c, me, s, i):
         return
     m = s.files[i.n - 1]
@@ -214,7 +214,7 @@ def read_latest(c: Constants, me: int, s: Shared, i: Instance) -> Iterator:
 
 
 def read_fenced(c: Constants, me: int, s: Shared, i: Instance) -> Iterator:
-    """«If our epoch is less than the epoch stored in the manifest» it stops, and says so to its caller."""
+    """«If our epoch is less than the epoch stored in the manifest», the instance stops and reports it to its caller."""
     if i.pc == "Listed" and fenced(c, s, i):
         if not c.SWALLOW_FENCED:
             yield (), s, i.__class__("Fenced", True, i.epoch, k=i.k)
@@ -230,7 +230,7 @@ def read_landed(c: Constants, me: int, s: Shared, i: Instance) -> Iterator:
 
 
 def changed(c: Constants, me: int, i: Instance) -> Manifest:
-    """What it puts next: an open with its epoch, or an update with its change."""
+    """The manifest that the instance puts next: an open with its epoch, or an update with its change."""
     m: Manifest = i.base
     if not i.open:
         if c.BUMP_OWN_ONLY:
@@ -252,7 +252,7 @@ def signed(me: int, i: Instance) -> By:
 
 
 def committed(c: Constants, me: int, s: Shared, i: Instance) -> tuple[Shared, Instance]:
-    """Its open, or its update, is done and reported."""
+    """The open or the update is done and reported."""
     if not i.open:
         return s._replace(opened=s.opened | {signed(me, i)}), i.__class__("Idle", True, i.epoch)
     if i.__class__ is Writer and not c.ENDLESS:
@@ -275,7 +275,7 @@ def create_conflict(c: Constants, me: int, s: Shared, i: Instance) -> Iterator:
 
 
 def again(c: Constants, i: Instance) -> Instance:
-    """From the start, if it may; an open that may not has failed: «ManifestVersionExists»."""
+    """Start over if allowed. Otherwise the open has failed: «ManifestVersionExists»."""
     if i.open:
         return i._replace(pc="Idle", n=0, base=None if c.REAPPLY else i.base, tries=1)
     if i.tries == c.OPEN_RETRIES:
@@ -288,20 +288,20 @@ def in_doubt(c: Constants, me: int, s: Shared, i: Instance) -> tuple[Shared, Ins
 
 
 def send_create(c: Constants, me: int, s: Shared, i: Instance) -> Iterator:
-    """The PUT is under way when the instance stops waiting for it: it may be applied at any later time, or never."""
+    """The instance stops waiting for a PUT in flight. It may be applied at any later time, or never."""
     if i.pc == "Ready" and below(len(s.pool), c.MAX_PENDING):
         yield (), *in_doubt(c, me, queued(s, (i.n + 1, changed(c, me, i), signed(me, i))), i)
 
 
 def lose_reply(c: Constants, me: int, s: Shared, i: Instance) -> Iterator:
-    """The PUT is applied, or refused; the instance does not learn which."""
+    """The PUT is applied or refused, and the response is lost."""
     if i.pc == "Ready" and below(s.lost, c.MAX_LOST):
         after = s if refused(c, me, s, i) else put(c, s, following(c, i.n), changed(c, me, i), signed(me, i))
         yield (), *in_doubt(c, me, reply_lost(c, after), i)
 
 
 def crash(c: Constants, me: int, s: Shared, i: Instance) -> Iterator:
-    """Another instance may open then; this one does not come back."""
+    """The instance does not come back. Another one may open."""
     if i.pc in ("Idle", "Listed", "Ready") and below(s.crashes, c.MAX_CRASHES):
         yield (), crashed(c, s), i.__class__("Dead")
 
@@ -319,10 +319,10 @@ def reader_read_latest(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
         yield (), s, r._replace(pc="Done", got=ssts(s.files[r.n - 1]))
 
 
-# --- requests that nobody waits for
+# --- requests in flight whose clients no longer wait
 
 def apply_pending(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
-    """A request that nobody waits for reaches the store, with the outcome that its condition has now."""
+    """A request in flight reaches the store after its client stopped waiting. Its condition is evaluated now."""
     for at, (n, m, by), after in in_queue(s):
         yield (at,), after if c.CREATE_IF_ABSENT and n <= len(s.files) else put(c, after, n, m, by), ()
 
@@ -339,13 +339,13 @@ def one_writer_per_epoch(c: Constants, s: Shared) -> bool:
 
 
 def only_own_epoch_is_bumped(c: Constants, s: Shared) -> bool:
-    """A manifest raises no epoch but that of the role that wrote it."""
+    """A manifest raises only the epoch of the role that wrote it."""
     return all(epochs(a)[role] >= epochs(b)[role] for (a, b), (by, _, _) in zip(pairwise(s.files), s.by[1:])
                for role in epochs(a) if role != by)
 
 
 def commits_are_of(role: str, s: Shared) -> bool:
-    """Of this role none but the instance with the highest epoch so far."""
+    """Of this role, only the instance with the highest epoch so far commits."""
     return all(epochs(m)[role] <= epoch for i, (by, _, epoch) in enumerate(s.by) if by == role for m in s.files[:i])
 
 
@@ -365,28 +365,28 @@ def at_most_one_active_collector_commits(c: Constants, s: Shared) -> bool:
 
 
 def others_changes_are_kept(c: Constants, s: Shared) -> bool:
-    """A manifest takes nothing back of what the one before it says: SSTs, what is compacted, WAL ids, lost checkpoints."""
+    """A manifest keeps what the previous one says: SSTs, compacted SSTs, WAL ids and removed checkpoints."""
     return all(ssts(a) <= ssts(b) and a.compacted <= b.compacted - b.l0 and b.checkpoints <= a.checkpoints
                and a.last_wal <= b.last_wal and a.next_wal <= b.next_wal for a, b in pairwise(s.files))
 
 
 def epochs_are_monotone(c: Constants, s: Shared) -> bool:
-    """From one manifest to the next no epoch goes down."""
+    """No epoch decreases from one manifest to the next."""
     return all(epochs(a)[role] <= epochs(b)[role] for a, b in pairwise(s.files) for role in epochs(a))
 
 
 def flush_is_kept(c: Constants, s: Shared) -> bool:
-    """A flush that was reported is in the latest manifest, in L0 or compacted."""
+    """A reported flush is in the latest manifest, in L0 or compacted."""
     return s.acked <= ssts(s.files[-1])
 
 
 def fenced_is_told(c: Constants, s: Shared, w: Writer) -> bool:
-    """A writer that has found itself fenced has told its caller, and goes on with nothing."""
+    """A writer that finds itself fenced tells its caller and stops."""
     return not w.unheard
 
 
 def read_is_current(c: Constants, s: Shared, r: Reader) -> bool:
-    """A poll shows every flush reported before it began, and all that this reader has seen before."""
+    """A poll shows every flush reported before it began, and all that its reader has seen before."""
     return r.pc != "Done" or r.must <= r.got
 
 
@@ -403,7 +403,7 @@ def writer_is_fenced(c: Constants, s: Shared, w: Writer) -> bool:
 
 
 def open_fails(c: Constants, s: Shared, w: Writer) -> bool:
-    """It lost the race: ManifestVersionExists."""
+    """An open has lost the race: ManifestVersionExists."""
     return w.pc == "Failed"
 
 
@@ -412,7 +412,7 @@ def retried_open_succeeds(c: Constants, s: Shared, w: Writer) -> bool:
 
 
 def flush_is_retried(c: Constants, s: Shared, w: Writer) -> bool:
-    """Not another writer was in the way."""
+    """A writer met a conflict that no other writer caused."""
     return w.pc == "Ready" and w.open and w.tries > 0
 
 
@@ -429,7 +429,7 @@ def checkpoint_is_collected(c: Constants, s: Shared) -> bool:
 
 
 def doubtful_flush_lands(c: Constants, s: Shared) -> bool:
-    """A flush is in the manifest that was not reported, and perhaps never will be."""
+    """The manifest holds a flush that was not reported, and perhaps never will be."""
     return s.acked < ssts(s.files[-1])
 
 
@@ -438,12 +438,12 @@ def reader_sees_flush(c: Constants, s: Shared, r: Reader) -> bool:
 
 
 def opens_end(c: Constants, s: Shared, w: Writer) -> bool:
-    """Every open comes to an end: a writer is open, or its open has failed, or it is no more."""
+    """Every open ends: the writer is open, its open has failed, or it has crashed."""
     return w.open or w.pc in ("Failed", "Dead")
 
 
 def updates_end(c: Constants, s: Shared, w: Writer) -> bool:
-    """Every writer comes to an end, again and again: it has flushed, or has been told that it can't, or is no more."""
+    """Every writer finishes a flush again and again, unless it was fenced or has crashed."""
     return w.pc in ("Failed", "Fenced", "Dead") or (w.open and not below(w.k, c.FLUSHES))
 
 
@@ -482,7 +482,7 @@ SOMETIMES = {
     "ReaderSeesFlush": ("Reader", reader_sees_flush),
 }
 EVENTUALLY = {"OpensEnd": ("Writer", opens_end), "UpdatesEnd": ("Writer", updates_end)}
-FAULTS = {"Begin", "SendCreate", "LoseReply", "Crash"}  # nobody is bound to
+FAULTS = {"Begin", "SendCreate", "LoseReply", "Crash"}  # never obligatory, so not fair
 FAIR = {role: frozenset(actions.keys() - FAULTS) for role, actions in (
     ("Writer", WRITER), ("Compactor", COMPACTOR), ("Collector", COLLECTOR), ("Reader", READER))}
 

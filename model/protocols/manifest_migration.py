@@ -1,17 +1,17 @@
-"""Safety: an update that was acknowledged is in every later manifest, whichever releases have written since, and nobody meets a
-manifest that they cannot read.
+"""Safety: an acknowledged update is in every later manifest, whichever releases have written since. No client meets a
+manifest that it cannot read.
 
-Source 001's «Manifest V1 to V2 Migration»: «Phase 1: Write V1, read V1+V2 .. This allows older nodes that only understand V1 to
-continue operating during a rolling upgrade», «Phase 2: Write V2, read V1+V2. Once all nodes are upgraded and can read V2, the
-writer switches», «Phase 3: Deprecate V1. Once no V1 manifests remain on disk .. V1 reading support can be removed». Phase 0 is
-the release before, which knows V1 alone. V2 has a field that V1 has not; an update is to that field, or to one that both have,
-or it is none: a manifest as the one before, which phase 3 begins with.
+«Manifest V1 to V2 Migration» in SlateDB's RFC on checkpoints and clones: «Phase 1: Write V1, read V1+V2 .. This allows older
+nodes that only understand V1 to continue operating during a rolling upgrade», «Phase 2: Write V2, read V1+V2. Once all nodes
+are upgraded and can read V2, the writer switches», «Phase 3: Deprecate V1. Once no V1 manifests remain on disk .. V1 reading
+support can be removed». Phase 0 is the release before, which knows V1 alone. V2 has a field that V1 has not; an update is to
+that field, or to one that both have, or it is none: a manifest as the one before, which phase 3 begins with.
 
 What the source leaves out, and two safeguards are for. What a writer of V1 does about the field that it has no place for:
 REFUSE; without it what others were told is committed is dropped without a word. And that no V1 manifest remains is not enough
-for phase 3: a create of a writer in phase 1 may be under way, and be applied later. BARRIER: a V2 manifest that is written when
-nobody is in phase 1 any more takes the id that such a create wants. Which of the old manifests a collector leaves, as one that
-a checkpoint keeps, is open.
+for phase 3: a create of a writer in phase 1 may be under way, and be applied later. BARRIER: a V2 manifest that is written
+when nobody is in phase 1 any more takes the id that such a create wants. Which of the old manifests a collector leaves, as
+one that a checkpoint keeps, is open.
 
 What boundary files are for is not here: an id whose file is collected is not created again.
 """
@@ -26,42 +26,42 @@ from highwater.model.parts import below, clients, in_queue, queued, store
 class Constants(NamedTuple):
     # Instance
     WRITERS: int = 2
-    UPDATES: int | None = 2  # that a writer begins; None, here and below: unbounded
-    FIRST: int = 0  # the phase in which everyone begins
+    UPDATES: int | None = 2  # updates that a writer begins; None, here and below: unbounded
+    FIRST: int = 0  # the phase in which every writer begins
     # Faults, each bounded
-    MAX_PENDING: int | None = 0  # creates under way that nobody waits for
+    MAX_PENDING: int | None = 0  # creates in flight whose clients no longer wait
     # Safeguards: switch one off and a property must fail
-    REFUSE: bool = True  # what the version written has no place for is not written; False: it is left out without a word
-    ORDERED: bool = True  # a phase begins when nobody is two phases before it
-    LOOK: bool = True  # phase 3 begins when no V1 manifest is there
-    BARRIER: bool = True  # and after a V2 manifest of one's own, from when nobody wrote V1 any more
+    REFUSE: bool = True  # an update that the written version cannot hold is refused; False: it is dropped silently
+    ORDERED: bool = True  # a writer enters a phase only if no writer is two phases behind it
+    LOOK: bool = True  # phase 3 begins only if no V1 manifest exists
+    BARRIER: bool = True  # phase 3 begins only after an own V2 manifest, written when nobody wrote V1 any more
 
 
 LIMITS = {"WRITERS": range(1, 5), "UPDATES": range(1, 5), "FIRST": range(4), "MAX_PENDING": range(2)}
 
-Update = tuple[int, int, bool]  # (writer, its how-manieth update, to the new field)
+Update = tuple[int, int, bool]  # (writer, zero-based index of its update, whether it is to the new field)
 File = tuple[int, int, frozenset[Update]]  # (id, version, updates)
 
 
 class Shared(NamedTuple):
-    files: tuple[File, ...]  # manifests that are there, by id
-    pool: tuple[File, ...]  # creates under way that nobody waits for
-    phases: tuple[int, ...]  # of the writers
+    files: tuple[File, ...]  # manifests that exist, by id
+    pool: tuple[File, ...]  # creates in flight whose clients no longer wait
+    phases: tuple[int, ...]  # the phase of each writer
     # ghosts
     acked: frozenset[Update]  # reported as committed
-    unreadable: bool  # somebody met a manifest that they cannot read
+    unreadable: bool  # a client met a manifest that it cannot read
 
 
 class Writer(NamedTuple):
     pc: str = "Idle"  # Idle, Ready
     base: int = 0  # the id of the manifest that it read
-    known: frozenset[Update] = frozenset()  # the updates in it
-    k: int = 0  # its how-manieth update this is
-    sealed: bool = False  # it has written V2 since nobody wrote V1
+    known: frozenset[Update] = frozenset()  # the updates in that manifest
+    k: int = 0  # zero-based index of its current update
+    sealed: bool = False  # it has written V2 after everyone stopped writing V1
 
 
 def version_of(phase: int) -> int:
-    """The version that is written in a phase."""
+    """The version that a client writes in a phase."""
     return 1 if phase <= 1 else 2
 
 
@@ -70,7 +70,7 @@ def reads(phase: int, version: int) -> bool:
 
 
 def kinds(phase: int) -> tuple[str, ...]:
-    """What an update may be to: the fields of both versions, the one that V1 has not; or, before phase 3, to nothing."""
+    """The kinds of update: to a field of both versions, to the field that only V2 has, or none, before phase 3."""
     return ("both", *(("new",) if phase >= 2 else ()), *(("nothing",) if phase == 2 else ()))
 
 
@@ -81,7 +81,7 @@ def written(me: int, version: int, what: str, w: Writer) -> File:
 
 
 def held(version: int, updates: frozenset[Update]) -> frozenset[Update]:
-    """What of the updates a version has a place for: those in the new field V2 alone."""
+    """The updates that a version can hold. Only V2 holds those to the new field."""
     return frozenset(update for update in updates if version == 2 or not update[2])
 
 
@@ -131,13 +131,13 @@ def create_conflict(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 
 def refuse(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """Its caller is told that the update is nowhere."""
+    """The caller learns that the update was refused."""
     if c.REFUSE and w.pc == "Ready" and held(version_of(s.phases[me]), w.known) != w.known:
         yield (), s, rest(w)
 
 
 def send_create(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """The create is under way when the writer stops waiting for it: it may be applied at any later time, or never."""
+    """The writer stops waiting for a create in flight. It may be applied at any later time, or never."""
     version = version_of(s.phases[me])
     if w.pc == "Ready" and below(len(s.pool), c.MAX_PENDING) and holds(c, version, w):
         for what in kinds(s.phases[me]):
@@ -145,20 +145,20 @@ def send_create(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 
 def upgrade(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """It ends, and begins again in the next phase."""
+    """The writer ends, and its successor begins in the next phase."""
     phase = s.phases[me] + 1
     if w.pc == "Idle" and phase <= 3 and may_begin(c, s, phase, w):
         yield (), s._replace(phases=(*s.phases[:me], phase, *s.phases[me + 1:])), w
 
 
 def collect(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
-    """A collector takes any but the latest."""
+    """A collector deletes any manifest but the latest."""
     for at, file in enumerate(s.files[:-1]):
         yield (file[0],), s._replace(files=s.files[:at] + s.files[at + 1:]), ()
 
 
 def apply_pending(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
-    """A create that nobody waits for is applied if the id is still to be had, else refused."""
+    """A create in flight reaches the store after its client stopped waiting. It is applied if its id is still free."""
     for at, file, after in in_queue(s):
         yield (at,), after._replace(files=(*s.files, file)) if file[0] == s.files[-1][0] + 1 else after, ()
 
@@ -171,7 +171,7 @@ def acked_is_kept(c: Constants, s: Shared) -> bool:
 
 
 def manifests_are_readable(c: Constants, s: Shared) -> bool:
-    """Nobody meets a manifest of a version that they cannot read."""
+    """No client meets a manifest of a version that it cannot read."""
     return not s.unreadable
 
 

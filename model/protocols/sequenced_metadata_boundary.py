@@ -1,10 +1,11 @@
-"""Safety: what a writer was told is committed stays in the history that every later writer and reader builds on, and no
-id is ever committed twice, although old files are deleted and any client may stall for any time at any point.
+"""Safety: an update that was reported as committed stays in the history that every later writer and reader builds on. No id
+is ever committed twice. Both hold although old files are deleted and any client may stall for any time at any point.
 
-The protocol of source 000 at the grain of one store request an action; specs/SequencedMetadataBoundary.fizz is its twin,
-with the same names, states and labelled edges. A file's content is the updates (w, k) that it holds and the checkpoints
-(ids of files) that its history has taken. Stalls need no action: not to be scheduled is a stall. Age is abstracted: of
-what it listed a collector may take any file but the last for old, which no real `min_age` exceeds.
+This is the protocol of SlateDB's RFC on GC boundary files, with one store request per action.
+specs/SequencedMetadataBoundary.fizz has the same names, states and labelled edges. A file's content is the updates (w, k)
+that it holds and the checkpoints (ids of files) that its history has taken. Stalls need no action: a client that is not
+scheduled is stalled. Age is abstracted: a collector may treat any listed file but the last as old, which no real `min_age`
+exceeds.
 """
 
 from collections.abc import Iterator
@@ -25,29 +26,28 @@ class Constants(NamedTuple):
     CHECKPOINTS: int | None = 0  # checkpoints in one history
     # Faults, each bounded
     PAGE: int = 0  # ids on one page of a listing; 0: a listing has one page
-    MAX_PENDING: int | None = 0  # requests under way that nobody waits for
-    MAX_LOST: int | None = 0  # replies lost
+    MAX_PENDING: int | None = 0  # requests in flight whose clients no longer wait
+    MAX_LOST: int | None = 0  # responses lost
     MAX_CRASHES: int | None = 0
     # Safeguards: switch one off and a property must fail
-    BOUNDARY: bool = True  # False: the status quo of source 000, min_age alone; there is no boundary, nobody asks for it
-    CHECK: str = "after"  # a writer checks the boundary after its create; "before" it; "off": not at all
-    OLD_WRITERS: int = 0  # so many of the writers are of an old version, which does not check
-    FRESH_BOUNDARY: bool = True  # the check asks the store, not a cache that never expires
+    BOUNDARY: bool = True  # False: min_age alone, as before the RFC; no boundary is written or read
+    CHECK: str = "after"  # a writer checks the boundary "after" its create, "before" it, or never ("off")
+    OLD_WRITERS: int = 0  # number of writers of an old version, which does not check
+    FRESH_BOUNDARY: bool = True  # the check reads the store; False: a cache that never expires
     BOUNDARY_FIRST: bool = True  # the boundary is durable before a file behind it is deleted
     CONDITIONAL_ADVANCE: bool = True  # the boundary is written only over the version that was read
     KEEP_LATEST: bool = True  # the last file of a listing is neither deleted nor put behind the boundary
     SPARE_CHECKPOINTS: bool = True  # a file that an active checkpoint refers to is not deleted
     CHECK_READS: bool = True  # a reader checks the boundary after it has read the latest file
-    # A refused update: its caller is "told" that nobody knows; or that it has "failed"; or it is "retried". The amendment: it
-    # is tried again, but first "recognised" in the latest file, which is then checked; "unchecked": and that is not checked
-    ON_REFUSAL: str = "told"
-    # When a writer knows its own file for the latest, and neither lists nor gets it before its next create: "never"; once
-    # "accepted"; once "created", whatever the check said; "unanswered": also of a create that it has no reply to. Never where
-    # an update is tried again
-    KNOWN: str = "never"
+    # Choices of the client, which are neither faults nor safeguards
+    ON_REFUSAL: str = "told"  # a refused update: the caller is "told" of the doubt, or that it "failed"; or it is "retried";
+    #                           or first "recognised" in the latest file; "unchecked": without a check of that file
+    KNOWN: str = "never"  # a writer takes its own file for the latest, and creates the next one without LIST and GET:
+    #                       "never"; once "accepted"; once "created", whatever the check said; "unanswered": also if the
+    #                       create has no response. Never where an update is retried
 
 
-LIMITS = {  # what an instance may have
+LIMITS = {  # the values that an instance may have
     **dict.fromkeys(("COMMITS", "COLLECTORS", "READERS", "CHECKPOINTS", "PAGE", "MAX_PENDING", "MAX_LOST", "MAX_CRASHES",
                      "OLD_WRITERS"), MANY),
     **dict.fromkeys(("WRITERS", "MAX_ID"), MANY[1:]),
@@ -56,7 +56,7 @@ LIMITS = {  # what an instance may have
     "KNOWN": ("never", "accepted", "created", "unanswered"),
 }
 
-Update = tuple[int, int]  # (writer, its how-manieth update)
+Update = tuple[int, int]  # (writer, zero-based index of its update)
 
 
 class File(NamedTuple):
@@ -70,37 +70,37 @@ NO_FILE = File(frozenset(), frozenset())
 class Shared(NamedTuple):
     files: tuple[File | None, ...]  # files[i - 1] is the file of id i
     boundary: int  # durable; 0: never written
-    pool: tuple[tuple, ...]  # requests under way that nobody waits for, sorted
-    expired: frozenset[int]  # checkpoints whose lifetime is over
-    lost: int  # faults used up
+    pool: tuple[tuple, ...]  # requests in flight whose clients no longer wait, sorted
+    expired: frozenset[int]  # expired checkpoints
+    lost: int  # responses lost so far
     crashes: int
     # ghosts
     acked: frozenset[tuple[int, int, int]]  # (id, writer, update) reported as committed; id 0: recognised
-    unchecked: frozenset[int]  # ids reported although no moment after the create had boundary < id
+    unchecked: frozenset[int]  # ids reported as committed although the boundary was never below the id after the create
     high: int  # the largest id ever created
     peak: int  # the largest boundary ever durable
 
 
 class Writer(NamedTuple):
     pc: str = "Idle"  # Idle, Listing, Listed, Ready, Prechecked, Created, Applied
-    n: int = 0  # the latest id that it knows: the last listed, or its own
-    base: File = NO_FILE  # the content of n; once Created what it put (KNOWN), or ghost: only if it held the update already
-    k: int = 0  # its how-manieth update this is
-    late: bool = False  # ghost: its create landed at or behind the boundary
-    seen: int = 0  # the boundary in its cache (only where FRESH_BOUNDARY is off)
+    n: int = 0  # the latest id known to the writer: listed, or its own
+    base: File = NO_FILE  # the content of file n; once Created the content put, which only KNOWN and a ghost need
+    k: int = 0  # zero-based index of its current update
+    late: bool = False  # ghost: its create was applied at or behind the boundary
+    seen: int = 0  # cached boundary, only if FRESH_BOUNDARY is off
 
 
 class Collector(NamedTuple):
     pc: str = "Idle"  # Idle, Listing, Listed, Known
-    listed: frozenset[int] = frozenset()  # what it listed and has not deleted
-    marked: bool = False  # it has left out of `listed` what active checkpoints refer to
-    b: int = 0  # the boundary that it knows to be durable
+    listed: frozenset[int] = frozenset()  # ids listed and not yet deleted
+    marked: bool = False  # ids that active checkpoints refer to are removed from `listed`
+    b: int = 0  # the boundary known to be durable; 0: not read
 
 
 class Reader(NamedTuple):
     pc: str = "Idle"  # Idle, Listing, Listed, Read, Done
     n: int = 0
-    must: frozenset[Update] = frozenset()  # ghost: reported, or seen by it, before this read began
+    must: frozenset[Update] = frozenset()  # ghost: reported as committed, or seen by this reader, before this read began
     got: frozenset[Update] = frozenset()
 
 
@@ -143,7 +143,7 @@ def writer_list(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 
 def applied(c: Constants, me: int, s: Shared, w: Writer) -> bool:
-    """The file that it gets holds its update, and it looks for that."""
+    """Tell whether the file read holds the writer's update, and the writer looks for it."""
     return recognises(c) and (me, w.k) in s.files[w.n - 1].updates
 
 
@@ -153,7 +153,7 @@ def read_latest(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 
 def read_applied(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """An earlier attempt of its own has landed, if this file is of the history: what the boundary now has to tell."""
+    """The file holds the update of an earlier attempt. The boundary decides whether that file is in the history."""
     if w.pc == "Listed" and present(s, w.n) and applied(c, me, s, w):
         if c.ON_REFUSAL == "recognised":
             yield (), s, w._replace(pc="Applied")
@@ -181,7 +181,7 @@ def about_to_create(c: Constants, me: int, w: Writer) -> bool:
 
 
 def extended(c: Constants, me: int, w: Writer) -> Iterator[tuple[bool, File]]:
-    """The content that the writer may put next: its update, and with `pin` a checkpoint of the new file itself."""
+    """The content that the writer may put next: its update; with `pin` also a checkpoint of the new file."""
     for pin in (False, True):
         if not pin or below(len(w.base.checkpoints), c.CHECKPOINTS):
             yield pin, File(w.base.updates | {(me, w.k)}, w.base.checkpoints | ({w.n + 1} if pin else frozenset()))
@@ -196,7 +196,7 @@ def acknowledged(s: Shared, me: int, w: Writer, late: bool) -> Shared:
 
 
 def recognised(s: Shared, me: int, w: Writer) -> Shared:
-    """At which id it landed nobody knows."""
+    """The id of the file with the update is unknown."""
     return s._replace(acked=s.acked | {(0, me, w.k)})
 
 
@@ -251,21 +251,21 @@ def reject(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 
 def recognise(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """The file was ahead of the boundary after it was got: nobody has deleted it, so nobody has put another in its place."""
+    """The file was ahead of the boundary after it was read. So it was not deleted, and no other file replaced it."""
     if c.ON_REFUSAL == "recognised" and w.pc == "Applied" and w.n > boundary_seen(c, s, w):
         seen = 0 if c.FRESH_BOUNDARY else boundary_seen(c, s, w)
         yield (), recognised(s, me, w), done(w, w.k + 1)._replace(seen=seen)
 
 
 def recognise_reject(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """It may be of the history or not: once more from the start."""
+    """The file may or may not be in the history. Start over."""
     if c.ON_REFUSAL == "recognised" and w.pc == "Applied" and w.n <= boundary_seen(c, s, w):
         seen = 0 if c.FRESH_BOUNDARY else boundary_seen(c, s, w)
         yield (), s, done(w, w.k)._replace(seen=seen)
 
 
 def send_create(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """The create is under way when the writer stops waiting for it: it may be applied at any later time, or never."""
+    """The writer stops waiting for a create in flight. The create may be applied at any later time, or never."""
     if about_to_create(c, me, w) and below(len(s.pool), c.MAX_PENDING):
         for pin, file in extended(c, me, w):
             request = ("Create", w.n + 1, tuple(sorted(file.updates)), tuple(sorted(file.checkpoints)))
@@ -273,19 +273,19 @@ def send_create(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 
 def in_doubt(c: Constants, w: Writer, file: File) -> Writer:
-    """Its caller is told so, or it tries again what it will recognise."""
+    """The caller learns of the doubt, or the writer retries an update that it can recognise."""
     return holding(c, w, file) if known(c) == "unanswered" else done(w, w.k + (not recognises(c)))
 
 
 def writer_lose_reply(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """A reply does not come. After a create that is an update of unknown outcome; before it nothing has happened."""
+    """A response is lost. After a create the outcome of the update is indeterminate; before it, nothing happened."""
     if w.pc != "Idle" and below(s.lost, c.MAX_LOST):
         after = in_doubt(c, w, w.base) if w.pc == "Created" else done(w, w.k)
         yield (), reply_lost(c, s), after
 
 
 def writer_crash(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """Who recognises updates may keep their ids where a crash does not reach them, and try the same one again."""
+    """A writer that recognises updates may keep their ids in durable storage and retry the same update."""
     if (w.pc != "Idle" or w.seen) and below(s.crashes, c.MAX_CRASHES):
         k = w.k + (w.pc != "Idle" and not recognises(c))
         yield (), crashed(c, s), Writer(k=k)
@@ -309,7 +309,7 @@ def collector_list(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
 
 
 def read_checkpoints(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
-    """GET the last file listed; what its active checkpoints refer to is spared. Before the advance or after it: both."""
+    """GET the last file listed, and keep the files that its active checkpoints refer to: before the advance or after it."""
     if g.pc in ("Listed", "Known") and not g.marked and present(s, max(g.listed)):
         spared = s.files[max(g.listed) - 1].checkpoints - s.expired - {max(g.listed)}
         yield (), s, g._replace(listed=g.listed - spared, marked=True)
@@ -326,7 +326,7 @@ def read_boundary(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
 
 
 def old(c: Constants, g: Collector) -> list[int]:
-    """What the collector may take for old: any file that it listed but the last."""
+    """The files that the collector may treat as old: all listed files but the last."""
     return sorted(g.listed - {max(g.listed)} if c.KEEP_LATEST else g.listed) if g.listed else []
 
 
@@ -376,7 +376,7 @@ def send_delete(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
 
 
 def collector_lose_reply(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
-    """It no longer knows what is durable, and must read the boundary again; of a listing it keeps nothing."""
+    """The collector no longer knows what is durable, so it reads the boundary again. It discards a partial listing."""
     if g.pc in ("Listing", "Known") and below(s.lost, c.MAX_LOST):
         after = g._replace(pc="Listed", b=0) if g.pc == "Known" else Collector()
         yield (), reply_lost(c, s), after
@@ -405,7 +405,7 @@ def reader_list(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
 
 
 def expected(s: Shared, r: Reader) -> frozenset[Update]:
-    """What a read must show: what was reported before its first request, and what this reader has seen already."""
+    """What a read must show: updates reported before its first request, and those that this reader has seen."""
     return r.must if r.pc == "Listing" else r.must | r.got | {(w, k) for _, w, k in s.acked}
 
 
@@ -435,15 +435,15 @@ def reader_lose_reply(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
 
 
 def reader_crash(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
-    """A new reader has seen nothing; what was reported is owed to it all the same, from its next LIST on."""
+    """A new reader has seen nothing, but from its next LIST on it must see everything reported as committed."""
     if r.pc != "Idle" and below(s.crashes, c.MAX_CRASHES):
         yield (), crashed(c, s), Reader()
 
 
-# --- the store, and time ------------------------------------------------------------------------------------------------
+# --- the store and time ------------------------------------------------------------------------------------------------
 
 def apply_pending(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
-    """A request that nobody waits for reaches the store, with the outcome that its condition has now."""
+    """A request in flight reaches the store after its client stopped waiting. Its condition is evaluated now."""
     for request, after in in_pool(s):
         kind, *args = request
         if kind == "Create" and not present(s, args[0]):
@@ -478,7 +478,7 @@ def acked_is_kept(c: Constants, s: Shared) -> bool:
 
 
 def ack_is_checked(c: Constants, s: Shared) -> bool:
-    """An acknowledgement only with boundary < id at some moment after the create."""
+    """An id is acknowledged only if the boundary was below it at some moment after the create."""
     return not s.unchecked
 
 
@@ -488,7 +488,7 @@ def boundary_is_monotone(c: Constants, s: Shared) -> bool:
 
 
 def boundary_is_below_latest(c: Constants, s: Shared) -> bool:
-    """So a file that is refused, being at or behind the boundary, is never the latest."""
+    """The boundary is below the latest id, so a refused file is never the latest."""
     return s.boundary < top(s.files)
 
 
@@ -503,27 +503,27 @@ def deleted_is_behind_boundary(c: Constants, s: Shared) -> bool:
 
 
 def checkpointed_is_kept(c: Constants, s: Shared) -> bool:
-    """A file that an active checkpoint of the latest file refers to is there."""
+    """A file that an active checkpoint of the latest file refers to exists."""
     return all(present(s, p) for p in latest(s).checkpoints - s.expired)
 
 
 def read_is_current(c: Constants, s: Shared, r: Reader) -> bool:
-    """A read shows every update acknowledged before it began, and all that this reader has seen before."""
+    """A read shows every update acknowledged before it began, and all that its reader has seen before."""
     return r.pc != "Done" or r.must <= r.got
 
 
 def applied_once(c: Constants, s: Shared, w: Writer) -> bool:
-    """No update that is tried again is put into the history by a file that was made of one which has it already."""
+    """A retried update is never applied to a file that already holds it."""
     return c.ON_REFUSAL in ("told", "failed") or w.pc != "Created" or w.late or not w.base.updates
 
 
 def refused_has_no_effect(c: Constants, s: Shared, w: Writer) -> bool:
-    """An update that is said to have failed is not in the history that later writers build on."""
+    """An update reported as failed is not in the history that later writers build on."""
     return c.ON_REFUSAL != "failed" or not refusal_is_indefinite(c, s, w)
 
 
 def accepted_is_own(c: Constants, s: Shared, w: Writer) -> bool:
-    """The file that a writer may still accept is there, and is as it has put it."""
+    """A file that its writer may still accept exists and has the content that the writer put."""
     return known(c) == "never" or not may_accept(s, w) or (present(s, w.n + 1) and s.files[w.n] == w.base)
 
 
@@ -532,19 +532,22 @@ def may_accept(s: Shared, w: Writer) -> bool:
 
 
 def two_commits(c: Constants, s: Shared) -> bool:
+    """Two updates are committed."""
     return len(s.acked) >= 2
 
 
 def acked_file_is_collected(c: Constants, s: Shared) -> bool:
+    """The file of a committed update is deleted."""
     return any(i and not present(s, i) for i, _, _ in s.acked)
 
 
 def stale_create_lands(c: Constants, s: Shared, w: Writer) -> bool:
-    """A create brings back an id that was deleted: what create-if-absent alone does not notice."""
+    """A create brings back a deleted id, which create-if-absent alone does not notice."""
     return w.pc == "Created" and w.late
 
 
 def boundary_advances(c: Constants, s: Shared) -> bool:
+    """The boundary has advanced."""
     return s.boundary > 0
 
 
@@ -554,24 +557,27 @@ def refusal_is_indefinite(c: Constants, s: Shared, w: Writer) -> bool:
 
 
 def own_is_built_upon(c: Constants, s: Shared, w: Writer) -> bool:
-    """Others have built on a file before its writer accepts it: what the writer will know is not the latest."""
+    """Others have built on a file before its writer accepts it, so the writer's file is not the latest."""
     return may_accept(s, w) and s.high > w.n + 1
 
 
 def update_is_recognised(c: Constants, s: Shared) -> bool:
+    """A writer has recognised its update in a file, and reported it."""
     return any(i == 0 for i, _, _ in s.acked)
 
 
 def applied_is_behind_boundary(c: Constants, s: Shared, w: Writer) -> bool:
-    """The file that holds the update tells nothing any more: it may have come back from the dead."""
+    """The file with the update is behind the boundary. It may have been deleted and created again."""
     return w.pc == "Applied" and w.n <= s.boundary
 
 
 def file_is_collected(c: Constants, s: Shared) -> bool:
+    """A file is deleted."""
     return any(not present(s, i) for i in range(1, s.high))
 
 
 def history_grows(c: Constants, s: Shared) -> bool:
+    """Two files have been created after the first."""
     return s.high >= 3
 
 
@@ -581,21 +587,22 @@ def checkpoint_outlives_boundary(c: Constants, s: Shared) -> bool:
 
 
 def reader_sees_commit(c: Constants, s: Shared, r: Reader) -> bool:
+    """A read is done that had to show a committed update."""
     return r.pc == "Done" and bool(r.must)
 
 
 def updates_end(c: Constants, s: Shared, w: Writer) -> bool:
-    """Every writer comes to the end of its last update: committed, refused, or in doubt."""
+    """Every writer finishes its last update: committed, refused or in doubt."""
     return not below(w.k, c.COMMITS)
 
 
 def reads_end(c: Constants, s: Shared, r: Reader) -> bool:
-    """Again and again a reader has come to the end of a read."""
+    """A reader finishes a read again and again."""
     return r.pc == "Done"
 
 
 def stale_files_are_collected(c: Constants, s: Shared) -> bool:
-    """Behind the boundary there is nothing but what active checkpoints hold."""
+    """Only files that active checkpoints hold remain behind the boundary."""
     return all(not present(s, i) or i in latest(s).checkpoints - s.expired for i in range(1, s.boundary + 1))
 
 

@@ -1,10 +1,11 @@
-"""Safety: there is one history: each update that was reported as committed is in it once, at the place that its id says;
-what is written is never changed, so an old file is a checkpoint, and every reader sees a beginning of the history.
+"""Safety: there is one history. Each update reported as committed is in it once, at the place of its id. A file never
+changes, so an old file is a checkpoint. Every reader sees a prefix of the history.
 
-The sequenced write protocol of source 004 at the grain of one store request an action, in both its uses: a file is the
-full state, or one entry of a log; specs/SequencedWrite.fizz is its twin, with the same names, states and labelled edges.
-A file's content is the updates (w, k) that it holds, in their order: all so far (state), or one (log). Nothing is
-collected here: that is source 000's. Stalls need no action: not to be scheduled is a stall.
+The sequenced write protocol of the essay on object-store protocols, with one store request per action, in both its uses: a
+file is the full state, or one entry of a log. specs/SequencedWrite.fizz has the same names, states and labelled edges. A
+file's content is the updates (w, k) that it holds, in their order: all so far (state), or one (log). Nothing is collected
+here; model/protocols/sequenced_metadata_boundary.py does that. Stalls need no action: a client that is not scheduled is
+stalled.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,21 +22,21 @@ class Constants(NamedTuple):
     WRITERS: int = 2
     COMMITS: int | None = 2  # updates that a writer begins
     READERS: int = 0
-    ENDLESS: int = 0  # not 0: updates without end, ids or content, and who is further behind is so far; for the end
+    ENDLESS: int = 0  # not 0: endless updates without ids or content, and at most so far behind; for liveness
     # Faults, each bounded
-    MAX_PENDING: int | None = 0  # requests under way that nobody waits for
-    MAX_LOST: int | None = 0  # replies lost
+    MAX_PENDING: int | None = 0  # requests in flight whose clients no longer wait
+    MAX_LOST: int | None = 0  # responses lost
     MAX_CRASHES: int | None = 0
     # Safeguards: switch one off and a property must fail
     CREATE_IF_ABSENT: bool = True  # False: a plain PUT, which overwrites
-    RESOLVE: str = "get"  # state: after a conflict "get" what is there, or "list" anew; "off": the old content at the next id
+    RESOLVE: str = "get"  # state: after a conflict "get" the file, or "list" again; "off": put the old content at the next id
     GAPS: bool = False  # True: a writer may skip an id
-    UNKNOWN: str = "report"  # an unknown outcome: "report" it; "recognise" it: the same PUT, GET; "reapply": begin anew;
-    # "alike": recognise it, where updates of all writers have equal bytes
+    UNKNOWN: str = "report"  # an indeterminate outcome: "report" it; "recognise" it by the same PUT, then GET; "reapply";
+    #                          "alike": recognise it although the updates of all writers have equal bytes
     IN_ORDER: bool = True  # log: a reader takes the files in the order of their ids
 
 
-LIMITS = {  # what an instance may have
+LIMITS = {  # the values that an instance may have
     **dict.fromkeys(("COMMITS", "READERS", "ENDLESS", "MAX_PENDING", "MAX_LOST", "MAX_CRASHES"), MANY),
     "WRITERS": MANY[1:],
     "USE": ("state", "log"),
@@ -43,16 +44,16 @@ LIMITS = {  # what an instance may have
     "UNKNOWN": ("report", "recognise", "reapply", "alike"),
 }
 
-Update = tuple[int, int]  # (writer, its how-manieth update)
-File = tuple[Update, ...]  # (): there is none of this id
+Update = tuple[int, int]  # (writer, zero-based index of its update)
+File = tuple[Update, ...]  # (): no file has this id
 
 
 class Shared(NamedTuple):
     files: tuple[File, ...]  # files[i - 1] is the file of id i
-    pool: tuple[tuple, ...]  # requests under way that nobody waits for, sorted
-    lost: int  # faults used up
+    pool: tuple[tuple, ...]  # requests in flight whose clients no longer wait, sorted
+    lost: int  # faults so far
     crashes: int
-    behind: tuple[int, ...]  # where ENDLESS: by how many ids each writer is behind
+    behind: tuple[int, ...]  # if ENDLESS: the number of ids by which each writer is behind
     # ghosts
     acked: frozenset[tuple[int, int, int]]  # (id, writer, update) reported as committed
     first: tuple[File, ...]  # what was first written under each id
@@ -61,15 +62,15 @@ class Shared(NamedTuple):
 class Writer(NamedTuple):
     pc: str = "Idle"  # Idle, Listed, Ready, Doubt, Refused
     n: int = 0  # the latest id that it knows
-    base: File = ()  # state: the content of n
-    k: int = 0  # its how-manieth update this is
+    base: File = ()  # state: the content of file n
+    k: int = 0  # zero-based index of its current update
 
 
 class Reader(NamedTuple):
     pc: str = "Idle"  # Idle, Listed, Reading, Done
     n: int = 0  # state: the latest id that it listed
-    must: frozenset[Update] = frozenset()  # ghost: reported, or seen by it, before this read began
-    got: File = ()  # the history that it has read
+    must: frozenset[Update] = frozenset()  # ghost: reported as committed, or seen by this reader, before this read began
+    got: File = ()  # the history read
 
 
 def following(c: Constants, n: int) -> int:
@@ -78,17 +79,17 @@ def following(c: Constants, n: int) -> int:
 
 
 def present(s: Shared, n: int) -> bool:
-    """There is a file of the id after n."""
+    """Tell whether a file has the id after n."""
     return n < len(s.files) and s.files[n] != ()
 
 
 def taken(c: Constants, me: int, s: Shared, w: Writer) -> bool:
-    """What the writer would put next is there."""
+    """Tell whether the writer's next file exists already."""
     return s.behind[me] > 0 if c.ENDLESS else present(s, w.n)
 
 
 def caught_up(c: Constants, me: int, s: Shared, by: int) -> Shared:
-    """The writer knows of so many ids more."""
+    """The writer learns of further ids."""
     if not c.ENDLESS:
         return s
     return s._replace(behind=tuple(max(0, n - by) if i == me else n for i, n in enumerate(s.behind)))
@@ -105,7 +106,7 @@ def put(c: Constants, me: int, s: Shared, i: int, file: File) -> Shared:
 # --- a writer: LIST, (state) GET the latest, PUT the next if absent -----------------------------------------------------
 
 def begin(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """Its caller has more updates."""
+    """The caller begins another update."""
     if c.ENDLESS and w.k == c.COMMITS:
         yield (), s, w._replace(k=0)
 
@@ -127,12 +128,12 @@ def skip(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 
 def content(c: Constants, me: int, w: Writer) -> File:
-    """What the writer puts next."""
+    """The file that the writer puts next."""
     return () if c.ENDLESS else (*w.base, (me, w.k))
 
 
 def committed(c: Constants, me: int, s: Shared, w: Writer) -> tuple[Shared, Writer]:
-    """The update is reported; the writer knows the latest file, its own, and goes on from there without a request."""
+    """Report the update. The writer knows that its own file is the latest, and continues from it without a request."""
     acked = s.acked if c.ENDLESS else s.acked | {(w.n + 1, me, w.k)}
     base = content(c, me, w) if c.USE == "state" else ()
     more = below(w.k + 1, c.COMMITS)
@@ -145,7 +146,7 @@ def create_next(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 
 def create_conflict(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """Log: on to the next id, and nothing to read. A conflict with what may be its own is not one yet."""
+    """Log: try the next id, without a read. If the file may be the writer's own, this is not yet a conflict."""
     if w.pc in ("Ready", "Doubt") and taken(c, me, s, w) and c.CREATE_IF_ABSENT:
         if w.pc == "Doubt":
             yield (), s, w._replace(pc="Refused")
@@ -158,13 +159,13 @@ def create_conflict(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 
 def read_own(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """GET what was in the way: its own update, which is committed then."""
+    """GET the file in the way: it is the writer's own, so the update is committed."""
     if w.pc == "Refused" and (c.UNKNOWN == "alike" or s.files[w.n][-1] == (me, w.k)):
         yield (), *committed(c, me, s, w)
 
 
 def read_other(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """GET what was in the way: another's, so its own PUT of this id can't ever land."""
+    """GET the file in the way: it is another writer's, so the own PUT of this id can never be applied."""
     if w.pc == "Refused" and c.UNKNOWN != "alike" and s.files[w.n][-1] != (me, w.k):
         yield (), s, Writer("Ready", w.n + 1, s.files[w.n] if c.USE == "state" else (), w.k)
 
@@ -174,14 +175,14 @@ def in_doubt(c: Constants, w: Writer) -> Writer:
 
 
 def send_create(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """The PUT is under way when the writer stops waiting for it: it may be applied at any later time, or never."""
+    """The writer stops waiting for a PUT in flight. It may be applied at any later time, or never."""
     if w.pc in ("Ready", "Doubt") and below(len(s.pool), c.MAX_PENDING):
         request = ("Create", w.n + 1, content(c, me, w))
         yield (), pooled(s, request), in_doubt(c, w)
 
 
 def lose_reply(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """The PUT is applied, or refused; the writer does not learn which."""
+    """The PUT is applied or refused, and the response is lost."""
     if w.pc in ("Ready", "Doubt") and below(s.lost, c.MAX_LOST):
         refused = taken(c, me, s, w) and c.CREATE_IF_ABSENT
         after = s if refused else put(c, me, s, following(c, w.n), content(c, me, w))
@@ -196,7 +197,7 @@ def crash(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 # --- a reader: LIST and GET the latest (state), or GET the next until there is none (log) -------------------------------
 
 def expected(s: Shared, r: Reader) -> frozenset[Update]:
-    """What a read must show: what was reported before its first request, and what this reader has seen already."""
+    """What a read must show: updates reported before its first request, and those that this reader has seen."""
     return r.must | frozenset(r.got) | {(w, k) for _, w, k in s.acked}
 
 
@@ -211,7 +212,7 @@ def reader_read_latest(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
 
 
 def unread(c: Constants, s: Shared, r: Reader) -> list[int]:
-    """The ids that a reader of the log may get a file of now."""
+    """The ids whose files a reader of the log may get now."""
     if c.IN_ORDER:
         return [len(r.got) + 1] if len(r.got) < len(s.files) and s.files[len(r.got)] else []
     return [i for i, file in enumerate(s.files, 1) if file and file[0] not in r.got]
@@ -232,7 +233,7 @@ def read_end(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
 # --- the store ----------------------------------------------------------------------------------------------------------
 
 def apply_pending(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
-    """A request that nobody waits for reaches the store, with the outcome that its condition has now."""
+    """A request in flight reaches the store after its client stopped waiting. Its condition is evaluated now."""
     for request, after in in_pool(s):
         _, i, file = request
         refused = present(s, i - 1) and c.CREATE_IF_ABSENT
@@ -242,7 +243,7 @@ def apply_pending(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
 # --- properties ---------------------------------------------------------------------------------------------------------
 
 def history(c: Constants, s: Shared) -> tuple:
-    """All updates in their order; of a log an id without a file is ()."""
+    """All updates in their order. In a log, () stands for an id without a file."""
     return s.files[-1] if c.USE == "state" and s.files else tuple(file[0] if file else () for file in s.files)
 
 
@@ -252,7 +253,7 @@ def commit_is_unique(c: Constants, s: Shared) -> bool:
 
 
 def old_file_is_kept(c: Constants, s: Shared) -> bool:
-    """A file stays what it was when its id was first written: an old one is a checkpoint, for the price of leaving it."""
+    """A file never changes after its id was first written. So an old file is a checkpoint, if it is left in place."""
     return c.ENDLESS > 0 or s.files == s.first
 
 
@@ -268,12 +269,12 @@ def update_is_once(c: Constants, s: Shared) -> bool:
 
 
 def read_is_a_prefix(c: Constants, s: Shared, r: Reader) -> bool:
-    """What a reader has read is a beginning of the history."""
+    """Every reader sees a prefix of the history."""
     return history(c, s)[:len(r.got)] == r.got
 
 
 def read_is_current(c: Constants, s: Shared, r: Reader) -> bool:
-    """A read shows every update acknowledged before it began, and all that this reader has seen before."""
+    """A read shows every update acknowledged before it began, and all that its reader has seen before."""
     return r.pc != "Done" or r.must <= set(r.got)
 
 
@@ -294,12 +295,12 @@ def stale_create_is_refused(c: Constants, s: Shared, w: Writer) -> bool:
 
 
 def doubtful_update_lands(c: Constants, s: Shared) -> bool:
-    """An update is in the history that was not reported, and perhaps never will be."""
+    """The history holds an update that was not reported, and perhaps never will be."""
     return {u for u in history(c, s) if u} > {(w, k) for _, w, k in s.acked}
 
 
 def old_file_is_read(c: Constants, s: Shared, r: Reader) -> bool:
-    """What a reader holds is behind the latest, and is there to be read again."""
+    """A reader holds an outdated history, whose file still exists."""
     return r.pc == "Done" and 0 < len(r.got) < len(history(c, s))
 
 
@@ -308,7 +309,7 @@ def reader_sees_commit(c: Constants, s: Shared, r: Reader) -> bool:
 
 
 def updates_end(c: Constants, s: Shared, w: Writer) -> bool:
-    """Again and again every writer has come to the end of its updates: committed, or in doubt."""
+    """Every writer finishes its updates again and again: committed or in doubt."""
     return not below(w.k, c.COMMITS)
 
 
@@ -338,7 +339,7 @@ SOMETIMES = {
     "ReaderSeesCommit": ("Reader", reader_sees_commit),
 }
 EVENTUALLY = {"UpdatesEnd": ("Writer", updates_end)}
-FAULTS = {"Begin", "Skip", "SendCreate", "LoseReply", "Crash"}  # nobody is bound to
+FAULTS = {"Begin", "Skip", "SendCreate", "LoseReply", "Crash"}  # never obligatory, so not fair
 FAIR = {role: frozenset(actions.keys() - FAULTS) for role, actions in (("Writer", WRITER), ("Reader", READER))}
 
 

@@ -1,11 +1,11 @@
-"""Safety: the object is the outcome of one serial history of updates: each that was acknowledged is in it once, each was
-computed from all before it, and each read shows a beginning of it that holds whatever was acknowledged before.
+"""Safety: the object is the result of one serial history of updates. Each acknowledged update is in it once and was computed
+from all updates before it. Each read shows a prefix of the history that includes every update acknowledged before the read.
 
-Source 004's simple conditional protocol: one object is the whole database; a writer GETs it, applies its update and PUTs the
-result If-Match the version that it read; «On a conditional write failure, the conflicting data is re-read, conflicts are
-resolved, and then the write is retried». After a put the writer knows content and version, and «doesn't need an additional
-GET to write again», which is how it can starve another. Real time comes for free: an update is applied between its beginning
-and its acknowledgement, and the order of the history is that of the puts.
+The simple conditional protocol of the essay on object-store protocols: one object is the whole database; a writer GETs it,
+applies its update and PUTs the result If-Match the version that it read; «On a conditional write failure, the conflicting
+data is re-read, conflicts are resolved, and then the write is retried». After a put the writer knows content and version, and
+«doesn't need an additional GET to write again», which is how it can starve another. Real time comes for free: an update is
+applied between its beginning and its acknowledgement, and the order of the history is that of the puts.
 
 CONTENT "log": the content is the list of the updates in it, and never recurs, so that digests are versions as good as unique
 ones. "flag": each update turns a flag over, and the content does recur. Then a condition on a digest holds although others
@@ -27,23 +27,23 @@ class Constants(NamedTuple):
     """Names and values as in the .fizz. None for a bound means unbounded and not counted (refinement uses that)."""
 
     WRITERS: int = 2
-    UPDATES: int | None = 2  # that a writer begins
+    UPDATES: int | None = 2  # updates that a writer begins
     READERS: int = 0
-    CONTENT: str = "log"  # "flag": one that recurs; of that there are no readers
-    BUSY: int = 0  # so many of the writers update for ever, which is counted nowhere; finite where CONTENT is "flag"
+    CONTENT: str = "log"  # "flag": a content that recurs, without readers
+    BUSY: int = 0  # number of writers that update forever and are not counted; finite only if CONTENT is "flag"
     # Faults, each bounded
-    MAX_PENDING: int | None = 0  # requests under way that nobody waits for
-    MAX_LOST: int | None = 0  # replies lost
+    MAX_PENDING: int | None = 0  # requests in flight whose clients no longer wait
+    MAX_LOST: int | None = 0  # responses lost
     MAX_CRASHES: int | None = 0
     # Safeguards: switch one off and a property must fail
-    CONDITIONAL: bool = True  # PUT If-Match; False: the baseline's PUT
-    REREAD: bool = True  # after a conflict the content is read again; False: only its version is
+    CONDITIONAL: bool = True  # PUT If-Match; False: a plain PUT, as in the baseline
+    REREAD: bool = True  # after a conflict the content is read again; False: only its version
     VERSION: str = "unique"  # "digest": equal contents have equal versions
-    RESOLVE: str = "unknown"  # a put without a reply; "check", "reapply"
-    FRESH_READS: bool = True  # a reader asks the store, not a cache that may be one write behind
+    RESOLVE: str = "unknown"  # after a put without a response: report it as "unknown", "check" the next read, or "reapply"
+    FRESH_READS: bool = True  # a reader reads the store; False: a cache that may be one write behind
 
 
-LIMITS = {  # what an instance may have
+LIMITS = {  # the values that an instance may have
     **dict.fromkeys(("UPDATES", "READERS", "BUSY", "MAX_PENDING", "MAX_LOST", "MAX_CRASHES"), MANY),
     "WRITERS": MANY[1:],
     "CONTENT": ("log", "flag"),
@@ -51,37 +51,37 @@ LIMITS = {  # what an instance may have
     "RESOLVE": ("unknown", "check", "reapply"),
 }
 
-Update = tuple[int, int]  # (writer, its how-manieth update)
+Update = tuple[int, int]  # (writer, zero-based index of its update)
 Content = tuple[Update, ...] | int  # a log, or a flag
-Request = tuple[Update, Content, Content, bool]  # (of what, what it puts, the content that it names, is that the latest)
+Request = tuple[Update, Content, Content, bool]  # (update, content put, content named by the condition, is that the latest)
 
 
 class Shared(NamedTuple):
-    content: Content  # of the object
-    old: Content  # the one before, where reads may show it
-    current: frozenset[int]  # writers that know the version of the latest write
-    pool: tuple[Request, ...]  # PUTs under way that nobody waits for, sorted
-    lost: int  # faults used up
+    content: Content  # the object's content
+    old: Content  # the previous content, if reads may show it
+    current: frozenset[int]  # writers that know the latest version
+    pool: tuple[Request, ...]  # PUTs in flight whose clients no longer wait, sorted
+    lost: int  # faults so far
     crashes: int
     # ghosts
-    history: Content  # what the updates applied so far give, each applied to what those before it gave
-    applied: frozenset[Update]  # those that the object has gone through
+    history: Content  # the result of the updates so far, each applied to the result of those before it
+    applied: frozenset[Update]  # updates that were applied
     twice: frozenset[Update]  # applied more than once
     acked: frozenset[Update]  # reported as committed
-    blind: bool  # a put was applied although others had written since its writer's read
+    blind: bool  # a put was applied although others had written after its writer's read
 
 
 class Writer(NamedTuple):
     pc: str = "Idle"  # Idle, Known, Ready, Stale, Written
-    base: Content = ()  # what its update is applied to; once Written: what it put
+    base: Content = ()  # the content that its update is applied to; once Written, the content put
     seen: Content = ()  # the content whose version it knows
-    k: int = 0  # its how-manieth update this is
-    doubt: tuple[Content, ...] = ()  # what it last put for this update without hearing of it
+    k: int = 0  # zero-based index of its current update
+    doubt: tuple[Content, ...] = ()  # the content last put for this update without a response
 
 
 class Reader(NamedTuple):
     got: Content = ()
-    must: frozenset[Update] = frozenset()  # ghost: reported, or seen by it, before its read
+    must: frozenset[Update] = frozenset()  # ghost: updates reported, or seen by this reader, before its read
 
 
 def empty(c: Constants) -> Content:
@@ -93,12 +93,12 @@ def extended(c: Constants, base: Content, update: Update) -> Content:
 
 
 def more(c: Constants, me: int, k: int) -> bool:
-    """It has an update to do."""
+    """Tell whether the writer has an update left."""
     return me < c.BUSY or below(k, c.UPDATES)
 
 
 def found(c: Constants, me: int, w: Writer) -> bool:
-    """In doubt of an update it takes what it read for a sign that it was applied."""
+    """Tell whether a writer in doubt takes the content read as proof that its update was applied."""
     return c.RESOLVE == "check" and bool(w.doubt) and (
         (me, w.k) in w.base if c.CONTENT == "log" else w.base == w.doubt[0])
 
@@ -113,7 +113,7 @@ def holds(c: Constants, s: Shared, seen: Content, current: bool) -> bool:
 
 
 def applied(c: Constants, s: Shared, update: Update, body: Content, current: bool) -> Shared:
-    """No version that anybody knows is the latest any more."""
+    """The store has a new version, which no client knows."""
     counted = frozenset() if update[0] < c.BUSY else frozenset({update})
     return s._replace(
         content=body, old=s.old if c.FRESH_READS else s.content, current=frozenset(),
@@ -156,26 +156,26 @@ def put_conflict(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 
 def head(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """Where nothing is re-read: the new version, for the old content."""
+    """Only without a second read: learn the new version, but keep the old content."""
     if w.pc == "Stale":
         yield (), knows(s, me), w._replace(pc="Ready", seen=s.content)
 
 
 def reported(c: Constants, me: int, s: Shared, w: Writer) -> tuple[Shared, Writer]:
-    """Its update is acknowledged; for the next one it knows the content and its version already."""
+    """Acknowledge the update. The writer already knows content and version for the next one."""
     s = s if me < c.BUSY else s._replace(acked=s.acked | {(me, w.k)})
     k = after(c, me, w.k)
     return (s, w._replace(pc="Known", k=k, doubt=())) if more(c, me, k) else (forgets(s, me), idle(c, k))
 
 
 def acknowledge(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """The reply has come, and the caller is told."""
+    """The response arrives, and the writer reports the update as committed."""
     if w.pc == "Written":
         yield ((), *reported(c, me, s, w))
 
 
 def recognise(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """What it read holds the update that it was in doubt of."""
+    """The content read holds the update in doubt, so it is committed."""
     if w.pc == "Ready" and found(c, me, w):
         yield ((), *reported(c, me, s, w))
 
@@ -185,7 +185,7 @@ def unheard(c: Constants, me: int, w: Writer, body: Content) -> Writer:
 
 
 def send_put(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """The PUT is under way when the writer stops waiting for it: it may be applied at any later time, or never."""
+    """The writer stops waiting for a PUT in flight. It may be applied at any later time, or never."""
     if may_put(c, me, w) and below(len(s.pool), c.MAX_PENDING):
         body = extended(c, w.base, (me, w.k))
         request = ((me, w.k), body, w.seen, me in s.current)
@@ -193,14 +193,14 @@ def send_put(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 
 def lose_reply(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """That of a PUT which was applied, or of a read, which is asked again; after any other nothing has happened."""
+    """The response to an applied PUT or to a read is lost. A read is sent again. Other losses have no effect."""
     if w.pc in ("Ready", "Written") and below(s.lost, c.MAX_LOST):
         then = idle(c, w.k, w.doubt) if w.pc == "Ready" else unheard(c, me, w, w.base)
         yield (), forgets(reply_lost(c, s), me), then
 
 
 def crash(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """An update that it was about is of unknown outcome."""
+    """The outcome of its current update is indeterminate."""
     if (w.pc != "Idle" or w.doubt) and below(s.crashes, c.MAX_CRASHES):
         k = w.k if w.pc == "Known" else after(c, me, w.k)
         yield (), forgets(crashed(c, s), me), idle(c, k)
@@ -217,13 +217,13 @@ def reader_read(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
 
 
 def stale_read(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
-    """Where reads are not fresh: the content before the latest."""
+    """Only if reads are not fresh: return the previous content."""
     if not c.FRESH_READS:
         yield (), s, shown(s, r, s.old)
 
 
 def apply_pending(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
-    """A PUT that nobody waits for takes effect, or is refused, by what its condition says now."""
+    """A PUT in flight reaches the store after its client stopped waiting. Its condition is evaluated now."""
     for request, rest in in_pool(s):
         update, body, seen, current = request
         yield (request,), applied(c, rest, update, body, current) if holds(c, s, seen, current) else rest, ()
@@ -232,7 +232,7 @@ def apply_pending(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
 # --- properties ---------------------------------------------------------------------------------------------------------
 
 def content_is_serial(c: Constants, s: Shared) -> bool:
-    """The content is what the updates applied so far give, one after the other: none is lost, none saw another past."""
+    """The content is the result of all applied updates, one after the other. None is lost, and each saw those before it."""
     return s.content == s.history
 
 
@@ -242,17 +242,17 @@ def update_is_applied_once(c: Constants, s: Shared) -> bool:
 
 
 def acked_is_kept(c: Constants, s: Shared) -> bool:
-    """An acknowledged update is in the content; of a flag, which does not tell: it was applied."""
+    """An acknowledged update is in the content. With a flag, which shows no updates, it was applied."""
     return s.acked <= (frozenset(s.content) if c.CONTENT == "log" else s.applied)
 
 
 def condition_means_unchanged(c: Constants, s: Shared) -> bool:
-    """Where a put is applied, nobody has written since its writer read."""
+    """When a put is applied, nobody has written since its writer's read."""
     return not s.blind
 
 
 def read_is_current(c: Constants, s: Shared, r: Reader) -> bool:
-    """A read shows a beginning of the history, with all that was acknowledged before it, or seen by this reader."""
+    """A read shows a prefix of the history, with all updates acknowledged before it or seen by its reader."""
     return c.CONTENT != "log" or (r.must <= frozenset(r.got) and r.got == s.history[:len(r.got)])
 
 
@@ -265,12 +265,12 @@ def unacked_is_applied(c: Constants, s: Shared) -> bool:
 
 
 def writer_is_overtaken(c: Constants, s: Shared, w: Writer) -> bool:
-    """It is about to put what was computed from a content that is no more: its condition must not hold."""
+    """A writer is about to put a result computed from an outdated content. Its condition must fail."""
     return w.pc in ("Known", "Ready") and w.seen != s.content
 
 
 def writer_needs_no_read(c: Constants, s: Shared, w: Writer) -> bool:
-    """What it put is still the latest when it has its next update."""
+    """A writer begins its next update while its put is still the latest."""
     return w.pc == "Known" and w.seen == s.content
 
 
@@ -283,7 +283,7 @@ def reader_sees_acked(c: Constants, s: Shared, r: Reader) -> bool:
 
 
 def updates_end(c: Constants, s: Shared, w: Writer) -> bool:
-    """Every writer comes to the end of its last update: committed, or in doubt."""
+    """Every writer finishes its last update: committed or in doubt."""
     return not below(w.k, c.UPDATES)
 
 
@@ -342,7 +342,7 @@ def renamed_writers(part: tuple, names: tuple[int, ...]) -> tuple:
 def model(c: Constants) -> Model:
     """Raises ValueError for what would have no end, or nothing to read."""
     if c.BUSY if c.CONTENT == "log" else c.READERS:
-        raise ValueError("readers are of a log, and writers who are busy for ever are of a flag")
+        raise ValueError("readers need CONTENT \"log\", and BUSY writers need CONTENT \"flag\"")
     nobody: frozenset = frozenset()
     writers = [Process(f"Writer#{i}", "Writer", i, idle(c, (c.UPDATES or 0) if i < c.BUSY else 0), WRITER)
                for i in range(c.WRITERS)]

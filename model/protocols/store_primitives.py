@@ -1,12 +1,13 @@
-"""Safety: each request takes effect at one moment between its sending and its reply. So a read shows one whole write, the
-latest of its key at that moment; a create wins only an absent key and an update only the version that it names, and of
-those under way for one version one wins; a listing shows every put completed before it; 304 means unchanged.
+"""Safety: each request takes effect at one moment between its sending and its response. So a read returns one whole write:
+the latest of its key at that moment. A create succeeds only on an absent key. An update succeeds only on the version that it
+names, and only one update of a version succeeds. A listing shows every put completed before it. A 304 means unchanged.
 
-The object store itself, source 004's «object storage primitives»: what the protocols rest on, and what recorded concurrent
-histories of a store, simulated or real, are to be held against. A request is sent, applied, replied to: three steps, with
-those of others between. A client that stops waiting knows nothing; its request may be applied at any later time, or never.
-A body has two halves, so that it can be torn; the store's `n` counts a key's writes, and nobody sees it but through VERSION.
-A LIST is one page, and one moment. There is no DELETE here: it is none of the source's primitives.
+The object store itself, the «object storage primitives» of the essay on object-store protocols: what the protocols rest on,
+and what recorded concurrent histories of a store, simulated or real, are to be held against. A request is sent, applied,
+replied to: three steps, with those of others between. A client that stops waiting knows nothing; its request may be applied
+at any later time, or never. A body has two halves, so that it can be torn; the store's `n` counts a key's writes, and nobody
+sees it but through VERSION. A LIST is one page, and one moment. There is no DELETE here: it is none of the source's
+primitives.
 """
 
 from collections.abc import Iterator
@@ -21,24 +22,24 @@ class Constants(NamedTuple):
 
     CLIENTS: int = 2
     KEYS: int = 1
-    BODIES: int = 2  # contents to choose from, so that one can recur
-    WRITES: int | None = 1  # that a client sends
+    BODIES: int = 2  # number of possible contents, so that one can recur
+    WRITES: int | None = 1  # writes that a client sends
     READS: int | None = 1
     LISTS: int | None = 0
     # Faults, each bounded
-    MAX_PENDING: int | None = 0  # requests under way that nobody waits for
-    MAX_LOST: int | None = 0  # replies lost
+    MAX_PENDING: int | None = 0  # requests in flight whose clients no longer wait
+    MAX_LOST: int | None = 0  # responses lost
     # Safeguards: switch one off and a property must fail
-    WRITES_ARE_ATOMIC: bool = True  # a PUT is applied at once, not one half after the other
-    CREATE_IS_CONDITIONAL: bool = True  # PUT If-None-Match is refused where the key is present
-    UPDATE_IS_CONDITIONAL: bool = True  # PUT If-Match is refused where the version is another
+    WRITES_ARE_ATOMIC: bool = True  # a PUT is applied at once; False: in two halves
+    CREATE_IS_CONDITIONAL: bool = True  # PUT If-None-Match is refused if the key is present
+    UPDATE_IS_CONDITIONAL: bool = True  # PUT If-Match is refused if the version differs
     CONFLICTS_ARE_TRUE: bool = True  # False: a conditional write may be refused although its condition holds
-    READS_ARE: str = "current"  # "session": not older than what this client knows; "stale": the object before the latest
-    LIST_IS_CONSISTENT: bool = True  # False: a listing may leave a key out
-    VERSION: str = "unique"  # "digest": equal contents have equal versions; "coarse": all contents do, as within one second
+    READS_ARE: str = "current"  # "session": not older than what this client knows; "stale": possibly the previous object
+    LIST_IS_CONSISTENT: bool = True  # False: a listing may omit a key
+    VERSION: str = "unique"  # "digest": equal contents have equal versions; "coarse": all contents of one second do
 
 
-LIMITS = {  # what an instance may have
+LIMITS = {  # the values that an instance may have
     **dict.fromkeys(("WRITES", "READS", "LISTS", "MAX_PENDING", "MAX_LOST"), MANY),
     **dict.fromkeys(("CLIENTS", "KEYS", "BODIES"), MANY[1:]),
     "READS_ARE": ("current", "session", "stale"),
@@ -49,7 +50,7 @@ LIMITS = {  # what an instance may have
 class Object(NamedTuple):
     front: int  # the body's halves
     back: int
-    n: int  # the how-manieth write of its key this is; 0: absent
+    n: int  # number of writes to its key so far; 0: absent
 
 
 NO_OBJECT = Object(0, 0, 0)
@@ -58,23 +59,23 @@ Request = tuple[str, int, int, tuple[int, ...]]  # (kind, key, body, the object 
 
 class Shared(NamedTuple):
     objects: tuple[Object, ...]  # objects[key - 1]
-    old: tuple[Object, ...]  # the ones before, where reads may show them
-    pool: tuple[Request, ...]  # requests under way that nobody waits for, sorted
-    lost: int  # faults used up
+    old: tuple[Object, ...]  # the previous objects, if reads may show them
+    pool: tuple[Request, ...]  # requests in flight whose clients no longer wait, sorted
+    lost: int  # faults so far
     # ghosts
-    told: tuple[int, ...]  # by key, the latest write that some reply has told of
+    told: tuple[int, ...]  # by key, the latest write that some response showed
 
 
 class Client(NamedTuple):
-    known: tuple[Object, ...]  # by key, what it learned from the last reply that told
+    known: tuple[Object, ...]  # by key, the object in the last response that showed one
     pc: str = "Idle"  # Idle, Sent, Half, Applied
     kind: str = ""  # of its request: Put, Create, Update, Get, GetIfChanged, List
     key: int = 0
     body: int = 0
-    outcome: str = ""  # of what was applied: Ok, Conflict, Missing, NotModified
-    got: Object = NO_OBJECT  # the key's object once it was applied
+    outcome: str = ""  # of the applied request: Ok, Conflict, Missing, NotModified
+    got: Object = NO_OBJECT  # the key's object when the request was applied
     listed: frozenset[int] = frozenset()
-    must: tuple[int, ...] = ()  # ghost: what had been told when its read was sent
+    must: tuple[int, ...] = ()  # ghost: `told` when its read was sent
     writes: int = 0  # sent so far
     reads: int = 0
     lists: int = 0
@@ -89,7 +90,7 @@ def present(o: Object) -> bool:
 
 
 def version(c: Constants, o: Object) -> tuple[int, ...]:
-    """What clients compare: nobody else may tell two objects of one key apart."""
+    """The version that clients compare to tell two objects of one key apart."""
     if c.VERSION == "unique":
         return (o.n,)
     return (o.front, o.back) if c.VERSION == "digest" else (min(o.n, 1),)
@@ -130,7 +131,7 @@ def send_create(c: Constants, me: int, s: Shared, w: Client) -> Iterator:
 
 
 def send_update(c: Constants, me: int, s: Shared, w: Client) -> Iterator:
-    """If-Match: the version that it learned last."""
+    """Send PUT If-Match with the version that the client learned last."""
     yield from send_write(c, s, w, "Update")
 
 
@@ -178,7 +179,7 @@ def wrote(c: Constants, s: Shared, w: Client) -> Iterator:
 
 
 def apply_half(c: Constants, me: int, s: Shared, w: Client) -> Iterator:
-    """Where writes are not atomic: the first half alone."""
+    """Only if writes are not atomic: the first half is applied alone."""
     if waiting(w, "Put") and not c.WRITES_ARE_ATOMIC:
         yield (), stored(c, s, w.key, w.body, s.objects[w.key - 1].back), w._replace(pc="Half")
 
@@ -221,7 +222,7 @@ def get_missing(c: Constants, me: int, s: Shared, w: Client) -> Iterator:
 
 
 def stale_get(c: Constants, me: int, s: Shared, w: Client) -> Iterator:
-    """Where reads are not current: the object before the latest."""
+    """Only if reads are not current: the previous object is returned."""
     if waiting(w, "Get") and c.READS_ARE != "current" and present(s.objects[w.key - 1]):
         old = s.old[w.key - 1]
         if c.READS_ARE == "stale" or old.n >= w.known[w.key - 1].n:
@@ -248,7 +249,7 @@ def apply_list(c: Constants, me: int, s: Shared, w: Client) -> Iterator:
 
 
 def stale_list(c: Constants, me: int, s: Shared, w: Client) -> Iterator:
-    """Where listings are not consistent: without one of the keys."""
+    """Only if listings are inconsistent: the listing omits one key."""
     if waiting(w, "List") and not c.LIST_IS_CONSISTENT:
         for key in sorted(keys(s)):
             yield (key,), s, w._replace(pc="Applied", outcome="Ok", listed=keys(s) - {key})
@@ -261,7 +262,7 @@ def idle(w: Client, known: tuple[Object, ...]) -> Client:
 
 
 def reply(c: Constants, me: int, s: Shared, w: Client) -> Iterator:
-    """304 and a conflict tell of no other object than the one that it knows."""
+    """The client gets the response. A 304 or a conflict shows it no new object."""
     if w.pc == "Applied":
         if w.kind == "List":
             told = tuple(max(n, 1) if key in w.listed else n for key, n in enumerate(s.told, 1))
@@ -274,7 +275,7 @@ def reply(c: Constants, me: int, s: Shared, w: Client) -> Iterator:
 
 
 def give_up(c: Constants, me: int, s: Shared, w: Client) -> Iterator:
-    """It stops waiting for a write that is under way, which may be applied at any later time, or never."""
+    """The client stops waiting for a write in flight, which may be applied at any later time, or never."""
     if w.pc == "Sent" and w.kind in ("Put", "Create", "Update") and below(len(s.pool), c.MAX_PENDING):
         named = tuple(w.known[w.key - 1]) if w.kind == "Update" else (0, 0, 0)
         yield (), pooled(s, (w.kind, w.key, w.body, named)), idle(w, w.known)
@@ -286,7 +287,7 @@ def lose_reply(c: Constants, me: int, s: Shared, w: Client) -> Iterator:
 
 
 def apply_pending(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
-    """A write that nobody waits for takes effect, or is refused, by what its condition says now."""
+    """A write in flight reaches the store after its client stopped waiting. Its condition is evaluated now."""
     for request, after in in_pool(s):
         kind, key, body, named = request
         o = s.objects[key - 1]
@@ -303,7 +304,7 @@ def done(w: Client, *kinds: str) -> bool:
 
 
 def read_is_whole(c: Constants, s: Shared, w: Client) -> bool:
-    """What a read shows is entirely from one write."""
+    """A read shows the content of one whole write."""
     return not done(w, "Get", "GetIfChanged") or w.got.front == w.got.back
 
 
@@ -313,40 +314,40 @@ def read_your_writes(c: Constants, s: Shared, w: Client) -> bool:
 
 
 def read_is_current(c: Constants, s: Shared, w: Client) -> bool:
-    """A read shows nothing older than what any client had been told when it was sent."""
+    """A read shows nothing older than what any response had shown when it was sent."""
     return not done(w, "Get", "GetIfChanged") or w.got.n >= w.must[w.key - 1]
 
 
 def create_is_first(c: Constants, s: Shared, w: Client) -> bool:
-    """A create that is applied is its key's first write."""
+    """An applied create is its key's first write."""
     return not done(w, "Create") or w.outcome != "Ok" or w.got.n == 1
 
 
 def update_is_next(c: Constants, s: Shared, w: Client) -> bool:
-    """An update that is applied is the next write after the one that it names, so of several that name it one is applied."""
+    """An applied update is the next write after the one that it names. So of several that name one version, one is applied."""
     return not done(w, "Update") or w.outcome != "Ok" or w.got.n == w.known[w.key - 1].n + 1
 
 
 def conflict_means_changed(c: Constants, s: Shared, w: Client) -> bool:
-    """A conditional write is refused only where the key has been written since, so of several under way one is applied."""
+    """A conditional write is refused only if the key was written meanwhile. So of several in flight, one is applied."""
     return not done(w, "Create", "Update") or w.outcome != "Conflict" or (
         w.got.n > (w.known[w.key - 1].n if w.kind == "Update" else 0))
 
 
 def not_modified_is_equal(c: Constants, s: Shared, w: Client) -> bool:
-    """304 only where the content is the one that the client knows."""
+    """A 304 is answered only if the content is the one that the client knows."""
     known = w.known[w.key - 1]
     return not done(w, "GetIfChanged") or w.outcome != "NotModified" or (
         w.got.front == known.front and w.got.back == known.back)
 
 
 def not_modified_is_unwritten(c: Constants, s: Shared, w: Client) -> bool:
-    """304 only where nobody has written since the write that the client knows."""
+    """A 304 is answered only if nobody has written since the write that the client knows."""
     return not done(w, "GetIfChanged") or w.outcome != "NotModified" or w.got.n == w.known[w.key - 1].n
 
 
 def list_is_current(c: Constants, s: Shared, w: Client) -> bool:
-    """A listing shows every key that any client had been told of when it was sent."""
+    """A listing shows every key that any response had shown when it was sent."""
     return not done(w, "List") or all(key in w.listed for key, n in enumerate(w.must, 1) if n)
 
 
@@ -363,7 +364,7 @@ def update_wins(c: Constants, s: Shared, w: Client) -> bool:
 
 
 def read_is_ahead(c: Constants, s: Shared, w: Client) -> bool:
-    """A read shows a write that nobody had been told of when it was sent."""
+    """A read shows a write that no response had shown when the read was sent."""
     return done(w, "Get") and w.got.n > w.must[w.key - 1]
 
 
@@ -376,17 +377,17 @@ def not_modified_happens(c: Constants, s: Shared, w: Client) -> bool:
 
 
 def equal_content_is_rewritten(c: Constants, s: Shared, w: Client) -> bool:
-    """A key was written since, and holds again just what a client knows: here digests and unique versions differ."""
+    """A key was written meanwhile and holds the content that a client knows. Digests and unique versions differ here."""
     return any(present(known) and known[:2] == o[:2] and known.n < o.n for known, o in zip(w.known, s.objects))
 
 
 def list_shows_some(c: Constants, s: Shared, w: Client) -> bool:
-    """A listing shows what it must, and not all keys."""
+    """A listing shows what it must, but not all keys."""
     return done(w, "List") and any(w.must) and len(w.listed) < c.KEYS
 
 
 def list_is_ahead(c: Constants, s: Shared, w: Client) -> bool:
-    """A listing shows a key that nobody had been told of when it was sent."""
+    """A listing shows a key that no response had shown when the listing was sent."""
     return done(w, "List") and any(not w.must[key - 1] for key in w.listed)
 
 

@@ -1,25 +1,26 @@
-"""Safety: no acknowledged record is missing from what the latest open writer serves, nor from what the next one will recover;
-and nothing is acknowledged by a writer after a later one has opened.
+"""Safety: no acknowledged record is missing from what the latest open writer serves, nor from what the next one recovers. No
+writer acknowledges anything after a later writer has opened.
 
-One writer at a time logs records in numbered WAL objects, each created if absent, as source 004's sequenced write is for an
-append-only log, with source 002's epochs and, for the collected ones, source 000's boundary. specs/WalFencing.fizz is its twin,
-with the same names, states and labelled edges. A new writer claims the next epoch, lists, puts an empty object, the fence, in
-the first free slot ahead of replay_after (the old writer's next create finds it), replays from replay_after to its fence, and
-reads the manifest again to see that it is still the latest; then it serves. A create is followed by one read of the manifest
-before it is acknowledged.
+One writer at a time logs records in numbered WAL objects, each created if absent, as in the essay's sequenced write of an
+append-only log, with the epochs of SlateDB's page on the manifest and the boundary of SlateDB's RFC on GC boundary files.
+specs/WalFencing.fizz has the same names, states and labelled edges. A new writer claims the next epoch, lists, puts an empty
+object, the fence, in the first free slot ahead of replay_after (the old writer's next create finds it), replays from
+replay_after to its fence, and reads the manifest again to see that it is still the latest; then it serves. A create is
+followed by one read of the manifest before it is acknowledged.
 
-That the replay is judged when it is over, and not before, matters: what a later writer has flushed may be collected during the
-replay, and in the free slot a create of a stale writer may land. So an object that is gone is not the only sign of a successor.
+That the replay is judged when it is over, and not before, matters: what a later writer has flushed may be collected during
+the replay, and in the free slot a create of a stale writer may land. So an object that is gone is not the only sign of a
+successor.
 
-The manifest is one object, put if it is still what was read: no more of it matters here. That a sequence of files does the same
-is ManifestEpochs', that they may be collected is SequencedMetadataBoundary's. A pair of epoch and replay_after never recurs,
-so the content stands for the version, and one that is a digest of it would do.
+The manifest is one object, put if it is still what was read: no more of it matters here. That a sequence of files does the
+same is ManifestEpochs', that they may be collected is SequencedMetadataBoundary's. A pair of epoch and replay_after never
+recurs, so the content stands for the version, and one that is a digest of it would do.
 
-replay_after is the WAL's boundary in the sense of source 000: durable before any WAL object behind it is deleted. The read that
+replay_after is the WAL's boundary in the sense of that RFC: durable before any WAL object behind it is deleted. The read that
 comes before the acknowledgement compares the epoch, which says more: no successor has so much as claimed, so none has opened,
-and nobody but this writer can have moved replay_after. To compare replay_after costs as much and keeps every record, but lets a
-writer acknowledge after its successor has opened. Stalls need no action: not to be scheduled is a stall. A DELETE that is
-applied late is one that is sent late.
+and nobody but this writer can have moved replay_after. To compare replay_after costs as much and keeps every record, but lets
+a writer acknowledge after its successor has opened. Stalls need no action: a client that is not scheduled is stalled. A
+DELETE that is applied late is one that is sent late.
 """
 
 from collections.abc import Iterator
@@ -32,33 +33,33 @@ from highwater.model.parts import MANY, all_but, below, clients, crashed, in_que
 class Constants(NamedTuple):
     """Names and values as in the .fizz. None for a bound means unbounded and not counted (refinement uses that)."""
 
-    WRITERS: int = 2  # over time; each opens once
+    WRITERS: int = 2  # writers over time; each opens once
     COLLECTORS: int = 1
     APPENDS: int | None = 1  # records that a writer begins
-    FLUSHES: int | None = 1  # of a writer
+    FLUSHES: int | None = 1  # flushes of a writer
     # Faults, each bounded
-    MAX_PENDING: int | None = 0  # requests, in all, that are under way when nobody waits for them any more
-    MAX_LOST: int | None = 0  # replies lost
+    MAX_PENDING: int | None = 0  # requests in all that are in flight when their clients stop waiting
+    MAX_LOST: int | None = 0  # responses lost
     MAX_CRASHES: int | None = 0
     # Safeguards: switch one off and a property must fail
-    CREATE_IF_ABSENT: bool = True  # False: a WAL object is put whatever there is
-    MANIFEST_CAS: bool = True  # False: the manifest is put whatever there is
+    CREATE_IF_ABSENT: bool = True  # False: a WAL object is put without a condition
+    MANIFEST_CAS: bool = True  # False: the manifest is put without a condition
     ORDER: str = "claim"  # an open's first step: "claim" the epoch; "list", then claim, then fence; "fence", and claim after it
     FENCE: bool = True  # False: no fence; the replay ends before the first free slot
-    FENCE_AHEAD: bool = True  # of the replay_after that was claimed; False: of what was listed alone
-    VALIDATE: str = "after"  # the replay the writer compares its epoch with the manifest's; "before" it; or "none"
-    CHECK: str = "epoch"  # of the manifest, between create and acknowledgement: "epoch", "boundary" (replay_after), "none"
+    FENCE_AHEAD: bool = True  # the fence is ahead of the claimed replay_after; False: only of the listed objects
+    VALIDATE: str = "after"  # when a writer compares its epoch with the manifest's: "after" its replay, "before" it, "none"
+    CHECK: str = "epoch"  # compared between create and acknowledgement: "epoch", "boundary" (replay_after), "none"
     FENCE_GC: bool = True  # fences are collected as records are
-    RESOLVE_ONCE: bool = True  # False: what to replay is what a listing after the fence shows
-    MISSING_IS_FENCED: bool = True  # in a replay; False: on to the next
-    FLUSH_EXACT: bool = True  # replay_after is the last id whose record is flushed; False: the last that the writer knows
-    EPOCH_CHECK: bool = True  # a flush that met a conflict compares the epochs
-    GC_BEHIND: bool = True  # only what is behind replay_after is deleted; False: anything but the latest
-    UNKNOWN: str = "recognise"  # an append's: "recognise" its own object; "conclude" from another's that its own is nowhere;
-    #                             "refuse" what is there; "skip" the slot
+    RESOLVE_ONCE: bool = True  # False: a listing after the fence says what to replay
+    MISSING_IS_FENCED: bool = True  # a missing object in a replay means a later writer; False: it is skipped
+    FLUSH_EXACT: bool = True  # replay_after is the last flushed id; False: the last id that the writer knows
+    EPOCH_CHECK: bool = True  # a flush with a conflict compares the epochs
+    GC_BEHIND: bool = True  # only objects behind replay_after are deleted; False: any but the latest
+    UNKNOWN: str = "recognise"  # an append in doubt: "recognise" its own object; "conclude" from another writer's object that
+    #                             its own is absent; "refuse" any object; "skip" the slot
 
 
-LIMITS = {  # what an instance may have
+LIMITS = {  # the values that an instance may have
     **dict.fromkeys(("WRITERS", "COLLECTORS", "APPENDS", "FLUSHES", "MAX_PENDING", "MAX_LOST", "MAX_CRASHES"), MANY),
     "ORDER": ("claim", "list", "fence"),
     "VALIDATE": ("after", "before", "none"),
@@ -66,9 +67,9 @@ LIMITS = {  # what an instance may have
     "UNKNOWN": ("recognise", "conclude", "refuse", "skip"),
 }
 
-Record = tuple[int, int]  # (writer, its how-manieth record)
+Record = tuple[int, int]  # (writer, zero-based index of its record)
 Body = Record | tuple[()]  # (): an empty object, a fence
-Slot = tuple[Body, ...]  # (): there is no object of this id
+Slot = tuple[Body, ...]  # (): no object has this id
 
 
 class Manifest(NamedTuple):
@@ -80,16 +81,16 @@ class Manifest(NamedTuple):
 class Shared(NamedTuple):
     manifest: Manifest
     wal: tuple[Slot, ...]  # wal[i - 1] is the object of id i
-    pool: tuple[tuple, ...]  # requests under way that nobody waits for
-    sent: int  # faults used up
+    pool: tuple[tuple, ...]  # requests in flight whose clients no longer wait
+    sent: int  # faults so far
     lost: int
     crashes: int
     # ghosts
     claimed: frozenset[tuple[int, int]]  # (writer, its epoch)
     top: int  # the highest epoch of a writer that has opened
-    late: bool  # a writer acknowledged, or flushed, after a later one had opened
+    late: bool  # a writer acknowledged or flushed after a later one had opened
     acked: frozenset[Record]
-    refused: frozenset[Record]  # of which the caller was told that they are in no log
+    refused: frozenset[Record]  # records that were reported as being in no log
     first: tuple[Slot, ...]  # what was first written under each id
 
 
@@ -98,19 +99,19 @@ class Writer(NamedTuple):
     #                     Refused; Reread; Fenced, Dead
     epoch: int = 0
     base: Manifest | None = None  # the manifest that it knows
-    n: int = 0  # the last id that it has listed; replayed; written
+    n: int = 0  # the last id listed, then replayed, then written
     fence: int = 0
-    end: int = 0  # where its replay ends: before this id
-    has: frozenset[Record] = frozenset()  # its memtable, and what is flushed
-    k: int = 0  # its how-manieth record this is
+    end: int = 0  # its replay ends before this id
+    has: frozenset[Record] = frozenset()  # its memtable and the flushed records
+    k: int = 0  # zero-based index of its current record
     f: int = 0  # flushes begun
     # ghosts
-    since: int = 0  # replay_after of the manifest that it claimed
-    got: tuple[tuple[int, Body], ...] = ()  # what it has replayed: ids, and what was there
+    since: int = 0  # replay_after in the manifest that it claimed
+    got: tuple[tuple[int, Body], ...] = ()  # the ids replayed, with their objects
 
 
 class Collector(NamedTuple):
-    n: int = 0  # replay_after, as it knows it
+    n: int = 0  # the replay_after that it knows
 
 
 SERVING = ("Open", "Created", "Doubt", "Refused")
@@ -132,7 +133,7 @@ def with_slot(s: Shared, i: int, one: Slot) -> Shared:
 
 
 def taken(c: Constants, s: Shared, i: int) -> bool:
-    """A create of this id is refused."""
+    """Tell whether a create of this id is refused."""
     return c.CREATE_IF_ABSENT and slot(s, i) != ()
 
 
@@ -142,7 +143,7 @@ def latest(s: Shared) -> int:
 
 
 def changed(c: Constants, s: Shared, base: Manifest) -> bool:
-    """A put of the manifest on the condition that it be `base` is refused."""
+    """Tell whether a put of the manifest over `base` is refused."""
     return c.MANIFEST_CAS and s.manifest != base
 
 
@@ -175,7 +176,7 @@ def claim(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 
 def ahead(c: Constants, n: int, m: Manifest) -> int:
-    """The last id that is taken, or was: «IDs <= B in that namespace must be treated as potentially deleted»."""
+    """The last id that is or was taken: «IDs <= B in that namespace must be treated as potentially deleted»."""
     return max(n, m.replay_after) if c.FENCE_AHEAD else n
 
 
@@ -199,18 +200,18 @@ def create_fence(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 
 def fence_conflict(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """The old writer was faster, or another that opens, or its own fence is there already: the next slot."""
+    """The slot is taken by another writer, or by the writer's own fence. Try the next slot."""
     if w.pc == "Listed" and taken(c, s, w.n + 1):
         yield (), s, w._replace(n=w.n + 1)
 
 
 def ready(c: Constants, s: Shared, w: Writer) -> tuple[Shared, Writer]:
-    """It has claimed, and its fence is there."""
+    """The epoch is claimed, and the fence exists."""
     return (s, w._replace(pc="Validating")) if c.VALIDATE == "before" else settled(c, s, w)
 
 
 def settled(c: Constants, s: Shared, w: Writer) -> tuple[Shared, Writer]:
-    """What it will replay is decided from the manifest that it claimed, and its fence: nobody may have moved either."""
+    """The range to replay follows from the claimed manifest and the fence. Nobody else may have moved either."""
     after = w._replace(n=w.base.replay_after, end=w.fence, has=w.base.flushed)
     return replayed(c, s, after) if c.RESOLVE_ONCE else (s, after._replace(pc="Resolve"))
 
@@ -223,7 +224,7 @@ def list_again(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 
 def replayed(c: Constants, s: Shared, w: Writer) -> tuple[Shared, Writer]:
-    """It has all up to n; the replay is over when nothing is left before `end`."""
+    """The writer has all objects up to n. The replay ends at `end`."""
     if w.n + 1 < w.end:
         return s, w._replace(pc="Replaying")
     return (s, w._replace(pc="Validating")) if c.VALIDATE == "after" else opened(c, s, w)
@@ -241,13 +242,13 @@ def read_next(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 
 def read_missing(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """A later writer has flushed what was there, and it was collected."""
+    """A later writer has flushed the object, and it was collected."""
     if w.pc == "Replaying" and not slot(s, w.n + 1):
         yield (), *((s, stopped(w)) if c.MISSING_IS_FENCED else replayed(c, s, w._replace(n=w.n + 1)))
 
 
 def validate(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """GET the manifest, if it is another than it was: nobody has claimed since, so nobody has moved replay_after."""
+    """GET the manifest if it has changed. It has not: nobody has claimed, so nobody has moved replay_after."""
     if w.pc == "Validating" and s.manifest.writer_epoch == w.epoch:
         yield (), *(opened(c, s, w) if c.VALIDATE == "after" else settled(c, s, w))
 
@@ -274,7 +275,7 @@ def acked(c: Constants, me: int, s: Shared, w: Writer) -> tuple[Shared, Writer]:
 
 
 def durable(c: Constants, me: int, s: Shared, w: Writer) -> tuple[Shared, Writer]:
-    """Its object is there."""
+    """Tell whether the writer's object exists."""
     return acked(c, me, s, w) if c.CHECK == "none" else (s, w._replace(pc="Created"))
 
 
@@ -284,7 +285,7 @@ def create_next(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 
 def create_conflict(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """It is fenced, and its caller is told so; unless what is there may be its own."""
+    """The slot is taken. The writer is fenced and tells its caller, unless the object may be its own."""
     if may_append(c, w) and taken(c, s, w.n + 1):
         if w.pc == "Doubt" and c.UNKNOWN in ("recognise", "conclude"):
             yield (), s, w._replace(pc="Refused")
@@ -293,19 +294,19 @@ def create_conflict(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 
 def read_own(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """GET what was in the way: its own object."""
+    """GET the object in the way: it is the writer's own."""
     if w.pc == "Refused" and slot(s, w.n + 1) == ((me, w.k),):
         yield (), *durable(c, me, s, w)
 
 
 def read_other(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """GET what was in the way: another's. It is fenced; its own may have been there before, and been flushed and collected."""
+    """GET the object in the way: another writer's. It is fenced. Its own object may have been there, flushed and collected."""
     if w.pc == "Refused" and slot(s, w.n + 1) not in ((), ((me, w.k),)):
         yield (), s._replace(refused=s.refused | {(me, w.k)}) if c.UNKNOWN == "conclude" else s, stopped(w)
 
 
 def read_gone(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """What was in the way was collected: it is fenced, and whether its record is in the log is not known."""
+    """The object in the way was collected. The writer is fenced, and whether its record is in the log is unknown."""
     if w.pc == "Refused" and slot(s, w.n + 1) == ():
         yield (), s, stopped(w)
 
@@ -315,13 +316,13 @@ def passes(c: Constants, s: Shared, w: Writer) -> bool:
 
 
 def accept(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """GET the manifest, if it is another than it was: the record is acknowledged."""
+    """GET the manifest if it has changed. It has not, so the record is acknowledged."""
     if w.pc == "Created" and passes(c, s, w):
         yield (), *acked(c, me, s, w)
 
 
 def reject(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """It is fenced; whether the later writer has replayed the record, or its slot was collected before, is not known."""
+    """The writer is fenced. Whether the later writer replayed the record, or its slot was collected before, is unknown."""
     if w.pc == "Created" and not passes(c, s, w):
         yield (), s, stopped(w)
 
@@ -329,7 +330,7 @@ def reject(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 # --- it flushes, also while it replays: PUT the manifest if it is what it knows
 
 def flushing(c: Constants, w: Writer) -> Manifest | None:
-    """The manifest that it would put now."""
+    """The manifest that the writer would put now."""
     if w.pc not in ("Open", "Replaying") or not below(w.f, c.FLUSHES):
         return None
     upto = w.n if c.FLUSH_EXACT or w.pc == "Open" else w.end
@@ -348,7 +349,7 @@ def flush_conflict(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 
 def reread_current(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """GET the manifest: its own flush has landed, or not yet."""
+    """GET the manifest: the writer's own flush is applied, or not yet."""
     if w.pc == "Reread" and (s.manifest.writer_epoch == w.epoch or not c.EPOCH_CHECK):
         yield (), s, w._replace(pc="Replaying" if w.n + 1 < w.end else "Open", base=s.manifest)
 
@@ -381,7 +382,7 @@ def lose_create(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 
 def send_fence(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """The writer puts it again: what it then meets may be its own, and is as good as another's."""
+    """The writer puts its fence again. The object that it then meets may be its own, with the same effect."""
     if w.pc == "Listed" and below(s.sent, c.MAX_PENDING):
         yield (), pending(c, s, "Create", w.n + 1, ()), w
 
@@ -392,7 +393,7 @@ def lose_fence(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 
 def putting(c: Constants, w: Writer) -> tuple[Manifest | None, Writer]:
-    """The manifest that it puts now, and itself when it does not know what came of it: it reads the manifest again."""
+    """The manifest that the writer puts now, and its state if the outcome is indeterminate: it reads the manifest again."""
     if w.pc == "Ready":
         return claimed(w.base), w._replace(pc=before_claim(c), base=None)
     return flushing(c, w), w._replace(pc="Reread", f=one_more(w.f, c.FLUSHES))
@@ -411,7 +412,7 @@ def lose_manifest(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 
 def crash(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """Another writer may open then; this one does not come back."""
+    """The writer does not come back. Another one may open."""
     if w.pc not in ("Closed", "Fenced", "Dead") and below(s.crashes, c.MAX_CRASHES):
         yield (), crashed(c, s), Writer("Dead")
 
@@ -423,16 +424,16 @@ def collector_read_manifest(c: Constants, me: int, s: Shared, g: Collector) -> I
 
 
 def delete(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
-    """More than any implementation deletes: whatever is behind the boundary, old or not. Nothing is there: no effect."""
+    """Delete any object behind the boundary, whatever its age. Real collectors delete fewer."""
     for i in range(1, min(g.n, len(s.wal)) + 1 if c.GC_BEHIND else latest(s)):
         if c.FENCE_GC or slot(s, i) != ((),):
             yield (i,), with_slot(s, i, ()), g
 
 
-# --- requests that nobody waits for
+# --- requests in flight whose clients no longer wait
 
 def apply_pending(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
-    """A request that nobody waits for reaches the store, with the outcome that its condition has now."""
+    """A request in flight reaches the store after its client stopped waiting. Its condition is evaluated now."""
     for at, (kind, where, what), after in in_queue(s):
         if kind == "Manifest":
             yield (at,), after if changed(c, s, where) else after._replace(manifest=what), ()
@@ -448,7 +449,7 @@ def one_writer_per_epoch(c: Constants, s: Shared) -> bool:
 
 
 def recoverable(s: Shared) -> frozenset[Record]:
-    """What a writer would have that opened now: what is flushed, and the log from there to the first free slot."""
+    """The records of a writer that opens now: the flushed ones, and the log from there to the first free slot."""
     found, i = s.manifest.flushed, s.manifest.replay_after + 1
     while slot(s, i):
         found, i = found | {body for body in slot(s, i) if body}, i + 1
@@ -456,7 +457,7 @@ def recoverable(s: Shared) -> frozenset[Record]:
 
 
 def acked_is_durable(c: Constants, s: Shared) -> bool:
-    """An acknowledged record is among what the next writer will recover."""
+    """The next writer will recover every acknowledged record."""
     return s.acked <= recoverable(s)
 
 
@@ -466,7 +467,7 @@ def acked_is_served(c: Constants, s: Shared, w: Writer) -> bool:
 
 
 def one_writer_acks(c: Constants, s: Shared) -> bool:
-    """Nothing is acknowledged by a writer, nor flushed, after a later one has opened."""
+    """No writer acknowledges or flushes anything after a later one has opened."""
     return not s.late
 
 
@@ -477,7 +478,7 @@ def replay_is_contiguous(c: Constants, s: Shared, w: Writer) -> bool:
 
 
 def refused_is_nowhere(c: Constants, s: Shared) -> bool:
-    """A record of which the caller was told that it is in no log is in none that anyone will replay, and in no flush."""
+    """A record reported as being in no log is in no log that anyone will replay, and in no flush."""
     ahead = {body for one in s.wal[s.manifest.replay_after:] for body in one}
     return not s.refused & (ahead | s.manifest.flushed)
 
@@ -487,7 +488,7 @@ def both_ack(c: Constants, s: Shared) -> bool:
 
 
 def others_record_is_replayed(c: Constants, s: Shared, w: Writer) -> bool:
-    """Read your writes: a record acknowledged by an earlier writer, and not flushed, is served."""
+    """A writer serves a record that an earlier writer acknowledged and nobody flushed."""
     return w.pc == "Open" and w.epoch == s.top and bool((w.has & s.acked) - s.manifest.flushed) and not w.k
 
 
@@ -501,22 +502,22 @@ def record_is_collected(c: Constants, s: Shared) -> bool:
 
 
 def stale_create_lands(c: Constants, s: Shared, w: Writer) -> bool:
-    """A record's object was created, behind the boundary."""
+    """A record's object was created behind the boundary."""
     return w.pc == "Created" and w.n < s.manifest.replay_after
 
 
 def successor_has_unacked(c: Constants, s: Shared, w: Writer) -> bool:
-    """It serves a record that was not acknowledged, and perhaps never will be."""
+    """A writer serves a record that was not acknowledged, and perhaps never will be."""
     return w.pc == "Open" and w.epoch == s.top and not w.has <= s.acked
 
 
 def overtaken_open_fences(c: Constants, s: Shared, w: Writer) -> bool:
-    """A writer of the latest epoch is fenced, by one that began to open before it."""
+    """A writer of the latest epoch is fenced by one that began to open before it."""
     return w.pc == "Fenced" and w.epoch == s.manifest.writer_epoch == s.top
 
 
 def replay_is_flushed(c: Constants, s: Shared, w: Writer) -> bool:
-    """Part of what it replays is flushed."""
+    """A writer flushes while it replays."""
     return w.pc == "Replaying" and w.base.replay_after > w.since
 
 

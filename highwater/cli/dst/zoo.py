@@ -137,7 +137,7 @@ def write_csv(path: Path, results: dict[Cell, list[First]]) -> None:
 def catalogue() -> str:
     rows = [f"| {z} | {what} | {waits if isinstance(waits, str) else ''} | "
             f"{'' if isinstance(waits, str) else ', '.join(waits)} |" for z, (what, waits) in CATALOGUE.items()]
-    return "\n".join(["| | bug | waits for | mutants |", "|---|---|---|---|", *rows]) + "\n"
+    return "\n".join(["| | bug | missing model | mutants |", "|---|---|---|---|", *rows]) + "\n"
 
 
 def oracles() -> str:

@@ -43,40 +43,40 @@ OF_ENGINE: dict[str, dict[str, Callable[[str], str]]] = {  # what the dialects s
     },
 }
 VIEWS = {  # name -> what it holds, its SELECT; in < > what OF_ENGINE says
-    "runs": ("a row a run: the columns of the Parquet, `wave`, whether it is `judged`, and whether it `failed`", f"""
+    "runs": ("a row for each run: the Parquet columns, `wave`, whether it was `judged`, and whether it `failed`", f"""
 SELECT campaign, {', '.join(name for name in SCHEMA.names if name not in LEFT_OUT)}, wave,
        kind = '' OR kind IN {FAILED} AS judged, kind IN {FAILED} AS failed
 FROM parquet_rows"""),
-    "failures": ("of the runs that failed, or that nobody could judge: why, and what replays each", """
+    "failures": ("each run that failed or could not be judged: the reason, and the command that replays it", """
 SELECT r.campaign, r.seed, r.scenario, r.mutant, r.strategy, r.profile, r.kind, r.signature, r.message, r.requests, r.steps,
        CASE WHEN c.round_size > 0 THEN 'highwater campaign replay DIR ' || CAST(r.seed AS STRING)
        ELSE 'highwater dst run --scenario ' || r.scenario || ' --seed ' || CAST(r.seed AS STRING) || c.options END AS replay
 FROM parquet_rows r JOIN campaigns c ON r.campaign = c.campaign WHERE r.kind <> ''"""),
-    "faults": ("what befell requests: how many `times` in a run, by `fault`, `operation` and `phase` (applied by then, later, "
-               "never)", """
+    "faults": ("the faults of a run: how many `times`, by `fault`, `operation` and `phase` (the request was applied by then, "
+               "later, never)", """
 SELECT campaign, seed, strategy, profile, kind, split_part(<key>, ' ', 1) AS fault, split_part(<key>, ' ', 2) AS operation,
        split_part(<key>, ' ', 3) AS phase, <value> AS times
 FROM <map:faults>"""),
-    "swarm": ("what was drawn to befall requests: `weight` of 1,000, by `fault`; what is not there was switched off", """
+    "swarm": ("the drawn fault rates: `weight` of 1,000 requests, by `fault`; a missing fault was switched off", """
 SELECT campaign, seed, strategy, profile, kind, <key> AS fault, <value> AS weight
 FROM <map:swarm>"""),
-    "shapes": ("how large a run was: `name` and `value` of each field, as text", """
+    "shapes": ("the size of a run: `name` and `value` of each field of its shape, as text", """
 SELECT campaign, seed, strategy, profile, kind, name, <of_json:shape> AS value
 FROM <json:shape>"""),
-    "coverage": ("the sketches: a `hash` of each sampled `what` (state, step) of the model, of one run in four; times 8 for an "
+    "coverage": ("a `hash` of each sampled model state or step (`what`), for one run in four; multiply counts by 8 for an "
                  "estimate", """
 SELECT campaign, seed, strategy, profile, 'state' AS what, hash FROM <list:model_states>
 UNION ALL SELECT campaign, seed, strategy, profile, 'step' AS what, hash FROM <list:model_steps>"""),
-    "discoveries": ("each hash once: the first `seed` that reached it, and how many `runs` did", """
+    "discoveries": ("a row for each hash: the first `seed` that reached it, and the number of `runs` that did", """
 SELECT campaign, what, hash, min(seed) AS seed, count(*) AS runs FROM coverage GROUP BY campaign, what, hash"""),
-    "witnesses": ("a row for each run and `witness` that it reached; see `all_witnesses`", """
+    "witnesses": ("a row for each run and each `witness` that it reached; see `all_witnesses`", """
 SELECT r.campaign, r.seed, r.strategy, r.profile, r.kind, w.witness
 FROM parquet_rows r JOIN all_witnesses w ON r.campaign = w.campaign AND (r.reached & w.bit) <> 0"""),
-    "strategies": ("found of all, by scenario, mutant and strategy: `runs` that were judged, `failed` of these", f"""
+    "strategies": ("by scenario, mutant and strategy: the `runs` that were judged, and how many of them `failed`", f"""
 SELECT campaign, scenario, mutant, strategy, count(*) FILTER (WHERE kind = '' OR kind IN {FAILED}) AS runs,
        count(*) FILTER (WHERE kind IN {FAILED}) AS failed, min(CASE WHEN kind IN {FAILED} THEN seed END) AS smallest_seed
 FROM parquet_rows GROUP BY campaign, scenario, mutant, strategy"""),
-    "rates": ("what runs cost, by strategy: CPU of a run on average, and runs a second of CPU", """
+    "rates": ("the cost of runs, by strategy: average CPU time of a run, and runs per CPU-second", """
 SELECT campaign, strategy, count(*) AS runs, sum(cpu_us) / 1e6 AS cpu_s, avg(cpu_us) / 1e3 AS cpu_ms_a_run,
        count(*) / (greatest(sum(cpu_us), 1) / 1e6) AS runs_a_cpu_s, avg(requests) AS requests_a_run
 FROM parquet_rows GROUP BY campaign, strategy"""),
