@@ -190,13 +190,14 @@ def test_a_log_is_in_the_order_of_calls():
 
 
 @pytest.mark.parametrize("lines, says", [
-    ([], "there is nothing in it"), (["{}\n"], "line 1: a log of version 1"), (['{"kind":"log","v":2}\n'], "of version 1"),
+    ([], "the log is empty"), (["{}\n"], "line 1: this is not a log of version 1"),
+    (['{"kind":"log","v":2}\n'], "of version 1"),
     (log_of("what"), "line 2"), (log_of('{"kind":"other"}'), "line 2: its kind is 'other'"),
-    (log_of("[1]"), "line 2: no object"),
-    (log_of('{"kind":"end","requests":1}'), "0 requests, and not 1"),
-    (log_of('{"kind":"end","requests":0}', "{}"), "after the end"),
+    (log_of("[1]"), "line 2: not a JSON object"),
+    (log_of('{"kind":"end","requests":1}'), "0 requests, and its end counts 1"),
+    (log_of('{"kind":"end","requests":0}', "{}"), "after the line of kind end"),
     (log_of('{"kind":"request","op":"get","status":"200"}'), "line 2: status is '200'"),
-    (log_of('{"kind":"request","op":"get","called":3,"sent":2}'), "line 2: its edges are [3, 2]"),
+    (log_of('{"kind":"request","op":"get","called":3,"sent":2}'), "line 2: its moments are [3, 2]"),
     (log_of('{"kind":"request","op":"fetch"}'), "op is 'fetch'"), (log_of('{"kind":"request","op":"get","x":1}'), "line 2"),
 ])
 def test_what_is_no_log_is_told_with_its_line(lines, says):

@@ -1,1 +1,1 @@
-"""Checks of what callers saw, without a model: linearizability, serializability, bounds."""
+"""Checks of callers' histories without a model: linearizability, serializability, bounds."""

@@ -1,6 +1,6 @@
-"""Safety: what callers were told is judged by itself, without the model: a second opinion, and a measure of damage.
+"""Safety: callers' histories are judged without the model: a second opinion, and a measure of harm.
 
-A refinement failure is a step that the model could not take; it need not have hurt anyone yet. What is found here has.
+A refinement failure is a step that the model could not take; it need not have harmed a caller yet. A failure reported here has.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,13 +13,16 @@ from highwater.traces.event import OP, Event
 
 @lru_cache(100_000)
 def updates_in(body: bytes) -> tuple[str, ...]:
-    """What a file holds is the same in every run, so it is asked for once in a process."""
+    """Return the updates in a file. The same bytes recur in many runs, so results are cached for the process."""
     return manifest_json.decode(body).updates
 
 
 def too_young(events: Sequence[Event], namespace: Namespace, least_ms: int) -> str:
-    """Of the first id that was deleted less than `least_ms` after it was first put, or "". (A refused writer may put a deleted
-    id again, and a slow collector delete that as well.) No model can tell: to it any file may be old."""
+    """Describe the first id that was deleted less than `least_ms` after it was first put; "" if there is none.
+
+    A refused writer may put a deleted id again, and a slow collector may delete that, too; only the first put counts. A model
+    cannot check this, because in it any file may be old.
+    """
     put_ms: dict[str, int] = {}
     for t_ms, _, client, kind, op, key, _, status, *_ in events if "delete" in map(OP, events) else ():
         if kind != "applied" or key == namespace.boundary_key:
@@ -32,14 +35,14 @@ def too_young(events: Sequence[Event], namespace: Namespace, least_ms: int) -> s
 
 
 def damage(events: Iterable[Event], namespace: Namespace, final: bytes) -> list[str]:
-    """What went wrong, as far as the callers of the clients can tell. `final`: the content of the latest file in the end.
+    """Return the failures that the clients' callers can notice. `final` is the content of the latest file at the end.
 
-    duplicate commit   one id was reported as committed for two updates
-    lost update        an update that was reported as committed is not in the end's history
-    applied twice      an update stands twice in the end's history
-    read off history   a reader was given an update that is not in the end's history
-    told twice         an update was reported as committed, recognised or refused, and later otherwise, or once more
-    read went back     a reader was given less than it had been given before
+        duplicate commit   one id was reported as committed for two updates
+        lost update        an update that was reported as committed is not in the final history
+        applied twice      an update is twice in the final history
+        read off history   a reader was given an update that is not in the final history
+        told twice         an update was reported as committed, recognised or refused, and later reported again
+        read went back     a reader was given less than it had been given before
     """
     kept = updates_in(final)
     there = frozenset(kept)

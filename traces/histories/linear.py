@@ -1,34 +1,37 @@
-"""Safety: what users see is one list that grows at its end, judged without the model: every commit has its place in it, every
-read is a beginning of it, and both go forward in real time.
+"""Safety: callers see one list that grows at its end. Every commit has its place in it, every read is a prefix of it, and both
+move forward in real time. This is judged without the model.
 
-A committed update is an append, and its id says where; a read returns the whole list up to an id. `unknown`, `refused` and a
-crash leave open whether the update was appended, then or later; `failed` says that it was not. An operation ends when its
-client is told, and begins, at the latest, when the first of its requests is applied or given up: the trace shows no earlier
-moment. Time is the order of the trace. Since ids are the places, no search is needed: one pass.
+A committed update is an append, and its id gives its place; a read returns the whole list up to an id. After `unknown`,
+`refused` or a crash the update may have been appended, then or later; after `failed` it was not.
+
+An operation ends when its client gets a response. It begins, at the latest, when the first of its requests is applied or given
+up: the trace shows no earlier moment. Time is the order of the trace. The ids give the places, so no search is needed; one pass
+suffices.
 """
 
 from highwater.impl.layout import Namespace
 from highwater.traces.event import KIND, Event
 from highwater.traces.histories.history import updates_in
 
-ENDS = ("told", "crash")  # of an operation
-Ids = list[tuple[int, int]]  # (number of the event, the highest id up to then), rising
+ENDS = ("told", "crash")  # the kinds of events that end an operation
+Ids = list[tuple[int, int]]  # (number of the event, the highest id up to it), ascending
 
 
 def anomalies(events: list[Event], namespace: Namespace, final_id: int, final: bytes) -> list[str]:
-    """What of the history is no list that grows; [] if it is. `final_id`, `final`: the latest file in the end.
+    """Return why the history is not a growing list; [] if it is. `final_id` and `final` are the latest file at the end.
 
-    out of order       an update that was reported as committed is in the end's list, but not where its id says
-    commit went back   an update that began after another was reported as committed got an id that is not larger
-    no prefix          a reader was given something else than the end's list up to the id of what it was given
-    stale read         a reader was given less than had been reported as committed before it began
-    reads went back    a reader was given less than a reader, this one or another, had been given before it began
-    failed yet there   an update that was reported as failed, and has not been tried again, was read, or is in the end's list
+        out of order       an update that was reported as committed is in the final list, but not at the place of its id
+        commit went back   an update that began after another was reported as committed got an id that is not larger
+        no prefix          a reader was given something other than the final list up to the id it was given
+        stale read         a reader was given less than had been reported as committed before it began
+        reads went back    a reader was given less than a reader, this one or another, had been given before it began
+        failed yet there   an update that was reported as failed, and was not tried again, was read or is in the final list
 
-    What else may be wrong with a list (an update twice, lost, or at the id of another) `traces.histories.history.damage` finds.
+    Other faults of a list (an update that is twice in it, lost, or at another's id) are found by
+    `traces.histories.history.damage`.
     """
     kept = updates_in(final)
-    before = final_id - len(kept)  # ids that brought no update
+    before = final_id - len(kept)  # the number of ids that brought no update
     commits: Ids = [(-1, 0)]
     reads: Ids = [(-1, 0)]
     failed: dict[str, int] = {}  # update -> number of the event
@@ -66,7 +69,7 @@ def anomalies(events: list[Event], namespace: Namespace, final_id: int, final: b
 
 
 def least_of(ids: Ids, enough: int, events: list[Event], number: int) -> int:
-    """The highest id before the operation began that ended with this event; 0 if it is not more than `enough`."""
+    """Return the highest id before the start of the operation that this event ended; 0 if it is at most `enough`."""
     if ids[-1][1] <= enough:
         return 0
     began = begin(events, number)
@@ -74,7 +77,8 @@ def least_of(ids: Ids, enough: int, events: list[Event], number: int) -> int:
 
 
 def begin(events: list[Event], number: int) -> int:
-    """Of the operation that ended with this event: the first of its requests, if it shows, else the end."""
+    """Return the number of the first request of the operation that this event ended; without a visible request, of the event
+    itself."""
     client, first = events[number].client, number
     for at in range(number - 1, -1, -1):
         e = events[at]
@@ -87,8 +91,10 @@ def begin(events: list[Event], number: int) -> int:
 
 
 def not_again(events: list[Event], failed: int, until: int) -> bool:
-    """Whether the client has not tried again what failed, in events up to and without `until`: of its operations since then
-    the last was another update, and none may have been this one without our knowing."""
+    """Return whether the client has certainly not tried the failed update again before event `until`.
+
+    Its last operation since then must have been another update, and no operation without a response may have been this one.
+    """
     client, update, trying = events[failed].client, events[failed].body, False
     for e in events[failed + 1:until]:
         if e.client == client and e.awaited:

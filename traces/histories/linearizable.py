@@ -1,12 +1,15 @@
-"""Safety: a history is accepted only if some order of its operations, one moment each between call and return, explains every
-reply of a store whose PUT, PUT If-None-Match, PUT If-Match, GET, GET If-None-Match and LIST are atomic.
+"""Safety: a history is accepted only if an order of its operations explains every reply of an atomic store. Each operation
+takes effect at one moment between call and return. PUT, PUT If-None-Match, PUT If-Match, GET, GET If-None-Match and LIST are
+atomic.
 
-For histories of real stores, where nobody knows when a request was applied; a simulated run knows, and needs no search
-(traces/histories/linear.py). The search is that of Wing and Gong: take any operation that was called before the first return
-of those left, see whether the register answers so, go on, go back. As in Lowe's, what was tried is remembered as (set of
-operations done, value). Each key is a register of its own, which is sound, as none of those requests touches two; a listing is
-a read of every key, and `unlisted` adds what its being one moment means for several. An operation without a return may have
-happened or not, at any time after its call. Versions are compared for equality only, so digests of the content will do.
+This is for histories of real stores, where nobody knows when a request was applied. A simulated run knows that, and needs no
+search (traces/histories/linear.py). The search is that of Wing and Gong: take any operation that was called before the first
+return among those left, check that the register can answer so, go on, and backtrack. As in Lowe's variant, the pairs (set of
+operations done, value) that were tried are remembered.
+
+Each key is a separate register. This is sound because none of those requests touches two keys. A listing is a read of every
+key; `unlisted` adds the constraint that it shows one moment of several keys. An operation without a return may have happened or
+not, at any time after its call. Versions are compared for equality only, so digests of the content are allowed.
 """
 
 from collections.abc import Iterable
@@ -18,14 +21,18 @@ CONFLICT, MISSING, UNCHANGED = "conflict", "missing", "unchanged"  # 412, 404, 3
 
 
 class Operation(NamedTuple):
-    """Results: of a write the new version, or CONFLICT; of a GET (body, version), MISSING or UNCHANGED; of a LIST its keys."""
+    """One request and its result.
+
+    The result of a write is the new version, or CONFLICT. The result of a GET is (body, version), MISSING or UNCHANGED. The
+    result of a LIST is its keys.
+    """
 
     op: str
-    key: str  # of a LIST: the prefix
-    body: bytes  # that is put
-    named: str  # version that the request names
-    called: int  # ordinals of one sequence for the whole history
-    returned: int | None  # None: nobody heard of it
+    key: str  # for a LIST, the prefix
+    body: bytes  # the body of a write
+    named: str  # the version that the request names
+    called: int  # `called` and `returned` are ordinals of one sequence for the whole history
+    returned: int | None  # None: no response
     result: object = None
 
 
@@ -33,7 +40,7 @@ Object = tuple[bytes, str] | None  # body and version; None: there is none
 
 
 def check(history: Iterable[Operation]) -> str:
-    """Why it is not linearizable, or "". Raises ValueError for what is no history of these operations."""
+    """Return why the history is not linearizable; "" if it is. Raises ValueError for operations that are not a store's."""
     history = sorted(history, key=lambda o: o.called)
     for o in history:
         if o.op not in (*WRITES, GET, GET_IF_CHANGED, LIST) or (o.returned is not None and o.returned <= o.called):
@@ -51,7 +58,7 @@ def listings(history: list[Operation]) -> list[Operation]:
 
 
 def of_key(key: str, history: list[Operation]) -> list[Operation]:
-    """What concerns one key: reads that nobody heard of do not, and a LIST tells whether the key is there."""
+    """Return the operations on one key. Unanswered reads are left out; a LIST becomes a read of whether the key exists."""
     own = [o for o in history if o.op != LIST and o.key == key and (o.op in WRITES or o.returned is not None)]
     seen = [o._replace(result=key in o.result) for o in listings(history) if key.startswith(o.key)]
     return sorted(own + seen, key=lambda o: o.called)
@@ -60,7 +67,10 @@ def of_key(key: str, history: list[Operation]) -> list[Operation]:
 # --- one register
 
 def unexplained(key: str, history: list[Operation]) -> str:
-    """Depth first: the operations done, as bits, and the object then."""
+    """Search depth first for an order of one key's operations; return "" or a description of the longest order.
+
+    A state is the set of operations done, as bits, and the object then.
+    """
     versions = shown(history)
     must = sum(1 << i for i, o in enumerate(history) if o.returned is not None)
     stack: list[tuple[int, Object]] = [(0, None)]
@@ -81,15 +91,18 @@ def unexplained(key: str, history: list[Operation]) -> str:
 
 
 def candidates(history: list[Operation], done: int) -> list[int]:
-    """Those not done that were called before any other not done had returned."""
+    """Return the operations left that were called before any other operation left had returned."""
     left = [i for i in range(len(history)) if not done >> i & 1]
     first = min((history[i].returned for i in left if history[i].returned is not None), default=None)
     return [i for i in left if first is None or history[i].called < first]
 
 
 def shown(history: list[Operation]) -> dict[bytes, str]:
-    """The versions of bodies, by what returned. Raises ValueError if a write that nobody heard of shares its body with another:
-    then nobody could tell whose version it is that somebody saw."""
+    """Return the version of each body, as far as a read returned it.
+
+    Raises ValueError if a write without a reply shares its body with another one: then nobody could tell whose version a read
+    saw.
+    """
     unheard = [o.body for o in history if o.op in WRITES and o.returned is None]
     bodies = [o.body for o in history if o.op in WRITES]
     for body in unheard:
@@ -99,7 +112,7 @@ def shown(history: list[Operation]) -> dict[bytes, str]:
 
 
 def applied(o: Operation, found: Object, versions: dict[bytes, str]) -> tuple[bool, Object]:
-    """Whether a store that holds `found` may answer so, and what it holds then."""
+    """Return whether a store that holds `found` may answer so, and what it holds afterwards."""
     if o.op in WRITES:
         refused = (o.op == CREATE and found is not None) or (o.op == UPDATE and (found is None or found[1] != o.named))
         if o.returned is None:  # it is applied, or refused
@@ -115,7 +128,7 @@ def applied(o: Operation, found: Object, versions: dict[bytes, str]) -> tuple[bo
 
 
 def told(key: str, history: list[Operation], done: int) -> str:
-    """The longest beginning that has an order, and what stops it."""
+    """Describe the longest prefix that has an order, and the operations that cannot come next."""
     stuck = [history[i] for i in candidates(history, done) if history[i].returned is not None]
     return (f"{key}: {done.bit_count()} operations have an order, but none of these can be the next: "
             + "; ".join(described(o) for o in stuck))
@@ -130,8 +143,11 @@ def described(o: Operation) -> str:
 # --- a listing of several keys is one moment
 
 def unlisted(history: list[Operation]) -> str:
-    """Keys stay, once they are put. So a listing is later than the first write of each key that it shows, and earlier than the
-    end of any write of one that it leaves out; and of two listings of the same prefix one shows all that the other does."""
+    """Return why the listings of several keys are not each one moment; "" if they are.
+
+    Keys are never deleted. So a listing is later than the first write of each key that it shows, and earlier than the end of
+    any write of a key that it omits. Of two listings of the same prefix, one shows all keys of the other.
+    """
     begun: dict[str, int] = {}
     ended: dict[str, int] = {}
     for o in history:

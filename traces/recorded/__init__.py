@@ -1,1 +1,1 @@
-"""Request logs of programs that we did not write, and the search for their order."""
+"""Request logs of programs that we did not write, and the search for a valid order of their requests."""

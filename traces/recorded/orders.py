@@ -1,37 +1,36 @@
-"""Safety: a log passes only if its requests have an order that their times allow, in which each could be answered as it was.
+"""Safety: a log passes only if its requests have an order that their times allow and that explains every answer.
 
-Of a program that nobody instrumented no linearization point is known: a request took effect between `sent` and `answered`, and
-one that has no answer at any time after it was sent, or never. So orders are searched, depth first, until one is complete. A
-read that could be answered so now is taken at once: it changes nothing that others are answered by, so no order is lost. (But
-one that tells what nobody knew settles what was there before: whoever makes the steps says of it that it changes.) Of
-changes that overlap each may come first; a point from which no order was complete is not entered again.
+In a program without instrumentation no linearization point is known. A request took effect between `sent` and `answered`; one
+without an answer did so at any time after it was sent, or never. So orders are searched, depth first, until one is complete. A
+read that could be answered now is taken at once: it changes no other answer, so no order is lost. One kind of read is an
+exception: the first to tell what a key holds settles what was there before, and is declared as a change. Of changes that
+overlap, each may come first. A point from which no order was complete is not entered again.
 
-    machine.take(step) -> Refusal | None    takes it, or tells why it cannot be next
-    machine.mark(), undo(mark), digest()    where it is; back to there; a value that is equal only where all is
+    machine.take(step) -> Refusal | None    takes the step, or says why it cannot be next
+    machine.mark(), undo(mark), digest()    its position; return to it; a value that is equal only for equal states
 
-Nothing here knows a protocol.
+Nothing here depends on a protocol.
 """
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-NEVER = 1 << 62  # when what has no answer was answered
-BUDGET = 2_000_000  # steps of a search
+NEVER = 1 << 62  # the value of `answered` if there was no answer
+BUDGET = 2_000_000  # limit for the steps of a search
 
 
 class Step(NamedTuple):
-    """A request, or one of the keys that a request is about. `what`: the machine's."""
+    """A request, or the part of a request that concerns one key. `what` belongs to the machine."""
 
-    number: int  # its own
+    number: int  # unique
     sent: int
-    answered: int  # NEVER
+    answered: int  # NEVER without an answer
     changes: bool
     what: Any
 
 
 class Refusal(NamedTuple):
-    """Why a step cannot be next: which guard does not hold. `harm`: a property fails, it is not only an action that is not
-    possible."""
+    """The reason why a step cannot be next: the guard that does not hold. With `harm` a property fails, not only a guard."""
 
     guard: str
     why: str
@@ -39,8 +38,11 @@ class Refusal(NamedTuple):
 
 
 class Found(NamedTuple):
-    """`verdict`: complete; stuck: no order is; undecided: none was found within the budget. `matched`: how many steps the
-    longest order has; `refused`: each step that by its time could come next, and why it cannot."""
+    """The result of a search.
+
+    `verdict` is complete, stuck (no order is complete) or undecided (none was found within the budget). `matched` is the length
+    of the longest order. `refused` has each step that by its time could come next, with the reason why it cannot.
+    """
 
     verdict: str
     matched: int
@@ -49,6 +51,8 @@ class Found(NamedTuple):
 
 
 class Machine(Protocol):
+    """The state of a search, as one system's rules define it."""
+
     def take(self, step: Step) -> Refusal | None: ...
     def mark(self) -> int: ...
     def undo(self, mark: int) -> None: ...
@@ -56,7 +60,7 @@ class Machine(Protocol):
 
 
 class Point(NamedTuple):
-    """Where a change was taken: back here, the next of `left` is tried."""
+    """A point at which a change was taken; after backtracking the next of `left` is tried."""
 
     mark: int
     matched: int
@@ -66,11 +70,14 @@ class Point(NamedTuple):
 
 
 def search(steps: Sequence[Step], machine: Machine, budget: int = BUDGET) -> Found:
-    """`steps` in the order of `sent`. The machine is left where the order ends that is complete, or was tried last."""
+    """Search for an order of `steps`, which must be sorted by `sent`.
+
+    The machine is left at the end of the complete order, or of the order tried last.
+    """
     following = matched = tried = 0
     under_way: list[Step] = []
     points: list[Point] = []
-    dead: dict[tuple, set] = {}  # key_of -> digests: from here no order is complete
+    dead: dict[tuple, set] = {}  # key_of -> digests of states from which no order is complete
     best = Found("stuck", -1, 0)
     while True:
         following = begun(steps, following, under_way)
@@ -119,7 +126,7 @@ def search(steps: Sequence[Step], machine: Machine, budget: int = BUDGET) -> Fou
 
 
 def begun(steps: Sequence[Step], following: int, under_way: list[Step]) -> int:
-    """Puts under way what may be next: what was sent before anything that is under way was answered."""
+    """Add the steps that may come next to `under_way`: those sent before any step in it was answered. Return the next index."""
     first = min((step.answered for step in under_way), default=NEVER)
     while following < len(steps) and steps[following].sent < first:
         under_way.append(steps[following])

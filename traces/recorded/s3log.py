@@ -1,18 +1,20 @@
-"""Safety: what a log says of a request's time is true: the request took effect, if it did, between `sent` and `answered`.
+"""Safety: the times in a log are true: a request that took effect did so between `sent` and `answered`.
 
-The log of a recorder (docs/recorder.md): requests of programs that nobody here wrote, to a server with the S3 API. NDJSON,
-version 1, one object a line, in the order in which the requests ended:
+This module reads and writes the log of a recorder (docs/recorder.md): the requests of other programs to a server with the S3
+API. The log is NDJSON, version 1, one object a line, in the order in which the requests ended:
 
     {"kind":"log","v":1, ...}        the first line
     {"kind":"request", ...}          a Request
-    {"kind":"note", ...}             a rule was put in force or took effect, a request is held: for people and scripts
-    {"kind":"end","requests":812}    the last line; without it requests that were under way at the end may be missing
+    {"kind":"note", ...}             a rule was added or took effect, or a request is held: for people and scripts
+    {"kind":"end","requests":812}    the last line; without it requests that were in flight at the end may be missing
 
-Every edge of every request has a place in one order: `called` (the head of the request has come from the client), `sent` (the
-first of it goes to the server), `answered` (the head of the reply has come from the server), `returned` (the reply has gone to
-the client). 0: it never came to that. So one request was over before another began if its `returned` is less than the other's
-`called`, and of two with overlapping [sent, answered] either may have come first. A request that was sent and not answered may
-have had its effect at any time after `sent`, or never.
+Four moments of every request have places in one order. `called`: the head of the request has come from the client. `sent`: its
+first bytes go to the server. `answered`: the head of the reply has come from the server. `returned`: the reply has gone to the
+client. 0 means that the moment never came.
+
+One request ended before another began if its `returned` is less than the other's `called`. Of two requests with overlapping
+[sent, answered] either may have come first. A request that was sent and not answered may have had its effect at any time after
+`sent`, or never.
 """
 
 import json
@@ -27,15 +29,19 @@ OPS = ("get", "head", "list", "put", "delete", "copy", "delete_many", "begin", "
 
 
 class Body(NamedTuple):
-    """Of an object (that a PUT sent or a GET received), without its framing; of other requests, what was sent; of a DELETE of
-    many, what was received, too."""
+    """The body of an object that a PUT sent or a GET received, without its framing.
+
+    For other requests it is the body that was sent; for a DELETE of many keys, also the one received.
+    """
 
     size_bytes: int = 0
-    sha256: str = ""  # hex; empty: the body did not come whole
-    data: bytes | None = b""  # None: longer than what the recorder keeps
+    sha256: str = ""  # hex; empty if the body was incomplete
+    data: bytes | None = b""  # None: longer than the recorder keeps
 
 
 class Listed(NamedTuple):
+    """One entry of a listing."""
+
     key: str
     size_bytes: int
     version: str  # ETag
@@ -46,40 +52,44 @@ NOTHING: dict[str, str] = {}  # never written to
 
 
 class Request(NamedTuple):
+    """One request and its reply, as the recorder saw them."""
+
     number: int  # rises with each request of the log, in the order of `called`
-    client: str  # whose port it came to
+    client: str  # the client to whose port it came
     op: str  # one of OPS
     method: str
     bucket: str
-    key: str  # of a list: its prefix
+    key: str  # for a list, its prefix
     query: dict[str, str] = NOTHING
     conditions: dict[str, str] = NOTHING  # if-match, if-none-match, range, x-amz-copy-source, ..., in lower case
     called: int = 0
     sent: int = 0
     answered: int = 0
     returned: int = 0
-    times_us: tuple[int, int, int, int] = (0, 0, 0, 0)  # of the four, since 1970, by a clock that never goes back
-    status: int = 0  # the server's; 0: none came
-    told: int = 0  # the client's; 0: none was delivered, or the client had gone
-    code: str = ""  # S3's word for an error, if the reply had one
+    times_us: tuple[int, int, int, int] = (0, 0, 0, 0)  # the four moments, since 1970, by a clock that never goes back
+    status: int = 0  # the server's status; 0: none came
+    told: int = 0  # the status that the client got; 0: none was delivered, or the client had gone
+    code: str = ""  # S3's code for an error, if the reply had one
     version: str = ""  # ETag of the reply
     last_modified: str = ""  # as the server wrote it
     sent_body: Body = Body()
     got_body: Body = Body()
     listed: tuple[Listed, ...] = ()
-    truncated: bool = False  # of a list: more follow
+    truncated: bool = False  # for a list: more entries follow
     rule: str = ""  # the rule that took effect
 
     @property
     def pending(self) -> bool:
-        """It may have had its effect, or may have yet: nobody knows."""
+        """True if the outcome is indeterminate: the request was sent and not answered."""
         return bool(self.sent) and not self.answered
 
 
 class Log(NamedTuple):
+    """A whole log."""
+
     requests: list[Request]  # in the order of `called`
     head: dict  # the first line
-    whole: bool  # the recorder ended in good order
+    whole: bool  # True if the recorder ended normally
 
 
 EMPTY = Request(0, "", "", "", "", "")
@@ -97,7 +107,7 @@ def to_json(request: Request) -> str:
 
 
 def body_to_json(body: Body) -> dict:
-    """Text is text, to be read by people; anything else is base 64."""
+    """Return a body as JSON: text if it is UTF-8, so that people can read it, else base64."""
     found: dict = {"size": body.size_bytes, "sha256": body.sha256}
     if body.data is not None:
         try:
@@ -108,11 +118,11 @@ def body_to_json(body: Body) -> dict:
 
 
 def from_json(line: str) -> Request:
-    """Raises ValueError for a line that is no request."""
+    """Parse a line. Raises ValueError if it is not a request."""
     try:
         return request_of(json.loads(line))
     except ValueError as error:
-        raise ValueError(f"no request of a log: {error}: {line[:80]!r}") from None
+        raise ValueError(f"not a request of a log: {error}: {line[:80]!r}") from None
 
 
 def request_of(fields: dict) -> Request:
@@ -134,10 +144,10 @@ def request_of(fields: dict) -> Request:
             raise ValueError(f"{name} is {value!r}")
     if request.op not in OPS:
         raise ValueError(f"op is {request.op!r}")
-    if not 0 < request.called <= request.sent <= request.answered <= request.returned:  # as of nearly all
+    if not 0 < request.called <= request.sent <= request.answered <= request.returned:  # nearly all requests pass this test
         edges = [edge for edge in (request.called, request.sent, request.answered, request.returned) if edge]
         if edges != sorted(edges) or min(edges, default=1) < 1:
-            raise ValueError(f"its edges are {edges}, and edges rise")
+            raise ValueError(f"its moments are {edges}, but they must ascend")
     return request
 
 
@@ -147,41 +157,42 @@ def body_of(found: dict) -> Body:
 
 
 def read(lines: Iterable[str]) -> Log:
-    """Raises ValueError, with the number of the line, for what is no log of this version."""
+    """Read a log. Raises ValueError, with the number of the line, if it is not a log of this version."""
     requests, head, ended = [], None, False
     for number, fields in numbered(lines):
         kind = fields.get("kind")
         try:
             if head is None:
                 if kind != "log" or fields.get("v") != VERSION:
-                    raise ValueError(f"a log of version {VERSION} begins with a line of kind log")
+                    raise ValueError(f"this is not a log of version {VERSION}, which begins with a line of kind log")
                 head = fields
             elif ended:
-                raise ValueError("a line after the end")
+                raise ValueError("there is a line after the line of kind end: the log is damaged")
             elif kind == "request":
                 requests.append(request_of(fields))
             elif kind == "end":
                 if fields.get("requests") != len(requests):
-                    raise ValueError(f"{len(requests)} requests, and not {fields.get('requests')}: the log is damaged")
+                    raise ValueError(f"it has {len(requests)} requests, and its end counts {fields.get('requests')}: the "
+                                     "log is damaged")
                 ended = True
             elif kind != "note":
                 raise ValueError(f"its kind is {kind!r}")
         except ValueError as error:
             raise ValueError(f"line {number}: {error}") from None
     if head is None:
-        raise ValueError("there is nothing in it")
+        raise ValueError("the log is empty")
     return Log(sorted(requests, key=lambda request: request.called), head, ended)
 
 
 def numbered(lines: Iterable[str]) -> Iterator[tuple[int, dict]]:
-    """A last line that was not written to its end, by a recorder that was killed, is left out."""
+    """Yield each line's number and fields. An incomplete last line, left by a recorder that was killed, is skipped."""
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
             fields = json.loads(line)
             if not isinstance(fields, dict):
-                raise ValueError("no object")
+                raise ValueError("not a JSON object")
         except ValueError as error:
             if not line.endswith("\n"):
                 return
@@ -190,12 +201,15 @@ def numbered(lines: Iterable[str]) -> Iterator[tuple[int, dict]]:
 
 
 def write(file: TextIO, **line: object) -> None:
-    """A line that is no request."""
+    """Write a line that is not a request."""
     file.write(json.dumps(line, separators=(",", ":")) + "\n")
 
 
 def named(method: str, target: str, has_source: bool = False) -> tuple[str, str, str, dict[str, str]]:
-    """(op, bucket, key, query) of a request, its target as in /bucket/a/key?list-type=2. `has_source`: x-amz-copy-source."""
+    """Return (op, bucket, key, query) of a request. `target` is like /bucket/a/key?list-type=2.
+
+    `has_source` says that the header x-amz-copy-source is present.
+    """
     parts = urlsplit(target)
     bucket, _, key = unquote(parts.path.lstrip("/"), errors="surrogateescape").partition("/")
     query = dict(parse_qsl(parts.query, keep_blank_values=True, errors="surrogateescape"))
@@ -226,7 +240,8 @@ ENTITIES = {"lt": "<", "gt": ">", "quot": '"', "apos": "'", "amp": "&"}
 
 
 def listing_of(body: bytes, encoded: bool = False) -> tuple[tuple[Listed, ...], bool]:
-    """The entries of a ListBucketResult, and whether more follow; `encoded`: keys are, as encoding-type=url asks for."""
+    """Return the entries of a ListBucketResult, and whether more follow. `encoded`: keys are encoded as for encoding-type=url.
+    """
     text = body.decode("utf-8", "surrogateescape")
     listed = []
     for found in CONTENTS.findall(text):
@@ -237,7 +252,7 @@ def listing_of(body: bytes, encoded: bool = False) -> tuple[tuple[Listed, ...], 
 
 
 def field(text: str, name: str) -> str:
-    """The first of that name, its entities undone; "" if there is none."""
+    """Return the content of the first element with that name, entities decoded; "" if there is none."""
     found = FIELD[name].search(text)
     return re.sub("&(#x?[0-9A-Fa-f]+|[a-z]+);", entity, found[1]) if found else ""
 

@@ -1,8 +1,7 @@
-"""Safety: of every answer in a log it is judged whether an object store that is linearizable key by key, and lists what is
-there, could have given it.
+"""Safety: every answer in a log is compared with an object store that is linearizable key by key and lists what it holds.
 
-The store of a log that was recorded elsewhere (traces/recorded/s3log.py). What is under a key is not known until an answer
-tells; from then on it is what the requests of the log have made of it. What has changed can be undone, for a search
+This is the model of the store for a log that was recorded elsewhere (traces/recorded/s3log.py). The content of a key is not
+known until an answer tells it; from then on it follows from the requests in the log. All changes can be undone, for a search
 (traces/recorded/orders.py).
 """
 
@@ -16,16 +15,19 @@ from typing import Any, NamedTuple
 from highwater.traces.recorded.orders import NEVER, Refusal, Step
 from highwater.traces.recorded.s3log import Body, Request, field
 
-ABSENT = ""  # the version of what is not there
-SOME = "?"  # of what is there, where the log does not say which it is
+ABSENT = ""  # the version of an object that does not exist
+SOME = "?"  # the version of an object that exists, if the log does not say which version it has
 Key = tuple[str, str]  # bucket, key
 OBJECT = re.compile(r"<Object>(.*?)</Object>", re.DOTALL)
-ERROR = re.compile(r"<Error>(.*?)</Error>", re.DOTALL)  # of one of the keys of a DELETE of many
+ERROR = re.compile(r"<Error>(.*?)</Error>", re.DOTALL)  # the error of one key in a DELETE of many keys
 READS = ("get", "head", "list")
 
 
 class Change(NamedTuple):
-    """What a request does, or asks, of one key. `unsettled`: of a listing, what was changing while it was made."""
+    """The effect of a request on one key, or its question about one key.
+
+    `unsettled` has, for a listing, the keys that were changing while it was made.
+    """
 
     request: Request
     key: Key
@@ -34,29 +36,36 @@ class Change(NamedTuple):
 
 
 class Table(dict):
-    """Of what answers depend on: what is in it counts in its store's sum. `number`: its own, of its store."""
+    """Facts on which answers depend; each entry counts in the sum of its store. `number` identifies the table in its store."""
 
     def __init__(self, number: int):
         self.number = number
 
 
 class Store:
-    """`versions`: of each key of which anything is known. `bodies`: of each version of a key, as far as the log has it."""
+    """A store whose content is known as far as the log tells it.
+
+    `versions` has each key of which anything is known. `bodies` has the body of each version of a key, as far as the log has
+    it.
+    """
 
     def __init__(self) -> None:
-        self.trail: list[tuple[dict, Any, Any]] = []  # (table, key, what was there before)
+        self.trail: list[tuple[dict, Any, Any]] = []  # (table, key, previous value)
         self.tables: list[Table] = []
-        self.sum = 0  # of the number of each entry of the tables
-        self.numbers: dict[tuple, int] = defaultdict(self.drawn)  # (which table, key, value) -> its own, of 128 bits
+        self.sum = 0  # the sum of the numbers of all entries in the tables
+        self.numbers: dict[tuple, int] = defaultdict(self.drawn)  # (table, key, value) -> a unique number of 128 bits
         self.versions: dict[Key, str] = self.table()
         self.bodies: dict[tuple[Key, str], Body] = self.table()
-        self.present: dict[Key, dict[Key, str]] = {}  # (bucket, folder) -> of what is there, by its key
+        self.present: dict[Key, dict[Key, str]] = {}  # (bucket, folder) -> version of each existing object
 
-    # --- what can be undone
+    # --- tables, whose changes can be undone
 
     def table(self) -> Table:
-        """A new one. Two stores whose tables are equal have the same sum, and others have not. (All of the tables at each
-        point of a search would be too much to keep: that they differ and have one sum is as good as impossible.)"""
+        """Make a new table.
+
+        Stores with equal tables have equal sums; stores with different tables practically never do. Keeping all tables at each
+        point of a search would take too much memory.
+        """
         self.tables.append(Table(len(self.tables)))
         return self.tables[-1]
 
@@ -64,7 +73,7 @@ class Store:
         return int.from_bytes(blake2b(b"%d" % len(self.numbers), digest_size=16).digest())
 
     def put(self, table: dict, key: Any, value: Any) -> None:
-        """None: it is not in the table."""
+        """Set an entry of a table; None removes it."""
         before = table.get(key)
         self.trail.append((table, key, before))
         self.set(table, key, before, value)
@@ -92,14 +101,14 @@ class Store:
             table, key, before = self.trail.pop()
             self.set(table, key, table.get(key), before)
 
-    # --- what is there
+    # --- the objects
 
     def version(self, key: Key) -> str | None:
-        """None: nobody knows."""
+        """Return the version of a key; None if it is not known."""
         return self.versions.get(key)
 
     def answers(self, change: Change) -> Refusal | None:
-        """Why the store could not answer so now; of what it can, what is learned."""
+        """Return why the store could not give this answer now. If it could, learn from the answer."""
         request, key, op, _ = change
         if op == "list":
             return self.lists(request, change.unsettled)
@@ -136,7 +145,7 @@ class Store:
         return None
 
     def conditional(self, request: Request, known: str | None) -> Refusal | None:
-        """A PUT, by its condition."""
+        """Judge a PUT by its condition."""
         if_absent, if_version = "if-none-match" in request.conditions, asked_for(request)
         if 200 <= request.status < 300 or not request.answered:
             if if_absent and known:
@@ -153,7 +162,7 @@ class Store:
         return None
 
     def deleted(self, request: Request, known: str | None) -> Refusal | None:
-        """A DELETE, by its condition. (Of what is not there some servers say 204, whatever was asked.)"""
+        """Judge a DELETE by its condition. For an absent object some servers answer 204, whatever the condition."""
         if_version = asked_for(request)
         if (200 <= request.status < 300 or not request.answered) and if_version is not None and known and (
                 not same(known, if_version)):
@@ -165,8 +174,11 @@ class Store:
         return None
 
     def lists(self, request: Request, unsettled: frozenset[Key]) -> Refusal | None:
-        """Each key that it shows is there; what is there and would be among them is shown. But it need not be of one moment:
-        servers read names, and then look at each, so of what was changing meanwhile nothing is said."""
+        """Judge a listing: each key that it shows exists, and each existing key in its range is shown.
+
+        It need not show one moment: servers read names, and then look at each object. So keys that were changing meanwhile are
+        not judged.
+        """
         if request.status != 200 or request.query.get("delimiter"):
             return None
         listed = {(request.bucket, one.key): one.version for one in request.listed}
@@ -178,7 +190,7 @@ class Store:
                 return wrong(request, f"it shows {key[1]}, version {version}, and there is {shown(known)}")
             if known is None:
                 self.set_version(key, version or SOME)
-        further = "continuation-token" in request.query  # where it begins only the server knows; `start-after` is past
+        further = "continuation-token" in request.query  # only the server knows where this page begins
         if not request.listed and (further or request.truncated or request.query.get("max-keys") == "0"):
             return None
         first = request.listed[0].key if further else request.query.get("start-after") or request.query.get("marker", "")
@@ -190,14 +202,14 @@ class Store:
         return None
 
     def under(self, bucket: str, prefix: str) -> Iterator[Key]:
-        """What is there, in folders in which keys may begin so."""
+        """Yield the existing keys in folders that can contain keys with this prefix."""
         for (of, folder), keys in self.present.items():
             folder = f"{folder}/" if folder else ""
             if of == bucket and (folder.startswith(prefix) or prefix.startswith(folder)):
                 yield from keys
 
     def apply(self, change: Change) -> None:
-        """What a change leaves, if it was one."""
+        """Apply a change, if it took effect."""
         request, key, op, _ = change
         if op == "delete" and request.status != 412:
             self.set_version(key, ABSENT)
@@ -208,7 +220,7 @@ class Store:
 
 
 def differ(a: Body, b: Body) -> bool:
-    """They are known not to be the same."""
+    """Return whether two bodies are known to differ."""
     return "" not in (a.sha256, b.sha256) and a.sha256 != b.sha256
 
 
@@ -217,7 +229,7 @@ def same(known: str, version: str) -> bool:
 
 
 def asked_for(request: Request) -> str | None:
-    """The version that its If-Match names, SOME for any; None: it has no such condition."""
+    """Return the version that If-Match names, SOME for any; None without that condition."""
     version = request.conditions.get("if-match")
     return SOME if version == "*" else version
 
@@ -231,11 +243,11 @@ def wrong(request: Request, why: str) -> Refusal:
 
 
 def steps_of(requests: Iterable[Request]) -> tuple[list[Step], list[Request]]:
-    """The steps, in the order in which they were sent; and the requests of which it is not known what they do.
+    """Return the steps, in the order in which they were sent, and the requests whose effect is not known.
 
-    A request that failed with 5xx, or has no answer, may have had its effect or not. What never got to the server is left out.
-    A read that may be the first to tell of a key, while that changes, is a choice as a change is: what was there before it
-    settles.
+    A request that failed with 5xx or has no answer may have had its effect or not. A request that never reached the server is
+    left out. A read may be the first answer about a key while that key changes. Such a read counts as a change, because it
+    settles what was there before.
     """
     requests = [*requests]
     steps, unknown, versions = [], [], versions_of(requests)
@@ -248,7 +260,7 @@ def steps_of(requests: Iterable[Request]) -> tuple[list[Step], list[Request]]:
         for change in changes:
             reads = change.op in READS
             answered = request.answered if request.answered and change.request.status < 500 else NEVER
-            if reads and answered == NEVER:  # it asked, and was not told
+            if reads and answered == NEVER:  # a read without an answer
                 answered = max(request.answered, request.sent + 1)
                 change = change._replace(request=request._replace(status=request.status or 500))
             if not reads and answered != NEVER and not known_status(request):
@@ -265,8 +277,11 @@ def steps_of(requests: Iterable[Request]) -> tuple[list[Step], list[Request]]:
 
 
 def versions_of(requests: Iterable[Request]) -> dict[tuple[Key, str], str]:
-    """(key, digest of its content) -> its version, as far as an answer tells. So it is known what a PUT without an answer has
-    made of its key, if it has. (Where the same content has several versions it may be any of them, and is none.)"""
+    """Return (key, digest of the content) -> version, as far as an answer tells it.
+
+    It gives the version that a PUT without an answer has made, if it took effect. If the same content has several versions, the
+    PUT may have made any of them, and the version is left empty.
+    """
     found: dict[tuple[Key, str], str] = {}
     for request in requests:
         body = {"get": request.got_body, "put": request.sent_body}.get(request.op)
@@ -277,7 +292,7 @@ def versions_of(requests: Iterable[Request]) -> dict[tuple[Key, str], str]:
 
 
 def unsettled(steps: list[Step]) -> list[Step]:
-    """The listings among the steps, in the order of `sent`, are told what overlaps them."""
+    """Add to each listing the keys of the changes that overlap it. The steps are in the order of `sent`."""
     changes = [step for step in steps if step.changes and (step.answered == NEVER or step.what.request.status < 300)]
     sent = [step.sent for step in changes]
     under_way: list[Step] = []
@@ -295,7 +310,8 @@ def unsettled(steps: list[Step]) -> list[Step]:
 
 
 def first_to_tell(steps: Iterable[Step]) -> set[int]:
-    """The reads of a key of which nobody had been told anything when they were sent, and which a change overlaps."""
+    """Return the numbers of the reads of a key about which no answer had come when they were sent, and which a change overlaps.
+    """
     told: dict[Key, int] = {}
     changes: dict[Key, list[Step]] = {}
     for step in steps:
@@ -309,7 +325,7 @@ def first_to_tell(steps: Iterable[Step]) -> set[int]:
 
 
 def tells_of(change: Change) -> list[Key]:
-    """The keys that are known once it is answered."""
+    """Return the keys whose content is known once the change is answered."""
     request, key, op, _ = change
     if op == "list":
         return [key for one in request.listed if (key := (request.bucket, one.key)) not in change.unsettled]
@@ -317,7 +333,8 @@ def tells_of(change: Change) -> list[Key]:
 
 
 def known_status(request: Request) -> bool:
-    """Of a change: done, or refused because of its condition. 403 and 409, say, tell nothing of the object."""
+    """Return whether a change is known to be done, or refused by its condition. Statuses such as 403 and 409 say nothing about
+    the object."""
     return 200 <= request.status < 300 or request.status in (404, 412)
 
 

@@ -1,1 +1,1 @@
-"""For each such system, what its requests mean."""
+"""The meaning of each system's requests."""

@@ -1,7 +1,7 @@
-"""Safety: in a log of programs that nobody here wrote, each change of a database's metadata is one that the protocols' models
-allow, and no property of theirs is broken.
+"""Safety: in a log of other programs, each change of a database's metadata is a step that the protocols' models allow, and
+breaks none of their properties.
 
-Requests to SlateDB's layout, as the models' actions, under their names and with their guards:
+Requests to SlateDB's layout are mapped to the models' actions, with the actions' names and guards:
 
     PUT manifest/N, compactions/N      CreateNext, CreateConflict     sequenced_metadata_boundary, manifest_epochs
     GET gc/NAME.boundary after it      Accept, Reject                 sequenced_metadata_boundary
@@ -10,12 +10,13 @@ Requests to SlateDB's layout, as the models' actions, under their names and with
     PUT wal/N                          CreateNext, CreateFence        wal_fencing; Copy, into a clone that is being made
     DELETE wal/N                       Delete                         wal_fencing
 
-The models' clients do one thing after another; these do many at once, and read when they like. So reads are not held against
-a program counter: they are what a client knows. Who creates N+1 must have read or written N (ReadLatest); who goes on from a
-file of its own must have asked for the boundary after it was there (AckIsChecked), and have been told less than N (Reject).
+The models' clients do one thing at a time. Real clients do many at once, and read at any time. So reads are not compared with a
+program counter; they define what a client knows. A client that creates N+1 must have read or written N (ReadLatest). A client
+that continues from its own file must have asked for the boundary after creating that file (AckIsChecked), and the boundary must
+be less than N (Reject).
 
-What a caller was told no log shows: a create is taken for acknowledged once its boundary check has passed, where there is one;
-else when its reply has reached the client. Compactions' outputs and other data are not looked at.
+No log shows the responses to callers. A create counts as acknowledged once its boundary check has passed; without boundary
+files, once its reply has reached the client. Outputs of compactions and other data are not checked.
 """
 
 from collections import Counter
@@ -37,19 +38,21 @@ FOLDERS = (*SEQUENCED, "wal", "gc", "compacted")
 CODEC = ManifestCodec()
 
 
-# --- of the layout
+# --- the layout
 
 EPOCHS = {"manifest": ("writer_epoch", "compactor_epoch"), "compactions": ("compactor_epoch",)}
 
 
 class Namespaced(NamedTuple):
+    """A sequence of files: a folder below a database's root in a bucket."""
+
     bucket: str
     root: str
     folder: str
 
 
 class Place(NamedTuple):
-    """What a key names. `id`: of a sequence; `name`: of a boundary, the sequence's."""
+    """The meaning of a key. `id` is the id in a sequence; `name` is the sequence that a boundary belongs to."""
 
     where: Namespaced
     folder: str
@@ -71,7 +74,7 @@ def boundary_of_ids(where: Namespaced) -> Key:
 
 @lru_cache(100_000)
 def place_of(key: Key) -> Place | None:
-    """None: not of the metadata."""
+    """Return the meaning of a key; None if it is not metadata."""
     bucket, path = key
     root, _, rest = path.rpartition("/")
     root, _, folder = root.rpartition("/")
@@ -88,14 +91,14 @@ def place_of(key: Key) -> Place | None:
 
 
 class Knobs(NamedTuple):
-    """As the models have them: what the programs that were recorded are said to do."""
+    """The safeguards of the recorded programs, named as in the models."""
 
     BOUNDARY: bool = True  # False: there are no boundary files; a create is acknowledged when it is done
-    SKEW_MS: int = 1_000  # the clocks of who takes and who collects checkpoints differ by so much at the most
+    SKEW_MS: int = 1_000  # the largest difference between the clocks of clients that take and collect checkpoints
 
 
 class File(NamedTuple):
-    """A file of a sequence, and who has put it by which request."""
+    """A file of a sequence: its version, the client that put it, and the number of that request."""
 
     version: str
     client: str
@@ -103,32 +106,32 @@ class File(NamedTuple):
 
 
 class Created(NamedTuple):
-    """A create whose client has not asked for the boundary since. `looked`: but has read the file."""
+    """A create whose client has not asked for the boundary since. `looked`: the client has read the file, though."""
 
     id: int
     version: str
-    number: int  # of the request
+    number: int  # the number of the request
     answered: int
     looked: bool = False
 
 
 class Slatedb:
-    """The machine of a search: the store, and what the models remember beside it."""
+    """The machine of a search: the store, and the facts that the models remember beside it."""
 
     def __init__(self, knobs: Knobs | None = None):
         self.knobs, self.store = knobs or Knobs(), Store()
         self.mark, self.undo = self.store.mark, self.store.undo
         table = self.store.table
-        self.seen: dict[tuple[str, Key], str] = table()  # (client, key) -> the version that it has read or put last
+        self.seen: dict[tuple[str, Key], str] = table()  # (client, key) -> the version that it read or put last
         self.unchecked: dict[tuple[str, Namespaced], tuple[Created, ...]] = table()  # (client, where) -> its creates
         self.refused: dict[tuple[str, Key], int] = table()  # (client, key) -> the boundary that refused its create
         self.committed: dict[Key, File] = table()
-        self.latest: dict[Namespaced, int] = table()  # the highest id that is there, as far as is known
+        self.latest: dict[Namespaced, int] = table()  # the highest id that is known to exist
         self.boundary: dict[Namespaced, int] = table()
-        self.whole: dict[Namespaced, bool] = table()  # those that the log has from their first file on
+        self.whole: dict[Namespaced, bool] = table()  # the sequences that the log has from their first file on
         self.epochs: dict[tuple[str, Namespaced, str], int] = table()  # (client, where, role) -> the epoch that it has claimed
-        self.fences: dict[tuple[Namespaced, int], int] = table()  # (wal, id) -> the epoch of whose fence it is
-        self.actions: dict[str, int] = {}  # how many of each there were
+        self.fences: dict[tuple[Namespaced, int], int] = table()  # (wal, id) -> the epoch of the fence there
+        self.actions: dict[str, int] = {}  # the number of steps of each action
 
     def digest(self) -> int:
         return self.store.sum
@@ -144,10 +147,10 @@ class Slatedb:
             self.store.apply(change)
         return None
 
-    # --- what is what
+    # --- from requests to actions
 
     def judged(self, change: Change) -> Refusal | None:
-        """What the models say of a request that the store could answer so."""
+        """Return why the models do not allow a request that the store could answer so."""
         request, key, op, _ = change
         place = place_of(key)
         if place is None or (op == "delete" and not done(request)):
@@ -174,7 +177,7 @@ class Slatedb:
         self.store.put(self.actions, action, self.actions.get(action, 0) + 1)
 
     def reads(self, request: Request, key: Key, place: Place) -> None:
-        """ReadLatest: from now on the client knows this file, and as it is there."""
+        """ReadLatest: from now on the client knows this file in this version."""
         if request.status == 200:
             self.store.put(self.seen, (request.client, key), request.version)
             if place.id > self.latest.get(place.where, 0):
@@ -201,7 +204,7 @@ class Slatedb:
             return Refusal("Reject", f"{client} goes on from id {place.id - 1}, its own, which the boundary "
                            f"{self.refused[client, before]} has refused", True)
         mine = self.unchecked.get((client, place.where), ())
-        unasked = [one for one in mine if one.id < place.id - one.looked]  # another task of its may have read it just now
+        unasked = [one for one in mine if one.id < place.id - one.looked]  # another task of this client may have just read it
         if self.knobs.BOUNDARY and unasked:
             return Refusal("AckIsChecked", f"{client} creates id {place.id}, and has not asked for the boundary since request "
                            f"{unasked[0].number} put id {unasked[0].id} there, its own", True)
@@ -222,12 +225,14 @@ class Slatedb:
         return self.count("CreateNext")
 
     def has_read(self, client: str, place: Place) -> bool:
-        """Whether the log shows it to have read or put anything there: else it may have begun before the log."""
+        """Return whether the log shows that the client read or put a file there. Otherwise it may have begun before the log."""
         return any((client, place.key(i)) in self.seen for i in range(max(1, place.id - 8), place.id + 8))
 
     def checks(self, request: Request, key: Key, place: Place) -> Refusal | None:
-        """Accept, or Reject: what this client has created before it asked, and not checked yet. Where the question failed, it
-        cannot know, and may say so to its caller."""
+        """Accept or Reject the creates that this client made before it asked, and that are not checked yet.
+
+        If the request for the boundary failed, the client cannot know, and may say so to its caller.
+        """
         client, mine = request.client, self.unchecked.get((request.client, place.where), ())
         asked = [one for one in mine if one.answered < request.sent]
         if asked:
@@ -300,7 +305,7 @@ class Slatedb:
     # --- ManifestEpochs
 
     def follows(self, request: Request, key: Key, place: Place, known: str | None) -> Refusal | None:
-        """What a new file may change of the one before it. An id that is put behind the latest changes nothing: it is to be
+        """Return why a new file may not change the one before it so. An id behind the latest changes nothing: it will be
         refused."""
         after = content_of(place.folder, request.sent_body)
         if isinstance(after, str):
@@ -353,7 +358,7 @@ class Slatedb:
     # --- WalFencing
 
     def manifest(self, place: Place) -> Manifest | None:
-        """The latest that is there, as far as the log shows what is in it."""
+        """Return the latest manifest, as far as the log shows its content."""
         where = place.where._replace(folder="manifest")
         latest = self.latest.get(where)
         if latest is None:
@@ -363,7 +368,7 @@ class Slatedb:
         return found if isinstance(found, Manifest) else None
 
     def appends(self, request: Request, key: Key, place: Place) -> Refusal | None:
-        """CreateNext, of a record; CreateFence, of an empty object."""
+        """CreateNext for a record; CreateFence for an empty object."""
         manifest, fence = self.manifest(place), request.sent_body.size_bytes == 0
         behind = manifest is not None and place.id <= manifest.replay_after_wal_id
         if not request.conditions.keys() & {"if-none-match", UNSAID}:
@@ -400,12 +405,12 @@ def repeated(ids: Iterable[str]) -> set[str]:
 
 
 def is_known(request: Request) -> bool:
-    """Whether it is one of a database's: of its metadata, or of its data, which is not looked at."""
+    """Return whether the request belongs to a database: to its metadata, or to its data, which is not checked."""
     return request.op in ("list", "delete_many") or any(folder in FOLDERS for folder in request.key.split("/")[:-1])
 
 
 def is_unread(request: Request) -> bool:
-    """Whether it has put a file of metadata, or a boundary, of which the log does not say what is in it."""
+    """Return whether it put a metadata file or a boundary whose content is not in the log."""
     place = place_of((request.bucket, request.key)) if request.op in ("put", "copy", "complete") and done(request) else None
     return place is not None and place.folder != "wal" and (request.op != "put" or request.sent_body.data is None)
 
@@ -415,7 +420,7 @@ def done(request: Request) -> bool:
 
 
 def heard(request: Request) -> bool:
-    """The client was told that it is done."""
+    """Return whether the client was told that the request is done."""
     return request.answered > 0 and 200 <= request.told < 300
 
 
@@ -425,7 +430,7 @@ def boundary_of(body: Body) -> int | None:
 
 
 def content_of(folder: str, body: Body) -> Any:
-    """A Manifest, or Compactions; None: the log has not kept it; a text: why it is none."""
+    """Return a Manifest or Compactions; None if the log has not kept the body; a text if it cannot be decoded."""
     return None if body.data is None else decoded(folder, body.data)
 
 
