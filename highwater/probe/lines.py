@@ -1,7 +1,7 @@
 """Safety: a store is called safe in a respect only if it was seen to do what the protocols rely on.
 
-The lines of the probe: what is asked, what came, and what that means. `pass`: as S3's documents say. `differs`: another answer,
-by which nobody is misled. `unsafe`: whoever relies on it loses data.
+These are the lines of the probe: the requests, the answers, and their meaning. `pass`: as S3's documentation says. `differs`:
+another answer, which misleads no client. `unsafe`: a client that relies on it loses data.
 """
 
 import time
@@ -13,7 +13,7 @@ from highwater.probe.asking import Answer, Asker
 
 PASS, DIFFERS, UNSAFE, NOT_ASKED = "pass", "differs but safe", "unsafe", "not asked"
 
-# Who relies on it: the protocols of model/ and impl/ ..
+# Lines name those that rely on them: the protocols of model/ and impl/ ..
 CREATE = ("simple_conditional", "sequenced_write", "manifest_epochs", "wal_fencing", "log_gc", "manifest_compactions",
           "sequenced_metadata_boundary")
 UPDATE = ("simple_conditional", "wal_fencing", "log_gc", "manifest_compactions", "sequenced_metadata_boundary")
@@ -21,7 +21,7 @@ CACHE = ("wal_fencing", "log_gc", "manifest_compactions", "sequenced_metadata_bo
 LIST = ("baseline", "sequenced_write", "manifest_epochs", "wal_fencing", "log_gc", "manifest_compactions",
         "sequenced_metadata_boundary")
 PROTOCOLS = ("store_primitives", "baseline", *CREATE)
-# .. and what other programs do, and none of these:
+# .. and features that only other programs use:
 OTHERS = {"conditional_delete": "DELETE If-Match", "copy_if_absent": "CopyObject If-None-Match",
           "upload_if_absent": "uploads in parts, completed If-None-Match",
           "reads_in_parts": "several GETs of one object, If-Match of its version",
@@ -29,20 +29,24 @@ OTHERS = {"conditional_delete": "DELETE If-Match", "copy_if_absent": "CopyObject
 
 
 class Found(NamedTuple):
+    """The result of one line."""
+
     verdict: str
     saw: str
-    data: dict[str, object] = {}  # noqa: RUF012 fields of a Profile that were seen
+    data: dict[str, object] = {}  # noqa: RUF012 the observed fields of a Profile
 
 
 class Line(NamedTuple):
+    """One line of the probe."""
+
     name: str
     asks: str
-    uses: tuple[str, ...]  # who is endangered where it is unsafe
+    uses: tuple[str, ...]  # the protocols and features at risk if it is unsafe
     ask: Callable[[Asker], Found]
 
 
 def judged(answer: Answer, expected: int, held: bool, **data: object) -> Found:
-    """Of a request that is to be refused; `held`: nothing was changed by it."""
+    """Judge a request that must be refused. `held` says that it changed nothing."""
     if answer.done or not held:
         return Found(UNSAFE, f"{answer}: " + ("the condition is ignored" if answer.done else "and yet it was applied"),
                      dict.fromkeys(data, 200))
@@ -50,7 +54,7 @@ def judged(answer: Answer, expected: int, held: bool, **data: object) -> Found:
 
 
 def succeeded(answer: Answer, *statuses: int, **data: object) -> Found:
-    """Of a request that is to succeed. Whoever is refused is not misled."""
+    """Judge a request that must succeed. A refusal misleads no client."""
     if answer.done:
         return Found(PASS if answer.status in (statuses or (200,)) else DIFFERS, str(answer), data)
     return Found(DIFFERS, f"{answer}: it cannot be used", data)
