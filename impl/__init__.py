@@ -1,4 +1,4 @@
-"""The interface to the world outside, the errors, and the layout of keys."""
+"""The world interface, the errors, the layout of keys, and the protocols, codecs and stores built on them."""
 
 if __name__ != "highwater.impl":
     raise ImportError("this package is highwater.impl: write `import highwater.impl` in place of `import impl`")

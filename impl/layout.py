@@ -1,4 +1,4 @@
-"""Key names. Sequenced files are `<root>/<folder>/<id, 20 digits>.<suffix>`, boundaries `<root>/gc/<name>.boundary`."""
+"""Names the keys: sequenced files are `<root>/<folder>/<id, 20 digits>.<suffix>`, boundaries `<root>/gc/<name>.boundary`."""
 
 from functools import lru_cache
 
@@ -6,13 +6,14 @@ from highwater.impl.errors import Definite
 
 DIGITS = 20  # enough for every u64
 U64 = 1 << 64
-LEAST_TOO_LARGE = str(U64)  # also of 20 digits, so that text compares as numbers do
-LATELY = 10_000  # names that are remembered: every listing brings the same ones again
-SUFFIXES = {"wal": ".sst"}  # elsewhere the folder's own name
+LEAST_TOO_LARGE = str(U64)  # it has 20 digits, too, so that texts compare as numbers do
+LATELY = 10_000  # size of the cache of names: every listing returns the same names again
+SUFFIXES = {"wal": ".sst"}  # for any other folder the suffix is the folder's name
 
 
 class Namespace:
-    """One sequence of files. `name` is the folder's, and the boundary's: "manifest", "compactions", "wal"."""
+    """The keys of one sequence of files. `name` is the name of the folder and of the boundary: "manifest", "compactions",
+    "wal"."""
 
     def __init__(self, root: str, name: str):
         folder = f"{root}/" if root else ""
@@ -25,16 +26,16 @@ class Namespace:
         self.key, self.file_id = lru_cache(LATELY)(self.key), lru_cache(LATELY)(self.file_id)
 
     def key(self, file_id: int) -> str:
-        """Raises InvalidId for what is no u64."""
+        """Return the key of a file. Raises InvalidId if the id is not a u64."""
         if not 0 <= file_id < U64:
             raise InvalidId(f"id {file_id} is not in 0 .. 2^64 - 1: the namespace {self.prefix!r} is used up")
         return f"{self.prefix}{file_id:020d}{self.suffix}"
 
     def file_id(self, key: str) -> int | None:
-        """The id that a key of this namespace names; None for a key with another suffix, which is none of ours.
+        """Return the id that a key of this namespace names; None for a key with another suffix, which is not a sequenced file.
 
-        Raises InvalidName for a key with our suffix that is not 20 digits: to skip it could hide the latest file, and
-        to take it for its number would have everyone ask for a name that is not there.
+        Raises InvalidName for a key with the suffix whose name is not 20 digits. Skipping it could hide the latest file.
+        Reading it as a number would make every client ask for a key that does not exist.
         """
         if not key.endswith(self.suffix):
             return None
@@ -49,9 +50,9 @@ class InvalidId(Definite):
 
 
 class InvalidName(Definite):
-    """A key with the suffix of a namespace that names no id."""
+    """A key that has the suffix of a namespace but names no id."""
 
     def __init__(self, key: str):
         self.key = key
-        super().__init__(f"{key!r} has the suffix of sequenced metadata, but its name is not a u64 of {DIGITS} digits: "
-                         "move it out of the folder, nobody can tell which id it is")
+        super().__init__(f"{key!r} has the suffix of sequenced metadata, but its name is not a u64 of {DIGITS} digits, so its "
+                         "id is unclear: move it out of the folder")

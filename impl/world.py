@@ -1,7 +1,7 @@
-"""The seam: all that an implementation may know of the world outside itself.
+"""Defines the seam: everything that an implementation may know of the outside world.
 
-Production gives it real things (impl/stores, impl/stores/system.py), the simulator gives it its own. Code above this
-seam is plain `async def`; it awaits nothing but these methods, so one await is one store request, or one sleep.
+In production the seam gives real things (impl/stores, impl/stores/system.py); the simulator gives its own. Code above the seam
+is plain `async def` and awaits only these methods. So one await is one store request or one sleep.
 """
 
 from typing import NamedTuple, Protocol
@@ -27,29 +27,33 @@ class Entry(NamedTuple):
 
 
 class Page(NamedTuple):
-    """One page of a listing: entries in ascending key order; `truncated` tells that further keys may follow the last, and
-    may be true where none does."""
+    """One page of a listing, in ascending key order.
+
+    If `truncated` is true, more keys may follow the last one. It may be true even if none follows.
+    """
 
     entries: tuple[Entry, ...]
     truncated: bool
 
 
 class ObjectStore(Protocol):
-    """The primitives of source 004. Reads raise `Unavailable` and mutations raise `OutcomeUnknown` for want of an answer.
+    """The store primitives of the essay on object-store protocols.
 
-    Every method is atomic at one moment between its call and its return; after an indefinite error that moment may
-    still lie ahead. A page of a listing sees every put that was completed before the page was asked for; a listing of
-    several pages is not a snapshot. Keys are segments between slashes, none of them empty, `.` or `..`; a store raises
-    ValueError for any other.
+    Without an answer, reads raise `Unavailable` and mutations raise `OutcomeUnknown`. Every method takes effect atomically at
+    one moment between its call and its return. After an indefinite error that moment may lie in the future.
+
+    A page of a listing contains every put that was completed before the page was requested. A listing of several pages is not a
+    snapshot. A key consists of segments between slashes; no segment is empty, `.` or `..`. A store raises ValueError for any
+    other key.
     """
 
     caches: bool  # True for a store that may answer a read from memory; sequenced metadata refuses such a store
 
     async def create(self, key: str, body: bytes) -> str:
-        """PUT If-None-Match: *. Returns the new version; raises AlreadyExists."""
+        """PUT If-None-Match: *. Returns the new version. Raises AlreadyExists."""
 
     async def update(self, key: str, body: bytes, version: str) -> str:
-        """PUT If-Match: version. Returns the new version; raises PreconditionFailed, also where there is no object."""
+        """PUT If-Match: version. Returns the new version. Raises PreconditionFailed, also if there is no object."""
 
     async def put(self, key: str, body: bytes) -> str:
         """Unconditional PUT: the last writer wins. Returns the new version."""
@@ -58,34 +62,38 @@ class ObjectStore(Protocol):
         """GET. Raises NotFound."""
 
     async def get_if_changed(self, key: str, version: str) -> Object | None:
-        """GET If-None-Match: version. None means not modified (304). Raises NotFound."""
+        """GET If-None-Match: version. Returns None if the object is not modified (304). Raises NotFound."""
 
     async def head(self, key: str) -> Entry:
         """HEAD. Raises NotFound."""
 
     async def list_page(self, prefix: str, after: str = "") -> Page:
-        """The first page of the keys that start with `prefix` and are greater than `after`, in key order."""
+        """Return the first page of the keys that start with `prefix` and are greater than `after`, in key order."""
 
     async def delete(self, key: str) -> None:
-        """DELETE. To delete what is not there is no error."""
+        """DELETE. Deleting an absent object is not an error."""
 
 
 class Clock(Protocol):
-    """A client's own clock: it may be ahead of or behind the store's."""
+    """A client's own clock, which may be ahead of the store's clock or behind it."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Return the milliseconds since the epoch."""
 
     async def sleep_ms(self, duration_ms: int) -> None:
-        """Return after `duration_ms` at the earliest; any number of milliseconds later is possible."""
+        """Return after `duration_ms` at the earliest; it may return any number of milliseconds later."""
 
 
 class Ids(Protocol):
+    """A source of unique ids."""
+
     def new_id(self) -> str:
-        """A ULID in its 26-letter form, never given before."""
+        """Return a new ULID in its 26-letter form; no ULID is returned twice."""
 
 
 class Metrics(Protocol):
+    """The metrics and warnings of one client."""
+
     def count(self, name: str, amount: int = 1) -> None:
         """Add to a counter."""
 
@@ -93,11 +101,11 @@ class Metrics(Protocol):
         """Record one value of a distribution; the name ends in its unit."""
 
     def warn(self, message: str) -> None:
-        """Tell the operator."""
+        """Send a warning to the operator."""
 
 
 class World(NamedTuple):
-    """What one client is given."""
+    """Everything that one client is given."""
 
     store: ObjectStore
     clock: Clock
@@ -106,9 +114,9 @@ class World(NamedTuple):
 
 
 async def list_all(store: ObjectStore, prefix: str, after: str = "") -> list[Entry]:
-    """Every page of a listing, one after another: not a snapshot (see `ObjectStore`).
+    """List all keys, page by page. The result is not a snapshot (see `ObjectStore`).
 
-    Raises ListingNeverEnds if a page is truncated and yet brings nothing that is greater than where it was to begin.
+    Raises ListingNeverEnds if a truncated page brings no key greater than `after`.
     """
     entries: list[Entry] = []
     while True:

@@ -34,13 +34,16 @@ class Process(NamedTuple):
     actions: dict[str, Action]
 
 
-Property = tuple[str | None, Callable[..., bool]]  # (None, f(c, shared)), or (role, f(c, shared, local)) of each process
+Property = tuple[str | None, Callable[..., bool]]  # (None, f(c, shared)), or (role, f(c, shared, local)) for each process
 
 
 class Model(NamedTuple):
-    """The last four speak of roles: which actions are weakly fair, which nobody but their own client can see (Accept
-    of a value read before), and which clients are interchangeable: `renamed[role](part, names)` is a shared or local
-    part with client i of that role called names[i], and None instead of a function says that no part names a client."""
+    """A model of one protocol instance.
+
+    The last four fields speak of roles: which actions are weakly fair, which are invisible (for example Accept of a value read
+    before), and which clients are interchangeable. `renamed[role](part, names)` is a shared or local part with client i of that
+    role called names[i]. None instead of a function says that no part names a client.
+    """
 
     name: str
     constants: Any
@@ -87,7 +90,7 @@ class Exploration(NamedTuple):
         return not self.violated and not self.stopped
 
     def idle(self, model: Model) -> tuple[tuple[str, str], ...]:
-        """(role, action) of what never fired, in the model's order."""
+        """Return (role, action) of each action that never fired, in the model's order."""
         return tuple(dict.fromkeys((p.role, a) for p in model.processes for a in p.actions if (p.role, a) not in self.fired))
 
 
@@ -97,7 +100,7 @@ def init(model: Model) -> State:
 
 
 def moves(model: Model, state: State) -> Iterator[Step]:
-    """Every step from a state: the definition of what a model does."""
+    """Yield every step from a state: this is the definition of a model's behaviour."""
     for p, (process, local) in enumerate(zip(model.processes, state.locals)):
         for action, generator in process.actions.items():
             for choices, shared2, local2 in generator(model.constants, process.index, state.shared, local):
@@ -106,7 +109,7 @@ def moves(model: Model, state: State) -> Iterator[Step]:
 
 
 def broken(model: Model, state: State) -> list[str]:
-    """The `always` properties that do not hold in a state, in their order."""
+    """Return the `always` properties that do not hold in a state, in their order."""
     return [name for name, prop in model.always.items() if not all(verdicts(model, state, prop))]
 
 
@@ -115,7 +118,7 @@ def witnessed(model: Model, state: State) -> list[str]:
 
 
 def verdicts(model: Model, state: State, prop: Property) -> Iterator[bool]:
-    """What the property says of the shared state, or of each process of its role."""
+    """Yield the property's verdict on the shared state, or on each process of its role."""
     of, holds = prop
     if of is None:
         yield holds(model.constants, state.shared)
@@ -126,14 +129,14 @@ def verdicts(model: Model, state: State, prop: Property) -> Iterator[bool]:
 
 
 class Bounds(NamedTuple):
-    """What ends a search before its end. A search that a bound ended has not answered for the whole instance."""
+    """The limits of a search. A search that a limit ended has not answered for the whole instance."""
 
     states: int | None = None
-    depth: int | None = None  # of the last level that is judged; what follows it is only counted
-    bytes: int | None = None  # of this whole process, resident, at its peak
+    depth: int | None = None  # the last level that is judged; the states after it are only counted
+    bytes: int | None = None  # limit for the peak resident memory of this process
 
     def reached(self, states: int, depth: int, needed: int = 0) -> str:
-        """The bound that is reached, in words; `needed`: bytes that the next step will take."""
+        """Return the bound that is reached, in words. `needed` is the number of bytes that the next step will take."""
         if self.states is not None and states >= self.states:
             return f"{self.states:,} states"
         if self.depth is not None and depth >= self.depth:
@@ -144,7 +147,7 @@ class Bounds(NamedTuple):
 
 
 def peak_bytes() -> int:
-    """The most memory that this process has held so far."""
+    """Return the most memory that this process has held so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 

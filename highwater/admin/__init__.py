@@ -1,1 +1,1 @@
-"""Inspect, check and collect a database of SlateDB's."""
+"""Inspects, checks and collects a SlateDB database."""

@@ -1,7 +1,7 @@
-"""Claim: what is called damage is damage, in a database that is in use, too; and nothing is changed by looking.
+"""Checks a database for damage, also while it is in use, and changes nothing.
 
-A database that is in use changes while it is read: a file may be deleted that was listed, an SST that a manifest named. So what
-is found is looked for again in a second look, and told only if it is there still (`judge`).
+A database in use changes while it is read: a listed file or an SST that a manifest names may be deleted. So each finding is
+checked a second time, and reported only if it is still there (`judge`).
 
 `Finding.level`: "damage" has happened; "danger" will do damage, or hang clients, if it stays; "note" is good to know.
 """
@@ -23,14 +23,16 @@ LEVELS = ("damage", "danger", "note")
 
 
 class Finding(NamedTuple):
+    """One thing that the check found."""
+
     level: str
     kind: str  # a short name
-    what: str  # what is wrong, where
-    then: str  # what comes of it, and what to do
+    what: str  # the fault and its place
+    then: str  # its consequence, and what to do
 
 
 class Parent(NamedTuple):
-    """A database that this one reads SSTs of. `latest` None: it has no manifest that can be read."""
+    """A database whose SSTs this one reads. `latest` is None if it has no readable manifest."""
 
     latest: Manifest | None
     ssts: frozenset[str]
@@ -40,7 +42,7 @@ Parents = dict[str, Parent]
 
 
 async def judge(world: World, root: str) -> tuple[Finding, ...]:
-    """What two looks have in common, the worst first. Raises Unavailable."""
+    """Return the findings that two looks have in common, the worst first. Raises Unavailable."""
     found = await look(world, root)
     if any(finding.level != "note" for finding in found):
         again = set(await look(world, root))
@@ -49,6 +51,7 @@ async def judge(world: World, root: str) -> tuple[Finding, ...]:
 
 
 async def look(world: World, root: str) -> list[Finding]:
+    """Read the database once, with its parents, and return all findings."""
     database = await load(world, root)
     parents = {}
     for external in database.latest.external_dbs if database.latest else ():
@@ -75,7 +78,7 @@ def there_is_a_manifest(database: Database, parents: Parents, now_ms: int) -> It
         yield Finding(
             "damage", "no manifest",
             f"there is no manifest in {database.root!r}",
-            "restore the latest one: the rest of the database is there" if rest else "is this the database's URL?")
+            "restore the latest one: the rest of the database is there" if rest else "check the database's URL")
 
 
 def files_can_be_read(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
@@ -86,17 +89,20 @@ def files_can_be_read(database: Database, parents: Parents, now_ms: int) -> Iter
                 yield Finding(
                     "damage", "unreadable file",
                     f"{name} {file.id}{' (the latest)' if last else ''}: {file.fault}",
-                    "no client can open the database" if last else "who reads it by its id, as a checkpoint does, fails")
+                    "no client can open the database" if last else "reads of it by its id, as for a checkpoint, fail")
             elif file.value.unknown:
                 yield Finding(
                     "note", "newer fields",
                     f"{name} {file.id} has {', '.join(file.value.unknown[:3])}",
-                    "a newer release wrote it; an older one that writes it again drops that without a word")
+                    "a newer release wrote it; an older one that writes it again silently drops these fields")
 
 
 def ids_are_without_a_gap(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
-    """Ids ahead of the boundary are all there. Where there is no boundary, a collector may have left gaps, but what it leaves
-    below one is what a checkpoint refers to, or did lately."""
+    """Check that no id ahead of the boundary is missing.
+
+    Without a boundary, a collector may have left gaps. A file that it leaves below a gap is one that a checkpoint refers to, or
+    did recently.
+    """
     ever = {one.manifest_id for file in database.manifests if file.value for one in file.value.checkpoints}
     for name, files in (("manifest", database.manifests), ("compactions", database.compactions)):
         boundary = database.boundaries[name].value or 0
@@ -105,8 +111,8 @@ def ids_are_without_a_gap(database: Database, parents: Parents, now_ms: int) -> 
             if after > before + 1 and (boundary or name != "manifest" or before not in ever):
                 yield Finding(
                     "damage", "gap",
-                    f"{name}: there is {before} and {after}, but nothing between them",
-                    f"who reads on from {before} takes it for the latest, and forks the history; restore the files")
+                    f"{name}: {before} and {after} exist, but no file between them",
+                    f"a client that reads on from {before} takes it for the latest, and forks the history; restore the files")
 
 
 def boundaries_are_behind_the_latest(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
@@ -121,7 +127,7 @@ def boundaries_are_behind_the_latest(database: Database, parents: Parents, now_m
             yield Finding(
                 "danger", "boundary ahead",
                 f"gc/{name}.boundary is {boundary.value}, the latest {name} is {files[-1].id}",
-                "every client waits for ever for a later one; set it to less than the latest, if no file is missing")
+                "every client waits forever for a later one; if no file is missing, set it to less than the latest")
         elif boundary.value and not files:
             yield Finding(
                 "damage", "boundary alone",
@@ -130,8 +136,11 @@ def boundaries_are_behind_the_latest(database: Database, parents: Parents, now_m
 
 
 def nothing_lives_behind_the_boundary(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
-    """A collector deletes after it has advanced the boundary. A file behind the boundary that is younger than one with a later
-    id was not left by a collector: a stale writer has made it where the old one had been."""
+    """Check for files behind the boundary that no collector has left there.
+
+    A collector deletes after it has advanced the boundary. A file behind the boundary that is younger than one with a later id
+    was put there by a stale writer, in place of a deleted file.
+    """
     kept = referenced(database, now_ms)
     for name, files in (("manifest", database.manifests), ("compactions", database.compactions)):
         boundary = database.boundaries[name].value or 0
@@ -141,8 +150,8 @@ def nothing_lives_behind_the_boundary(database: Database, parents: Parents, now_
                 yield Finding(
                     "danger", "stale write",
                     f"{name} {file.id} is at or behind the boundary {boundary}, and younger than a later one",
-                    "a writer that had slept made it; it is in nobody's history, though clients without boundaries would "
-                    "take it for theirs; find out whether its writer was told that it had succeeded")
+                    "a stalled writer made it; it is in no history, but clients without boundaries would accept it; find out "
+                    "whether its writer was told that it had succeeded")
         left = [file.id for file in behind if name == "compactions" or file.id not in kept]
         if left:
             yield Finding(
@@ -157,7 +166,7 @@ def no_foreign_files(database: Database, parents: Parents, now_ms: int) -> Itera
         yield Finding(
             "danger" if sequenced else "note", "foreign file",
             f"{key!r} has a name that no client gives",
-            "released clients may take it for the latest and wait for ever; move it away" if sequenced else "nobody reads it")
+            "released clients may take it for the latest and wait forever; move it away" if sequenced else "nobody reads it")
 
 
 def epochs_do_not_go_back(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
@@ -169,7 +178,7 @@ def epochs_do_not_go_back(database: Database, parents: Parents, now_ms: int) -> 
                     "damage", "history goes back",
                     f"{name} is {getattr(before.value, name)} in manifest {before.id} and {getattr(after.value, name)} in "
                     f"{after.id}",
-                    "who was fenced has written, or a file was put back")
+                    "a fenced client has written, or an old file was restored")
     if database.latest and database.compactions and database.compactions[-1].value:
         claimed, known = database.compactions[-1].value.compactor_epoch, database.latest.compactor_epoch
         if claimed != known:
@@ -179,7 +188,7 @@ def epochs_do_not_go_back(database: Database, parents: Parents, now_ms: int) -> 
                 "a compactor is opening, or has died in between; the next one to open repairs it")
 
 
-# --------------------------------------------------------------------------------------------------- what a manifest says
+# ----------------------------------------------------------------------------------------------- content of the manifests
 
 def checkpoints_are_distinct(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
     if database.latest:
@@ -188,8 +197,8 @@ def checkpoints_are_distinct(database: Database, parents: Parents, now_ms: int) 
                 places = ", ".join(str(one.manifest_id) for one in database.latest.checkpoints if one.id == name)
                 yield Finding(
                     "damage", "checkpoint twice",
-                    f"checkpoint {name} stands {number} times in the latest manifest (of manifests {places})",
-                    "a write that was refused had been applied, and was repeated; delete one")
+                    f"checkpoint {name} is {number} times in the latest manifest (for manifests {places})",
+                    "a write was applied, reported as refused, and repeated; delete one")
 
 
 def checkpoints_have_their_manifest(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
@@ -198,12 +207,12 @@ def checkpoints_have_their_manifest(database: Database, parents: Parents, now_ms
         if active(one, now_ms) and one.manifest_id not in there:
             yield Finding(
                 "damage", "checkpoint lost",
-                f"checkpoint {one.id} is of manifest {one.manifest_id}, which is not there",
+                f"checkpoint {one.id} refers to manifest {one.manifest_id}, which does not exist",
                 "its readers and clones fail; delete the checkpoint")
 
 
 def ssts_are_there(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
-    """Those of the latest manifest, and of those that active checkpoints refer to."""
+    """Check the SSTs of the latest manifest and of the manifests that active checkpoints refer to."""
     kept = referenced(database, now_ms)
     for file in database.manifests:
         if file.value and (file is database.manifests[-1] or file.id in kept):
@@ -252,20 +261,20 @@ def the_clone_is_pinned(database: Database, parents: Parents, now_ms: int) -> It
     if not database.latest.initialized:
         yield Finding(
             "danger", "not initialized",
-            "the latest manifest is that of a clone that was not finished",
-            "a writer opens it all the same, and its parent may delete what it reads; make the clone again")
+            "the latest manifest is that of an unfinished clone",
+            "a writer can open it, but its parent may delete SSTs that it reads; make the clone again")
     for one in database.latest.external_dbs:
         pins = parents[one.path].latest.checkpoints if parents[one.path].latest else ()
         if one.sst_ids and one.final_checkpoint_id not in [pin.id for pin in pins]:
             yield Finding(
                 "danger", "clone not pinned",
-                f"{one.path!r} has no checkpoint {one.final_checkpoint_id}, which is to keep {len(one.sst_ids)} SSTs for this "
+                f"{one.path!r} has no checkpoint {one.final_checkpoint_id}, which should keep {len(one.sst_ids)} SSTs for this "
                 "database",
                 "its collector may delete them; compact everything here soon")
 
 
 def the_wal_is_whole(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
-    """Of what is to be replayed nothing may be missing."""
+    """Check that no WAL file is missing among those to replay."""
     if not database.latest:
         return
     replayed = [one.id for one in database.wal if one.id > database.latest.replay_after_wal_id]
@@ -273,8 +282,8 @@ def the_wal_is_whole(database: Database, parents: Parents, now_ms: int) -> Itera
     if missing := sorted(set(expected) - set(replayed)):
         yield Finding(
             "damage", "WAL missing",
-            f"of WAL {expected[0]} to {expected[-1]}, which are to be replayed, {span(missing)} are not there",
-            "what was written to them is lost, or no client can open the database")
+            f"of WAL {expected[0]} to {expected[-1]}, which are to be replayed, {span(missing)} are missing",
+            "their records are lost, or no client can open the database")
 
 
 def it_is_not_being_deleted(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
@@ -292,14 +301,14 @@ def what_nobody_names(database: Database, parents: Parents, now_ms: int) -> Iter
     if orphans := sorted(database.ssts - named):
         yield Finding(
             "note", "unnamed SSTs",
-            f"{len(orphans)} SSTs are in no manifest that is there ({orphans[0]}, ...)",
-            "just uploaded, or garbage for a collector")
+            f"{len(orphans)} SSTs are in no existing manifest ({orphans[0]}, ...)",
+            "they were just uploaded, or are garbage for a collector")
     old = [file.id for file in database.manifests if file.version == 1]
     if old and database.manifests[-1].version == 2:
         yield Finding(
             "note", "V1 remains",
             f"manifests {span(old)} are V1",
-            "go on reading both versions until they are collected")
+            "keep reading both versions until they are collected")
 
 
 def referenced(database: Database, now_ms: int) -> frozenset[int]:

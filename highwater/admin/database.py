@@ -1,6 +1,7 @@
-"""Safety: what is told of a database is what was in the store, and looking changes nothing.
+"""Safety: the description of a database is what was in the store, and reading it changes nothing.
 
-All metadata of a SlateDB database, whatever state it is in: what cannot be read is kept with the reason, and not raised.
+This module reads all metadata of a SlateDB database in any state. A file that cannot be read is kept with the reason; no error
+is raised for it.
 
     <root>/manifest/<id, 20 digits>.manifest      <root>/compactions/<id>.compactions      <root>/gc/<name>.boundary
     <root>/wal/<id>.sst, 0 bytes: a fence         <root>/compacted/<ULID>.sst              <root>/.deleting: it is being deleted
@@ -22,7 +23,7 @@ NAMES = ("manifest", "compactions")  # the namespaces that have a boundary
 
 
 class File(NamedTuple):
-    """A sequenced file. `value` None: it cannot be read, and `fault` says why."""
+    """A sequenced file. `value` is None if it cannot be read; `fault` says why."""
 
     id: int
     last_modified_ms: int
@@ -33,36 +34,40 @@ class File(NamedTuple):
 
 
 class Wal(NamedTuple):
+    """A file of the write-ahead log."""
+
     id: int
     last_modified_ms: int
     size_bytes: int
 
     @property
     def fence(self) -> bool:
-        """Before release 0.14 fences had a body: those cannot be told from data by their size."""
+        """True for a fence. Before release 0.14 fences had a body; those look like data here."""
         return self.size_bytes == 0
 
 
 class Boundary(NamedTuple):
-    """`value` 0: there is none; None: it cannot be read."""
+    """A boundary. `value` is 0 if there is none, and None if it cannot be read."""
 
     value: int | None
     fault: str = ""
 
 
 class Database(NamedTuple):
+    """All metadata of one database."""
+
     root: str
-    manifests: tuple[File, ...]  # in the order of their ids, as all here
+    manifests: tuple[File, ...]  # in the order of their ids, like the other files here
     compactions: tuple[File, ...]
     boundaries: dict[str, Boundary]  # by namespace; read before the files are listed
     wal: tuple[Wal, ...]
-    ssts: frozenset[str]  # ids of those in compacted/
+    ssts: frozenset[str]  # the ids of the SSTs in compacted/
     foreign: tuple[str, ...]  # keys with the suffix of a folder and a name that no client gives
     deleting: bool
 
     @property
     def is_none(self) -> bool:
-        """Nothing of a database is there."""
+        """True if there is no file of a database."""
         return not (self.manifests or self.compactions or self.wal or self.ssts or self.foreign)
 
     @property
@@ -71,7 +76,7 @@ class Database(NamedTuple):
 
 
 async def load(world: World, root: str) -> Database:
-    """Everything but the SSTs' contents. Raises Unavailable, ListingNeverEnds."""
+    """Read everything except the contents of SSTs. Raises Unavailable, ListingNeverEnds."""
     boundaries = {name: await boundary_of(world, Namespace(root, name)) for name in NAMES}
     foreign: list[str] = []
     manifests = await files_of(world, Namespace(root, "manifest"), ManifestCodec().decode, foreign)
@@ -92,7 +97,7 @@ async def boundary_of(world: World, namespace: Namespace) -> Boundary:
 
 
 async def numbered(world: World, namespace: Namespace, foreign: list[str]) -> list[tuple[int, Entry]]:
-    """The files of a namespace, and, added to `foreign`, what only looks like one."""
+    """Return the files of a namespace; add keys that only look like one to `foreign`."""
     found = []
     for entry in await list_all(world.store, namespace.prefix):
         try:
@@ -106,7 +111,7 @@ async def numbered(world: World, namespace: Namespace, foreign: list[str]) -> li
 
 
 async def files_of(world: World, namespace: Namespace, decode: Callable[[bytes], Any], foreign: list[str]) -> tuple[File, ...]:
-    """Without those that were deleted between the listing and their reading."""
+    """Return the files of a namespace, without those deleted between the listing and the read."""
     files = []
     for number, entry in await numbered(world, namespace, foreign):
         try:
@@ -123,7 +128,7 @@ async def files_of(world: World, namespace: Namespace, decode: Callable[[bytes],
 
 
 async def ssts_of(world: World, root: str, foreign: list[str]) -> frozenset[str]:
-    """The ids of the SSTs in compacted/ of a database. An empty file is none: at its end an SST says what is in it."""
+    """Return the ids of the SSTs in compacted/. An empty file does not count: an SST describes its content at its end."""
     prefix = f"{root}/compacted/" if root else "compacted/"
     found = set()
     for entry in await list_all(world.store, prefix):

@@ -1,4 +1,4 @@
-"""Claim: what is said that a collection would do is what it does, if nothing happens in between."""
+"""Plans and runs a collection; the plan is exact if nothing else changes in between."""
 
 from highwater.admin.database import load
 from highwater.impl.codecs.slatedb import compactions as compactions_slatedb
@@ -8,7 +8,7 @@ from highwater.impl.protocols.boundary_object import ObjectStoreBoundaryObject
 from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore
 from highwater.impl.world import World
 
-Row = tuple[str, str, str]  # the file in the database, what is done to it, why
+Row = tuple[str, str, str]  # the file in the database, the action, the reason
 
 
 def stores_of(world: World, root: str) -> dict[str, MetadataStore]:
@@ -17,10 +17,10 @@ def stores_of(world: World, root: str) -> dict[str, MetadataStore]:
 
 
 async def planned(world: World, root: str, min_age_ms: int) -> list[Row]:
-    """Nothing is written."""
+    """Return what a collection would do; nothing is written. Raises ValueError if there is no database."""
     database, now_ms = await load(world, root), world.clock.now_ms()
     if database.is_none:
-        raise ValueError("there is no database here, so nothing to collect")
+        raise ValueError("there is no database here, so nothing to collect: check the URL")
     referenced = ManifestCodec().referenced(database.latest, now_ms) if database.latest else frozenset()
     rows = []
     for name, files in (("manifest", database.manifests), ("compactions", database.compactions)):
@@ -41,7 +41,7 @@ async def planned(world: World, root: str, min_age_ms: int) -> list[Row]:
 
 
 async def collected(world: World, root: str, min_age_ms: int) -> list[Row]:
-    """Raises what MetadataStore.collect raises."""
+    """Run a collection; return what it did. Raises what MetadataStore.collect raises."""
     rows = []
     for name, store in stores_of(world, root).items():
         deleted = await store.collect(min_age_ms)

@@ -1,7 +1,7 @@
-"""Claim: of two manifests that follow each other everything is told in which they differ.
+"""Lists every difference between consecutive manifests.
 
-Who wrote a manifest is not in it: it is inferred from what has changed, by who of the roles changes it (writer, compactor,
-collector, admin, clone), and "?" where several may have, or none does.
+A manifest does not name its writer. The role (writer, compactor, collector, admin, clone) is inferred from the changes; it is
+"?" if several roles or none could have made them.
 """
 
 from collections.abc import Iterator
@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from highwater.admin.database import Database, File
 from highwater.impl.codecs.slatedb.manifest import Manifest
 
-COMPACTOR_LIFETIME_S = 900  # of the checkpoint that a released compactor takes before it drops its inputs
-NAMED = ("external_dbs", "ssts", "l0", "compacted", "checkpoints")  # told by their ids
+COMPACTOR_LIFETIME_S = 900  # lifetime of the checkpoint that a released compactor takes before it drops its inputs
+NAMED = ("external_dbs", "ssts", "l0", "compacted", "checkpoints")  # shown by their ids
 PLAIN = tuple(name for name in Manifest._fields if name not in NAMED)
 WRITERS = {"writer_epoch", "wal_id_last_seen", "replay_after_wal_id", "last_l0_seq", "last_l0_clock_tick",
            "recent_snapshot_min_seq", "sequence_tracker", "l0 added"}
@@ -20,14 +20,14 @@ COMPACTORS = {"compactor_epoch", "last_compacted_l0_view_id", "last_compacted_l0
 
 
 class Step(NamedTuple):
-    """From one manifest to the next that is there."""
+    """The change from one manifest to the next existing one."""
 
-    before: int  # 0: there is none before
+    before: int  # 0: there is no earlier one
     after: int
     last_modified_ms: int
     version: int
     role: str
-    changes: tuple[tuple[str, str], ...]  # what, and how
+    changes: tuple[tuple[str, str], ...]  # (field, change)
 
 
 def history(database: Database) -> tuple[Step, ...]:
@@ -70,7 +70,7 @@ def changed(before: Manifest, after: Manifest) -> Iterator[tuple[str, str]]:
 
 def role_of(before: File, after: File, what: set[str]) -> str:
     changes = what - {"format", "sst added", "sst removed"}
-    if "format" in what:  # what the other version has no place for goes with it
+    if "format" in what:  # fields without a place in the other version are lost with it
         changes -= {"last_compacted_l0_view_id", "last_compacted_l0_sst_id"}
     if not changes:
         return "? (the same again)"
@@ -90,7 +90,7 @@ def role_of(before: File, after: File, what: set[str]) -> str:
 
 
 def role_of_checkpoints(before: File, after: File) -> str:
-    """Only checkpoints have changed."""
+    """Return the role of a change that affects only checkpoints."""
     old = {one.id: one for one in before.value.checkpoints}
     new = {one.id: one for one in after.value.checkpoints}
     come, gone = [new[name] for name in new if name not in old], [old[name] for name in old if name not in new]

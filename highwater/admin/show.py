@@ -1,4 +1,4 @@
-"""Claim: every field of every file is shown, in the tree and in the JSON; what a field holds can be read back from the JSON."""
+"""Shows every field of every file, as a tree and as JSON; the JSON holds the full value of each field."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -27,7 +27,7 @@ def plain(value: Any) -> Any:
 
 
 def as_json(database: Database) -> dict[str, Any]:
-    """The latest manifest and compactions file whole, of the others what and when they are."""
+    """Return the latest manifest and compactions file in full, and the headers of the others."""
     shown = plain(database)
     for name in ("manifests", "compactions"):
         for file in shown[name][:-1]:
@@ -76,7 +76,7 @@ def add(branch: Tree, fields: dict[str, Any]) -> None:
 
 
 def add_one(branch: Tree, one: Any) -> None:
-    """A record: on one line, unless it has records of its own."""
+    """Add a record: on one line, unless it has records of its own."""
     fields = one._asdict()
     if isinstance(one, Compaction):
         fields["status"] = STATUSES[one.status] if one.status < len(STATUSES) else one.status

@@ -1,1 +1,1 @@
-"""Ask a store for every guarantee that the protocols rely on."""
+"""Tests a store for every guarantee that the protocols rely on."""

@@ -1,7 +1,8 @@
 """Safety: a probe touches nothing outside of its own prefix, and leaves nothing there.
 
-Requests of a probe, each sent once, its status told as it came. `volley` lets many clients ask for the same at one moment: all
-have sent their request but for its last byte, and then the last bytes go out within microseconds of each other.
+This module sends the requests of a probe. Each is sent once, and its status is reported as it came. With `volley` many clients
+send requests at the same moment: all have sent everything but the last byte, and then the last bytes go out within microseconds
+of each other.
 """
 
 import socket
@@ -25,10 +26,12 @@ FAILURES = (BotoCoreError, ResponseParserError)
 
 
 class Answer(NamedTuple):
-    status: int  # 0: none came
+    """A store's answer to one request."""
+
+    status: int  # 0: no answer
     version: str = ""  # ETag
     body: bytes = b""
-    code: str = ""  # S3's word for an error
+    code: str = ""  # S3's code for an error
     last_modified_ms: int = 0
     metadata: dict[str, str] = {}  # noqa: RUF012
 
@@ -38,7 +41,7 @@ class Answer(NamedTuple):
 
     @property
     def refused(self) -> bool:
-        """It says that nothing was done."""
+        """True if the status says that nothing was done."""
         return 300 <= self.status < 500 and self.status != 408
 
     def __str__(self) -> str:
@@ -46,7 +49,10 @@ class Answer(NamedTuple):
 
 
 def connect(endpoint_url: str | None, through: str | None = None) -> Any:
-    """A client that sends each request once. `through`: to this URL, and signed for the server's own name all the same."""
+    """Return a client that sends each request once.
+
+    With `through` requests go to that URL, but are signed for the server's own name.
+    """
     config = Config(retries={"total_max_attempts": 1, "mode": "standard"}, connect_timeout=5, read_timeout=TIMEOUT_S,
                     max_pool_connections=64, signature_version="s3v4", request_checksum_calculation="when_required",
                     response_checksum_validation="when_required")
@@ -60,11 +66,11 @@ def connect(endpoint_url: str | None, through: str | None = None) -> Any:
 
 
 class Asker:
-    """Asks in a bucket below a prefix of its own; each `place` is a folder of one line of the probe."""
+    """Sends requests to a bucket below a prefix of its own; each `place` is the folder of one line of the probe."""
 
     def __init__(self, client: Any, bucket: str, prefix: str):
         self.client, self.bucket, self.prefix = client, bucket, prefix
-        self.undecided: list[Answer] = []  # those that say nothing of how the store is
+        self.undecided: list[Answer] = []  # answers that say nothing about the store's guarantees
 
     def place(self, name: str) -> "Asker":
         return Asker(self.client, self.bucket, f"{self.prefix}{name}/")
@@ -111,7 +117,7 @@ class Asker:
         return self.ask(self.client.delete_object, **self.at(key), **more)
 
     def listed(self, prefix: str = "", **more: Any) -> list[str]:
-        """The keys of all pages. Raises ClientError."""
+        """Return the keys of all pages. Raises ClientError."""
         keys: list[str] = []
         for _ in range(1000):
             reply = self.client.list_objects_v2(Bucket=self.bucket, Prefix=self.prefix + prefix, **more)
@@ -122,7 +128,7 @@ class Asker:
         raise RuntimeError("after 1,000 pages of a listing there is still no end")
 
     def clean(self) -> list[str]:
-        """Deletes what is below the prefix, and uploads in parts that were not ended; the keys of what could not be."""
+        """Delete everything below the prefix, and unfinished multipart uploads. Return the keys that could not be deleted."""
         left = []
         with suppress(ClientError, *FAILURES):
             for upload in self.client.list_multipart_uploads(Bucket=self.bucket, Prefix=self.prefix).get("Uploads", ()):
@@ -137,11 +143,13 @@ class Asker:
         return left
 
     def signed(self, of: str, key: str) -> str:
-        """A URL by which anyone may ask for it, with whatever body and conditions."""
+        """Return a presigned URL for a request with any body and conditions."""
         return self.client.generate_presigned_url(of, self.at(key), ExpiresIn=900)
 
 
 class Shot(NamedTuple):
+    """One request of a volley."""
+
     method: str
     url: str
     fields: dict[str, str]
@@ -149,14 +157,14 @@ class Shot(NamedTuple):
 
 
 class Clients:
-    """So many connections, to ask at one moment."""
+    """A set of connections that send requests at the same moment."""
 
     def __init__(self, number: int):
         self._number = number
         self._open: list[tuple[tuple, socket.socket]] = []
 
     def volley(self, shots: Sequence[Shot]) -> list[Answer]:
-        """What each is told, in order."""
+        """Send all shots at the same moment; return the answers in order."""
         sockets = [self._socket(number, shot.url) for number, shot in enumerate(shots)]
         raw = [bytes_of(shot) for shot in shots]
         for one, data in zip(sockets, raw):
@@ -193,7 +201,7 @@ class Clients:
             answer, lasts = Answer(0, code=type(error).__name__), False
         if not lasts:
             one.close()
-            self._open[number] = ((), one)  # another next time
+            self._open[number] = ((), one)  # the next shot opens another
         return answer
 
 

@@ -1,7 +1,7 @@
 """Safety: a store is called safe in a respect only if it was seen to do what the protocols rely on.
 
-The lines of the probe: what is asked, what came, and what that means. `pass`: as S3's documents say. `differs`: another answer,
-by which nobody is misled. `unsafe`: whoever relies on it loses data.
+These are the lines of the probe: the requests, the answers, and their meaning. `pass`: as S3's documentation says. `differs`:
+another answer, which misleads no client. `unsafe`: a client that relies on it loses data.
 """
 
 import time
@@ -14,12 +14,12 @@ from highwater.probe.asking import Answer, Asker
 
 PASS, DIFFERS, UNSAFE, NOT_ASKED = "pass", "differs but safe", "unsafe", "not asked"
 
-# Who relies on it: the protocols of dst/scenarios/, each of which says what it needs ..
+# Lines name the protocols that rely on them; each scenario of dst/scenarios/ says what it needs ..
 NEEDS = {stem: needs for stem in STEMS if (needs := named(stem).needs) is not None}
 CREATE, UPDATE, CACHE, LIST = (tuple(stem for stem, needs in NEEDS.items() if need in needs)
                                for need in ("create", "update", "cache", "list"))
 PROTOCOLS = tuple(NEEDS)
-# .. and what other programs do, and none of these:
+# .. and features that only other programs use:
 OTHERS = {"conditional_delete": "DELETE If-Match", "copy_if_absent": "CopyObject If-None-Match",
           "upload_if_absent": "uploads in parts, completed If-None-Match",
           "reads_in_parts": "several GETs of one object, If-Match of its version",
@@ -27,20 +27,24 @@ OTHERS = {"conditional_delete": "DELETE If-Match", "copy_if_absent": "CopyObject
 
 
 class Found(NamedTuple):
+    """The result of one line."""
+
     verdict: str
     saw: str
-    data: dict[str, object] = {}  # noqa: RUF012 fields of a Profile that were seen
+    data: dict[str, object] = {}  # noqa: RUF012 the observed fields of a Profile
 
 
 class Line(NamedTuple):
+    """One line of the probe."""
+
     name: str
     asks: str
-    uses: tuple[str, ...]  # who is endangered where it is unsafe
+    uses: tuple[str, ...]  # the protocols and features at risk if it is unsafe
     ask: Callable[[Asker], Found]
 
 
 def judged(answer: Answer, expected: int, held: bool, **data: object) -> Found:
-    """Of a request that is to be refused; `held`: nothing was changed by it."""
+    """Judge a request that must be refused. `held` says that it changed nothing."""
     if answer.done or not held:
         return Found(UNSAFE, f"{answer}: " + ("the condition is ignored" if answer.done else "and yet it was applied"),
                      dict.fromkeys(data, 200))
@@ -48,7 +52,7 @@ def judged(answer: Answer, expected: int, held: bool, **data: object) -> Found:
 
 
 def succeeded(answer: Answer, *statuses: int, **data: object) -> Found:
-    """Of a request that is to succeed. Whoever is refused is not misled."""
+    """Judge a request that must succeed. A refusal misleads no client."""
     if answer.done:
         return Found(PASS if answer.status in (statuses or (200,)) else DIFFERS, str(answer), data)
     return Found(DIFFERS, f"{answer}: it cannot be used", data)

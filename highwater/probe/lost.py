@@ -1,6 +1,6 @@
 """Safety: a writer whose reply was lost learns that it won, or that it cannot know; never that it lost.
 
-Replies are lost by the recorder (recorder/), which stands between the probe and the store for these lines.
+The recorder (highwater/recorder/) stands between the probe and the store for these lines, and loses the replies.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ def resolved(kind: str, s: Asker) -> Found:
 
 
 def repeated(kind: str, s: Asker) -> Found:
-    """As libraries do it."""
+    """Send the same request twice, as libraries do after a lost reply."""
     fields = {"IfMatch": s.put("k", b"before").version} if kind == "update" else {"IfNoneMatch": "*"}
     with recording(s.client.meta.endpoint_url, rules="lose PUT * nth=1") as session:
         asker = behind(s, session)

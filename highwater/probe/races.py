@@ -1,6 +1,7 @@
-"""Safety: of sixteen clients that ask for the same at one moment one wins, and all others are told so.
+"""Safety: of sixteen clients that send the same request at one moment one wins, and all others are told that they lost.
 
-Each race is a volley (highwater/probe/asking.py): the requests are complete but for a byte, and the last bytes go out together.
+Each race is a volley (highwater/probe/asking.py): the requests are complete except for a byte, and the last bytes go out
+together.
 """
 
 import threading
@@ -19,19 +20,19 @@ def body_of(number: int) -> bytes:
 
 
 def volley(s: Asker, clients: Clients, key: str, **fields: str) -> list[Answer]:
-    """Each client puts a body of its own to the key."""
+    """Let each client put a body of its own to the key."""
     url = s.signed("put_object", key)
     return clients.volley([Shot("PUT", url, fields, body_of(number)) for number in range(CLIENTS)])
 
 
 def winner_of(s: Asker, key: str, answers: list[Answer]) -> tuple[str, int | None]:
-    """What is wrong, and who was told that he won."""
+    """Return the fault ("" if there is none), and the client that was told that it won."""
     won = [number for number, answer in enumerate(answers) if answer.done]
     if len(won) > 1:
         return f"{len(won)} were told that they had won", None
     now = s.get(key)
     if not now.done and not now.refused:
-        return "", won[0] if won else None  # it did not say
+        return "", won[0] if won else None  # the read got no answer
     there = now.body
     if won and there != body_of(won[0]):
         return "the object is not the winner's", None
@@ -80,7 +81,7 @@ def update_race(rounds: int, s: Asker) -> Found:
 
 
 def delete_race(rounds: int, s: Asker) -> Found:
-    """Half of them update, the others delete, If-Match of the same version."""
+    """Let half of the clients update and the others delete, If-Match of the same version."""
     clients, counted, wrong = Clients(CLIENTS), Counter(), Counter()
     try:
         for number in range(rounds):
@@ -99,7 +100,8 @@ def delete_race(rounds: int, s: Asker) -> Found:
 
 
 def reads_while_written(rounds: int, s: Asker) -> Found:
-    """Four read while one writes: each body is whole, none is older than what was acknowledged before, none goes back."""
+    """Let four clients read while one writes. Each body must be whole, not older than acknowledged writes, and never go back.
+    """
     acknowledged, wrong, done = [0], Counter(), threading.Event()
     answered = Counter()
     s.put("k", b"%08d" % 0 * (LARGE // 8))

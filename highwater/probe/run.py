@@ -1,6 +1,6 @@
-"""Safety: a store of which something unsafe was seen is never reported as safe, and what was not asked is said.
+"""Safety: a store that was seen to do something unsafe is never reported as safe, and lines that were not asked are named.
 
-A probe from beginning to end, and the profile of dst/world/profiles.py that is nearest to what was seen.
+This module runs a probe from beginning to end, and names the profile of dst/world/profiles.py nearest to the observations.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,20 +22,24 @@ FAILURES = (ClientError, BotoCoreError, ResponseParserError, OSError, RuntimeErr
 
 
 class NoStore(Exception):
-    """There is nobody to ask."""
+    """There is no store to ask."""
 
 
 class Result(NamedTuple):
+    """A line with its result."""
+
     line: Line
     found: Found
 
 
 class Report(NamedTuple):
+    """The results of a whole probe."""
+
     results: list[Result]
     left: list[str]  # keys that could not be deleted
 
     def unsafe(self, uses: Iterable[str]) -> dict[str, list[str]]:
-        """Of each that is endangered, by which lines."""
+        """Return the uses at risk, each with the names of its unsafe lines."""
         found = {use: [r.line.name for r in self.results if r.found.verdict == UNSAFE and use in r.line.uses] for use in uses}
         return {use: names for use, names in found.items() if names}
 
@@ -47,7 +51,7 @@ class Report(NamedTuple):
         return {name: value for r in self.results for name, value in r.found.data.items() if value != 0 or name == "stale"}
 
     def nearest(self) -> tuple[str, dict[str, object]]:
-        """The profile to simulate it by, and what was seen that differs from it: as little as can be, what matters first."""
+        """Return the nearest profile for simulation, and the observations that differ from it. Important fields count first."""
         def apart(name: str) -> tuple[int, int, int]:
             differing, peculiar = self.differing(name), sum(a != b for a, b in zip(PROFILES[name], S3))
             return sum(field.startswith(MATTERS) for field in differing), len(differing), peculiar
@@ -68,8 +72,8 @@ USES = (*PROTOCOLS, *OTHERS)
 
 def probe(endpoint_url: str | None, bucket: str, prefix: str = "", rounds: int = ROUNDS,
           tell: Callable[[Result], None] = lambda result: None) -> Report:
-    """Below a prefix of its own, which is emptied at the end, whatever happens. Raises NoStore where the bucket
-    cannot be listed at all."""
+    """Run all lines below a new prefix, which is emptied at the end in any case. Raises NoStore if the bucket cannot be listed.
+    """
     try:
         asker = Asker(connect(endpoint_url), bucket, f"{prefix}highwater-probe-{Ulids().new_id()}/")
         asker.listed()
@@ -87,7 +91,7 @@ def probe(endpoint_url: str | None, bucket: str, prefix: str = "", rounds: int =
 
 
 def asked(line: Line, asker: Asker) -> Found:
-    """One client's line is asked again where the store was busy, or away, or did not let it write: that says nothing of it."""
+    """Ask one line. A single client's line is asked again if the store was busy, unreachable, or refused writes."""
     for again in range(TRIES):
         place = asker.place(f"again-{again}") if again else asker
         try:

@@ -1,1 +1,1 @@
-"""Record what programs ask of an S3 server, and delay, fail or lose requests by rule."""
+"""Records the requests of programs to an S3 server, and delays, fails or loses requests by rule."""

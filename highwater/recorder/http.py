@@ -1,7 +1,7 @@
-"""Safety: where a message of HTTP/1.1 ends is found without changing a byte of it.
+"""Safety: the end of an HTTP/1.1 message is found without changing a byte of it.
 
-Bytes go through as they came, so that signatures verify; here they are only looked at. RFC 9112, section 6.3, has the rules. A
-body that is framed once more (`aws-chunked`, which signs each chunk) is the content within.
+Bytes pass through unchanged, so that signatures verify; here they are only inspected. RFC 9112, section 6.3, has the rules. For
+a body with another framing inside (`aws-chunked`, which signs each chunk) the content is the inner one.
 """
 
 import hashlib
@@ -13,13 +13,15 @@ MOST_OF_A_LINE = 16_384
 
 
 class Malformed(Exception):
-    """What came is no HTTP/1.1."""
+    """The bytes are not HTTP/1.1."""
 
 
 class Head(NamedTuple):
-    raw: bytes  # with the empty line
+    """The head of a message."""
+
+    raw: bytes  # including the empty line
     first: tuple[str, str, str]  # method, target, version; or version, status, reason
-    fields: dict[str, str]  # names in lower case; of a repeated one the last
+    fields: dict[str, str]  # names in lower case; the last value of a repeated field
 
     def says(self, name: str, word: str) -> bool:
         return word in self.fields.get(name, "").lower()
@@ -30,7 +32,7 @@ class Head(NamedTuple):
 
     @property
     def lasts(self) -> bool:
-        """Its connection may be used again."""
+        """True if its connection may be used again."""
         old = "HTTP/1.0" in self.first and not self.says("connection", "keep-alive")
         return not old and not self.says("connection", "close")
 
@@ -53,7 +55,7 @@ def head_of(raw: bytes) -> Head:
 
 
 class Content:
-    """What a body holds: its size, its digest, and all of it while it is not longer than `keep_bytes`."""
+    """The content of a body: its size, its digest, and its bytes if they are at most `keep_bytes`."""
 
     def __init__(self, keep_bytes: int):
         self.size_bytes, self._keep_bytes, self._parts, self._sha256 = 0, keep_bytes, [], hashlib.sha256()
@@ -72,11 +74,13 @@ class Content:
 
 
 class Framing(Protocol):
+    """Finds the end of a message's body."""
+
     done: bool
-    left: int  # bytes that are still to come at the least, where that is known; else 0
+    left: int  # the least number of bytes still to come, if known; else 0
 
     def feed(self, data: bytes) -> int:
-        """How many of these bytes are of this message."""
+        """Return how many of these bytes belong to this message."""
 
 
 class Counted:
@@ -95,7 +99,7 @@ class Counted:
 
 
 class ToTheEnd:
-    """Of a reply that ends with its connection."""
+    """The framing of a reply that ends with its connection."""
 
     done, left = False, 0
 
@@ -108,7 +112,7 @@ class ToTheEnd:
 
 
 class Chunked:
-    """`SIZE[;extension] CRLF data CRLF`, again and again, then `0 CRLF`, trailers, and an empty line."""
+    """The chunked framing: `SIZE[;extension] CRLF data CRLF`, repeated, then `0 CRLF`, trailers, and an empty line."""
 
     left = 0
 
@@ -147,12 +151,12 @@ class Chunked:
         try:
             self._chunk = int(line.partition(b";")[0], 16)
         except ValueError:
-            raise Malformed(f"no size of a chunk: {line[:40]!r}") from None
+            raise Malformed(f"not the size of a chunk: {line[:40]!r}") from None
         return "data" if self._chunk else "trailers"
 
 
 class Nested:
-    """A Chunked within a body, as `Content` is fed."""
+    """A Chunked framing inside a body, fed like a `Content`."""
 
     def __init__(self, content: Content):
         self._inside = Chunked(content)
@@ -162,7 +166,7 @@ class Nested:
 
 
 def framing_of_request(head: Head, content: Content) -> Framing | None:
-    """None: it has no body."""
+    """Return the framing of a request's body; None if it has no body."""
     fields = head.fields
     signed = "x-amz-decoded-content-length" in fields or head.says("content-encoding", "aws-chunked")
     sink = Nested(content) if signed else content

@@ -1,8 +1,8 @@
-"""Safety: a request goes to the server as it came, byte by byte, or not at all; and what is logged of it was so.
+"""Safety: a request goes to the server unchanged, byte by byte, or not at all; and the log describes it truly.
 
-A proxy on loopback, one port a client. A client's connection has one of its own to the server, kept alive as long. What a rule
-(highwater/recorder/rules.py) does not touch streams through; a request that is held is read first, so that it can go on when
-its client has long given up, as one in a network may.
+This is a proxy on loopback, with one port for each client. Each client connection has its own connection to the server, kept
+alive as long. A request without a rule (highwater/recorder/rules.py) streams through. A request that is held is read first, so
+that it can continue after its client has given up, as a request in a network may.
 """
 
 import asyncio
@@ -19,19 +19,19 @@ from highwater.recorder.rules import Rule, Rules
 from highwater.traces.recorded.s3log import CONDITIONS, Request, field, listing_of, named, to_json, write
 
 PIECE = 256 * 1024
-AT_ONCE = 64 * 1024  # a body up to this goes on together with its head
-SPOOL = 64 * 1024 * 1024  # of a request that is held so much is read; the rest waits at its client
-LISTING = 8 * 1024 * 1024  # of what is looked into: a LIST has a page, a DELETE of many a body, of 1,000 keys of 1,024 bytes
+AT_ONCE = 64 * 1024  # a body up to this size is sent together with its head
+SPOOL = 64 * 1024 * 1024  # a held request is read up to this size; the rest waits at its client
+LISTING = 8 * 1024 * 1024  # limit for bodies that are parsed: a LIST page or DELETE of many has up to 1,000 keys of 1,024 bytes
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 GONE = (ConnectionError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, Malformed, EOFError)
 
 
 class Dropped(Exception):
-    """Nothing more is to be done for this client's connection."""
+    """The client's connection is to be closed without more work."""
 
 
 class Exchange:
-    """A request under way."""
+    """A request in flight."""
 
     def __init__(self, recorder: "Recorder", client: str, head: Head):
         self.head, self.recorder = head, recorder
@@ -49,7 +49,7 @@ class Exchange:
         self.who = (self.number, client, self.op, method, bucket, key, query)
 
     def _keeps(self, *whole: str) -> int:
-        """`whole`: requests of these kinds are read."""
+        """Return how many bytes of the body to keep; requests of the kinds in `whole` are parsed."""
         return max(LISTING, self.recorder.keep_bytes) if self.op in whole else self.recorder.keep_bytes
 
     @property
@@ -81,7 +81,7 @@ class Exchange:
 
 
 class Recorder:
-    """`log` gets the lines. `on_request` is called with each Request when it is over."""
+    """The proxy. `log` gets the lines. `on_request` is called with each Request when it is over."""
 
     def __init__(self, upstream: str, log: TextIO, rules: Rules | None = None, keep_bytes: int = 65_536,
                  on_request: Callable[[Request], None] = lambda request: None):
@@ -96,7 +96,7 @@ class Recorder:
 
     @property
     def quiet(self) -> bool:
-        """Nothing is under way."""
+        """True if no request is in flight."""
         return self.came == self._written
 
     def tick(self) -> int:
@@ -106,7 +106,7 @@ class Recorder:
         return self._start_us + time.monotonic_ns() // 1000
 
     async def open(self, clients: Iterable[tuple[str, int]]) -> dict[str, str]:
-        """Listens for these clients, each with its port, 0 for any that is free; their URLs."""
+        """Listen for these clients, each with its port (0: any free one). Return their URLs."""
         for name, port in clients:
             server = await asyncio.start_server(
                 lambda reader, writer, name=name: self._serve(name, reader, writer), "127.0.0.1", port, limit=2 * PIECE)
@@ -119,7 +119,7 @@ class Recorder:
         return {name: f"http://127.0.0.1:{port}" for name, port in self.clients.items()}
 
     async def close(self) -> None:
-        """Ends what is under way, and the log."""
+        """End the requests in flight, and the log."""
         for server in self._servers:
             server.close()
         for task in list(self._tasks):
@@ -129,7 +129,7 @@ class Recorder:
         self.log.flush()
 
     def set_rules(self, text: str) -> None:
-        """Raises BadRule, and then the old ones stay in force. What was held by a rule that is gone goes on."""
+        """Replace the rules. Raises BadRule; then the old ones stay in force. Requests held by a removed rule continue."""
         self.rules.replace(text)
         self.note("rules", text=text)
         self._changed.set()
@@ -171,7 +171,7 @@ class Recorder:
 
 
 class Connection:
-    """Of one client, and of its own to the server."""
+    """One client's connection, and its own connection to the server."""
 
     def __init__(self, recorder: Recorder, client: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
         self.recorder, self.client, self.reader, self.writer = recorder, client, reader, writer
@@ -179,7 +179,7 @@ class Connection:
         self.up_writer: asyncio.StreamWriter | None = None
 
     async def one(self) -> bool:
-        """Serves one request; whether there may be another."""
+        """Serve one request; return whether there may be another."""
         try:
             raw = await self.reader.readuntil(b"\r\n\r\n")
         except asyncio.IncompleteReadError:
@@ -216,7 +216,7 @@ class Connection:
         return await self._reply(exchange)
 
     async def _pump(self, framing: Framing) -> None:
-        """The body of a request, as it comes."""
+        """Pass the body of a request on as it comes."""
         try:
             while not framing.done:
                 data = await self.reader.read(PIECE if not framing.left else min(PIECE, framing.left))
@@ -226,11 +226,11 @@ class Connection:
                 self.up_writer.write(data)
                 await self.up_writer.drain()
         except GONE:
-            self.up_writer.transport.abort()  # the server is not to take what came for the whole
+            self.up_writer.transport.abort()  # the server must not take the partial body for the whole
             raise
 
     async def _connect(self) -> None:
-        """Anew, if the server has closed the last one meanwhile: nothing has been sent through it."""
+        """Connect to the server, again if it has closed the last connection before anything was sent."""
         if not self.up_writer or self.up_writer.is_closing() or self.up_reader.at_eof():
             if self.up_writer:
                 self.up_writer.close()
@@ -243,7 +243,7 @@ class Connection:
         await self.up_writer.drain()
 
     async def _head(self, exchange: Exchange) -> Head:
-        """Of the reply. «100 Continue» goes on to a client that has not had one yet."""
+        """Read the head of the reply. «100 Continue» is passed on to a client that has not had one yet."""
         while True:
             head = head_of(await self.up_reader.readuntil(b"\r\n\r\n"))
             if head.status >= 200:
@@ -259,7 +259,7 @@ class Connection:
         return await self._deliver(exchange, await self._head(exchange))
 
     async def _deliver(self, exchange: Exchange, head: Head) -> bool:
-        """A reply whose head has come; whether the connections last."""
+        """Pass on a reply whose head has come; return whether the connections can be used again."""
         framing, first = exchange.reply_framing, head.raw
         while framing and not framing.done:
             data = await self._more(framing)
@@ -275,7 +275,7 @@ class Connection:
         return head.lasts and exchange.head.lasts and (not framing or framing.done)
 
     async def _more(self, framing: Framing) -> bytes:
-        """Of a reply's body; nothing: there is no more."""
+        """Read more of a reply's body; empty at its end."""
         data = await self.up_reader.read(PIECE if not framing.left else min(PIECE, framing.left))
         framing.feed(data)
         return data
@@ -289,7 +289,7 @@ class Connection:
             exchange.passed(3)
             exchange.told = status
 
-    # --- What rules do
+    # --- A request that a rule touches
 
     async def _by_rule(self, exchange: Exchange, rule: Rule) -> bool:
         if rule.action == "drop":
@@ -312,14 +312,14 @@ class Connection:
         return await self._spoil(exchange, rule)
 
     async def _spool(self, exchange: Exchange) -> bytes:
-        """The body, or as much as is kept; the client is told to send it."""
+        """Read the body, up to SPOOL bytes; tell the client to send it."""
         if exchange.framing and exchange.expects:
             exchange.continued = True
             self._tell(CONTINUE)
         return await self._read_body(exchange.framing, SPOOL) if exchange.framing else b""
 
     async def _read_body(self, framing: Framing, most: int | None) -> bytes:
-        """Up to so much of a body; None: all of it, and none is kept. Raises EOFError if it ends too early."""
+        """Read up to `most` bytes of a body; None reads all and keeps nothing. Raises EOFError if it ends too early."""
         parts, size = [], 0
         while not framing.done and (most is None or size < most):
             data = await self.reader.read(PIECE if not framing.left else min(PIECE, framing.left))
@@ -332,7 +332,7 @@ class Connection:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def _spoil(self, exchange: Exchange, rule: Rule) -> bool:
-        """The server has the request; what becomes of its reply."""
+        """Send the request on, and apply the rule to its reply."""
         head = await self._head(exchange)
         if rule.action in ("hold-reply", "delay-reply"):
             if rule.action == "hold-reply":
@@ -352,7 +352,7 @@ class Connection:
         raise Dropped
 
     def _make_up(self, exchange: Exchange, rule: Rule) -> bool:
-        """A reply of our own."""
+        """Send a reply of our own."""
         code = rule.code or {503: "SlowDown"}.get(rule.value, "InternalError")
         xml = f"<Error><Code>{code}</Code><Message>by a rule of the recorder</Message></Error>"
         body = "" if exchange.head.first[0] == "HEAD" else xml

@@ -1,12 +1,12 @@
-"""Safety: a rule does to a request what it says, to the requests that it names, and no rule means: nothing is done.
+"""Safety: a rule does what it says, to the requests that it names; without a rule a request passes unchanged.
 
-A rule is a line of text; docs/recorder.md has the grammar for people:
+A rule is a line of text; docs/recorder.md explains the grammar:
 
     ACTION WHAT KEY [OPTION=VALUE ..]       the first that matches, and has not run out, is in force; # begins a comment
 
     pass                  as if no rule matched
-    hold                  the server gets the request when this line is gone
-    delay MS              .. MS milliseconds later
+    hold                  the server gets the request when this line is removed
+    delay MS              the server gets the request MS milliseconds later
     drop                  the server never gets it, and the client's connection is closed
     fail STATUS           the server never gets it, and the client is told STATUS
     hold-reply, delay-reply MS      the server has the request, but the client waits for the reply
@@ -14,9 +14,9 @@ A rule is a line of text; docs/recorder.md has the grammar for people:
     fail-reply STATUS     the server has it, and the client is told STATUS in place of the reply
     stall                 the server has it, and the client waits until it gives up
 
-WHAT is GET, HEAD, LIST, PUT, POST, DELETE, COPY, BEGIN, PART, COMPLETE, ABORT, DELETE_MANY or *; KEY a pattern of the key (of a
-LIST: of its prefix) in which * stands for anything, slashes too. Options: client=NAME; if=match or if=none-match (the request
-has that condition); nth=N (of those that match only the Nth), first=N, every=N; code=WORD (S3's word beside a STATUS).
+WHAT is GET, HEAD, LIST, PUT, POST, DELETE, COPY, BEGIN, PART, COMPLETE, ABORT, DELETE_MANY or *. KEY is a pattern for the key,
+or for the prefix of a LIST; * stands for any text, slashes included. Options: client=NAME; if=match or if=none-match (the
+request has that condition); nth=N (only the Nth match), first=N, every=N; code=WORD (S3's error code beside a STATUS).
 """
 
 from fnmatch import fnmatchcase
@@ -29,10 +29,14 @@ COUNTS = ("nth", "first", "every")
 
 
 class BadRule(ValueError):
+    """A line that is not a rule."""
+
     pass
 
 
 class Rule(NamedTuple):
+    """One parsed line."""
+
     text: str
     action: str
     value: int  # ms, or a status; 0: the action has none
@@ -49,13 +53,13 @@ class Rule(NamedTuple):
             not self.condition or self.condition in conditions) and fnmatchcase(key, self.key)
 
     def takes(self, seen: int) -> bool:
-        """The request that matches as the `seen`th, from 1."""
+        """Return whether the rule applies to the `seen`th matching request, counted from 1."""
         kind, number = self.count
         return {"nth": seen == number, "first": seen <= number, "every": number and seen % number == 0}.get(kind, True)
 
 
 class Rules:
-    """Those in force, and how many requests each has matched: a line that stays when others change goes on counting."""
+    """The rules in force, and how many requests each has matched. A line that stays when others change keeps its count."""
 
     def __init__(self, text: str = ""):
         self._seen: dict[tuple[str, int], int] = {}
@@ -64,7 +68,7 @@ class Rules:
         self.replace(text)
 
     def replace(self, text: str) -> None:
-        """Raises BadRule, and then the old ones stay."""
+        """Replace the rules. Raises BadRule; then the old ones stay."""
         rules, times = {}, {}
         for number, line in enumerate(text.splitlines(), 1):
             line = " ".join(line.partition("#")[0].split())
@@ -98,9 +102,9 @@ def parse(line: str) -> Rule:
     if action in VALUED:
         value = number_of(f"{action} {VALUED[action]}", words.pop(0) if words else "")
         if VALUED[action] == "STATUS" and not 400 <= value <= 599:
-            raise BadRule(f"status {value}: one from 400 to 599")
+            raise BadRule(f"status {value} is not an error: give one from 400 to 599")
     if len(words) < 2:
-        raise BadRule(f"{line!r}: after the action, what kind of request, and the pattern of its key: {action} .. PUT *")
+        raise BadRule(f"{line!r} is too short: after the action, give a kind of request and a pattern of keys, as in PUT *")
     what, key, *options = words
     if what.upper() not in WHATS:
         raise BadRule(f"there is no kind of request {what!r}; there are {', '.join(WHATS)}")
@@ -121,5 +125,5 @@ def parse(line: str) -> Rule:
 
 def number_of(name: str, text: str) -> int:
     if not (text.isascii() and text.isdigit() and 0 < int(text) < 10**9):
-        raise BadRule(f"{name}: {text!r} is no number from 1")
+        raise BadRule(f"{name}: {text!r} is not a number from 1")
     return int(text)

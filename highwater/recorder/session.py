@@ -1,7 +1,7 @@
-"""Safety: whatever ends a recording, its log says whether it is whole.
+"""Safety: however a recording ends, its log says whether it is whole.
 
-A recording from beginning to end: from the command line, with a file of rules that is read again and again, or within a
-program, in a thread of its own.
+This module runs a recording from beginning to end: from the command line, with a file of rules that is read repeatedly, or
+inside a program, in a separate thread.
 """
 
 import asyncio
@@ -25,7 +25,10 @@ LOOK_AGAIN_S = 0.02
 
 async def record(upstream: str, clients: list[tuple[str, int]], log: TextIO, rules: Path | None, keep_bytes: int,
                  on_open: Callable[[dict[str, str]], None]) -> int:
-    """Until SIGINT or SIGTERM; the number of requests. Raises OSError where a port is taken, BadRule for bad rules."""
+    """Record until SIGINT or SIGTERM; return the number of requests.
+
+    Raises OSError if a port is taken, BadRule for bad rules.
+    """
     count = [0]
 
     def one_more(request: Request) -> None:
@@ -45,21 +48,24 @@ async def record(upstream: str, clients: list[tuple[str, int]], log: TextIO, rul
 
 
 def text_of(path: Path) -> str:
-    """Raises OSError, BadRule."""
+    """Return the text of a file of rules. Raises OSError, BadRule."""
     return encodable(path.read_text(errors="surrogateescape"))
 
 
 def encodable(text: str) -> str:
-    """The text; raises BadRule where the file was no UTF-8."""
+    """Return the text. Raises BadRule if the file was not UTF-8."""
     for number, line in enumerate(text.splitlines(), 1):
         if any("\udc80" <= letter <= "\udcff" for letter in line):
-            raise BadRule(f"line {number}: it is no UTF-8")
+            raise BadRule(f"line {number}: it is not UTF-8")
     return text
 
 
 async def watch(recorder: Recorder, path: Path) -> None:
-    """Puts the file's rules in force when they change. What is no rule is told, and the old ones stay; an empty file is
-    believed when it still is at the second look, for a program that writes it anew empties it first."""
+    """Put the file's rules in force when they change.
+
+    A line that is not a rule is reported, and the old rules stay. An empty file counts only if it is still empty at the second
+    look, because a program that rewrites it empties it first.
+    """
     last = before = recorder.rules.text
     while True:
         await asyncio.sleep(LOOK_AGAIN_S)
@@ -78,30 +84,30 @@ async def watch(recorder: Recorder, path: Path) -> None:
 
 
 class Session:
-    """What a program that records has in hand; any thread may use it."""
+    """A running recording, for the program that started it; any thread may use it."""
 
     def __init__(self, recorder: Recorder, loop: asyncio.AbstractEventLoop, requests: list[Request]):
         self._recorder, self._loop, self.requests = recorder, loop, requests
         self.urls: dict[str, str] = {}
 
     def rules(self, text: str) -> None:
-        """Raises BadRule."""
+        """Replace the rules. Raises BadRule."""
         async def set_them() -> None:
             self._recorder.set_rules(text)
 
         asyncio.run_coroutine_threadsafe(set_them(), self._loop).result()
 
     def held(self) -> list[str]:
-        """The rules that hold a request now, one for each."""
+        """Return the rules that hold a request now, once for each request."""
         return list(self._recorder.held.values())
 
     def settled(self) -> list[Request]:
-        """All requests, when none is under way: a client has its reply a moment before its request is logged."""
+        """Return all requests once none is in flight: a client has its reply a moment before its request is logged."""
         self.wait(lambda session: session._recorder.quiet)
         return self.requests
 
     def wait(self, condition: Callable[["Session"], bool], limit_s: float = 30) -> None:
-        """Raises TimeoutError."""
+        """Wait until the condition holds. Raises TimeoutError."""
         end_s = time.monotonic() + limit_s
         while not condition(self):
             if time.monotonic() > end_s:
@@ -112,7 +118,7 @@ class Session:
 @contextlib.contextmanager
 def recording(upstream: str, clients: tuple[str, ...] = ("client",), rules: str = "", log: TextIO | None = None,
               keep_bytes: int = 65_536) -> Iterator[Session]:
-    """Records while the block runs; `session.urls[client]` is what to point a client at."""
+    """Record while the block runs; `session.urls[client]` is the URL to give to a client."""
     opened: Future = Future()
     stopped: list[Callable[[], None]] = []
     file = log or io.StringIO()

@@ -1,1 +1,1 @@
-"""Contents of metadata files as bytes."""
+"""Codecs: metadata files as bytes."""

@@ -1,1 +1,1 @@
-"""Small key-value stores on the protocols."""
+"""Small key-value stores built on the protocols."""

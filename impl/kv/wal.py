@@ -1,9 +1,8 @@
-"""Safety: what `put` returned for is what `get` returns, until the key is put again; for every store of keys that opens later,
-too.
+"""Safety: `get` returns the value of the last acknowledged `put` of its key, also in every store that opens later.
 
-A small key-value store as one class over each protocol that can hold one, so that the protocols are tried by what a caller
-wants of them: `await X.open(world, root)`, `put`, `get`, `flush`. WalKv logs its puts in a WAL. (One for the baseline protocol
-of source 004, each put an unconditional PUT of an object of its own under `kv/`, has the same four methods and no state.)
+This small key-value store tests a protocol by what its callers want: `await WalKv.open(world, root)`, `put`, `get`, `flush`.
+WalKv logs its puts in a WAL. A store over the essay's baseline protocol would have the same four methods and no state. Each of
+its puts would be an unconditional PUT of a separate object under `kv/`.
 """
 
 import json
@@ -17,26 +16,32 @@ from highwater.impl.world import World
 
 
 class Kv(Protocol):
-    """What a caller is told: done; a Definite error, it has not been done and never will be; an Indefinite one, it may have
-    been, or may be later."""
+    """A key-value store as its caller sees it.
+
+    A call that returns is done. After a Definite error it was not done and never will be. After an Indefinite error it may have
+    been done, or may be done later.
+    """
 
     @classmethod
     async def open(cls, world: World, root: str) -> "Kv":
-        """Ready to be used, with all that was put before."""
+        """Open the store with everything that was put before."""
 
     async def put(self, key: str, value: bytes) -> None:
-        """Durable when it returns."""
+        """Put a value; it is durable on return."""
 
     async def get(self, key: str) -> bytes | None:
-        """The value that was put last; None if there is none."""
+        """Return the value that was put last, or None."""
 
     async def flush(self) -> None:
-        """What was put is moved from where it is quickly written to where it stays, if the two differ."""
+        """Move the puts from the place of fast writes to their final place, if the two differ."""
 
 
 class WalKv:
-    """Over a WAL: of one writer at a time. Gets are answered from memory, so a `get` of a writer that has been succeeded, and
-    does not know it yet, may be of the past; what it puts is refused."""
+    """A key-value store over a WAL, for one writer at a time.
+
+    Gets are answered from memory. A writer that has been succeeded and does not know it may return old values. Its puts are
+    refused.
+    """
 
     def __init__(self, wal: Wal):
         self.wal = wal
@@ -44,31 +49,31 @@ class WalKv:
 
     @classmethod
     async def open(cls, world: World, root: str, **options: int) -> "WalKv":
-        """The writers before it are fenced. `options` and errors: as impl.protocols.wal_fencing.open's."""
+        """Open the store and fence earlier writers. Options and errors are those of impl.protocols.wal_fencing.open."""
         return cls(await wal_fencing.open(world, root, **options))
 
     async def put(self, key: str, value: bytes) -> None:
-        """Raises Fenced, Closed: it has not been put; OutcomeUnknown."""
+        """Put a value. Raises Fenced or Closed if it was not put; raises OutcomeUnknown."""
         await self.wal.append(encode(key, value))
         self.table[key] = value
 
     async def get(self, key: str) -> bytes | None:
-        """Raises Fenced, Closed: what was put last may be known to another."""
+        """Return the value that was put last, or None. Raises Fenced, Closed: a newer writer may hold a newer value."""
         self.wal.ensure_open()
         return self.table.get(key)
 
     async def flush(self) -> None:
-        """Raises Fenced, Closed, OutcomeUnknown; what was put stays put."""
+        """Flush the log. Raises Fenced, Closed, OutcomeUnknown; all earlier puts stay."""
         await self.wal.flush()
 
 
 def encode(key: str, value: bytes) -> bytes:
-    """One put as the body of a record: {"key":"..","value":"<base64>"}"""
+    """Encode one put as the body of a record: {"key":"..","value":"<base64>"}"""
     return json.dumps({"key": key, "value": b64encode(value).decode()}, sort_keys=True, separators=(",", ":")).encode()
 
 
 def decode(body: bytes) -> tuple[str, bytes]:
-    """Raises InvalidWal."""
+    """Decode the body of a record to a key and a value. Raises InvalidWal."""
     try:
         document = json.loads(body)
         return document["key"], b64decode(document["value"], validate=True)

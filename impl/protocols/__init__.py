@@ -1,1 +1,1 @@
-"""The protocols themselves: straight-line code that awaits one store request at a time."""
+"""The protocols: straight-line code that awaits one store request at a time."""

@@ -1,10 +1,10 @@
-"""Safety: a write that was acknowledged is stored under a name of its own, where no other write can touch it; of a write
-without a reply nobody is told anything but that its outcome is unknown.
+"""Safety: an acknowledged write is stored under a name of its own, where no other write can change it. The caller of a write
+without a reply is told only that its outcome is unknown.
 
-Source 004's baseline: «every write directly goes to object storage using an atomic PUT»; «append-only files with unique IDs,
-which inherently avoid conflicts». One PUT a write, one LIST and a GET of each object a recovery: model/protocols/baseline.py,
-request by request. As its name is its own, a write whose outcome is unknown may be sent again blindly: `attempts`. Nothing is
-fenced here and nothing is collected.
+This is the baseline of the essay on object-store protocols: «every write directly goes to object storage using an atomic PUT»;
+«append-only files with unique IDs, which inherently avoid conflicts». A write is one PUT. A recovery is one LIST and a GET of
+each object. The code follows model/protocols/baseline.py request by request. Each write has its own name, so a write whose
+outcome is unknown may be sent again blindly (`attempts`). Nothing is fenced here and nothing is collected.
 """
 
 from highwater.impl.errors import Definite, NotFound, OutcomeUnknown, Unavailable
@@ -12,7 +12,7 @@ from highwater.impl.world import World, list_all
 
 
 class Baseline:
-    """Writes named by their callers below `<root>/baseline/`; a name must never be used for two writes."""
+    """Writes, named by their callers, below `<root>/baseline/`. A name must never be used for two writes."""
 
     def __init__(self, world: World, root: str, attempts: int = 1):
         if world.store.caches:
@@ -22,10 +22,10 @@ class Baseline:
         self.prefix = f"{root}/baseline/" if root else "baseline/"
 
     async def write(self, name: str, body: bytes) -> None:
-        """PUT, and then tell the caller: it is stored when this returns. The same PUT is sent again, up to `attempts` in all,
-        while the outcome of those before is unknown.
+        """Store `body` with one PUT; it is stored when this returns.
 
-        Raises OutcomeUnknown: it may be stored, now or later. Raises Unavailable: it is not, and never will be.
+        The same PUT is sent again, up to `attempts` in all, while the outcome of the earlier ones is unknown. Raises
+        OutcomeUnknown: it may be stored, now or later. Raises Unavailable: it is not stored and never will be.
         """
         doubt = ""
         for _ in range(self.attempts):
@@ -41,22 +41,25 @@ class Baseline:
         raise OutcomeUnknown(f"write {name!r}: no reply to it, it may be stored now or later: {doubt}")
 
     async def read(self, name: str) -> bytes:
-        """GET. Raises NotFound, Unavailable."""
+        """Return the body of one write. Raises NotFound, Unavailable."""
         return (await self.world.store.get(self.prefix + name)).body
 
     async def recover(self) -> dict[str, bytes]:
-        """LIST, then GET each: name -> body, in the order of names. All that was acknowledged before the LIST is in it, and
-        perhaps writes whose outcome nobody was told. Raises Unavailable: begin anew."""
+        """Return all writes (name -> body) in the order of names: one LIST, then a GET of each.
+
+        The result has every write that was acknowledged before the LIST, and perhaps writes of unknown outcome. Raises
+        Unavailable: start again.
+        """
         entries = await list_all(self.world.store, self.prefix)
         names = [entry.key.removeprefix(self.prefix) for entry in entries]
         return {name: await self.read(name) for name in names}
 
 
-KEY_SIZE_BYTES = 4  # of the number before the key in a record
+KEY_SIZE_BYTES = 4  # size of the number before the key in a record; the number is the key's length
 
 
 class InvalidRecord(Definite):
-    """An object below the prefix that BaselineKv has not written."""
+    """An object below the prefix that BaselineKv did not write."""
 
     def __init__(self, name: str):
         self.name = name
@@ -64,32 +67,33 @@ class InvalidRecord(Definite):
 
 
 class BaselineKv:
-    """Keys and values, each put an object of its own, named `<instance>.<id>.<k>`: of two of one key the greater name wins.
+    """Keys and values. Each put is a separate object, named `<instance>.<id>.<k>`; of two puts of one key the greater name
+    wins.
 
-    An instance is numbered after all that were there when it opened, so whatever its predecessor has still under way comes
-    before its own puts. The id makes names unique whoever else opens at the same time; but which of two puts is the later is
-    then for their names to say, not for time: it takes one instance at a time, and nothing here fences another.
+    An instance takes a number above those of all instances that it finds. So requests of its predecessor that are still in
+    flight sort before its own puts. The id keeps names unique if two instances open at the same time. In that case the order of
+    their puts follows their names, not time. Therefore only one instance may run at a time, and nothing here fences another.
     """
 
     def __init__(self, baseline: Baseline, found: dict[str, bytes]):
-        """`found`: what `baseline.recover` found. Raises InvalidRecord."""
+        """Build the table from `found`, the result of `baseline.recover`. Raises InvalidRecord."""
         self.baseline = baseline
         number = 1 + max((instance(name) for name in found), default=0)
         self.me = f"{number:020d}.{baseline.world.ids.new_id()}"
         self.k = 0
-        self.stored = {record(name, body)[0]: name for name, body in sorted(found.items())}  # key -> the greatest name known
-        self.doubtful: dict[str, list[str]] = {}  # key -> greater names, under way or of unknown outcome
+        self.stored = {record(name, body)[0]: name for name, body in sorted(found.items())}  # key -> the greatest known name
+        self.doubtful: dict[str, list[str]] = {}  # key -> greater names, in flight or of unknown outcome
 
     @classmethod
     async def open(cls, world: World, root: str, attempts: int = 1) -> "BaselineKv":
-        """Recover: what an instance before this one was told is stored is found again. Raises Unavailable, InvalidRecord."""
+        """Recover all acknowledged puts of earlier instances. Raises Unavailable, InvalidRecord."""
         baseline = Baseline(world, root, attempts)
         return cls(baseline, await baseline.recover())
 
     async def put(self, key: str, value: bytes) -> None:
-        """One PUT. Raises what `Baseline.write` raises."""
+        """Store a value with one PUT. Raises what `Baseline.write` raises."""
         name, self.k = f"{self.me}.{self.k:020d}", self.k + 1
-        self.doubtful.setdefault(key, []).append(name)  # from now on anyone may see it
+        self.doubtful.setdefault(key, []).append(name)  # from now on any reader may see it
         try:
             await self.baseline.write(name, body_of(key, value))
         except Definite:
@@ -98,8 +102,10 @@ class BaselineKv:
         self._is_stored(key, name)
 
     async def get(self, key: str) -> bytes | None:
-        """GET the latest record of this key; None if there is none. A put of unknown outcome is looked for first, for who reads
-        elsewhere may have seen it, and what one has seen the next must see. Raises Unavailable."""
+        """Return the latest value of this key, or None. Raises Unavailable.
+
+        It looks first for puts of unknown outcome. Another reader may have seen one of them, and later reads must see it, too.
+        """
         for name in sorted(self.doubtful.get(key, ()), reverse=True):
             try:
                 value = record(name, await self.baseline.read(name))[1]
@@ -112,7 +118,7 @@ class BaselineKv:
         return record(self.stored[key], await self.baseline.read(self.stored[key]))[1]
 
     async def flush(self) -> None:
-        """Every put that returned is stored already; what is in doubt remains so."""
+        """Do nothing: every put that returned is already stored, and a put in doubt stays in doubt."""
 
     def _is_stored(self, key: str, name: str) -> None:
         latest = self.stored[key] = max(name, self.stored.get(key, ""))
@@ -120,7 +126,7 @@ class BaselineKv:
 
 
 def instance(name: str) -> int:
-    """The number of the instance that put it. Raises InvalidRecord."""
+    """Return the number of the instance that wrote this name. Raises InvalidRecord."""
     number = name.partition(".")[0]
     if len(name.split(".")) != 3 or not (number.isascii() and number.isdigit()):
         raise InvalidRecord(name)
@@ -133,7 +139,7 @@ def body_of(key: str, value: bytes) -> bytes:
 
 
 def record(name: str, body: bytes) -> tuple[str, bytes]:
-    """Key and value. Raises InvalidRecord."""
+    """Return the key and the value in a body. Raises InvalidRecord."""
     end = KEY_SIZE_BYTES + int.from_bytes(body[:KEY_SIZE_BYTES])
     if len(body) < end:
         raise InvalidRecord(name)

@@ -1,8 +1,8 @@
-"""Safety: what `check` lets pass was ahead of the durable boundary at a moment after the call, and the durable boundary
-never moves backward.
+"""Safety: an id that passes `check` was ahead of the durable boundary at a moment after the call; the durable boundary never
+moves backward.
 
-«The value is an inclusive high-watermark. A boundary value B means that metadata IDs <= B in that namespace must be
-treated as potentially deleted.» (source 000)
+SlateDB's RFC on GC boundary files: «The value is an inclusive high-watermark. A boundary value B means that metadata IDs <= B
+in that namespace must be treated as potentially deleted.»
 """
 
 import re
@@ -16,10 +16,10 @@ NUMBER = re.compile(rb"\s*\d{1,40}\s*")
 
 
 class ObjectVersionBehindBoundary(Indefinite):
-    """A file was created with an id that is at or behind the boundary: the write is not committed.
+    """A file was created with an id at or behind the boundary: the write is not committed.
 
-    Indefinite, for it is not undone either: another writer may have built upon the file before the collector moved the
-    boundary past it, and then the update is in every later file. So nothing may apply it again by itself.
+    The error is indefinite because the write is not undone either. Another writer may have built upon the file before the
+    collector moved the boundary past it. Then the update is in every later file. So no code may apply it again by itself.
     """
 
     def __init__(self, file_id: int, boundary: int):
@@ -29,36 +29,46 @@ class ObjectVersionBehindBoundary(Indefinite):
 
 
 class InvalidBoundary(Indefinite):
-    """A boundary file that holds something that no collector writes. (Indefinite, as the next: it is a fault of the
-    namespace, and says nothing of the operation that met it.)"""
+    """A boundary file with content that no collector writes.
+
+    It is indefinite, like BoundaryLost: the fault is in the namespace, and says nothing about the operation that met it.
+    """
 
 
 class BoundaryLost(Indefinite):
-    """A boundary that was seen is gone: fatal, for ids at or behind it can no longer be told from new ones.
+    """A boundary that was seen before is gone. This is fatal: used ids can no longer be told from new ones.
 
-    «If a process has observed a boundary file and later finds it missing, it panics because GC must never delete
-    boundary files.»
+    «If a process has observed a boundary file and later finds it missing, it panics because GC must never delete boundary
+    files.»
     """
 
 
 class BoundaryObject(Protocol):
-    async def read(self) -> int:
-        """The durable boundary at some moment between call and return; 0 if there has never been one."""
+    """The boundary of one namespace."""
 
-    at_least: int  # what it was when it was last read
+    async def read(self) -> int:
+        """Return the durable boundary at some moment between call and return; 0 if there has never been one."""
+
+    at_least: int  # the boundary when it was last read
 
     async def check(self, file_id: int) -> None:
-        """«verify that id is greater than the durable boundary»; raises ObjectVersionBehindBoundary."""
+        """Check that the id is ahead of the boundary. Raises ObjectVersionBehindBoundary.
+
+        «verify that id is greater than the durable boundary»
+        """
 
     async def advance(self, boundary: int) -> None:
-        """«durably advance the boundary to at least boundary»; never moves it backward."""
+        """Advance the boundary durably; it never moves backward.
+
+        «durably advance the boundary to at least boundary»
+        """
 
 
 class ObjectStoreBoundaryObject:
-    """One ASCII u64 in `<root>/gc/<name>.boundary`; a missing file reads as 0.
+    """A boundary in a file: one ASCII u64 in `<root>/gc/<name>.boundary`; a missing file reads as 0.
 
-    What was read is kept with its version, and asked for again by GET If-None-Match: the store decides whether it still
-    holds, so no check is answered from memory alone.
+    The value last read is kept with its version. Later reads use GET If-None-Match: the store decides whether it is still
+    current. So no check is answered from memory alone.
     """
 
     def __init__(self, world: World, namespace: Namespace, attempts: int = 100):
@@ -70,11 +80,11 @@ class ObjectStoreBoundaryObject:
 
     @property
     def at_least(self) -> int:
-        """What the boundary was when it was last read: it is no smaller now."""
+        """The boundary when it was last read; it is no smaller now."""
         return self.seen[0] if self.seen else 0
 
     async def read(self) -> int:
-        """Raises BoundaryLost, InvalidBoundary, Unavailable."""
+        """Return the durable boundary. Raises BoundaryLost, InvalidBoundary, Unavailable."""
         try:
             if self.seen is None:
                 found = await self.world.store.get(self.key)
@@ -103,9 +113,12 @@ class ObjectStoreBoundaryObject:
             raise ObjectVersionBehindBoundary(file_id, boundary)
 
     async def advance(self, boundary: int) -> None:
-        """«If a concurrent GC wins the conditional update race, retry until the durable boundary is greater than or
-        equal to the desired value.» Another collector's win is progress, so `attempts` ends only a store that answers
-        conditions wrongly. Raises what `read` raises, and OutcomeUnknown after as many attempts."""
+        """Advance the boundary to at least `boundary`, again after each conflict.
+
+        «If a concurrent GC wins the conditional update race, retry until the durable boundary is greater than or equal to the
+        desired value.» Another collector's win is progress, so `attempts` only limits the loop over a store that evaluates
+        conditions wrongly. Raises what `read` raises, and OutcomeUnknown after that many attempts.
+        """
         if not 0 <= boundary < U64:
             raise InvalidId(f"the boundary {self.key!r} cannot be {boundary}: it is not in 0 .. 2^64 - 1")
         for _ in range(self.attempts):
@@ -132,6 +145,7 @@ class ObjectStoreBoundaryObject:
 
 
 def parse(key: str, body: bytes) -> int:
+    """Return the number in a boundary file. Raises InvalidBoundary."""
     if not NUMBER.fullmatch(body) or int(body) >= U64:
         raise InvalidBoundary(f"{key!r} holds {body[:40]!r}, not an ASCII number below 2^64: restore the last value that a "
                               "collector wrote, or a larger one that is below the latest id")

@@ -1,15 +1,14 @@
-"""Safety: what `append` returns as appended is in every later recovery, once, at the place that its id says, and no id is
-ever given twice, although entries are deleted and any client may stall for any time at any point.
+"""Safety: an entry that `append` returned for is in every later recovery, once, at the place that its id gives. No id is given
+twice, although entries are deleted and any client may stall for any time at any point.
 
-Source 004's append-only log: «the state of the system is represented by reading all the files and resolving them in
-order», and «a conflict» costs no GET. Its garbage collection: an entry goes only when a durable snapshot holds it, and
-behind a durable boundary (source 000). Entries are `<root>/log/<id>.log`, snapshots `<root>/snapshot/<id>.snapshot`, the
-boundary is `<root>/gc/log.boundary`.
+This is the append-only log of the essay on object-store protocols: «the state of the system is represented by reading all the
+files and resolving them in order», and «a conflict» costs no GET. An entry is collected only if a durable snapshot holds it and
+the durable boundary has passed it (SlateDB's RFC on GC boundary files). Entries are `<root>/log/<id>.log`, snapshots
+`<root>/snapshot/<id>.snapshot`; the boundary is `<root>/gc/log.boundary`.
 
-A snapshot is an object of its own for each id, put if absent, and not one object that is overwritten by its version: what
-it holds follows from its id, so a second snapshotter, a late request and an unknown outcome change nothing, an old
-snapshot is a checkpoint for as long as it is left, and old ones are deleted without a boundary of their own. The price is
-a LIST at each recovery in place of a GET.
+Each snapshot is a separate object for its id, created if absent, not one object that is overwritten. Its content follows from
+its id, so a second snapshotter, a late request and an unknown outcome change nothing. An old snapshot serves as a checkpoint
+until it is deleted, and deleting it needs no boundary. The price is a LIST at each recovery in place of a GET.
 """
 
 import json
@@ -27,7 +26,7 @@ MODES = ("boundary", "min_age")
 
 
 class Fold(NamedTuple):
-    """How entries make a state, and how a state is written down."""
+    """The functions that build a state from entries and encode a state."""
 
     empty: Any
     apply: Callable[[Any, bytes], Any]  # (state, the next entry) -> state
@@ -36,7 +35,7 @@ class Fold(NamedTuple):
 
 
 class InvalidSnapshot(Definite):
-    """A snapshot that was not written by this codec."""
+    """A snapshot that this codec did not write."""
 
 
 def texts_encoded(texts: tuple[str, ...]) -> bytes:
@@ -44,7 +43,7 @@ def texts_encoded(texts: tuple[str, ...]) -> bytes:
 
 
 def texts_decoded(body: bytes) -> tuple[str, ...]:
-    """Raises InvalidSnapshot."""
+    """Decode a list of texts. Raises InvalidSnapshot."""
     try:
         texts = json.loads(body)
     except ValueError:
@@ -54,23 +53,28 @@ def texts_decoded(body: bytes) -> tuple[str, ...]:
     return tuple(texts)
 
 
-# All entries, as text: UTF-8, and whatever is not, so that no entry that was acknowledged keeps a log from being read.
+# The state is all entries as text. Bytes that are not UTF-8 are escaped, so every acknowledged entry can be read.
 TEXTS = Fold((), lambda texts, entry: (*texts, entry.decode("utf-8", "surrogateescape")), texts_encoded, texts_decoded)
 
 
 class NotRecovered(Definite):
-    """Every attempt was overtaken: what was to be read had been collected before it could be read."""
+    """Each attempt was overtaken by a collector, which deleted files before they could be read."""
 
 
 class Recovered(NamedTuple):
-    id: int  # of the last entry that the state holds, 0 if there is none
+    """The result of a recovery."""
+
+    id: int  # the id of the last entry in the state; 0 if there is none
     state: Any
-    snapshot: int  # that it was built upon, 0 if upon none
+    snapshot: int  # the id of the snapshot that it was built upon; 0 if there is none
 
 
 class AppendLog:
-    """One log: entries, recoveries, snapshots, collection. `mode` "min_age" is the source's naive collection, which is not
-    safe: there is no boundary, an appender that stalls for longer than `min_age_ms` makes a branch in the history."""
+    """One log: entries, recoveries, snapshots, collection.
+
+    The `mode` "min_age" is the essay's naive collection without a boundary. It is not safe: an appender that stalls for longer
+    than `min_age_ms` creates a branch in the history.
+    """
 
     def __init__(self, world: World, root: str, mode: str = "boundary", fold: Fold = TEXTS, read_attempts: int = 10):
         if mode not in MODES:
@@ -81,17 +85,17 @@ class AppendLog:
         self.snapshots = SequencedStorage(world, Namespace(root, "snapshot"))
         self.boundary = ObjectStoreBoundaryObject(world, namespace) if mode == "boundary" else None
         self.bounded = BoundedSequencedStorage(self.entries, self.boundary) if self.boundary else self.entries
-        self.latest: int | None = None  # the latest id that is known to be taken; None: to be listed
+        self.latest: int | None = None  # the latest id that is known to be taken; None: list first
 
     async def append(self, entry: bytes) -> int:
-        """Put the entry under the next id; returns the id. «If the next sequential file already exists», on to the one after
-        it, with nothing to read.
+        """Put the entry under the next free id; return the id.
 
-        A Definite error: the entry is nowhere. An Indefinite one (OutcomeUnknown, ObjectVersionBehindBoundary, a fault of
-        the boundary): it may be in the log, so nothing here appends it again.
+        «If the next sequential file already exists», the next id is tried; nothing has to be read. After a Definite error the
+        entry is nowhere. After an Indefinite one (OutcomeUnknown, ObjectVersionBehindBoundary, a fault of the boundary) it may
+        be in the log, so nothing here appends it again.
         """
         if self.latest is None:
-            files = await self.bounded.list()  # a collector leaves the last entry, so a listing tells where the log ends
+            files = await self.bounded.list()  # a collector keeps the last entry, so a listing shows where the log ends
             self.latest = files[-1].id if files else 0
         file_id = self.latest + 1
         while True:
@@ -108,18 +112,19 @@ class AppendLog:
                 return file_id
 
     async def recover(self) -> Recovered:
-        """The state of all entries: LIST the snapshots, GET the latest, GET the entries after it until there is none, and
-        then, for all of that to be trusted, a boundary that has not passed the snapshot. An entry is missing because it is
-        the end of the log, or because a collector has been there: only the boundary tells; then start again.
+        """Return the state of all entries.
 
-        Raises NotRecovered, InvalidName, InvalidBoundary, BoundaryLost, Unavailable, and what the codec raises.
+        LIST the snapshots and GET the latest. GET the entries after it until one is missing. It is missing because the log ends
+        there, or because a collector deleted it. Only the boundary tells: the result is trusted if a boundary read afterwards
+        has not passed the snapshot. Otherwise recovery starts again. Raises NotRecovered, InvalidName, InvalidBoundary,
+        BoundaryLost, Unavailable, and what the codec raises.
         """
         for _ in range(self.read_attempts):
             snapshot = await self._latest_snapshot()
             try:
                 body = await self.snapshots.read(snapshot) if snapshot else None
             except NotFound:
-                continue  # a collector deletes a snapshot only where there is a later one
+                continue  # a collector deletes a snapshot only if there is a later one
             state = self.fold.empty if body is None else self.fold.decode(body)
             file_id, state = await self._replayed(snapshot, state)
             if self.boundary is None or await self.boundary.read() <= snapshot:
@@ -129,7 +134,10 @@ class AppendLog:
                            "this recovery: collect with a larger min_age")
 
     async def _latest_snapshot(self) -> int:
-        """Its id, 0 if there is none. Raises InvalidBoundary where a boundary read before this listing is ahead of it."""
+        """Return the id of the latest snapshot, 0 if there is none.
+
+        Raises InvalidBoundary if a boundary that was read before this listing is ahead of it.
+        """
         boundary = self.boundary.at_least if self.boundary else 0
         listed = await self.snapshots.list()
         latest = listed[-1].id if listed else 0
@@ -140,7 +148,7 @@ class AppendLog:
         return latest
 
     async def _replayed(self, file_id: int, state: Any) -> tuple[int, Any]:
-        """The state with all entries after `file_id` up to the first that is not there; and the id of the last of them."""
+        """Apply all entries after `file_id` up to the first missing one. Return the id of the last one and the state."""
         while True:
             try:
                 entry = await self.entries.read(file_id + 1)
@@ -149,21 +157,21 @@ class AppendLog:
             file_id, state = file_id + 1, self.fold.apply(state, entry)
 
     async def snapshot(self) -> int:
-        """Write the state of all entries down; returns the id of the last that it holds. OutcomeUnknown does no harm."""
+        """Write a snapshot of all entries; return the id of the last entry in it. OutcomeUnknown does no harm."""
         recovered = await self.recover()
         if recovered.id > recovered.snapshot:
             try:
                 await self.snapshots.create(recovered.id, self.fold.encode(recovered.state))
             except ObjectVersionExists:
-                pass  # it holds the same
+                pass  # the existing snapshot has the same content
         return recovered.id
 
     async def collect(self, min_age_ms: int) -> list[int]:
-        """One round of garbage collection; returns the ids of the entries deleted.
+        """Run one round of garbage collection; return the ids of the deleted entries.
 
-        Deleted are entries that the latest snapshot holds and that are older than `min_age_ms`, but the last of the log, and
-        snapshots as old, but the latest. «Before GC may delete sequenced metadata file ID i, the durable boundary for that
-        namespace must be >= i.»
+        It deletes entries that the latest snapshot holds and that are older than `min_age_ms`, except the last entry of the
+        log. It also deletes snapshots of that age, except the latest. «Before GC may delete sequenced metadata file ID i, the
+        durable boundary for that namespace must be >= i.»
         """
         listed = await self.bounded.list()
         if not listed:

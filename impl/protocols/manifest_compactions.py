@@ -1,16 +1,17 @@
-"""Safety: every compaction that was begun is applied exactly once, and no flush that was reported is lost, although compactors
-take over from each other, crash between two objects, are refused after they have succeeded, and old files are deleted.
+"""Safety: every compaction that was begun is applied exactly once, and no acknowledged flush is lost. This holds although
+compactors take over from each other, crash between two objects, are refused after they have succeeded, and old files are
+deleted.
 
-The manifest and the compactions are two sequences of files, each with its boundary (source 000), and no request writes to both.
-So between any two requests a compactor may be gone, and what it leaves must tell the next one all:
+The manifest and the compactions are two sequences of files. Each has its boundary (SlateDB's RFC on GC boundary files), and no
+request writes to both. A compactor may disappear between any two requests, so what it leaves must tell the next one everything:
 
-- It opens by an epoch: the next after the manifest's, into the manifest, and the same one into the compactions. In this order:
-  once its epoch is anywhere, no older compactor changes the manifest. The next to open takes a higher one, and writes that into
-  both, whatever a crash has left there.
-- What it merges it claims in the compactions first, and takes the claim out when the manifest has it. Who opens goes on with
-  the claim that it finds.
-- Whether a change has been made already is looked for in what was read: `MetadataStore.update_recognised`. So a refusal, a lost
-  reply, and a claim that another has applied are one case.
+- A compactor opens with an epoch: the successor of the manifest's epoch, written to the manifest and then to the compactions.
+  The order matters: once its epoch is stored anywhere, no older compactor changes the manifest. The next compactor takes a
+  higher epoch and writes that to both, whatever a crash has left there.
+- A compactor claims its input in the compactions first, and removes the claim when the manifest has the result. A compactor
+  that opens continues the claim that it finds.
+- Before each change it looks in the files it read for the change itself: `MetadataStore.update_recognised`. So a refusal, a
+  lost reply, and a claim that another compactor has applied are one case.
 """
 
 import json
@@ -23,13 +24,15 @@ from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
 from highwater.impl.protocols.sequenced_metadata_boundary import Committed, MetadataStore, Recognised
 from highwater.impl.world import World
 
-Job = tuple[str, ...]  # names of the SSTs that are merged
-ATTEMPTS = 100  # of an open that is refused, or has no reply, again and again
+Job = tuple[str, ...]  # names of the SSTs to merge
+ATTEMPTS = 100  # limit for an open that is refused, or gets no reply, again and again
 
 
 class Manifest(NamedTuple):
+    """The content of a manifest file."""
+
     compactor_epoch: int = 0
-    l0: tuple[str, ...] = ()  # in the order of their flushes
+    l0: tuple[str, ...] = ()  # in the order of the flushes
     compacted: tuple[str, ...] = ()
 
     def flushed(self, sst: str) -> bool:
@@ -37,16 +40,18 @@ class Manifest(NamedTuple):
 
 
 class Compactions(NamedTuple):
+    """The content of a compactions file."""
+
     compactor_epoch: int = 0
-    jobs: tuple[Job, ...] = ()  # claimed
+    jobs: tuple[Job, ...] = ()  # the claimed jobs
 
 
 class InvalidContent(Definite):
-    """A file that this codec has not written."""
+    """A file that this codec did not write."""
 
 
 class JsonCodec:
-    """One JSON object: the fields of a named tuple, keys sorted, no spaces."""
+    """The codec of both kinds of files: one JSON object, the fields of a named tuple, keys sorted, no spaces."""
 
     def __init__(self, kind: type[Manifest] | type[Compactions]):
         self.kind = kind
@@ -55,7 +60,7 @@ class JsonCodec:
         return json.dumps(value._asdict(), sort_keys=True, separators=(",", ":")).encode()
 
     def decode(self, body: bytes) -> Manifest | Compactions:
-        """Raises InvalidContent."""
+        """Decode a file. Raises InvalidContent."""
         try:
             return self.kind(**{name: frozen(value) for name, value in json.loads(body).items()})
         except (ValueError, TypeError, AttributeError) as error:
@@ -67,8 +72,10 @@ def frozen(value: object) -> object:
 
 
 class Fenced(Indefinite):
-    """A compactor that opened later is at work: this one has ended. (Indefinite: what it was about may be done, or be done by
-    the other, who finds out.)"""
+    """A compactor that opened later is running: this one has ended.
+
+    It is indefinite: the change may be done already, or the other compactor may do it; that one finds out.
+    """
 
     def __init__(self, name: str, epoch: int, stored: int):
         self.epoch, self.stored = epoch, stored
@@ -76,10 +83,12 @@ class Fenced(Indefinite):
 
 
 class InputMissing(Indefinite):
-    """A claim names an SST that is neither in L0 nor compacted: not to be merged, and nothing that this code does."""
+    """A claim names an SST that is neither in L0 nor compacted. It must not be merged; this code never makes such a claim."""
 
 
 class Stores(NamedTuple):
+    """The two sequences of files that a compactor works on."""
+
     manifest: MetadataStore
     compactions: MetadataStore
 
@@ -90,35 +99,37 @@ def stores_of(world: World, root: str) -> Stores:
 
 
 async def initialise(stores: Stores) -> None:
-    """Create the first files, where there are none."""
+    """Create the first files if there are none."""
     await stores.manifest.initialise(Manifest())
     await stores.compactions.initialise(Compactions())
 
 
 async def flush(stores: Stores, sst: str) -> Committed | Recognised:
-    """Add an SST to L0, exactly once however often it is asked for. Errors as of `update_recognised`."""
+    """Add an SST to L0, exactly once however often this is called. Raises what `update_recognised` raises."""
     return await stores.manifest.update_recognised(
         lambda m: m.flushed(sst), lambda _, m: m._replace(l0=(*m.l0, sst)))
 
 
 async def collect(stores: Stores, min_age_ms: int) -> tuple[list[int], list[int]]:
-    """One round of garbage collection in both; returns the ids deleted."""
+    """Run one round of garbage collection in both sequences; return the deleted ids of each."""
     return await stores.manifest.collect(min_age_ms), await stores.compactions.collect(min_age_ms)
 
 
 class Compactor:
-    """One instance: `open` it once, then `compact` again and again. After Fenced it is of no more use; after another error it
-    may be asked again, and goes on where it was."""
+    """One instance: `open` it once, then call `compact` repeatedly.
+
+    After Fenced it is of no more use. After any other error it may be called again, and continues where it was.
+    """
 
     def __init__(self, stores: Stores):
         self.stores = stores
         self.epoch = 0  # 0: not open
-        self.job: Job = ()  # what it works on; () if there is nothing
-        self.claimed = False  # for certain
-        self.applied = False  # the same
+        self.job: Job = ()  # the job in progress; () if there is none
+        self.claimed = False  # True: the claim is known to be in the compactions
+        self.applied = False  # True: the result is known to be in the manifest
 
     async def open(self) -> int:
-        """Returns the epoch. Raises Fenced, and as `update_recognised`."""
+        """Open the compactor; return its epoch. Raises Fenced, and what `update_recognised` raises."""
         epoch = await self._bump()
         opened = await self.stores.compactions.update_recognised(
             lambda c: self._unfenced("compactions", c, epoch) and c.compactor_epoch == epoch,
@@ -128,7 +139,10 @@ class Compactor:
         return epoch
 
     async def _bump(self) -> int:
-        """The next epoch, in the manifest. One of which nobody knows whether it is there nobody uses: so take the next."""
+        """Write the next epoch to the manifest, and return it.
+
+        If it is unknown whether an epoch was written, nobody uses it and the next one is taken.
+        """
         for attempt in range(ATTEMPTS):
             try:
                 bumped = await self.stores.manifest.update(lambda _, m: m._replace(compactor_epoch=m.compactor_epoch + 1))
@@ -139,8 +153,11 @@ class Compactor:
         raise AssertionError("not reached")
 
     async def compact(self, merge: Callable[[Job], Awaitable[None]]) -> Job:
-        """Go on with the claim that there is, or claim all of L0; `merge` it, apply it, take the claim out. Returns what was
-        merged, () if there is nothing to do. `merge` may be called again for the same job, by another compactor, too."""
+        """Continue the existing claim, or claim all of L0; `merge` it, apply it, remove the claim.
+
+        Returns the SSTs that were merged; () if there was nothing to do. `merge` may be called again for the same job, also by
+        another compactor.
+        """
         if not self.epoch:
             raise ValueError("this compactor is not open")
         job = self.job = self.job or await self._pick()
@@ -154,7 +171,7 @@ class Compactor:
         return job
 
     async def _pick(self) -> Job:
-        """From a manifest that is ahead of the boundary: one that is back from the dead may name as L0 what is merged."""
+        """Pick all of L0, from a manifest ahead of the boundary. One behind it may list SSTs in L0 that are merged already."""
         manifest = (await self.stores.manifest.current()).value
         self._unfenced("manifest", manifest, self.epoch)
         self.claimed = self.applied = False
@@ -187,7 +204,7 @@ class Compactor:
             lambda _, c: c._replace(jobs=tuple(other for other in c.jobs if other != job)))
 
     def _unfenced(self, name: str, value: Manifest | Compactions, epoch: int) -> bool:
-        """True, or raises Fenced: «If our epoch is less than the epoch stored»."""
+        """Return True. Raises Fenced if the stored epoch is newer: «If our epoch is less than the epoch stored»."""
         if value.compactor_epoch > epoch:
             raise Fenced(name, epoch, value.compactor_epoch)
         return True

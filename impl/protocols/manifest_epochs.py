@@ -1,14 +1,14 @@
-"""Safety: no flush that was reported as done leaves the manifest, whoever else writes to it; of one role only the instance that
-opened last commits; and an instance that is fenced tells its caller, who learns whether this update of its is in the manifest.
+"""Safety: no flush that was reported as done leaves the manifest, whoever else writes to it. Of each role only the instance
+that opened last commits. A fenced instance reports that to its caller, and whether its current update is in the manifest.
 
-Source 002: «During db::open an epoch is calculated by reading the epoch in the manifest and incrementing it by one, this only
-happens once for each call to db::open.» An update is its «Manifest Update Protocol»: LIST, sort, GET the latest, apply, compare
-the epochs, PUT the next id if absent; upon a «CAS conflict error, then restart at step 1». (Epochs are compared before the
-change is applied: nobody sees the order, and who is fenced should not begin to merge.) model/protocols/manifest_epochs.py,
-request by request.
+SlateDB's page on the manifest: «During db::open an epoch is calculated by reading the epoch in the manifest and incrementing it
+by one, this only happens once for each call to db::open.» An update follows the page's «Manifest Update Protocol»: LIST, sort,
+GET the latest, apply, compare the epochs, PUT the next id if absent; upon a «CAS conflict error, then restart at step 1». Here
+epochs are compared before the change is applied. Nobody can observe the order, and a fenced instance should not begin to merge.
+The code follows model/protocols/manifest_epochs.py request by request.
 
-The source's two TODOs: a compactor, and a collector, is fenced as a writer is, by an epoch of its own, at its next read of the
-manifest; and a reader in another process learns of new keys by `poll`, one LIST and one GET.
+The page leaves two TODOs. Here a compactor or a collector is fenced as a writer is: by an epoch of its own, at its next read of
+the manifest. A reader in another process learns of new keys by `poll`, which is one LIST and one GET.
 """
 
 from collections.abc import Awaitable, Callable
@@ -23,11 +23,11 @@ from highwater.impl.protocols.sequenced_storage import FIRST_ID, NoLatest, Objec
 from highwater.impl.world import World
 
 EMPTY = Manifest()
-EPOCH = {"writer": "writer_epoch", "compactor": "compactor_epoch", "collector": "collector_epoch"}  # each role's own
+EPOCH = {"writer": "writer_epoch", "compactor": "compactor_epoch", "collector": "collector_epoch"}  # the field of each role
 
 
 class ManifestVersionExists(Definite):
-    """Others were faster: this open, or this update, is not in any manifest."""
+    """Other instances were faster: this open, or this update, is not in any manifest."""
 
     def __init__(self, what: str, file_id: int):
         self.id = file_id
@@ -35,7 +35,8 @@ class ManifestVersionExists(Definite):
 
 
 class Fenced(StoreError):
-    """Another instance of this role has opened since. This one is over; what it was about, see its two kinds."""
+    """Another instance of this role has opened since, and this one has ended. The two subclasses say whether its update was
+    applied."""
 
     def __init__(self, role: str, epoch: int, stored: int, what: str):
         self.role, self.epoch, self.stored = role, epoch, stored
@@ -47,23 +48,28 @@ class FencedUnapplied(Fenced, Definite):
 
 
 class FencedApplied(Fenced, Indefinite):
-    """What the update was to bring about is in the manifest. Of a writer: its flush, sent without a reply, was applied before
-    the other opened. Of a compactor or a collector: it is done, by this one or by its successor, whose output it then is."""
+    """The effect of the update is in the manifest.
+
+    For a writer: its flush got no reply, but was applied before the other writer opened. For a compactor or a collector: this
+    instance or its successor did it; in the second case the output is the successor's.
+    """
 
 
 class InDoubt(Definite):
-    """Another update of this instance is of unknown outcome: repeat that one first, which finds out."""
+    """Another update of this instance has an unknown outcome: repeat that one first, which finds out."""
 
 
 class Committed(NamedTuple):
-    id: int  # of the manifest; where an update in doubt was found, of the manifest in which it was
+    """A committed update."""
+
+    id: int  # the id of the manifest; for an update in doubt, of the manifest in which it was found
     manifest: Manifest
 
 
-# --- what an update changes
+# --- updates
 
 class Flush(NamedTuple):
-    """«When “MemTables” are flushed to the store»."""
+    """A writer's update: «When “MemTables” are flushed to the store»."""
 
     sst: str
 
@@ -75,7 +81,7 @@ class Flush(NamedTuple):
 
 
 class Compaction(NamedTuple):
-    """«When compaction finishes it's current cycle»."""
+    """A compactor's update: «When compaction finishes it's current cycle»."""
 
     picked: tuple[str, ...]
 
@@ -88,6 +94,8 @@ class Compaction(NamedTuple):
 
 
 class Collection(NamedTuple):
+    """A collector's update: it drops the checkpoints that have ended."""
+
     picked: tuple[Checkpoint, ...]
 
     def landed(self, m: Manifest) -> bool:
@@ -102,11 +110,11 @@ Merge = Callable[[tuple[str, ...]], Awaitable[Any]]
 
 
 class Instance:
-    """One writer, compactor or collector: it opens once, and then updates, one call at a time.
+    """One writer, compactor or collector. It opens once, and then updates, one call at a time.
 
-    After a read without an answer the next call begins anew, with LIST. After a create that was refused without effect it goes
-    on from where this one was (`at`, `base`): that can only be out of date, and then its create conflicts. A call that is
-    cancelled (asyncio.wait_for) counts as one whose reply was lost: an update is repeated to find out, an open is over.
+    After a read without an answer the next call starts again with LIST. After a create that was refused without effect it
+    continues from `at` and `base`. These can only be out of date, and then the create conflicts. A cancelled call
+    (asyncio.wait_for) counts as one whose reply was lost: an update is repeated to find out, an open has failed.
     """
 
     def __init__(self, world: World, root: str, role: str, codec: Any = manifest_epochs_json):
@@ -115,19 +123,20 @@ class Instance:
         self.world, self.role, self.codec = world, role, codec
         self.storage = SequencedStorage(world, Namespace(root, "manifest"))
         self.epoch = 0  # 0: not open
-        self.at = 0  # the latest id that it has listed, and read, for what it is about; 0: it has not
-        self.base: Manifest | None = None  # the manifest of `at`, compared and ready to be built on
-        self.update: Update | None = None  # what it is about
-        self.tried = False  # it has met a conflict, or no reply, for this update
-        self.doubt = 0  # the id under which a create of it may be, now or later; 0: none
-        self.over: StoreError | None = None  # why it does nothing any more
+        self.at = 0  # the latest id that was listed and read for the current call; 0: none yet
+        self.base: Manifest | None = None  # the manifest `at`, after the comparison of epochs
+        self.update: Update | None = None  # the current update
+        self.tried = False  # a create of this update met a conflict or got no reply
+        self.doubt = 0  # the id under which a create of it may land, now or later; 0: none
+        self.over: StoreError | None = None  # the reason why this instance has ended
 
     async def open(self, retry_for_s: float = 0) -> Committed:
-        """Take the epoch after the one in the manifest, and write it: the only epoch that this role changes.
+        """Take the epoch after the one in the manifest, and write it; no other epoch is changed.
 
-        Raises ManifestVersionExists for a lost race, and OutcomeUnknown where no reply came: then nobody may have the epoch.
-        Either only when `retry_for_s` are over: until then it begins anew, with the epoch after what it reads then, as released
-        SlateDB does. After either the instance is over: make another. Raises NoLatest, Unavailable: call it again.
+        After a conflict or a missing reply it starts again until `retry_for_s` are over, with the successor of the epoch that
+        it then reads, as released SlateDB does. After that it raises ManifestVersionExists for a lost race, or OutcomeUnknown
+        if a reply was missing: then perhaps nobody has the epoch. After either error the instance has ended: make another.
+        Raises NoLatest, Unavailable: call it again.
         """
         self._check_not_over()
         if self.epoch:
@@ -147,7 +156,7 @@ class Instance:
                 if doubt:
                     raise self._not_open(OutcomeUnknown(f"open of a {self.role}: no reply, and then {error}")) from None
                 raise
-            except BaseException:  # whoever called stopped waiting: what is under way may be applied
+            except BaseException:  # the caller stopped waiting: the request in flight may be applied
                 if self.base is not None or doubt:
                     self._not_open(OutcomeUnknown(f"open of a {self.role}: its caller did not wait for the reply"))
                 raise
@@ -155,7 +164,7 @@ class Instance:
                 self.epoch = mine
                 return committed
             lost, self.at, self.base = self.at + 1, 0, None
-            if not retry_for_s or self.world.clock.now_ms() >= end_ms:  # a clock may be put back meanwhile
+            if not retry_for_s or self.world.clock.now_ms() >= end_ms:  # the clock may be set back meanwhile
                 what = f"open of a {self.role}"
                 raise self._not_open(OutcomeUnknown(f"{what}: no reply") if doubt else ManifestVersionExists(what, lost))
 
@@ -164,11 +173,12 @@ class Instance:
         return why
 
     async def flush(self, sst: str, deadline_ms: int | None = None) -> Committed:
-        """A writer's update: the SST is in L0, and the WAL ids move on. `sst` must be a name never used before.
+        """Apply a writer's update: add the SST to L0 and advance the WAL ids. `sst` must be a name never used before.
 
-        It is tried again after each conflict, until it is done, or until `deadline_ms` by the clock: then it raises
-        ManifestVersionExists, or OutcomeUnknown if some create had no reply; after that only the same flush is accepted, which
-        finds out. Raises FencedUnapplied, FencedApplied: this writer is over. Raises Unavailable, InDoubt: nothing was done.
+        It is tried again after each conflict, until it is done or until `deadline_ms` by the clock. Then it raises
+        ManifestVersionExists, or OutcomeUnknown if a create got no reply. After OutcomeUnknown only the same flush is accepted;
+        it finds out. Raises FencedUnapplied, FencedApplied: this writer has ended. Raises Unavailable, InDoubt: nothing was
+        done.
         """
         self._check_role("writer")
         if self.update != Flush(sst):
@@ -179,14 +189,19 @@ class Instance:
         return await self._update(lambda _: self.update, None, deadline_ms)
 
     async def compact(self, merge: Merge | None = None, deadline_ms: int | None = None) -> Committed | None:
-        """A compactor's update: pick all of L0, `merge` those, and say so in the manifest. None: L0 is empty. What is merged
-        stays picked until it is in the manifest, and is not merged again. Raises as `flush`."""
+        """Apply a compactor's update: pick all of L0, `merge` it, and record the result in the manifest.
+
+        Returns None if L0 is empty. Merged SSTs stay picked until they are in the manifest, and are not merged again. Raises
+        what `flush` raises.
+        """
         self._check_role("compactor")
         return await self._update(lambda m: Compaction(m.l0) if m.l0 else None, merge, deadline_ms)
 
     async def drop_ended_checkpoints(self, deadline_ms: int | None = None) -> Committed | None:
-        """A collector's update: pick the checkpoints that have ended by its clock, and drop those. None: there are none.
-        Raises as `flush`."""
+        """Apply a collector's update: drop the checkpoints that have ended by its clock.
+
+        Returns None if there are none. Raises what `flush` raises.
+        """
         self._check_role("collector")
         now_ms = self.world.clock.now_ms()
 
@@ -216,7 +231,7 @@ class Instance:
                 if self.doubt and not isinstance(error, Fenced):
                     raise OutcomeUnknown(f"{self.update} is in doubt, repeat it to find out: {error}") from error
                 raise
-            except BaseException:  # whoever called stopped waiting: a create that is under way may be applied
+            except BaseException:  # the caller stopped waiting: a create in flight may be applied
                 if self.base is not None:
                     self.doubt, self.at, self.base, self.tried = self.at + 1, 0, None, True
                 raise
@@ -227,14 +242,17 @@ class Instance:
                 raise ManifestVersionExists(str(self.update), tried)
 
     async def _prepare(self, pick: Callable[[Manifest], Update | None], merge: Merge | None) -> Committed | None:
-        """LIST, GET, compare; then there is something to build on (`base`, `update`), or nothing to do (no `update`), or it is
-        done already, which is returned. Raises Fenced."""
+        """LIST, GET the latest, compare epochs. Raises Fenced.
+
+        There are three results. The update is done already: it is returned. There is nothing to do: `update` is None. Otherwise
+        `base` and `update` are set for the create.
+        """
         m = await self._latest()
         self._compare(m)
         if self.tried and self.update and self.update.landed(m):
             return Committed(self.at, m)
         if self.doubt <= self.at:
-            self.doubt = 0  # what took that id was not it
+            self.doubt = 0  # another file has taken that id
         if self.update is None:
             update = pick(m)
             if update is None:
@@ -247,9 +265,12 @@ class Instance:
         return None
 
     def _compare(self, m: Manifest) -> None:
-        """«If our epoch is less than the epoch stored in the manifest, then an error is logged, and the manifest update is
-        aborted», and the error reaches the caller, which the source's NOTE misses. An update without a reply is in the manifest
-        by now, or never will be: the id that it was sent for is taken."""
+        """Compare the epochs, and end this instance if it is fenced. Raises Fenced.
+
+        «If our epoch is less than the epoch stored in the manifest, then an error is logged, and the manifest update is
+        aborted». The error also reaches the caller, which the page's NOTE misses. An update without a reply is in the manifest
+        by now, or never will be: the id that it was sent for is taken.
+        """
         stored = getattr(m, EPOCH[self.role])
         if self.epoch >= stored:
             return
@@ -261,8 +282,11 @@ class Instance:
         raise self.over
 
     async def _latest(self) -> Manifest:
-        """«Sort the list of files and select the manifest with the largest manifest id.»"""
-        self.at = 0  # what was listed before is out of date, if it could not be read then
+        """Return the latest manifest. Raises NoLatest.
+
+        «Sort the list of files and select the manifest with the largest manifest id.»
+        """
+        self.at = 0  # an earlier listing is out of date if its file could not be read
         files = await self.storage.list()
         if not files:
             raise NoLatest(f"there is no file in {self.storage.namespace.prefix!r}: initialise it first")
@@ -271,7 +295,10 @@ class Instance:
         return m
 
     async def _create(self, m: Manifest) -> Committed:
-        """«Write the modified manifest using the next manifest id number in the sequence.»"""
+        """Create the next manifest file.
+
+        «Write the modified manifest using the next manifest id number in the sequence.»
+        """
         await self.storage.create(self.at + 1, self.codec.encode(m))
         committed, self.at, self.base = Committed(self.at + 1, m), 0, None
         return committed
@@ -300,16 +327,23 @@ class Instance:
 
 
 async def open_writer(world: World, root: str, retry_for_s: float = 0) -> Instance:
-    """«When the database is opened for write, write_epoch is incremented once». Raises as `Instance.open`."""
+    """Open a writer. Raises what `Instance.open` raises.
+
+    «When the database is opened for write, write_epoch is incremented once»
+    """
     return await opened(Instance(world, root, "writer"), retry_for_s)
 
 
 async def open_compactor(world: World, root: str, retry_for_s: float = 0) -> Instance:
-    """«When the database is opened and compaction is enabled, compactor_epoch is incremented once»."""
+    """Open a compactor. Raises what `Instance.open` raises.
+
+    «When the database is opened and compaction is enabled, compactor_epoch is incremented once»
+    """
     return await opened(Instance(world, root, "compactor"), retry_for_s)
 
 
 async def open_collector(world: World, root: str, retry_for_s: float = 0) -> Instance:
+    """Open a collector. Raises what `Instance.open` raises."""
     return await opened(Instance(world, root, "collector"), retry_for_s)
 
 
@@ -319,32 +353,37 @@ async def opened(instance: Instance, retry_for_s: float) -> Instance:
 
 
 async def initialise(world: World, root: str, first: Manifest = EMPTY) -> None:
-    """Create the first manifest, if there is none. Raises OutcomeUnknown, Unavailable."""
+    """Create the first manifest if there is none. Raises OutcomeUnknown, Unavailable."""
     storage = SequencedStorage(world, Namespace(root, "manifest"))
     if not await storage.list():
         try:
             await storage.create(FIRST_ID, manifest_epochs_json.encode(first))
         except ObjectVersionExists:
-            pass  # somebody else has
+            pass  # another client created it
 
 
 # --- a reader in another process
 
 class Polled(NamedTuple):
+    """The result of one poll."""
+
     id: int
     manifest: Manifest
-    new: tuple[str, ...]  # SSTs that no poll of this reader has shown before
+    new: tuple[str, ...]  # SSTs that earlier polls of this reader did not return
 
 
 class ManifestReader:
-    """«How does a SlateDB reader know there are new keys written by other instances?» By asking."""
+    """A reader that polls the manifest.
+
+    «How does a SlateDB reader know there are new keys written by other instances?» It asks.
+    """
 
     def __init__(self, world: World, root: str, codec: Any = manifest_epochs_json):
         self.storage, self.codec = SequencedStorage(world, Namespace(root, "manifest")), codec
         self.seen: frozenset[str] = frozenset()
 
     async def poll(self) -> Polled:
-        """LIST, GET the latest: every flush that was reported before the call is in it. Raises NoLatest, Unavailable."""
+        """LIST, then GET the latest. Every flush that was reported before the call is in it. Raises NoLatest, Unavailable."""
         files = await self.storage.list()
         if not files:
             raise NoLatest(f"there is no file in {self.storage.namespace.prefix!r}")

@@ -1,12 +1,13 @@
-"""Safety: an update that was acknowledged is in every later manifest, whichever releases have written since, and nobody meets a
-manifest that they cannot read.
+"""Safety: an acknowledged update is in every later manifest, whichever releases have written since, and no client meets a
+manifest that it cannot read.
 
-Of source 001's three phases the first two are a setting of the codec (impl/codecs/slatedb/manifest.py), which refuses to write
-what the version written has no place for. The third begins here.
+SlateDB's RFC on checkpoints and clones has three phases. The first two are a setting of the codec
+(impl/codecs/slatedb/manifest.py). The codec refuses content for which the version it writes has no place. The third phase
+begins here.
 
-«Once no V1 manifests remain on disk (i.e., all have been superseded), V1 reading support can be removed.» That is not enough: a
-create of a client that was in phase 1 may be under way, and be applied after the look. So a V2 manifest is written first, which
-takes the id that such a create wants. What is left to the operator: that every client has left phase 1 before.
+«Once no V1 manifests remain on disk (i.e., all have been superseded), V1 reading support can be removed.» That is not enough:
+the create of a client that was in phase 1 may be in flight and be applied after the check. So a V2 manifest is written first.
+It takes the id that such a create needs. One condition is left to the operator: every client must have left phase 1 before.
 """
 
 from highwater.impl.codecs.slatedb.header import version_of
@@ -18,7 +19,7 @@ from highwater.impl.world import World
 
 
 class V1Remains(Definite):
-    """Phase 3 is refused."""
+    """Phase 3 is refused because V1 manifests remain."""
 
     def __init__(self, prefix: str, ids: list[int]):
         self.ids = ids
@@ -28,9 +29,9 @@ class V1Remains(Definite):
 
 
 async def begin_v2_only(world: World, root: str) -> MetadataStore:
-    """A store that reads and writes V2 only. A V1 file that a checkpoint keeps remains as long as the checkpoint does.
+    """Return a store that reads and writes V2 only. A V1 file that a checkpoint keeps stays as long as the checkpoint.
 
-    Raises V1Remains, and what MetadataStore.update raises; NewerFields, CannotHold.
+    Raises V1Remains, NewerFields, CannotHold, and what MetadataStore.update raises.
     """
     namespace = Namespace(root, "manifest")
     store = MetadataStore(world, namespace, ManifestCodec(Phase.WRITE_V2))
@@ -41,7 +42,7 @@ async def begin_v2_only(world: World, root: str) -> MetadataStore:
             if version_of(await store.bounded.read(file.id)) == 1:
                 found.append(file.id)
         except NotFound:
-            continue  # deleted since
+            continue  # it was deleted after the listing
     if found:
         raise V1Remains(namespace.prefix, found)
     return MetadataStore(world, namespace, ManifestCodec(Phase.V2_ONLY))

@@ -1,11 +1,13 @@
-"""Safety: what `update` returns as committed stays in the history that every later writer and reader builds on, and no
-id is ever committed twice, although old files are deleted and any client may stall for any time at any point.
+"""Safety: an update that `update` returns as committed stays in the history that every later writer and reader builds on. No id
+is ever committed twice, although old files are deleted and any client may stall for any time at any point.
 
-Source 000 in three moves: «Before GC may delete sequenced metadata file ID i, the durable boundary for that namespace
-must be >= i» (`collect`); «Before a writer may return success for sequenced metadata file ID i, it must observe the
-durable boundary for that namespace as < i after the file create succeeds» (`BoundedSequencedStorage.create`); and what
-that source leaves out: a reader may trust the latest file only if its id is ahead of a boundary read after it
-(`BoundedSequencedStorage.current`), for a refused writer may have put another file in its place meanwhile.
+The code implements SlateDB's RFC on GC boundary files in three parts:
+
+- `collect`: «Before GC may delete sequenced metadata file ID i, the durable boundary for that namespace must be >= i.»
+- `BoundedSequencedStorage.create`: «Before a writer may return success for sequenced metadata file ID i, it must observe the
+  durable boundary for that namespace as < i after the file create succeeds.»
+- `BoundedSequencedStorage.current`, which the RFC leaves out: a reader may trust the latest file only if its id is ahead of a
+  boundary read after it. Otherwise a refused writer may have put another file in its place.
 """
 
 from collections.abc import Callable
@@ -32,8 +34,11 @@ class BoundedSequencedStorage:
         self.read = storage.read
 
     async def list(self) -> list[Listed]:
-        """As SequencedStorage.list. Raises InvalidBoundary where a boundary that was read before this listing began is at
-        or ahead of everything listed: the latest is always ahead of the boundary, so everyone would wait for ever."""
+        """List the files as SequencedStorage.list does. Raises InvalidBoundary if the boundary is not behind the latest file.
+
+        It compares the boundary read before this listing. The latest file is always ahead of the boundary; otherwise all
+        clients would wait forever.
+        """
         boundary = self.boundary.at_least
         files = await self.storage.list()
         if files and files[-1].id <= boundary:
@@ -43,8 +48,11 @@ class BoundedSequencedStorage:
         return files
 
     async def latest(self) -> tuple[int, bytes]:
-        """LIST, then GET the largest id: what a writer builds on (its create finds out if that was stale). A collector may
-        delete the file in between; then there is a later one, so list again. Raises NoLatest, InvalidName, InvalidBoundary."""
+        """LIST, then GET the largest id: the file that a writer builds on. If it was stale, the writer's create conflicts.
+
+        A collector may delete the file in between. Then there is a later one, so it lists again. Raises NoLatest, InvalidName,
+        InvalidBoundary.
+        """
         for _ in range(self.storage.read_attempts):
             files = await self.list()
             if not files:
@@ -57,7 +65,7 @@ class BoundedSequencedStorage:
         raise NoLatest(f"{key!r} is listed but not there, {self.storage.read_attempts} times over")
 
     async def current(self) -> tuple[int, bytes]:
-        """What a reader may trust: the latest file, if it is ahead of a boundary that was read after it; else once more."""
+        """Return the file that a reader may trust: the latest, if it is ahead of a boundary read after it; else try again."""
         for _ in range(self.storage.read_attempts):
             file_id, body = await self.latest()
             if file_id > await self.boundary.read():
@@ -66,8 +74,11 @@ class BoundedSequencedStorage:
                        "behind the boundary before it could be read: this reader is slower than min_age")
 
     async def create(self, file_id: int, body: bytes) -> None:
-        """«Create the next metadata file with create-if-absent», then «read the namespace boundary». Raises
-        ObjectVersionExists (definite); ObjectVersionBehindBoundary, OutcomeUnknown, InvalidBoundary, BoundaryLost (not)."""
+        """«Create the next metadata file with create-if-absent», then «read the namespace boundary».
+
+        Raises ObjectVersionExists (definite); ObjectVersionBehindBoundary, OutcomeUnknown, InvalidBoundary, BoundaryLost
+        (indefinite).
+        """
         await self.storage.create(file_id, body)
         try:
             await self.boundary.check(file_id)
@@ -76,12 +87,14 @@ class BoundedSequencedStorage:
 
 
 class Committed(NamedTuple):
+    """A committed update: the id of its file, and the value in it."""
+
     id: int
     value: Any
 
 
 class Recognised(NamedTuple):
-    """An update that an earlier attempt has committed, at this id or at one before it; `value` holds it."""
+    """An update that an earlier attempt committed, at this id or before it; `value` contains it."""
 
     id: int
     value: Any
@@ -90,14 +103,15 @@ class Recognised(NamedTuple):
 class MetadataStore:
     """One namespace of sequenced metadata with its boundary: updates, reads, collection.
 
-    With `keep_latest` an `update` begins from what this store has committed last, without LIST and GET: two requests a commit,
-    if nobody else commits. Any error forgets it, and a conflict lists as ever. docs/cost.md."""
+    With `keep_latest` an `update` starts from the last file that this store committed, without LIST and GET. A commit then
+    takes two requests if nobody else commits. Any error drops the kept file, and a conflict lists as usual. See docs/cost.md.
+    """
 
     def __init__(self, world: World, namespace: Namespace, codec: Any = manifest_json, spare_checkpoints: bool = True,
                  storage: BoundedSequencedStorage | None = None, keep_latest: bool = False):
         self.world, self.codec, self.spare_checkpoints = world, codec, spare_checkpoints
         self.keep_latest = keep_latest
-        self.kept: tuple[int, bytes] | None = None  # its last accepted file, unless an update is under way or has failed since
+        self.kept: tuple[int, bytes] | None = None  # the last accepted file; None while an update runs or after one failed
         self.bounded = storage or BoundedSequencedStorage(
             SequencedStorage(world, namespace), ObjectStoreBoundaryObject(world, namespace))
 
@@ -107,13 +121,13 @@ class MetadataStore:
             try:
                 await self.bounded.create(FIRST_ID, self.codec.encode(value))
             except (ObjectVersionExists, ObjectVersionBehindBoundary):
-                pass  # somebody else has; it may even have been collected since
+                pass  # another client created it; it may even have been collected since
 
     async def update(self, change: Callable[[int, Any], Any], attempts: int | None = None) -> Committed:
         """Apply `change(id of the next file, latest value)` to the latest value, again after each conflict.
 
-        Returns what was committed. A Definite error: the update is nowhere, and may be repeated (ObjectVersionExists
-        after so many `attempts`). An Indefinite one: it may be in the history, now or later, so nothing here repeats it.
+        Returns the committed file. After a Definite error the update is nowhere and may be repeated (ObjectVersionExists after
+        `attempts` conflicts). After an Indefinite one it may be in the history, now or later, so nothing here repeats it.
         """
         conflicts: dict[int, int] = {}
         kept, self.kept = self.kept, None
@@ -137,18 +151,22 @@ class MetadataStore:
 
     async def update_once(self, update_id: str, change: Callable[[int, Any], Any],
                           attempts: int | None = None) -> Committed | Recognised:
-        """As `update`, but exactly once however often it is asked for; `change` must put `update_id` into the value."""
+        """Apply an update exactly once, however often this is called. `change` must put `update_id` into the value.
+
+        Raises what `update_recognised` raises.
+        """
         return await self.update_recognised(lambda value: self.codec.holds(value, update_id), change, attempts)
 
     async def update_recognised(self, holds: Callable[[Any], bool], change: Callable[[int, Any], Any],
                                 attempts: int | None = None) -> Committed | Recognised:
-        """As `update`, but what was refused, or has no answer, is tried again, unless the latest value `holds` it by then.
+        """Apply `change` as `update` does, and try again after a refusal or a missing reply unless the latest value `holds` it.
 
-        It is believed only of a file that is ahead of a boundary read after it (`current`): else an attempt that was under way
-        for long may have put it where a file was collected, which is in nobody's history. docs/committed-but-rejected.md.
+        That value is believed only if its file is ahead of a boundary read after it (`current`). Otherwise an attempt that was
+        long in flight may have created it where a file was collected, and it is in nobody's history. See
+        docs/committed-but-rejected.md.
 
-        A Definite error: of this call the update is nowhere, and never will be. An Indefinite one, also after so many
-        `attempts` of which one is in doubt: call again with the same id, from another process if need be, to find out.
+        After a Definite error this call's update is nowhere, and never will be. After an Indefinite one, also after `attempts`
+        tries of which one is in doubt, call again with the same id to find out, from another process if need be.
         """
         conflicts: dict[int, int] = {}
         last = doubt = None
@@ -174,7 +192,7 @@ class MetadataStore:
             except (ObjectVersionBehindBoundary, OutcomeUnknown) as error:
                 self.world.metrics.count("updates_in_doubt")
                 doubt = last = error
-            except Definite as error:  # of this attempt; an earlier one may have had its effect, or have it yet
+            except Definite as error:  # this attempt had no effect; an earlier one may have had one, or may have it later
                 if doubt is None:
                     raise
                 raise OutcomeUnknown(f"an earlier attempt is in doubt ({doubt}), and then: {error}") from error
@@ -186,22 +204,22 @@ class MetadataStore:
             raise NoLatest(f"{key!r} is said to exist, but is not listed, {conflicts[latest]} times over")
 
     async def current(self) -> Committed:
-        """The latest committed value. Raises NoLatest, InvalidName, InvalidBoundary, BoundaryLost, Unavailable."""
+        """Return the latest committed value. Raises NoLatest, InvalidName, InvalidBoundary, BoundaryLost, Unavailable."""
         file_id, body = await self.bounded.current()
         return Committed(file_id, self.codec.decode(body))
 
     async def read(self, file_id: int) -> Any:
-        """The value of one file, e.g. of one that a checkpoint retains behind the boundary. Raises NotFound."""
+        """Return the value of one file, for example one that a checkpoint keeps behind the boundary. Raises NotFound."""
         return self.codec.decode(await self.bounded.read(file_id))
 
     async def advance_boundary(self, boundary: int) -> None:
         await self.bounded.boundary.advance(boundary)
 
     async def collect(self, min_age_ms: int) -> list[int]:
-        """One round of garbage collection; returns the ids deleted.
+        """Run one round of garbage collection; return the deleted ids.
 
-        The boundary is «the maximum file ID from that filtered list»: of all files older than `min_age_ms` but the latest,
-        those that a checkpoint refers to included. Deleted is what is old, behind it, and not so referred to.
+        The boundary becomes «the maximum file ID from that filtered list»: all files older than `min_age_ms` except the latest,
+        including those that a checkpoint refers to. Files in that list are deleted unless a checkpoint refers to them.
         """
         files = await self.bounded.list()
         now_ms = self.world.clock.now_ms()
@@ -214,10 +232,11 @@ class MetadataStore:
             if spared is not None else []
 
     async def _spared(self, latest: int, now_ms: int) -> frozenset[int] | None:
-        """What active checkpoints refer to, by the latest file listed; None if the listing is too old to tell.
+        """Return the ids that active checkpoints refer to, by the latest file listed; None if the listing is too old to tell.
 
-        As for any reader, that file is to be trusted only if its id is ahead of a boundary read after it: else it may have
-        been collected, and what is there now be a refused writer's, with checkpoints that have ended and without later ones.
+        As for any reader, that file can be trusted only if its id is ahead of a boundary read after it. Otherwise it may have
+        been collected and replaced by the file of a refused writer. Such a file may have checkpoints that have ended, and may
+        lack later ones.
         """
         if not self.spare_checkpoints:
             return frozenset()

@@ -1,8 +1,9 @@
-"""Safety: the name of the file is the commit point; of all who create one id, at most one is told that it is theirs, as
-long as that file is there.
+"""Safety: the name of the file is the commit point. Of all clients that create one id, at most one is told that it won, as long
+as that file exists.
 
-«The filename is the commit point: a writer creates the next file with a create-if-absent operation, and success means
-the sequenced update won.» (source 000) That this ceases to hold once files are deleted is what the boundary is for.
+SlateDB's RFC on GC boundary files: «The filename is the commit point: a writer creates the next file with a create-if-absent
+operation, and success means the sequenced update won.» This no longer holds once files are deleted. The boundary exists for
+that case.
 """
 
 from typing import NamedTuple
@@ -11,11 +12,11 @@ from highwater.impl.errors import AlreadyExists, Definite
 from highwater.impl.layout import Namespace
 from highwater.impl.world import ObjectStore, World, list_all
 
-FIRST_ID = 1  # source 002 begins with 0; a missing boundary reads as 0, which is at or ahead of 0: docs/boundary-files.md
+FIRST_ID = 1  # SlateDB's page on the manifest begins with 0, but a missing boundary reads as 0: docs/boundary-files.md
 
 
 class ObjectVersionExists(Definite):
-    """The next id is taken: somebody else's update won."""
+    """The next id is taken: another update won."""
 
     def __init__(self, file_id: int):
         self.id = file_id
@@ -23,16 +24,18 @@ class ObjectVersionExists(Definite):
 
 
 class NoLatest(Definite):
-    """There is no file at all, or the listing names a latest file that can never be read."""
+    """No file exists at all, or the listing names a latest file that can never be read."""
 
 
 class Listed(NamedTuple):
+    """One file of a listing."""
+
     id: int
     last_modified_ms: int
 
 
 class MetadataOnly:
-    """The part of an ObjectStore that sequenced metadata may use: PUT create-if-absent, GET without condition.
+    """The requests of an ObjectStore that sequenced metadata may use: PUT create-if-absent, unconditional GET, DELETE and LIST.
 
     «Enforce this by asserting PutMode::Create and all GETs are unconditional.»
     """
@@ -59,7 +62,7 @@ class SequencedStorage:
         self._warned: set[str] = set()
 
     async def list(self) -> list[Listed]:
-        """All files in ascending order of id. Raises InvalidName. Other suffixes are skipped, each with one warning."""
+        """Return all files in ascending order of id. Raises InvalidName. Other suffixes are skipped, each with one warning."""
         files, file_id = [], self.namespace.file_id
         for key, _, last_modified_ms, _ in await list_all(self.store, self.namespace.prefix):
             number = file_id(key)
@@ -71,16 +74,16 @@ class SequencedStorage:
         return files
 
     async def read(self, file_id: int) -> bytes:
-        """The file of this id, behind the boundary or not: a checkpoint may retain it. Raises NotFound."""
+        """Return the file with this id, also if it is behind the boundary: a checkpoint may keep it. Raises NotFound."""
         return (await self.store.get(self.namespace.key(file_id))).body
 
     async def create(self, file_id: int, body: bytes) -> None:
-        """Raises ObjectVersionExists, OutcomeUnknown."""
+        """Create the file with this id. Raises ObjectVersionExists, OutcomeUnknown."""
         try:
             await self.store.create(self.namespace.key(file_id), body)
         except AlreadyExists:
             raise ObjectVersionExists(file_id) from None
 
     async def delete(self, file_id: int) -> None:
-        """Raises OutcomeUnknown."""
+        """Delete the file with this id. Raises OutcomeUnknown."""
         await self.store.delete(self.namespace.key(file_id))

@@ -1,14 +1,14 @@
-"""Safety: an update that was reported as committed is in the history once, at the place that its file's id says; no file is
+"""Safety: an update that was reported as committed is in the history once, at the place that its file's id gives. No file is
 ever changed, so an old one is a checkpoint.
 
-Source 004's sequenced write protocol, «the file name as the guard», in both its uses. Full state: each file is all of it,
-«cheap checkpoints of old versions of the data by simply leaving them around». Log: «the state of the system is represented by
-reading all the files and resolving them in order», and a conflict costs no GET, for the next id is known.
-model/protocols/sequenced_write.py, request by request. Nothing is collected here; that takes
-impl/protocols/sequenced_metadata_boundary.py.
+This is the sequenced write protocol of the essay on object-store protocols, «the file name as the guard», in both its uses.
+With full state, each file holds the whole state: «cheap checkpoints of old versions of the data by simply leaving them around».
+With a log, «the state of the system is represented by reading all the files and resolving them in order». A conflict then costs
+no GET, because the next id is known. The code follows model/protocols/sequenced_write.py request by request. Nothing is
+collected here; impl/protocols/sequenced_metadata_boundary.py does that.
 
-After a read without an answer, and after a request that was refused without effect, a writer goes on from where it was: what it
-knows can only be out of date, and then its create conflicts.
+After a read without an answer, and after a request that was refused without effect, a writer continues from its last knowledge.
+That can only be out of date, and then its create conflicts.
 """
 
 from collections.abc import Callable
@@ -18,20 +18,21 @@ from highwater.impl.codecs.json import manifest as manifest_json
 from highwater.impl.errors import Definite, NotFound, OutcomeUnknown
 from highwater.impl.protocols.sequenced_storage import FIRST_ID, ObjectVersionExists, SequencedStorage
 
-EMPTY = manifest_json.Manifest()  # before the first file
+EMPTY = manifest_json.Manifest()  # the state before the first file
 
 
 class Lost(NamedTuple):
-    """Another's file has this id."""
+    """Another client's file has this id."""
 
-    body: bytes | None  # of that file, where it was read
+    body: bytes | None  # the content of that file, if it was read
 
 
 class NextFile:
-    """PUT the next id if absent, and what is done where no reply comes.
+    """Creates the next file if absent, and handles a missing reply.
 
-    `unknown`: "report": the caller is told so, and nothing repeats the PUT. "recognise": the same PUT again; if it meets a file
-    under its id, one GET shows whose that is. So every body must be its update's own, e.g. by an id in it.
+    With `unknown` = "report" the caller is told, and nothing repeats the PUT. With "recognise" the same PUT is sent again; if
+    it meets a file under its id, one GET shows whose file it is. So every body must be unique to its update, for example by an
+    id in it.
     """
 
     def __init__(self, storage: SequencedStorage, unknown: str = "report", attempts: int = 10):
@@ -40,7 +41,10 @@ class NextFile:
         self.storage, self.attempts = storage, attempts if unknown == "recognise" else 1
 
     async def create(self, file_id: int, body: bytes) -> Lost | None:
-        """None: it is there, and this client's. Raises OutcomeUnknown (it may be, now or later), Unavailable (it is not)."""
+        """Create the file; None means that it is there and this client's.
+
+        Raises OutcomeUnknown (it may be there, now or later), Unavailable (it is not).
+        """
         doubt = ""
         for _ in range(self.attempts):
             try:
@@ -56,7 +60,7 @@ class NextFile:
         raise OutcomeUnknown(f"id {file_id}: no reply to its creation: {doubt}")
 
     async def _whose(self, file_id: int, body: bytes) -> Lost | None:
-        """Another's file at this id, which stays, says that no PUT of ours can ever land there."""
+        """Read the file at this id. If it is another client's, it stays, so no PUT of ours can ever land there."""
         try:
             found = await self.storage.read(file_id)
         except Definite as error:
@@ -65,12 +69,14 @@ class NextFile:
 
 
 class Committed(NamedTuple):
+    """A committed update: the id of its file, and the value in it."""
+
     id: int
     value: Any
 
 
 class Known(NamedTuple):
-    """What a writer builds on: the latest id, and its value as soon as it is read."""
+    """The state that a writer builds on: the latest id, and its value once it is read."""
 
     id: int
     value: Any = None
@@ -78,8 +84,11 @@ class Known(NamedTuple):
 
 
 class StateWriter:
-    """Each file is the full state. `resolve`, after a conflict: "get" what is there; or "list" anew, which finds the latest at
-    once where others are far ahead."""
+    """A writer whose files each hold the full state.
+
+    After a conflict `resolve` = "get" reads the file that is there. "list" lists again, which finds the latest at once if
+    others are far ahead.
+    """
 
     def __init__(self, storage: SequencedStorage, codec: Any = manifest_json, empty: Any = EMPTY,
                  resolve: str = "get", unknown: str = "report"):
@@ -90,11 +99,11 @@ class StateWriter:
         self.known: Known | None = None
 
     async def update(self, change: Callable[[int, Any], Any], attempts: int | None = None) -> Committed:
-        """Apply `change(id of the next file, latest value)`, again after each conflict. LIST and GET come before the first
-        create only: after its own a writer knows the latest file.
+        """Apply `change(id of the next file, latest value)`, again after each conflict.
 
-        Returns what was committed. A Definite error: the update is nowhere, and may be repeated (ObjectVersionExists after so
-        many `attempts`). OutcomeUnknown: it may be in the history, now or later.
+        LIST and GET come only before the first create: after its own create a writer knows the latest file. Returns the
+        committed file. After a Definite error the update is nowhere and may be repeated (ObjectVersionExists after `attempts`
+        conflicts). After OutcomeUnknown it may be in the history, now or later.
         """
         while True:
             await self._find_out()
@@ -131,32 +140,32 @@ class StateWriter:
 
 
 class StateReader:
-    """LIST, GET the latest; and any old file, by its id."""
+    """Reads the latest file (LIST, GET), and any old file by its id."""
 
     def __init__(self, storage: SequencedStorage, codec: Any = manifest_json):
         self.storage, self.codec = storage, codec
 
     async def current(self) -> Committed | None:
-        """The latest; None if there is no file. Raises Unavailable."""
+        """Return the latest file, or None if there is none. Raises Unavailable."""
         files = await self.storage.list()
         return Committed(files[-1].id, await self.read(files[-1].id)) if files else None
 
     async def read(self, file_id: int) -> Any:
-        """The state as it was: a checkpoint. Raises NotFound, Unavailable."""
+        """Return the state of an old file, which is a checkpoint. Raises NotFound, Unavailable."""
         return self.codec.decode(await self.storage.read(file_id))
 
 
 class LogWriter:
-    """Each file is one entry of a log, whatever its bytes are. With `unknown` = "recognise" no two entries may be equal."""
+    """A writer whose files are the entries of a log. With `unknown` = "recognise" no two entries may be equal."""
 
     def __init__(self, storage: SequencedStorage, unknown: str = "report"):
         self.storage, self.next_file = storage, NextFile(storage, unknown)
-        self.latest: int | None = None  # the largest id that it knows to be taken
+        self.latest: int | None = None  # the largest id that is known to be taken
 
     async def append(self, body: bytes, attempts: int | None = None) -> int:
-        """The id of the entry. LIST comes before the first create only; after a conflict the id is simply the next.
+        """Append an entry; return its id.
 
-        Raises as `StateWriter.update`.
+        LIST comes only before the first create; after a conflict the next id is tried. Raises what `StateWriter.update` raises.
         """
         if self.latest is None:
             files = await self.storage.list()
@@ -178,14 +187,14 @@ class LogWriter:
 
 
 class LogReader:
-    """GET the next id, until there is none: no LIST."""
+    """Reads a log by getting the next id until there is none; it needs no LIST."""
 
     def __init__(self, storage: SequencedStorage):
         self.storage = storage
-        self.entries: list[bytes] = []  # of all ids from FIRST_ID on, as far as they are read
+        self.entries: list[bytes] = []  # the entries read so far, from FIRST_ID on
 
     async def read(self) -> list[bytes]:
-        """All entries in order. Raises Unavailable: what is read so far stays in `entries`, and the next read goes on there."""
+        """Return all entries in order. Raises Unavailable; the next call continues after the entries read so far."""
         while True:
             try:
                 self.entries.append(await self.storage.read(FIRST_ID + len(self.entries)))

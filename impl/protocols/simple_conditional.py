@@ -1,12 +1,12 @@
 """Safety: an update that was reported as committed was computed from the content that it replaced, and is in it once.
 
-Source 004's simple conditional protocol: one object is the whole database. GET it, apply the update, PUT it If-Match the
-version that was read; «On a conditional write failure, the conflicting data is re-read, conflicts are resolved, and then the
-write is retried». After a PUT a writer knows content and version, and «doesn't need an additional GET to write again».
-model/protocols/simple_conditional.py, request by request.
+This is the simple conditional protocol of the essay on object-store protocols: one object is the whole database. GET it, apply
+the update, and PUT it If-Match the version that was read. «On a conditional write failure, the conflicting data is re-read,
+conflicts are resolved, and then the write is retried». After a PUT a writer knows content and version, and «doesn't need an
+additional GET to write again». The code follows model/protocols/simple_conditional.py request by request.
 
-Versions may be digests of the content, as S3's are: then a condition holds also where others have written and the content is
-the same again (ABA). So it never is: a value holds the id of the update that made it, which none before it held (docs/aba.md).
+Versions may be digests of the content, as on S3. Then a condition also holds after others have written, if the content is the
+same again (ABA). Here it never is: a value holds the id of the update that made it, and no earlier value did (docs/aba.md).
 """
 
 from collections.abc import Callable
@@ -18,23 +18,26 @@ from highwater.impl.world import World
 
 
 class UpdateConflict(Definite):
-    """Others were faster, so many times over: nothing of this update is applied."""
+    """Other clients were faster in every attempt: nothing of this update is applied."""
 
 
 class Content(NamedTuple):
+    """The content of the object, with its version."""
+
     value: Any
     version: str
 
 
 class SimpleConditional:
-    """The object `key` for one client. `codec` encodes and decodes its values.
+    """The object `key`, as one client uses it. `codec` encodes and decodes its values.
 
-    `resolve` says what is done about a PUT without a reply. "unknown": the caller is told so, and nothing repeats it. "check":
-    the content is read again; if the value's `updates` hold this update's id it is committed, else it is applied once more.
-    That cannot apply it twice as long as no id ever leaves the value: each PUT names a version that only the first can meet.
+    `resolve` says how a PUT without a reply is handled. With "unknown" the caller is told, and nothing repeats it. With "check"
+    the content is read again. If the value's `updates` hold this update's id, it is committed; otherwise it is applied once
+    more. That cannot apply it twice as long as no id leaves the value: each PUT names a version that only the first one can
+    meet.
 
-    `recurs`: values may come again that were there before, so they need not hold ids; a condition then says only that the
-    content is equal, and a PUT without a reply may take effect long after others have written.
+    `recurs` says that earlier values may recur, so they need not hold ids. A condition then says only that the content is
+    equal. A PUT without a reply may take effect long after others have written.
     """
 
     def __init__(self, world: World, key: str, codec: Any = manifest_json, resolve: str = "unknown", recurs: bool = False):
@@ -46,26 +49,26 @@ class SimpleConditional:
         if recurs and resolve == "check":
             raise ValueError("recurs with resolve 'check': a value that holds no ids does not tell whether an update is in it")
         self.world, self.key, self.codec, self.resolve, self.recurs = world, key, codec, resolve, recurs
-        self.known: Content | None = None  # the latest, as far as this client has put or read it for an update
+        self.known: Content | None = None  # the latest content that this client put, or read for an update
 
     async def initialise(self, value: Any) -> None:
-        """Create the object, if there is none. Raises OutcomeUnknown, Unavailable."""
+        """Create the object if there is none. Raises OutcomeUnknown, Unavailable."""
         try:
             await self.world.store.create(self.key, self.codec.encode(value))
         except AlreadyExists:
             pass
 
     async def current(self) -> Content:
-        """GET, for a reader. Raises NotFound, Unavailable."""
+        """GET the content for a reader. Raises NotFound, Unavailable."""
         found = await self.world.store.get(self.key)
         return Content(self.codec.decode(found.body), found.version)
 
     async def update(self, update: str, change: Callable[[Any], Any], attempts: int | None = None) -> Content:
-        """Apply `change` to the content, again to what is there after each conflict («resolved»). `change` must put the id
-        `update`, never used before, into the value's `updates`.
+        """Apply `change` to the content, again after each conflict («resolved»).
 
-        Returns a content that holds it. A Definite error: nothing of it is applied, and never will be (UpdateConflict after so
-        many `attempts`). OutcomeUnknown: it may be applied, now or later.
+        `change` must put the id `update`, never used before, into the value's `updates`. Returns a content that holds it. After
+        a Definite error nothing of it is applied, and never will be (UpdateConflict after `attempts` tries). After
+        OutcomeUnknown it may be applied, now or later.
         """
         doubt, left = False, attempts
         while True:
@@ -85,7 +88,7 @@ class SimpleConditional:
                     raise
                 self.world.metrics.count("updates_in_doubt")
                 doubt = True
-            except Exception as error:  # the change's own, too: of this PUT nothing is applied, but perhaps of one before it
+            except Exception as error:  # also from `change`: this PUT had no effect, an earlier one may have
                 if doubt:
                     self.known = None
                     raise OutcomeUnknown(f"update {update!r} of {self.key!r} stays in doubt: {error}") from error

@@ -1,9 +1,9 @@
-"""Safety: for as long as a session is remembered each of its updates is applied exactly once, however often it is tried;
-once it is forgotten none is tried again.
+"""Safety: while a session is remembered, each of its updates is applied exactly once, however often it is tried. Once the
+session is forgotten, none of its updates is tried again.
 
-An update that is recognised by its id needs that id in the content for as long as anybody may ask for it. Ids of all updates
-would grow for ever. Here a client numbers its updates, and begins one when it has done with the one before: so the content
-needs of each session no more than the number of its last update, and of sessions those that were used last.
+An update that is recognised by its id needs that id in the content as long as anybody may ask for it. The ids of all updates
+would grow forever. Here a client numbers its updates, and begins one only after it has finished the one before. So for each
+session the content needs only the number of its last update, and it needs only the sessions used last.
 """
 
 from collections.abc import Callable
@@ -12,22 +12,22 @@ from typing import Any, Protocol
 from highwater.impl.errors import Indefinite
 from highwater.impl.protocols.sequenced_metadata_boundary import Committed, MetadataStore, Recognised
 
-CAPACITY = 1000  # sessions that are remembered: about 40 bytes each
+CAPACITY = 1000  # number of sessions that are remembered, about 40 bytes each
 
-Table = tuple[tuple[str, int], ...]  # (session, the number of its last update); the one that was used last at the end
+Table = tuple[tuple[str, int], ...]  # (session, number of its last update); the session used last comes last
 
 
 class Value(Protocol):
-    """What a content needs for this: impl/codecs/json/manifest.py has it."""
+    """A content with a table of sessions, such as impl/codecs/json/manifest.py's."""
 
     sessions: Table
 
     def _replace(self, **changes: Any) -> "Value":
-        """The same content with another table."""
+        """Return the same content with another table."""
 
 
 class SessionForgotten(Indefinite):
-    """The session is not in the table, so that nobody can tell any more whether its last update was applied."""
+    """The session is not in the table, so nobody can tell any more whether its last update was applied."""
 
     def __init__(self, session: str, number: int):
         super().__init__(f"session {session!r} has been forgotten: whether its update {number} was applied is not known; it is "
@@ -35,20 +35,23 @@ class SessionForgotten(Indefinite):
 
 
 def noted(table: Table, session: str, number: int, capacity: int = CAPACITY) -> Table:
-    """The table after this update. Who was not heard of for longest is forgotten if there are too many."""
+    """Return the table after this update. If there are too many sessions, the one unused for longest is forgotten."""
     return (*((s, n) for s, n in table if s != session), (session, number))[-capacity:]
 
 
 class Session:
-    """One client's updates, one at a time. `id` and `number` may be kept where a crash does not reach them, before the first
-    attempt of an update: a Session made of both goes on with the same update."""
+    """One client's updates, one at a time.
+
+    To survive a crash, store `id` and `number` durably before the first attempt of an update. A Session made of both continues
+    the same update.
+    """
 
     def __init__(self, metadata: MetadataStore, session: str = "", number: int = 0, capacity: int = CAPACITY):
         self.metadata, self.capacity = metadata, capacity
         self.id, self.number = session or metadata.world.ids.new_id(), number
 
     async def open(self) -> None:
-        """Once, before the first update. Raises what `update` raises, and may be called again then."""
+        """Register the session, once, before the first update. Raises what `update` raises, and may be called again then."""
         if self.number:
             raise ValueError(f"session {self.id!r} has begun update {self.number}: it was open")
         await self.metadata.update_recognised(
@@ -56,12 +59,15 @@ class Session:
             lambda _, value: value._replace(sessions=noted(value.sessions, self.id, 0, self.capacity)))
 
     async def update(self, change: Callable[[int, Any], Any], attempts: int | None = None) -> Committed | Recognised:
-        """The next update. Once it is begun, the one before can no longer be asked for."""
+        """Apply the next update. Once it is begun, the previous one can no longer be asked for."""
         self.number += 1
         return await self.again(change, attempts)
 
     async def again(self, change: Callable[[int, Any], Any], attempts: int | None = None) -> Committed | Recognised:
-        """The same update, after an Indefinite error or a crash. Raises SessionForgotten, and as `update_recognised`."""
+        """Try the same update again, after an Indefinite error or a crash.
+
+        Raises SessionForgotten, and what `update_recognised` raises.
+        """
         number = self.number
 
         def holds(value: Value) -> bool:

@@ -1,16 +1,18 @@
-"""Safety: a record that `append` returned for is among those of every writer that opens later, and of the latest one that is
-open; and no append returns after a later writer has opened.
+"""Safety: a record for which `append` returned is among the records of every writer that opens later, and of the latest open
+writer. No append returns after a later writer has opened.
 
-«acknowledge writes as soon as they are logged in a WAL while still serving those writes in a read-your-write fashion»; «If your
-system requires single-writer, the conflict resolution phase in the protocol should fail the writer (an indication that they
-have been fenced)» (source 004). An open claims the next epoch in the manifest, then lists, puts an empty object in the first
-free slot ahead of replay_after, replays, and reads the manifest again before it serves: in that order, as
-model/protocols/wal_fencing.py, whose actions are the requests here, says why. An append is two requests: the object, created
-if absent; and the manifest, if it has changed, for the slot may have been collected with the fence in it. Such an append has
-left an object behind replay_after, which nobody replays who then serves.
+The essay on object-store protocols: «acknowledge writes as soon as they are logged in a WAL while still serving those writes in
+a read-your-write fashion»; «If your system requires single-writer, the conflict resolution phase in the protocol should fail
+the writer (an indication that they have been fenced)».
 
-Each method is told to its caller as done; or by a Definite error (Fenced: what was asked has not been done, and never will be);
-or by an Indefinite one, after which this writer is closed: open another one, whose records tell.
+An open claims the next epoch in the manifest and lists the log. It puts an empty object in the first free slot ahead of
+replay_after, replays, and reads the manifest again before it serves. model/protocols/wal_fencing.py says why the order matters;
+its actions are the requests here. An append is two requests: it creates the object if absent, and reads the manifest if it has
+changed, because the slot may have been collected together with the fence in it. A refused append leaves an object behind
+replay_after. No writer that goes on to serve replays it.
+
+The caller of each method is told one of three things. The method returns: it is done. A Definite error (Fenced): it has not
+been done and never will be. An Indefinite error: this writer is closed; open another one, whose records tell.
 """
 
 from collections.abc import Awaitable, Callable
@@ -40,30 +42,30 @@ from highwater.impl.world import World, list_all
 
 
 class Fenced(Definite):
-    """A later writer has taken over: what was asked has not been done. Whoever wants to write opens anew."""
+    """A later writer has taken over: the operation has not been done. To write, open a new writer."""
 
 
 class Closed(Definite):
-    """This writer does not know what became of an earlier request; nothing more was sent. Open another one."""
+    """This writer does not know the outcome of an earlier request, and sent nothing more. Open another one."""
 
 
 class ManifestVersionExists(Definite):
-    """Others changed the manifest each time that this writer was to claim an epoch (source 002's error)."""
+    """Other writers changed the manifest in every attempt to claim an epoch (an error of SlateDB's page on the manifest)."""
 
 
 class ManifestLost(Indefinite):
-    """A manifest that was seen is gone; nothing may delete it."""
+    """A manifest that was seen before is gone; nothing may delete it."""
 
 
 class Known(NamedTuple):
-    """The manifest as it was when it was last read or put."""
+    """The manifest when it was last read or put."""
 
     manifest: WalManifest
     version: str | None  # None: there is none yet
 
 
 class ManifestObject:
-    """The one manifest of a WAL, put only if it is still what was read."""
+    """The single manifest of a WAL. It is put only if it has not changed since it was read."""
 
     def __init__(self, world: World, root: str):
         if world.store.caches:
@@ -72,7 +74,7 @@ class ManifestObject:
         self.store, self.key = world.store, f"{root}/wal.manifest" if root else "wal.manifest"
 
     async def read(self, known: Known | None = None) -> Known:
-        """The manifest now; where it is what is known it costs no body. Raises ManifestLost, InvalidWal, Unavailable."""
+        """Return the current manifest; no body is sent if it equals `known`. Raises ManifestLost, InvalidWal, Unavailable."""
         try:
             if known is None or known.version is None:
                 found = await self.store.get(self.key)
@@ -85,7 +87,8 @@ class ManifestObject:
         return Known(decode_manifest(found.body), found.version) if found else known
 
     async def put(self, known: Known, manifest: WalManifest) -> Known:
-        """Raises AlreadyExists, PreconditionFailed: somebody has changed what is known; OutcomeUnknown."""
+        """Put a manifest. Raises AlreadyExists or PreconditionFailed if another client has changed it; raises OutcomeUnknown.
+        """
         body = encode_manifest(manifest)
         if known.version is None:
             return Known(manifest, await self.store.create(self.key, body))
@@ -93,23 +96,26 @@ class ManifestObject:
 
 
 class Wal:
-    """A writer that is open. `records`: all, in the order of the log. For one caller at a time."""
+    """An open writer, for one caller at a time. `records` are all records in the order of the log."""
 
     def __init__(self, world: World, root: str, attempts: int = 5):
-        """`attempts`: how often a request is sent whose outcome stays unknown, or a read that gets no answer."""
+        """Make a writer that is not open yet. `attempts` limits requests of unknown outcome and reads without an answer."""
         self.world, self.namespace, self.attempts = world, Namespace(root, "wal"), attempts
         self.object = ManifestObject(world, root)
         self.epoch = 0
         self.known = Known(WalManifest(), None)
-        self.last_id = 0  # the last WAL id that it has replayed, or written
+        self.last_id = 0  # the last WAL id that was replayed or written
         self.records: list[Record] = []
         self.closed: type[Definite] | None = None
 
     # --- open
 
     async def _claim(self) -> None:
-        """«an epoch is calculated by reading the epoch in the manifest and incrementing it by one» (source 002). Raises
-        ManifestVersionExists; OutcomeUnknown where one of the attempts may have claimed an epoch that nobody has."""
+        """Claim the next epoch in the manifest.
+
+        «an epoch is calculated by reading the epoch in the manifest and incrementing it by one» (SlateDB's page on the
+        manifest). Raises ManifestVersionExists. Raises OutcomeUnknown if an attempt may have claimed an epoch that nobody uses.
+        """
         doubt: OutcomeUnknown | None = None
         for _ in range(self.attempts):
             known = await self._again(self.object.read)
@@ -124,7 +130,7 @@ class Wal:
         raise doubt or ManifestVersionExists(f"{self.object.key!r} was changed by others, {self.attempts} times over")
 
     async def _fence(self) -> int:
-        """Put an empty object in the first free slot ahead of the boundary; its id. Raises OutcomeUnknown."""
+        """Put an empty object in the first free slot ahead of the boundary; return its id. Raises OutcomeUnknown."""
         after = self.namespace.key(self.known.manifest.replay_after)
         ids = [self.namespace.file_id(entry.key)
                for entry in await self._again(lambda: list_all(self.world.store, self.namespace.prefix, after))]
@@ -135,26 +141,29 @@ class Wal:
                 await self.world.store.create(self.namespace.key(fence), FENCE)
                 return fence
             except AlreadyExists:
-                fence += 1  # the old writer's, or another fence, perhaps its own: as good as another's
+                fence += 1  # an old writer's record or a fence; its own earlier fence serves as well as another's
             except (OutcomeUnknown, Unavailable):
                 doubts += 1
                 if doubts == self.attempts:
                     raise
 
     async def _replay(self, fence: int, flush_every: int | None) -> None:
-        """What to replay was settled by the claim and the fence: nothing is listed again. It is trusted only when it is over:
-        of a later writer's WAL objects some may have been collected, and others be there in their place. Raises Fenced."""
+        """Replay the log up to the fence. Raises Fenced.
+
+        The claim and the fence settled what to replay, so nothing is listed again. The result is trusted only at the end: WAL
+        objects of a later writer may have been collected, and others may be in their place.
+        """
         self.records, self.last_id = list(self.known.manifest.flushed), self.known.manifest.replay_after
         for i in range(self.last_id + 1, fence):
             try:
                 found = await self._again(lambda i=i: self.world.store.get(self.namespace.key(i)))
-            except NotFound:  # a later writer has flushed what was there, and it was collected
+            except NotFound:  # a later writer has flushed that record, and it was collected
                 raise self._stop(f"WAL id {i} is gone before it was replayed") from None
             record = decode_record(found.body)
             self.records += [record] if record else []
             self.last_id = i
             unflushed = len(self.records) - len(self.known.manifest.flushed)
-            if flush_every and unflushed >= flush_every and i + 1 < fence:  # once it is over it is to be judged, and at once
+            if flush_every and unflushed >= flush_every and i + 1 < fence:  # after the last record the replay is judged first
                 await self.flush()
         await self._refresh()
         self.last_id = fence
@@ -162,7 +171,7 @@ class Wal:
     # --- serve
 
     async def append(self, body: bytes) -> Record:
-        """Log a record; when this returns, it is durable. Raises Fenced and Closed: it is in no log; OutcomeUnknown."""
+        """Log a record; it is durable on return. Raises Fenced or Closed if it is in no log; raises OutcomeUnknown."""
         self.ensure_open()
         record, i = Record(self.world.ids.new_id(), self.epoch, body), self.last_id + 1
         await self._create(i, record)
@@ -177,7 +186,7 @@ class Wal:
         return record
 
     async def _create(self, i: int, record: Record) -> None:
-        """PUT the object if there is none, the same one again while the outcome is unknown. Raises Fenced, OutcomeUnknown."""
+        """Create the object if there is none, again while the outcome is unknown. Raises Fenced, OutcomeUnknown."""
         doubt: OutcomeUnknown | None = None
         for _ in range(self.attempts):
             try:
@@ -199,7 +208,7 @@ class Wal:
         raise doubt
 
     async def _is_own(self, i: int, record: Record, doubt: OutcomeUnknown) -> bool:
-        """Whether what is there is what it has put. Raises OutcomeUnknown."""
+        """Return whether the object with this id is the one that this writer put. Raises OutcomeUnknown."""
         try:
             found = await self._again(lambda: self.world.store.get(self.namespace.key(i)))
             return decode_record(found.body) == record
@@ -208,8 +217,10 @@ class Wal:
             raise OutcomeUnknown(f"WAL id {i} is taken, and what is there could not be read: {error!r}") from doubt
 
     async def flush(self) -> None:
-        """All records up to the last WAL id become the flushed state; the collector may delete their objects then.
-        Raises Fenced, Closed, OutcomeUnknown. Acknowledged records are durable before and after, whatever comes of it."""
+        """Move all records up to the last WAL id to the flushed state, so that the collector may delete their objects.
+
+        Raises Fenced, Closed, OutcomeUnknown. Acknowledged records are durable before and after, whatever the outcome.
+        """
         self.ensure_open()
         unknown: OutcomeUnknown | None = None
         for _ in range(self.attempts):
@@ -220,7 +231,7 @@ class Wal:
                 self.known = await self.object.put(self.known, flushed)
                 return
             except (AlreadyExists, PreconditionFailed):
-                pass  # a later writer; or its own flush that it had no reply of
+                pass  # a later writer, or its own flush whose reply was lost
             except OutcomeUnknown as error:
                 unknown = error
             except Unavailable:
@@ -230,7 +241,7 @@ class Wal:
         raise unknown or OutcomeUnknown(f"{self.object.key!r} could not be put, {self.attempts} times over")
 
     async def _reread(self, unknown: OutcomeUnknown | None) -> None:
-        """Raises Fenced; OutcomeUnknown, if the flush may have been in time, or nobody can tell now."""
+        """Read the manifest again. Raises Fenced; raises OutcomeUnknown if the flush may have been applied before."""
         try:
             await self._refresh()
         except StoreError as error:
@@ -239,10 +250,10 @@ class Wal:
                 raise
             raise OutcomeUnknown(f"the flush met a conflict, or no reply, and then: {error}") from error
 
-    # --- what all of them do
+    # --- shared by all of them
 
     def ensure_open(self) -> None:
-        """Raises Fenced, Closed."""
+        """Check that this writer is open. Raises Fenced, Closed."""
         if self.closed:
             raise self.closed(f"the writer of epoch {self.epoch} is no longer open: open another one")
 
@@ -260,7 +271,7 @@ class Wal:
         return Fenced(why)
 
     async def _again(self, read: Callable[[], Awaitable[Any]]) -> Any:
-        """A read, again while it gets no answer. Raises Unavailable."""
+        """Run a read, again while it gets no answer. Raises Unavailable."""
         for _ in range(self.attempts - 1):
             try:
                 return await read()
@@ -270,9 +281,12 @@ class Wal:
 
 
 async def open(world: World, root: str, flush_every: int | None = None, attempts: int = 5) -> Wal:
-    """A new writer, with the records of all before it; they are fenced. `flush_every`: so many records of the replay are
-    flushed at a time. Raises ManifestVersionExists, Fenced: it is not open; OutcomeUnknown, Unavailable: nor then, but an epoch
-    may be claimed, or a fence put, so that another is fenced; InvalidWal, ManifestLost."""
+    """Open a new writer with all earlier records; earlier writers are fenced.
+
+    With `flush_every` that many records of the replay are flushed at a time. Raises ManifestVersionExists, Fenced: it is not
+    open. Raises OutcomeUnknown, Unavailable: it is not open either, but an epoch may be claimed or a fence put, so that another
+    writer is fenced. Raises InvalidWal, ManifestLost.
+    """
     wal = Wal(world, root, attempts)
     await wal._claim()
     await wal._replay(await wal._fence(), flush_every)
@@ -280,9 +294,10 @@ async def open(world: World, root: str, flush_every: int | None = None, attempts
 
 
 async def collect(world: World, root: str, min_age_ms: int = 0) -> list[int]:
-    """One round of garbage collection: what is behind replay_after, fences too, older than `min_age_ms` if not 0; the ids.
+    """Run one round of garbage collection; return the deleted ids.
 
-    replay_after is read before anything is listed: it is durable, and never less again, so what is behind it stays so.
+    It deletes the objects behind replay_after, fences included, that are older than `min_age_ms` (0: of any age). replay_after
+    is read before the listing. It is durable and never decreases, so the objects behind it stay behind it.
     """
     namespace, now_ms = Namespace(root, "wal"), world.clock.now_ms()
     boundary = (await ManifestObject(world, root).read()).manifest.replay_after

@@ -1,1 +1,1 @@
-"""Object stores: memory, local files, S3, and wrappers of them."""
+"""Object stores: memory, local files, S3, and wrappers around them."""

@@ -1,18 +1,18 @@
-"""Unsafe on purpose: a read may be answered from memory long after another client has changed the object.
+"""Unsafe on purpose: answers reads from memory long after another client has changed the object.
 
-Source 000: «The boundary read must not be served from a stale object cache. Manifest and compactions stores must not
-use CachedObjectStore.» This is such a store. Sequenced metadata refuses it by its `caches`, and a mutant that uses it
-all the same shows why.
+SlateDB's RFC on GC boundary files: «The boundary read must not be served from a stale object cache. Manifest and compactions
+stores must not use CachedObjectStore.» This is such a store. Sequenced metadata refuses it because `caches` is true. A mutant
+that uses it anyway shows why.
 """
 
 from highwater.impl.world import Entry, Object, ObjectStore, Page
 
 
 class CachingStore:
-    """A read-through cache over `inner`: of each object the first GET is kept, and answers every later one.
+    """A read-through cache over `inner`. The first GET of an object is kept and answers all later ones.
 
-    Its own writes and deletes go through and drop what it kept; those of other clients it never notices. Listings and
-    HEAD are not cached.
+    Its own writes and deletes drop the kept object; it does not notice those of other clients. Listings and HEAD are not
+    cached.
     """
 
     caches = True

@@ -1,20 +1,20 @@
-"""Safety: a key names the same object in every store here, and never a file outside of a store's own folder.
+"""Safety: a key names the same object in every store here, and never a file outside of the store's own folder.
 
-One rule for all stores, so that a program which runs on one of them runs on each.
+All stores share one rule, so that a program that runs on one of them runs on each.
 """
 
-OWN_FOLDER = ".highwater"  # LocalStore's locks and temporary files; no key may lead into it
+OWN_FOLDER = ".highwater"  # holds LocalStore's locks and temporary files; no key may lead into it
 
 
 def check_key(key: str) -> None:
-    """Raise ValueError, naming the key, unless every store here can hold it."""
+    """Check that every store here can hold this key. Raises ValueError, which names the key and the fault."""
     fault = fault_of(key)
     if fault:
         raise ValueError(f"bad key {key!r}: {fault}")
 
 
 def fault_of(key: str) -> str:
-    """Why `key` cannot be the key of an object; empty if it can."""
+    """Return why `key` cannot be the key of an object; empty if it can."""
     try:
         size_bytes = len(key.encode())
     except UnicodeEncodeError:

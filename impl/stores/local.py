@@ -1,18 +1,18 @@
 """Safety: an object is whole or absent, its versions never repeat, and a conditional write is atomic between processes.
 
-How, on a local POSIX file system:
+LocalStore does this on a local POSIX file system as follows:
 
-- Whole or absent. A body is written to a temporary file and fsynced; one system call gives it its name (`link` for
-  create, which fails if the name is taken; `rename` for update and put), then the folder is fsynced. So a process may
-  be killed, or the machine lose power, at any line here: what was acknowledged is there, and nothing is there in part.
-- Atomic. Every mutation holds `flock` of its key's lock file from before it looks at the object until after it has
-  changed it. The kernel drops the lock of a process that dies.
-- One moment. Each of those system calls happens under a shared lock of the gate file, a page of a listing is read under
-  the exclusive one: so a page, which takes many reads of folders, shows the store as it was at one moment.
-- No version twice, and so no ABA. A version is inode-mtime-size. The file system gives a freed inode to the next file,
-  and equal bodies have equal sizes, so it rests on the mtime, set to the nanosecond before the file has its name: it is
-  the clock's time or one more than the last that this lock file gave, whichever is greater, so along the life of a key
-  it grows with every write, over deletions too, and whatever the clock does.
+- Whole or absent. A body is written to a temporary file and fsynced. One system call then gives it its name: `link` for create,
+  which fails if the name is taken, and `rename` for update and put. Then the folder is fsynced. A process may be killed, or the
+  machine lose power, at any line here. Acknowledged writes are there, and no write is there in part.
+- Atomic. Every mutation holds `flock` on its key's lock file from before it looks at the object until after it has changed it.
+  The kernel drops the lock of a process that dies.
+- One moment. Each of those system calls holds a shared lock on the gate file; reading a page of a listing holds the exclusive
+  lock. A page takes many reads of folders, but shows the store as it was at one moment.
+- No repeated version, and so no ABA. A version is inode-mtime-size. The file system reuses a freed inode, and equal bodies have
+  equal sizes, so uniqueness rests on the mtime. It is set, to the nanosecond, before the file gets its name. It is the clock's
+  time, or one more than the last mtime given under this lock file, whichever is greater. So it grows with every write of a key,
+  also after deletions, whatever the clock does.
 """
 
 import asyncio
@@ -30,31 +30,34 @@ from highwater.impl.errors import AlreadyExists, NotFound, OutcomeUnknown, Preco
 from highwater.impl.stores.keys import OWN_FOLDER, check_key, fault_of
 from highwater.impl.world import Entry, Object, Page
 
-LOCKS = 256  # lock files; keys share them, so that their number does not grow with the number of keys ever written
-GONE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)  # there is no object of that name
+LOCKS = 256  # number of lock files; keys share them, so that it does not grow with the number of keys ever written
+GONE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)  # these mean that no object has that name
 
 
 class Held(NamedTuple):
-    """A key's lock, while it is held."""
+    """A key's lock while a mutation holds it."""
 
-    lock_fd: int  # the lock file's content is the last mtime that was given under it
-    temp: str  # the one temporary file of this lock: whoever holds the lock owns it
+    lock_fd: int  # the lock file contains the last mtime that was given under it
+    temp: str  # path of this lock's only temporary file, which belongs to the holder of the lock
 
 
 class LocalStore:
     """An ObjectStore in the folder `root`: the object of key "a/b" is the file root/a/b.
 
-    A file cannot be a folder: who has a key "a" cannot have "a/b" as well (ValueError), nor "a" once there was "a/b",
-    for folders stay. `last_modified_ms` is by this machine's clock, and does not go back, as told above.
+    A file cannot be a folder. A store with a key "a" refuses "a/b" with ValueError. Folders stay, so after "a/b" it refuses
+    "a". `last_modified_ms` is the time of this machine's clock, but never goes back (see above).
     """
 
     caches = False
 
     def __init__(self, root: str | os.PathLike, page_size: int = 1000, read_only: bool = False):
-        """`read_only`: nothing is made, not even a lock; then a page of a listing may mix what was there at several moments."""
+        """Open the folder, and make it if it is missing.
+
+        With `read_only` nothing is made, not even a lock. A page of a listing may then mix objects of several moments.
+        """
         self._root = os.path.abspath(root)
         self._page_size = page_size
-        self._durable: set[str] = set()  # folders that this process knows to be durable up to the root
+        self._durable: set[str] = set()  # folders that are known to be durable, up to the root
         self._read_only = read_only
         if read_only:
             return
@@ -90,7 +93,7 @@ class LocalStore:
         return await self._run(self._delete, key)
 
     async def _run(self, work: Callable, *args: Any) -> Any:
-        """`work` in a thread. What the operating system refuses before `_commit` has had no effect: Unavailable."""
+        """Run `work` in a thread. An error of the operating system before `_commit` had no effect and becomes Unavailable."""
         try:
             return await asyncio.to_thread(work, *args)
         except OSError as error:
@@ -105,9 +108,9 @@ class LocalStore:
             version = write_temp(held, body)
             try:
                 self._commit(key, os.link, held.temp, path)
-            except FileExistsError:  # a folder, or the file of a program that knows nothing of the lock
+            except FileExistsError:  # a folder, or a file of a program that does not take the lock
                 raise collision(key) if os.path.isdir(path) else AlreadyExists(key) from None
-            with suppress(OSError):  # the object is there; whoever holds this lock next removes what is left
+            with suppress(OSError):  # the object exists; the next holder of this lock removes the file
                 os.unlink(held.temp)
             return version
 
@@ -139,7 +142,8 @@ class LocalStore:
                 self._commit(key, os.unlink, path)
 
     def _get(self, key: str, known_version: str | None = None) -> Object | None:
-        """Opened once: no write changes an open file's bytes, so they belong to the version of the same descriptor."""
+        """Read body and version from one open descriptor. No write changes the bytes of an open file, so they belong together.
+        """
         try:
             with open(self._path(key), "rb", buffering=0) as file:
                 found = os.fstat(file.fileno())
@@ -159,21 +163,21 @@ class LocalStore:
         entries: list[Entry] = []
         folder = prefix.rpartition("/")[0]
         if folder and fault_of(folder):
-            return Page((), truncated=False)  # no key can begin so
+            return Page((), truncated=False)  # no key can have this prefix
         with nullcontext() if self._read_only else flocked(self._gate, fcntl.LOCK_EX):
             for key in self._keys_below(folder and folder + "/", prefix, after):
                 if len(entries) == self._page_size:
                     return Page(tuple(entries), truncated=True)
                 found = self._stat(self._path(key))
-                if found:  # a link to nothing, say, is no object
+                if found:  # for example, a dangling link is not an object
                     entries.append(entry(key, found))
         return Page(tuple(entries), truncated=False)
 
     def _keys_below(self, folder: str, prefix: str, after: str) -> Iterator[str]:
-        """The keys in `folder` ("" or "a/b/") that start with `prefix` and are greater than `after`, in key order.
+        """Yield the keys in `folder` ("" or "a/b/") that start with `prefix` and are greater than `after`, in key order.
 
-        A folder is sorted by its name and a slash, so "a-b" and "a.b" come before what is below "a/", as bytes do; it
-        is opened only when the caller has come to it.
+        A folder is sorted by its name and a slash. So "a-b" and "a.b" come before the keys below "a/", as in the order of
+        bytes. A folder is opened only when the caller reaches it.
         """
         try:
             with os.scandir(os.path.join(self._root, folder)) as files:
@@ -207,9 +211,9 @@ class LocalStore:
             yield Held(lock_fd, os.path.join(self._own, f"{name}.temp"))
 
     def _commit(self, key: str, act: Callable, *paths: str) -> None:
-        """`act`: the one system call at which a mutation happens, then the folder made durable.
+        """Run `act`, the one system call at which a mutation takes effect, then make the folder durable.
 
-        Raises OutcomeUnknown when either fails for a reason that does not show that nothing happened.
+        Raises OutcomeUnknown if either fails for a reason that does not show that nothing happened.
         """
         try:
             with flocked(self._gate, fcntl.LOCK_SH):
@@ -221,7 +225,7 @@ class LocalStore:
             raise OutcomeUnknown(f"{key!r}: {error}") from error
 
     def _make_folder(self, key: str, folder: str) -> None:
-        """Make `folder` and those above it, each durable before anything is put into it; whoever made it."""
+        """Make `folder` and its parents. Each is durable before anything is put into it, whichever process made it."""
         if folder == self._root or folder in self._durable:
             return
         self._make_folder(key, os.path.dirname(folder))
@@ -235,10 +239,10 @@ class LocalStore:
 
 
 def write_temp(held: Held, body: bytes) -> str:
-    """Write `body` to the temporary file of the lock that the caller holds, durably; returns its version.
+    """Write `body` durably to the temporary file of the lock that the caller holds; return its version.
 
-    What is there already was left by a process that died, for its lock is ours now. It is unlinked and not overwritten:
-    if the process died just after `link`, it is the object itself under a second name.
+    A file that is there already was left by a process that died, because the caller holds the lock. It is unlinked, not
+    overwritten: if that process died just after `link`, the file is the object itself under a second name.
     """
     with suppress(FileNotFoundError):
         os.unlink(held.temp)
@@ -257,7 +261,7 @@ def write_temp(held: Held, body: bytes) -> str:
 
 
 def next_stamp_ns(lock_fd: int) -> int:
-    """The time, but greater than every stamp before it under the same lock, though the clock may have been set back."""
+    """Return the time, but more than every earlier stamp of the same lock, even if the clock was set back."""
     last = os.pread(lock_fd, 20, 0)
     stamp_ns = max(time.time_ns(), int(last) + 1 if last.isdigit() else 0)
     os.pwrite(lock_fd, b"%020d" % stamp_ns, 0)
@@ -266,14 +270,14 @@ def next_stamp_ns(lock_fd: int) -> int:
 
 @contextmanager
 def flocked(path: str, how: int) -> Iterator[int]:
-    """Hold `flock` of the file, which is made if need be and never removed. Excludes threads as it does processes."""
+    """Hold `flock` on a file, which is made if it is missing and never removed. It excludes threads as well as processes."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         fcntl.flock(fd, how)
         yield fd
     finally:
-        with suppress(OSError):  # a mutation that has been made must not look refused
-            fcntl.flock(fd, fcntl.LOCK_UN)  # closing would not do, if the process was forked meanwhile
+        with suppress(OSError):  # an error here must not make a completed mutation look refused
+            fcntl.flock(fd, fcntl.LOCK_UN)  # closing alone would keep the lock if the process was forked meanwhile
         with suppress(OSError):
             os.close(fd)
 
@@ -299,4 +303,5 @@ def entry(key: str, found: os.stat_result) -> Entry:
 
 
 def collision(key: str) -> ValueError:
-    return ValueError(f"bad key {key!r}: a key before its slash names an object, or other keys have it as their folder")
+    """Return the error for a key that would need one name to be both a file and a folder."""
+    return ValueError(f"bad key {key!r}: part of it up to a slash is the key of an object, or it is the folder of other keys")

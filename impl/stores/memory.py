@@ -1,4 +1,4 @@
-"""Safety: one lock makes every request atomic, between tasks and between threads; no version is ever given twice."""
+"""Safety: one lock makes every request atomic between tasks and threads; no version is given twice."""
 
 import threading
 import time
@@ -15,10 +15,10 @@ def wall_clock_ms() -> int:
 
 
 class MemoryStore:
-    """An ObjectStore in the memory of one process; it ends with the process.
+    """An ObjectStore in the memory of one process, which ends with the process.
 
-    `now_ms` is the store's clock, which stamps `last_modified_ms`. A version is the number of the write, of all writes
-    of this store: equal bytes written twice have two versions.
+    `now_ms` is the store's clock; it sets `last_modified_ms`. A version is a number that counts all writes of this store. So
+    equal bytes written twice have two versions.
     """
 
     caches = False
@@ -28,7 +28,7 @@ class MemoryStore:
         self._page_size = page_size
         self._lock = threading.Lock()
         self._objects: dict[str, Object] = {}
-        self._keys: list[str] = []  # sorted: the order of code points is the order of UTF-8 bytes
+        self._keys: list[str] = []  # sorted; the order of code points equals the order of UTF-8 bytes
         self._writes = 0
 
     async def create(self, key: str, body: bytes) -> str:

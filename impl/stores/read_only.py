@@ -1,11 +1,11 @@
-"""Safety: nothing is written through this store, whatever is asked of it."""
+"""Safety: nothing is written through this store."""
 
 from highwater.impl.errors import Unavailable
 from highwater.impl.world import ObjectStore
 
 
 class ReadOnly:
-    """`inner`, but every mutation is refused: Unavailable."""
+    """A store that passes reads to `inner` and refuses every mutation with Unavailable."""
 
     def __init__(self, inner: ObjectStore):
         self.caches = inner.caches

@@ -1,19 +1,21 @@
-"""Safety: a writer is never told «you lost» of a write of its own that was applied, nor «you won» of one that was not.
+"""Safety: a writer is never told «you lost» about a write of its own that was applied, nor «you won» about one that was not.
 
-A PUT is sent once. Every SDK's default is to send it again after a lost answer, and then the second finds what the
-first has written and reports 412 to the writer who won. Here a PUT carries an id of its own in the object's metadata,
-and one whose outcome is in doubt (no answer, a 5xx, a 412 after it was sent again) is resolved by one HEAD:
+A PUT is sent once. By default every SDK sends it again after a lost answer. The second PUT then finds what the first one wrote,
+and reports 412 to the writer that won. Here each PUT carries an id of its own in the object's metadata. If its outcome is in
+doubt (no answer, a 5xx, or a 412 after it was sent again), one HEAD resolves it:
 
 - The object carries the id of this PUT: it was applied, and the object's version is its version.
-- Anything else proves nothing, and is OutcomeUnknown. Another's id: ours may have been applied and then superseded.
-  404: it may have been applied and then collected. And after either, as after a HEAD without an answer, the PUT may
-  still be under way and be applied after all, however long ago its connection was lost.
+- Anything else proves nothing and becomes OutcomeUnknown. If another id is there, ours may have been applied and then replaced.
+  After a 404 it may have been applied and then collected. In both cases, and if the HEAD gets no answer, the PUT may still be
+  in flight and be applied later, however long ago its connection was lost.
 
-Sent again are only reads, and mutations whose answer says that nothing was applied and that another try may succeed:
-409 (ConditionalRequestConflict, OperationAborted: another request to the same key was under way), 429, and a connection
-that could not be opened. A 503 is not among them, SlowDown neither: a store that has lost some of its disks answers so
-to a write that the others have kept. A DELETE in doubt is OutcomeUnknown without a HEAD: that the object is there may
-mean that the DELETE is under way, and that it is not there does not mean that the DELETE is over.
+Only two kinds of requests are sent again. One is reads. The other is mutations whose answer says that nothing was applied and
+that another try may succeed: 409 (ConditionalRequestConflict, OperationAborted: another request to the same key was in flight),
+429, and a connection that could not be opened. A 503 is not among them, nor is SlowDown: a store that has lost some of its
+disks gives this answer to a write that the other disks have kept.
+
+A DELETE in doubt is OutcomeUnknown without a HEAD. If the object is there, the DELETE may still be in flight. If it is not
+there, the DELETE may still not be over.
 """
 
 import asyncio
@@ -43,11 +45,11 @@ from highwater.impl.errors import (
 from highwater.impl.stores.keys import check_key, fault_of
 from highwater.impl.world import Entry, Ids, Object, Page
 
-PUT_ID = "highwater-put-id"  # the name of the user metadata that holds it
+PUT_ID = "highwater-put-id"  # the name of the user metadata that holds the id of a PUT
 ATTEMPTS = 4
-PAUSE_S = 0.1  # before the second attempt; it doubles with each further one
-FAILURES = (ClientError, BotoCoreError, ResponseParserError)  # all that boto3 raises for want of a good answer
-# Those that arise before a byte of the request is sent. Any other without an answer is in doubt.
+PAUSE_S = 0.1  # the pause before the second attempt; it doubles with each further attempt
+FAILURES = (ClientError, BotoCoreError, ResponseParserError)  # all that boto3 raises if there is no good answer
+# These errors arise before a byte of the request is sent. After any other error without an answer the outcome is in doubt.
 NO_CONNECTION = (exceptions.EndpointConnectionError, exceptions.ConnectTimeoutError)
 NOT_SENT = (
     exceptions.NoCredentialsError,
@@ -59,18 +61,18 @@ NOT_SENT = (
 
 
 class Verdict(Enum):
-    """What an error says of the request that got it."""
+    """The meaning of an error for the request that got it."""
 
     AGAIN = auto()  # nothing was applied, and the same request may succeed in a moment
     REFUSED = auto()  # nothing was applied, and the same request would be refused again
-    DOUBT = auto()  # it may have been applied, or may be yet
+    DOUBT = auto()  # it may have been applied, or may be applied later
 
 
 def connect(endpoint_url: str | None = None, connect_timeout_s: float = 5, read_timeout_s: float = 20) -> Any:
-    """A boto3 client that sends each request once; the rest is as the usual AWS_* variables and files say.
+    """Return a boto3 client that sends each request once and is otherwise configured by the usual AWS_* variables and files.
 
-    A server that is not Amazon's own (`endpoint_url`, else AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL) is asked for
-    http://host/bucket/key, and is neither sent nor asked for the checksums that many such servers get wrong.
+    A server other than Amazon's (`endpoint_url`, else AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL) is addressed as
+    http://host/bucket/key. It is neither sent nor asked for checksums, which many such servers get wrong.
     """
     endpoint_url = endpoint_url or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     config = Config(
@@ -90,13 +92,13 @@ def connect(endpoint_url: str | None = None, connect_timeout_s: float = 5, read_
 
 
 class S3Store:
-    """An ObjectStore in a bucket of S3 or of a server that speaks its protocol, below `prefix` if one is given.
+    """An ObjectStore in a bucket of S3, or of a server with its protocol, below `prefix` if one is given.
 
-    A version is the ETag, on S3 a digest of the content: equal bytes have equal versions. So a key that goes from A to
-    B and back to A satisfies an `update` that names the first A, and `get_if_changed` sees no change (ABA). A protocol
-    must not write equal bytes twice to a key that it updates; the protocols here do not, a boundary being monotone.
+    A version is the ETag. On S3 it is a digest of the content, so equal bytes have equal versions. A key that goes from A to B
+    and back to A satisfies an `update` that names the first A, and `get_if_changed` sees no change (ABA). A protocol must not
+    write equal bytes twice to a key that it updates. The protocols here do not, because a boundary only rises.
 
-    `last_modified_ms` of GET and HEAD comes in whole seconds. `client` must be one that does not retry: see `connect`.
+    GET and HEAD give `last_modified_ms` in whole seconds. `client` must not retry: see `connect`.
     """
 
     caches = False
@@ -104,15 +106,15 @@ class S3Store:
     def __init__(self, client: Any, bucket: str, prefix: str = "", *, ids: Ids, page_size: int = 1000):
         if (client.meta.config.retries or {}).get("total_max_attempts") != 1:
             raise ValueError(
-                "this client may send a PUT again after a lost answer, and so report a conflict to the writer who won: "
-                "make it with impl.stores.s3.connect, or with Config(retries={'total_max_attempts': 1})"
+                "this client may send a PUT again after a lost answer, and so report a conflict to the writer that won: "
+                "make it with highwater.impl.stores.s3.connect, or with Config(retries={'total_max_attempts': 1})"
             )
         self._client = client
         self._bucket = bucket
         self._prefix = prefix.strip("/") and prefix.strip("/") + "/"
         self._ids = ids
         self._page_size = page_size
-        self._bucket_seen = False  # a HEAD's 404 does not say which of the bucket and the object is not there
+        self._bucket_seen = False  # the 404 of a HEAD does not say whether the bucket or the object is missing
 
     async def create(self, key: str, body: bytes) -> str:
         return await self._put(AlreadyExists, key, body, IfNoneMatch="*")
@@ -134,7 +136,7 @@ class S3Store:
         return Entry(key, reply["ContentLength"], to_ms(reply["LastModified"]), reply["ETag"])
 
     async def list_page(self, prefix: str, after: str = "") -> Page:
-        """One LIST, and further ones while S3 answers with a page that is empty and yet not the last."""
+        """Send one LIST, and more while S3 answers with an empty page that is not the last."""
         where = {"Bucket": self._bucket, "Prefix": self._prefix + prefix, "MaxKeys": self._page_size}
         if after:
             where["StartAfter"] = self._prefix + after
@@ -154,7 +156,7 @@ class S3Store:
             raise self._unanswered(error) from error
 
     async def _put(self, conflict: type[Definite], key: str, body: bytes, **condition: str) -> str:
-        """One PUT, resolved as told above; `conflict` is raised when its condition does not hold."""
+        """Send one PUT and resolve its outcome as described above. Raises `conflict` if its condition does not hold."""
         put_id = self._ids.new_id()
         request = {**self._at(key), "Body": body, "Metadata": {PUT_ID: put_id}, **condition}
         reply, error, sent_again = await self._send(self._client.put_object, **request)
@@ -166,11 +168,11 @@ class S3Store:
             if version:
                 return version
         if lost:
-            raise conflict(key) from error  # all that went before, if anything did, was refused without effect
+            raise conflict(key) from error  # earlier attempts, if any, were refused without effect
         raise self._unanswered(error) from error
 
     async def _version_put_by(self, put_id: str, key: str) -> str | None:
-        """The version of the object at `key` if the PUT with this id wrote it; None proves nothing."""
+        """Return the version of the object at `key` if the PUT with this id wrote it; None proves nothing."""
         try:
             reply = await self._read(self._client.head_object, **self._at(key))
         except Definite:
@@ -179,7 +181,8 @@ class S3Store:
         return reply["ETag"] if metadata.get(PUT_ID) == put_id else None
 
     async def _send(self, call: Callable, **request: Any) -> tuple[dict, Exception | None, bool]:
-        """A mutation's reply or its last error, and whether it was sent again after an error that said it may be."""
+        """Send a mutation, again after errors that allow it. Return its reply, its last error, and whether it was sent again.
+        """
         for attempt in range(ATTEMPTS):
             await pause(attempt)
             try:
@@ -191,7 +194,7 @@ class S3Store:
         return {}, last, attempt > 0
 
     async def _read(self, call: Callable, **request: Any) -> Any:
-        """The reply to a read, which is sent again for want of one; None for 304. Raises NotFound, Unavailable."""
+        """Return the reply to a read, which is sent again if there is none; None for 304. Raises NotFound, Unavailable."""
         for attempt in range(ATTEMPTS):
             await pause(attempt)
             try:
@@ -211,7 +214,7 @@ class S3Store:
         raise Unavailable(self._explain(last)) from last
 
     async def _check_bucket(self) -> None:
-        """Raises Unavailable if there is no such bucket."""
+        """Check that the bucket exists. Raises Unavailable if it does not."""
         if not self._bucket_seen:
             await self._read(self._client.head_bucket, Bucket=self._bucket)
 
@@ -222,7 +225,7 @@ class S3Store:
     def _entries(self, reply: dict) -> Any:
         for found in reply.get("Contents", ()):
             key = found["Key"].removeprefix(self._prefix)
-            if not fault_of(key):  # as is the «folder» that a console makes, whose key ends in a slash
+            if not fault_of(key):  # consoles make «folders», whose keys end in a slash
                 yield Entry(key, found["Size"], to_ms(found["LastModified"]), found["ETag"])
 
     def _at(self, key: str) -> dict[str, str]:
@@ -236,10 +239,10 @@ class S3Store:
     def _explain(self, error: Exception) -> str:
         place = f"bucket {self._bucket!r} at {self._client.meta.endpoint_url}"
         if isinstance(error, exceptions.NoCredentialsError):
-            return f"{place}: no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+            return f"{place}: no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
         head_bucket = getattr(error, "operation_name", "") == "HeadBucket"
         if code_of(error) == "NoSuchBucket" or (head_bucket and status_of(error) == 404):
-            return f"{place}: there is no such bucket; make it, or correct its name"
+            return f"{place}: there is no such bucket: make it, or correct its name"
         return f"{place}: {error}"
 
 
@@ -253,12 +256,12 @@ def verdict_of(error: Exception) -> Verdict:
 
 
 def status_of(error: Exception) -> int:
-    """The HTTP status; 0 where there was no answer."""
+    """Return the HTTP status of an error; 0 if there was no answer."""
     return error.response["ResponseMetadata"].get("HTTPStatusCode", 0) if isinstance(error, ClientError) else 0
 
 
 def code_of(error: Exception) -> str:
-    """S3's own word for the error; the status as text where the answer had no body, as to HEAD."""
+    """Return S3's code for the error; the status as text if the answer had no body, as for HEAD."""
     return error.response["Error"].get("Code", "") if isinstance(error, ClientError) else ""
 
 

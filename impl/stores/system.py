@@ -1,6 +1,6 @@
 """Safety: no id is given twice, and no sleep is too short.
 
-The real world behind the seam: stores by their URL, asyncio, the machine's clocks, metrics in memory.
+This module is the real world behind the seam: stores by URL, asyncio, the machine's clocks, metrics in memory.
 """
 
 import asyncio
@@ -21,10 +21,11 @@ log = logging.getLogger("highwater")
 
 
 def open_store(url: str) -> ObjectStore:
-    """The store that `url` names; ValueError if it names none. Nothing is asked of a server until the first request.
+    """Open the store that `url` names. Raises ValueError if the URL is not of an accepted form.
 
-    memory:// is a new, empty store at each call. A folder is made if need be. For s3:// the region, the credentials and
-    the endpoint come from where every AWS tool takes them: AWS_REGION, AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, ...
+    No request is sent to a server yet. memory:// is a new, empty store at each call. A folder is made if it is missing. For
+    s3://, region, credentials and endpoint come from the variables and files that every AWS tool reads: AWS_REGION,
+    AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, ...
     """
     scheme, separator, place = url.partition("://")
     if not separator and url:
@@ -35,15 +36,18 @@ def open_store(url: str) -> ObjectStore:
         return LocalStore(unquote(place))
     bucket, _, prefix = place.partition("/")
     if scheme == "s3" and bucket:
-        from highwater.impl.stores.s3 import S3Store, connect  # boto3 takes long to import, and other stores do not need it
+        from highwater.impl.stores.s3 import S3Store, connect  # boto3 is slow to import and only needed here
 
         return S3Store(connect(), bucket, prefix, ids=Ulids())
     raise ValueError(f"bad store URL {url!r}: accepted are {ACCEPTED}")
 
 
 def open_database(url: str, read_only: bool = True) -> tuple[ObjectStore, str]:
-    """The store that the database at `url` is in, and its root there. The store is the bucket, or the file system, for so
-    clones name their parents; a folder that is opened to be written to is a store of its own. ValueError: `url` is none."""
+    """Return the store that holds the database at `url`, and the database's root in it. Raises ValueError for a bad URL.
+
+    The store is the whole bucket or file system, because clones name their parents by path. A folder that is opened for writing
+    is a store of its own.
+    """
     scheme, separator, place = url.partition("://")
     if scheme == "s3" and separator:
         bucket, _, root = place.partition("/")
@@ -53,17 +57,17 @@ def open_database(url: str, read_only: bool = True) -> tuple[ObjectStore, str]:
         raise ValueError(f"bad database URL {url!r}: accepted are file:///a/folder, a/folder, s3://bucket/prefix")
     folder = os.path.abspath(unquote(place) if separator else url)
     if not os.path.isdir(folder):
-        raise ValueError(f"there is no folder {folder!r}")
+        raise ValueError(f"there is no folder {folder!r}: correct the path")
     return (LocalStore("/", read_only=True), folder.strip("/")) if read_only else (LocalStore(folder), "")
 
 
 def system_world(store: ObjectStore) -> World:
-    """What a client gets outside of the simulator; call it once for each client."""
+    """Return the world of one client outside of the simulator. Call it once for each client."""
     return World(store, SystemClock(), Ulids(), Counters())
 
 
 class SystemClock:
-    """The wall clock to tell the time, which may be set back; the monotonic clock to sleep by."""
+    """The machine's clocks: the wall clock, which may be set back, tells the time; the monotonic clock measures sleeps."""
 
     def now_ms(self) -> int:
         return wall_clock_ms()
@@ -75,6 +79,8 @@ class SystemClock:
 
 
 class Ulids:
+    """A source of random ULIDs."""
+
     def new_id(self) -> str:
         return str(ULID())
 
@@ -98,7 +104,8 @@ class Counters:
         log.warning("%s", message)
 
     def snapshot(self) -> dict[str, float]:
-        """{"gets": 2, "get_ms.count": 2, "get_ms.sum": 9.5, "get_ms.min": 1.5, "get_ms.max": 8.0}, sorted by name."""
+        """Return all metrics, sorted by name: {"gets": 2, "get_ms.count": 2, "get_ms.sum": 9.5, "get_ms.min": 1.5,
+        "get_ms.max": 8.0}."""
         parts = ("count", "sum", "min", "max")
         values = {f"{name}.{part}": v for name, seen in self._values.items() for part, v in zip(parts, seen)}
         return dict(sorted({**self._counts, **values}.items()))

@@ -1,20 +1,20 @@
-"""Safety: a writer is never told «you lost» of a write of its own that was applied, though its SDK sends requests again.
+"""Safety: a writer is never told «you lost» about a write of its own that was applied, even if its SDK retransmits requests.
 
-SlateDB's put-id, above any store of the seam: each logical put has bytes of its own, and who finds them there finds its own.
-By default the put-id is the whole body, which names its writer wherever no two logical puts of a key are alike: a manifest
-holds the id of its update. (A boundary holds none; but of two equal boundaries either will do.)
+This is SlateDB's put-id, above any store. Each logical put has bytes of its own, so a client that finds those bytes finds its
+own put. By default the put-id is the whole body. It identifies the writer if no two logical puts of a key are equal; a
+manifest, for example, holds the id of its update. A boundary holds no id, but of two equal boundaries either will do.
 
-An error speaks of the last attempt alone. So a put in doubt (no answer, or a refusal after it was sent again) is resolved by
+An error describes only the last attempt. So a put in doubt (no answer, or a refusal after a retransmission) is resolved by
 reading back:
 
 - Its own put-id is there: it was applied.
-- Another's: that proves nothing by itself. Ours may have been there before, and been collected. Only if nothing of this key can
-  have been deleted yet (`kept`) was the other there first: AlreadyExists.
-- Nothing (404), or no answer: the third outcome. It may never have been applied, or be under way, or applied, built upon and
-  collected: OutcomeUnknown, never «not mine».
+- Another put-id is there: that alone proves nothing. Ours may have been there before and been collected. Only if no object of
+  this key can have been deleted yet (`kept`) was the other one first: AlreadyExists.
+- Nothing is there (404), or there is no answer: the outcome is indeterminate. The put may never have been applied, be in
+  flight, or have been applied, built upon and collected. The result is OutcomeUnknown, never «not mine».
 
-A refusal without doubt (409: another request to the key was under way; 429) is definite, and sent again here; it is no evidence
-of an object, so it is never AlreadyExists. A 503 leaves doubt, like no answer.
+A refusal without doubt (409: another request to the key was in flight; 429) is definite, and the put is sent again. It is no
+evidence of an object, so it never becomes AlreadyExists. A 503 leaves doubt, like no answer.
 """
 
 from collections.abc import Awaitable, Callable, Hashable
@@ -24,7 +24,7 @@ from highwater.impl.layout import Namespace
 from highwater.impl.protocols.boundary_object import BoundaryLost, InvalidBoundary, ObjectStoreBoundaryObject
 from highwater.impl.world import Clock, ObjectStore, World
 
-Kept = Callable[[str], Awaitable[bool]]  # whether no object of this key can have been deleted before the call
+Kept = Callable[[str], Awaitable[bool]]  # returns True if no object of this key can have been deleted before the call
 
 
 def whole(body: bytes) -> Hashable:
@@ -36,10 +36,11 @@ async def never(key: str) -> bool:
 
 
 class VerifiedStore:
-    """An ObjectStore above one that may send requests again.
+    """An ObjectStore above a store that may retransmit requests.
 
-    An error tells in its attribute `attempts` how many it stands for; one that has none stands for one, or, if `inner` is
-    `silent` about it, for any number. `attempts` of this class: how often a put that was refused is sent in all.
+    The attribute `attempts` of an error is the number of attempts that it stands for. Without it, an error stands for one
+    attempt, or for any number if `inner` is `silent` about retransmissions. `attempts` of this class is the number of times
+    that a refused put is sent in all.
     """
 
     def __init__(self, inner: ObjectStore, clock: Clock, put_id: Callable[[bytes], Hashable] = whole, kept: Kept = never,
@@ -76,7 +77,7 @@ class VerifiedStore:
         return getattr(error, "attempts", 2 if self.silent else 1) > 1
 
     async def verified(self, conflict: type[Exception], key: str, body: bytes, error: Exception) -> str:
-        """The version of our own object. Raises AlreadyExists, OutcomeUnknown."""
+        """Return the version of our own object. Raises AlreadyExists, OutcomeUnknown."""
         try:
             found = await self.inner.get(key)
             if self.put_id(found.body) == self.put_id(body):
@@ -90,8 +91,11 @@ class VerifiedStore:
 
 
 def ahead_of_boundary(world: World, namespace: Namespace) -> Kept:
-    """«Before GC may delete sequenced metadata file ID i, the durable boundary for that namespace must be >= i»: ahead of a
-    boundary read now nothing has been deleted yet. Nothing deletes a boundary."""
+    """Return a `Kept` that reads the durable boundary: no file above it has been deleted yet.
+
+    «Before GC may delete sequenced metadata file ID i, the durable boundary for that namespace must be >= i.» Nothing deletes a
+    boundary.
+    """
     boundary = ObjectStoreBoundaryObject(world, namespace)
 
     async def kept(key: str) -> bool:
@@ -109,6 +113,6 @@ def ahead_of_boundary(world: World, namespace: Namespace) -> Kept:
 
 
 def verified(world: World, namespace: Namespace, silent: bool = False) -> World:
-    """The world of a client of sequenced metadata whose store sends requests again."""
+    """Return the world of a client of sequenced metadata whose store retransmits requests."""
     store = VerifiedStore(world.store, world.clock, kept=ahead_of_boundary(world, namespace), silent=silent)
     return world._replace(store=store)

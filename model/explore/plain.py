@@ -1,6 +1,6 @@
-"""Safety: none of its own; it is the search that has nothing to get wrong: states as they are written, and a queue.
+"""The simplest search: states as they are written, and a queue. It is the reference for the fast engines.
 
-The reference for the fast engines: they must visit the same states, with the same edges between them.
+They must visit the same states, with the same edges between them.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,7 +10,7 @@ from highwater.model.core import Bounds, Exploration, Model, Progress, State, St
 
 def explore(model: Model, max_states: int | None = None, progress: Progress | None = None, symmetry: bool = False,
             bounds: Bounds | None = None) -> Exploration:
-    """As model.explore.tabulated.explore, breadth-first."""
+    """Explore like model.explore.tabulated.explore, breadth-first."""
     bounds = bounds or Bounds(states=max_states)
     orbit = orbits(model) if symmetry else lambda state: (state,)
     came: dict[State, Step] = {}  # state -> the label of the step that led to it, and the state before

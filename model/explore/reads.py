@@ -1,10 +1,13 @@
-"""Safety: a function of the shared state is asked again only if a field differs that it read: its answer is otherwise the same.
+"""Safety: a function of the shared state is called again only if a field that it read differs; otherwise its answer is the
+same.
 
-An action, or a property, is given a recorder for the shared state: a record of the same type, or as good as, that notes which
-fields are read and written. An answer is then kept under the values of the fields that were read. To compare, hash, unpack or
-walk through a record reads all of it. What asks for the exact type (`type(state) is State`), and what the interpreter reads
-in C behind a recorder's back (`"%s" % state`), is not noticed. So a model that uses `type` is refused; and of each new set of
-fields read the function is asked with the plain record as well, and a model whose answer differs is refused.
+An action or a property gets a recorder in place of the shared state: a record of the same type, or a good imitation, that notes
+which fields are read and written. The answer is stored under the values of the fields that were read. Comparing, hashing,
+unpacking or iterating over a record reads all of it.
+
+Two kinds of access are not noticed: a test of the exact type (`type(state) is State`), and reads by the interpreter in C (`"%s"
+% state`). So a model that uses `type` is refused. Also, for each new set of fields the function is called with the plain record
+as well, and a model whose answers differ is refused.
 """
 
 from collections.abc import Callable
@@ -120,8 +123,8 @@ def recorder(of: type) -> type:
 
 
 class Answers:
-    """What a function of some records answered, which is never None. `fields` are the numbers of all their fields, one
-    record's after another's."""
+    """The stored answers of a function of some records; no answer is None. `fields` are the numbers of all their fields, record
+    by record."""
 
     __slots__ = ("ask", "constant", "known", "others", "read")
 

@@ -1,12 +1,13 @@
-"""Safety: what is left out of a search is nothing that a property could tell from what is searched; and that is checked.
+"""Safety: a property cannot distinguish the states that a reduced search leaves out from those it visits. This is checked.
 
-**Symmetry**: states that differ only in the names of interchangeable clients stand for one another. It is sound if
-renaming is an automorphism: the moves of a renamed state are its moves, renamed, and no property can tell the two apart.
-`Symmetry` checks just that, of each pair (shared, local) that a search visits and of each renaming, while it searches.
+**Symmetry**: states that differ only in the names of interchangeable clients represent one another. This is sound if renaming
+is an automorphism: the moves of a renamed state are its moves, renamed, and no property distinguishes the two. `Symmetry`
+checks this during the search, for each pair (shared, local) that it visits and each renaming.
 
-**Merging**: an action that only its own client can see (it reads nothing that others write, and what it writes nobody
-reads) is taken in one step with the action before it. `merged` makes such a model of a model; `merging_differs` says
-of an instance whether the result visits just the states of the whole graph in which no unseen action is enabled.
+**Merging**: an invisible action is taken in one step with the action before it. An action is invisible if only its own client
+can see it: it reads nothing that others write, and writes nothing that others read. `merged` makes such a model from a model.
+`merging_differs` says, for an instance, whether the result visits exactly the states of the whole graph in which no invisible
+action is enabled.
 """
 
 from collections.abc import Callable, Iterator
@@ -106,7 +107,7 @@ class Symmetry:
         x.symmetry = self
 
     def number(self, g: int, part: int, number: int) -> int:
-        """What a part's number is under renaming `g` of `named`."""
+        """Return the number of a part after renaming `g` of `named`."""
         known = self.renumbered[g][part]
         if number not in known:
             names, value = self.named[g][0], self.x.values[part][number]

@@ -1,9 +1,9 @@
-"""Safety: as model/explore/plain.py, whose states, edges and verdicts it has, with a model's moves worked out once.
+"""Safety: the search has the same states, edges and verdicts as model/explore/plain.py, but computes each move only once.
 
-Because an action sees only (shared, its own local), its moves are a function of that pair. `Explorer` interns both parts
-as small integers, packs a global state into one integer, asks the readable action once for each pair (or not at all, if it
-was asked for one that differs only in what it did not read), and keeps the answer as integer differences: to explore is
-then to mask, look up and add.
+An action sees only (shared, its own local), so its moves are a function of that pair. `Explorer` interns both parts as small
+integers and packs a global state into one integer. It calls the readable action once for each pair, or not at all if it was
+called for a pair that differs only in fields it did not read. It stores the answer as integer differences. Exploring is then
+masking, look-up and addition.
 """
 
 import gc
@@ -211,7 +211,7 @@ class Explorer:
             self.broken[p, number | local << BITS * (p + 1)] = failing
 
     def first_broken(self, p: int, number: int, local: int) -> str:
-        """Of the properties of a process, or (-1) of the shared part."""
+        """Return the first broken property of process `p`, or (-1) of the shared part; "" if all hold."""
         failing, fields = "", self.fields[number]
         if p >= 0:
             own = self.locals[p + 1].get(local) or self.local_fields(p + 1, local)
@@ -233,7 +233,7 @@ class Explorer:
                 for of in (self.model.always, self.model.sometimes) for name, (whose, holds) in of.items() if whose == role]
 
     def verdict(self, name: str, answers: Answers, p: int, number: int, local: int) -> bool:
-        """What a property says of a shared part, or of it and a local one of process `p`. Raises NotPlain."""
+        """Return a property's verdict on a shared part, or on it and a local part of process `p`. Raises NotPlain."""
         parts, fields = (self.values[0][number],), self.fields[number]
         if p >= 0:
             own = self.local_fields(p + 1, local)

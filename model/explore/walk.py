@@ -1,8 +1,8 @@
-"""Safety: every walk is one that the model can take, and a walk that ends in a violation is told step by step.
+"""Safety: every walk is a run of the model, and a walk that ends in a violation is reported step by step.
 
-Random walks, some thousand abreast: where an instance is too large to visit every state of it they still go deep. Each
-walk starts from the initial state and ends after so many steps, or where there is no move. The moves of a state are equally
-likely. The choices depend on the seed and the walk's number alone, so a walk can be taken again by itself.
+This module takes random walks, some thousand at a time. In instances with too many states to visit them all, walks still go
+deep. Each walk starts from the initial state and ends after a given number of steps, or in a state without a move. The moves of
+a state are equally likely. The choices depend only on the seed and the walk's number, so a walk can be repeated by itself.
 """
 
 from collections.abc import Callable

@@ -1,13 +1,16 @@
-"""Safety: as model.explore.tabulated.explore, whose states, edges and verdicts it has, a whole level of states at a time.
+"""Safety: the search has the same states, edges and verdicts as model.explore.tabulated.explore, but processes a whole level at
+a time.
 
-A state is one 64-bit integer: the number of its shared part in the high bits, those of the locals below, each field as
-wide as the numbers so far need (fields are widened, and all states with them, when a number no longer fits). A level is a
-sorted array. Its successors are gathers and adds: for each process a dense table leads from (shared, local) to that pair's
-moves, which the readable model was asked for once, and which are kept as differences. Duplicates go by sorting. What was
-seen is kept in some sorted runs, each several times as long as the next, merged as they grow. Exact: nothing is hashed.
+A state is one 64-bit integer: the number of its shared part in the high bits, those of the locals below. Each field is as wide
+as the numbers so far need. If a number no longer fits, the fields of all states are widened.
 
-A level is worked on in blocks that fit a cache, in threads (numpy lets go of the interpreter's lock). What is found, and
-the numbers that parts get, do not depend on how many.
+A level is a sorted array. Its successors are computed with gathers and additions: for each process a dense table leads from
+(shared, local) to that pair's moves. The readable model is asked for these once; they are stored as differences. Sorting
+removes duplicates. The states seen are a few sorted runs, each several times as long as the next, merged as they grow. The
+search is exact: nothing is hashed.
+
+A level is processed in blocks that fit a cache, in threads (numpy releases the interpreter's lock). The results, and the
+numbers of the parts, do not depend on the number of threads.
 """
 
 from collections.abc import Iterator
@@ -84,8 +87,10 @@ def grown(array: np.ndarray, needed: tuple[int, ...]) -> np.ndarray:
 
 
 class Tables:
-    """What to expand states takes: where the fields of a state stand, and each pair's moves. Numbers alone, no state, and no
-    model: so they can be sent to whoever expands."""
+    """The tables for expanding states: the positions of the fields, and each pair's moves.
+
+    They hold only numbers, no state and no model, so they can be sent to workers.
+    """
 
     def __init__(self, parts: int):
         self.moves = [Moves() for _ in range(parts - 1)]
@@ -182,7 +187,7 @@ def moved(states: np.ndarray, before: list[int], after: list[int]) -> np.ndarray
 
 
 def packed(state: int, widths: list[int]) -> int:
-    """As the explorer packs it."""
+    """Return a state packed as the explorer packs it."""
     return sum((int(state) >> shift & ((1 << width) - 1)) << BITS * part
                for part, (width, shift) in enumerate(zip(widths, placed(widths))))
 
@@ -322,7 +327,7 @@ def without(states: np.ndarray, run: np.ndarray) -> np.ndarray:
 
 def explore(model: Model, max_states: int | None = None, progress: Progress | None = None, symmetry: bool = False,
             bounds: Bounds | None = None) -> Exploration:
-    """As model.explore.tabulated.explore, breadth-first. Raises TooWide for a model whose states do not fit 63 bits."""
+    """Explore like model.explore.tabulated.explore, breadth-first. Raises TooWide if the states do not fit 63 bits."""
     return search(Wide(model, symmetry), bounds or Bounds(states=max_states), progress)
 
 

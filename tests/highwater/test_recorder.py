@@ -91,7 +91,7 @@ def test_a_rule_that_stays_goes_on_counting():
 
 @pytest.mark.parametrize("text, says", [
     ("loose PUT *", "there is no action 'loose'; there are pass, hold"), ("lose PUT", "after the action"),
-    ("lose", "after the"), ("lose PATCH *", "no kind of request 'PATCH'"), ("delay PUT *", "delay MS: 'PUT' is no number"),
+    ("lose", "after the"), ("lose PATCH *", "no kind of request 'PATCH'"), ("delay PUT *", "delay MS: 'PUT' is not a number"),
     ("fail 200 PUT *", "400 to 599"),
     ("lose PUT * nth=0", "nth: '0'"), ("lose PUT * nth=1 first=2", "'first=2': options are"), ("lose PUT * who=a", "'who=a'"),
     ("lose PUT * client=", "'client='"),
@@ -190,13 +190,14 @@ def test_a_log_is_in_the_order_of_calls():
 
 
 @pytest.mark.parametrize("lines, says", [
-    ([], "there is nothing in it"), (["{}\n"], "line 1: a log of version 1"), (['{"kind":"log","v":2}\n'], "of version 1"),
+    ([], "the log is empty"), (["{}\n"], "line 1: this is not a log of version 1"),
+    (['{"kind":"log","v":2}\n'], "of version 1"),
     (log_of("what"), "line 2"), (log_of('{"kind":"other"}'), "line 2: its kind is 'other'"),
-    (log_of("[1]"), "line 2: no object"),
-    (log_of('{"kind":"end","requests":1}'), "0 requests, and not 1"),
-    (log_of('{"kind":"end","requests":0}', "{}"), "after the end"),
+    (log_of("[1]"), "line 2: not a JSON object"),
+    (log_of('{"kind":"end","requests":1}'), "0 requests, and its end counts 1"),
+    (log_of('{"kind":"end","requests":0}', "{}"), "after the line of kind end"),
     (log_of('{"kind":"request","op":"get","status":"200"}'), "line 2: status is '200'"),
-    (log_of('{"kind":"request","op":"get","called":3,"sent":2}'), "line 2: its edges are [3, 2]"),
+    (log_of('{"kind":"request","op":"get","called":3,"sent":2}'), "line 2: its moments are [3, 2]"),
     (log_of('{"kind":"request","op":"fetch"}'), "op is 'fetch'"), (log_of('{"kind":"request","op":"get","x":1}'), "line 2"),
 ])
 def test_what_is_no_log_is_told_with_its_line(lines, says):
@@ -595,7 +596,7 @@ def test_from_the_command_line(recorder, tmp_path):
     wait_for(log, "bad rules")
     assert ask(urls["two"], b"GET /b/a/no HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 503"), "the old rules stay"
     rules.write_bytes(b"lose GET \xff\n")
-    wait_for(log, "it is no UTF-8")
+    wait_for(log, "it is not UTF-8")
     rules.write_text("")
     wait_for(log, '"text":""')
     assert ask(urls["two"], b"GET /b/a/no HTTP/1.1\r\n\r\n") == OK
@@ -636,7 +637,7 @@ def test_what_streams_through_is_not_kept_in_memory(recorder, tmp_path):
 
 @pytest.mark.parametrize("arguments, says", [
     (["ftp://x"], "write http://HOST:PORT"), (["http://x:port"], "write http://HOST:PORT"),
-    (["http://x/bucket"], "write http://HOST:PORT"), (["http://x", "--rules", sys.executable], "it is no UTF-8"),
+    (["http://x/bucket"], "write http://HOST:PORT"), (["http://x", "--rules", sys.executable], "it is not UTF-8"),
     (["http://x", "--client", "a=b"], "write NAME or NAME=PORT"),
     (["http://x", "--client", "a", "--client", "a"], "two clients have the same name"),
     (["http://x", "--rules", "/no/such"], "/no/such: No such file"),

@@ -219,7 +219,7 @@ def test_what_is_no_manifest(body):
 
 
 def test_a_version_that_is_not_known_is_named():
-    with pytest.raises(InvalidFile, match="its version is 3: manifests are of version 1 or 2 here"):
+    with pytest.raises(InvalidFile, match="its version is 3, but this release reads manifests of version 1 or 2"):
         V2.decode(b"\0\x03" + V2.encode(FULL)[2:])
 
 
@@ -291,7 +291,7 @@ def test_phase_1_keeps_the_sst_beside_the_view():
     ({"segment_extractor_name": "prefix"}, "segments"),
     ({"l0": (View(A, A, LEFT), View(C, A, RIGHT))}, "two views of SST"),
     ({"last_compacted_l0_sst_id": None}, "the last compacted view"),
-    ({"ssts": SSTS}, "which no view shows"),
+    ({"ssts": SSTS}, "which has no view"),
     ({"ssts": SSTS[:1]}, "which is not in the manifest"),
 ])
 def test_what_v1_cannot_hold_is_refused(change, what):
@@ -315,12 +315,12 @@ def test_two_views_with_one_id_stand_in_v1_as_they_are():
 
 def test_a_v1_file_with_two_contents_of_one_sst_is_refused():
     table = ManifestV1(l0=(SstV1(A, SSTS[0].info), SstV1(A, SSTS[0].info._replace(index_len=1))))
-    with pytest.raises(InvalidFile, match="twice, with two contents"):
+    with pytest.raises(InvalidFile, match="twice, with different contents"):
         V1.decode(b"\0\x01" + write(table))
 
 
 def test_phase_3_reads_v2_only():
-    with pytest.raises(InvalidFile, match="its version is 1: manifests are of version 2 here"):
+    with pytest.raises(InvalidFile, match="its version is 1, but this release reads manifests of version 2"):
         V2_ONLY.decode(V1.encode(FULL))
     assert V2_ONLY.decode(V2_ONLY.encode(FULL)).writer_epoch == 3
 

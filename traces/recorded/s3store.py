@@ -190,7 +190,7 @@ class Store:
                 return wrong(request, f"it shows {key[1]}, version {version}, and there is {shown(known)}")
             if known is None:
                 self.set_version(key, version or SOME)
-        further = "continuation-token" in request.query  # only the server knows where this page begins; `start-after` no longer applies
+        further = "continuation-token" in request.query  # only the server knows where this page begins
         if not request.listed and (further or request.truncated or request.query.get("max-keys") == "0"):
             return None
         first = request.listed[0].key if further else request.query.get("start-after") or request.query.get("marker", "")

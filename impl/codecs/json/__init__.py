@@ -1,1 +1,1 @@
-"""Our own formats, as JSON."""
+"""The repository's own file formats, as JSON."""

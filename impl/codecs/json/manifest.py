@@ -1,10 +1,11 @@
-"""The codec of this repository's own sequenced files: one JSON object, keys sorted, no spaces.
+"""Encodes and decodes this repository's own sequenced files: one JSON object, keys sorted, no spaces.
 
     {"checkpoints":[{"expiry_ms":1700000000000,"id":"..","manifest_id":7}],"updates":["..", ".."]}
 
-`updates`: the ids of all updates that the history of this file holds, in order. `expiry_ms`: 0 means never; else the
-checkpoint is active up to that moment (milliseconds since the epoch). `"sessions":[["..",3]]`, where there are some: of each
-session the number of its last update (impl/protocols/update_ids.py), the one that was used last at the end.
+`updates` lists the ids of all updates in the history of this file, in order. `expiry_ms` is the time until which the checkpoint
+is active, in milliseconds since the epoch; 0 means that it never expires. `"sessions":[["..",3]]` is present only if there are
+sessions. It maps each session to the number of its last update (impl/protocols/update_ids.py); the session used last comes
+last.
 """
 
 import json
@@ -14,15 +15,20 @@ from highwater.impl.errors import Definite
 
 
 class Checkpoint(NamedTuple):
+    """A checkpoint that keeps the file with id `manifest_id`."""
+
     id: str
     manifest_id: int
     expiry_ms: int
 
     def active(self, now_ms: int) -> bool:
+        """Return whether the checkpoint is still in force at `now_ms`."""
         return self.expiry_ms == 0 or now_ms < self.expiry_ms
 
 
 class Manifest(NamedTuple):
+    """The decoded content of one sequenced file."""
+
     updates: tuple[str, ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
     sessions: tuple[tuple[str, int], ...] = ()
@@ -35,7 +41,7 @@ class Manifest(NamedTuple):
 
 
 class InvalidManifest(Definite):
-    """A file that this codec has not written."""
+    """A file that this codec did not write."""
 
 
 ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
@@ -49,7 +55,7 @@ def encode(manifest: Manifest) -> bytes:
 
 
 def decode(body: bytes) -> Manifest:
-    """Raises InvalidManifest."""
+    """Decode the bytes of a file. Raises InvalidManifest."""
     try:
         document = json.loads(body)
         return Manifest(tuple(document["updates"]), tuple(Checkpoint(**c) for c in document["checkpoints"]),
@@ -59,10 +65,10 @@ def decode(body: bytes) -> Manifest:
 
 
 def holds(manifest: Manifest, update: str) -> bool:
-    """The history of this file holds the update."""
+    """Return whether the history of this file contains the update."""
     return update in manifest.updates
 
 
 def referenced(manifest: Manifest, now_ms: int) -> frozenset[int]:
-    """The ids of the files that active checkpoints refer to."""
+    """Return the ids of the files that active checkpoints refer to."""
     return frozenset(c.manifest_id for c in manifest.checkpoints if c.active(now_ms))

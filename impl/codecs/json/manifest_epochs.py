@@ -1,11 +1,11 @@
-"""The codec of manifests with epochs: one JSON object, keys sorted, no spaces.
+"""Encodes and decodes manifests with epochs: one JSON object, keys sorted, no spaces.
 
     {"checkpoints":[{"expiry_ms":1700000000000,"id":"..","manifest_id":7}],"collector_epoch":0,"compacted":["0.0"],
      "compactor_epoch":1,"l0":["0.1"],"last_wal":2,"next_wal":3,"writer_epoch":1}
 
-Source 002's «Manifest Contents». `l0`, `compacted`: names of SSTs, in the order in which they came. `last_wal`: «the id of the
-last WAL file processed by compaction», that is: which is in an SST; 0 for none. `next_wal`: «the id used to create the next WAL
-file».
+The fields are those of «Manifest Contents» in SlateDB's page on the manifest. `l0` and `compacted` are names of SSTs, in the
+order in which they were added. `last_wal` is «the id of the last WAL file processed by compaction»: its content is in an SST.
+It is 0 if there is none. `next_wal` is «the id used to create the next WAL file».
 """
 
 import json
@@ -15,6 +15,8 @@ from highwater.impl.codecs.json.manifest import Checkpoint, InvalidManifest
 
 
 class Manifest(NamedTuple):
+    """The decoded content of one manifest with epochs."""
+
     writer_epoch: int = 0
     compactor_epoch: int = 0
     collector_epoch: int = 0
@@ -37,7 +39,10 @@ def encode(manifest: Manifest) -> bytes:
 
 
 def decode(body: bytes) -> Manifest:
-    """Raises InvalidManifest, also for one with fields that are none of these: to write it again would drop them."""
+    """Decode the bytes of a manifest. Raises InvalidManifest.
+
+    It also refuses a manifest with unknown fields, because writing it again would drop them.
+    """
     try:
         fields = json.loads(body)
         lists = {name: tuple(fields[name]) for name in ("l0", "compacted")}

@@ -1,11 +1,12 @@
-"""The codec of the WAL and of its manifest: one JSON object each, keys sorted, no spaces. A fence is an empty object.
+"""Encodes and decodes WAL objects and the WAL's manifest: one JSON object each, keys sorted, no spaces. A fence is an empty
+object.
 
     <root>/wal/<id>.sst    {"body":"aGVsbG8=","epoch":3,"id":".."}
     <root>/wal.manifest    {"flushed":[{"body":"..","epoch":3,"id":".."}],"replay_after":7,"writer_epoch":4}
 
-`body`: base64. `epoch`: of the writer that appended the record. `id`: unique, so that a writer tells its own object from one
-with the same body. `replay_after`: the last WAL id whose record is among those flushed. Real systems have the names of SSTs in
-place of the flushed records; what is proved is the same.
+`body` is base64. `epoch` is the epoch of the writer that appended the record. `id` is unique, so that a writer can tell its own
+object from another one with the same body. `replay_after` is the last WAL id whose record has been flushed. Real systems hold
+the names of SSTs in place of the flushed records; the proof is the same for both.
 """
 
 import json
@@ -18,20 +19,26 @@ FENCE = b""
 
 
 class Record(NamedTuple):
+    """One record of the log, with the epoch of the writer that appended it."""
+
     id: str
     epoch: int
     body: bytes
 
 
 class WalManifest(NamedTuple):
+    """The decoded content of the WAL's manifest."""
+
     writer_epoch: int = 0
     replay_after: int = 0
     flushed: tuple[Record, ...] = ()
 
 
 class InvalidWal(Indefinite):
-    """An object that this codec has not written. (Indefinite: it is a fault of the log, and says nothing of the operation that
-    met it.)"""
+    """An object that this codec did not write.
+
+    It is indefinite: the fault is in the log, and says nothing about the operation that met it.
+    """
 
 
 ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
@@ -50,7 +57,7 @@ def encode_record(record: Record) -> bytes:
 
 
 def decode_record(body: bytes) -> Record | None:
-    """None for a fence. Raises InvalidWal."""
+    """Decode a WAL object; return None for a fence. Raises InvalidWal."""
     if body == FENCE:
         return None
     try:
@@ -64,7 +71,7 @@ def encode_manifest(manifest: WalManifest) -> bytes:
 
 
 def decode_manifest(body: bytes) -> WalManifest:
-    """Raises InvalidWal."""
+    """Decode the WAL's manifest. Raises InvalidWal."""
     try:
         document = json.loads(body)
         return WalManifest(document["writer_epoch"], document["replay_after"], tuple(map(record_of, document["flushed"])))

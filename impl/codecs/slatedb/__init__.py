@@ -1,1 +1,1 @@
-"""SlateDB's formats, as FlatBuffers."""
+"""SlateDB's file formats, as FlatBuffers."""

@@ -1,7 +1,8 @@
-"""Safety: no compactions file is written that lacks something that was in the one read.
+"""Safety: a compactions file that is read and written again loses nothing.
 
-The codec of SlateDB's compactions files (impl/codecs/slatedb/tables.py). Version 2 is version 1 with further fields: both are
-read, 2 is written. In version 1 the destination of a compaction is not said, and reads as 0; the released reader infers it.
+This is the codec of SlateDB's compactions files (impl/codecs/slatedb/tables.py). Version 2 adds fields to version 1. Both
+versions are read; version 2 is written. A file of version 1 does not state the destination of a compaction. It reads as 0 here;
+the released reader infers it.
 """
 
 from typing import NamedTuple
@@ -14,34 +15,41 @@ WRITTEN = 2
 
 
 class Compactions(NamedTuple):
+    """The decoded content of one compactions file. `version` and `unknown` describe the file it was read from."""
+
     compactor_epoch: int = 0
     recent_compactions: tuple[Compaction, ...] = ()
-    version: int = WRITTEN  # of the file that this was read from
+    version: int = WRITTEN  # the version of the file that this was read from
     unknown: tuple[str, ...] = ()
 
 
 def decode(body: bytes) -> Compactions:
-    """Raises InvalidFile, DamagedBuffer."""
+    """Decode a compactions file. Raises InvalidFile, DamagedBuffer."""
     version, buffer = opened(body, "compactions files", (1, WRITTEN))
     table, unknown = read(buffer, CompactionsV1)
     return Compactions(*table, version, unknown)
 
 
 def encode(compactions: Compactions) -> bytes:
-    """Raises NewerFields; InvalidFile for one of version 1 that has compactions: as 2 it would name 0 as their destination."""
+    """Encode a compactions file as version 2.
+
+    Raises NewerFields if the file had fields that this release does not know. Raises InvalidFile for a file of version 1 that
+    has compactions: as version 2 it would name 0 as their destination.
+    """
     if compactions.unknown:
         raise NewerFields("compactions file", compactions.unknown)
     if compactions.version != WRITTEN and compactions.recent_compactions:
-        raise InvalidFile("a compactions file of version 1 does not say where its compactions go: let the release that wrote "
-                          "it finish them")
+        raise InvalidFile("a compactions file of version 1 does not name the destinations of its compactions: let the release "
+                          "that wrote it finish them")
     return closed(WRITTEN, write(CompactionsV1(compactions.compactor_epoch, compactions.recent_compactions)))
 
 
 def holds(compactions: Compactions, update_id: str) -> bool:
-    """Updates with an id are those that submit a compaction: its id is the update's."""
+    """Return whether the file has the compaction with this id. The id of a compaction is the id of the update that submits it.
+    """
     return any(compaction.id == update_id for compaction in compactions.recent_compactions)
 
 
 def referenced(compactions: Compactions, now_ms: int) -> frozenset[int]:
-    """No checkpoint refers to a compactions file."""
+    """Return the empty set: no checkpoint refers to a compactions file."""
     return frozenset()

@@ -1,19 +1,21 @@
-"""Safety: what is read is what the bytes say, or an error that says which bytes are wrong; what a reader does not know is told,
-and never written without it.
+"""Safety: reading returns what the bytes say, or raises an error that names the wrong bytes. Fields that the reader does not
+know are reported, and a file that has them is never written again without them.
 
-A table of FlatBuffers is a NamedTuple here: its fields are the slots, in order, its annotations say what is in them.
+A table of FlatBuffers is a NamedTuple here. Its fields are the slots, in order; its annotations give their types.
 
     class Checkpoint(NamedTuple):
-        id: Uuid                            # required: its absence is an error, for the released reader, too
-        manifest_id: U64 = 0                # a field that has its default is left out
-        parts: Annotated[tuple[Part, ...], REQUIRED] = ()    # also required, and written although it is the default
-        name: str | None = None             # None: there is none, which is not the empty text
-        metadata: Annotated[Writer | None, UNION] = None   # a union takes two slots: which table it is, and the table
+        id: Uuid                            # required: if it is absent, this reader and the released one raise an error
+        manifest_id: U64 = 0                # a field that equals its default is left out
+        parts: Annotated[tuple[Part, ...], REQUIRED] = ()    # required too, and written even if it equals the default
+        name: str | None = None             # None: absent, which differs from the empty text
+        metadata: Annotated[Writer | None, UNION] = None   # a union takes two slots: a tag that names the table, and the table
 
-The format in short: little-endian. A table begins with the distance back to its vtable, which holds its own size, the table's
-size, and for each slot where in the table the field is, 0 if it is not there. Numbers are in the table itself, all else is a
-u32: how far on from here it begins. Vectors and texts begin with their length. There is no checksum; so every offset and
-length is held against the buffer, and a buffer whose parts overlap so much that it would read as more than it is, is refused.
+The format in short: numbers are little-endian. A table begins with the distance back to its vtable. The vtable holds its own
+size, the table's size, and for each slot the position of the field in the table, or 0 if it is absent. Numbers stand in the
+table itself. Everything else is a u32 offset, counted from its own position. Vectors and texts begin with their length.
+
+The format has no checksum. Therefore every offset and length is compared with the size of the buffer. A buffer whose parts
+overlap so much that it would decode to far more than it holds is refused.
 """
 
 import struct
@@ -24,24 +26,24 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_
 from highwater.impl.errors import Definite
 
 UNION = "union"
-REQUIRED = "required"  # a vector that is written although it is empty
+REQUIRED = "required"  # a vector that is written even if it is empty
 Flag = Annotated[bool, "?"]
 I8, U8, U16, U32 = Annotated[int, "b"], Annotated[int, "B"], Annotated[int, "H"], Annotated[int, "I"]
 U64, I64 = Annotated[int, "Q"], Annotated[int, "q"]
-Uuid = Annotated[str, "uuid"]  # 8-4-4-4-12 hexadecimal digits; in the file a table of its upper and its lower half
-Ulid = Annotated[str, "ulid"]  # 26 letters of Crockford's base 32; likewise
+Uuid = Annotated[str, "uuid"]  # 8-4-4-4-12 hexadecimal digits; the file has a table of its upper and its lower half
+Ulid = Annotated[str, "ulid"]  # 26 letters of Crockford's base 32; the file has such a table, too
 
 LETTERS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 VALUE_OF = {letter: value for value, letter in enumerate(LETTERS)}
-SHARING = 4  # times over that a part of a buffer may be read; the released writer shares nothing but vtables
+SHARING = 4  # reading may consume this many times the buffer's size; the released writer shares only vtables
 
 
 class DamagedBuffer(Definite):
-    """These bytes are no such table."""
+    """Bytes that do not form the expected table."""
 
 
 class NewerFields(Definite):
-    """A file holds what this release does not know: to write it again would drop that without a word."""
+    """A file has fields that this release does not know. Writing it again would silently drop them."""
 
     def __init__(self, what: str, unknown: tuple[str, ...]):
         super().__init__(f"the {what} has {', '.join(unknown[:5])}, which this release does not know and would drop: write it "
@@ -49,7 +51,7 @@ class NewerFields(Definite):
 
 
 class Halves(NamedTuple):
-    """A number of 128 bits, as the file has it."""
+    """A number of 128 bits, as the file stores it."""
 
     high: U64 = 0
     low: U64 = 0
@@ -62,17 +64,20 @@ class Slot(NamedTuple):
     """One field of a table."""
 
     name: str
-    kind: Any  # a letter of struct; "bytes", "str", "uuid", "ulid"; a table; (kind,) of a vector; [tables] of a union
+    kind: Any  # a letter of struct; "bytes", "str", "uuid", "ulid"; a table; (kind,) for a vector; [tables] for a union
     required: bool
     default: Any
-    size_bytes: int  # in its table
+    size_bytes: int  # the size of its entry in the table
 
 
-# ---------------------------------------------------------------------------------------------------- what a table has
+# --------------------------------------------------------------------------------------------------- slots of a table
 
 @cache
 def slots_of(table: type) -> tuple[Slot, ...]:
-    """A union has its place twice: first the slot of its tag (kind "B", named `<name>_type`)."""
+    """Return the slots of a table, in order.
+
+    A union has two slots. The first holds its tag (kind "B", named `<name>_type`).
+    """
     defaults, slots = table._field_defaults, []
     for name, annotation in get_type_hints(table, include_extras=True).items():
         kind, required = kind_of(annotation), name not in defaults or REQUIRED in get_args(annotation)
@@ -83,6 +88,7 @@ def slots_of(table: type) -> tuple[Slot, ...]:
 
 
 def kind_of(annotation: Any) -> Any:
+    """Return the `kind` of a Slot for an annotation."""
     if get_origin(annotation) is Annotated:
         base, mark = get_args(annotation)
         if mark == UNION:
@@ -100,36 +106,37 @@ def members(annotation: Any) -> tuple[Any, ...]:
 
 
 def inline(kind: Any) -> str:
-    """How a field of this kind is written in its table: as itself, or as an offset."""
+    """Return the letter with which a field of this kind is packed in its table: its own, or that of an offset."""
     return kind if isinstance(kind, str) and len(kind) == 1 else "I"
 
 
 # ------------------------------------------------------------------------------------------------------------- reading
 
 def read(buffer: bytes, table: type) -> tuple[Any, tuple[str, ...]]:
-    """The table that a buffer holds, and where in it there is something that is not known here. Raises DamagedBuffer."""
+    """Return the table in a buffer, and the paths of the fields that are not known here. Raises DamagedBuffer."""
     reader = Reader(buffer)
     return reader.table(reader.follow(0, table.__name__), table, table.__name__), tuple(reader.unknown)
 
 
-Path = str | tuple["Path", str, str]  # put together only where it is told
+Path = str | tuple["Path", str, str]  # joined to a text only when it is reported
 
 
 def shown(path: Path) -> str:
+    """Return a path as text."""
     return path if isinstance(path, str) else shown(path[0]) + path[1] + path[2]
 
 
 class Reader:
-    """`path` tells of an error, or of something unknown, where it was, once `shown`: "ManifestV1.l0[2].info"."""
+    """Reads one buffer. `path` names the place of an error or of an unknown field; `shown` makes it "ManifestV1.l0[2].info"."""
 
     def __init__(self, buffer: bytes):
         self.buffer, self.left, self.unknown = buffer, SHARING * len(buffer), []
-        self.vtables: dict[int, tuple[int, list[int]]] = {}  # what many tables share: where each field is
+        self.vtables: dict[int, tuple[int, list[int]]] = {}  # by position: size and offsets, which many tables share
 
     def raw(self, position: int, size_bytes: int, path: Path) -> bytes:
         if not 0 <= position <= len(self.buffer) - size_bytes:
-            raise DamagedBuffer(f"{shown(path)}: bytes {position} to {position + size_bytes} are not all among the "
-                                f"{len(self.buffer)} that there are: the file is damaged or cut off")
+            raise DamagedBuffer(f"{shown(path)}: bytes {position} to {position + size_bytes} are beyond the end of the buffer, "
+                                f"which has {len(self.buffer)} bytes: the file is damaged or cut off")
         return self.buffer[position:position + size_bytes]
 
     def number(self, letter: str, position: int, path: Path) -> Any:
@@ -142,10 +149,10 @@ class Reader:
         return position + self.number("I", position, path)
 
     def take(self, size_bytes: int, path: Path) -> None:
-        """No buffer reads as more than it holds, a few times over: however its offsets are bent, reading ends soon."""
+        """Count `size_bytes` against the budget of the buffer. However its offsets are damaged, reading ends soon."""
         self.left -= size_bytes
         if self.left < 0:
-            raise DamagedBuffer(f"{shown(path)}: its parts overlap: the file is damaged")
+            raise DamagedBuffer(f"{shown(path)}: its parts overlap, so the file is damaged")
 
     def table(self, start: int, table: type, path: Path) -> Any:
         self.take(4, path)
@@ -161,19 +168,22 @@ class Reader:
         for slot, offset in zip(slots, offsets + [0] * missing if missing > 0 else offsets):
             here = path, ".", slot.name
             if offset and not 4 <= offset <= table_size - slot.size_bytes:
-                raise DamagedBuffer(f"{shown(here)}: it is said to be at byte {offset} of a table of {table_size}: damaged")
+                raise DamagedBuffer(f"{shown(here)}: its offset {offset} is outside its table of {table_size} bytes: the file "
+                                    "is damaged")
             values[slot.name] = self.field(start + offset if offset else 0, slot, values, here)
         return table._make(map(values.__getitem__, table._fields))
 
     def vtable(self, at: int, path: Path) -> tuple[int, list[int]]:
         size, table_size = self.number("H", at, path), self.number("H", at + 2, path)
         if size < 4 or size % 2 or table_size < 4:
-            raise DamagedBuffer(f"{shown(path)}: its vtable says that it has {size} bytes and its table {table_size}: damaged")
+            raise DamagedBuffer(f"{shown(path)}: its vtable gives {size} bytes for itself and {table_size} for its table: the "
+                                "file is damaged")
         found = self.vtables[at] = table_size, [self.number("H", at + place, path) for place in range(4, size, 2)]
         return found
 
     def field(self, position: int, slot: Slot, before: dict[str, Any], path: Path) -> Any:
-        """`position` 0: the field is not there. `before`: the table's fields so far, among them the tag of a union."""
+        """Return the value of a slot. `position` is 0 if the field is absent. `before` holds the fields read so far, with the
+        tags of unions."""
         kind = slot.kind
         if isinstance(kind, list):
             tag = before[f"{slot.name}_type"]
@@ -184,7 +194,7 @@ class Reader:
         if position:
             return self.value(position, kind, path)
         if slot.required:
-            raise DamagedBuffer(f"{shown(path)}: it is not there, but there must be one")
+            raise DamagedBuffer(f"{shown(path)}: a required field is absent: the file is damaged")
         return slot.default
 
     def value(self, position: int, kind: Any, path: Path) -> Any:
@@ -217,7 +227,8 @@ def text_of(raw: bytes, path: Path) -> str:
 # ------------------------------------------------------------------------------------------------------------- writing
 
 def write(value: NamedTuple) -> bytes:
-    """The buffer of a table: its own bytes first, then those of its parts. Raises ValueError for what has no such form."""
+    """Return a table as a buffer: its own bytes first, then those of its parts. Raises ValueError for a value that does not fit
+    its type."""
     writer = Writer()
     writer.buffer += b"\0" * 4
     writer.point(0, value, type(value))
@@ -225,28 +236,29 @@ def write(value: NamedTuple) -> bytes:
 
 
 class Writer:
-    """Every part is aligned to its own size, counted from the buffer's beginning, as readers in other languages want it."""
+    """Writes one buffer. Every part is aligned to its own size from the buffer's beginning, as readers in other languages
+    expect."""
 
     def __init__(self):
         self.buffer = bytearray()
-        self.vtables: dict[bytes, int] = {}  # equal ones are shared
+        self.vtables: dict[bytes, int] = {}  # equal vtables are shared
 
     def align(self, size_bytes: int, beyond: int = 0) -> None:
-        """So that the next byte but `beyond` is at a multiple."""
+        """Pad the buffer so that the position `beyond` bytes further on is a multiple of `size_bytes`."""
         self.buffer += b"\0" * (-(len(self.buffer) + beyond) % size_bytes)
 
     def put(self, letter: str, value: Any, position: int | None = None) -> None:
         try:
             packed = struct.pack("<" + letter, value)
         except struct.error as error:
-            raise ValueError(f"{value!r} is none of {letter!r}: {error}") from None
+            raise ValueError(f"{value!r} does not fit the struct format {letter!r}: {error}") from None
         if position is None:
             self.buffer += packed
         else:
             self.buffer[position:position + len(packed)] = packed
 
     def point(self, position: int, value: Any, kind: Any) -> None:
-        """Write a part at the end, and at `position` where it is."""
+        """Write a part at the end, and its offset at `position`."""
         if kind in ("uuid", "ulid"):
             number = (number_of_uuid if kind == "uuid" else number_of_ulid)(value)
             value, kind = Halves(number >> 64, number & (1 << 64) - 1), Halves
@@ -274,7 +286,10 @@ class Writer:
         return at
 
     def table(self, value: NamedTuple) -> int:
-        """A field that has its default is left out. The largest fields come first: then all are aligned if the first is."""
+        """Write a table and return its position. Fields that equal their default are left out.
+
+        The largest fields come first, so that all are aligned if the first is.
+        """
         present = [(place, slot, given) for place, (slot, given) in enumerate(zip(slots_of(type(value)), given_of(value)))
                    if slot.required or given != slot.default]
         present.sort(key=lambda one: -struct.calcsize(inline(one[1].kind)))
@@ -301,7 +316,7 @@ class Writer:
 
 
 def given_of(value: NamedTuple) -> list[Any]:
-    """A value for each slot."""
+    """Return a value for each slot, tags of unions included."""
     given = []
     for slot in slots_of(type(value)):
         if slot.name in value._fields:
@@ -326,19 +341,19 @@ def ulid_of(number: int) -> str:
 
 
 def number_of_uuid(text: str) -> int:
-    """Raises ValueError."""
+    """Return the number that a UUID stands for. Raises ValueError if the text is not in the usual form."""
     digits = text.replace("-", "")
     if len(digits) == 32 and all(digit in "0123456789abcdef" for digit in digits) and text == uuid_of(int(digits, 16)):
         return int(digits, 16)
-    raise ValueError(f"{text!r} is no UUID in its usual form")
+    raise ValueError(f"{text!r} is not a UUID in its usual form")
 
 
 def number_of_ulid(text: str) -> int:
-    """Raises ValueError."""
+    """Return the number that a ULID stands for. Raises ValueError if the text is not in the usual form."""
     number = 0
     if len(text) == 26 and all(letter in VALUE_OF for letter in text):
         for letter in text:
             number = number << 5 | VALUE_OF[letter]
     if number >> 128 or text != ulid_of(number):
-        raise ValueError(f"{text!r} is no ULID in its usual form")
+        raise ValueError(f"{text!r} is not a ULID in its usual form")
     return number

@@ -1,32 +1,33 @@
-"""Safety: a file of another version than those that are known is refused, and never read as one of them.
+"""Safety: a file of an unknown version is refused, never read as a known one.
 
-SlateDB's manifests and compactions files begin with a big-endian u16, the version; the rest is one FlatBuffer, whose offsets
-and alignment count from byte 2 on.
+SlateDB's manifests and compactions files begin with the version, a big-endian u16. The rest is one FlatBuffer; its offsets and
+its alignment count from byte 2.
 """
 
 from highwater.impl.errors import Definite
 
 
 class InvalidFile(Definite):
-    """Not a file of SlateDB's, or of a version that is not known here."""
+    """A file that SlateDB did not write, or whose version is not known here."""
 
 
 def version_of(body: bytes) -> int:
-    """Raises InvalidFile."""
+    """Return the version of a file. Raises InvalidFile if the file has fewer than 2 bytes."""
     if len(body) < 2:
-        raise InvalidFile(f"it has {len(body)} bytes, and not even a version: the file is cut off")
+        raise InvalidFile(f"it has {len(body)} bytes, too few for a version: the file is cut off")
     return int.from_bytes(body[:2], "big")
 
 
 def opened(body: bytes, what: str, known: tuple[int, ...]) -> tuple[int, bytes]:
-    """The version, and the FlatBuffer. Raises InvalidFile."""
+    """Split a file into its version and its FlatBuffer. Raises InvalidFile unless the version is one of `known`."""
     version = version_of(body)
     if version not in known:
         versions = " or ".join(map(str, known))
-        raise InvalidFile(f"its version is {version}: {what} are of version {versions} here; read it by a newer release, if it "
-                          "is not damaged")
+        raise InvalidFile(f"its version is {version}, but this release reads {what} of version {versions}: read it with a "
+                          "newer release, if it is not damaged")
     return version, body[2:]
 
 
 def closed(version: int, buffer: bytes) -> bytes:
+    """Return a file: its version, then its FlatBuffer."""
     return version.to_bytes(2, "big") + buffer

@@ -1,15 +1,17 @@
-"""Safety: no manifest is written that lacks something that was in the one read; what cannot be kept is refused.
+"""Safety: a manifest that is read and written again loses nothing; content that cannot be kept is refused.
 
-The codec of SlateDB's manifests, V1 and V2 (impl/codecs/slatedb/tables.py), and of the way from one to the other, source 001's
-«Manifest V1 to V2 Migration». In memory there is one form, `Manifest`, after V2: SSTs, and views that show them.
+This is the codec of SlateDB's manifests V1 and V2 (impl/codecs/slatedb/tables.py). It also covers the migration between them:
+«Manifest V1 to V2 Migration» of SlateDB's RFC on checkpoints and clones. `Manifest` is the one form in memory. It follows V2:
+SSTs, and views that show them.
 
-V1 has no views: an SST stands where it is used, and its id names the view, too. «V1 encodes l0_last_compacted as an SST ID
-rather than a view ID»: so a Manifest has both ids, and whoever sets one sets the other. A V2 file holds only the view's; nobody
-can say then which SST it showed, once it is compacted, and V1 is refused. (Released 0.15.0 writes V1 without it.)
+V1 has no views. It stores an SST where it is used, and the SST's id is the view's id, too. «V1 encodes l0_last_compacted as an
+SST ID rather than a view ID». Therefore a Manifest holds both ids, and code that sets one sets the other. A V2 file holds only
+the view's id. After compaction nobody can say which SST that view showed, so writing V1 is refused. (Release 0.15.0 writes V1
+without the id.)
 
-What V1 cannot hold: segments, the name of their extractor, two views of one SST that have ids of their own, the last compacted
-view of an SST that is not known. What V2 cannot hold: the URI of a separate WAL store (the released V2 has no slot for it;
-source 001's sketch says nothing of it).
+V1 cannot hold segments, the name of their extractor, two views of one SST with different ids, or a last compacted view whose
+SST is not known. V2 cannot hold the URI of a separate WAL store: the released V2 has no slot for it, and the RFC's sketch does
+not mention it.
 """
 
 from enum import IntEnum
@@ -37,7 +39,7 @@ ALIKE = tuple(name for name in ManifestV1._fields
 
 
 class Manifest(NamedTuple):
-    """A manifest of either version. `unknown`: where the file had what this release does not know."""
+    """A manifest of either version. `unknown` lists the fields of the file that this release does not know."""
 
     external_dbs: tuple[ExternalDb, ...] = ()
     initialized: bool = False
@@ -46,9 +48,9 @@ class Manifest(NamedTuple):
     replay_after_wal_id: int = 0
     wal_id_last_seen: int = 0
     last_compacted_l0_view_id: str | None = None
-    last_compacted_l0_sst_id: str | None = None  # of the same view; None also: not known
+    last_compacted_l0_sst_id: str | None = None  # the SST of that view; None if unknown
     ssts: tuple[Sst, ...] = ()
-    l0: tuple[View, ...] = ()  # the latest first
+    l0: tuple[View, ...] = ()  # the newest first
     compacted: tuple[Run, ...] = ()
     last_l0_clock_tick: int = 0
     checkpoints: tuple[Checkpoint, ...] = ()
@@ -62,13 +64,13 @@ class Manifest(NamedTuple):
 
     @property
     def views(self) -> tuple[View, ...]:
-        """All of them: L0, sorted runs, and those of the segments."""
+        """All views: those of L0, of the sorted runs, and of the segments."""
         trees = ((self.l0, self.compacted), *((segment.l0, segment.compacted) for segment in self.segments))
         return tuple(view for l0, runs in trees for view in (*l0, *(view for run in runs for view in run.views)))
 
 
 class Phase(IntEnum):
-    """«Phase 1: Write V1, read V1+V2», «Phase 2: Write V2, read V1+V2», «Phase 3: Deprecate V1»."""
+    """A phase of the migration: «Phase 1: Write V1, read V1+V2», «Phase 2: Write V2, read V1+V2», «Phase 3: Deprecate V1»."""
 
     WRITE_V1 = 1
     WRITE_V2 = 2
@@ -76,14 +78,14 @@ class Phase(IntEnum):
 
 
 class CannotHold(Definite):
-    """The version that is written has no place for something that is in the manifest."""
+    """The version to be written has no place for something in the manifest."""
 
     def __init__(self, version: int, what: str, remedy: str):
         super().__init__(f"manifest V{version} cannot hold {what}: {remedy}")
 
 
 class ManifestCodec:
-    """What a MetadataStore asks of a codec, in one phase of the migration. Before phase 3:
+    """The codec that a MetadataStore uses in one phase of the migration. Before phase 3, see
     impl/protocols/manifest_migration.py."""
 
     def __init__(self, phase: Phase = Phase.WRITE_V2):
@@ -91,42 +93,48 @@ class ManifestCodec:
         self.reads = (2,) if phase == Phase.V2_ONLY else (1, 2)
 
     def decode(self, body: bytes) -> Manifest:
-        """Raises InvalidFile, DamagedBuffer."""
+        """Decode a manifest of a version that this phase reads. Raises InvalidFile, DamagedBuffer."""
         version, buffer = opened(body, "manifests", self.reads)
         table, unknown = read(buffer, TABLES[version])
         return (from_v1 if version == 1 else from_v2)(table)._replace(unknown=unknown)
 
     def encode(self, manifest: Manifest) -> bytes:
-        """Raises NewerFields, CannotHold."""
+        """Encode a manifest in the version that this phase writes. Raises NewerFields, CannotHold."""
         if manifest.unknown:
             raise NewerFields("manifest", manifest.unknown)
         return closed(1, write(to_v1(manifest))) if self.phase == Phase.WRITE_V1 else closed(2, write(to_v2(manifest)))
 
     def holds(self, manifest: Manifest, update_id: str) -> bool:
-        """Updates with an id are those that take a checkpoint: the checkpoint's id is the update's."""
+        """Return whether the manifest has this checkpoint. The id of a checkpoint is the id of the update that takes it."""
         return any(checkpoint.id == update_id for checkpoint in manifest.checkpoints)
 
     def referenced(self, manifest: Manifest, now_ms: int) -> frozenset[int]:
-        """The ids of the files that active checkpoints refer to."""
+        """Return the ids of the files that active checkpoints refer to."""
         return frozenset(checkpoint.manifest_id for checkpoint in manifest.checkpoints if active(checkpoint, now_ms))
 
 
 def active(checkpoint: Checkpoint, now_ms: int) -> bool:
-    """In file are whole seconds: one is active until its last second is over. «If 0, the checkpoint will never expire.»"""
+    """Return whether a checkpoint is in force at `now_ms`. «If 0, the checkpoint will never expire.»
+
+    Files store whole seconds, so a checkpoint is active until its last second is over.
+    """
     return checkpoint.expire_time_s == 0 or now_ms < (checkpoint.expire_time_s + 1) * 1000
 
 
 # ------------------------------------------------------------------------------------------------------------------ V1
 
 def from_v1(table: ManifestV1) -> Manifest:
-    """An SST is a view of itself, with its own id, as in the released reader. InvalidFile: one id has two contents."""
+    """Return a V1 table as a Manifest. As in the released reader, an SST is a view of itself and has the same id.
+
+    Raises InvalidFile if one id has two contents.
+    """
     ssts: dict[str, Sst] = {}
 
     def views(used: tuple[SstV1, ...]) -> tuple[View, ...]:
         for one in used:
             sst = Sst(one.id, one.info, one.format_version)
             if ssts.setdefault(one.id, sst) != sst:
-                raise InvalidFile(f"SST {one.id} stands in it twice, with two contents")
+                raise InvalidFile(f"the manifest has SST {one.id} twice, with different contents: it is damaged")
         return tuple(View(one.id, one.id, one.visible_range) for one in used)
 
     l0 = views(table.l0)
@@ -138,8 +146,8 @@ def from_v1(table: ManifestV1) -> Manifest:
 
 
 def to_v1(manifest: Manifest) -> ManifestV1:
-    """Raises CannotHold."""
-    newer = "write V2, or go on in phase 2"
+    """Return a Manifest as a V1 table. Raises CannotHold."""
+    newer = "write V2, or continue in phase 2"
     if manifest.segments or manifest.segment_extractor_name is not None:
         raise CannotHold(1, "segments", newer)
     shown: dict[str, str] = {}
@@ -151,7 +159,7 @@ def to_v1(manifest: Manifest) -> ManifestV1:
         raise CannotHold(1, f"the last compacted view {view_id} of SST {last}: both ids or none", newer)
     ssts = {sst.id: sst for sst in manifest.ssts}
     if unshown := sorted(ssts.keys() - shown.keys()):
-        raise CannotHold(1, f"SST {unshown[0]}, which no view shows", newer)
+        raise CannotHold(1, f"SST {unshown[0]}, which has no view", newer)
 
     def used(views: tuple[View, ...]) -> tuple[SstV1, ...]:
         if missing := [view.sst_id for view in views if view.sst_id not in ssts]:
@@ -167,13 +175,13 @@ def to_v1(manifest: Manifest) -> ManifestV1:
 # ------------------------------------------------------------------------------------------------------------------ V2
 
 def from_v2(table: ManifestV2) -> Manifest:
-    """Which SST the last compacted view showed, the file does not say."""
+    """Return a V2 table as a Manifest. The file does not say which SST the last compacted view showed."""
     return Manifest(**{name: value for name, value in table._asdict().items() if name != "manifest_id"})
 
 
 def to_v2(manifest: Manifest) -> ManifestV2:
-    """Raises CannotHold."""
+    """Return a Manifest as a V2 table. Raises CannotHold."""
     if manifest.wal_object_store_uri is not None:
         raise CannotHold(2, f"the WAL store's URI {manifest.wal_object_store_uri!r}",
-                         "write V1, or give that store to every client and take the URI out")
+                         "write V1, or configure that store in every client and remove the URI")
     return ManifestV2(**{name: getattr(manifest, name) for name in ManifestV2._fields if name != "manifest_id"})

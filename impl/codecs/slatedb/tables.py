@@ -1,15 +1,15 @@
-"""Safety: every field that a released SlateDB writes has a name here, so that none is dropped unseen.
+"""Safety: every field that a released SlateDB writes has a name here, so that none is silently dropped.
 
-The tables of its manifests and compactions files, of releases 0.12 to 0.17. A field's place is its slot
-(impl/codecs/slatedb/flatbuffer.py); a new one comes last. Fields without a default are those that the released reader requires.
+These are the tables of SlateDB's manifests and compactions files, releases 0.12 to 0.17. The position of a field is its slot
+(impl/codecs/slatedb/flatbuffer.py); new fields come last. The released reader requires the fields without a default.
 """
 
 from typing import Annotated, NamedTuple
 
 from highwater.impl.codecs.slatedb.flatbuffer import I8, I64, REQUIRED, U16, U32, U64, UNION, Flag, Ulid, Uuid
 
-UNBOUNDED, INCLUDED, EXCLUDED = 1, 2, 3  # of a Bound
-SUBMITTED, RUNNING, COMPLETED, FAILED, COMPACTED, SCHEDULED = range(6)  # status of a Compaction
+UNBOUNDED, INCLUDED, EXCLUDED = 1, 2, 3  # the kinds of a Bound
+SUBMITTED, RUNNING, COMPLETED, FAILED, COMPACTED, SCHEDULED = range(6)  # the statuses of a Compaction
 STATUSES = ("submitted", "running", "completed", "failed", "compacted", "scheduled")
 
 
@@ -19,14 +19,14 @@ class Bound(NamedTuple):
 
 
 class Range(NamedTuple):
-    """Of keys."""
+    """A range of keys."""
 
     start: Bound
     end: Bound
 
 
 class SstInfo(NamedTuple):
-    """What is in an SST, and where in it: offsets and lengths in bytes."""
+    """The content of an SST and its position in the file; offsets and lengths are in bytes."""
 
     first_entry: bytes | None = None
     index_offset: U64 = 0
@@ -42,7 +42,7 @@ class SstInfo(NamedTuple):
 
 
 class SstV1(NamedTuple):
-    """An SST where it is used: V1 has its contents and what of it is to be seen in one place."""
+    """An SST where it is used: V1 stores its content and its visible range together."""
 
     id: Ulid
     info: SstInfo
@@ -58,7 +58,7 @@ class RunV1(NamedTuple):
 
 
 class Sst(NamedTuple):
-    """An SST: once in a manifest, however many views show it."""
+    """An SST. It appears once in a manifest, however many views show it."""
 
     id: Ulid
     info: SstInfo
@@ -66,7 +66,7 @@ class Sst(NamedTuple):
 
 
 class View(NamedTuple):
-    """What is to be seen of an SST; None: all of it."""
+    """The visible part of an SST; a range of None shows all of it."""
 
     id: Ulid
     sst_id: Ulid
@@ -81,7 +81,7 @@ class Run(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """A tree of its own for the keys with one prefix."""
+    """A separate tree for the keys with one prefix."""
 
     prefix: bytes
     last_compacted_l0_view_id: Ulid | None = None
@@ -90,7 +90,7 @@ class Segment(NamedTuple):
 
 
 class ExternalDb(NamedTuple):
-    """A database whose SSTs this one reads, and the checkpoints there that keep them."""
+    """A database whose SSTs this one reads, and the checkpoints there that keep those SSTs."""
 
     path: str
     source_checkpoint_id: Uuid
@@ -103,7 +103,8 @@ class WriterCheckpoint(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """«If checkpoint_expire_time_s is 0, the checkpoint will never expire.» (source 001)"""
+    """A checkpoint. «If checkpoint_expire_time_s is 0, the checkpoint will never expire.» (SlateDB's RFC on checkpoints and
+    clones)"""
 
     id: Uuid
     manifest_id: U64 = 0
@@ -154,7 +155,7 @@ class ManifestV2(NamedTuple):
 
 
 class Tiered(NamedTuple):
-    """L0 views and sorted runs are merged into one sorted run."""
+    """A compaction that merges L0 views and sorted runs into one sorted run."""
 
     ssts: tuple[Ulid, ...] = ()
     sorted_runs: tuple[U32, ...] = ()
@@ -164,7 +165,7 @@ class Tiered(NamedTuple):
 
 
 class Drain(NamedTuple):
-    """A segment is given up."""
+    """A compaction that removes a segment."""
 
     segment: bytes
     l0_view_ids: tuple[Ulid, ...] = ()

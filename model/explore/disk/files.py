@@ -1,12 +1,12 @@
-"""Safety: what the marker of a level names was written whole and is read unchanged; nothing else in the folder is read.
+"""Safety: the files that a level's marker names were written whole and are read unchanged; nothing else in the folder is read.
 
-    explore.json      what is explored, in how many partitions; how many runs of the program have written here
+    explore.json      the search's description, the number of partitions, and how many runs of the program have written here
     levels/12.json    depth 12 is complete: a `Level`; written last, in one step
     files/            sorted states, packed, as 64-bit integers, lowest byte first; and moves of pairs, lists of such integers
     .lock             one program at a time
 
-A file that a run of the program has written has that run's number in its name: what a worker of an earlier run, killed or
-forgotten, may still write, nobody reads.
+The name of a file contains the number of the run that wrote it. A worker of an earlier run, killed or forgotten, may still
+write files; nobody reads them.
 """
 
 import json
@@ -21,35 +21,36 @@ import numpy as np
 from highwater.model.explore.disk.own_folder import own
 from highwater.model.explore.wide import Learnt
 
-VERSION = 1  # of the folder
+VERSION = 1  # the version of the folder's format
 OURS = (".lock", ".explore.json")
 PIECE = 1 << 20  # states that are checked at once
 
 
 class Refused(Exception):
-    """The folder is not for this search, or no longer whole; the message is one line."""
+    """The folder is not for this search, or is damaged; the message is one line."""
 
 
 class Part(NamedTuple):
-    """A file, as it must be."""
+    """The expected size and checksum of one file."""
 
     name: str
-    count: int  # of integers
+    count: int  # the number of integers
     crc: int
 
 
 class Level(NamedTuple):
-    """What is known when all states of this depth are: of each partition its new states, and the runs of all it has seen."""
+    """The facts known once all states of this depth are: for each partition its new states and the runs of all states it has
+    seen."""
 
     depth: int
-    states: int  # so far, with these
-    transitions: int  # from the levels before
+    states: int  # all so far, including this level's
+    transitions: int  # those from earlier levels
     widest: int
     ends: int
     widths: list[int]  # of the fields of its states, and of the runs
     sizes: list[int]  # how many numbers each part has
-    pairs: Part | None  # whose moves were asked for on account of this level
-    chain: int  # stands for all pairs so far
+    pairs: Part | None  # the pairs that were new in this level, with their moves
+    chain: int  # a checksum of all pairs so far
     new: list[Part | None]
     seen: list[list[Part]]
 
@@ -57,7 +58,7 @@ class Level(NamedTuple):
 # --- states
 
 def write(folder: Path, name: str, mark: str, chunks: Iterable[np.ndarray]) -> Part:
-    """All chunks, one after another; there under its name only when whole. `mark`: of whoever writes. Raises OSError."""
+    """Write all chunks to one file, which gets its name only when it is whole. `mark` identifies the writer. Raises OSError."""
     half, count, crc = folder / "files" / f".{name}.{mark}", 0, 0
     try:
         with open(half, "wb") as file:
@@ -73,7 +74,7 @@ def write(folder: Path, name: str, mark: str, chunks: Iterable[np.ndarray]) -> P
 
 
 def read(folder: Path, part: Part | None) -> np.ndarray:
-    """Its integers, as they lie on the disk. Raises Refused for a file that is not there, or of another length."""
+    """Return the integers of a file. Raises Refused if the file is missing or has another length."""
     if part is None or not part.count:
         return np.zeros(0, np.int64)
     path = folder / "files" / part.name
@@ -87,7 +88,7 @@ def read(folder: Path, part: Part | None) -> np.ndarray:
 
 
 def checked(folder: Path, part: Part | None) -> np.ndarray:
-    """As `read`, all of it looked at."""
+    """Return the integers of a file after verifying its checksum. Raises Refused."""
     array, crc = read(folder, part), 0
     for at in range(0, len(array), PIECE):
         crc = zlib.crc32(memoryview(array[at:at + PIECE]).cast("B"), crc)
@@ -99,12 +100,12 @@ def checked(folder: Path, part: Part | None) -> np.ndarray:
 # --- pairs
 
 def joined(lists: list[np.ndarray]) -> np.ndarray:
-    """Several lists as one."""
+    """Join several lists into one."""
     return np.concatenate(([len(lists)], [len(array) for array in lists], *lists)).astype(np.int64)
 
 
 def split(array: np.ndarray) -> list[np.ndarray]:
-    """And back."""
+    """Split a joined list into its lists."""
     number = int(array[0])
     return np.split(array[1 + number:], np.cumsum(array[1:1 + number])[:-1])
 
@@ -133,7 +134,7 @@ def commit(folder: Path, level: Level) -> None:
 
 
 def level_at(folder: Path, depth: int) -> Level:
-    """Raises Refused."""
+    """Return the level at this depth. Raises Refused."""
     path = place(folder, depth)
     try:
         said = json.loads(path.read_text())
@@ -151,7 +152,7 @@ def part_of(said: list | None) -> Part | None:
 
 
 def depth_of(folder: Path) -> int:
-    """The last level's; -1 if there is none. Raises Refused."""
+    """Return the depth of the last level; -1 if there is none. Raises Refused."""
     depths = sorted(int(path.stem) for path in (folder / "levels").glob("*.json") if path.stem.isdecimal())
     for wanted, there in enumerate(depths):
         if wanted != there:
@@ -160,7 +161,7 @@ def depth_of(folder: Path) -> int:
 
 
 def tidied(folder: Path, named: set[str]) -> None:
-    """Throws away what no level names: a killed run's."""
+    """Delete the files that no level names; a killed run left them."""
     for path in sorted((folder / "files").iterdir()):
         if path.name not in named:
             path.unlink(missing_ok=True)
@@ -170,7 +171,10 @@ def tidied(folder: Path, named: set[str]) -> None:
 
 @contextmanager
 def opened(folder: Path, what: dict, partitions: int | None, usual: int) -> Iterator[tuple[int, int]]:
-    """The folder, made if it is not there, for this program alone; (partitions, the number of this run). Raises Refused."""
+    """Open the folder for this program alone, and make it if it is missing.
+
+    Yields the number of partitions and the number of this run. Raises Refused.
+    """
     label = folder / "explore.json"
     with own(folder, label.name, OURS, "exploration", Refused):
         said = read_label(label) if label.exists() else {
@@ -189,7 +193,7 @@ def opened(folder: Path, what: dict, partitions: int | None, usual: int) -> Iter
 
 
 def read_label(label: Path) -> dict:
-    """Raises Refused."""
+    """Return the folder's label. Raises Refused."""
     try:
         said = json.loads(label.read_text())
         known = {"version": said["version"], "what": dict(said["what"]), "partitions": int(said["partitions"]),

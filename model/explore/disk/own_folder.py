@@ -1,4 +1,4 @@
-"""Safety: a folder is one program's at a time, and never one that holds something else."""
+"""Safety: only one program uses a folder at a time, and a folder with other content is refused."""
 
 import fcntl
 from collections.abc import Collection, Iterator
@@ -8,8 +8,11 @@ from pathlib import Path
 
 @contextmanager
 def own(folder: Path, label: str, ours: Collection[str], what: str, refused: type[Exception]) -> Iterator[None]:
-    """The folder, made if it is not there, for this program alone. `label`: the file by which it is known; `ours`: what else
-    may be there before that is; `what` is kept there. Raises `refused`, in one line."""
+    """Hold the folder for this program alone, and make it if it is missing.
+
+    `label` is the file that identifies it; `ours` are other names that may exist before it; `what` names the content. Raises
+    `refused`, with a message of one line.
+    """
     if folder.exists() and not folder.is_dir():
         raise refused(f"{folder} is not a folder")
     if folder.exists() and not (folder / label).exists() and any(path.name not in ours for path in folder.iterdir()):

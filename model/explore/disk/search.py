@@ -1,16 +1,18 @@
-"""Safety: as model/explore/wide.py, whose states, counts, verdicts and paths it has, of more states than a memory holds.
+"""Safety: the search has the same states, counts, verdicts and paths as model/explore/wide.py, for more states than fit in
+memory.
 
-Breadth-first search on disk, with duplicates found late. States are spread over partitions by a hash of their parts. A level
-takes two stages, each a task for every partition: `expand` writes what follows its states, by whose it is; `merge` sorts what
-was written for its partition, takes away what the partition has seen (sorted runs, a few, each several times as long as the
-next), and writes the rest: the next level. Both go through their files in order, some million states at a time.
+It is a breadth-first search on disk with late detection of duplicates. States are spread over partitions by a hash of their
+parts. A level takes two stages; each is one task per partition. `expand` writes the successors of its states, sorted by their
+partition. `merge` sorts the successors for its partition, removes the states it has seen, and writes the rest: the next level.
+The seen states are a few sorted runs, each several times as long as the next. Both stages read their files in order, some
+million states at a time.
 
-What runs the tasks is given (`Stages`): this process, some processes, Spark. The driver holds no state. It asks the model for
-the moves of the pairs of (shared, local) that are new in a level, once `merge` has told them, so that all parts get their
-numbers in one place and in one order; what it learnt is a file of that level, which workers read.
+The executor of the tasks is a parameter (`Stages`): this process, several processes, or Spark. The driver holds no state. After
+`merge` it asks the model for the moves of the pairs (shared, local) that are new in the level. So all parts get their numbers
+in one place and in one order. The answers are a file of that level, which workers read.
 
-The marker of a level is its commit: a search that was killed goes on from the last, with the same counts. The model is
-then asked again for all pairs, in the same order, and must say the same.
+The marker of a level is its commit. A killed search resumes after the last marker, with the same counts. The model is then
+asked again for all pairs, in the same order, and must give the same answers.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,26 +29,28 @@ from highwater.model.explore.tabulated import BITS, FIELD, Explorer
 from highwater.model.explore.wide import ask, first_broken, initial, packed, placed, widened
 
 PARTITIONS = 8
-FEW = 50_000  # new states of a level that is not worth to be sent: it is worked on here
+FEW = 50_000  # a level with fewer new states is processed here, not sent to workers
 Stages = Callable[[str, list[dict]], Iterable[dict]]
 """Does a piece of work (of external_work.WORK) for each of the tasks; the results, in their order."""
 
 
 class Failed(Exception):
-    """The search could not go on; what is committed is kept. The message is one line."""
+    """The search could not continue; committed levels are kept. The message is one line."""
 
 
 def here(work: str, tasks: list[dict]) -> list[dict]:
-    """In this process, one after another."""
+    """Run the tasks in this process, one after another."""
     return [do(work, task, "here") for task in tasks]
 
 
 def explore(model: Model, folder: Path, what: dict, stages: AbstractContextManager[Stages] | None = None,
             partitions: int | None = None, progress: Progress | None = None, bounds: Bounds | None = None, few: int = FEW
             ) -> Exploration:
-    """As model.explore.wide.explore, with its states in this folder, where it goes on if it was there before. `what` tells
-    this search from others, and can be JSON; `stages` begin when the folder is found to be fine; levels of fewer new states
-    than `few` are worked on in this process. Raises Refused, Failed, TooWide, OSError."""
+    """Explore like model.explore.wide.explore, with the states in `folder`; resume if the folder has a search.
+
+    `what` identifies this search and must be JSON. `stages` start once the folder is accepted. Levels with fewer new states
+    than `few` are processed in this process. Raises Refused, Failed, TooWide, OSError.
+    """
     with files.opened(folder, what, partitions, PARTITIONS) as (of, run), stages or nullcontext(here) as run_stage:
         return Search(Explorer(model), folder.absolute(), of, run, run_stage, few).search(bounds or Bounds(), progress)
 
@@ -66,7 +70,7 @@ class Search:
             self.begin()
 
     def stage(self, work: str, partitions: Iterable[int] | None = None, **more: object) -> Iterator[dict]:
-        """A task for each partition. Raises Refused, Failed."""
+        """Run a task for each partition. Raises Refused, Failed."""
         tasks = [{"folder": str(self.folder), "depth": self.level.depth, "partition": number, "run": self.run, **more}
                  for number in (range(self.partitions) if partitions is None else partitions)]
         few = work in ("expand", "merge", "widen") and sum(part.count for part in self.level.new if part) < self.few
@@ -77,7 +81,7 @@ class Search:
         return iter(results)
 
     def leave(self, name: str, value: object) -> None:
-        """For the tasks of a stage to read."""
+        """Write a value for the tasks of a stage to read."""
         files.write_json(self.folder / "files" / f"{name}.r{self.run}", value)
 
     # --- the first level, new or not
@@ -96,7 +100,7 @@ class Search:
         self.commit()
 
     def replay(self, levels: list[Level]) -> None:
-        """Asks the model for all pairs again. Raises Refused if it does not say the same."""
+        """Ask the model for all pairs again. Raises Refused if its answers differ."""
         for level in levels:
             if self.x.broken:
                 raise Refused(f"{self.folder} is of a model whose properties were others: give a new folder")
@@ -110,7 +114,7 @@ class Search:
                                   "sort what it takes from sets): give a new folder")
 
     def learn(self, pairs: list[np.ndarray], depth: int) -> tuple[list[int], Part | None]:
-        """Asks the model; how many numbers there are now, and what was learnt."""
+        """Ask the model for the moves of pairs; return how many numbers there are now, and the file of the answers."""
         if not any(map(len, pairs)):
             return self.sizes(), None
         learnt = files.pairs_as_list(ask(self.x, pairs))
@@ -143,7 +147,7 @@ class Search:
                 (self.folder / "files" / name).unlink(missing_ok=True)
 
     def step(self) -> tuple[Level, list[dict], list[dict]]:
-        """The counts of the level that follows, and what both stages gave."""
+        """Run both stages; return the counts of the next level and the results of the stages."""
         level = self.level
         expanded = list(self.stage("expand", [number for number, part in enumerate(level.new) if part and part.count]))
         self.leave("expanded", [part for of in expanded for part in of["files"]])
@@ -155,8 +159,10 @@ class Search:
             ends=level.ends + sum(of["ends"] for of in expanded)), expanded, merged
 
     def take(self, following: Level, unknown: list[Part], merged: list[dict]) -> set[str]:
-        """Makes it the level: asks for its pairs, and widens its states where their numbers no longer fit. Returns the files
-        that this leaves behind."""
+        """Commit the next level: ask for its pairs, and widen its states if their numbers no longer fit.
+
+        Returns the files that are no longer needed.
+        """
         pairs = [files.split(files.checked(self.folder, part)) for part in unknown]
         sizes, learnt = self.learn([np.unique(np.concatenate(of)) for of in zip(*pairs)], following.depth)
         widths, narrow = widened(following.widths, sizes, self.x.model.name), set()
@@ -183,7 +189,7 @@ class Search:
                            () if violated or stopped else x.never(), following.widest, following.ends, stopped)
 
     def violation(self) -> tuple[str, list[int]]:
-        """The property, and a shortest path to the least state that breaks it."""
+        """Return the broken property, and a shortest path to the least state that breaks it."""
         name, pairs = first_broken(self.x)
         path = [self.least(self.stage("violating", pairs=[of.tolist() for of in pairs]))]
         for depth in range(self.level.depth - 1, -1, -1):

@@ -1,8 +1,8 @@
-"""Safety: what a worker makes of files depends on the files alone, so that a task may be done twice, by whomever.
+"""Safety: the result of a task depends on its files alone, so a task may run twice, on any worker.
 
-The tasks of an external search (model/explore/disk/search.py): each is of one partition, reads what the level's marker names,
-and writes files of its own. A worker holds the tables of moves, read from the folder and kept from task to task, and some
-million states at a time, however many its partition has.
+These are the tasks of an external search (model/explore/disk/search.py). Each handles one partition, reads the files that the
+level's marker names, and writes files of its own. A worker holds the tables of moves, read from the folder and kept between
+tasks, and some million states at a time, however many its partition has.
 """
 
 import json
@@ -31,7 +31,7 @@ KEPT: list[Kept] = []  # at most one
 
 
 def do(work: str, task: dict, mark: str) -> dict:
-    """One task, by its name; what stops it is said in one line, as `failed`. `mark`: no two tries of a task have the same."""
+    """Run one task by its name; an error is returned as one line, under `failed`. `mark` is unique to each attempt."""
     try:
         folder = Path(task["folder"])
         if not (folder / "explore.json").is_file():
@@ -46,7 +46,7 @@ def do(work: str, task: dict, mark: str) -> dict:
 # --- the tables
 
 def tables_at(folder: Path, depth: int) -> Tables:
-    """All that was known when this level was complete."""
+    """Return the tables that were known when this level was complete."""
     kept = KEPT.pop() if KEPT else None
     if kept and (kept.folder != str(folder) or kept.depth > depth or files.level_at(folder, kept.depth).chain != kept.chain):
         kept = None
@@ -67,7 +67,8 @@ def tables_at(folder: Path, depth: int) -> Tables:
 # --- from a level to the next
 
 def expand(folder: Path, depth: int, partition: int, run: int, mark: str) -> dict:
-    """The states that follow a partition's, by whose they are: files of (where each partition's begin, and the end; states)."""
+    """Write the successors of a partition's states, by their partition. The file has the offsets of the partitions, then the
+    states."""
     level, tables = files.level_at(folder, depth), tables_at(folder, depth)
     written, following, held, transitions, widest, ends = [], [], 0, 0, 0, 0
 
@@ -94,14 +95,14 @@ def expand(folder: Path, depth: int, partition: int, run: int, mark: str) -> dic
 
 
 def spread(states: np.ndarray, widths: list[int], partitions: int) -> list[np.ndarray]:
-    """Where each partition's states begin in what follows, and the end; the states, still in order within each."""
+    """Return the offset of each partition's states and the end, and the states, still sorted within each partition."""
     whose = owners(states, widths, partitions)
     starts = np.concatenate(([0], np.cumsum(np.bincount(whose, minlength=partitions))))
     return [starts, states[np.argsort(whose, kind="stable")]]
 
 
 def owners(states: np.ndarray, widths: list[int], partitions: int) -> np.ndarray:
-    """Each state's partition: of the numbers of its parts, wherever they stand."""
+    """Return each state's partition: a hash of the numbers of its parts, independent of the fields' widths."""
     mixed, shifts = np.zeros(len(states), np.uint64), placed(widths)
     for part in range(len(widths)):
         mixed += field(states, widths, shifts, part).view(np.uint64) * np.uint64(pow(MIX, part + 1, 1 << 64))
@@ -109,7 +110,7 @@ def owners(states: np.ndarray, widths: list[int], partitions: int) -> np.ndarray
 
 
 def merge(folder: Path, depth: int, partition: int, run: int, mark: str) -> dict:
-    """What a partition has not seen of what follows: its part of the next level. And the pairs that nobody has asked for."""
+    """Write the successors that a partition has not seen: its part of the next level. Also return the pairs that are new."""
     level, tables = files.level_at(folder, depth), tables_at(folder, depth)
     expanded = json.loads((folder / "files" / f"expanded.r{run}").read_text())
     pieces = [of_partition(files.read(folder, Part(*part)), partition, len(level.new)) for part in expanded]
@@ -134,13 +135,13 @@ def merge(folder: Path, depth: int, partition: int, run: int, mark: str) -> dict
 
 
 def of_partition(array: np.ndarray, partition: int, partitions: int) -> np.ndarray:
-    """What `expand` has written for it."""
+    """Return the part of an `expand` file that belongs to this partition."""
     begin, end = array[partition:partition + 2].tolist()
     return array[partitions + 1 + begin:partitions + 1 + end]
 
 
 def run_together(folder: Path, runs: list[Part], name: str, mark: str) -> list[Part]:
-    """The last runs as one, as long as the one before is not so many times as long."""
+    """Merge the last runs into one until the run before is long enough."""
     first, length = len(runs), 0
     while first and (not length or runs[first - 1].count < GROWTH * length):
         first -= 1
@@ -153,8 +154,10 @@ def run_together(folder: Path, runs: list[Part], name: str, mark: str) -> list[P
 
 
 def slices(arrays: list[np.ndarray], most: int) -> Iterator[list[np.ndarray]]:
-    """Sorted arrays from the least values to the greatest: what each has of a range, together some `most` of them. Equal
-    values come together."""
+    """Yield slices of sorted arrays, from the least values to the greatest, about `most` values together.
+
+    Equal values are in the same slice.
+    """
     if sum(map(len, arrays)) <= most:
         if arrays:
             yield arrays
@@ -169,7 +172,7 @@ def slices(arrays: list[np.ndarray], most: int) -> Iterator[list[np.ndarray]]:
 
 
 def widen(folder: Path, depth: int, partition: int, run: int, mark: str) -> dict:
-    """A partition's new states and its runs, with wider fields: what `merge` has left, before it is committed."""
+    """Rewrite a partition's new states and runs with wider fields, before the level is committed."""
     said = json.loads((folder / "files" / f"widening.r{run}").read_text())
     before, after = said["widths"]
     done: dict[str, Part] = {}
@@ -187,7 +190,7 @@ def widen(folder: Path, depth: int, partition: int, run: int, mark: str) -> dict
 # --- once, and backwards
 
 def check(folder: Path, depth: int, partition: int, run: int, mark: str) -> dict:
-    """That what a search goes on with is whole."""
+    """Check that the files to resume from are intact."""
     level = files.level_at(folder, depth)
     for part in (level.new[partition], *level.seen[partition]):
         files.checked(folder, part)

@@ -1,8 +1,9 @@
-"""Safety of a small instance up to a depth, by a third engine: no path of so many steps ends in a state that breaks a property.
+"""Safety of a small instance up to a depth, by a third engine: no path of at most that many steps ends in a state that breaks a
+property.
 
-Z3 is asked at each depth (unrolled.py: what a path is), so that the first that is found is a shortest. Nothing here explores:
-of the explorer, and of the model's own actions, it knows nothing; what both find has been found twice. A path that Z3 found
-is told only once the plain reading has taken it, too.
+Z3 is asked at each depth (unrolled.py defines a path), so the first counterexample is a shortest one. This engine uses neither
+the explorer nor the model's own actions, so a bug that both find was found independently. A path from Z3 is reported only after
+the plain reading has taken it, too.
 """
 
 import itertools
@@ -43,7 +44,7 @@ class Bounded(NamedTuple):
 
     @property
     def shortest(self) -> tuple[Found, ...]:
-        """Of all counterexamples."""
+        """Return a shortest counterexample for each property that has one."""
         fails = [found for found in self.found if found.verdict == "fails"]
         return tuple(found for found in fails if found.depth == min(each.depth for each in fails))
 
@@ -99,7 +100,7 @@ def solver_of(timeout_ms: int, facts: list[z3.BoolRef]) -> z3.Solver:
 
 
 def solution(solver: z3.Solver, *formulas: z3.BoolRef) -> z3.ModelRef | None:
-    """Of what the solver knows and these formulas, which it forgets again."""
+    """Return a model of the solver's assertions and these formulas, which are removed again; None if there is none."""
     asked = [z3.FreshBool("asked") for _ in formulas]
     solver.add(*map(z3.Implies, asked, formulas))
     verdict = verdict_of(solver, *asked)
@@ -109,7 +110,7 @@ def solution(solver: z3.Solver, *formulas: z3.BoolRef) -> z3.ModelRef | None:
 
 
 def path(unrolled: Unrolled, plain: Plain, model: z3.ModelRef, steps: int) -> tuple[Step, ...]:
-    """As the explorer tells one; () if the plain reading of the relation does not take it."""
+    """Return a solution as the explorer's steps; () if the plain reading of the relation does not take it."""
     states, moves = unrolled.path(model, steps)
     states = [plain.state(unrolled.finite.whole(values)) for values in states]
     taken = [Step(("", "Init", ()), states[0])]

@@ -1,8 +1,8 @@
-"""Safety: a counterexample to induction is shown only after plain Python has found the clause to fail of it.
+"""Safety: a counterexample to induction is shown only after plain Python has found that the clause fails in it.
 
-It is a small state of the model that satisfies the invariant, and a step after which a clause fails: from a finite scope, as
-much as possible as it is initially. It need not be reachable: a failed proof is not yet a bug, and a trace is the explorer's
-or the bounded engine's to find. If the state cannot occur, what says so is the clause that is missing.
+It is a small state of the model that satisfies the invariant, and a step after which a clause fails. It comes from a finite
+scope and is as close to the initial state as possible. It need not be reachable: a failed proof is not yet a bug. Traces are
+found by the explorer or the bounded engine. If the state cannot occur, the clause that says so is missing.
 """
 
 from collections.abc import Callable, Iterable
@@ -38,7 +38,7 @@ class Finder:
         return [z3.BoolVal(each) if isinstance(each, bool) else each for each in every if each is not True]
 
     def find(self, clause: Callable, name: str, role: str = "", action: str = "") -> str:
-        """Where `clause` fails: of the initial state ("Init"), of a state ("Property"), or after an action."""
+        """Describe where `clause` fails: in the initial state ("Init"), in a state ("Property"), or after an action."""
         if name == "Init":
             return self.show(self.finite.initial(), None, clause)
         moves = [*self.finite.moves(self.state, (role, action))] if action else [None]
@@ -54,7 +54,7 @@ class Finder:
         return text
 
     def enables(self, role: str, action: str) -> bool:
-        """Of some state in the finite scope that satisfies the invariant there is such a step, within the scope."""
+        """Return whether some state in the finite scope satisfies the invariant and has such a step within the scope."""
         s = self.solver
         s.push()
         s.add(Or(z3.BoolVal(False), *(And(move.guard, Not(self.finite.strays(move.changes)))
@@ -71,7 +71,8 @@ class Finder:
         return And(move.guard, Not(self.finite.strays(move.changes)), z3.Not(z3.And(after)))
 
     def smallest(self) -> z3.ModelRef:
-        """As much as possible is as it is initially, and numbers are small. The wishes alone determine it, not Z3's luck."""
+        """Return a solution that is as close to the initial state as possible, with small numbers. It does not depend on Z3's
+        choices."""
         s, found, granted = self.solver, self.solver.model(), []
         for wish in self.wishes:
             for literal in wish:

@@ -1,8 +1,8 @@
-"""Safety: of a finite instance every state and every step is a formula without numbers, quantifiers or functions.
+"""Safety: every state and every step of a finite instance is a formula without numbers, quantifiers or functions.
 
-A cell is a field of one process for one choice of its arguments. A cell is a condition, or one of few values, each under a
-condition: so Z3 has nothing to do but propositional logic. The relation is the one that is proved; this reading takes every
-process and every choice by itself.
+A cell is a field of one process for one choice of its arguments. It is a condition, or one of a few values, each under a
+condition. So Z3 only has to do propositional logic. The relation is the one that is proved; this reading takes every process
+and every choice separately.
 """
 
 import itertools
@@ -96,7 +96,7 @@ class Finite:
                 for cell, x in state.items()}
 
     def equals(self, state: Values, cell: Cell, value: Any) -> z3.BoolRef:
-        """That a cell of an unknown state has this value of the scope."""
+        """Return the formula that a cell of an unknown state has this value of the scope."""
         known = state[cell]
         return known.when[value] if isinstance(known, Cases) else known if value else z3.Not(known)
 

@@ -1,7 +1,8 @@
-"""Safety without bounds: what holds initially and is kept by every action holds in every reachable state.
+"""Safety without bounds: a condition that holds initially and is kept by every action holds in every reachable state.
 
-One query for each (action, clause). Only the answer that a counterexample is impossible is a proof: a query that runs out of
-its budget has failed, as has one that Z3 does not decide. A clause that fails gets a counterexample to induction (cti.py).
+There is one query for each (action, clause). Only the answer that a counterexample is impossible is a proof. A query that
+exceeds its budget has failed, and so has one that Z3 does not decide. A clause that fails gets a counterexample to induction
+(cti.py).
 """
 
 import functools
@@ -97,7 +98,7 @@ def prove(system: System, c: Any, progress: Callable[[Row], None] | None = None,
 
 
 def verdict_of(s: z3.Solver, *assumptions: z3.BoolRef) -> str:
-    """Of a query whose every solution is a counterexample."""
+    """Return the verdict of a query whose every solution is a counterexample."""
     answer = s.check(*assumptions)
     if answer != z3.unknown:
         return "proved" if answer == z3.unsat else "fails"

@@ -1,4 +1,4 @@
-"""What is asked of one instance of a protocol: of the module of its proof, and its constants."""
+"""Runs the engines on one instance of a protocol, given the module of its proof and its constants."""
 
 from collections.abc import Callable
 from types import ModuleType
@@ -22,7 +22,7 @@ def walked(proofs: ModuleType, c: Any) -> tying.Tie:
 
 def bounded(proofs: ModuleType, c: Any, depth: int, progress: Callable[[int], None] | None = None,
             timeout_ms: int = unrolling.TIMEOUT_MS, reduced: bool = True) -> unrolling.Bounded:
-    """Of each property, a shortest counterexample of at most so many steps."""
+    """Return, for each property, a shortest counterexample of at most `depth` steps."""
     return unrolling.bounded(proofs.system(c), c, proofs.scope(c), depth, progress, timeout_ms, reduced)
 
 

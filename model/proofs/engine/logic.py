@@ -1,7 +1,7 @@
-"""Safety: a relation is written once and has one meaning, whatever its values are; these are the words it is written in.
+"""Safety: a relation is written once and has one meaning for all kinds of values. This module has the words to write it in.
 
-They fold on Python's booleans (the plain reading), take `Cases` apart (the bounded one), and otherwise are Z3's. A word, as of
-a program counter, is itself in Python, a number in Z3.
+They evaluate to Python booleans in the plain reading, split `Cases` in the bounded one, and otherwise build Z3 terms. A word,
+such as a program counter, is itself in Python and a number in Z3.
 """
 
 import itertools
@@ -55,7 +55,7 @@ def If(x: Any, y: Any, z: Any) -> Any:
 
 
 def at(x: Any, *words: str) -> Any:
-    """The word `x` is one of `words`."""
+    """Return whether the word `x` is one of `words`."""
     if isinstance(x, str):
         return x in words
     return Or(*(x == (word if isinstance(x, Cases) else term(word)) for word in words))
@@ -64,7 +64,7 @@ def at(x: Any, *words: str) -> Any:
 # --- what may be one of few values --------------------------------------------------------------------------------------
 
 class Cases:
-    """One of these values, each under a condition of Z3's; exactly one of the conditions is true."""
+    """One of several values, each under a Z3 condition; exactly one of the conditions is true."""
 
     __slots__ = ("when",)
     __hash__ = None  # it equals what it does only under a condition
@@ -107,7 +107,7 @@ def cases(x: Any) -> Iterable[tuple[Any, Any]]:
 
 
 def one_of(values: Iterable[tuple[Any, Any]]) -> Any:
-    """Of pairs (value, condition), values may come more than once. It is the value itself, where there is only one."""
+    """Return `Cases` of pairs (value, condition); values may repeat. If there is only one value, return it."""
     whens: dict[Any, list] = {}
     for value, when in values:
         for v, w in cases(value):
@@ -119,7 +119,7 @@ def one_of(values: Iterable[tuple[Any, Any]]) -> Any:
 
 
 def applied(f: Callable, *xs: Any) -> Any:
-    """`f` of values that are `Cases`: a condition if it tells what is true, otherwise `Cases` again."""
+    """Apply `f` to values that are `Cases`: a condition if `f` returns truth values, otherwise `Cases` again."""
     pairs = []
     for given in itertools.product(*map(cases, xs)):
         if (when := And(*(w for _, w in given))) is not False:

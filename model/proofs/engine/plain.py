@@ -1,4 +1,5 @@
-"""Safety: the proof speaks of the model: in this reading its views are the model's own states, and its steps the model's."""
+"""Safety: the proof is about the model: in this reading its views are the model's own states, and its steps the model's steps.
+"""
 
 import functools
 import itertools
@@ -20,11 +21,11 @@ from highwater.model.proofs.engine.system import (
     title,
 )
 
-WIDE = 120  # a row in which before and after stand side by side
+WIDE = 120  # the width of a row with the values before and after side by side
 
 
 class Plain:
-    """Python values: the model's own states, read as tables. A scope says what there is."""
+    """The reading over Python values: the model's own states, as tables. A scope gives the elements of each sort."""
 
     def __init__(self, system: System, c: Any, scope: Scope):
         self.system, self.c, self.scope, self.rigid = system, c, scope, system.meaning(c)
@@ -44,7 +45,7 @@ class Plain:
         return max(filter(f, self.scope[sort]), default=0)
 
     def see(self, role: str, me: Any, value: Any) -> tuple[View, Tables]:
-        """What the model has as `value`."""
+        """Return the model's `value` as a view and its tables."""
         try:
             tables, read = self.system.read(role, value), {} if role else dict(self.rigid)
         except AttributeError as error:
@@ -63,17 +64,17 @@ class Plain:
         return View(self, me, read, role), tables
 
     def written(self, role: str, view: View, was: View | None = None, before: Tables | None = None) -> Any:
-        """A view as the model has it; what did not change since `was` is taken from `before`."""
+        """Return a view as the model's value; parts unchanged since `was` are taken from `before`."""
         tables = {f: before[f] if was and view.fields[f] is was.fields[f] else table(
             view.fields[f], [self.scope[sort] for sort in signature[:-1]], signature[-1])
             for f, signature in self.system.fields[role].items()}
         try:
             return self.system.write(role, tables)
-        except TypeError as error:  # there is another number of variables, or they have other names
+        except TypeError as error:  # the number of variables or their names differ
             raise Misnamed(f"{role or 'the store'}: {error}") from None
 
     def state(self, whole: Whole) -> State:
-        """Of a reading without conditions."""
+        """Return the state of a reading without conditions."""
         return State(self.written("", whole.shared),
                      tuple(self.written(role, whole.local(role, me)) for role, me in self.processes))
 
@@ -88,7 +89,7 @@ class Plain:
         return self.written(role, View(self, None, self.system.initial(self.c)[role], role))
 
     def steps(self, role: str, me: int, shared: Shared, local: Local, actions: Iterable[str]) -> Iterator[tuple]:
-        """(action, choices, shared', local') for every way in which this process may take one of the actions."""
+        """Yield (action, choices, shared', local') for every way in which this process may take one of the actions."""
         s, before = self.seen("", None, shared)
         own, mine = self.seen(role, me, local) if role else (None, None)
         for action in actions:
@@ -101,19 +102,20 @@ class Plain:
                                local if own2 is own else self.written(role, own2, own, mine))
 
     def after(self, state: State, role: str, me: int | None, actions: Iterable[str]) -> Iterator[tuple[str, tuple, State]]:
-        """(action, choices, state) for every step of this process."""
+        """Yield (action, choices, state) for every step of this process."""
         n = self.processes.index((role, me)) if role else len(state.locals)
         own = state.locals[n] if role else ()
         for action, choices, shared, local in self.steps(role, me, state.shared, own, actions):
             yield action, choices, State(shared, (*state.locals[:n], local, *state.locals[n + 1:]) if role else state.locals)
 
     def failure_in(self, clause: Callable, state: State) -> str | None:
-        """What the clause fails of in a state, of all that its parameters may be; None if it holds."""
+        """Return the arguments for which the clause fails in a state; None if it holds for all."""
         return self.failure(clause, state.shared, *(
             [(me, local) for (of, me), local in zip(self.processes, state.locals) if of == role] for role in of_roles(clause)))
 
     def failure(self, clause: Callable, shared: Shared, *processes: list[tuple[int, Local]]) -> str | None:
-        """Of these processes: for each parameter that is one, those that it may be."""
+        """Return the arguments for which the clause fails; `processes` lists the candidates for each parameter that is a
+        process."""
         given, (s, _) = iter(processes), self.seen("", None, shared)
         ranges = [[self.seen(sort.__name__, *each)[0] for each in next(given)] if base(sort) is View else self.scope[sort]
                   for sort in parameters(clause)]
@@ -136,12 +138,12 @@ def table(value: Any, ranges: list[list], result: Sort) -> Any:
 # --- the model's values, to be read -------------------------------------------------------------------------------------
 
 def variables(*parts: tuple[str, Any]) -> dict[str, Any]:
-    """Of (process or "", its state): the name of each variable -> what it is. The store has no state of its own: ()."""
+    """Return the name of each variable -> its value, for pairs (process or "", its state). The store's own state is ()."""
     return {title(name, f): value for name, part in parts if part for f, value in part._asdict().items()}
 
 
 def rows(usual: dict[str, Any], before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """For each variable that is not as usual, or changes: what it is, and what it becomes."""
+    """Return a row for each variable that is not at its usual value or changes: its value before and after."""
     shown = [v for v in before if before[v] != usual[v] or before[v] != after[v]]
     width, told = max(map(len, shown), default=0), []
     for v in shown:
@@ -156,7 +158,7 @@ def rows(usual: dict[str, Any], before: dict[str, Any], after: dict[str, Any]) -
 
 
 def neat(x: Any) -> str:
-    """Sets in order, and a part of a state with the names of its variables."""
+    """Return a value as text: sets in order, and parts of a state with the names of their variables."""
     if hasattr(x, "_asdict"):
         return "{" + ", ".join(f"{f} {neat(v)}" for f, v in x._asdict().items()) + "}"
     if isinstance(x, frozenset):

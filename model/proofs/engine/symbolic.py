@@ -1,7 +1,7 @@
-"""Safety without bounds: how many there are of a sort is left open, and so is how large a number is.
+"""Safety without bounds: neither the number of elements of a sort nor the size of a number is bounded.
 
-The state after a step is a substitution: a relation is a function, and the relation after the step another function around
-it, inlined when Z3 sees it: no primed symbols, no frame axioms, no arrays.
+The state after a step is a substitution: a relation is a function, and the relation after the step is another function around
+it, inlined when Z3 sees it. So there are no primed symbols, no frame axioms and no arrays.
 """
 
 import functools
@@ -15,7 +15,8 @@ from highwater.model.proofs.engine.system import Signature, Sort, System, View, 
 
 
 class Symbolic:
-    """Z3 terms: processes and what is under way are uninterpreted, numbers are integers, sets are Boolean functions."""
+    """The reading over Z3 terms: processes and requests in flight are uninterpreted, numbers are integers, sets are Boolean
+    functions."""
 
     def __init__(self, system: System):
         self.system, self.used = system, 0
@@ -49,7 +50,8 @@ class Symbolic:
         raise NotImplementedError("a proof is of the unbounded system, where nothing is counted")
 
     def greatest(self, sort: Sort, f: Callable) -> Any:
-        """Not chosen but defined: what a state holds is finite, so there is one, or by default 0."""
+        """Return the greatest number for which `f` holds, as a defined term. A state is finite, so it exists, or is 0 by
+        default."""
         x = self.constant(sort)
         self.definitions.append(And(Or(x == 0, f(x)), self.every(sort, lambda y: Implies(f(y), y <= x))))
         return x
@@ -68,7 +70,7 @@ class Symbolic:
         return Whole(whole.shared.but(**initial[""]), lambda role, x: whole.local(role, x).but(**initial[role]))
 
     def after(self, role: str, own: View | None, s2: View, own2: View | None) -> Whole:
-        """Everything, once the shared part has become `s2` and a process, which was `own`, `own2`."""
+        """Return the whole state after the shared part has become `s2` and the process `own` has become `own2`."""
         functions = dict(self.functions)
         if role:
             functions[role] = {f: old if own2.fields[f] is own.fields[f] else changed(old, own.me, own2.fields[f])
@@ -76,7 +78,7 @@ class Symbolic:
         return Whole(s2, lambda r, x: self.view(r, x, functions[r]))
 
     def ways(self, c: Any, role: str, action: str) -> list[tuple[Any, Whole]]:
-        """(guard, everything after) for each way in which the action may go."""
+        """Return (guard, whole state after) for each way in which the action may go."""
         relation, before = self.system.actions[role][action], self.whole()
         own = before.local(role, self.constant(self.system.roles[role])) if role else None
         xs = [self.constant(sort) for sort in parameters(relation)]
@@ -93,7 +95,10 @@ class Symbolic:
         return z3.ForAll(xs, body) if xs and not isinstance(body, bool) else body
 
     def negation(self, c: Any, clause: Callable, state: Whole, before: Whole | None = None) -> Any:
-        """It fails of some; and held of the same before. (That follows from the hypothesis, but Z3 need not find it.)"""
+        """Return the formula that the clause fails for some arguments, and held for the same ones before.
+
+        The second part follows from the hypothesis; stating it saves Z3 the search.
+        """
         xs = [self.constant(sort) for sort in parameters(clause)]
         fails = Not(self.instance(c, clause, state, xs))
         return And(self.instance(c, clause, before, xs), fails) if before else fails

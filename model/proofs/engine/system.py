@@ -1,24 +1,24 @@
-"""Safety: what is proved, what is unrolled and what is compared with the model are one text, a `System`.
+"""Safety: the proof, the unrolling and the comparison with the model use one text, a `System`.
 
-It is a transition relation and clauses over it, plain functions of `View`s, that have three readings: over Z3 terms without
-bounds (symbolic.py), over few values under conditions (finite.py), over the model's own states (plain.py).
+A system is a transition relation and clauses over it, plain functions of `View`s. They have three readings: over Z3 terms
+without bounds (symbolic.py), over few values under conditions (finite.py), over the model's own states (plain.py).
 
-    def advance(c, s, g, d: Id):                # constants, shared state, own local state; what is chosen, by its sort
+    def advance(c, s, g, d: Id):                # constants, shared state, own local state; a choice, with its sort
         yield And(...), (d,), s.but(...), g.but(...)            # guard, choices of the label, shared', local'
 
-    def known_is_durable(c, s, g: Collector):   # a clause holds for all that its parameters may be
+    def known_is_durable(c, s, g: Collector):   # a clause holds for all values of its parameters
         return Implies(...)
 
-Only what is chosen is annotated. Nothing here knows a protocol.
+Only choices are annotated. Nothing here depends on a protocol.
 """
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 Sort = Any  # bool, a Literal of words, or a NewType: of int (unbounded), of View (a process), of object (anything)
-Signature = tuple[Sort, ...]  # of a field: its arguments, its result
+Signature = tuple[Sort, ...]  # the sorts of a field's arguments and of its result
 Tables = dict[str, Any]  # field -> value | frozenset of the arguments for which it is true | {argument: value}
-Scope = dict[Sort, list]  # what there is of a sort, in a finite reading; a process is a number
+Scope = dict[Sort, list]  # the elements of each sort in a finite reading; a process is a number
 
 
 def as_chosen(action: str, chosen: tuple, shared: Tables) -> tuple:
@@ -26,12 +26,12 @@ def as_chosen(action: str, chosen: tuple, shared: Tables) -> tuple:
 
 
 class System(NamedTuple):
-    """A role is named as in the model; "" is the shared state, and the store, which has no local state."""
+    """The text of a proof. A role is named as in the model; "" is the shared state, and the store, which has no local state."""
 
-    fields: dict[str, dict[str, Signature]]  # of a role
+    fields: dict[str, dict[str, Signature]]  # role -> its fields
     roles: dict[str, Sort]  # without ""
     rigid: dict[str, Signature]  # more fields of the shared state, which never change: uninterpreted when proving
-    meaning: Callable[..., dict[str, Callable]]  # c -> rigid field -> what it is in a finite reading
+    meaning: Callable[..., dict[str, Callable]]  # c -> rigid field -> its value in a finite reading
     initial: Callable[..., dict[str, dict[str, Any]]]  # c -> role -> field -> value | function
     actions: dict[str, dict[str, Callable]]  # role -> action -> relation
     clauses: dict[str, Callable]  # together the invariant
@@ -43,18 +43,18 @@ class System(NamedTuple):
 
 
 class Misnamed(AttributeError):
-    """A relation, a clause or a model speaks of a variable that is not there."""
+    """A relation, a clause or a model names a variable that does not exist."""
 
 
 class View:
-    """What a process sees of the shared state, or of its own: the fields, and quantifiers over what there is."""
+    """A process's view of the shared state or of its own: the fields, and quantifiers over the elements of a sort."""
 
     def __init__(self, reading: Any, me: Any, fields: dict[str, Any], role: str = ""):
         self.reading, self.me, self.fields, self.role = reading, me, fields, role
         self.every, self.some, self.count, self.greatest = reading.every, reading.some, reading.count, reading.greatest
         self.__dict__.update(fields)
 
-    def __getattr__(self, name: str) -> Any:  # what is not in __dict__
+    def __getattr__(self, name: str) -> Any:  # called for names that are not in __dict__
         fields = self.__dict__.get("fields", {})
         raise Misnamed(f"there is no variable {title(self.role, name)}; there are {', '.join(fields)}")
 
@@ -78,7 +78,7 @@ def parameters(f: Callable) -> tuple[Sort, ...]:
 
 
 def of_roles(clause: Callable) -> tuple[str, ...]:
-    """The roles of the parameters that are processes."""
+    """Return the roles of the parameters that are processes."""
     return tuple(sort.__name__ for sort in parameters(clause) if base(sort) is View)
 
 

@@ -1,10 +1,10 @@
-"""Safety: what is proved is the model. In every state that is compared the relation and the model have the same steps.
+"""Safety: the proof is about the model: in every state that is compared, the relation and the model have the same steps.
 
-The relation is a second text, so it is held against the first, evaluated by the plain reading: labels and successors of every
-process are the same, properties judge alike, and every clause of the invariant holds. All reachable states of small instances
-are compared (`tie`), and what is met on random walks through a larger one (`walked`): beyond its bounds nothing is compared.
-What depends on a part of the state is compared once for each such part. The model's own actions are asked, not an engine,
-whose errors would be shared.
+The relation is a second text, so the plain reading evaluates it and compares it with the model. Labels and successors of every
+process must be equal, properties must agree, and every clause of the invariant must hold. All reachable states of small
+instances are compared (`tie`), and the states on random walks through a larger one (`walked`). Nothing is compared beyond its
+bounds. A function of a part of the state is compared once for each such part. The comparison calls the model's own actions, not
+an engine, whose errors would be shared.
 """
 
 import itertools
@@ -16,16 +16,16 @@ from highwater.model.core import Label, Local, Model, Process, Shared, State
 from highwater.model.proofs.engine.plain import Plain, neat, rows, variables
 from highwater.model.proofs.engine.system import Misnamed, Scope, System, of_roles, title
 
-MANY = 10  # mismatches are told of: the first are the nearest to the initial state
-STALL = 15  # steps of a walk for which the same processes are slow
+MANY = 10  # mismatches are reported; the first are the nearest to the initial state
+STALL = 15  # number of steps of a walk for which the same processes are slow
 
 
 class Tie(NamedTuple):
     states: int
-    pairs: int  # (shared, own local): all that the moves of a process depend on
-    steps: int  # of these pairs
-    actions: frozenset[str]  # that some step takes
-    mismatches: tuple[str, ...]  # what the relation and the model do not have in common
+    pairs: int  # number of pairs (shared, own local) that were compared; the moves of a process depend on nothing else
+    steps: int  # number of steps from these pairs
+    actions: frozenset[str]  # the actions that some step takes
+    mismatches: tuple[str, ...]  # steps that only the relation or only the model has
     broken: tuple[str, ...]  # clauses that fail in a state
 
     @property
@@ -34,7 +34,7 @@ class Tie(NamedTuple):
 
 
 def tie(system: System, model: Model, scope: Scope, nearest: int | None = None) -> Tie:
-    """Breadth first through every reachable state of an instance, or the `nearest`."""
+    """Compare every reachable state of an instance breadth-first, or the `nearest` ones."""
     try:
         comparison = Comparison(system, model, scope)
         initial = State(model.shared, tuple(process.local for process in model.processes))
@@ -50,9 +50,12 @@ def tie(system: System, model: Model, scope: Scope, nearest: int | None = None) 
 
 
 def walked(system: System, model: Model, scope: Scope, walks: int, steps: int) -> Tie:
-    """Along so many random walks of at most so many steps; always the same ones. Some processes are slow for a while, so that
-    they meet what others made of the store meanwhile; and what a process did often it does less often, so that a walk gets
-    far. Compared are the processes that get a turn, and at a walk's end the clauses and properties."""
+    """Compare the states on `walks` random walks of at most `steps` steps; they are always the same walks.
+
+    Some processes are slow for a while, so that they meet changes that others made meanwhile. A process does frequent actions
+    less often, so that a walk gets far. The processes that get a turn are compared; at a walk's end also the clauses and
+    properties.
+    """
     try:
         comparison, states = Comparison(system, model, scope), 0
         for walk in range(walks):
@@ -71,8 +74,10 @@ def walked(system: System, model: Model, scope: Scope, walks: int, steps: int) -
 
 
 def turn(comparison: "Comparison", state: State, taken: dict, at: tuple[int, int]) -> tuple[Label, State] | None:
-    """A step of the first process that can take one; None if none can. Who is asked first is drawn anew each step, and who
-    is most often asked first, all STALL steps."""
+    """Return a step of the first process that can take one; None if none can.
+
+    The order of the processes is drawn anew at each step; their weights in it are drawn anew every STALL steps.
+    """
     walk, step = at
     fast = [drawn(walk, step // STALL, n, "fast") ** 3 for n in range(len(comparison.model.processes))]
     for n in sorted(range(len(fast)), key=lambda n: fast[n] * drawn(walk, step, n), reverse=True):
@@ -86,12 +91,12 @@ def turn(comparison: "Comparison", state: State, taken: dict, at: tuple[int, int
 
 
 def drawn(*what: int | str) -> float:
-    """From 0 to 1, the same for the same."""
+    """Return a number from 0 to 1, the same for the same arguments."""
     return int.from_bytes(blake2b(repr(what).encode(), digest_size=8).digest()) / 2 ** 64
 
 
 class Comparison:
-    """Raises Misnamed where the one text speaks of a variable that the other does not have."""
+    """Compares a relation with a model. Raises Misnamed if one text names a variable that the other does not have."""
 
     def __init__(self, system: System, model: Model, scope: Scope):
         self.system, self.model, self.plain = system, model, Plain(system, model.constants, scope)
@@ -120,13 +125,13 @@ class Comparison:
             self.mismatches.append(text)
 
     def compare(self, state: State) -> Iterator[tuple[Label, State]]:
-        """The model's steps from this state."""
+        """Yield the model's steps from this state, after comparing them with the relation's."""
         self.judge_all(state)
         for n in range(len(self.model.processes)):
             yield from self.after(n, state)
 
     def after(self, n: int, state: State) -> Iterator[tuple[Label, State]]:
-        """Those of process `n`."""
+        """Yield the model's steps of process `n`, after comparing them with the relation's."""
         process = self.model.processes[n]
         for action, choices, shared, local in self.moves_of(n, process, state.shared, state.locals[n]):
             yield ((process.name, action, choices),
@@ -141,7 +146,7 @@ class Comparison:
                     self.judge(roles, state.shared, processes)
 
     def judge(self, roles: tuple[str, ...], shared: Shared, processes: tuple[tuple[int, Local], ...]) -> None:
-        """Every clause holds of these processes, and a property does if, and only if, the model says so."""
+        """Check that every clause holds for these processes, and that each property agrees with the model."""
         def fails(holds: Callable) -> bool:
             return self.plain.failure(holds, shared, *([each] for each in processes)) is not None
         self.broken |= {name for name, clause in self.system.clauses.items() if of_roles(clause) == roles and fails(clause)}

@@ -1,13 +1,18 @@
-"""Safety: a path of k steps is a solution of a propositional formula: a relation, said of every two states in a row.
+"""Safety: a path of k steps is a solution of a propositional formula, which states the relation for every two consecutive
+states.
 
-The relation is the one that is proved, read once (finite.py); it is said of step t by putting the conditions of state t and
-t + 1 into it. What is said besides, and why it loses no shortest counterexample:
-- Every cell has one value. That is so initially, and Z3 is asked whether a step keeps it, before anything depends on it.
-- Clients of a role that no rigid field tells apart begin in their order. (A relation that is proved has its processes in an
-  uninterpreted sort: nothing but rigid fields tells them apart. So with two of them swapped a path is a path.)
-- Of two steps in a row that each change only their own process, the process that comes first takes the first: they commute.
-Of all the paths that come from one by such swaps, the one whose sequence of processes is lexicographically least satisfies
-both, is as long, and ends in the same state but for names. Not `reduced`, these two are left out; tests compare.
+The relation is the one that is proved, read once (finite.py). For step t it is instantiated with the conditions of states t and
+t + 1. The formula has three more constraints, which lose no shortest counterexample:
+
+- Every cell has one value. This holds initially. Z3 is asked whether a step keeps it, before anything depends on it.
+- Clients of a role that no rigid field distinguishes begin in their order. A relation that is proved has its processes in an
+  uninterpreted sort, so only rigid fields distinguish them. A path with two such clients swapped is also a path.
+- If two consecutive steps each change only their own process, the process that comes first takes the first one: the steps
+  commute.
+
+Such swaps relate several paths. The one whose sequence of processes is lexicographically least satisfies the last two
+constraints, has the same length, and ends in the same state up to names. With `reduced` off these two are left out; tests
+compare the results.
 """
 
 import functools
@@ -20,16 +25,16 @@ from highwater.model.proofs.engine.finite import Cell, Finite, Move, Values, fla
 from highwater.model.proofs.engine.logic import And, Cases, Implies, Not, Or, cases
 from highwater.model.proofs.engine.system import Scope, System, base
 
-SCOPE = "(no step leaves the scope)"  # asked at each depth, as a property is
-LARGEST = 1000  # cells of a state; so many take about 15 s to write down
+SCOPE = "(no step leaves the scope)"  # checked at each depth, like a property
+LARGEST = 1000  # limit for the cells of a state; writing the formula for that many takes about 15 s
 
 
 class TooLarge(ValueError):
-    """An instance for which this engine was not made."""
+    """The instance is too large for this engine."""
 
 
 class Unrolled:
-    """Raises TooLarge."""
+    """The formula of the paths of one instance. Raises TooLarge."""
 
     def __init__(self, system: System, c: Any, scope: Scope, reduced: bool = True):
         self.finite = finite = Finite(system, c, scope)
@@ -51,7 +56,7 @@ class Unrolled:
                         flat(self.then) + [after for _, after, _ in self.remembered], self.chosen + self.helpers)
 
     def exactly_one(self, xs: list[z3.BoolRef]) -> Iterator[Any]:
-        """With a helper for each, that it or one before it is true: as many clauses as there are, not as there are pairs."""
+        """Yield clauses that exactly one of `xs` is true. One helper for each makes their number linear, not quadratic."""
         before: Any = False
         for x in xs:
             self.helpers.append(z3.Bool(f"up to {x}"))
@@ -61,7 +66,7 @@ class Unrolled:
         yield before
 
     def follows(self) -> Iterator[z3.BoolRef]:
-        """A cell is what the chosen move makes of it; and if that does not change it, what it was."""
+        """Yield clauses that a cell is the result of the chosen move, or its old value if the move does not change it."""
         changing: dict[Cell, list[tuple[z3.BoolRef, Any]]] = {}
         for chosen, move in zip(self.chosen, self.moves):
             for cell, value in move.changes.items():
@@ -91,20 +96,21 @@ class Unrolled:
             yield from (Not(And(last[q], alone[p])) for p in range(q))
 
     def remember(self, name: str, made: Callable) -> z3.BoolRef:
-        """A condition that is false initially, and after a step what is made of it."""
+        """Add a condition that is false initially, and whose value after each step is given by `made`."""
         before, after = z3.Bool(f"before: {name}"), z3.Bool(f"after: {name}")
         self.remembered.append((before, after, made(before)))
         return before
 
     def looks(self, process: tuple[str, Any]) -> tuple:
-        """What tells a process from others: its role, and rigid fields. (A field of more arguments only makes names.)"""
+        """Return the features that distinguish a process: its role, and its rigid fields. Fields of more arguments only make
+        names."""
         (role, me), system = process, self.finite.system
         assert all(len(signature) <= 2 or base(signature[-1]) is object for signature in system.rigid.values())
         rigid = [f for f, signature in system.rigid.items() if signature[:-1] == (system.roles.get(role),)]
         return (role, *(self.finite.rigid[f](me) for f in rigid))
 
     def at(self, formula: Any, t: int) -> z3.BoolRef:
-        """Of the state after `t` steps and the step that follows."""
+        """Return the formula for the state after `t` steps and the step that follows."""
         return z3.BoolVal(formula) if isinstance(formula, bool) else z3.substitute(formula, *self.named(t).items())
 
     def names(self, t: int) -> dict[z3.BoolRef, z3.BoolRef]:
@@ -117,13 +123,13 @@ class Unrolled:
         return [self.at(x, 0) for x in (*values, self.finite.proper(self.now), *forgotten)]
 
     def step_keeps_values_proper(self) -> list[z3.BoolRef]:
-        """What has no solution, if every cell that had exactly one value has exactly one after a step within the scope."""
+        """Return formulas without a solution if a step within the scope keeps exactly one value in every cell."""
         finite = self.finite
         return [self.at(x, 0) for x in (finite.proper(self.now), self.step, Not(self.broken[SCOPE]),
                                         Not(finite.proper(self.then)))]
 
     def path(self, found: z3.ModelRef, steps: int) -> tuple[list[Values], list[Move]]:
-        """The states, and the moves between them."""
+        """Return the states of a solution, and the moves between them."""
         def true(x: z3.BoolRef, t: int) -> bool:
             return z3.is_true(found.eval(self.named(t)[x], True))
         states = [self.finite.evaluated(self.now, lambda x, t=t: true(x, t)) for t in range(steps + 1)]
