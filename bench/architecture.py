@@ -26,7 +26,7 @@ def sources() -> list[Path]:
 
 
 def imported(path: Path) -> Iterator[str]:
-    """The modules of ours that a module imports, as paths without `.py`: `model/core`."""
+    """The modules of ours that a module imports, as paths without their suffix."""
     for node in ast.walk(ast.parse(path.read_text())):
         names = [node.module] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names] if isinstance(
             node, ast.Import) else []

