@@ -53,6 +53,8 @@ ALLOWED = (
     Allowed("traces/protocols/sequenced_metadata_boundary.py", "set order", "for i, w, k in shared.acked",
             "an update has one id there, or CommitIsUnique fails; of several any one is told"),
     Allowed("traces/protocols/manifest_migration.py", "cache", "decoded", PURE),
+    Allowed("traces/protocols/__init__.py", "cache", "@cache recorded", "of modules"),
+    Allowed("traces/damage/protocols/__init__.py", "cache", "@cache knowledge", "of modules"),
     Allowed("traces/refine.py", "cache", "REFINERS", "what a refiner keeps is a function of event and state"),
     Allowed("traces/explain/timeline.py", "address", "id(value)", "a key of a dict, looked up and never put in an order"),
     *(Allowed("model/guards.py", "cache", f"@cache {name}", "of the source of a function") for name in (
