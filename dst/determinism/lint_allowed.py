@@ -44,6 +44,8 @@ MACHINERY = (
     Allowed("traces/follow.py", "cache", "TOLD", "is never written to: what stands for an event of what a caller is told"),
     Allowed("dst/verdict.py", "cache", "options_of", PURE),
     *(Allowed("traces/recorded/systems/slatedb.py", "cache", of, PURE) for of in ("key_of", "place_of", "decoded")),
+    Allowed("traces/protocols/__init__.py", "cache", "@cache recorded", "of modules"),
+    Allowed("traces/damage/protocols/__init__.py", "cache", "@cache knowledge", "of modules"),
     Allowed("traces/refine.py", "cache", "REFINERS", "what a refiner keeps is a function of event and state"),
     Allowed("traces/explain/timeline.py", "address", "id(value)", "a key of a dict, looked up and never put in an order"),
     *(Allowed("model/guards.py", "cache", f"@cache {name}", "of the source of a function") for name in (
