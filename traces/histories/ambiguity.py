@@ -1,6 +1,6 @@
 """Safety: none of its own; the events in which a run has met an answer that was lost, or that speaks of another attempt.
 
-Known-bad clients that must die of them are in dst/mutants/sequenced_metadata_boundary_ambiguity.py.
+Known-bad clients that must die of them are in dst/mutants/STEM_ambiguity.py.
 """
 
 from collections.abc import Callable, Iterator

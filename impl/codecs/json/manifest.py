@@ -4,7 +4,7 @@
 
 `updates`: the ids of all updates that the history of this file holds, in order. `expiry_ms`: 0 means never; else the
 checkpoint is active up to that moment (milliseconds since the epoch). `"sessions":[["..",3]]`, where there are some: of each
-session the number of its last update (impl/protocols/update_ids.py), the one that was used last at the end.
+session the number of its last update (for writers that name updates), the one that was used last at the end.
 """
 
 import json

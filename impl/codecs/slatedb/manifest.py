@@ -83,8 +83,8 @@ class CannotHold(Definite):
 
 
 class ManifestCodec:
-    """What a MetadataStore asks of a codec, in one phase of the migration. Before phase 3:
-    impl/protocols/manifest_migration.py."""
+    """What a MetadataStore asks of a codec, in one phase of the migration. What comes before phase 3 is the migration's
+    protocol in impl/protocols/."""
 
     def __init__(self, phase: Phase = Phase.WRITE_V2):
         self.phase = phase
