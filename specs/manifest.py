@@ -26,7 +26,7 @@ class Row(NamedTuple):
 
     @property
     def stem(self) -> str:
-        """sequenced_metadata_boundary"""
+        """The spec's name as the protocol's modules have it: of "TwoWords" two_words."""
         return "".join(f"_{c.lower()}" if c.isupper() else c for c in self.spec).lstrip("_")
 
 

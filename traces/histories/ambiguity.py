@@ -1,6 +1,6 @@
 """Counts the events in which a client of a run met an ambiguous answer: a lost one, or one about another attempt.
 
-Known-bad clients that such events must kill are in dst/mutants/sequenced_metadata_boundary_ambiguity.py.
+Known-bad clients that such events must kill are in dst/mutants/STEM_ambiguity.py.
 """
 
 from collections.abc import Callable, Iterator

@@ -4,7 +4,7 @@
 
 `updates` lists the ids of all updates in the history of this file, in order. `expiry_ms` is the time until which the checkpoint
 is active, in milliseconds since the epoch; 0 means that it never expires. `"sessions":[["..",3]]` is present only if there are
-sessions. It maps each session to the number of its last update (impl/protocols/update_ids.py); the session used last comes
+sessions. It maps each session to the number of its last update (for writers that name updates); the session used last comes
 last.
 """
 

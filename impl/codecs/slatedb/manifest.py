@@ -85,8 +85,8 @@ class CannotHold(Definite):
 
 
 class ManifestCodec:
-    """The codec that a MetadataStore uses in one phase of the migration. Before phase 3, see
-    impl/protocols/manifest_migration.py."""
+    """The codec that a MetadataStore uses in one phase of the migration. The migration's protocol in impl/protocols/ says what
+    comes before phase 3."""
 
     def __init__(self, phase: Phase = Phase.WRITE_V2):
         self.phase = phase
