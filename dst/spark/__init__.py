@@ -1,0 +1,9 @@
+"""In dst/, Spark is named here alone: what runs on it, and how.
+
+    session.py   start a session, end it; Java
+    shipping.py  send our sources to the workers
+    tasks.py     watch a job; one answer a task
+    engine.py    a campaign's ranges of seeds; its shrinking
+    stages.py    an exploration's stages
+    bulk.py      the traces of many runs
+"""
