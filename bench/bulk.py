@@ -15,14 +15,15 @@ from pathlib import Path
 import pyarrow as pa
 
 from bench.simulation import ours
-from highwater.dst.bulk import engines, on_spark
+from highwater.dst.bulk import engines
 from highwater.dst.bulk.checking import Asked
 from highwater.dst.bulk.engines import Work, work_of
 from highwater.dst.bulk.export import Export
 from highwater.dst.bulk.sources import plan
 from highwater.dst.campaign.what import NoSpark
 from highwater.dst.simulate import many
-from highwater.dst.spark.engine import session
+from highwater.dst.spark import bulk as on_spark
+from highwater.dst.spark.session import session
 from highwater.dst.version import code_version
 
 JOBS, LEAST, TIMES = 2, 300_000, 3

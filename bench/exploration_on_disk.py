@@ -16,7 +16,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from highwater.dst.campaign.stages import local_stages
-from highwater.dst.spark.engine import spark_stages
+from highwater.dst.spark.stages import spark_stages
 from highwater.gate import boundary_peer as bp
 from highwater.model.core import Bounds, Exploration, Model, peak_bytes
 from highwater.model.explore import wide

@@ -7,6 +7,6 @@ against the protocol (dst/verdict.py). In between the packets go from hand to ha
     sources.py   which files, cut into which splits; a split -> events
     packets.py   events -> a packet for each part, and back, run by run
     checking.py  a run -> its row
-    engines.py   who does it: this process, or others; on_spark.py: Spark
+    engines.py   who does it: this process, or others; dst/spark/bulk.py: Spark
     export.py    events of runs -> Parquet or NDJSON
 """

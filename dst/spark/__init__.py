@@ -1,1 +1,9 @@
-"""Run campaigns, checks and explorations on Spark."""
+"""Run campaigns, checks and explorations on Spark. No other room of dst/ imports it.
+
+    session.py   start a session, end it; Java
+    shipping.py  send our sources to the workers
+    tasks.py     watch a job; one answer a task
+    engine.py    a campaign's ranges of seeds; its shrinking
+    stages.py    an exploration's stages
+    bulk.py      the traces of many runs
+"""

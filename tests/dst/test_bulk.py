@@ -21,7 +21,7 @@ import pytest
 from typer.testing import CliRunner
 
 from highwater.cli.main import app
-from highwater.dst.bulk import engines, on_spark, sources
+from highwater.dst.bulk import engines, sources
 from highwater.dst.bulk.checking import Asked
 from highwater.dst.bulk.export import SCHEMA, Export
 from highwater.dst.bulk.packets import in_order, narrow
@@ -29,7 +29,8 @@ from highwater.dst.bulk.rows import BadInput, BulkError
 from highwater.dst.bulk.sources import Choice, plan
 from highwater.dst.scenarios import named
 from highwater.dst.simulate import Outcome, simulate
-from highwater.dst.spark import engine as sessions
+from highwater.dst.spark import bulk as on_spark
+from highwater.dst.spark import session as sessions
 from highwater.dst.zoo import build_of
 from highwater.gate import exits
 from highwater.traces.event import to_json
@@ -540,7 +541,7 @@ def test_bulk_without_spark_never_imports_it(tmp_path: Path) -> None:
     file = write(tmp_path / "t.parquet", [("a", simulate(1))])
     program = ("import sys; from typer.testing import CliRunner; from highwater.cli.main import app; "
                f"print(CliRunner().invoke(app, ['trace', 'check', {str(file)!r}]).output); "
-               "print('pyspark' in sys.modules, 'highwater.dst.bulk.on_spark' in sys.modules)")
+               "print('pyspark' in sys.modules, 'highwater.dst.spark.bulk' in sys.modules)")
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert "1 refine the model" in done.stdout and done.stdout.strip().endswith("False False")
 

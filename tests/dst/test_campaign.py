@@ -39,7 +39,9 @@ from highwater.dst.scenarios import sequenced_metadata_boundary as scenario
 from highwater.dst.scenarios.sequenced_metadata_boundary import Shape, trace_of
 from highwater.dst.search import reached
 from highwater.dst.simulate import simulate
-from highwater.dst.spark import engine as on_spark
+from highwater.dst.spark import shipping
+from highwater.dst.spark.engine import spark_engine
+from highwater.dst.spark.session import load_java
 from highwater.dst.version import CODE
 from highwater.dst.zoo import build_of
 from highwater.gate import exits
@@ -89,10 +91,10 @@ def local() -> Iterator[Start]:
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Start]:
     """The one session of this file."""
-    if on_spark.load_java().find_java() is None:
+    if load_java().find_java() is None:
         warnings.warn("SPARK IS NOT TESTED: there is no Java here", stacklevel=1)
         pytest.skip("there is no Java here")
-    with on_spark.spark_engine(2) as engine:
+    with spark_engine(2) as engine:
         yield lambda: nullcontext(engine)
 
 
@@ -332,10 +334,10 @@ def test_workers_that_have_other_code_run_what_is_sent(spark: Start, tmp_path: P
     changed.write_text(changed.read_text().replace("outcome.requests, outcome.steps", "outcome.requests + 5000, outcome.steps"))
     say = "import highwater.dst.version; print(highwater.dst.version.code_version())"
     code = subprocess.run([sys.executable, "-c", say], cwd=other, capture_output=True, text=True, check=True).stdout.strip()
-    monkeypatch.setattr(on_spark, "ROOT", other)
-    packed = on_spark.sources()
-    monkeypatch.setattr(on_spark, "ROOT", tmp_path / "not here")
-    monkeypatch.setattr(on_spark, "sources", lambda: packed)
+    monkeypatch.setattr(shipping, "ROOT", other)
+    packed = shipping.sources()
+    monkeypatch.setattr(shipping, "ROOT", tmp_path / "not here")
+    monkeypatch.setattr(shipping, "sources", lambda: packed)
     summary_of(PRODUCTION._replace(code=code), (0, 20), tmp_path / "out", spark, 2)
     assert all(row["requests"] > 5000 for row in rows(tmp_path / "out", (0, 20)))
 
@@ -484,7 +486,7 @@ def test_a_connect_server_that_is_not_there_is_told_at_once(tmp_path: Path) -> N
         assert code == exits.INCOMPLETE and output.startswith(f"{master}: ") and output.count("\n") == 1
 
 
-@pytest.mark.skipif(on_spark.load_java().find_java() is None, reason="no Java")
+@pytest.mark.skipif(load_java().find_java() is None, reason="no Java")
 def test_where_java_was_killed_a_line_says_so_and_the_campaign_goes_on(local: Start, tmp_path: Path) -> None:
     out = tmp_path / "out"
     running = subprocess.Popen(cli("--seeds", "0:3000", "--jobs", 2, "--range-size", 10, "--out", out, "--mutant", "no_check"),

@@ -18,7 +18,7 @@ from highwater.dst.bulk.export import Export
 from highwater.dst.campaign import folder
 from highwater.dst.campaign.rows import SCHEMA
 from highwater.dst.simulate import many
-from highwater.dst.spark.engine import load_java
+from highwater.dst.spark.session import load_java
 
 ROOT = Path(__file__).resolve().parents[2]
 MUTANT = ("--scenario", "sequenced_metadata_boundary", "--mutant", "age_ignored", "--seeds", "0:200")

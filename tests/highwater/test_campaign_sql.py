@@ -25,7 +25,7 @@ from highwater.dst.campaign.folder import read_json, write_json
 from highwater.dst.campaign.rows import SCHEMA
 from highwater.dst.campaign.what import Refused, campaign_of, replay_of
 from highwater.dst.search.reached import names_of
-from highwater.dst.spark import engine as on_spark
+from highwater.dst.spark import session as on_spark
 from highwater.gate import exits
 from highwater.reports.campaign.sql import VIEWS, query, said, statements
 

@@ -42,7 +42,7 @@ MAY = {  # room -> the rooms and modules that it may import beside itself, and t
     "dst/search": ({*SIMULATION, "traces.event", "traces.refine", "model.explore.tabulated"}, {"numpy"}),
     "dst/determinism": ({*SIMULATION, "traces"}, set()),
     "dst/campaign": ({"dst", "traces", "model.explore.disk"}, {"pyarrow", "numpy", "hypothesis"}),
-    "dst/bulk": ({"dst", "traces"}, {"pyspark", "pyarrow", "numpy"}),
+    "dst/bulk": ({"dst", "traces"}, {"pyarrow", "numpy"}),
     "dst/spark": ({"dst", "model.explore.disk"}, {"pyspark", "pyarrow"}),
     "highwater": ({*BELOW, "highwater.cli"}, set()),
     "highwater/admin": ({"impl"}, {"rich"}),

@@ -21,7 +21,8 @@ from typer.testing import CliRunner
 from highwater.cli.main import app
 from highwater.conformance.conform import model_of
 from highwater.dst.campaign.stages import local_stages
-from highwater.dst.spark import engine as on_spark
+from highwater.dst.spark import session as on_spark
+from highwater.dst.spark.stages import spark_stages
 from highwater.gate import boundary_peer as bp
 from highwater.gate import exits
 from highwater.model.core import Bounds, Exploration, Model, Process
@@ -206,7 +207,7 @@ def spark() -> Iterator[external.Stages]:
     if on_spark.load_java().find_java() is None:
         warnings.warn("SPARK IS NOT TESTED: there is no Java here", stacklevel=1)
         pytest.skip("there is no Java here")
-    with on_spark.spark_stages(2) as stages:
+    with spark_stages(2) as stages:
         yield stages
 
 

@@ -18,7 +18,7 @@ def search_on_disk(model: Model, what: dict[str, object], out: Path | None, spar
     """Ends the program with one line where it cannot go on. `what` tells this exploration from others."""
     from highwater.dst.campaign.stages import local_stages
     from highwater.dst.campaign.what import CampaignError, NoSpark
-    from highwater.dst.spark.engine import spark_stages
+    from highwater.dst.spark.stages import spark_stages
     from highwater.model.explore.disk.files import Refused
     from highwater.model.explore.disk.search import Failed, explore
 

@@ -89,8 +89,8 @@ def done(work: "Work", jobs: int, asked: Asked) -> "pa.Table":
 
     with progress() as show:
         if asked.spark:
-            from highwater.dst.bulk import on_spark
-            from highwater.dst.spark.engine import session
+            from highwater.dst.spark import bulk as on_spark
+            from highwater.dst.spark.session import session
 
             with session(jobs, asked.master, on_spark.OF_JAVA) as spark:
                 rows = on_spark.check(spark, work, show)

@@ -198,7 +198,7 @@ def with_duckdb(folders: list[Path], sql: str) -> pa.Table:
 def with_spark(folders: list[Path], sql: str, master: str) -> pa.Table:
     from pyspark.errors import AnalysisException
 
-    from highwater.dst.spark.engine import session
+    from highwater.dst.spark.session import session
 
     logging.getLogger("SQLQueryContextLogger").disabled = True  # what is wrong with a query we tell ourselves
     with session(2, master) as spark:

@@ -1,4 +1,4 @@
-"""Safety: whatever Spark judges the runs on, the rows are those of any other engine. A session is dst/spark/engine.py's."""
+"""Safety: whatever Spark judges the runs on, the rows are those of any other engine. session.py starts a session."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,9 @@ from highwater.dst.bulk.packets import packets
 from highwater.dst.bulk.rows import SCHEMA, BulkError
 from highwater.dst.bulk.sources import Choice, Split, read
 from highwater.dst.campaign.what import CampaignError
-from highwater.dst.spark.engine import is_remote, shipped, watch, watch_remote
+from highwater.dst.spark.session import is_remote
+from highwater.dst.spark.shipping import shipped
+from highwater.dst.spark.tasks import watch, watch_remote
 from highwater.dst.verdict import Options
 from highwater.dst.version import code_version
 
@@ -42,14 +44,14 @@ def tasks_of(work: Work) -> tuple:
     module, plain = shipped(code_version()), (list(map(tuple, work.splits)), work.parts, asked, tuple(work.choice))
 
     def pack(batches: Iterable[Any]) -> Iterator[Any]:
-        ours = module("highwater.dst.bulk.on_spark")
+        ours = module("highwater.dst.spark.bulk")
         work = ours.work_again(*plain)
         for batch in batches:
             for number in batch.column("id").to_pylist():
                 yield from ours.packed(work, number)
 
     def rows(batches: Iterable[Any]) -> Iterator[Any]:
-        ours = module("highwater.dst.bulk.on_spark")
+        ours = module("highwater.dst.spark.bulk")
         yield from ours.judged(ours.work_again(*plain), batches)
 
     return pack, rows

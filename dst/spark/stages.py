@@ -1,0 +1,27 @@
+"""Do the stages of an exploration on disk (model/explore/disk/search.py) on Spark; dst/campaign/stages.py does them without."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from highwater.dst.spark.session import session
+from highwater.dst.spark.shipping import shipped
+from highwater.dst.spark.tasks import answers
+from highwater.dst.version import code_version
+from highwater.model.explore.disk.search import Stages
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@contextmanager
+def spark_stages(jobs: int, master: str = "") -> Iterator[Stages]:
+    with session(jobs, master) as spark:
+        yield partial(run_stage, spark, shipped(code_version()))
+
+
+def run_stage(spark: "SparkSession", module: Callable[[str], ModuleType], work: str, tasks: list[dict]) -> list[dict]:
+    """Raises CampaignError."""
+    return answers(spark, module, "highwater.model.explore.disk.work", "do", [(work, task) for task in tasks])
