@@ -139,20 +139,20 @@ def few(ids, number):
 def test_first_false_conjunct_is_found(arguments, observed, says):
     line = {2: "1", 4: "2", 5: "3"}  # of `sample` -> its how-manieth test
     text = why_not(sample, *arguments, observed=observed)
-    assert re.sub(r"test_refine\.py:(\d+)", lambda m: line[int(m[1]) - sample.__code__.co_firstlineno], text) == says
+    assert re.sub(r"tests/traces/test_refine\.py:(\d+)", lambda m: line[int(m[1]) - sample.__code__.co_firstlineno], text) == says
 
 
 def test_helpers_and_closures_are_looked_into():
     limit = 3
     says = why_not(lambda ids: few(ids, limit) and ids, {1, 2, 3})
-    assert re.fullmatch(r"few\(ids, limit\) \(test_refine\.py:\d+\), which needs len\(ids\) < number \(test_refine\.py:\d+\): "
+    assert re.fullmatch(r"few\(ids, limit\) \(tests/traces/test_refine\.py:\d+\), which needs len\(ids\) < number \(tests/traces/test_refine\.py:\d+\): "
                         r"len\(ids\) is 3, ids is \{1, 2, 3\}, number is 3", says)
     says = why_not(lambda ids: len(ids) == limit, {1, 2})
-    assert re.fullmatch(r"len\(ids\) == limit \(test_refine\.py:\d+\): len\(ids\) is 2, ids is .*, observed limit is 3", says)
+    assert re.fullmatch(r"len\(ids\) == limit \(tests/traces/test_refine\.py:\d+\): len\(ids\) is 2, ids is .*, observed limit is 3", says)
 
 
 def test_explanation_does_not_depend_on_hashing():
-    code = "import sys; sys.path.insert(0, 'tests'); from test_refine import *; print(*map(told_of, map(caught, EXPLAINED)))"
+    code = "from tests.traces.test_refine import *; print(*map(told_of, map(caught, EXPLAINED)))"
     texts = [subprocess.run([sys.executable, "-c", code], cwd=ROOT, env={"PYTHONHASHSEED": hashing, "PYTHONPATH": "."},
                             capture_output=True, check=True).stdout for hashing in ("1", "2")]
     assert texts[0] == texts[1] and texts[0].count(b"Replay:") == len(ZOO)
