@@ -29,6 +29,7 @@ from highwater.traces.refine import Failure
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parents[1] / "golden"
+HERE = r"tests/traces/test_refine\.py"
 FAULTY = Weights(stall=100, refused=20, request_lost=20, reply_lost=20, late=30, crash=20)
 
 
@@ -139,16 +140,16 @@ def few(ids, number):
 def test_first_false_conjunct_is_found(arguments, observed, says):
     line = {2: "1", 4: "2", 5: "3"}  # of `sample` -> its how-manieth test
     text = why_not(sample, *arguments, observed=observed)
-    assert re.sub(r"tests/traces/test_refine\.py:(\d+)", lambda m: line[int(m[1]) - sample.__code__.co_firstlineno], text) == says
+    assert re.sub(rf"{HERE}:(\d+)", lambda m: line[int(m[1]) - sample.__code__.co_firstlineno], text) == says
 
 
 def test_helpers_and_closures_are_looked_into():
     limit = 3
     says = why_not(lambda ids: few(ids, limit) and ids, {1, 2, 3})
-    assert re.fullmatch(r"few\(ids, limit\) \(tests/traces/test_refine\.py:\d+\), which needs len\(ids\) < number \(tests/traces/test_refine\.py:\d+\): "
+    assert re.fullmatch(rf"few\(ids, limit\) \({HERE}:\d+\), which needs len\(ids\) < number \({HERE}:\d+\): "
                         r"len\(ids\) is 3, ids is \{1, 2, 3\}, number is 3", says)
     says = why_not(lambda ids: len(ids) == limit, {1, 2})
-    assert re.fullmatch(r"len\(ids\) == limit \(tests/traces/test_refine\.py:\d+\): len\(ids\) is 2, ids is .*, observed limit is 3", says)
+    assert re.fullmatch(rf"len\(ids\) == limit \({HERE}:\d+\): len\(ids\) is 2, ids is .*, observed limit is 3", says)
 
 
 def test_explanation_does_not_depend_on_hashing():
