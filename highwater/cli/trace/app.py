@@ -107,7 +107,7 @@ def damage_command(files: Annotated[list[Path] | None, typer.Argument(help="good
     from highwater.traces.damage import kills
 
     given = Options(root, namespace, page_size, skew_ms, False, protocol or "", tuple(shape or ()))
-    if files is None and given != Options(protocol=given.protocol):
+    if not files and given != Options(protocol=given.protocol):
         refuse("--root, --namespace, --page-size, --skew-ms and --shape tell of recorded traces: give files, or leave them out")
     try:
         good = [damaged.recorded(str(file), read(file), given) for file in files] if files else \
