@@ -50,7 +50,7 @@ class UncheckedAfterConflict(Instance):
 
 
 class UncheckedCompactor(Instance):
-    """Source 002's «TODO: Fencing and Compaction», left open."""
+    """SlateDB's page on the manifest: «TODO: Fencing and Compaction», left open."""
 
     def _compare(self, m: Manifest) -> None:
         if self.role != "compactor":
@@ -83,7 +83,7 @@ class NotReapplied(Instance):
 
 
 class Swallows(Instance):
-    """Source 002, NOTE: «the manifest update aborts and logs an error without retry», and «no error is ever returned»."""
+    """SlateDB's page on the manifest: it «aborts and logs an error without retry», and «no error is ever returned»."""
 
     async def _update(self, *asked: object) -> Committed | None:
         try:

@@ -484,6 +484,7 @@ COLLECTOR = {
     "DeleteCompactions": delete_compactions,
 }
 STORE = {"ApplyPending": apply_pending}
+FAULTS = {"SendCreate", "LoseReply", "Crash"}
 
 ALWAYS = {
     "AppliedOnce": (None, applied_once),

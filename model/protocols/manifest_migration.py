@@ -192,6 +192,7 @@ WRITER = {
     "Refuse": refuse, "SendCreate": send_create, "Upgrade": upgrade,
 }
 STORE = {"Collect": collect, "ApplyPending": apply_pending}
+FAULTS = {"SendCreate"}
 ALWAYS = {
     "AckedIsKept": (None, acked_is_kept),
     "ManifestsAreReadable": (None, manifests_are_readable),

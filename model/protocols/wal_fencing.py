@@ -537,6 +537,7 @@ WRITER = {
 }
 COLLECTOR = {"ReadManifest": collector_read_manifest, "Delete": delete}
 STORE = {"ApplyPending": apply_pending}
+FAULTS = {"SendCreate", "LoseCreate", "SendFence", "LoseFence", "SendManifest", "LoseManifest", "Crash"}
 
 ALWAYS = {
     "OneWriterPerEpoch": (None, one_writer_per_epoch),
