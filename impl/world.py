@@ -47,27 +47,35 @@ class ObjectStore(Protocol):
 
     async def create(self, key: str, body: bytes) -> str:
         """PUT If-None-Match: *. Returns the new version; raises AlreadyExists."""
+        ...
 
     async def update(self, key: str, body: bytes, version: str) -> str:
         """PUT If-Match: version. Returns the new version; raises PreconditionFailed, also where there is no object."""
+        ...
 
     async def put(self, key: str, body: bytes) -> str:
         """Unconditional PUT: the last writer wins. Returns the new version."""
+        ...
 
     async def get(self, key: str) -> Object:
         """GET. Raises NotFound."""
+        ...
 
     async def get_if_changed(self, key: str, version: str) -> Object | None:
         """GET If-None-Match: version. None means not modified (304). Raises NotFound."""
+        ...
 
     async def head(self, key: str) -> Entry:
         """HEAD. Raises NotFound."""
+        ...
 
     async def list_page(self, prefix: str, after: str = "") -> Page:
         """The first page of the keys that start with `prefix` and are greater than `after`, in key order."""
+        ...
 
     async def delete(self, key: str) -> None:
         """DELETE. To delete what is not there is no error."""
+        ...
 
 
 class Clock(Protocol):
@@ -75,25 +83,31 @@ class Clock(Protocol):
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
+        ...
 
     async def sleep_ms(self, duration_ms: int) -> None:
         """Return after `duration_ms` at the earliest; any number of milliseconds later is possible."""
+        ...
 
 
 class Ids(Protocol):
     def new_id(self) -> str:
         """A ULID in its 26-letter form, never given before."""
+        ...
 
 
 class Metrics(Protocol):
     def count(self, name: str, amount: int = 1) -> None:
         """Add to a counter."""
+        ...
 
     def observe(self, name: str, value: float) -> None:
         """Record one value of a distribution; the name ends in its unit."""
+        ...
 
     def warn(self, message: str) -> None:
         """Tell the operator."""
+        ...
 
 
 class World(NamedTuple):

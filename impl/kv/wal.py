@@ -23,6 +23,7 @@ class Kv(Protocol):
     @classmethod
     async def open(cls, world: World, root: str) -> "Kv":
         """Ready to be used, with all that was put before."""
+        ...
 
     async def put(self, key: str, value: bytes) -> None:
         """Durable when it returns."""

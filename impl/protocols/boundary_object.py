@@ -44,8 +44,12 @@ class BoundaryLost(Indefinite):
 class BoundaryObject(Protocol):
     async def read(self) -> int:
         """The durable boundary at some moment between call and return; 0 if there has never been one."""
+        ...
 
-    at_least: int  # what it was when it was last read
+    @property
+    def at_least(self) -> int:
+        """What it was when it was last read."""
+        ...
 
     async def check(self, file_id: int) -> None:
         """«verify that id is greater than the durable boundary»; raises ObjectVersionBehindBoundary."""
@@ -91,7 +95,7 @@ class ObjectStoreBoundaryObject:
                 raise InvalidBoundary(f"{self.key!r} went back from {self.seen[0]} to {value}: somebody has overwritten it "
                                       "without the condition that it be the version read")
             self.seen = value, found.version
-        return self.seen[0]
+        return self.at_least
 
     async def check(self, file_id: int) -> None:
         start_ms = self.world.clock.now_ms()

@@ -15,7 +15,7 @@ So between any two requests a compactor may be gone, and what it leaves must tel
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from highwater.impl.errors import Definite, Indefinite, OutcomeUnknown
 from highwater.impl.layout import Namespace
@@ -62,7 +62,7 @@ class JsonCodec:
             raise InvalidContent(f"no {self.kind.__name__}: {body[:60]!r}: {error}") from None
 
 
-def frozen(value: object) -> object:
+def frozen(value: Any) -> Any:
     return tuple(map(frozen, value)) if isinstance(value, list) else value
 
 

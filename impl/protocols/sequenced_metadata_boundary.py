@@ -45,6 +45,7 @@ class BoundedSequencedStorage:
     async def latest(self) -> tuple[int, bytes]:
         """LIST, then GET the largest id: what a writer builds on (its create finds out if that was stale). A collector may
         delete the file in between; then there is a later one, so list again. Raises NoLatest, InvalidName, InvalidBoundary."""
+        files: list[Listed] = []
         for _ in range(self.storage.read_attempts):
             files = await self.list()
             if not files:
@@ -178,7 +179,7 @@ class MetadataStore:
                 if doubt is None:
                     raise
                 raise OutcomeUnknown(f"an earlier attempt is in doubt ({doubt}), and then: {error}") from error
-        raise doubt or last
+        raise doubt or last  # pyright: ignore[reportGeneralTypeIssues]  # one attempt was made, and has failed
 
     def _not_stuck(self, latest: int, conflicts: dict[int, int]) -> None:
         if conflicts.get(latest, 0) > self.bounded.storage.read_attempts:

@@ -5,7 +5,7 @@ long as that file is there.
 the sequenced update won.» (source 000) That this ceases to hold once files are deleted is what the boundary is for.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from highwater.impl.errors import AlreadyExists, Definite
 from highwater.impl.layout import Namespace
@@ -44,7 +44,7 @@ class MetadataOnly:
         self.create, self.get, self.delete, self.list_page = store.create, store.get, store.delete, store.list_page
         self.caches = False
 
-    def _refused(self, *_: object) -> None:
+    def _refused(self, *_: Any, **__: Any) -> Any:
         raise AssertionError("sequenced metadata is put only if absent, and read without condition")
 
     put = update = get_if_changed = head = _refused

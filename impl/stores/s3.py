@@ -86,7 +86,7 @@ def connect(endpoint_url: str | None = None, connect_timeout_s: float = 5, read_
             response_checksum_validation="when_required",
         )
         config = config.merge(foreign)
-    return boto3.session.Session().client("s3", endpoint_url=endpoint_url, config=config)
+    return boto3.Session().client("s3", endpoint_url=endpoint_url, config=config)
 
 
 class S3Store:
@@ -180,6 +180,7 @@ class S3Store:
 
     async def _send(self, call: Callable, **request: Any) -> tuple[dict, Exception | None, bool]:
         """A mutation's reply or its last error, and whether it was sent again after an error that said it may be."""
+        last, attempt = None, 0
         for attempt in range(ATTEMPTS):
             await pause(attempt)
             try:
@@ -192,6 +193,7 @@ class S3Store:
 
     async def _read(self, call: Callable, **request: Any) -> Any:
         """The reply to a read, which is sent again for want of one; None for 304. Raises NotFound, Unavailable."""
+        last: Exception = AssertionError("there is a first attempt")
         for attempt in range(ATTEMPTS):
             await pause(attempt)
             try:

@@ -9,7 +9,7 @@ file».
 """
 
 import json
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from highwater.impl.codecs.json.manifest import Checkpoint, InvalidManifest
 
@@ -39,7 +39,7 @@ def encode(manifest: Manifest) -> bytes:
 def decode(body: bytes) -> Manifest:
     """Raises InvalidManifest, also for one with fields that are none of these: to write it again would drop them."""
     try:
-        fields = json.loads(body)
+        fields: Any = json.loads(body)
         lists = {name: tuple(fields[name]) for name in ("l0", "compacted")}
         return Manifest(**{**fields, **lists, "checkpoints": tuple(Checkpoint(**c) for c in fields["checkpoints"])})
     except (ValueError, TypeError, KeyError) as error:

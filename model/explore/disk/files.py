@@ -11,7 +11,7 @@ forgotten, may still write, nobody reads.
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -34,7 +34,7 @@ class Part(NamedTuple):
     """A file, as it must be."""
 
     name: str
-    count: int  # of integers
+    count: int  # of integers  # pyright: ignore[reportIncompatibleMethodOverride]
     crc: int
 
 
@@ -146,7 +146,8 @@ def level_at(folder: Path, depth: int) -> Level:
         raise Refused(f"{path} is damaged ({error}): start anew, in a new folder") from None
 
 
-def part_of(said: list | None) -> Part | None:
+def part_of(said: Any) -> Any:
+    """Return the Part that a list of its fields is; None for None."""
     return said and Part(*said)
 
 
@@ -169,7 +170,7 @@ def tidied(folder: Path, named: set[str]) -> None:
 # --- the folder
 
 @contextmanager
-def opened(folder: Path, what: dict, partitions: int | None, usual: int) -> Iterator[tuple[int, int]]:
+def opened(folder: Path, what: dict, partitions: int | None, usual: int) -> Generator[tuple[int, int], None, None]:
     """The folder, made if it is not there, for this program alone; (partitions, the number of this run). Raises Refused."""
     label = folder / "explore.json"
     with own(folder, label.name, OURS, "exploration", Refused):

@@ -1,13 +1,13 @@
 """Safety: a folder is one program's at a time, and never one that holds something else."""
 
 import fcntl
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 
 @contextmanager
-def own(folder: Path, label: str, ours: Collection[str], what: str, refused: type[Exception]) -> Iterator[None]:
+def own(folder: Path, label: str, ours: Collection[str], what: str, refused: type[Exception]) -> Generator[None, None, None]:
     """The folder, made if it is not there, for this program alone. `label`: the file by which it is known; `ours`: what else
     may be there before that is; `what` is kept there. Raises `refused`, in one line."""
     if folder.exists() and not folder.is_dir():

@@ -13,7 +13,7 @@ The marker of a level is its commit: a search that was killed goes on from the l
 then asked again for all pairs, in the same order, and must say the same.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
@@ -176,7 +176,7 @@ class Search:
 
     # --- the verdict
 
-    def found(self, following: Level, violated: str | None = None, path: list[int] = (), stopped: str = "") -> Exploration:
+    def found(self, following: Level, violated: str | None = None, path: Sequence[int] = (), stopped: str = "") -> Exploration:
         x = self.x
         return Exploration(following.states, following.transitions, self.level.depth, violated,
                            x.trace(path) if violated else (), frozenset(x.fired),
