@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from highwater.model.core import Local, Model, Shared, State
 from highwater.model.explore.tabulated import BITS, FIELD, Explorer
-from highwater.traces.event import Event
 
 STUTTER = None  # among the actions of a Match: the event may also leave the model as it is, if no action fits
 REST = slice(2, None)  # of an event: without its time and the number of its request
