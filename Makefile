@@ -33,8 +33,9 @@ fizzbee: setup  ## the FizzBee CLI, built once; without it its checks are skippe
 servers: setup  ## versitygw, a real S3 server for the tests, built once; without it its tests are skipped
 	@$(PYTHON) tools/s3/build.py || test $$? -eq 3
 
-lint: setup  ## ruff
+lint: setup  ## ruff and the type checker
 	@$(BIN)/ruff check .
+	@$(BIN)/basedpyright --baselinemode discard
 
 bench: setup  ## the benchmarks, as ratios
 	@$(BIN)/python -m bench

@@ -51,27 +51,35 @@ class ObjectStore(Protocol):
 
     async def create(self, key: str, body: bytes) -> str:
         """PUT If-None-Match: *. Returns the new version. Raises AlreadyExists."""
+        ...
 
     async def update(self, key: str, body: bytes, version: str) -> str:
         """PUT If-Match: version. Returns the new version. Raises PreconditionFailed, also if there is no object."""
+        ...
 
     async def put(self, key: str, body: bytes) -> str:
         """Unconditional PUT: the last writer wins. Returns the new version."""
+        ...
 
     async def get(self, key: str) -> Object:
         """GET. Raises NotFound."""
+        ...
 
     async def get_if_changed(self, key: str, version: str) -> Object | None:
         """GET If-None-Match: version. Returns None if the object is not modified (304). Raises NotFound."""
+        ...
 
     async def head(self, key: str) -> Entry:
         """HEAD. Raises NotFound."""
+        ...
 
     async def list_page(self, prefix: str, after: str = "") -> Page:
         """Return the first page of the keys that start with `prefix` and are greater than `after`, in key order."""
+        ...
 
     async def delete(self, key: str) -> None:
         """DELETE. Deleting an absent object is not an error."""
+        ...
 
 
 class Clock(Protocol):
@@ -79,9 +87,11 @@ class Clock(Protocol):
 
     def now_ms(self) -> int:
         """Return the milliseconds since the epoch."""
+        ...
 
     async def sleep_ms(self, duration_ms: int) -> None:
         """Return after `duration_ms` at the earliest; it may return any number of milliseconds later."""
+        ...
 
 
 class Ids(Protocol):
@@ -89,6 +99,7 @@ class Ids(Protocol):
 
     def new_id(self) -> str:
         """Return a new ULID in its 26-letter form; no ULID is returned twice."""
+        ...
 
 
 class Metrics(Protocol):
@@ -96,12 +107,15 @@ class Metrics(Protocol):
 
     def count(self, name: str, amount: int = 1) -> None:
         """Add to a counter."""
+        ...
 
     def observe(self, name: str, value: float) -> None:
         """Record one value of a distribution; the name ends in its unit."""
+        ...
 
     def warn(self, message: str) -> None:
         """Send a warning to the operator."""
+        ...
 
 
 class World(NamedTuple):

@@ -29,7 +29,7 @@ class Process(NamedTuple):
 
     name: str  # "Writer#0"
     role: str  # "Writer"
-    index: int
+    index: int  # pyright: ignore[reportIncompatibleMethodOverride]  # no process is searched with tuple.index
     local: Local  # initial
     actions: dict[str, Action]
 

@@ -64,7 +64,7 @@ def refusal(function: Callable, *arguments: Any, observed: tuple | None = None) 
 def walked(function: Callable, *arguments: Any, observed: tuple | None) -> Refusal:
     module = module_of(function)
     found, path = definition(module, function.__code__)
-    body = [returned(found)] if isinstance(found, ast.Lambda) else found.body
+    body: list[ast.stmt] = [returned(found)] if isinstance(found, ast.Lambda) else found.body
     closed = dict(zip(function.__code__.co_freevars, [cell.cell_contents for cell in function.__closure__ or ()]))
     scope = {**function.__globals__, **closed, **dict(zip(function.__code__.co_varnames, arguments))}
     refusals = list(refused(body, scope, ())) if observed else next(([r] for r in refused(body, scope, ())), [])
@@ -143,7 +143,7 @@ def doc(function: Callable) -> str:
 
 
 @cache
-def segment(node: ast.AST, module: str) -> str:
+def segment(node: ast.expr | ast.stmt, module: str) -> str:
     """Return the source of a node, on one line."""
     lines = parsed(module)[1][node.lineno - 1:node.end_lineno]
     lines = *lines[:-1], lines[-1][:node.end_col_offset]
@@ -156,7 +156,7 @@ def returned(node: ast.Lambda) -> ast.Return:
 
 
 @cache
-def compiled(node: ast.AST) -> CodeType:
+def compiled(node: ast.expr | ast.stmt) -> CodeType:
     if isinstance(node, ast.expr):
         return compile(ast.Expression(node), "<guard>", "eval")
     return compile(ast.Module([node], []), "<guard>", "exec")
@@ -237,8 +237,9 @@ def tests(body: list[ast.stmt], module: str) -> Iterator[str]:
         elif isinstance(statement, ast.If) and isinstance(statement.body[-1], ast.Return):
             yield f"not ({segment(statement.test, module)})"
         elif isinstance(statement, ast.If) and decides(statement):
-            conjunction = isinstance(statement.test, ast.BoolOp) and isinstance(statement.test.op, ast.And)
-            yield from (segment(part, module) for part in (statement.test.values if conjunction else [statement.test]))
+            test = statement.test
+            parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+            yield from (segment(part, module) for part in parts)
             yield from tests(statement.body, module)
 
 

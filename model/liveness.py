@@ -260,7 +260,7 @@ def witnesses(of: Space, start: int, cycle: list[int]) -> Iterator[Witness]:
         disabled = next((at for at, i in enumerate(along) if not of.enabled[i] >> number & 1), None)
         if taken is not None:
             yield Witness(process, action, TAKEN, taken)
-        elif all(not of.enabled[i] >> number & 1 for i in along):
+        elif disabled is None or all(not of.enabled[i] >> number & 1 for i in along):
             yield Witness(process, action, NEVER_ENABLED, 0)
         else:
             yield Witness(process, action, DISABLED, disabled)

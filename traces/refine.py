@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from highwater.model.core import Local, Model, Shared, State
 from highwater.model.explore.tabulated import BITS, FIELD, Explorer
-from highwater.traces.event import Event
 
 STUTTER = None  # among the actions of a Match: the event may also leave the model as it is, if no action fits
 REST = slice(2, None)  # of an event: without its time and the number of its request
@@ -28,7 +27,7 @@ class Match(NamedTuple):
     process: str
     actions: tuple[str | None, ...]
     choices: tuple | None = None  # None: any
-    agrees: Callable[[str, Shared, Local, Shared, Local], bool] | None = None
+    agrees: Callable[[Any, Shared, Local, Shared, Local], bool] | None = None  # action: None for STUTTER
     op: str = ""
     unheard: bool = False
 
@@ -110,7 +109,7 @@ class Refiner:
     def unpacked(self) -> tuple[State, ...]:
         return tuple(self.explorer.unpack(state) for state in self.states)
 
-    def event(self, process: str, event: tuple, match: Callable[[Event], Match | None]) -> None:
+    def event(self, process: str, event: tuple[Any, ...], match: Callable[[Any], Match | None]) -> None:
         """Take the step that `match(event)` says, or none. `match` must be a function of the event, and of its time and
         request number not at all: what it says of one event is taken to hold for every equal one. Raises Failure."""
         what, states = event[REST], self.states

@@ -47,7 +47,7 @@ class Trace:
 
     def __init__(self, refiner: Refiner, namespace: Any, skew_ms: int = 0):
         self.refiner, self.namespace, self.skew_ms = refiner, namespace, skew_ms
-        self.events: list[Event] = []
+        self.events: Any = []  # a list of events; traces/follow.py puts columns of them there
         self.last: dict[str, int] = {}  # number of the last request of each client: it has one at a time
         self.pending: dict[tuple[str, int], tuple] = {}  # client, number -> op, key, condition, body, and in the pool
         self.objects: dict[str, tuple[str, bytes]] = {}  # key -> version and content, as its last writer or reader saw it
@@ -94,7 +94,7 @@ class Trace:
         """`(.., request, status)`: the step by which it is applied. Of the arguments alone."""
         raise NotImplementedError
 
-    def _told_of(self, e: Event) -> None:
+    def _told_of(self, e: Event) -> str | None:
         """What a caller was told; raises what `_misled` gives where the model's state does not say so."""
         raise NotImplementedError
 

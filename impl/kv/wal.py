@@ -25,6 +25,7 @@ class Kv(Protocol):
     @classmethod
     async def open(cls, world: World, root: str) -> "Kv":
         """Open the store with everything that was put before."""
+        ...
 
     async def put(self, key: str, value: bytes) -> None:
         """Put a value; it is durable on return."""

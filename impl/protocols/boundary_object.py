@@ -48,8 +48,12 @@ class BoundaryObject(Protocol):
 
     async def read(self) -> int:
         """Return the durable boundary at some moment between call and return; 0 if there has never been one."""
+        ...
 
-    at_least: int  # the boundary when it was last read
+    @property
+    def at_least(self) -> int:
+        """The boundary when it was last read."""
+        ...
 
     async def check(self, file_id: int) -> None:
         """Check that the id is ahead of the boundary. Raises ObjectVersionBehindBoundary.
@@ -101,7 +105,7 @@ class ObjectStoreBoundaryObject:
                 raise InvalidBoundary(f"{self.key!r} went back from {self.seen[0]} to {value}: somebody has overwritten it "
                                       "without the condition that it be the version read")
             self.seen = value, found.version
-        return self.seen[0]
+        return self.at_least
 
     async def check(self, file_id: int) -> None:
         start_ms = self.world.clock.now_ms()

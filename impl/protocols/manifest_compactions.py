@@ -16,7 +16,7 @@ request writes to both. A compactor may disappear between any two requests, so w
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from highwater.impl.errors import Definite, Indefinite, OutcomeUnknown
 from highwater.impl.layout import Namespace
@@ -67,7 +67,7 @@ class JsonCodec:
             raise InvalidContent(f"no {self.kind.__name__}: {body[:60]!r}: {error}") from None
 
 
-def frozen(value: object) -> object:
+def frozen(value: Any) -> Any:
     return tuple(map(frozen, value)) if isinstance(value, list) else value
 
 

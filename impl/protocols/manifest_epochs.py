@@ -214,13 +214,15 @@ class Instance:
     # --- the update protocol
 
     async def _update(self, pick: Callable[[Manifest], Update | None], merge: Merge | None,
-                      deadline_ms: int | None) -> Committed | None:
+                      deadline_ms: int | None) -> Any:
+        """Return what was committed; None if `pick` found nothing to do."""
         while True:
             try:
                 if self.base is None and (found := await self._prepare(pick, merge)):
                     return self._done(found)
                 if self.update is None:
                     return None
+                assert self.base is not None, "_prepare has found something to build on"
                 return self._done(await self._create(self.update.applied(self.base)))
             except ObjectVersionExists:
                 self.world.metrics.count("update_conflicts")
@@ -259,7 +261,7 @@ class Instance:
                 self.at = 0
                 return None
             if merge:
-                await merge(update.picked)
+                await merge(update.picked)  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]  # a compaction
             self.update = update
         self.base = m
         return None
@@ -324,6 +326,8 @@ class Instance:
                 raise FencedUnapplied(self.role, fenced.epoch, fenced.stored, "it was told so, and does nothing any more")
             case StoreError() as failed:
                 raise RuntimeError(f"this {self.role} failed to open, make another: {failed}")
+            case _:
+                pass
 
 
 async def open_writer(world: World, root: str, retry_for_s: float = 0) -> Instance:

@@ -53,6 +53,7 @@ class BoundedSequencedStorage:
         A collector may delete the file in between. Then there is a later one, so it lists again. Raises NoLatest, InvalidName,
         InvalidBoundary.
         """
+        files: list[Listed] = []
         for _ in range(self.storage.read_attempts):
             files = await self.list()
             if not files:
@@ -196,7 +197,7 @@ class MetadataStore:
                 if doubt is None:
                     raise
                 raise OutcomeUnknown(f"an earlier attempt is in doubt ({doubt}), and then: {error}") from error
-        raise doubt or last
+        raise doubt or last  # pyright: ignore[reportGeneralTypeIssues]  # one attempt was made, and has failed
 
     def _not_stuck(self, latest: int, conflicts: dict[int, int]) -> None:
         if conflicts.get(latest, 0) > self.bounded.storage.read_attempts:

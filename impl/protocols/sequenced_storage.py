@@ -6,7 +6,7 @@ operation, and success means the sequenced update won.» This no longer holds on
 that case.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from highwater.impl.errors import AlreadyExists, Definite
 from highwater.impl.layout import Namespace
@@ -47,7 +47,7 @@ class MetadataOnly:
         self.create, self.get, self.delete, self.list_page = store.create, store.get, store.delete, store.list_page
         self.caches = False
 
-    def _refused(self, *_: object) -> None:
+    def _refused(self, *_: Any, **__: Any) -> Any:
         raise AssertionError("sequenced metadata is put only if absent, and read without condition")
 
     put = update = get_if_changed = head = _refused

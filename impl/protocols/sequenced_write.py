@@ -107,6 +107,7 @@ class StateWriter:
         """
         while True:
             await self._find_out()
+            assert self.known is not None
             file_id, value = self.known.id + 1, change(self.known.id + 1, self.known.value)
             lost = await self._create(file_id, self.codec.encode(value))
             if lost is None:

@@ -98,6 +98,7 @@ class SimpleConditional:
                 raise self._given_up(update, doubt, attempts)
 
     def _changed(self, update: str, change: Callable[[Any], Any]) -> Any:
+        assert self.known is not None, "it was read before"
         value = change(self.known.value)
         if not self.recurs and update not in value.updates:
             raise ValueError(f"update {update!r} is not among the updates of the value that it makes: its bytes could be there "
@@ -105,9 +106,10 @@ class SimpleConditional:
         return value
 
     async def _put(self, value: Any) -> Content:
+        assert self.known is not None, "it was read before"
         return Content(value, await self.world.store.update(self.key, self.codec.encode(value), self.known.version))
 
-    def _given_up(self, update: str, doubt: bool, attempts: int) -> Exception:
+    def _given_up(self, update: str, doubt: bool, attempts: int | None) -> Exception:
         what = f"update {update!r} of {self.key!r}: {attempts} attempts"
         if doubt:
             return OutcomeUnknown(f"{what}, one of them without a reply: it may be applied now or later")

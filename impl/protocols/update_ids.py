@@ -24,6 +24,7 @@ class Value(Protocol):
 
     def _replace(self, **changes: Any) -> "Value":
         """Return the same content with another table."""
+        ...
 
 
 class SessionForgotten(Indefinite):

@@ -84,7 +84,10 @@ class ManifestObject:
             if known is not None and known.version is not None:
                 raise ManifestLost(f"{self.key!r} is gone: nothing may delete it; restore the last version") from None
             return Known(WalManifest(), None)
-        return Known(decode_manifest(found.body), found.version) if found else known
+        if found is None:
+            assert known is not None, "it was asked whether this has changed"
+            return known
+        return Known(decode_manifest(found.body), found.version)
 
     async def put(self, known: Known, manifest: WalManifest) -> Known:
         """Put a manifest. Raises AlreadyExists or PreconditionFailed if another client has changed it; raises OutcomeUnknown.
@@ -205,7 +208,7 @@ class Wal:
             except OutcomeUnknown as error:
                 doubt = error
         self.closed = Closed
-        raise doubt
+        raise doubt or ValueError("at least one attempt is made")
 
     async def _is_own(self, i: int, record: Record, doubt: OutcomeUnknown) -> bool:
         """Return whether the object with this id is the one that this writer put. Raises OutcomeUnknown."""

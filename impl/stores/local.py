@@ -22,7 +22,7 @@ import os
 import stat
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, NamedTuple
 
@@ -203,7 +203,7 @@ class LocalStore:
             return found if stat.S_ISREG(found.st_mode) else None
 
     @contextmanager
-    def _locked(self, key: str) -> Iterator[Held]:
+    def _locked(self, key: str) -> Generator[Held, None, None]:
         if self._read_only:
             raise PermissionError(errno.EROFS, "this store is open for reading only")
         name = f"{zlib.crc32(key.encode()) % LOCKS:02x}"
@@ -269,7 +269,7 @@ def next_stamp_ns(lock_fd: int) -> int:
 
 
 @contextmanager
-def flocked(path: str, how: int) -> Iterator[int]:
+def flocked(path: str, how: int) -> Generator[int, None, None]:
     """Hold `flock` on a file, which is made if it is missing and never removed. It excludes threads as well as processes."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:

@@ -1,5 +1,7 @@
 """Safety: nothing is written through this store."""
 
+from typing import Any
+
 from highwater.impl.errors import Unavailable
 from highwater.impl.world import ObjectStore
 
@@ -11,7 +13,7 @@ class ReadOnly:
         self.caches = inner.caches
         self.get, self.get_if_changed, self.head, self.list_page = inner.get, inner.get_if_changed, inner.head, inner.list_page
 
-    async def _refused(self, key: str, *_: object) -> str:
+    async def _refused(self, key: str, *_: Any, **__: Any) -> Any:
         raise Unavailable(f"{key!r}: this store is open for reading only")
 
     create = update = put = delete = _refused

@@ -88,7 +88,7 @@ def connect(endpoint_url: str | None = None, connect_timeout_s: float = 5, read_
             response_checksum_validation="when_required",
         )
         config = config.merge(foreign)
-    return boto3.session.Session().client("s3", endpoint_url=endpoint_url, config=config)
+    return boto3.Session().client("s3", endpoint_url=endpoint_url, config=config)
 
 
 class S3Store:
@@ -183,6 +183,7 @@ class S3Store:
     async def _send(self, call: Callable, **request: Any) -> tuple[dict, Exception | None, bool]:
         """Send a mutation, again after errors that allow it. Return its reply, its last error, and whether it was sent again.
         """
+        last, attempt = None, 0
         for attempt in range(ATTEMPTS):
             await pause(attempt)
             try:
@@ -195,6 +196,7 @@ class S3Store:
 
     async def _read(self, call: Callable, **request: Any) -> Any:
         """Return the reply to a read, which is sent again if there is none; None for 304. Raises NotFound, Unavailable."""
+        last: Exception = AssertionError("there is a first attempt")
         for attempt in range(ATTEMPTS):
             await pause(attempt)
             try:

@@ -60,6 +60,7 @@ class VerifiedStore:
         return await self._resolved(Unavailable, key, body, lambda: self.inner.put(key, body))
 
     async def _resolved(self, conflict: type[Exception], key: str, body: bytes, send: Callable[[], Awaitable[str]]) -> str:
+        last: Exception = AssertionError("there is a first attempt")
         for attempt in range(self.attempts):
             if attempt:
                 await self.clock.sleep_ms(self.pause_ms << attempt - 1)

@@ -7,7 +7,7 @@ masking, look-up and addition.
 """
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -272,7 +272,7 @@ class Explorer:
             for difference, label in zip(differences, labels):
                 yield label, packed + difference
 
-    def trace(self, path: list[int], canonical: Callable[[int], int] | None = None) -> tuple[Step, ...]:
+    def trace(self, path: Sequence[int], canonical: Callable[[int], int] | None = None) -> tuple[Step, ...]:
         """The steps along packed states that follow each other; where they stand for others, the steps of the first."""
         steps, here = [Step(("", "Init", ()), self.unpack(self.initial))], self.initial
         canonical = canonical or (lambda packed: packed)
@@ -283,7 +283,7 @@ class Explorer:
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def uncollected() -> Generator[None, None, None]:
     """Without looking for garbage in cycles: a search makes millions of tuples, and no cycles."""
     enabled = gc.isenabled()
     gc.disable()

@@ -68,7 +68,7 @@ def walk(model: Model, seed: int = 0, walks: int = 10_000, steps: int = 1_000, p
             if step == steps or not len(able):
                 break
             numbers, rows = numbers[able], [row[able] for row in rows]
-            choice = drawn(seed, numbers, step) % sum(counts)[able].astype(np.uint64)
+            choice = drawn(seed, numbers, step) % np.asarray(sum(counts))[able].astype(np.uint64)
             w.levels[1] = onward(w, w.levels[1][able], rows, [count[able] for count in counts], choice.astype(np.int64))
             taken, longest = taken + len(able), max(longest, step + 1)
             if progress:

@@ -13,9 +13,9 @@ A level is processed in blocks that fit a cache, in threads (numpy releases the 
 numbers of the parts, do not depend on the number of threads.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -133,7 +133,7 @@ class Tables:
 
     def degrees(self, rows: list[np.ndarray]) -> np.ndarray:
         """How many moves each state has."""
-        return sum(moves.counts.take(row) for moves, row in zip(self.moves, rows))
+        return np.asarray(sum(moves.counts.take(row) for moves, row in zip(self.moves, rows)))
 
     def steps(self, block: np.ndarray, rows: list[np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """(states, their successors), for each process and each of its moves."""
@@ -261,19 +261,21 @@ class Wide:
 
     def canonical(self, states: np.ndarray) -> np.ndarray:
         """The least state that differs from each by a renaming, as model.explore.reductions has it."""
-        least = None
+        assert self.symmetry is not None
+        least: np.ndarray | None = None
         fields = [self.tables.field(states, part) for part in range(len(self.tables.widths))]
         for g, (_, at) in enumerate(self.symmetry.named):
             renumbered = [table.take(own) for table, own in zip(self.symmetry.arrays[g], fields)]
-            at_place = [renumbered[0], *[None] * len(at)]
+            at_place: list[Any] = [renumbered[0], *[None] * len(at)]
             for part, bits in enumerate(at, 1):
                 at_place[bits // BITS] = renumbered[part]
             for parts in self.symmetry.nameless:
                 locals_ = np.sort(np.stack([at_place[bits // BITS] for bits in parts]), axis=0)
                 for bits, local in zip(parts, locals_):
                     at_place[bits // BITS] = local
-            state = sum(own << shift for own, shift in zip(at_place, self.tables.shifts))
+            state: Any = sum(own << shift for own, shift in zip(at_place, self.tables.shifts))
             least = state if least is None else np.minimum(least, state)
+        assert least is not None, "to rename nobody is a renaming, too"
         return least
 
     # --- what was seen
@@ -335,7 +337,7 @@ def explore(model: Model, max_states: int | None = None, progress: Progress | No
 def search(w: Wide, bounds: Bounds, progress: Progress | None = None) -> Exploration:
     x, states, transitions, widest, ends = w.x, 1, 0, 0, 0
 
-    def found(violated: str | None = None, path: tuple = (), stopped: str = "") -> Exploration:
+    def found(violated: str | None = None, path: Sequence[int] = (), stopped: str = "") -> Exploration:
         canonical = w.symmetry.canonical if w.symmetry else None
         return Exploration(states, transitions, len(w.levels) - 1, violated, x.trace(path, canonical) if violated else (),
                            frozenset(x.fired), () if violated or stopped else x.never(), widest, ends, stopped)
@@ -388,7 +390,7 @@ def violating(w: Wide) -> tuple[str, list[int]]:
 
 def first_broken(x: Explorer) -> tuple[str, list[np.ndarray]]:
     """The first broken property in the model's order, and for each process the pairs that break it."""
-    first = min(x.broken.values(), key=x.order.get)
+    first = min(x.broken.values(), key=x.order.__getitem__)
     pairs: list[list[int]] = [[] for _ in x.model.processes]
     for (p, pair), name in x.broken.items():
         if name == first:

@@ -48,7 +48,7 @@ ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 
 def encode(manifest: Manifest) -> bytes:
-    document = {"checkpoints": [c._asdict() for c in manifest.checkpoints], "updates": manifest.updates}
+    document: dict[str, object] = {"checkpoints": [c._asdict() for c in manifest.checkpoints], "updates": manifest.updates}
     if manifest.sessions:
         document["sessions"] = manifest.sessions
     return ENCODER.encode(document).encode()

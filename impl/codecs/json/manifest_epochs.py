@@ -9,7 +9,7 @@ It is 0 if there is none. `next_wal` is «the id used to create the next WAL fil
 """
 
 import json
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from highwater.impl.codecs.json.manifest import Checkpoint, InvalidManifest
 
@@ -44,7 +44,7 @@ def decode(body: bytes) -> Manifest:
     It also refuses a manifest with unknown fields, because writing it again would drop them.
     """
     try:
-        fields = json.loads(body)
+        fields: Any = json.loads(body)
         lists = {name: tuple(fields[name]) for name in ("l0", "compacted")}
         return Manifest(**{**fields, **lists, "checkpoints": tuple(Checkpoint(**c) for c in fields["checkpoints"])})
     except (ValueError, TypeError, KeyError) as error:

@@ -27,7 +27,7 @@ def decode(body: bytes) -> Compactions:
     """Decode a compactions file. Raises InvalidFile, DamagedBuffer."""
     version, buffer = opened(body, "compactions files", (1, WRITTEN))
     table, unknown = read(buffer, CompactionsV1)
-    return Compactions(*table, version, unknown)
+    return Compactions(*table, version, unknown)  # pyright: ignore[reportCallIssue]  # the table has the first two fields
 
 
 def encode(compactions: Compactions) -> bytes:

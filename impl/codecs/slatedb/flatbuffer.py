@@ -28,8 +28,12 @@ from highwater.impl.errors import Definite
 UNION = "union"
 REQUIRED = "required"  # a vector that is written even if it is empty
 Flag = Annotated[bool, "?"]
-I8, U8, U16, U32 = Annotated[int, "b"], Annotated[int, "B"], Annotated[int, "H"], Annotated[int, "I"]
-U64, I64 = Annotated[int, "Q"], Annotated[int, "q"]
+I8 = Annotated[int, "b"]
+U8 = Annotated[int, "B"]
+U16 = Annotated[int, "H"]
+U32 = Annotated[int, "I"]
+U64 = Annotated[int, "Q"]
+I64 = Annotated[int, "q"]
 Uuid = Annotated[str, "uuid"]  # 8-4-4-4-12 hexadecimal digits; the file has a table of its upper and its lower half
 Ulid = Annotated[str, "ulid"]  # 26 letters of Crockford's base 32; the file has such a table, too
 

@@ -11,10 +11,10 @@ write files; nobody reads them.
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,7 +34,7 @@ class Part(NamedTuple):
     """The expected size and checksum of one file."""
 
     name: str
-    count: int  # the number of integers
+    count: int  # the number of integers  # pyright: ignore[reportIncompatibleMethodOverride]
     crc: int
 
 
@@ -147,7 +147,8 @@ def level_at(folder: Path, depth: int) -> Level:
         raise Refused(f"{path} is damaged ({error}): start anew, in a new folder") from None
 
 
-def part_of(said: list | None) -> Part | None:
+def part_of(said: Any) -> Any:
+    """Return the Part that a list of its fields is; None for None."""
     return said and Part(*said)
 
 
@@ -170,7 +171,7 @@ def tidied(folder: Path, named: set[str]) -> None:
 # --- the folder
 
 @contextmanager
-def opened(folder: Path, what: dict, partitions: int | None, usual: int) -> Iterator[tuple[int, int]]:
+def opened(folder: Path, what: dict, partitions: int | None, usual: int) -> Generator[tuple[int, int], None, None]:
     """Open the folder for this program alone, and make it if it is missing.
 
     Yields the number of partitions and the number of this run. Raises Refused.

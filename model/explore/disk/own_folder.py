@@ -1,13 +1,13 @@
 """Safety: only one program uses a folder at a time, and a folder with other content is refused."""
 
 import fcntl
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 
 @contextmanager
-def own(folder: Path, label: str, ours: Collection[str], what: str, refused: type[Exception]) -> Iterator[None]:
+def own(folder: Path, label: str, ours: Collection[str], what: str, refused: type[Exception]) -> Generator[None, None, None]:
     """Hold the folder for this program alone, and make it if it is missing.
 
     `label` is the file that identifies it; `ours` are other names that may exist before it; `what` names the content. Raises

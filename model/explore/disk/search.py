@@ -15,7 +15,7 @@ The marker of a level is its commit. A killed search resumes after the last mark
 asked again for all pairs, in the same order, and must give the same answers.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
@@ -182,7 +182,7 @@ class Search:
 
     # --- the verdict
 
-    def found(self, following: Level, violated: str | None = None, path: list[int] = (), stopped: str = "") -> Exploration:
+    def found(self, following: Level, violated: str | None = None, path: Sequence[int] = (), stopped: str = "") -> Exploration:
         x = self.x
         return Exploration(following.states, following.transitions, self.level.depth, violated,
                            x.trace(path) if violated else (), frozenset(x.fired),
