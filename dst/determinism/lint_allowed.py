@@ -47,7 +47,7 @@ ALLOWED = (
     Allowed("traces/recorded/s3log.py", "cache", "NOTHING", "is never written to"),
     Allowed("traces/follow.py", "cache", "TOLD", "is never written to: what stands for an event of what a caller is told"),
     Allowed("dst/verdict.py", "cache", "options_of", PURE),
-    *(Allowed("traces/recorded/systems/slatedb.py", "cache", of, PURE) for of in ("key_of", "place_of", "decoded")),
+    *(Allowed("traces/recorded/systems/slatedb_layout.py", "cache", of, PURE) for of in ("key_of", "place_of", "decoded")),
     Allowed("traces/protocols/sequenced_metadata_boundary.py", "cache", "FILES", PURE),
     Allowed("traces/protocols/sequenced_metadata_boundary.py", "cache", "update_of", PURE),
     Allowed("traces/protocols/sequenced_metadata_boundary.py", "set order", "for i, w, k in shared.acked",

@@ -20,71 +20,27 @@ else when its reply has reached the client. Compactions' outputs and other data 
 
 from collections import Counter
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Any, NamedTuple
 
-from highwater.impl.codecs.slatedb import compactions as compactions_slatedb
-from highwater.impl.codecs.slatedb.manifest import Manifest, ManifestCodec, active
-from highwater.impl.errors import Definite
-from highwater.impl.layout import InvalidName, Namespace
+from highwater.impl.codecs.slatedb.manifest import Manifest, active
 from highwater.traces.recorded.access_log import UNSAID
 from highwater.traces.recorded.orders import Refusal
 from highwater.traces.recorded.s3log import Body, Request
 from highwater.traces.recorded.s3store import ABSENT, Change, Key, Store
-
-SEQUENCED = ("manifest", "compactions")
-FOLDERS = (*SEQUENCED, "wal", "gc", "compacted")
-CODEC = ManifestCodec()
-
-
-# --- of the layout
+from highwater.traces.recorded.systems.slatedb_layout import (
+    SEQUENCED,
+    Namespaced,
+    Place,
+    boundary_of,
+    boundary_of_ids,
+    content_of,
+    done,
+    heard,
+    key_of,
+    place_of,
+)
 
 EPOCHS = {"manifest": ("writer_epoch", "compactor_epoch"), "compactions": ("compactor_epoch",)}
-
-
-class Namespaced(NamedTuple):
-    bucket: str
-    root: str
-    folder: str
-
-
-class Place(NamedTuple):
-    """What a key names. `id`: of a sequence; `name`: of a boundary, the sequence's."""
-
-    where: Namespaced
-    folder: str
-    id: int = 0
-    name: str = ""
-
-    def key(self, file_id: int) -> Key:
-        return key_of(self.where, file_id)
-
-
-@lru_cache(100_000)
-def key_of(where: Namespaced, file_id: int) -> Key:
-    return where.bucket, Namespace(where.root, where.folder).key(file_id)
-
-
-def boundary_of_ids(where: Namespaced) -> Key:
-    return where.bucket, Namespace(where.root, where.folder).boundary_key
-
-
-@lru_cache(100_000)
-def place_of(key: Key) -> Place | None:
-    """None: not of the metadata."""
-    bucket, path = key
-    root, _, rest = path.rpartition("/")
-    root, _, folder = root.rpartition("/")
-    if folder == "gc":
-        name, _, suffix = rest.rpartition(".")
-        return Place(Namespaced(bucket, root, name), "gc", 0, name) if suffix == "boundary" and name in SEQUENCED else None
-    if folder not in (*SEQUENCED, "wal"):
-        return None
-    try:
-        file_id = Namespace(root, folder).file_id(path)
-    except InvalidName:
-        return None
-    return None if file_id is None else Place(Namespaced(bucket, root, folder), folder, file_id)
 
 
 class Knobs(NamedTuple):
@@ -397,41 +353,3 @@ class Slatedb:
 
 def repeated(ids: Iterable[str]) -> set[str]:
     return {one for one, many in Counter(ids).items() if many > 1}
-
-
-def is_known(request: Request) -> bool:
-    """Whether it is one of a database's: of its metadata, or of its data, which is not looked at."""
-    return request.op in ("list", "delete_many") or any(folder in FOLDERS for folder in request.key.split("/")[:-1])
-
-
-def is_unread(request: Request) -> bool:
-    """Whether it has put a file of metadata, or a boundary, of which the log does not say what is in it."""
-    place = place_of((request.bucket, request.key)) if request.op in ("put", "copy", "complete") and done(request) else None
-    return place is not None and place.folder != "wal" and (request.op != "put" or request.sent_body.data is None)
-
-
-def done(request: Request) -> bool:
-    return 200 <= request.status < 300 or not request.answered
-
-
-def heard(request: Request) -> bool:
-    """The client was told that it is done."""
-    return request.answered > 0 and 200 <= request.told < 300
-
-
-def boundary_of(body: Body) -> int | None:
-    text = (body.data or b"").strip()
-    return int(text) if text.isdigit() and len(text) <= 20 else None
-
-
-def content_of(folder: str, body: Body) -> Any:
-    """A Manifest, or Compactions; None: the log has not kept it; a text: why it is none."""
-    return None if body.data is None else decoded(folder, body.data)
-
-
-@lru_cache(10_000)
-def decoded(folder: str, data: bytes) -> Any:
-    try:
-        return CODEC.decode(data) if folder == "manifest" else compactions_slatedb.decode(data)
-    except Definite as error:
-        return str(error)
