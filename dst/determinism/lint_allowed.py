@@ -43,7 +43,7 @@ MACHINERY = (
     Allowed("traces/recorded/s3log.py", "cache", "NOTHING", "is never written to"),
     Allowed("traces/follow.py", "cache", "TOLD", "is never written to: what stands for an event of what a caller is told"),
     Allowed("dst/verdict.py", "cache", "options_of", PURE),
-    *(Allowed("traces/recorded/systems/slatedb.py", "cache", of, PURE) for of in ("key_of", "place_of", "decoded")),
+    *(Allowed("traces/recorded/systems/slatedb_layout.py", "cache", of, PURE) for of in ("key_of", "place_of", "decoded")),
     Allowed("traces/protocols/__init__.py", "cache", "@cache recorded", "of modules"),
     Allowed("traces/damage/protocols/__init__.py", "cache", "@cache knowledge", "of modules"),
     Allowed("traces/refine.py", "cache", "REFINERS", "what a refiner keeps is a function of event and state"),

@@ -13,7 +13,8 @@ from highwater.traces.recorded import access_log, s3log
 from highwater.traces.recorded.orders import Found, Step, search
 from highwater.traces.recorded.s3log import Request
 from highwater.traces.recorded.s3store import READS, steps_of
-from highwater.traces.recorded.systems.slatedb import Knobs, Slatedb, is_known, is_unread, place_of
+from highwater.traces.recorded.systems.slatedb import Knobs, Slatedb
+from highwater.traces.recorded.systems.slatedb_layout import is_known, is_unread, place_of
 
 MOST = 8  # of a kind, that are shown
 BEFORE = 10  # requests, of those that lead up to a failure

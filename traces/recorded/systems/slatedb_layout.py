@@ -1,0 +1,98 @@
+"""Say what a key of SlateDB's layout names, and what a request to it did and holds."""
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from highwater.impl.codecs.slatedb import compactions as compactions_slatedb
+from highwater.impl.codecs.slatedb.manifest import ManifestCodec
+from highwater.impl.errors import Definite
+from highwater.impl.layout import InvalidName, Namespace
+from highwater.traces.recorded.s3log import Body, Request
+from highwater.traces.recorded.s3store import Key
+
+SEQUENCED = ("manifest", "compactions")
+FOLDERS = (*SEQUENCED, "wal", "gc", "compacted")
+CODEC = ManifestCodec()
+
+
+class Namespaced(NamedTuple):
+    bucket: str
+    root: str
+    folder: str
+
+
+class Place(NamedTuple):
+    """The meaning of a key. `id` is the id in a sequence; `name` is the sequence that a boundary belongs to."""
+
+    where: Namespaced
+    folder: str
+    id: int = 0
+    name: str = ""
+
+    def key(self, file_id: int) -> Key:
+        return key_of(self.where, file_id)
+
+
+@lru_cache(100_000)
+def key_of(where: Namespaced, file_id: int) -> Key:
+    return where.bucket, Namespace(where.root, where.folder).key(file_id)
+
+
+def boundary_of_ids(where: Namespaced) -> Key:
+    return where.bucket, Namespace(where.root, where.folder).boundary_key
+
+
+@lru_cache(100_000)
+def place_of(key: Key) -> Place | None:
+    """Return the meaning of a key; None if it is not metadata."""
+    bucket, path = key
+    root, _, rest = path.rpartition("/")
+    root, _, folder = root.rpartition("/")
+    if folder == "gc":
+        name, _, suffix = rest.rpartition(".")
+        return Place(Namespaced(bucket, root, name), "gc", 0, name) if suffix == "boundary" and name in SEQUENCED else None
+    if folder not in (*SEQUENCED, "wal"):
+        return None
+    try:
+        file_id = Namespace(root, folder).file_id(path)
+    except InvalidName:
+        return None
+    return None if file_id is None else Place(Namespaced(bucket, root, folder), folder, file_id)
+
+
+def is_known(request: Request) -> bool:
+    """Return whether the request belongs to a database: to its metadata, or to its data, which is not checked."""
+    return request.op in ("list", "delete_many") or any(folder in FOLDERS for folder in request.key.split("/")[:-1])
+
+
+def is_unread(request: Request) -> bool:
+    """Return whether it put a metadata file or a boundary whose content is not in the log."""
+    place = place_of((request.bucket, request.key)) if request.op in ("put", "copy", "complete") and done(request) else None
+    return place is not None and place.folder != "wal" and (request.op != "put" or request.sent_body.data is None)
+
+
+def done(request: Request) -> bool:
+    return 200 <= request.status < 300 or not request.answered
+
+
+def heard(request: Request) -> bool:
+    """Return whether the client was told that the request is done."""
+    return request.answered > 0 and 200 <= request.told < 300
+
+
+def boundary_of(body: Body) -> int | None:
+    text = (body.data or b"").strip()
+    return int(text) if text.isdigit() and len(text) <= 20 else None
+
+
+def content_of(folder: str, body: Body) -> Any:
+    """Return a Manifest or Compactions; None if the log has not kept the body; a text if it cannot be decoded."""
+    return None if body.data is None else decoded(folder, body.data)
+
+
+@lru_cache(10_000)
+def decoded(folder: str, data: bytes) -> Any:
+    try:
+        return CODEC.decode(data) if folder == "manifest" else compactions_slatedb.decode(data)
+    except Definite as error:
+        return str(error)
