@@ -20,9 +20,9 @@ line ask it for these, and for nothing else:
     TOLD, SEEN, seen(events, shape)   what callers can be told; moments that a campaign should reach, and which a run has
 
     MODEL                          the model's stem, where it is another's
-    NEEDS                          what of a store its protocol relies on beside GET, PUT and DELETE, so that `store probe` can
-                                   say whom a store endangers: of "create" (PUT If-None-Match), "update" (PUT If-Match), "cache"
-                                   (GET If-None-Match), "list". A scenario without NEEDS is not judged by the probe
+    NEEDS                          which requests of a store its protocol relies on beside plain ones: of "create" (only if
+                                   absent), "update" (only over a version), "cache" (reads only what has changed), "list". By
+                                   it `store probe` says whom a store endangers. It judges no scenario that is without it
     COST                           contention -> the Shape at which `highwater cost` measures a commit; {} if there is none
 
 A protocol's known-bad clients are in dst/mutants/STEM.py: MUTANTS, name -> (what it does wrong, its Build); ORACLES, name ->
