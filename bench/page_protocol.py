@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from bench.page_diagram import Edges, order, svg
 from highwater.conformance.conform import model_of
+from highwater.dst.run_spec import Run
 from highwater.model.core import Model, Process, init
 from highwater.model.guards import definition, guards_of, helpers_of, notes, sections, segment, show
 from highwater.reports.page import doc, tabulate
@@ -267,7 +268,7 @@ def requests(stem: str) -> dict[tuple[str, str], tuple[str, ...]]:
                     seen.setdefault(key, {}).setdefault(reply, set()).add(words.replace(" after id", ""))
 
     for seed in range(SEEDS):
-        outcome = simulate(seed, scenario.production)
+        outcome = simulate(Run(seed), scenario.production)
         trace = scenario.trace_of(outcome.shape)
         trace = type(trace)(Noting(trace.refiner.model), trace.namespace, trace.skew_ms)
         for now in outcome.events:

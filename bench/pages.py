@@ -25,9 +25,10 @@ from highwater.cli.instances import module_of
 from highwater.cli.trace import damaged
 from highwater.dst.cost import measure
 from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
+from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import STEMS, mutants_of
 from highwater.dst.search.hunt import hunt
-from highwater.dst.simulate import replay_command, simulate
+from highwater.dst.simulate import simulate
 from highwater.gate.exits import MEANING
 from highwater.specs.manifest import rows
 
@@ -101,9 +102,9 @@ def failure() -> str:
     from highwater.traces.explain.explain import explain
 
     build = ZOO[EXAMPLE][1]
-    seed = next(seed for seed in range(1000) if simulate(seed, build).kind)
-    outcome = simulate(seed, build)
-    text = explain(outcome.events, outcome.failure, trace_of(outcome.shape), replay_command(seed, EXAMPLE))
+    seed = next(seed for seed in range(1000) if simulate(Run(seed), build).kind)
+    outcome = simulate(Run(seed), build)
+    text = explain(outcome.events, outcome.failure, trace_of(outcome.shape), Run(seed, mutant=EXAMPLE).command())
     return f"    highwater dst run --seed {seed} --mutant {EXAMPLE}\n\n```text\n{text}```\n"
 
 

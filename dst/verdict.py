@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn
 
-from highwater.dst.bundle import settings_in
+from highwater.dst.run_spec import settings_in
 from highwater.dst.scenarios import DEFAULT, STEMS, known, named
 from highwater.impl.layout import InvalidName, Namespace
 from highwater.traces.event import Event

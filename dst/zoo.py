@@ -5,8 +5,8 @@ A simulation that does not find a mutant within its budget is no good, and one t
 has found something else.
 """
 
+from highwater.dst.scenario import Build
 from highwater.dst.scenarios import DEFAULT, mutants_of, named
-from highwater.dst.simulate import Build
 
 
 def build_of(mutant: str | None, scenario: str = DEFAULT) -> Build:

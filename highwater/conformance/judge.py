@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from highwater.cli.console import STEM
 from highwater.cli.dst.export import TooLarge, guided, row_of
 from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
+from highwater.dst.run_spec import Run
 from highwater.dst.scenarios.sequenced_metadata_boundary import Shape, namespace, production
 from highwater.dst.simulate import Outcome, simulate
 from highwater.impl.codecs.json import manifest as manifest_json
@@ -35,7 +36,7 @@ def small_runs(mutant: str, number: int) -> list[tuple[Outcome, str]]:
     way; or of a mutant, such that our own refinement refuses."""
     found: dict[object, tuple[Outcome, str]] = {}
     for seed in range(MOST_SEEDS):
-        outcome = simulate(seed, ZOO[mutant][1] if mutant else production, SMALL)
+        outcome = simulate(Run(seed, shape=SMALL), ZOO[mutant][1] if mutant else production)
         faults = frozenset((e.kind, e.pending) for e in outcome.events)
         if (outcome.kind == "refinement" if mutant else not outcome.kind) and faults not in found and fits(outcome):
             found[faults] = outcome, f"seed {seed} of {mutant or 'production'} in highwater/conformance/judge.py's SMALL"

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from highwater.conformance.judge import SMALL, compared, fits, judge, small_runs, stored
+from highwater.dst.run_spec import Run
 from highwater.dst.scenarios.sequenced_metadata_boundary import namespace
 from highwater.dst.simulate import Outcome, simulate
 from highwater.gate import engines as checks_engines
@@ -12,7 +13,7 @@ from highwater.gate import exits
 from highwater.specs.fizzbee.cli import CheckResult, Fizz, FizzMissing
 from highwater.traces.protocols.sequenced_metadata_boundary import decoded
 
-SEED = next(seed for seed in range(50) if fits(simulate(seed, shape=SMALL)))
+SEED = next(seed for seed in range(50) if fits(simulate(Run(seed, shape=SMALL))))
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def test_a_mutants_run_is_rejected(fizz: Fizz) -> None:
 
 def test_the_model_and_the_log_end_with_the_same_files() -> None:
     """What FizzBee's last state is held against is the store's, as the first judge's is, too."""
-    outcome = simulate(SEED, shape=SMALL)
+    outcome = simulate(Run(SEED, shape=SMALL))
     assert not outcome.kind
     files, boundary = stored(outcome.events, namespace(SMALL))
     assert boundary > 0 and 1 not in files
@@ -73,7 +74,7 @@ class Says:
 
 
 def test_an_assertion_that_fails_on_the_way_rejects() -> None:
-    outcome: Outcome = simulate(SEED, shape=SMALL)
+    outcome: Outcome = simulate(Run(SEED, shape=SMALL))
     found = judge(Says(verdict="FAILED", failed_assertions=("CommitIsUnique",), followed=3), outcome)
     assert not found.accepted and found.why == "CommitIsUnique fails after 3 links"
     assert not judge(Says(verdict="STOPPED", followed=3), outcome).accepted

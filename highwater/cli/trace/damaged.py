@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from functools import partial
 
+from highwater.dst.run_spec import Run
 from highwater.dst.scenarios.sequenced_metadata_boundary import trace_of
 from highwater.dst.simulate import simulate
 from highwater.dst.world.store import profile_of
@@ -15,7 +16,7 @@ def simulated(seeds: Iterable[int]) -> Iterator[Good]:
     """Of clients that do not retry by themselves; of those that do another checker judges
     (traces/protocols/sequenced_metadata_boundary_retries.py). Raises ValueError for a run that fails."""
     for seed in seeds:
-        outcome = simulate(seed)
+        outcome = simulate(Run(seed))
         if outcome.kind:
             raise ValueError(f"seed {seed} is no good trace: {outcome.signature}: {outcome.message}")
         shape = outcome.shape
