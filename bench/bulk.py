@@ -21,6 +21,7 @@ from highwater.dst.bulk.engines import Work, work_of
 from highwater.dst.bulk.export import Export
 from highwater.dst.bulk.sources import plan
 from highwater.dst.campaign.what import NoSpark
+from highwater.dst.run_spec import Run
 from highwater.dst.simulate import many
 from highwater.dst.spark import bulk as on_spark
 from highwater.dst.spark.session import session
@@ -46,7 +47,7 @@ def write(part: tuple[str, int, int, Path]) -> None:
     name, low, high, file = part
     with Export(file) as export:
         if name == "drawn":
-            many(range(low, high), export.outcome)
+            many(map(Run, range(low, high)), export.outcome)
         else:
             ours(range(low, high), export.outcome)
 

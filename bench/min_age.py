@@ -8,6 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
+from highwater.dst.run_spec import Run
 from highwater.dst.scenarios.sequenced_metadata_boundary import Shape, production
 from highwater.dst.simulate import simulate
 from highwater.dst.world.faults import Weights
@@ -27,7 +28,7 @@ def harmed(case: tuple[str, int, int]) -> int:
     for seed in range(seeds):
         shape = Shape(writers=3, commits=4, collectors=2, rounds=4, min_age_ms=min_age_ms, think_ms=1,
                       stall_ms=STALLS_MS[seed % len(STALLS_MS)])
-        count += simulate(seed, BUILDS[name], shape, STALLING, by_model=False).kind == "safety"
+        count += simulate(Run(seed, shape=shape, weights=STALLING), BUILDS[name], by_model=False).kind == "safety"
     return count
 
 

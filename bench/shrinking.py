@@ -9,6 +9,7 @@ from typing import NamedTuple
 from highwater.conformance.conform import model_of
 from highwater.dst.determinism import doctor
 from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
+from highwater.dst.run_spec import Run
 from highwater.dst.search.shrink import shrink
 from highwater.dst.simulate import Outcome, simulate
 from highwater.model.explore.tabulated import explore
@@ -32,7 +33,7 @@ class Shrunk(NamedTuple):
 
 
 def failing(mutant: str, seeds: int = 1_000) -> Iterator[Outcome]:
-    return (outcome for seed in range(seeds) if (outcome := simulate(seed, ZOO[mutant][1])).kind)
+    return (outcome for seed in range(seeds) if (outcome := simulate(Run(seed), ZOO[mutant][1])).kind)
 
 
 def measured(failures: int = FAILURES) -> Iterator[Shrunk]:

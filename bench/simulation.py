@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Generator
 from types import coroutine
 
+from highwater.dst.run_spec import Run
 from highwater.dst.scenarios.sequenced_metadata_boundary import Build, Shape, production
 from highwater.dst.sim.kernel import Client, Kernel, Request, Sleep
 from highwater.dst.simulate import Outcome, many
@@ -32,9 +33,11 @@ def main() -> None:
     print(f"kernel, bare {bare_step_us():5.2f} us a step, {MOST_BARE_US} at most asked (median of {RUNS} x {STEPS} steps)")
 
 
-def ours(seeds: range, each: Callable[[Outcome], None], build: Build = production, **options: object) -> None:
+def ours(seeds: range, each: Callable[[Outcome], None], build: Build = production, by_model: bool = True,
+         strategy: str = "times") -> None:
     """The scenario that is measured, here and against other simulators."""
-    many(seeds, each, build, **{"shape": SHAPE, "strategy": "times", **options})
+    runs = (Run(seed, strategy=strategy, shape=SHAPE) for seed in seeds)
+    many(runs, each, build, by_model=by_model)
 
 
 def measure(runs: int, **options: object) -> tuple[float, float, float]:

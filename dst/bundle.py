@@ -15,18 +15,17 @@ Nothing in it names a path, an address or a time of day: of one run, one code an
 import json
 import shutil
 import sys
-from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
 from shlex import quote
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from highwater.dst.run_spec import Run, fields_of, record
+from highwater.dst.scenario import Shape
 from highwater.dst.scenarios import named
 from highwater.dst.sim.choose import Choice
-from highwater.dst.simulate import Outcome, Shape
+from highwater.dst.simulate import Outcome
 from highwater.dst.world.faults import Weights
-from highwater.dst.world.profiles import PROFILES
 from highwater.traces.event import to_json
 
 FORMAT = 2  # of a bundle; 1 had no hash of its manifest
@@ -38,19 +37,8 @@ class Refused(Exception):
     """The folder, or what is in it, is not for this. One line that says why, and what to do."""
 
 
-class Given(NamedTuple):
-    """What a run is a function of, apart from the code and its tape."""
-
-    scenario: str
-    seed: int
-    mutant: str | None = None
-    strategy: str = "portfolio"
-    shape: Shape | None = None  # None: drawn
-    weights: Weights | None = None
-
-
 class Saved(NamedTuple):
-    given: Given
+    run: Run
     tape: list[Choice]
     digest: str
     code: str | None  # None: not known
@@ -59,9 +47,9 @@ class Saved(NamedTuple):
 # --- to write
 
 
-def tape_text(given: Given, outcome: Outcome, code: str) -> str:
+def tape_text(run: Run, outcome: Outcome, code: str) -> str:
     """One choice a line."""
-    head = {"v": TAPE_FORMAT, **fields_of(given), "digest": outcome.digest, "code": code}
+    head = {"v": TAPE_FORMAT, **fields_of(run), "digest": outcome.digest, "code": code}
     lines = ",\n".join(json.dumps(choice, separators=(",", ":")) for choice in outcome.tape)
     return json.dumps(head, indent=1)[:-2] + f',\n "tape": [\n{lines}\n]}}\n'
 
@@ -70,16 +58,16 @@ def trace_text(outcome: Outcome) -> str:
     return "".join(to_json(event) + "\n" for event in outcome.events)
 
 
-def files_of(given: Given, outcome: Outcome, code: str, report: str, timeline: str | None, prefix: str = "") -> dict[str, str]:
-    files = {"tape.json": tape_text(given, outcome, code), "trace.ndjson": trace_text(outcome), "report.txt": report,
+def files_of(run: Run, outcome: Outcome, code: str, report: str, timeline: str | None, prefix: str = "") -> dict[str, str]:
+    files = {"tape.json": tape_text(run, outcome, code), "trace.ndjson": trace_text(outcome), "report.txt": report,
              "timeline.html": timeline}
     return {prefix + name: text for name, text in files.items() if text is not None}
 
 
-def write(folder: Path, given: Given, outcome: Outcome, code: str, files: dict[str, str]) -> None:
+def write(folder: Path, run: Run, outcome: Outcome, code: str, files: dict[str, str]) -> None:
     """`files` of the run, and perhaps of what it was shrunk to. A bundle that is there is replaced. Raises OSError; Refused,
     if something else is there."""
-    manifest = {"format": FORMAT, **fields_of(given), "played": outcome.strategy, "profile": outcome.shape.store,
+    manifest = {"format": FORMAT, **fields_of(run), "played": outcome.strategy, "profile": outcome.shape.store,
                 "kind": outcome.kind, "signature": outcome.signature, "requests": outcome.requests, "digest": outcome.digest,
                 "tape": tape_hash(outcome.tape), "code": code, "python": ".".join(map(str, sys.version_info[:3])),
                 "files": {name: hashed(text) for name, text in sorted(files.items())}}
@@ -109,11 +97,6 @@ def may_be_replaced(folder: Path) -> None:
     strange = [name for name in there if name not in own]
     if strange:
         raise Refused(f"{folder} holds {strange[0]}, which is of no bundle: give a new folder")
-
-
-def fields_of(given: Given) -> dict[str, Any]:
-    return {**given._asdict(), "shape": given.shape and given.shape._asdict(),
-            "weights": given.weights and given.weights._asdict()}
 
 
 def hashed(text: str) -> str:
@@ -182,9 +165,9 @@ def read_tape(path: Path, text: str) -> Saved:
         tape = [(str(site), choice, bound) for site, choice, bound in saved["tape"]]
         if not all(type(choice) is type(bound) is int and 0 <= choice < bound for _, choice, bound in tape):
             raise ValueError("a choice is not within its bound")
-        given = Given(saved["scenario"], int(saved["seed"]), saved["mutant"], str(saved.get("strategy", "portfolio")),
-                      shape_of(str(saved["scenario"]), saved.get("shape")), record(Weights(), saved.get("weights")))
-        return Saved(given, tape, str(saved["digest"]), saved.get("code"))
+        run = Run(int(saved["seed"]), saved["scenario"], saved["mutant"], str(saved.get("strategy", "portfolio")),
+                  shape_of(str(saved["scenario"]), saved.get("shape")), record(Weights(), saved.get("weights")))
+        return Saved(run, tape, str(saved["digest"]), saved.get("code"))
     except KeyError as error:
         raise Refused(f"{path}: not a tape: it has no {error}") from None
     except (ValueError, TypeError, AttributeError) as error:
@@ -198,32 +181,3 @@ def shape_of(scenario: str, saved: dict[str, Any] | None) -> Shape | None:
     except LookupError as error:
         raise ValueError(str(error)) from None
     return record(of.shape(), saved, of.most)
-
-
-def settings_in(usual: Any, settings: tuple[str, ...], most: Mapping[str, int] = MappingProxyType({})) -> Any:
-    """With these NAME=VALUE. Raises ValueError."""
-    values: dict[str, Any] = {}
-    for setting in settings:
-        name, _, text = setting.partition("=")
-        if name not in usual._fields:
-            raise ValueError(f"{setting}: there is no {name!r}; there are {', '.join(usual._fields)}")
-        number = text.isascii() and text.isdigit()
-        like = type(getattr(usual, name))
-        values[name] = text in ("1", "True", "true") if like is bool else int(text) if number and like is int else text
-    return record(usual, values, most)
-
-
-def record(usual: Any, saved: dict[str, Any] | None, at_most: Mapping[str, int] = MappingProxyType({})) -> Any:
-    """Raises ValueError where a field is not of its kind, or beyond what the scenario is made for."""
-    if saved is None:
-        return None
-    for name, value in saved.items():
-        like = getattr(usual, name, None)
-        most = at_most.get(name, 1 << 40)
-        least = 1 if name in ("page_size", "min_age_ms", "think_ms", "chaos") else 0
-        if type(value) is not type(like) or (type(value) is int and not least <= value <= most) or (
-                name == "store" and value not in PROFILES):
-            texts = ", ".join(PROFILES) if name == "store" else "a text"
-            may = {bool: "0 or 1", int: f"{least} to {most:,}"}.get(type(like), texts)
-            raise ValueError(f"{name} is {value!r}, and may be {may}")
-    return usual._replace(**saved)

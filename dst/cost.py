@@ -11,6 +11,7 @@ from math import ceil, exp, log
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
+from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import named
 from highwater.dst.sim.choose import drawing
 from highwater.dst.simulate import simulate
@@ -76,8 +77,8 @@ def measure(protocol: str, contention: str, latencies: Mapping[str, Latency], ru
     refused = 0
     shape = named(protocol).cost[contention]
     for seed in range(runs):
-        outcome = simulate(seed, shape=shape, weights=NONE, by_model=False, strategy="times", scenario=protocol,
-                           delay_ms=sampler(latencies, seed))
+        run = Run(seed, protocol, strategy="times", shape=shape, weights=NONE)
+        outcome = simulate(run, by_model=False, delay_ms=sampler(latencies, seed))
         if outcome.kind:
             raise ValueError(f"{protocol}, {contention}, seed {seed}: {outcome.signature}: {outcome.message}")
         for client in sorted({e.client for e in outcome.events}):

@@ -4,19 +4,21 @@ A refinement failure says that an implementation did what its model does not do.
 there. Without the model the harness numbers updates by itself, so an update may have another number than in the failing run.
 """
 
+from highwater.dst.run_spec import Run
+from highwater.dst.sim.choose import Lenient
 from highwater.dst.simulate import Build, Outcome, simulate
 
 
 def without_the_model(outcome: Outcome, build: Build | None) -> Outcome:
     """Run the same choices again, to the end. Further choices are the seed's, or drawn anew if the tape is not the seed's."""
     sites = {site.partition(".")[0] for site, *_ in outcome.tape}
-    options = {"build": build, "shape": None if "shape" in sites else outcome.shape, "scenario": outcome.scenario,
-               "weights": None if "swarm" in sites else outcome.weights, "by_model": False}
+    run = Run(outcome.seed, outcome.scenario, None, outcome.strategy, None if "shape" in sites else outcome.shape,
+              None if "swarm" in sites else outcome.weights)
     for strategy in ("portfolio", outcome.strategy):
-        found = simulate(outcome.seed, strategy=strategy, **options)
+        found = simulate(run._replace(strategy=strategy), build, by_model=False)
         if found.tape[:len(outcome.tape)] == outcome.tape:
             return found
-    return simulate(outcome.seed, tape=outcome.tape, strategy=outcome.strategy, lenient=True, fresh=True, **options)
+    return simulate(run, build, by_model=False, chooser=Lenient(run.seed, outcome.tape, fresh=True))
 
 
 def callers(outcome: Outcome, build: Build | None) -> str:

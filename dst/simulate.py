@@ -4,20 +4,22 @@ One run of a scenario: chaos, then quiet (faults off, whatever is under way arri
 """
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from highwater.dst.actors import Actors
+from highwater.dst.run_spec import Run, among
 from highwater.dst.scenario import Build, Scenario, Shape
 from highwater.dst.scenarios import DEFAULT, named
-from highwater.dst.sim.choose import Choice, Chooser, Decide, Lenient, Strict, TapeMismatch, drawing, drawing_of
+from highwater.dst.sim.choose import Choice, Chooser, Decide, Strict, TapeMismatch, drawing, drawing_of
 from highwater.dst.sim.kernel import Event as Waiting
 from highwater.dst.sim.kernel import Kernel
 from highwater.dst.sim.strategies import PORTFOLIO, STRATEGIES, Strategy
 from highwater.dst.world.faults import NONE, Weights, drawn, fates
 from highwater.dst.world.network import Network
 from highwater.dst.world.store import SimulatedStore, profile_of
+from highwater.dst.zoo import build_of
 from highwater.traces.event import Event, digest
 from highwater.traces.refine import Failure
 
@@ -45,25 +47,23 @@ class Outcome(NamedTuple):
     steps: int = 0  # of the kernel
 
 
-def simulate(seed: int, build: Build | None = None, shape: Shape | None = None, weights: Weights | None = None,
-             tape: list[Choice] | None = None, by_model: bool = True, strategy: str = "portfolio", lenient: bool = False,
-             fresh: bool = False, watch: Callable[..., None] | None = None, chooser: Chooser | None = None,
-             trace_of: Callable[[Shape], Any] | None = None, scenario: str = DEFAULT,
-             delay_ms: Callable[[str], int] | None = None) -> Outcome:
-    """Run one seed of a scenario, with its production clients unless a `build` is given. What is not given is drawn.
+def simulate(run: Run, build: Build | None = None, tape: list[Choice] | None = None, by_model: bool = True,
+             chooser: Chooser | None = None, watch: Callable[..., None] | None = None,
+             trace_of: Callable[[Shape], Any] | None = None, delay_ms: Callable[[str], int] | None = None) -> Outcome:
+    """Run one seed of a scenario, with the clients of its mutant, or of production. What is not given is drawn.
 
-    With a tape, its choices are replayed strictly, or `lenient` (and `fresh`) as dst/sim/choose.py says. Without `by_model`
-    only the callers' history is judged: whether anyone came to harm, not whether anyone did what the model does not.
-    `watch(ms, what, client, request number)` is told what no trace shows. A `chooser` of one's own stands in for seed and
-    tape, and finds the events so far in its `events`; so does `trace_of` for what judges, and `delay_ms(op)` for how long
-    requests take where the strategy is "times"."""
-    of = named(scenario)
-    chooser = chooser or (Chooser(seed) if tape is None else Lenient(seed, tape, fresh) if lenient else Strict(seed, tape))
+    A `build` makes other clients. With a tape, its choices are replayed strictly. A `chooser` stands in for seed and tape, and
+    finds the events so far in its `events`: dst/sim/choose.py has a lenient one. Without `by_model` only the callers' history
+    is judged: whether anyone came to harm, not whether anyone did what the model does not. `watch(ms, what, client, request
+    number)` is told what no trace shows. `trace_of` stands in for what judges, and `delay_ms(op)` for how long requests take
+    where the strategy is "times"."""
+    of, seed = named(run.scenario), run.seed
+    chooser = chooser or (Chooser(seed) if tape is None else Strict(seed, tape))
     workload, fault, decide = chooser.stream("workload"), chooser.stream("fault"), chooser.decider()
-    shape = shape or of.draw_shape(among(workload))
-    weights = drawn(fault, bool(shape.sdk)) if weights is None else weights
+    shape = run.shape or of.draw_shape(among(workload))
+    weights = drawn(fault, bool(shape.sdk)) if run.weights is None else run.weights
     draw = drawing(seed, "strategy")
-    name = PORTFOLIO[draw(len(PORTFOLIO))] if strategy == "portfolio" else strategy
+    name = PORTFOLIO[draw(len(PORTFOLIO))] if run.strategy == "portfolio" else run.strategy
     untimed = decide("untimed", 2, is_untimed, name)
     schedule = scheduled(STRATEGIES[name], draw, decide, of.length(shape)) if untimed else None
     trace = (trace_of or of.trace_of)(shape) if by_model else None
@@ -72,7 +72,8 @@ def simulate(seed: int, build: Build | None = None, shape: Shape | None = None, 
     chooser.events = events
 
     kernel, store = Kernel(schedule), store_of(shape, chooser)
-    actors = Actors(of, kernel, store, shape, workload, trace, observe, build or of.production)
+    actors = Actors(of, kernel, store, shape, workload, trace, observe,
+                    build or build_of(run.mutant, run.scenario))
     network = Network(kernel, store, observe, chooser.stream("latency"), fault, decide, drawing_of(seed, "fate"),
                       fates(weights), stalls_ms(of, shape), shape.skew_ms, actors.start, watch and noted(watch, kernel),
                       delay_ms)
@@ -98,17 +99,7 @@ def simulate(seed: int, build: Build | None = None, shape: Shape | None = None, 
     if failure:
         failure.__traceback__ = None  # it leads to this frame, which leads to it
     return Outcome(seed, kind, signature, str(failure or ""), digest(events), shape, name, network.requests, kernel.now_ms,
-                   events, chooser.tape, failure, scenario, weights, kernel.steps)
-
-
-def drawn_shape(seed: int, scenario: str = DEFAULT) -> Shape:
-    """Of the run of this seed, if none is given."""
-    return named(scenario).draw_shape(among(Chooser(seed).stream("workload")))
-
-
-def among(choose: Callable[[str, int], int]) -> Callable[..., Any]:
-    """What a shape is drawn with: of a field, one of these values."""
-    return lambda field, *values: values[choose(f"shape.{field}", len(values))]
+                   events, chooser.tape, failure, run.scenario, weights, kernel.steps)
 
 
 def stalls_ms(scenario: Scenario, shape: Shape) -> tuple[int, ...]:
@@ -178,19 +169,13 @@ def run(kernel: Kernel, unit_ms: int) -> None:
     kernel.run(kernel.now_ms + MOST_TIMES * unit_ms, MOST_STEPS)
 
 
-def many(seeds: range, each: Callable[[Outcome], None], build: Build | None = None,
-         of: Callable[[int], dict[str, Any]] = lambda seed: {}, **options: object) -> None:
-    """Run seed after seed in this process; `of` a seed are options of its own. A run leaves no cycles, so the garbage
-    collector rests meanwhile."""
+def many(runs: Iterable[Run], each: Callable[[Outcome], None], build: Build | None = None,
+         chooser_of: Callable[[Run], Chooser | None] = lambda run: None, **hooks: Any) -> None:
+    """Simulate run after run in this process; `hooks` are those of `simulate`, the same for all. A run leaves no cycles, so the
+    garbage collector rests meanwhile."""
     gc.disable()
     try:
-        for seed in seeds:
-            each(simulate(seed, build, **options, **of(seed)))
+        for run in runs:
+            each(simulate(run, build, chooser=chooser_of(run), **hooks))
     finally:
         gc.enable()
-
-
-def replay_command(seed: int, mutant: str | None = None, strategy: str = "portfolio", scenario: str = DEFAULT) -> str:
-    """What a user types to see this run again."""
-    return f"highwater dst run --scenario {scenario} --seed {seed}" + (f" --mutant {mutant}" if mutant else "") + (
-        f" --strategy {strategy}" if strategy != "portfolio" else "")

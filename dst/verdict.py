@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 from typing import Any, NoReturn
 
-from highwater.dst.bundle import settings_in
+from highwater.dst.run_spec import settings_in
 from highwater.dst.scenarios import DEFAULT, STEMS, known, named
 from highwater.impl.layout import InvalidName
 from highwater.traces import protocols

@@ -6,8 +6,8 @@ has found something else.
 """
 
 from highwater.dst.mutants.catalogue import CATALOGUE
+from highwater.dst.scenario import Build
 from highwater.dst.scenarios import DEFAULT, mutants_of, named
-from highwater.dst.simulate import Build
 
 
 def build_of(mutant: str | None, scenario: str = DEFAULT) -> Build:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from bench.pages.diagram import Edges, order, svg
 from highwater.conformance.conform import model_of
+from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import STEMS, named
 from highwater.dst.simulate import simulate
 from highwater.model.core import Model, Process, init
@@ -306,7 +307,7 @@ def requests(stem: str) -> dict[tuple[str, str], tuple[str, ...]]:
                     seen.setdefault(key, {}).setdefault(response(now), set()).add(in_general(now))
 
     for seed in range(SEEDS):
-        outcome = simulate(seed, scenario=stem)
+        outcome = simulate(Run(seed, stem))
         trace = scenario.trace_of(outcome.shape)
         trace = type(trace)(Noting(trace.refiner.model), trace.namespace, trace.skew_ms)
         for now in outcome.events:

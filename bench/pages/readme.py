@@ -8,8 +8,9 @@ from bench.pages.protocol import DOCS, ROOT, page_data, reading_order, safeguard
 from highwater.cli.cost import HEAD, INPUTS, RUNS, contentions, inputs_of, rows_of
 from highwater.cli.instances import module_of
 from highwater.dst.cost import measure
+from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import STEMS, mutants_of, named
-from highwater.dst.simulate import replay_command, simulate
+from highwater.dst.simulate import simulate
 from highwater.gate.exits import MEANING
 from highwater.specs.manifest import rows
 from highwater.traces.explain.explain import explain
@@ -60,8 +61,7 @@ def cost() -> str:
 def failure() -> str:
     """The explanation of the first failure of the mutant that a protocol's .toml names for the README."""
     (stem, mutant), = ((stem, page_data(stem)["readme_failure"]) for stem in stems() if "readme_failure" in page_data(stem))
-    build = mutants_of(stem).builds[mutant][1]
-    outcome = next(outcome for seed in range(1000) if (outcome := simulate(seed, build, scenario=stem)).kind)
-    text = explain(outcome.events, outcome.failure, named(stem).trace_of(outcome.shape),
-                   replay_command(outcome.seed, mutant, scenario=stem))
+    outcome = next(outcome for seed in range(1000) if (outcome := simulate(Run(seed, stem, mutant))).kind)
+    command = Run(outcome.seed, stem, mutant).command()
+    text = explain(outcome.events, outcome.failure, named(stem).trace_of(outcome.shape), command)
     return f"    highwater dst run --seed {outcome.seed} --mutant {mutant}\n\n```text\n{text}```\n"

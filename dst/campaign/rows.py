@@ -11,14 +11,14 @@ from typing import Any
 import pyarrow as pa
 
 from highwater.dst.campaign.rounds import Corpus, Maker, text_of
-from highwater.dst.campaign.what import GUIDED, Campaign, CampaignError, Seeds, Work, options_of
+from highwater.dst.campaign.what import GUIDED, Campaign, CampaignError, Seeds, Work
 from highwater.dst.determinism import doctor
+from highwater.dst.run_spec import Run
 from highwater.dst.search.reached import MODEL_EVERY, Watch
 from highwater.dst.sim.alarm import Hung, alarmed, set_alarm
+from highwater.dst.sim.choose import Chooser, Lenient
 from highwater.dst.simulate import Outcome, many, place_of
 from highwater.dst.version import code_version
-from highwater.dst.wanted import shapes_of
-from highwater.dst.zoo import build_of
 from highwater.traces.event import Event, to_json
 from highwater.traces.refine import REFINERS
 
@@ -63,7 +63,7 @@ def run_range(work: Work, seeds: Seeds) -> pa.Table:
     rows: list[tuple] = []
     sample: list[Outcome] = []
     guided = campaign.strategy == GUIDED
-    watch, of = Watch(campaign.scenario, 1 if guided else MODEL_EVERY), given(campaign, corpus)
+    watch, of = Watch(campaign.scenario, 1 if guided else MODEL_EVERY), choosers(campaign, corpus)
     began = time.process_time()
 
     def add(strategy: str, profile: str, kind: str, signature: str, message: str, *fields: Any) -> None:
@@ -100,13 +100,12 @@ def run_range(work: Work, seeds: Seeds) -> pa.Table:
     return table_of(rows)
 
 
-def given(campaign: Campaign, corpus: Corpus) -> Callable[[int], dict[str, Any]]:
-    """Of a seed: what its run is given."""
-    same, shape_of = options_of(campaign, 0), shapes_of(campaign.wanted)
-    if campaign.strategy == GUIDED:
-        maker = Maker(corpus)
-        return lambda seed: {**same, "shape": shape_of(seed), "tape": maker.tape(seed), "lenient": True, "fresh": True}
-    return lambda seed: {**same, "shape": shape_of(seed)}
+def choosers(campaign: Campaign, corpus: Corpus) -> Callable[[Run], Chooser | None]:
+    """Of a guided campaign, what goes on from a tape of the corpus; of others none but the run's own."""
+    if campaign.strategy != GUIDED:
+        return lambda run: None
+    maker = Maker(corpus)
+    return lambda run: Lenient(run.seed, maker.tape(run.seed), fresh=True)
 
 
 def table_of(rows: list[tuple]) -> pa.Table:
@@ -147,7 +146,7 @@ def befallen(events: Iterable[Event]) -> list[tuple[str, int]]:
     return sorted(counts.items())
 
 
-def run_again(campaign: Campaign, first: Outcome, limit_s: float, of: Callable[[int], dict[str, Any]]) -> tuple[str, str, str]:
+def run_again(campaign: Campaign, first: Outcome, limit_s: float, of: Callable[[Run], Chooser | None]) -> tuple[str, str, str]:
     """After all that has been run since: kind, signature and message, all "" if it is the same."""
     found: list[Outcome] = []
     watch, again = Watch(campaign.scenario), range(first.seed, first.seed + 1)
@@ -166,13 +165,12 @@ def run_again(campaign: Campaign, first: Outcome, limit_s: float, of: Callable[[
 
 
 def run_until_failure(campaign: Campaign, seeds: range, each: Callable[[Outcome], None], limit_s: float, watch: Watch,
-                      of: Callable[[int], dict[str, Any]]) -> tuple[str, str, str]:
+                      of: Callable[[Run], Chooser | None]) -> tuple[str, str, str]:
     """Kind, signature, and message of the row of the first seed that had no outcome, if there is one."""
-    build = build_of(campaign.mutant, campaign.scenario)
     try:
         try:
             set_alarm(limit_s)
-            many(seeds, each, build, of=of, trace_of=watch.trace_of)
+            many(map(campaign.spec.at, seeds), each, chooser_of=of, trace_of=watch.trace_of)
             return "harness", "harness:skipped", "no outcome"
         finally:
             set_alarm(0)

@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 from highwater.dst.campaign import rows
 from highwater.dst.campaign.folder import read
 from highwater.dst.campaign.rounds import tape_of
-from highwater.dst.campaign.what import GUIDED, Campaign, CampaignError, Seeds, options_of, replay_of
+from highwater.dst.campaign.what import GUIDED, Campaign, CampaignError, Seeds, replay_of
 from highwater.dst.determinism import doctor
+from highwater.dst.run_spec import protocol_words
 from highwater.dst.search.guide import Tape
 from highwater.dst.search.reached import bits
 from highwater.dst.search.sketch import SAMPLE
@@ -81,22 +82,15 @@ def compared(campaign: Campaign, seeds: Seeds, out: Path) -> tuple[list[int], li
     if seeds[1] - seeds[0] < rows.TWICE or not sample:
         return [], []
     try:
-        wanted = campaign.wanted
-        different = doctor.check(sample, wanted.mutant, wanted.strategy, scenario=wanted.scenario,
-                                 of=lambda seed: to_doctor(campaign, seed, out))
+        different = doctor.check(sample, campaign.spec, tape_of=lambda seed: tape_of_row(campaign, seed, out))
     except doctor.Broken as error:
         raise CampaignError(f"the self-check broke down: {error}") from error
     if different is None:
         return sample, []
-    replay = f"highwater dst doctor --scenario {campaign.scenario} --seeds {different.seed}:{different.seed + 1}" + (
+    replay = f"highwater dst doctor {protocol_words(campaign.scenario)} --seeds {different.seed}:{different.seed + 1}" + (
         f" --mutant {campaign.mutant}" if campaign.mutant else "")
     return sample, [{"kind": "nondeterminism", "signature": "nondeterminism:processes", "count": 1,
                      "smallest_seed": different.seed, "message": different.message, "replay": replay}]
-
-
-def to_doctor(campaign: Campaign, seed: int, out: Path) -> dict:
-    options = options_of(campaign, seed, tape_of_row(campaign, seed, out))
-    return {name: options[name] for name in ("shape", "weights", "tape") if options.get(name) is not None}
 
 
 def tape_of_row(campaign: Campaign, seed: int, out: Path) -> Tape | None:

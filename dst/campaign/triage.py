@@ -13,11 +13,11 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
-from highwater.dst.bundle import Given
 from highwater.dst.campaign.folder import labelled, summary_in
 from highwater.dst.campaign.processes import begin_worker
 from highwater.dst.campaign.summary import tape_of_row
-from highwater.dst.campaign.what import GUIDED, UNJUDGED, Campaign, CampaignError, Refused, options_of
+from highwater.dst.campaign.what import GUIDED, UNJUDGED, Campaign, CampaignError, Refused
+from highwater.dst.run_spec import Run, protocol_words
 from highwater.dst.scenarios import named
 from highwater.dst.search.guide import Tape
 from highwater.dst.search.shrink import BUDGET, Shrunk, shrink
@@ -79,37 +79,35 @@ def compare(now: dict, earlier: list[dict]) -> list[Compared]:
 
 # --- what is small
 
-def rerun(campaign: Campaign, seed: int, tape: Tape | None = None) -> tuple[Outcome, Given]:
+def rerun(campaign: Campaign, seed: int, tape: Tape | None = None) -> tuple[Outcome, Run]:
     """A row's run, and what it was given; of a guided campaign, with its tape. Raises CampaignError."""
     if tape is None and campaign.strategy == GUIDED:
         raise CampaignError(f"the run of seed {seed} did not end, so that no tape tells of it")
-    options = options_of(campaign, seed, tape)
-    outcome = simulate(seed, build_of(campaign.mutant, campaign.scenario), **options)
-    return outcome, Given(campaign.scenario, seed, campaign.mutant or None, options["strategy"], options["shape"],
-                          options["weights"])
+    run = campaign.spec.at(seed)
+    return simulate(run, tape=tape), run
 
 
 def shrunk(of: tuple, seed: int, tape: Tape | None, signature: str, budget: int, *_: str) -> dict:
     """A Small, for JSON. `of`: a Campaign's fields. Raises CampaignError where the seed does not fail as it did: then something
     is not deterministic."""
     campaign = Campaign(*of)
-    outcome, given = rerun(campaign, seed, tape)
+    outcome, run = rerun(campaign, seed, tape)
     if outcome.signature != signature:
         raise CampaignError(f"seed {seed} now ends with {outcome.signature or 'ok'}, and was {signature}: highwater dst doctor "
-                            f"--scenario {campaign.scenario} --seeds {seed}:{seed + 1}")
-    found = shrunk_in_time(outcome, build_of(campaign.mutant, campaign.scenario), given, budget)
+                            f"{protocol_words(campaign.scenario)} --seeds {seed}:{seed + 1}")
+    found = shrunk_in_time(outcome, build_of(campaign.mutant, campaign.scenario), run, budget)
     return {"seed": seed, "strategy": found.outcome.strategy, "shape": found.shape and found.shape._asdict(),
             "weights": found.weights and found.weights._asdict(), "tape": found.outcome.tape, "runs": found.runs}
 
 
-def shrunk_in_time(outcome: Outcome, build: Build, given: Given, budget: int) -> Shrunk:
+def shrunk_in_time(outcome: Outcome, build: Build, run: Run, budget: int) -> Shrunk:
     """As it was, if some smaller run does not end."""
     with alarmed():
         set_alarm(LONGEST_S)
         try:
-            return shrink(outcome, build, given.shape, given.weights, budget)
+            return shrink(outcome, build, run.shape, run.weights, budget)
         except Hung:
-            return Shrunk(outcome, given.shape, given.weights, outcome, 0)
+            return Shrunk(outcome, run.shape, run.weights, outcome, 0)
 
 
 def small_of(campaign: Campaign, said: dict) -> Small:
@@ -141,8 +139,11 @@ def shrinking_in_processes(jobs: int) -> Iterator[Shrinker]:
 
 
 def replayed(campaign: Campaign, small: Small) -> Outcome:
-    return simulate(small.seed, build_of(campaign.mutant, campaign.scenario), small.shape, small.weights, small.tape,
-                    strategy=small.strategy, scenario=campaign.scenario)
+    return simulate(small_run(campaign.spec.at(small.seed), small), tape=small.tape)
+
+
+def small_run(run: Run, small: Small) -> Run:
+    return run._replace(strategy=small.strategy, shape=small.shape, weights=small.weights)
 
 
 def names_of(signatures: Iterable[str]) -> dict[str, str]:

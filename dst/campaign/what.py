@@ -2,14 +2,13 @@
 
 from pathlib import Path
 from shlex import quote
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from highwater.dst.campaign.rounds import Corpus
+from highwater.dst.run_spec import RunSpec
 from highwater.dst.scenarios import DEFAULT
-from highwater.dst.sim.choose import Choice
 from highwater.dst.sim.strategies import STRATEGIES
 from highwater.dst.version import code_version
-from highwater.dst.wanted import Wanted, command_of, given_of, shapes_of, weights_of
 
 WRONG = ("safety", "refinement", "liveness")  # kinds of failure of the implementation
 UNJUDGED = ("timeout", "memory", "death", "harness", "nondeterminism")  # kinds that say nothing of it
@@ -44,9 +43,9 @@ class Campaign(NamedTuple):
     code: str = ""
 
     @property
-    def wanted(self) -> Wanted:
-        return Wanted(self.mutant or None, BASE if self.strategy == GUIDED else self.strategy, self.profile or None,
-                      tuple(self.shape.split()), tuple(self.faults.split()), self.scenario)
+    def spec(self) -> RunSpec:
+        return RunSpec(self.scenario, self.mutant or None, BASE if self.strategy == GUIDED else self.strategy,
+                       self.profile or None, tuple(self.shape.split()), tuple(self.faults.split()))
 
 
 class Work(NamedTuple):
@@ -67,22 +66,15 @@ def campaign_of(scenario: str = DEFAULT, mutant: str = "", strategy: str = BASE,
     rounds = (first, round_size) if strategy == GUIDED else (0, 0)
     campaign = Campaign(scenario, mutant, strategy, profile, shape, faults, *rounds, code_version())
     try:
-        given_of(0, campaign.wanted)
+        campaign.spec.at(0)
     except (LookupError, ValueError) as error:
         raise Refused(str(error)) from None
     return campaign
 
 
-def options_of(campaign: Campaign, seed: int, tape: list[Choice] | None = None) -> dict[str, Any]:
-    """For `simulate`: all that a run is a function of beside its seed and implementation. With its tape: to run it again."""
-    wanted = campaign.wanted
-    return {"scenario": wanted.scenario, "strategy": wanted.strategy, "shape": shapes_of(wanted)(seed),
-            "weights": weights_of(wanted), **({} if tape is None else {"tape": tape})}
-
-
 def replay_of(campaign: Campaign, seed: int) -> str:
     """What a user types to see a run of it again. DIR is the campaign's folder."""
-    return f"highwater campaign replay DIR {seed}" if campaign.strategy == GUIDED else command_of(seed, campaign.wanted)
+    return f"highwater campaign replay DIR {seed}" if campaign.strategy == GUIDED else campaign.spec.command(seed)
 
 
 def replayed_in(replay: str, folder: Path | str) -> str:

@@ -14,15 +14,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from highwater.dst import zoo
 from highwater.dst.bundle import tape_hash
-from highwater.dst.scenarios import DEFAULT, named
-from highwater.dst.sim.choose import TapeMismatch
-from highwater.dst.simulate import Build, Outcome, Shape, simulate
-from highwater.dst.world.faults import Weights
+from highwater.dst.run_spec import Run, RunSpec, fields_of, run_of
+from highwater.dst.sim.choose import Choice, TapeMismatch
+from highwater.dst.simulate import Build, Outcome, simulate
 from highwater.traces.event import from_json, to_json
 from highwater.traces.explain.explain import words
 
+Tape = list[Choice]
+USUAL = RunSpec()
 PLACE = Path(__file__).parent.parent.parent.parent  # where `highwater` is imported from
 HASH_SEEDS = (1, 2)
 LONGEST_S = 600.0  # of one process
@@ -49,16 +49,14 @@ class Broken(Exception):
     """A process did not answer: nothing is known of determinism."""
 
 
-def check(seeds: Iterable[int], mutant: str | None = None, strategy: str = "portfolio", places: Sequence[Place] = (),
-          build: str = "", path: str = "", scenario: str = DEFAULT,
-          of: Callable[[int], dict[str, Any]] = lambda seed: {}) -> Difference | None:
+def check(seeds: Iterable[int], spec: RunSpec = USUAL, places: Sequence[Place] = (), build: str = "", path: str = "",
+          tape_of: Callable[[int], Tape | None] = lambda seed: None) -> Difference | None:
     """The first seed whose run is not the same in all places, or None. `places`: two fresh processes under two hash seeds,
-    unless given. `build`: "module:name" of a Build to run in place of the mutant; `path`: the folder of that module. `of` a
-    seed: shape, weights, tape. Raises Broken."""
+    unless given. `build`: "module:name" of a Build to run in place of the spec's; `path`: the folder of that module. `tape_of`
+    a seed: what is replayed. Raises Broken."""
     places = places or [Place(sys.executable, hash_seed) for hash_seed in HASH_SEEDS]
     seeds = list(seeds)
-    job = {"scenario": scenario, "mutant": mutant, "build": build,
-           "runs": [{"seed": seed, "strategy": strategy, **of(seed)} for seed in seeds]}
+    job = {"build": build, "runs": [(fields_of(spec.at(seed)), tape_of(seed)) for seed in seeds]}
     first, *others = [ask(place, job, path) for place in places]
     for number, seed in enumerate(seeds):
         for place, other in zip(places[1:], others):
@@ -93,12 +91,10 @@ def event(lines: list[str], at: int) -> str:
     return words(from_json(lines[at])).partition("\n")[0] if at < len(lines) else "no more events"
 
 
-def replays(outcome: Outcome, shape: Shape | None, weights: Weights | None, mutant: str | None) -> bool:
-    """Whether a fresh process, given the tape, strictly, says the same. Raises Broken."""
-    run = {"seed": outcome.seed, "shape": shape, "weights": weights, "tape": outcome.tape, "strategy": outcome.strategy}
-    found = ask(Place(sys.executable, HASH_SEEDS[0]), {"scenario": outcome.scenario, "mutant": mutant, "build": "",
-                                                           "runs": [run]})
-    return found == [summary(outcome)]
+def replays(outcome: Outcome, run: Run) -> bool:
+    """Whether a fresh process, given the run and its tape, strictly, says the same. Raises Broken."""
+    job = {"build": "", "runs": [(fields_of(run), outcome.tape)]}
+    return ask(Place(sys.executable, HASH_SEEDS[0]), job) == [summary(outcome)]
 
 
 def newer_python() -> Place | str:
@@ -138,34 +134,22 @@ def ask(place: Place, job: dict[str, Any], path: str = "") -> list:
 
 
 def answer(job: dict[str, Any]) -> list[list]:
-    build = build_of(job)
-    return [ran(job["scenario"], build, run, job.get("whole", False)) for run in job["runs"]]
+    build = build_named(job["build"]) if job["build"] else None
+    return [ran(run_of(fields), build, tape, job.get("whole", False)) for fields, tape in job["runs"]]
 
 
-def ran(scenario: str, build: Build, run: dict[str, Any], whole: bool) -> list:
+def ran(run: Run, build: Build | None, tape: list[list] | None, whole: bool) -> list:
+    """JSON knows no tuples."""
     try:
-        outcome = simulate(**arguments(run, named(scenario).shape), build=build, scenario=scenario)
+        outcome = simulate(run, build, tape and [(site, choice, bound) for site, choice, bound in tape])
     except TapeMismatch as error:  # before the run has begun
         return ["nondeterminism", str(error), "", ""]
     return [*summary(outcome), outcome.tape, list(map(to_json, outcome.events))] if whole else summary(outcome)
 
 
-def arguments(run: dict[str, Any], shape: type) -> dict[str, Any]:
-    """JSON knows no tuples."""
-    of: dict[str, Any] = dict(run)
-    for name, kind in (("shape", shape), ("weights", Weights)):
-        if of.get(name) is not None:
-            of[name] = kind(*of[name])
-    if of.get("tape") is not None:
-        of["tape"] = [(site, choice, bound) for site, choice, bound in of["tape"]]
-    return of
-
-
-def build_of(job: dict[str, Any]) -> Build:
-    if job["build"]:
-        module, _, name = job["build"].partition(":")
-        return getattr(import_module(module), name)
-    return zoo.build_of(job["mutant"], job["scenario"])
+def build_named(text: str) -> Build:
+    module, _, name = text.partition(":")
+    return getattr(import_module(module), name)
 
 
 def summary(outcome: Outcome) -> list:

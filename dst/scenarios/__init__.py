@@ -20,6 +20,27 @@ def named(stem: str) -> Scenario:
     return import_module(f"{__name__}.{known(stem)}").SCENARIO
 
 
+def scenarios_of(protocol: str) -> list[str]:
+    """The stems of the scenarios of a protocol, its own first; [] if there is no such protocol."""
+    return sorted((stem for stem in STEMS if named(stem).protocol == protocol), key=lambda stem: stem != protocol)
+
+
+def resolved(protocol: str | None = None, scenario: str | None = None) -> str:
+    """Find the scenario that the options --protocol and --scenario ask for; a scenario alone is enough. Raises LookupError."""
+    if protocol is None:
+        return known(scenario or DEFAULT)
+    if protocol not in STEMS:
+        raise LookupError(f"there is no protocol {protocol!r}; there are: "
+                          + ", ".join(stem for stem in STEMS if not named(stem).model))
+    if named(protocol).model:
+        model = named(protocol).model
+        raise LookupError(f"{protocol!r} is a scenario, not a protocol: --protocol {model} --scenario {protocol}")
+    if scenario is not None and named(scenario).protocol != protocol:
+        raise LookupError(f"{scenario!r} is no scenario of {protocol}, but of {named(scenario).protocol}; "
+                          f"of {protocol} there are: {', '.join(scenarios_of(protocol))}")
+    return scenario or protocol
+
+
 @cache
 def mutants_of(stem: str) -> Mutants:
     """Raises LookupError."""

@@ -13,6 +13,7 @@ its last choice that has an alternative within what is left of the bounds. No st
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import DEFAULT, named
 from highwater.dst.sim.choose import Choose, Chooser, Decide
 from highwater.dst.sim.kernel import Event
@@ -108,13 +109,12 @@ class Searched(NamedTuple):
 def outcomes(bounds: Bounds, shape: Shape | None = None, build: Build | None = None, by_model: bool = True,
              scenario: str = DEFAULT) -> Iterator[Outcome]:
     """Every run within the bounds, each once; of the scenario's tiny shape, unless another is given.
-    `simulate(0, build, shape, tape=outcome.tape, scenario=scenario)` is the same run again."""
+    `simulate(Run(0, scenario, shape=shape), build, outcome.tape)` is the same run again."""
     shape = shape or named(scenario).tiny
     path: list[Branch] = []
     while True:
         chooser = Bounded(bounds, path)
-        outcome = simulate(0, build, shape, Weights(), strategy="random", chooser=chooser, by_model=by_model,
-                           scenario=scenario)
+        outcome = simulate(Run(0, scenario, None, "random", shape, Weights()), build, chooser=chooser, by_model=by_model)
         if isinstance(outcome.failure, RuntimeError):
             raise outcome.failure
         yield outcome

@@ -12,8 +12,9 @@ from itertools import accumulate, count
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import DEFAULT, named
-from highwater.dst.sim.choose import Choice, drawing
+from highwater.dst.sim.choose import Choice, Lenient, drawing
 from highwater.dst.simulate import Build, Outcome, Shape, simulate
 from highwater.dst.world.faults import FATES
 from highwater.traces.event import Event
@@ -114,8 +115,8 @@ class Guide:
     def run(self, seed: int, build: Build | None = None, by_model: bool = True) -> Outcome:
         tape = self._next_tape()
         judge = self.coverage.trace_of if by_model else self.coverage.forgiving_trace_of
-        outcome = simulate(seed, build, tape=tape, strategy=self.base, lenient=True, fresh=True, trace_of=judge,
-                           scenario=self.scenario)
+        outcome = simulate(Run(seed, self.scenario, None, self.base), build, chooser=Lenient(seed, tape, fresh=True),
+                           trace_of=judge)
         if not by_model and outcome.signature in NO_HARM:
             outcome = outcome._replace(kind="", signature="", message="", failure=None)
         gain = self.coverage.gain()
@@ -189,7 +190,7 @@ MUTATIONS = (cut, splice, flip_fault, move_stall)
 
 def guided(seeds: range, build: Build | None = None, by_model: bool = True, base: str = "portfolio",
            scenario: str = DEFAULT) -> Iterator[Outcome]:
-    """A campaign: one run a seed, each made from those before. `simulate(seed, build, tape=outcome.tape)` runs one alone."""
+    """A campaign: one run a seed, each made from those before. `simulate(Run(seed), build, outcome.tape)` runs one alone."""
     guide = Guide(seeds.start, base, scenario)
     for seed in seeds:
         yield guide.run(seed, build, by_model)
@@ -203,6 +204,6 @@ def covered(seeds: range, strategy: str, build: Build | None = None) -> Iterator
             guide.run(seed, build)
             coverage = guide.coverage
         else:
-            simulate(seed, build, strategy=strategy, trace_of=coverage.trace_of)
+            simulate(Run(seed, strategy=strategy), build, trace_of=coverage.trace_of)
             coverage.gain()
         yield len(coverage.states), len(coverage.steps)

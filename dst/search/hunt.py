@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from math import ceil, comb, inf
 from typing import NamedTuple
 
+from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import DEFAULT
 from highwater.dst.search.guide import guided
 from highwater.dst.sim.strategies import STRATEGIES
@@ -41,7 +42,7 @@ def outcomes(strategy: str, seeds: range, build: Build | None = None, by_model: 
              ) -> Iterator[Outcome]:
     if strategy == "guided":
         return guided(seeds, build, by_model, scenario=scenario)
-    return (simulate(seed, build, strategy=strategy, by_model=by_model, scenario=scenario) for seed in seeds)
+    return (simulate(Run(seed, scenario, None, strategy), build, by_model=by_model) for seed in seeds)
 
 
 def first_failure(strategy: str, campaign: int, cap: int, build: Build | None, by_model: bool, clock: Callable[[], float],

@@ -10,9 +10,10 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from highwater.dst.run_spec import drawn_shape
 from highwater.dst.scenarios import DEFAULT, named
 from highwater.dst.search.sketch import Sketcher
-from highwater.dst.simulate import Outcome, Shape, drawn_shape
+from highwater.dst.simulate import Outcome, Shape
 from highwater.dst.world.faults import FATES
 from highwater.dst.world.network import OPS, READS
 from highwater.model.explore.tabulated import BITS, FIELD

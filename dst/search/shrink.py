@@ -12,6 +12,7 @@ Smaller means: fewer requests, then fewer choices that are not the mildest, then
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import named
 from highwater.dst.sim.choose import Choice, Lenient
 from highwater.dst.sim.kernel import Event as Waiting
@@ -35,10 +36,10 @@ class Plan(NamedTuple):
 
 
 class Shrunk(NamedTuple):
-    """`outcome` is what `simulate(seed, build, shape, weights, tape, strategy=outcome.strategy)` gives again, strictly."""
+    """`outcome` is what simulating the run of this shape, these weights and `outcome.strategy` with its tape gives again."""
 
     outcome: Outcome
-    shape: Shape | None  # as given to `simulate`
+    shape: Shape | None  # as the run was given
     weights: Weights | None
     before: Outcome
     runs: int
@@ -152,8 +153,8 @@ class Search:
         self.seen.add(plan)
         self.runs += 1
         chooser = Steered(self.seed, plan)
-        outcome = simulate(self.seed, self.build, plan.shape, NONE, chooser=chooser,
-                           strategy=self.strategy if plan.order is None else "random", scenario=self.best.scenario)
+        strategy = self.strategy if plan.order is None else "random"
+        outcome = simulate(Run(self.seed, self.best.scenario, None, strategy, plan.shape, NONE), self.build, chooser=chooser)
         if (outcome.kind, outcome.signature) != self.wanted:
             return False
         size = measure(outcome)

@@ -5,7 +5,7 @@
         assert not run.kind, run.message
 
 Hypothesis draws every choice of the tape, and shrinks each toward 0, the mildest. What it ends with is a tape like any other:
-`simulate(0, build, run.shape, run.weights, tape=run.tape)` replays it, strictly, without Hypothesis.
+`simulate(Run(0, shape=run.shape, weights=run.weights), build, run.tape)` replays it, strictly, without Hypothesis.
 """
 
 from collections.abc import Callable
@@ -13,6 +13,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import DEFAULT
 from highwater.dst.sim.choose import Choose, Chooser, Decide
 from highwater.dst.simulate import Build, Outcome, Shape, simulate
@@ -51,7 +52,7 @@ class Drawn(Chooser):
         return choice
 
 
-class Run(Outcome):
+class Played(Outcome):
     """An Outcome that Hypothesis prints in one line."""
 
     __slots__ = ()
@@ -63,8 +64,7 @@ class Run(Outcome):
 
 @st.composite
 def runs(draw: Draw, build: Build | None = None, shape: Shape | None = None, weights: Weights | None = None,
-         by_model: bool = True, strategy: str = "times", scenario: str = DEFAULT) -> Run:
+         by_model: bool = True, strategy: str = "times", scenario: str = DEFAULT) -> Played:
     """Runs of a scenario. `strategy`: "times", or any other for an order of events that Hypothesis draws. Small shapes are
     best: Hypothesis gives up on a run of some thousand choices."""
-    return Run(*simulate(0, build, shape, weights, by_model=by_model, strategy=strategy, chooser=Drawn(draw),
-                         scenario=scenario))
+    return Played(*simulate(Run(0, scenario, None, strategy, shape, weights), build, by_model=by_model, chooser=Drawn(draw)))

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from highwater.dst.scenarios import DEFAULT as STEM
-from highwater.dst.scenarios import known
+from highwater.dst.scenarios import known, resolved
 from highwater.gate.exits import BAD_INPUT
 
 LINE_EVERY_S = 5  # between two lines of progress, where there is no terminal
@@ -79,7 +79,21 @@ def check_writable(path: Path) -> None:
         refuse(f"{path} cannot be written: {error.strerror}")
 
 
-def scenario_of(name: str) -> str:
+Protocol = Annotated[str | None, typer.Option("--protocol", help=f"whose clients are run [default: {STEM}]")]
+Scenario = Annotated[str | None, typer.Option("--scenario", help="one of the protocol's scenarios, if it has several: "
+                                              "known_latest and update_ids are others of the boundary's")]
+
+
+def scenario_of(protocol: str | None = None, scenario: str | None = None) -> str:
+    """The scenario that is asked for, by the two options above. Refuses what there is not."""
+    try:
+        return resolved(protocol, scenario)
+    except LookupError as error:
+        refuse(str(error))
+
+
+def known_scenario(name: str) -> str:
+    """Refuses what there is not."""
     try:
         return known(name)
     except LookupError as error:

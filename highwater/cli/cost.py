@@ -17,7 +17,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from rich.table import Table
 
-from highwater.cli.console import check_writable, console, refuse, scenario_of, steps_shown, write_text
+from highwater.cli.console import check_writable, console, known_scenario, refuse, steps_shown, write_text
 from highwater.dst.cost import Cost, Latency, Spread, all_of, dollars, measure
 from highwater.dst.scenarios import STEMS
 from highwater.reports.page import ASSETS
@@ -96,7 +96,7 @@ def cost_command(
 
 def contentions(protocols: list[str] | None = None) -> list[tuple[str, str]]:
     """What is measured, in order: (protocol, contention); of every protocol if none is named. Refuses a strange one."""
-    return [(name, contention) for name in map(scenario_of, protocols or STEMS) for contention in all_of(name)]
+    return [(name, contention) for name in map(known_scenario, protocols or STEMS) for contention in all_of(name)]
 
 
 def rows_of(costs: list[Cost], of: Inputs) -> list[tuple[str, ...]]:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from highwater.conformance.difference import as_spec_of
 from highwater.conformance.guided import Guided, TooLarge, guided
+from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import mutants_of, named
 from highwater.dst.simulate import Outcome, simulate
 from highwater.model.core import Model, State
@@ -53,7 +54,7 @@ def own(scenario: str) -> ModuleType:
 
 def small_run(scenario: str, seed: int, mutant: str = "") -> Outcome:
     build = mutants_of(scenario).builds[mutant][1] if mutant else named(scenario).production
-    return simulate(seed, build, own(scenario).SMALL, scenario=scenario)
+    return simulate(Run(seed, scenario, shape=own(scenario).SMALL), build)
 
 
 def small_runs(scenario: str, mutant: str, number: int) -> list[tuple[Outcome, str]]:

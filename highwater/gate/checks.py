@@ -155,6 +155,7 @@ def simulation(protocol: str, seeds: int) -> Iterator[Check]:
 
 def run_range(protocol: str, first: int, end: int) -> tuple[int, list[tuple[int, str, str]]]:
     """(requests, failures as (seed, kind, signature)) of a range of seeds."""
+    from highwater.dst.run_spec import Run
     from highwater.dst.simulate import many
 
     requests, failures = [], []
@@ -164,7 +165,7 @@ def run_range(protocol: str, first: int, end: int) -> tuple[int, list[tuple[int,
         if outcome.kind:
             failures.append((outcome.seed, outcome.kind, outcome.signature))
 
-    many(range(first, end), each, scenario=protocol)
+    many((Run(seed, protocol) for seed in range(first, end)), each)
     return sum(requests), failures
 
 
@@ -176,10 +177,10 @@ def seeds_refine(protocol: str, seeds: int) -> Found:
         results = [future.result() for future in futures]
     failures = [failure for _, found in results for failure in found]
     if failures:
-        from highwater.dst.simulate import replay_command
+        from highwater.dst.run_spec import Run
 
         seed, _, signature = failures[0]
-        again = replay_command(seed, scenario=protocol)
+        again = Run(seed, protocol).command()
         message = f"{len(failures)} of {seeds:,} seeds failed, the first as {signature}: {again}"
         return Found("", of_kinds(kind for _, kind, _ in failures), message)
     requests = sum(count for count, _ in results)

@@ -27,6 +27,7 @@ from highwater.dst.bulk.export import SCHEMA, Export
 from highwater.dst.bulk.packets import in_order, narrow
 from highwater.dst.bulk.rows import BadInput, BulkError
 from highwater.dst.bulk.sources import Choice, plan
+from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import named
 from highwater.dst.simulate import Outcome, simulate
 from highwater.dst.spark import bulk as on_spark
@@ -42,10 +43,10 @@ COMMAND = "highwater trace check x"
 
 def outcomes() -> list[tuple[str, Outcome]]:
     """By the names of their runs: of several protocols, with mutants hidden among them."""
-    found = [(f"seed-{seed}", simulate(seed)) for seed in range(12)]
+    found = [(f"seed-{seed}", simulate(Run(seed))) for seed in range(12)]
     for stem, mutants in ((BOUNDARY, ("no_check", "age_ignored", "latest_deleted")), ("sequenced_write", (None,)),
                           ("wal_fencing", (None,)), ("manifest_epochs", (None,))):
-        found += [(f"{stem}/{mutant}/{seed}", simulate(seed, build_of(mutant, stem), scenario=stem))
+        found += [(f"{stem}/{mutant}/{seed}", simulate(Run(seed, scenario=stem), build_of(mutant, stem)))
                   for mutant in mutants for seed in range(4)]
     return found
 
@@ -145,7 +146,7 @@ def test_a_mutants_runs_fail_by_the_simulators_signature(runs: list, expected: p
 
 def test_the_namespace_tells_where_the_files_are(runs: list, tmp_path: Path) -> None:
     """Grouped by namespace alone, and by both."""
-    of = simulate(3)
+    of = simulate(Run(3))
     rows = [{"index": i, **event._asdict(), "keys": list(event.keys)} for i, event in enumerate(of.events)]
     options = named(BOUNDARY).trace_options(of.shape)
     usual = " ".join(option for option in options if not option.startswith("--namespace"))
@@ -160,7 +161,7 @@ def test_the_namespace_tells_where_the_files_are(runs: list, tmp_path: Path) -> 
 
 def test_plain_traces_are_runs_by_the_names_of_their_files(tmp_path: Path) -> None:
     """A folder of what `dst run --out` keeps, or of any traces: no run is named in them, and no index."""
-    chosen = [simulate(seed, scenario="log_gc") for seed in range(3)]
+    chosen = [simulate(Run(seed, scenario="log_gc")) for seed in range(3)]
     for i, of in enumerate(chosen):
         (tmp_path / f"{i}.ndjson").write_text("\n" + "".join(to_json(event) + "\n" for event in of.events))
     (tmp_path / "_logs").mkdir()
@@ -281,7 +282,7 @@ def test_keys_with_any_letter_in_them_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_a_run_of_a_number_is_named_by_it(tmp_path: Path) -> None:
-    table = pq.read_table(write(tmp_path / "t.parquet", [("7", simulate(7))]))
+    table = pq.read_table(write(tmp_path / "t.parquet", [("7", simulate(Run(7)))]))
     pq.write_table(table.set_column(0, "run", table["run"].cast(pa.int32())), tmp_path / "t.parquet")
     assert checked(tmp_path / "t.parquet")["run"].to_pylist() == ["7"]
 
@@ -327,7 +328,7 @@ DAMAGE = [
 
 @pytest.mark.parametrize(("damage", "message"), DAMAGE)
 def test_a_damaged_run_is_a_row_and_the_others_are_as_ever(tmp_path: Path, damage: Callable, message: str) -> None:
-    good, bad = [("a", simulate(1)), ("z", simulate(2))], rows_of(("bad", simulate(1)))
+    good, bad = [("a", simulate(Run(1))), ("z", simulate(Run(2)))], rows_of(("bad", simulate(Run(1))))
     damage(bad)
     whole = by_run(checked(write_lines(tmp_path / "a.ndjson", rows_of(*good))))
     lines = rows_of(*good)
@@ -350,7 +351,7 @@ def test_a_damaged_run_is_a_row_and_the_others_are_as_ever(tmp_path: Path, damag
 ])
 def test_a_bad_line_is_named(tmp_path: Path, line: str | bytes, run: str, message: str) -> None:
     """Of the run that it says it is of, else of a run that is named as the file."""
-    file = write_lines(tmp_path / "a.ndjson", rows_of(("a", simulate(1)), ("b", simulate(2))))
+    file = write_lines(tmp_path / "a.ndjson", rows_of(("a", simulate(Run(1))), ("b", simulate(Run(2)))))
     lines = file.read_bytes().splitlines(True)
     file.write_bytes(b"".join([*lines[:2], line if isinstance(line, bytes) else line.encode(), b"\n", *lines[2:]]))
     found = by_run(checked(file))
@@ -361,7 +362,7 @@ def test_a_bad_line_is_named(tmp_path: Path, line: str | bytes, run: str, messag
 
 @pytest.mark.parametrize("name", ["index", "t_ms", "request"])
 def test_nothing_in_the_place_of_a_number_is_damage(tmp_path: Path, name: str) -> None:
-    table = pq.read_table(write(tmp_path / "t.parquet", [("a", simulate(1)), ("b", simulate(2))]))
+    table = pq.read_table(write(tmp_path / "t.parquet", [("a", simulate(Run(1))), ("b", simulate(Run(2)))]))
     values = table[name].to_pylist()
     values[3] = None
     table = table.set_column(table.schema.get_field_index(name), name, pa.array(values, pa.int64()))
@@ -371,7 +372,7 @@ def test_nothing_in_the_place_of_a_number_is_damage(tmp_path: Path, name: str) -
 
 
 def test_events_of_no_run_are_damage(tmp_path: Path) -> None:
-    table = pq.read_table(write(tmp_path / "t.parquet", [("a", simulate(1)), ("b", simulate(2))]))
+    table = pq.read_table(write(tmp_path / "t.parquet", [("a", simulate(Run(1))), ("b", simulate(Run(2)))]))
     names = [None if name == "a" else name for name in table["run"].to_pylist()]
     pq.write_table(table.set_column(0, "run", pa.array(names, pa.string())), tmp_path / "t.parquet")
     found = by_run(checked(tmp_path / "t.parquet"))
@@ -472,7 +473,7 @@ def columns(change: Callable[[pa.Table], pa.Table]) -> Callable[[Path], None]:
     (columns(lambda table: table.slice(0, 0)), "there is no event in it"),
 ])
 def test_a_file_that_is_no_traces_is_refused_in_a_line(tmp_path: Path, spoil: Callable, message: str) -> None:
-    file = write(tmp_path / "t.parquet", [("a", simulate(1))])
+    file = write(tmp_path / "t.parquet", [("a", simulate(Run(1)))])
     spoil(file)
     code, said = called("trace", "check", file, "--out", tmp_path / "out.parquet")
     assert code == exits.BAD_INPUT and message in said and str(file) in said and said.count("\n") == 1
@@ -489,14 +490,14 @@ def test_a_file_that_is_no_traces_is_refused_in_a_line(tmp_path: Path, spoil: Ca
 ])
 def test_bad_input(tmp_path: Path, words: list[str], message: str) -> None:
     (tmp_path / "empty").mkdir()
-    file = write(tmp_path / "t.parquet", [("a", simulate(1))])
+    file = write(tmp_path / "t.parquet", [("a", simulate(Run(1)))])
     code, said = called("trace", "check", *[word.replace("FOLDER", str(tmp_path / "empty")).replace("FILE", str(file))
                                             for word in words])
     assert code == exits.BAD_INPUT and message in said and said.count("\n") == 1
 
 
 def test_an_input_that_changes_meanwhile_is_not_half_read(tmp_path: Path) -> None:
-    file = write(tmp_path / "t.parquet", [("a", simulate(1))])
+    file = write(tmp_path / "t.parquet", [("a", simulate(Run(1)))])
     work = engines.work_of(plan([str(file)]), 1, Asked())
     file.unlink()
     assert [row["kind"] for row in engines.check(work).to_pylist()] == ["input"]
@@ -519,7 +520,7 @@ def test_the_simulator_writes_what_the_command_takes(tmp_path: Path) -> None:
 
 
 def test_one_run_of_many_is_explained(tmp_path: Path) -> None:
-    file = write(tmp_path / "t.parquet", [("a", simulate(1)), ("the bad one", simulate(0, build_of("no_check")))])
+    file = write(tmp_path / "t.parquet", [("a", simulate(Run(1))), ("the bad one", simulate(Run(0), build_of("no_check")))])
     code, said = called("trace", "check", file)
     assert code == exits.SAFETY and "the shortest: run the bad one" in said
     code, said = called("trace", "check", file, "--run", "the bad one")
@@ -529,16 +530,16 @@ def test_one_run_of_many_is_explained(tmp_path: Path) -> None:
 
 
 def test_the_worst_of_all_runs_is_the_exit_code(tmp_path: Path) -> None:
-    file = write(tmp_path / "t.parquet", [("a", simulate(1))])
+    file = write(tmp_path / "t.parquet", [("a", simulate(Run(1)))])
     assert called("trace", "check", file)[0] == 0
-    bad = write(tmp_path / "u.parquet", [("b", simulate(0, build_of("no_check")))])
+    bad = write(tmp_path / "u.parquet", [("b", simulate(Run(0), build_of("no_check")))])
     assert called("trace", "check", bad, file)[0] == exits.SAFETY
     (tmp_path / "w.ndjson").write_text("nothing\n")
     assert called("trace", "check", tmp_path / "*.*")[0] == exits.BAD_INPUT
 
 
 def test_bulk_without_spark_never_imports_it(tmp_path: Path) -> None:
-    file = write(tmp_path / "t.parquet", [("a", simulate(1))])
+    file = write(tmp_path / "t.parquet", [("a", simulate(Run(1)))])
     program = ("import sys; from typer.testing import CliRunner; from highwater.cli.main import app; "
                f"print(CliRunner().invoke(app, ['trace', 'check', {str(file)!r}]).output); "
                "print('pyspark' in sys.modules, 'highwater.dst.spark.bulk' in sys.modules)")
@@ -548,7 +549,7 @@ def test_bulk_without_spark_never_imports_it(tmp_path: Path) -> None:
 
 def test_no_traces_are_left_half_written(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), Export(tmp_path / "t.parquet") as export:
-        export.outcome(simulate(1))
+        export.outcome(simulate(Run(1)))
         raise ZeroDivisionError
     assert list(tmp_path.iterdir()) == []
     assert called("dst", "run", "--seeds", "0:2", "--traces", tmp_path / "t.csv")[0] == exits.BAD_INPUT
@@ -579,7 +580,7 @@ def test_spark_says_the_same_for_any_cut(spark: object, folder: Path, expected: 
 
 
 def test_spark_says_the_same_of_damage_and_lines(spark: object, tmp_path: Path) -> None:
-    rows = rows_of(("a", simulate(1)), ("bad", simulate(2)))
+    rows = rows_of(("a", simulate(Run(1))), ("bad", simulate(Run(2))))
     rows[-1]["index"] = rows[-2]["index"]
     write_lines(tmp_path / "a b%20 é[0].ndjson", rows)
     (tmp_path / "b.ndjson").write_text("nothing\n")
@@ -599,6 +600,6 @@ def test_without_java_it_is_said_and_nothing_is_written(tmp_path: Path, monkeypa
     java = sessions.load_java()
     monkeypatch.setattr(java, "find_java", lambda: None)
     monkeypatch.setattr(sessions, "load_java", lambda: java)
-    file = write(tmp_path / "t.parquet", [("a", simulate(1))])
+    file = write(tmp_path / "t.parquet", [("a", simulate(Run(1)))])
     code, said = called("trace", "check", file, "--spark", "--out", tmp_path / "o.parquet")
     assert code == exits.INCOMPLETE and java.MISSING in said and list(tmp_path.iterdir()) == [file]

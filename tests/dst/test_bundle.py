@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from highwater.cli.dst import replay as dst_replay
 from highwater.cli.main import app
 from highwater.dst.bundle import Refused, read
-from highwater.dst.simulate import replay_command
+from highwater.dst.run_spec import Run, RunSpec
 
 RUN = ("dst", "run", "--seed", "4", "--mutant", "no_check")
 CODE = 10  # safety
@@ -63,7 +63,7 @@ def test_its_bytes_are_the_same_from_another_process_folder_and_hash_seed(bundle
 def test_it_replays_wherever_it_is_carried(carried):
     result = ran("dst", "replay", str(carried))
     assert result.exit_code == CODE and "told:committed" in result.output and "code has changed" not in result.output
-    assert f"Replay: {replay_command(4, 'no_check')}" in result.output
+    assert f"Replay: {Run(4, mutant='no_check').command()}" in result.output
     assert ran("dst", "replay", str(carried / "tape.json")).exit_code == CODE  # the tape is enough
 
 
@@ -119,7 +119,7 @@ def test_it_is_never_half_written(bundled, tmp_path, monkeypatch):
     monkeypatch.undo()
     assert not (tmp_path / "new").exists() and ran("dst", "replay", str(tmp_path / "old")).exit_code == CODE
     assert ran("dst", "run", "--seed", "5", "--out", str(tmp_path / "old")).exit_code == 0  # replaced, and nothing is left over
-    assert read(tmp_path / "old").given.seed == 5
+    assert read(tmp_path / "old").run.seed == 5
     assert sorted(path.name for path in tmp_path.iterdir()) == [".new.writing", "old"]
     assert ran("dst", "run", "--seed", "5", "--out", str(tmp_path / "new")).exit_code == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "old"]
@@ -196,7 +196,7 @@ def test_of_other_code_the_reason_comes_first_and_it_is_no_nondeterminism(carrie
     assert "the trace is another one than was recorded" in result.output
     tape.write_text(json.dumps({**saved, "mutant": None, "code": "0123456789abcdef"}))  # what failed then passes now
     assert ran("dst", "replay", str(tape), "--lenient").exit_code == 0
-    fits = dst_replay.recorded(4, None, "portfolio")
+    fits = dst_replay.recorded(4, RunSpec())
     monkeypatch.setattr(dst_replay, "read", lambda *_: fits._replace(code="0123456789abcdef", digest="0" * 32))
     result = ran("dst", "replay", str(tape))
     assert result.exit_code == 3 and "ok: " in result.output and "nondeterminism" not in result.output
@@ -295,7 +295,7 @@ def test_a_tape_of_the_first_format_is_still_read(carried):
 def test_a_strategy_is_named_and_in_the_line_that_replays(strategy):
     result = ran("dst", "run", "--seed", "3", "--strategy", strategy, "--mutant", "no_check")
     assert f"strategy {strategy}\n" in result.output
-    command = replay_command(3, "no_check", strategy)
+    command = Run(3, mutant="no_check", strategy=strategy).command()
     assert command.endswith(f" --strategy {strategy}") and f"Replay: {command}" in result.output
     assert ran(*command.split()[1:]).output == result.output
     many = ran("dst", "run", "--seeds", "0:9", "--strategy", strategy, "--mutant", "no_check").output

@@ -35,6 +35,7 @@ from highwater.dst.campaign import rows as ranges
 from highwater.dst.campaign.folder import Asked
 from highwater.dst.campaign.intervals import EACH, interval
 from highwater.dst.campaign.what import Campaign, CampaignError, Seeds, Work, campaign_of, replay_of
+from highwater.dst.run_spec import Run, RunSpec
 from highwater.dst.scenarios import sequenced_metadata_boundary as scenario
 from highwater.dst.scenarios.sequenced_metadata_boundary import Shape, trace_of
 from highwater.dst.search import reached
@@ -110,7 +111,7 @@ def expected() -> list[dict]:
 def test_a_row_tells_what_simulate_found() -> None:
     build = build_of("no_check")
     for row in ranges.run_range(Work(MUTANT, 60), (7, 10)).to_pylist():
-        outcome = simulate(row["seed"], build)
+        outcome = simulate(Run(row["seed"]), build)
         assert (row["scenario"], row["mutant"], row["cpu_us"] > 0) == (SCENARIO, "no_check", True)
         assert json.loads(row["shape"]) == outcome.shape._asdict()
         for name in ("kind", "signature", "message", "digest", "requests", "virtual_ms"):
@@ -398,13 +399,13 @@ DEADLY = """
 import os, signal, sys
 from highwater.dst.campaign import processes, rows
 whole = rows.many
-def many(seeds, each, *rest, **options):
-    for seed in seeds:
-        if seed == 5:
+def many(runs, each, *rest, **options):
+    for run in runs:
+        if run.seed == 5:
             os.kill(os.getpid(), signal.SIGKILL)
-        if seed == 9:
+        if run.seed == 9:
             os._exit(3)
-        whole(range(seed, seed + 1), each, *rest, **options)
+        whole([run], each, *rest, **options)
 rows.many = many
 """
 
@@ -668,9 +669,9 @@ def test_a_mutant_fails_and_every_signature_can_be_replayed(tmp_path: Path) -> N
         same = [row for row in found if (row["kind"], row["signature"]) == (failure["kind"], failure["signature"])]
         assert (failure["count"], failure["smallest_seed"]) == (len(same), same[0]["seed"])
         assert failure["message"] == same[0]["message"]
-        replay = f"highwater dst run --scenario {SCENARIO} --seed {same[0]['seed']} --mutant no_check"
+        replay = f"highwater dst run --protocol {SCENARIO} --seed {same[0]['seed']} --mutant no_check"
         assert failure["replay"] == replay and replay in output.splitlines()
-        outcome = simulate(same[0]["seed"], build_of("no_check"))
+        outcome = simulate(Run(same[0]["seed"]), build_of("no_check"))
         assert (outcome.signature, outcome.digest) == (failure["signature"], same[0]["digest"])
     assert code == min(exits.OF_KIND[f["kind"]] for f in summary["failures"])
 
@@ -688,7 +689,7 @@ def test_the_models_witnesses_are_those_of_the_states_on_the_way() -> None:
     """Looked up by their parts, or asked of each whole state."""
     watch, seen = reached.Watch(), set()
     for seed in [*range(0, 40, reached.MODEL_EVERY), *range(0, 40, reached.MODEL_EVERY)]:  # the second time all is known
-        outcome = simulate(seed, trace_of=watch.trace_of)
+        outcome = simulate(Run(seed), trace_of=watch.trace_of)
         replayed = replay(outcome.events, trace_of(outcome.shape))
         of = model(replayed.record.model.constants)
         states = [replayed.initial, *(row.after for row in replayed.rows)]
@@ -704,7 +705,7 @@ def test_the_models_witnesses_are_those_of_the_states_on_the_way() -> None:
 
 def test_a_seed_that_is_not_asked_says_nothing_of_the_model() -> None:
     watch = reached.Watch()
-    outcome = simulate(1, trace_of=watch.trace_of)
+    outcome = simulate(Run(1), trace_of=watch.trace_of)
     assert watch.of_model() and not any(name.startswith("model: ") for name in reached.names_of(watch.reached(outcome)))
 
 
@@ -727,7 +728,7 @@ def test_moments_are_seen_in_events() -> None:
     assert seen(listing, boundary, listing) == {"reader refused"}
     assert seen(listing, boundary, boundary._replace(kind="told", op="read"), listing) == set()
     assert seen(listing._replace(truncated=True)) == {"listing of many pages"}
-    outcome = simulate(1)._replace(shape=Shape(audit=True), events=[
+    outcome = simulate(Run(1))._replace(shape=Shape(audit=True), events=[
         create._replace(kind="told", op="unknown"), create._replace(awaited=False), create._replace(awaited=False, status=412)])
     assert reached.names_of(reached.of_events(outcome, BIT)) == ["told: unknown", "seen: nobody waits for it: applied",
                                                                  "seen: audited"]
@@ -781,15 +782,14 @@ def test_what_differs_in_another_process_fails_the_campaign(monkeypatch: pytest.
     monkeypatch.setattr(ranges, "TWICE", 4)
     asked = []
 
-    def check(seeds: list[int], mutant: str | None, strategy: str, scenario: str, of: object
-              ) -> summary.doctor.Difference:
-        asked.append((seeds, mutant, strategy, scenario))
+    def check(seeds: list[int], spec: RunSpec, tape_of: object) -> summary.doctor.Difference:
+        asked.append((seeds, spec.mutant, spec.strategy, spec.scenario))
         return summary.doctor.Difference(4, "choice 7: this with PYTHONHASHSEED=1, that with PYTHONHASHSEED=2")
 
     monkeypatch.setattr(summary.doctor, "check", check)
     code, output = called("--scenario", SCENARIO, "--seeds", "1:10", "--out", tmp_path, "--engine", "local", "--jobs", 1)
     assert asked == [([4, 8], None, "portfolio", SCENARIO)] and code == exits.NONDETERMINISM
-    assert "nondeterminism:processes" in output and f"highwater dst doctor --scenario {SCENARIO} --seeds 4:5" in output
+    assert "nondeterminism:processes" in output and f"highwater dst doctor --protocol {SCENARIO} --seeds 4:5" in output
 
 
 @pytest.mark.parametrize(("codes", "worst"), [

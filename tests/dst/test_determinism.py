@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
+from highwater.dst.run_spec import Run
 from highwater.dst.sim.choose import Chooser, Strict, TapeMismatch, words
 from highwater.dst.simulate import simulate
 
@@ -19,32 +20,32 @@ def digests(hash_seed: str) -> str:
 
 
 def test_same_digests_in_other_processes_under_other_hash_seeds():
-    here = "".join(f"{seed} ok {simulate(seed).digest}\n" for seed in range(60))
+    here = "".join(f"{seed} ok {simulate(Run(seed)).digest}\n" for seed in range(60))
     assert digests("1") == digests("99") == here
 
 
 def test_a_tape_replays_to_the_same_trace():
     for seed in range(20):
-        first = simulate(seed)
-        again = simulate(seed, tape=[tuple(choice) for choice in json.loads(json.dumps(first.tape))])
+        first = simulate(Run(seed))
+        again = simulate(Run(seed), tape=[tuple(choice) for choice in json.loads(json.dumps(first.tape))])
         assert (again.digest, again.kind) == (first.digest, "")
         assert all(0 <= choice < bound for _, choice, bound in first.tape)
 
 
 def test_a_tape_that_does_not_fit_is_named():
-    tape = list(simulate(3).tape)
+    tape = list(simulate(Run(3)).tape)
     site, choice, bound = tape[40]
     tape[40] = ("another site", choice, bound)
-    outcome = simulate(3, tape=tape)
+    outcome = simulate(Run(3), tape=tape)
     assert outcome.kind == "nondeterminism" and "another site" in outcome.message and site in outcome.message
-    assert simulate(3, tape=simulate(3).tape[:40]).kind == "nondeterminism"
+    assert simulate(Run(3), tape=simulate(Run(3)).tape[:40]).kind == "nondeterminism"
 
 
 def test_what_was_run_before_does_not_matter():
-    alone = simulate(77).digest
+    alone = simulate(Run(77)).digest
     for seed in range(10):
-        simulate(seed, ZOO["latest_deleted"][1])
-    assert simulate(77).digest == alone
+        simulate(Run(seed), ZOO["latest_deleted"][1])
+    assert simulate(Run(77)).digest == alone
 
 
 def test_the_generator_is_pinned():

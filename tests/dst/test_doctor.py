@@ -9,7 +9,7 @@ from highwater.cli.dst import doctor as dst_doctor
 from highwater.cli.main import app
 from highwater.dst.determinism import doctor
 from highwater.dst.determinism.doctor import Broken, Place, check, newer_python, replays
-from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
+from highwater.dst.run_spec import Run, RunSpec
 from highwater.dst.simulate import simulate
 
 UNORDERED = '''
@@ -48,7 +48,7 @@ def sick(tmp_path):
 
 def test_a_good_sample():
     assert check(range(30)) is None
-    assert check([3, 5], mutant="no_check", strategy="pct") is None
+    assert check([3, 5], RunSpec(mutant="no_check", strategy="pct")) is None
 
 
 def test_a_set_of_strings_is_found_and_located(sick):
@@ -117,8 +117,10 @@ def test_another_python_is_looked_for_on_the_path(monkeypatch, tmp_path):
 
 
 def test_a_tape_is_replayed_in_a_fresh_process():
-    outcome = simulate(4, ZOO["no_check"][1])
-    assert replays(outcome, None, None, "no_check")
-    assert not replays(outcome, None, None, None)  # another implementation
+    run = Run(4, mutant="no_check")
+    outcome = simulate(run)
+    run = run._replace(strategy=outcome.strategy)
+    assert replays(outcome, run)
+    assert not replays(outcome, run._replace(mutant=None))  # another implementation
     for tape in (outcome.tape[:-1], outcome.tape[1:], []):
-        assert not replays(outcome._replace(tape=tape), None, None, "no_check")
+        assert not replays(outcome._replace(tape=tape), run)

@@ -8,9 +8,10 @@ import pytest
 
 from highwater.cli.dst.explain import look, text_of
 from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
+from highwater.dst.run_spec import Run, drawn_shape
 from highwater.dst.scenarios.sequenced_metadata_boundary import Shape, namespace, production
 from highwater.dst.sim.kernel import Client, Kernel, Request
-from highwater.dst.simulate import Outcome, drawn_shape, simulate
+from highwater.dst.simulate import Outcome, simulate
 from highwater.dst.world.faults import FATES, NONE, Weights
 from highwater.dst.world.network import OPS, READS, REFUSALS, Network
 from highwater.dst.world.store import SimulatedStore
@@ -22,7 +23,7 @@ SEEDS = range(40)
 
 
 def runs(weights: Weights = NONE, build=production, **shape: object) -> Iterator[Outcome]:
-    return (simulate(seed, build, SHAPE._replace(**shape), weights, strategy="times") for seed in SEEDS)
+    return (simulate(Run(seed, strategy="times", shape=SHAPE._replace(**shape), weights=weights), build) for seed in SEEDS)
 
 
 def told(outcomes: Iterator[Outcome]) -> set[str]:
@@ -119,24 +120,24 @@ def test_a_writer_of_an_older_version_is_found():
     ("mountx-2026-08", "refinement:Writer.CreateNext"),  # create-if-absent is a condition, and no hint
 ])
 def test_what_a_store_lacks_is_found(name, signature):
-    found = [simulate(seed, shape=drawn_shape(seed)._replace(store=name)) for seed in range(30)]
+    found = [simulate(Run(seed, shape=drawn_shape(seed)._replace(store=name))) for seed in range(30)]
     assert signature in {outcome.signature for outcome in found}
     failing = next(outcome for outcome in found if outcome.kind)
-    again = simulate(failing.seed, shape=failing.shape, tape=failing.tape)
+    again = simulate(Run(failing.seed, shape=failing.shape), tape=failing.tape)
     assert (again.digest, again.signature) == (failing.digest, failing.signature)
 
 
 @pytest.mark.parametrize("name", ["gcs", "azure", "r2", "minio-2025-08", "minio-2024-03", "ceph", "strict-rfc9110"])
 def test_the_protocol_holds_on_stores_that_only_answer_otherwise(name):
     for seed in range(60):
-        outcome = simulate(seed, shape=drawn_shape(seed)._replace(store=name))
+        outcome = simulate(Run(seed, shape=drawn_shape(seed)._replace(store=name)))
         assert not outcome.kind, (seed, outcome.message)
 
 
 @pytest.mark.parametrize("name", ["eventual", "s3express", "mountx-2026-08"])
 def test_a_failure_of_any_store_is_explained(name):
     for seed in range(6):
-        outcome = simulate(seed, shape=drawn_shape(seed)._replace(store=name))
+        outcome = simulate(Run(seed, shape=drawn_shape(seed)._replace(store=name)))
         if outcome.kind:
             told = text_of(look(outcome))
             assert told.startswith(outcome.signature) and "stale" not in told

@@ -3,6 +3,7 @@
 import pytest
 from ulid import ULID
 
+from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import STEMS, named
 from highwater.dst.simulate import simulate
 from highwater.dst.world.ids import ClientIds
@@ -24,13 +25,13 @@ def test_ids_are_a_function_of_the_run_and_given_once(stem):
     again = False
     for seed in SEEDS:
         given, other = [], []
-        outcome = simulate(seed, asking(stem, given), scenario=stem)
-        simulate(seed, asking(stem, other), scenario=stem)
+        outcome = simulate(Run(seed, scenario=stem), asking(stem, given))
+        simulate(Run(seed, scenario=stem), asking(stem, other))
         assert given == other != []
         assert len({text for _, text in given}) == len(given)
         for now_ms, text in given:
             assert ULID.from_str(text).milliseconds == max(now_ms, 0) and len(text) == 26
-        plain = simulate(seed, scenario=stem)
+        plain = simulate(Run(seed, scenario=stem))
         assert (outcome.digest, outcome.tape) == (plain.digest, plain.tape)
         again = again or any(e.kind == "crash" for e in outcome.events)
     assert again, "no client has begun again"

@@ -17,6 +17,7 @@ import pytest
 from highwater.dst.bulk.export import Export
 from highwater.dst.campaign import folder
 from highwater.dst.campaign.rows import SCHEMA
+from highwater.dst.run_spec import Run
 from highwater.dst.simulate import many
 from highwater.dst.spark.session import load_java
 
@@ -106,7 +107,7 @@ def test_states_are_counted_alike_through_connect(connect: str, tmp_path: Path) 
 
 def test_traces_are_judged_alike_through_connect(connect: str, tmp_path: Path) -> None:
     with Export(tmp_path / "traces.parquet") as export:
-        many(range(40), export.outcome)
+        many(map(Run, range(40)), export.outcome)
     verdicts = []
     for name, words in (("here", ()), ("there", ("--spark", "--master", connect))):
         out = tmp_path / f"{name}.parquet"

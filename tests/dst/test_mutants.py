@@ -4,6 +4,7 @@ import pytest
 
 from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
 from highwater.dst.mutants.sequenced_metadata_boundary import ORACLES
+from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import DEFAULT, mutants_of
 from highwater.dst.scenarios.sequenced_metadata_boundary import production
 from highwater.dst.search.hunt import hunt
@@ -56,6 +57,6 @@ def test_production_harms_nobody():
 
 def test_a_failing_seed_fails_again_in_the_same_way():
     build = ZOO["refused_is_applied_again"][1]
-    seed = next(seed for seed in range(BUDGET) if simulate(seed, build).kind)
-    first, again = simulate(seed, build), simulate(seed, build)
+    seed = next(seed for seed in range(BUDGET) if simulate(Run(seed), build).kind)
+    first, again = simulate(Run(seed), build), simulate(Run(seed), build)
     assert (first.signature, first.digest, first.message) == (again.signature, again.digest, again.message)

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from highwater.dst.run_spec import Run, drawn_shape
 from highwater.dst.scenario import COMMON, Shape
 from highwater.dst.scenarios import DEFAULT, STEMS, mutants_of, named
 from highwater.dst.search.hunt import hunt
 from highwater.dst.search.reached import Watch, bits, names_of
-from highwater.dst.simulate import drawn_shape, simulate
+from highwater.dst.simulate import simulate
 from highwater.dst.zoo import expected
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,16 +40,16 @@ def test_the_common_fields_are_those_of_the_protocol_of_shapes():
 
 @pytest.mark.parametrize("stem", OTHERS)
 def test_production_refines_and_harms_nobody(stem):
-    failed = [(seed, outcome.signature) for seed in range(1_000) if (outcome := simulate(seed, scenario=stem)).kind]
+    failed = [(seed, outcome.signature) for seed in range(1_000) if (outcome := simulate(Run(seed, scenario=stem))).kind]
     assert not failed
-    assert not [seed for seed in range(100) if simulate(seed, scenario=stem, by_model=False).kind]
+    assert not [seed for seed in range(100) if simulate(Run(seed, scenario=stem), by_model=False).kind]
 
 
 @pytest.mark.parametrize("stem", OTHERS)
 def test_what_should_be_reached_is_reached(stem):
     watch, mask = Watch(stem), 0
     for seed in range(1_000):
-        mask |= watch.reached(simulate(seed, scenario=stem, trace_of=watch.trace_of))
+        mask |= watch.reached(simulate(Run(seed, scenario=stem), trace_of=watch.trace_of))
     missing = {name for name in bits(stem) if name.partition(": ")[0] in ("told", "seen", "fault")} - set(names_of(mask, stem))
     assert not missing
 

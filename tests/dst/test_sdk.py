@@ -11,6 +11,7 @@ from functools import cache
 import pytest
 
 from highwater.dst.mutants.sequenced_metadata_boundary_ambiguity import BUILDS, PRESETS
+from highwater.dst.run_spec import Run
 from highwater.dst.scenarios.sequenced_metadata_boundary import SDKS, Shape, draw_shape, namespace, production, trace_of
 from highwater.dst.simulate import Outcome, simulate
 from highwater.dst.world.faults import Weights
@@ -305,14 +306,14 @@ def test_production_refines_with_retries(name):
     for seed in range(40):
         shape = Shape(writers=3, commits=3, collectors=2, rounds=3, readers=1, reads=2, min_age_ms=60, sdk=name,
                       manifest=bool(seed % 2), page_size=2 if seed % 3 else 1000)
-        outcome = simulate(seed, shape=shape, weights=HEAVY)
+        outcome = simulate(Run(seed, shape=shape, weights=HEAVY))
         assert not outcome.kind, f"seed {seed}\n" + explain(outcome.events, outcome.failure, trace_of(shape))
 
 
 def test_without_retries_the_verdict_is_the_same():
     """A trace of single attempts is judged alike by both."""
     for seed in range(60):
-        outcome = simulate(seed)
+        outcome = simulate(Run(seed))
         if not outcome.shape.sdk:
             again = trace_of(outcome.shape._replace(sdk="boto3_standard"))
             assert isinstance(again, RetryingTrace)
@@ -340,14 +341,14 @@ def test_a_second_success_is_not_taken_for_granted():
 
 
 def test_a_shape_without_an_sdk_is_the_usual_one():
-    drawn = Counter(simulate(seed).shape.sdk for seed in range(200))
+    drawn = Counter(simulate(Run(seed)).shape.sdk for seed in range(200))
     assert drawn[""] > 120 and set(drawn) == {"", *SDKS} and Shape().sdk == ""
     assert draw_shape(lambda field, *values: values[0]).sdk == ""
 
 
 def test_pauses_are_on_the_tape():
     outcome = next(o for o in runs("self_412") if any(site.endswith(".backoff") for site, _, _ in o.tape))
-    again = simulate(outcome.seed, shape=PRESETS["self_412"].shape, weights=PRESETS["self_412"].weights, tape=outcome.tape)
+    again = simulate(Run(outcome.seed, shape=PRESETS["self_412"].shape, weights=PRESETS["self_412"].weights), tape=outcome.tape)
     assert (again.digest, again.kind) == (outcome.digest, "")
 
 
@@ -357,7 +358,7 @@ def test_pauses_are_on_the_tape():
 @cache
 def runs(preset: str, number: int = 120) -> list[Outcome]:
     shape, weights = PRESETS[preset]
-    found = [simulate(seed, shape=shape, weights=weights) for seed in range(number)]
+    found = [simulate(Run(seed, shape=shape, weights=weights)) for seed in range(number)]
     assert not [outcome.signature for outcome in found if outcome.kind]
     return found
 
@@ -383,7 +384,7 @@ BUDGET = 150
 
 def first_failure(name: str, by_model: bool) -> Outcome | None:
     shape, weights = PRESETS[PRESET_OF[name]]
-    outcomes = (simulate(seed, BUILDS[name][1], shape, weights, by_model=by_model) for seed in range(BUDGET))
+    outcomes = (simulate(Run(seed, shape=shape, weights=weights), BUILDS[name][1], by_model=by_model) for seed in range(BUDGET))
     return next((outcome for outcome in outcomes if outcome.kind), None)
 
 
@@ -439,7 +440,7 @@ def states_around(outcome: Outcome, place: int) -> tuple:
 
 
 def test_production_is_what_the_presets_run():
-    outcome = simulate(3, production, *PRESETS["late"])
+    outcome = simulate(Run(3, shape=PRESETS["late"].shape, weights=PRESETS["late"].weights), production)
     assert outcome.digest == runs("late")[3].digest and isinstance(outcome.events[0], Event)
 
 
@@ -447,5 +448,5 @@ def test_production_is_what_the_presets_run():
 def test_production_refines_on_stores_that_answer_otherwise(store):
     for seed in range(30):
         shape = Shape(writers=3, commits=3, rounds=2, min_age_ms=60, think_ms=1, sdk="boto3_standard", store=store)
-        outcome = simulate(seed, shape=shape, weights=HEAVY)
+        outcome = simulate(Run(seed, shape=shape, weights=HEAVY))
         assert not outcome.kind, f"seed {seed}\n" + explain(outcome.events, outcome.failure, trace_of(shape))

@@ -15,9 +15,10 @@ from highwater.cli.dst import shrink as dst_shrink
 from highwater.cli.main import app
 from highwater.conformance.conform import model_of
 from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
+from highwater.dst.run_spec import Run
 from highwater.dst.scenarios.sequenced_metadata_boundary import Build, Shape
 from highwater.dst.search.shrink import Plan, Steered, faults, measure, shrink
-from highwater.dst.sim.tapes import Run, runs
+from highwater.dst.sim.tapes import Played, runs
 from highwater.dst.simulate import Outcome, simulate
 from highwater.dst.world.faults import NONE
 from highwater.model.explore.tabulated import explore
@@ -27,7 +28,7 @@ from highwater.specs.manifest import rows
 @cache
 def failing(mutant: str, amount: int = 3) -> list[Outcome]:
     """Its first failing runs."""
-    outcomes = (simulate(seed, ZOO[mutant][1]) for seed in range(400))
+    outcomes = (simulate(Run(seed), ZOO[mutant][1]) for seed in range(400))
     return list(islice((outcome for outcome in outcomes if outcome.kind), amount))
 
 
@@ -48,7 +49,8 @@ def test_it_fails_as_before_with_less_and_replays(mutant):
         small = found.outcome
         assert (small.kind, small.signature) == (outcome.kind, outcome.signature)
         assert measure(small) <= measure(outcome) and small.requests < 20 and found.runs <= 2000
-        again = simulate(outcome.seed, build, found.shape, found.weights, small.tape, strategy=small.strategy)
+        run = Run(outcome.seed, strategy=small.strategy, shape=found.shape, weights=found.weights)
+        again = simulate(run, build, tape=small.tape)
         assert (again.digest, again.signature, again.tape) == (small.digest, small.signature, small.tape)
 
 
@@ -79,7 +81,7 @@ def test_a_small_run_stays_as_small():
 
 def test_what_has_not_failed_is_not_shrunk():
     with pytest.raises(ValueError, match="has not failed"):
-        shrink(simulate(1), ZOO["no_check"][1])
+        shrink(simulate(Run(1)), ZOO["no_check"][1])
 
 
 def test_another_failure_is_not_taken_for_the_same():
@@ -96,7 +98,8 @@ def test_events_happen_in_the_order_asked_for_as_far_as_they_can():
     shape = Shape(writers=2, commits=1, audit=False)
     order = [("Writer#1", "applied", True)] * 4 + [("Writer#0", "applied", True)] * 4
     for wanted in (order, order[::-1]):
-        outcome = simulate(0, shape=shape, weights=NONE, chooser=Steered(0, Plan(shape, (("untimed", 1, 2),), tuple(wanted))))
+        steered = Steered(0, Plan(shape, (("untimed", 1, 2),), tuple(wanted)))
+        outcome = simulate(Run(0, shape=shape, weights=NONE), chooser=steered)
         assert not outcome.kind
         clients = [event.client for event in outcome.events if event.client.startswith("Writer") and event.kind == "applied"]
         assert clients[:8] == [client for client, _, _ in wanted]
@@ -136,14 +139,14 @@ SMALL = Shape(writers=1, commits=2, collectors=1, rounds=1, min_age_ms=60, think
 QUIETLY = {"database": None, "derandomize": True, "suppress_health_check": list(HealthCheck), "deadline": None}
 
 
-def falsified(build: Build, strategy: str, shrinking: bool) -> Run:
+def falsified(build: Build, strategy: str, shrinking: bool) -> Played:
     """What Hypothesis ends with. What it draws first depends on what else is imported: it takes constants from there."""
-    seen: list[Run] = []
+    seen: list[Played] = []
     phases = [Phase.generate, Phase.shrink] if shrinking else [Phase.generate]
 
     @settings(max_examples=2_000, phases=phases, print_blob=False, report_multiple_bugs=False, **QUIETLY)
     @given(runs(build, SMALL, strategy=strategy))
-    def refines(run: Run) -> None:
+    def refines(run: Played) -> None:
         if run.kind:
             seen.append(run)
         assert not run.kind
@@ -160,7 +163,7 @@ def test_hypothesis_finds_a_mutant_and_shrinks_its_tape(strategy):
     assert len(last.tape) <= len(first.tape) and measure(last)[1] < measure(first)[1]  # what it makes smaller, in this order
     assert last.requests <= 12 and faults(last) <= 2 and measure(last)[1] <= 7
     assert len(repr(last)) < 200
-    again = simulate(0, build, SMALL, tape=last.tape, strategy=strategy)
+    again = simulate(Run(0, strategy=strategy, shape=SMALL), build, tape=last.tape)
     assert (again.digest, again.signature) == (last.digest, last.signature)
 
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from highwater.dst.run_spec import Run
 from highwater.dst.scenarios.sequenced_metadata_boundary import length
-from highwater.dst.sim.choose import drawing
+from highwater.dst.sim.choose import Lenient, drawing
 from highwater.dst.sim.dependency import dependent
 from highwater.dst.sim.kernel import Client, Event, Kernel, Request
 from highwater.dst.sim.strategies import PCT, PORTFOLIO, POS, STRATEGIES, Random, racing, request_of
@@ -190,18 +191,18 @@ def test_a_tape_replays_strictly_without_its_strategy(name, monkeypatch):
         def ran(self, event, left):
             pass
 
-    firsts = [simulate(seed, strategy=name) for seed in range(12)]
+    firsts = [simulate(Run(seed, strategy=name)) for seed in range(12)]
     assert {first.strategy for first in firsts} == {name}
     for other in UNTIMED:
         monkeypatch.setitem(STRATEGIES, other, Unasked)
     for seed, first in enumerate(firsts):
         assert (sum(site == "schedule" for site, _, _ in first.tape) > 0) == (name in UNTIMED)
-        again = simulate(seed, tape=first.tape, strategy="times")
+        again = simulate(Run(seed, strategy="times"), tape=first.tape)
         assert (again.digest, again.kind, again.tape) == (first.digest, "", first.tape)
 
 
 def test_the_portfolio_draws_all_of_them():
-    drawn = Counter(simulate(seed, by_model=False).strategy for seed in range(200))
+    drawn = Counter(simulate(Run(seed), by_model=False).strategy for seed in range(200))
     assert set(drawn) == set(PORTFOLIO) == set(STRATEGIES) and drawn["times"] > 70
 
 
@@ -209,7 +210,7 @@ def test_the_portfolio_draws_all_of_them():
 @pytest.mark.parametrize("fresh", [False, True])
 def test_lenient_replay_survives_choices_taken_out_and_put_in(name, fresh):
     for seed in range(6):
-        first = simulate(seed, strategy=name)
+        first = simulate(Run(seed, strategy=name))
         draw = drawing(seed, "edit")
         for _ in range(8):
             tape = list(first.tape)
@@ -218,23 +219,23 @@ def test_lenient_replay_survives_choices_taken_out_and_put_in(name, fresh):
                 del tape[place:place + 1 + draw(4)]
                 tape.insert(draw(len(tape)), ("schedule", draw(9), 9))
                 tape.insert(draw(len(tape)), ("a site that is no more", 1, 2))
-            edited = simulate(seed, tape=tape, lenient=True, fresh=fresh)
+            edited = simulate(Run(seed), chooser=Lenient(seed, tape, fresh=fresh))
             assert edited.kind == ""
-            strict = simulate(seed, tape=edited.tape)
+            strict = simulate(Run(seed), tape=edited.tape)
             assert (strict.digest, strict.kind) == (edited.digest, "")
 
 
 def test_lenient_replay_of_the_whole_tape_is_the_run():
     for seed in range(10):
-        first = simulate(seed)
-        assert simulate(seed, tape=first.tape, lenient=True).digest == first.digest
+        first = simulate(Run(seed))
+        assert simulate(Run(seed), chooser=Lenient(seed, first.tape)).digest == first.digest
 
 
 def test_length_is_calibrated():
     """PCT's places of change are drawn from it: half of them would be in vain if it were twice as long as a run."""
     ratios = []
     for seed in range(200):
-        outcome = simulate(seed, strategy="random", weights=NONE, by_model=False)
+        outcome = simulate(Run(seed, strategy="random", weights=NONE), by_model=False)
         if outcome.shape.chaos > 3:  # else the run is cut short
             ratios.append(sum(site == "schedule" for site, _, _ in outcome.tape) / length(outcome.shape))
     ratios.sort()

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from highwater.cli.dst import zoo
 from highwater.cli.dst.zoo import Task, as_table, exhaust_command, judged, line, run, with_parts, zoo_command
 from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
+from highwater.dst.run_spec import Run
 from highwater.dst.scenarios.sequenced_metadata_boundary import SCENARIO, production
 from highwater.dst.search.exhaust import Bounded, Bounds, outcomes, search
 from highwater.dst.search.guide import Coverage, Guide, covered, cut, flip_fault, guided, move_stall, splice
@@ -66,8 +67,8 @@ def test_a_campaign_ends_at_the_first_failure_or_the_cap():
     bad = ZOO["lost_reply_is_conflict"][1]
     first = first_failure("portfolio", 2, 500, bad, True, clock)
     at = 2 * STRIDE + first.runs - 1
-    assert first.signature == simulate(at, bad).signature != ""
-    assert not any(simulate(seed, bad).kind for seed in range(2 * STRIDE, at))
+    assert first.signature == simulate(Run(at), bad).signature != ""
+    assert not any(simulate(Run(seed), bad).kind for seed in range(2 * STRIDE, at))
     assert first_failure("portfolio", 2, first.runs, bad, True, clock) == first
     assert first_failure("portfolio", 2, 20, production, True, clock) == First(20, "", 0)
     with pytest.raises(ValueError, match="1 to 1,000,000"):
@@ -136,7 +137,7 @@ def test_every_run_within_the_bounds_is_among_them():
     for seed in range(300):
         dice = Dice(bounds, [])
         dice.draw = drawing(seed, "dice")
-        drawn.add(simulate(0, production, SCENARIO.tiny, Weights(), strategy="random", chooser=dice).digest)
+        drawn.add(simulate(Run(0, strategy="random", shape=SCENARIO.tiny, weights=Weights()), production, chooser=dice).digest)
     assert len(drawn) > 50 and drawn <= set(every)
 
 
@@ -145,7 +146,7 @@ def test_what_is_run_keeps_the_bounds_and_replays_from_its_tape():
     for number, outcome in enumerate(outcomes(bounds)):
         assert sum(choice > 0 and "#" in site for site, choice, bound in outcome.tape if bound == len(FATES)) <= 1
         if number % 97 == 0:
-            again = simulate(0, shape=SCENARIO.tiny, weights=Weights(), tape=outcome.tape)
+            again = simulate(Run(0, shape=SCENARIO.tiny, weights=Weights()), tape=outcome.tape)
             assert (again.digest, again.kind) == (outcome.digest, "")
         if number == 2000:
             break
@@ -185,7 +186,7 @@ def test_a_guided_campaign_is_a_function_of_its_seeds():
 def test_a_guided_run_replays_alone_and_production_passes(by_model):
     for outcome in guided(range(60), by_model=by_model):
         assert outcome.kind == ""
-        again = simulate(outcome.seed, tape=outcome.tape)
+        again = simulate(Run(outcome.seed), tape=outcome.tape)
         assert (again.digest, again.kind) == (outcome.digest, "")
 
 
@@ -197,19 +198,19 @@ def test_guided_campaigns_find_mutants_by_the_model_and_by_harm():
 
 def test_coverage_is_of_what_is_new():
     coverage = Coverage()
-    outcome = simulate(7, trace_of=coverage.trace_of)
-    assert outcome.digest == simulate(7).digest
+    outcome = simulate(Run(7), trace_of=coverage.trace_of)
+    assert outcome.digest == simulate(Run(7)).digest
     assert coverage.gain() == len(coverage.states) + len(coverage.steps) > 20
-    simulate(7, trace_of=coverage.trace_of)
+    simulate(Run(7), trace_of=coverage.trace_of)
     assert coverage.gain() == 0
-    simulate(8, trace_of=coverage.trace_of)
+    simulate(Run(8), trace_of=coverage.trace_of)
     assert coverage.gain() > 0
     (first, second) = (list(covered(range(40), strategy)) for strategy in ("portfolio", "guided"))
     assert first == sorted(first) and second == sorted(second) and first != second
 
 
 def test_mutations_do_what_they_say():
-    tape, other = simulate(3).tape, simulate(4).tape
+    tape, other = simulate(Run(3)).tape, simulate(Run(4)).tape
     fates = [place for place, (site, _, bound) in enumerate(tape) if bound == len(FATES) and "#" in site]
     assert fates
     for seed in range(30):

@@ -16,6 +16,7 @@ from highwater.cli.main import app
 from highwater.cli.model import explore
 from highwater.dst.bundle import trace_text
 from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
+from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import DEFAULT, STEMS
 from highwater.dst.simulate import Outcome, simulate
 from highwater.gate import checks
@@ -372,7 +373,7 @@ def test_recorded_traces(tmp_path):
 
 
 def traced(scenario: str, seed: int, file: Path) -> Outcome:
-    outcome = simulate(seed, scenario=scenario)
+    outcome = simulate(Run(seed, scenario=scenario))
     file.write_text(trace_text(outcome))
     return outcome
 
@@ -475,7 +476,7 @@ def test_a_run_that_does_not_end_is_a_failure_of_its_own_class(monkeypatch):
         for which in (["--seed", "3"], ["--seeds", "3:5"]):
             result = ran("dst", "run", "--mutant", "endless", *which)
             assert result.exit_code == TIMEOUT and "timeout" in result.output, result.output
-            assert "highwater dst run --scenario sequenced_metadata_boundary --seed 3 --mutant endless" in result.output
+            assert "highwater dst run --protocol sequenced_metadata_boundary --seed 3 --mutant endless" in result.output
 
 
 def test_a_run_may_be_given_its_shape_and_its_faults():
@@ -496,7 +497,7 @@ def test_a_run_may_be_given_its_shape_and_its_faults():
 def test_an_interrupted_range_tells_what_it_has_found(monkeypatch):
     from highwater.cli.dst import app as dst
 
-    monkeypatch.setattr(dst, "run", mock.Mock(side_effect=[simulate(1, ZOO["no_check"][1]), KeyboardInterrupt]))
+    monkeypatch.setattr(dst, "run", mock.Mock(side_effect=[simulate(Run(1), ZOO["no_check"][1]), KeyboardInterrupt]))
     result = ran("dst", "run", "--seeds", "1:9", "--mutant", "no_check")
     assert result.exit_code == INTERRUPTED and "interrupted, 7 were not run" in result.output
-    assert "highwater dst run --scenario sequenced_metadata_boundary --seed 1 --mutant no_check" in result.output
+    assert "highwater dst run --protocol sequenced_metadata_boundary --seed 1 --mutant no_check" in result.output

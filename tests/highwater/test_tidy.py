@@ -11,8 +11,8 @@ ROOT = Path(__file__).resolve().parents[2]
 OURS = {"specs", "model", "impl", "traces", "dst", "highwater", "bench"}
 SEAM = {"impl.errors", "impl.layout", "impl.world"}
 REFINEMENT = {"traces.event", "traces.form", "traces.options", "traces.refine", "traces.follow", "traces.trace"}
-SIMULATION = {"dst.actors", "dst.bundle", "dst.simulate", "dst.verdict", "dst.version", "dst.wanted", "dst.zoo", "dst.sim",
-              "dst.world", "dst.scenarios"}
+SIMULATION = {"dst.actors", "dst.bundle", "dst.run_spec", "dst.scenario", "dst.scenarios", "dst.sim", "dst.simulate",
+              "dst.verdict", "dst.version", "dst.world", "dst.zoo"}
 BELOW = {"specs", "model", "impl", "traces", "dst"}
 MAY = {  # room -> the rooms and modules that it may import beside itself, and the libraries beside stdlib
     "specs": (set(), set()),
@@ -35,7 +35,7 @@ MAY = {  # room -> the rooms and modules that it may import beside itself, and t
     "traces/damage": (REFINEMENT, set()),
     "traces/damage/protocols": ({*REFINEMENT, "impl.layout", "impl.codecs", "traces.histories", "traces.damage"}, set()),
     "dst": ({"dst", "impl.errors", "impl.layout", "impl.world", "traces"}, set()),
-    "dst/sim": ({"dst.simulate", "dst.scenarios", "dst.world.faults"}, {"hypothesis"}),
+    "dst/sim": ({"dst.run_spec", "dst.simulate", "dst.scenarios", "dst.world.faults"}, {"hypothesis"}),
     "dst/world": ({"dst.sim", "impl.codecs", "impl.errors", "impl.world", "traces.event"}, set()),
     "dst/scenarios": ({"dst.actors", "dst.scenario", "dst.sim", "dst.world", "impl", "traces", "model.protocols"}, set()),
     "dst/mutants": ({"dst.scenario", "dst.scenarios", "dst.world.faults", "impl"}, set()),

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from highwater.conformance.conform import model_of
+from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import STEMS
 from highwater.dst.simulate import simulate
 from highwater.impl.codecs.json.manifest import Manifest
@@ -59,7 +60,7 @@ CONDITIONS = {  # scenario -> keys that are asked for with the version of what w
 def test_conditions_are_held_on_these_keys_and_no_bytes_come_back_there(stem):
     keys, recurring = set(), set()
     for seed in range(40):
-        outcome = simulate(seed, scenario=stem)
+        outcome = simulate(Run(seed, scenario=stem))
         assert not outcome.kind
         keys |= {e.key for e in outcome.events if e.op in ("update", "get_if_changed")}
         put = [(e.key, e.body) for e in outcome.events

@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from highwater.dst.mutants.wal_fencing import STAYS_OPEN, ClaimIsConcluded, StaysOpen
+from highwater.dst.run_spec import Run, drawn_shape
 from highwater.dst.scenarios.wal_fencing import production
-from highwater.dst.simulate import drawn_shape, simulate
+from highwater.dst.simulate import simulate
 from highwater.impl.codecs.json.wal import (
     InvalidWal,
     Record,
@@ -486,7 +487,7 @@ def test_with_fewer_attempts_and_more_faults_simulation_finds_that_it_stays_open
 
     def failed(build, seed):
         shape = drawn_shape(seed, "wal_fencing")._replace(**fewer)
-        return simulate(seed, build, shape, weights=weights, scenario="wal_fencing").kind
+        return simulate(Run(seed, scenario="wal_fencing", shape=shape, weights=weights), build).kind
 
     assert any(failed(build, seed) for seed in range(600))
     assert not any(failed(production, seed) for seed in range(200))

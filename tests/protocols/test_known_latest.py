@@ -6,6 +6,7 @@ import asyncio
 import pytest
 
 from highwater.dst.cost import Latency, measure
+from highwater.dst.run_spec import Run
 from highwater.dst.scenarios.known_latest import SCENARIO
 from highwater.dst.simulate import simulate
 from highwater.impl.codecs.json.manifest import Manifest
@@ -176,7 +177,7 @@ def test_two_updates_at_once_lose_nothing():
 
 
 def test_what_is_simulated_refines_the_model():
-    assert [seed for seed in range(300) if simulate(seed, scenario="known_latest").kind] == []
+    assert [seed for seed in range(300) if simulate(Run(seed, scenario="known_latest")).kind] == []
 
 
 def test_a_writer_alone_needs_two_round_trips():

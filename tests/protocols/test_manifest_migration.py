@@ -7,6 +7,7 @@ import pytest
 
 from highwater.conformance.conform import model_of
 from highwater.dst.mutants.manifest_migration import BUILDS, look
+from highwater.dst.run_spec import Run
 from highwater.dst.scenarios.manifest_migration import Shape, production, with_update
 from highwater.dst.simulate import simulate
 from highwater.impl.codecs.slatedb.header import InvalidFile
@@ -125,7 +126,7 @@ def test_of_many_runs_some_come_to_the_end_and_none_drops_anything():
 
 
 def runs(seed: int):
-    outcome = simulate(seed, scenario="manifest_migration")
+    outcome = simulate(Run(seed, scenario="manifest_migration"))
     assert not outcome.kind, outcome.message
     return outcome.events
 
@@ -142,5 +143,5 @@ def test_what_a_client_of_phase_1_is_refused_the_model_has_it_refused():
             impl.store.codec = Refuses(Phase.WRITE_V1)
         return impl
 
-    found = {simulate(seed, build, Shape(first=1), scenario="manifest_migration").signature for seed in range(5)}
+    found = {simulate(Run(seed, scenario="manifest_migration", shape=Shape(first=1)), build).signature for seed in range(5)}
     assert "told:refused" in found <= {"", "told:refused"}

@@ -6,6 +6,7 @@ import asyncio
 import pytest
 
 from highwater.conformance.conform import model_of
+from highwater.dst.run_spec import Run
 from highwater.dst.simulate import many
 from highwater.impl.codecs.json.manifest import Checkpoint, Manifest
 from highwater.impl.errors import AlreadyExists, Definite, Indefinite, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
@@ -611,5 +612,5 @@ def test_metrics_and_warnings():
 
 def test_a_thousand_seeds_refine():
     failed = []
-    many(range(1000), lambda outcome: failed.append((outcome.seed, outcome.signature)) if outcome.kind else None)
+    many(map(Run, range(1000)), lambda outcome: failed.append((outcome.seed, outcome.signature)) if outcome.kind else None)
     assert failed == []

@@ -8,6 +8,7 @@ import pytest
 from highwater.conformance.guided import TooLarge, guided, row_of
 from highwater.conformance.judge import PROTOCOLS, alike, judge, limit, own, rate, small_run, small_runs
 from highwater.conformance.protocols.sequenced_metadata_boundary import SMALL, compared, stored
+from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import DEFAULT, STEMS, mutants_of, named
 from highwater.dst.scenarios.sequenced_metadata_boundary import namespace
 from highwater.dst.simulate import Outcome, simulate
@@ -121,7 +122,7 @@ def test_what_cannot_be_followed_is_told_with_its_limit() -> None:
     migrating = rate("manifest_migration", 20)
     assert 0 < migrating.fit < migrating.runs == 20 and "is no action of the spec" in str(migrating)
     assert sum(count for _, count in migrating.limits) == migrating.runs - migrating.fit
-    outcomes = (simulate(seed, scenario="log_gc") for seed in range(50))
+    outcomes = (simulate(Run(seed, "log_gc")) for seed in range(50))
     with pytest.raises(TooLarge, match="at most 100 actions"):
         guided(next(outcome for outcome in outcomes if len(outcome.events) > 250))
     with pytest.raises(TooLarge, match="refused for what is no step of the spec"):

@@ -18,10 +18,11 @@ from highwater.cli.dst.timeline import page_of
 from highwater.cli.main import app
 from highwater.conformance.guided import TooLarge, guided
 from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
+from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import STEMS, mutants_of, named
 from highwater.dst.scenarios.sequenced_metadata_boundary import Shape, namespace, production, trace_of
 from highwater.dst.search.nearest import FAULTS, changes_of, drawn_with, nearest, without
-from highwater.dst.sim.choose import drawing
+from highwater.dst.sim.choose import Lenient, drawing
 from highwater.dst.simulate import Outcome, simulate
 from highwater.dst.world.faults import FATES
 from highwater.dst.world.network import READS
@@ -44,7 +45,7 @@ RUN = CliRunner()
 def failing(mutant: str, kind: str = "", shape: Shape | None = None) -> Outcome:
     """The first run of a mutant that fails (as `kind`)."""
     for seed in range(3000):
-        found = simulate(seed, ZOO[mutant][1], shape)
+        found = simulate(Run(seed, shape=shape), ZOO[mutant][1])
         if found.kind and kind in ("", found.kind, found.signature):
             return found
     raise AssertionError(f"{mutant} does not fail")
@@ -94,7 +95,7 @@ def expected(events: list, number: int, where: Namespace) -> dict[str, int | Non
 def test_direct_causes_are_what_an_event_met():
     met = dict.fromkeys(("write", "gave up", "told", "behind"), 0)
     for seed in range(60):
-        outcome = simulate(seed)
+        outcome = simulate(Run(seed))
         where = namespace(outcome.shape)
         history = History(outcome.events, trace_of(outcome.shape), lambda number, client: None)
         for number in range(len(outcome.events)):
@@ -110,7 +111,7 @@ def test_direct_causes_are_what_an_event_met():
 def test_an_update_is_known_by_its_name_in_whatever_carries_it(stem):
     told = 0
     for seed in range(60):
-        outcome = simulate(seed, scenario=stem)
+        outcome = simulate(Run(seed, scenario=stem))
         trace = named(stem).trace_of(outcome.shape)
         history = History(outcome.events, trace, lambda number, client: None)
         for number, e in enumerate(outcome.events):
@@ -127,7 +128,7 @@ def test_an_entry_of_a_log_that_arrived_late_mattered_to_what_came_of_it(mutant)
     of, found, refused = named("sequenced_write"), 0, 0
     for seed in range(300):
         shape = of.shape(log=True, recognise=seed % 2 == 0, store=("s3", "gcs", "r2")[seed % 3])
-        outcome = simulate(seed, mutants_of("sequenced_write").builds[mutant][1], shape, scenario="sequenced_write")
+        outcome = simulate(Run(seed, scenario="sequenced_write", shape=shape), mutants_of("sequenced_write").builds[mutant][1])
         if not outcome.kind:
             continue
         told = look(outcome, mutant, search=False)
@@ -145,7 +146,7 @@ def test_a_refusal_is_told_as_one_with_the_stores_reason():
     for store in ("gcs", "s3", "azure"):
         for seed in range(60):
             shape = of.shape(store=store, log=True, recognise=True, writers=3)
-            outcome = simulate(seed, None, shape, scenario="sequenced_write")
+            outcome = simulate(Run(seed, scenario="sequenced_write", shape=shape))
             history = History(outcome.events, of.trace_of(outcome.shape), lambda number, client: None, refusals(store))
             for number in range(len(outcome.events)):
                 before = outcome.events[history.before[number]]
@@ -199,7 +200,7 @@ def test_the_nearest_passing_run_passes_and_is_one_choice_away(mutant):
     told = look(outcome, mutant)
     for change, other, parts in told.nearest.passing[:3]:
         tape = without(outcome.tape, change)
-        again = simulate(outcome.seed, ZOO[mutant][1], tape=tape, lenient=True, strategy=outcome.strategy)
+        again = simulate(Run(outcome.seed, strategy=outcome.strategy), ZOO[mutant][1], chooser=Lenient(outcome.seed, tape))
         assert (again.kind, again.digest) == ("", other.digest)
         site, choice, _ = outcome.tape[change.place]
         assert choice > 0 and tape[:change.place] == outcome.tape[:change.place] and tape[change.place][:2] == (site, 0)
@@ -213,7 +214,7 @@ def test_the_words_of_a_change_are_what_befell():
     """Each fault that the network told of is a change, of the right client, in order."""
     for seed in range(40):
         seen: list = []
-        outcome = simulate(seed, watch=lambda *what, seen=seen: seen.append(what))
+        outcome = simulate(Run(seed), watch=lambda *what, seen=seen: seen.append(what))
         issued, found = {}, []
         for _, what, client, _ in seen:
             if what == "issue":
@@ -258,10 +259,10 @@ def test_the_text_has_all_parts_and_no_path_of_this_machine():
 
 def test_the_text_and_the_page_do_not_depend_on_hashing():
     seed = failing("boundary_moves_backward", "refinement:Collector.Advance").seed
-    code = ("from highwater.dst.simulate import simulate; from highwater.dst.zoo import build_of; "
+    code = ("from highwater.dst.simulate import simulate; from highwater.dst.run_spec import Run; "
             "from highwater.cli.dst.explain import look, text_of; "
             "from highwater.cli.dst.timeline import page_of; m = 'boundary_moves_backward';"
-            f"t = look(simulate({seed}, build_of(m)), m); print(text_of(t), page_of(t))")
+            f"t = look(simulate(Run({seed}, mutant=m)), m); print(text_of(t), page_of(t))")
     texts = {subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True,
                             env={**os.environ, "PYTHONHASHSEED": hashing, "PYTHONPATH": "."}).stdout for hashing in "12"}
     assert len(texts) == 1 and len(*texts) > 10_000
@@ -273,7 +274,7 @@ def test_the_verb(tmp_path):
     assert result.exit_code == 11 and "What mattered" in result.output
     assert RUN.invoke(app, ["dst", "explain", "nothing-there"]).exit_code == 2
     assert RUN.invoke(app, ["dst", "explain", "0", "--mutant", "none such"]).exit_code == 2
-    good = next(seed for seed in range(100) if not simulate(seed).kind)
+    good = next(seed for seed in range(100) if not simulate(Run(seed)).kind)
     assert "nothing to explain" in RUN.invoke(app, ["dst", "explain", str(good)]).output
     folder = tmp_path / "bundle"
     made = RUN.invoke(app, ["dst", "run", "--seed", str(outcome.seed), "--mutant", "delete_before_advance", "--out",
@@ -313,7 +314,7 @@ def happens_before(events: list) -> list[set[int]]:
 
 def test_vector_clocks_are_the_order_of_cause_and_effect():
     for seed in (1, 2, 3, 5, 8):
-        outcome = simulate(seed)
+        outcome = simulate(Run(seed))
         found = moments(outcome.events, request, reply)
         before = happens_before(outcome.events)
         assert len(before) == len(found)
@@ -332,7 +333,7 @@ def test_vector_clocks_are_the_order_of_cause_and_effect():
 
 
 def test_the_log_is_what_its_first_line_says(tmp_path):
-    outcome = simulate(3)
+    outcome = simulate(Run(3))
     expression, _, log = shiviz(outcome.events).partition("\n\n")
     pattern = expression.replace("(?<", "(?P<").replace("{.*}", r"\{.*\}")
     found = list(re.finditer(pattern, log))
@@ -347,9 +348,9 @@ def test_the_log_is_what_its_first_line_says(tmp_path):
 
 
 def test_a_run_beyond_the_spec_is_refused_in_one_line(tmp_path):
-    seed = next(seed for seed in range(200) if not (o := simulate(seed)).shape.sdk and len(o.events) > 150)
+    seed = next(seed for seed in range(200) if not (o := simulate(Run(seed))).shape.sdk and len(o.events) > 150)
     with pytest.raises(TooLarge, match="at most 100 actions"):
-        guided(simulate(seed))
+        guided(simulate(Run(seed)))
     result = RUN.invoke(app, ["dst", "export", str(seed), "--fizz", "-o", str(tmp_path / "x")])
     assert result.exit_code == 3 and result.output.count("\n") == 1 and not (tmp_path / "x").exists()
 
@@ -362,7 +363,7 @@ def fizz() -> Fizz:
 
 
 def test_fizzbee_follows_a_good_run_to_its_end():
-    outcomes = (simulate(seed, production, SMALL) for seed in range(200))
+    outcomes = (simulate(Run(seed, shape=SMALL), production) for seed in range(200))
     outcome = next(outcome for outcome in outcomes if not outcome.kind and any(e.pending for e in outcome.events))
     row, _, constants, links, *_ = guided(outcome)
     result = fizz().guided(row.path, constants, links)

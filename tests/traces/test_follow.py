@@ -5,6 +5,7 @@ from itertools import islice
 import pytest
 
 from highwater.dst.bulk.packets import number_of
+from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import STEMS, mutants_of, named
 from highwater.dst.simulate import Outcome, simulate
 from highwater.traces import trace
@@ -52,7 +53,7 @@ def verdict(way, stem: str, shape, events: list[Event]) -> tuple:
 def outcomes(stem: str, seeds: int) -> list[Outcome]:
     """Of the protocol, and of each of its mutants some."""
     builds = [None, *[build for _, build in mutants_of(stem).builds.values()]]
-    return [simulate(seed, build, scenario=stem) for build in builds for seed in range(seeds if build is None else 3)]
+    return [simulate(Run(seed, scenario=stem), build) for build in builds for seed in range(seeds if build is None else 3)]
 
 
 @pytest.mark.parametrize("stem", STEMS)
@@ -69,7 +70,7 @@ def test_followed_as_observed(stem):
 @pytest.mark.parametrize(("seed", "stem"), [(4, BOUNDARY), (5, BOUNDARY), (1, "sequenced_write"), (5, "manifest_migration")])
 def test_what_is_damaged_is_noticed_at_the_same_event(seed, stem):
     """After the good run, so that all that is known comes into play."""
-    of, follower = simulate(seed, scenario=stem), Follower()
+    of, follower = simulate(Run(seed, scenario=stem)), Follower()
     assert not getattr(of.shape, "sdk", "")  # else all is observed
     events, noticed, all_of_them = spread(of.events), 0, 0
     assert verdict(follower, stem, of.shape, events) == verdict(observe, stem, of.shape, events)
@@ -84,7 +85,7 @@ def test_what_is_damaged_is_noticed_at_the_same_event(seed, stem):
 def test_the_model_is_where_it_was_after_each_event():
     """Time passes by the clocks of clients, which are ahead of the store's."""
     for seed in (28, 34, 40):
-        of, follower = simulate(seed), Follower()
+        of, follower = simulate(Run(seed)), Follower()
         assert of.shape.manifest and of.shape.skew_ms and not of.shape.sdk
         for length in range(len(of.events), 0, -1):
             events = of.events[:length]
@@ -92,7 +93,7 @@ def test_the_model_is_where_it_was_after_each_event():
 
 
 def test_a_property_that_fails_after_a_step_that_is_known_is_told():
-    of, follower = simulate(5), Follower()
+    of, follower = simulate(Run(5)), Follower()
     assert verdict(follower, BOUNDARY, of.shape, of.events)[0] is None
     for at in range(len(of.events)):
         e, whole = of.events[at], named(BOUNDARY).trace_of(of.shape)
@@ -109,7 +110,7 @@ def test_a_property_that_fails_after_a_step_that_is_known_is_told():
 
 
 def test_old_acquaintances_are_not_observed(monkeypatch):
-    of = next(o for o in (simulate(seed) for seed in range(100)) if not o.shape.sdk and o.events)
+    of = next(o for o in (simulate(Run(seed)) for seed in range(100)) if not o.shape.sdk and o.events)
     follower, seen = Follower(), []
     verdict(follower, BOUNDARY, of.shape, of.events)
     whole = trace.Trace.observe
@@ -119,7 +120,7 @@ def test_old_acquaintances_are_not_observed(monkeypatch):
 
 
 def test_a_refiner_that_starts_anew_is_met_anew():
-    of, follower = simulate(3), Follower()
+    of, follower = simulate(Run(3)), Follower()
     refiner = named(BOUNDARY).trace_of(of.shape).refiner
     first = verdict(follower, BOUNDARY, of.shape, of.events)
     refiner._start_tables()
@@ -134,7 +135,7 @@ def test_time_brings_nothing_but_what_expires():
 
 def test_events_are_made_when_asked_for():
     rests, numbers = [], {}
-    whole = simulate(3).events
+    whole = simulate(Run(3)).events
     which = [number_of(e[2:], rests, numbers) for e in whole]
     events = Events(([e.t_ms for e in whole], [e.request for e in whole], which), rests)
     assert list(events) == [] and len(events) == 0

@@ -5,6 +5,7 @@ must. In reading order: the list; where the trace leaves open what happened; run
 import pytest
 
 from highwater.dst.mutants.sequenced_metadata_boundary import build
+from highwater.dst.run_spec import Run
 from highwater.dst.scenarios.sequenced_metadata_boundary import Shape, namespace, production
 from highwater.dst.simulate import simulate
 from highwater.dst.world.faults import NONE
@@ -136,13 +137,14 @@ class FailedThoughDone(BoundedSequencedStorage):
 
 
 def test_an_update_that_failed_and_is_there_is_found_in_a_run() -> None:
-    outcome = simulate(1, lambda w, n, spare, i: build(w, n, spare, bounded=FailedThoughDone), Shape(), NONE, by_model=False)
+    run = Run(1, shape=Shape(), weights=NONE)
+    outcome = simulate(run, lambda w, n, spare, i: build(w, n, spare, bounded=FailedThoughDone), by_model=False)
     assert outcome.signature == "history:applied twice"
 
 
 def test_production_keeps_one_list() -> None:
     for seed in range(150):
-        assert simulate(seed, by_model=False).kind == ""
+        assert simulate(Run(seed), by_model=False).kind == ""
 
 
 # --- requests
@@ -153,7 +155,8 @@ ALONE = Shape(writers=1, commits=4, collectors=1, rounds=0, readers=1, reads=3)
 @pytest.mark.parametrize("shape", [ALONE, ALONE._replace(manifest=True), ALONE._replace(page_size=2),
                                    ALONE._replace(sdk="boto3_standard")], ids=["plain", "manifest", "pages", "sdk"])
 def test_an_update_and_a_read_take_a_fixed_number_of_requests(shape: Shape) -> None:
-    outcomes = [outcome for seed in range(8) if faultless((outcome := simulate(seed, production, shape, NONE)).events)]
+    runs = (Run(seed, shape=shape, weights=NONE) for seed in range(8))
+    outcomes = [outcome for run in runs if faultless((outcome := simulate(run)).events)]
     assert len(outcomes) >= 4  # in the others somebody retires
     for outcome in outcomes:
         taken = list(operations(outcome.events, namespace(shape)))
@@ -165,7 +168,7 @@ def test_an_update_and_a_read_take_a_fixed_number_of_requests(shape: Shape) -> N
 def test_under_contention_they_take_what_conflicts_account_for() -> None:
     shape, conflicts = Shape(writers=3, commits=4, collectors=2, rounds=3, think_ms=1, min_age_ms=60), 0
     for seed in range(40):
-        outcome = simulate(seed, production, shape, NONE)
+        outcome = simulate(Run(seed, shape=shape, weights=NONE), production)
         assert outcome.kind == "" and too_many(outcome.events, namespace(shape)) == ""
         conflicts += sum(one.requests > UPDATE for one in operations(outcome.events, namespace(shape)))
     assert conflicts > 20
@@ -187,7 +190,8 @@ class AsksTheBoundaryTwice(BoundedSequencedStorage):
                                               (AsksTheBoundaryTwice, "took 4 requests for a read (read), and may take 3")])
 def test_one_that_polls_fails(mutant: type, says: str) -> None:
     shape = ALONE._replace(readers=0) if mutant is ListsTwice else ALONE
-    outcome = simulate(1, lambda w, n, spare, i: build(w, n, spare, bounded=mutant), shape, NONE, by_model=False)
+    run = Run(1, shape=shape, weights=NONE)
+    outcome = simulate(run, lambda w, n, spare, i: build(w, n, spare, bounded=mutant), by_model=False)
     assert outcome.kind == ""  # nobody came to harm
     assert says in too_many(outcome.events, namespace(shape))
 

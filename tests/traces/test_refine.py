@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
+from highwater.dst.run_spec import Run
 from highwater.dst.scenarios.sequenced_metadata_boundary import Shape, production, trace_of
 from highwater.dst.simulate import Outcome, simulate
 from highwater.dst.world.faults import Weights
@@ -35,14 +36,14 @@ FAULTY = Weights(stall=100, refused=20, request_lost=20, reply_lost=20, late=30,
 
 def test_good_seeds_refine():
     for seed in range(300):
-        outcome = simulate(seed)
+        outcome = simulate(Run(seed))
         assert not outcome.kind, f"seed {seed}\n" + explain(outcome.events, outcome.failure, trace_of(outcome.shape))
 
 
 def test_a_reader_may_be_slow_to_tell():
     """It read a file, and the boundary behind it; when it says so there is a refused writer's file in its place."""
     shape = Shape(writers=3, commits=4, rounds=2, readers=1, reads=3, min_age_ms=60, think_ms=1, stall_ms=200)
-    outcome = simulate(242, shape=shape, weights=Weights(300, *[0] * 7))
+    outcome = simulate(Run(242, shape=shape, weights=Weights(300, *[0] * 7)))
     told = next(e for e in outcome.events if e.op == "read" and any(
         other.op == "create" and other.key == e.key and other.status == 200 and other.body != e.body
         for other in outcome.events[:outcome.events.index(e)]))
@@ -88,7 +89,7 @@ EXPLAINED = {  # mutant -> signature of its failure; what its explanation says
 
 def caught(mutant: str) -> Outcome:
     for seed in range(400):
-        outcome = simulate(seed, ZOO[mutant][1])
+        outcome = simulate(Run(seed), ZOO[mutant][1])
         if outcome.signature == EXPLAINED[mutant][0]:
             return outcome
     raise AssertionError(f"{mutant}: no {EXPLAINED[mutant][0]} in 400 seeds")
@@ -160,7 +161,7 @@ def test_explanation_does_not_depend_on_hashing():
 
 
 def test_failures_that_are_not_of_the_trace_are_told_too():
-    outcome = simulate(0)
+    outcome = simulate(Run(0))
     stuck = Failure("liveness", "liveness:Writer", "Writer#0 did not finish")
     text = explain(outcome.events, stuck, trace_of(outcome.shape))
     assert text.startswith("liveness:Writer\nWriter#0 did not finish\n\nLast event, ") and "\nShared in the model" in text
@@ -207,7 +208,7 @@ def write_golden(seeds: int = 20_000) -> None:
     for name, (_, wanted, build, shape, weights) in GOLDEN_TRACES.items():
         found = None
         for seed in range(seeds):
-            outcome = simulate(seed, build, shape, weights)
+            outcome = simulate(Run(seed, shape=shape, weights=weights), build)
             if wanted(outcome) and (found is None or len(outcome.events) < len(found)):
                 found = outcome.events
                 print(name, seed, len(found))

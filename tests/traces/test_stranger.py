@@ -8,9 +8,11 @@ from typer.testing import CliRunner
 
 from highwater.cli.main import app
 from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS
+from highwater.dst.run_spec import Run
 from highwater.dst.simulate import simulate
 from highwater.impl.codecs.slatedb.manifest import Manifest, ManifestCodec
-from highwater.impl.codecs.slatedb.tables import Checkpoint, Run, View
+from highwater.impl.codecs.slatedb.tables import Checkpoint, View
+from highwater.impl.codecs.slatedb.tables import Run as SortedRun
 from highwater.traces.event import Event
 from highwater.traces.recorded.orders import Found, search
 from highwater.traces.recorded.s3log import EMPTY, Body, Listed, Request, to_json
@@ -398,7 +400,7 @@ def test_others_changes_are_kept():
     fails(begun().create("A", 4, of=flushed).check("A", 0).create("A", 5, of=flushed._replace(l0=())), "OthersChangesAreKept")
     fails(begun().create("A", 4, of=flushed).check("A", 0).create("A", 5, of=flushed._replace(wal_id_last_seen=4)),
           "OthersChangesAreKept")
-    compacted = flushed._replace(l0=(), compacted=(Run(1, (L0,)),))
+    compacted = flushed._replace(l0=(), compacted=(SortedRun(1, (L0,)),))
     passes(begun().create("A", 4, of=flushed).check("A", 0).create("A", 5, of=compacted))
 
 
@@ -474,7 +476,7 @@ def requests_of(events: list[Event]) -> Log:
 
 def test_what_is_simulated_passes():
     """Clients that die know nothing afterwards; here they are one."""
-    judged = [requests_of(outcome.events).judged() for seed in range(150) if not (outcome := simulate(seed)).kind and
+    judged = [requests_of(outcome.events).judged() for seed in range(150) if not (outcome := simulate(Run(seed))).kind and
               not any(e.kind == "crash" for e in outcome.events) and not outcome.shape.sdk]
     assert len(judged) > 30 and [found.refused for found in judged if found.verdict != "complete"] == []
 
@@ -483,7 +485,7 @@ def test_what_is_simulated_passes():
     ("delete_before_advance", "DeletedIsBehindBoundary"), ("no_check", "AckIsChecked"),
     ("latest_deleted", "BoundaryIsBelowLatest"), ("boundary_moves_backward", "CONDITIONAL_ADVANCE")])
 def test_what_a_mutant_does_is_noticed(mutant, guard):
-    runs = (simulate(seed, BUILDS[mutant][1], by_model=False) for seed in range(300))
+    runs = (simulate(Run(seed), BUILDS[mutant][1], by_model=False) for seed in range(300))
     assert any(guard in guards(requests_of(run.events).judged()) for run in runs)
 
 

@@ -18,6 +18,7 @@ from highwater.cli.dst.timeline import page, page_of, page_of_trace, plain
 from highwater.cli.main import app
 from highwater.cli.trace.app import recorded
 from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
+from highwater.dst.run_spec import Run
 from highwater.dst.scenarios.sequenced_metadata_boundary import Shape
 from highwater.dst.simulate import simulate
 from highwater.model.guards import show
@@ -36,7 +37,7 @@ def data_of(html: str) -> dict:
 @cache
 def failing(mutant: str = "reported_though_refused", signature: str = "told:committed") -> Told:
     for seed in range(3000):
-        outcome = simulate(seed, ZOO[mutant][1])
+        outcome = simulate(Run(seed), ZOO[mutant][1])
         if outcome.signature == signature:
             return look(outcome, mutant)
     raise AssertionError(f"{mutant} does not fail")
@@ -46,7 +47,7 @@ def failing(mutant: str = "reported_though_refused", signature: str = "told:comm
 def faulty() -> Told:
     """A good run with much that went wrong in it."""
     for seed in range(500):
-        outcome = simulate(seed)
+        outcome = simulate(Run(seed))
         kinds = {e.kind for e in outcome.events} | {"zombie" for e in outcome.events if not e.awaited and e.kind == "applied"}
         if not outcome.kind and {"timeout", "crash", "refused", "zombie"} <= kinds:
             return look(outcome)
@@ -165,7 +166,7 @@ def test_a_trace_alone(tmp_path):
 
 @cache
 def large() -> str:
-    return page(simulate(3, shape=Shape(writers=3, commits=90, collectors=2, rounds=20, readers=1, reads=10)))
+    return page(simulate(Run(3, shape=Shape(writers=3, commits=90, collectors=2, rounds=20, readers=1, reads=10))))
 
 
 def test_two_thousand_events_are_a_file_of_a_few_megabytes():

@@ -21,7 +21,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from highwater.cli.console import STEM, console, seeds_of, write_text
+from highwater.cli.console import Protocol, Scenario, console, scenario_of, seeds_of, write_text
 from highwater.gate import exits
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ def run_command(
     seeds: Annotated[str, typer.Option(metavar="A:B", help="B is not among them. Or N@2026-11-22, N@COMMIT: so many of that "
                                        "day's, of that commit's, which no other has.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="A new folder; or this campaign's own, and it goes on.")],
-    scenario: Annotated[str, typer.Option(help="What is simulated.")] = STEM,
+    protocol: Protocol = None,
+    scenario: Scenario = None,
     mutant: Annotated[str, typer.Option(help="A known-bad implementation, which must fail.")] = "",
     strategy: Annotated[str, typer.Option(help="How the next event is chosen; guided: runs are made from those "
                                           "before that reached something new.")] = "portfolio",
@@ -77,8 +78,8 @@ def run_command(
 
     try:
         those = range(*interval(seeds)) if "@" in seeds else seeds_of(seeds)
-        campaign = campaign_of(scenario, mutant, strategy, profile, " ".join(shape or ()), " ".join(fault or ()), those.start,
-                               round_size)
+        campaign = campaign_of(scenario_of(protocol, scenario), mutant, strategy, profile, " ".join(shape or ()),
+                               " ".join(fault or ()), those.start, round_size)
     except Refused as error:
         stop(exits.BAD_INPUT, str(error))
     failures = go_on(campaign, Asked((those.start, those.stop), stop_after, range_size or 0, seed_limit_s), out, engine, master,

@@ -8,10 +8,10 @@ from shlex import quote
 import numpy as np
 
 from highwater.cli.dst.bundle import bundle
-from highwater.dst.bundle import Given
 from highwater.dst.campaign.folder import check_code, check_rows, covered, labelled, read, write_json
-from highwater.dst.campaign.triage import Shrinker, Small, compare, names_of, replayed, rerun, summary_of, to_shrink
+from highwater.dst.campaign.triage import Shrinker, Small, compare, names_of, replayed, rerun, small_run, summary_of, to_shrink
 from highwater.dst.campaign.what import CampaignError
+from highwater.dst.run_spec import Run
 from highwater.dst.search.shrink import measure
 from highwater.dst.simulate import Outcome
 
@@ -44,8 +44,8 @@ def triage(out: Path, against: list[Path], budget: int, start: Callable[[], Abst
     return rows
 
 
-def kept(place: Path, outcome: Outcome, given: Given, small: Small, found: Outcome) -> dict[str, str]:
+def kept(place: Path, outcome: Outcome, given: Run, small: Small, found: Outcome) -> dict[str, str]:
     """A bundle of a run and of what it was shrunk to; what triage.json says of it."""
-    bundle(outcome, given, place, (found, given._replace(strategy=small.strategy, shape=small.shape, weights=small.weights)))
+    bundle(outcome, given, place, (found, small_run(given, small)))
     return {"bundle": f"bundles/{place.name}", "requests": f"{measure(outcome)[0]} -> {measure(found)[0]}",
             "replay": f"highwater dst replay {quote(str(place))} --shrunk"}

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.progress import track
 
-from highwater.cli.console import STEM, build_of, console, refuse, scenario_of, seeds_of
+from highwater.cli.console import Protocol, Scenario, console, refuse, scenario_of, seeds_of
 from highwater.cli.dst.bundle import bundle
 from highwater.cli.dst.doctor import doctor_command
 from highwater.cli.dst.explain import explain_command
@@ -19,22 +19,20 @@ from highwater.cli.dst.report import or_refuse, report, trace_command
 from highwater.cli.dst.shrink import shrink_command
 from highwater.cli.dst.timeline import timeline_command
 from highwater.cli.dst.zoo import exhaust_command, zoo_command
-from highwater.dst.bundle import Given
+from highwater.dst.run_spec import Run, RunSpec
 from highwater.dst.sim.alarm import LONGEST_RUN_S, Hung, alarmed, set_alarm
 from highwater.dst.simulate import Outcome, simulate
-from highwater.dst.wanted import Wanted, command_of, given_of
 from highwater.gate.exits import INTERRUPTED, TIMEOUT, of_kinds
 from highwater.traces.refine import REFINERS
 
 app = typer.Typer(no_args_is_help=True)
-Scenario = Annotated[str, typer.Option(help="what to run")]
 Mutant = Annotated[str | None, typer.Option(help="a known-bad implementation of dst/mutants/ in place of impl/")]
 Strategy = Annotated[str, typer.Option(help="what decides which event is next: portfolio (one of these is drawn for each "
                                        "seed), times, random, pct, pos")]
 
 
 @app.command("run")
-def run_command(scenario: Scenario = STEM, seed: Annotated[int | None, typer.Option(min=0)] = None,
+def run_command(protocol: Protocol = None, scenario: Scenario = None, seed: Annotated[int | None, typer.Option(min=0)] = None,
                 seeds: Annotated[str | None, typer.Option(help="A:B")] = None, mutant: Mutant = None,
                 strategy: Strategy = "portfolio",
                 profile: Annotated[str | None, typer.Option(help="the store answers as this one: s3, gcs, azure, eventual, ... "
@@ -49,9 +47,9 @@ def run_command(scenario: Scenario = STEM, seed: Annotated[int | None, typer.Opt
                                                             ".ndjson, as `trace check` takes them in bulk")] = None,
                 ) -> None:
     """Run one seed and tell what happened, or many and tell which failed."""
-    scenario_of(scenario)
-    wanted = Wanted(mutant, strategy, profile, tuple(shape or ()), tuple(fault or ()), scenario)
-    or_refuse(given_of, 0, wanted)
+    stem = scenario_of(protocol, scenario)
+    spec = RunSpec(stem, mutant, strategy, profile, tuple(shape or ()), tuple(fault or ()))
+    or_refuse(spec.at, 0)
     if (seed is None) == (seeds is None):
         refuse("give either --seed N or --seeds A:B")
     if out and seed is None:
@@ -59,29 +57,29 @@ def run_command(scenario: Scenario = STEM, seed: Annotated[int | None, typer.Opt
     if traces and seeds is None:
         refuse("--traces goes with --seeds; of one run --out has it")
     if seed is not None:
-        given = given_of(seed, wanted)
+        given = spec.at(seed)
         outcome = run(given)
         if outcome is None:
-            console.print(f"[bold red]timeout[/]: not done after {LONGEST_RUN_S:g} s: {command_of(seed, wanted)}")
+            console.print(f"[bold red]timeout[/]: not done after {LONGEST_RUN_S:g} s: {spec.command(seed)}")
             raise typer.Exit(TIMEOUT)
         if out:
             bundle(outcome, given, out)
         if digests:
             print(seed, outcome.signature or "ok", outcome.digest)
         else:
-            report(outcome, given, command_of(seed, wanted))
+            report(outcome, given, spec.command(seed))
         if out:
             console.print(f"written: {out}, and the trace: {trace_command(outcome, out / 'trace.ndjson')}", markup=False)
         raise typer.Exit(of_kinds([outcome.kind] if outcome.kind else []))
     if traces is None:
-        raise typer.Exit(many_seeds(seeds_of(seeds), wanted, digests))
+        raise typer.Exit(many_seeds(seeds_of(seeds), spec, digests))
     if traces.suffix not in (".parquet", ".ndjson"):
         refuse(f"--traces {traces}: its name should end in .parquet or in .ndjson")
     from highwater.dst.bulk.export import Export
 
     try:
         with Export(traces) as export:
-            code = many_seeds(seeds_of(seeds), wanted, digests, export.outcome)
+            code = many_seeds(seeds_of(seeds), spec, digests, export.outcome)
     except OSError as error:
         refuse(f"{traces} cannot be written: {error.strerror or error}")
     if not digests:
@@ -89,13 +87,13 @@ def run_command(scenario: Scenario = STEM, seed: Annotated[int | None, typer.Opt
     raise typer.Exit(code)
 
 
-def many_seeds(seeds: range, wanted: Wanted, digests: bool, keep: Callable[[Outcome], None] = lambda outcome: None) -> int:
+def many_seeds(seeds: range, spec: RunSpec, digests: bool, keep: Callable[[Outcome], None] = lambda outcome: None) -> int:
     """The exit code."""
     failed: dict[tuple[str, str], list[int]] = {}  # kind, signature -> seeds
     done, stopped = 0, False
     try:
         for seed in seeds if digests else track(seeds, "simulating", console=console, transient=True):
-            outcome = run(given_of(seed, wanted))
+            outcome = run(spec.at(seed))
             kind, signature = outcome[1:3] if outcome else ("timeout", "timeout")
             if outcome:
                 keep(outcome)
@@ -107,20 +105,19 @@ def many_seeds(seeds: range, wanted: Wanted, digests: bool, keep: Callable[[Outc
     except KeyboardInterrupt:
         stopped = True
     if not digests:
-        console.print(f"{done:,} seeds, {sum(map(len, failed.values())):,} failed, strategy {wanted.strategy}" + (
+        console.print(f"{done:,} seeds, {sum(map(len, failed.values())):,} failed, strategy {spec.strategy}" + (
             f"; [yellow]interrupted[/], {len(seeds) - done:,} were not run" if stopped else ""))
         for (_, signature), those in sorted(failed.items()):
-            console.print(f"[bold red]{len(those):6,}[/] {signature}: {command_of(those[0], wanted)}")
+            console.print(f"[bold red]{len(those):6,}[/] {signature}: {spec.command(those[0])}")
     return INTERRUPTED if stopped else of_kinds({kind for kind, _ in failed})
 
 
-def run(given: Given) -> Outcome | None:
+def run(given: Run) -> Outcome | None:
     """None if it does not end."""
     with alarmed():
         try:
             set_alarm(LONGEST_RUN_S)
-            return simulate(given.seed, build_of(given.mutant, given.scenario), given.shape, given.weights,
-                            strategy=given.strategy, scenario=given.scenario)
+            return simulate(given)
         except Hung:
             REFINERS.clear()  # a refiner may have been amid a change
             return None

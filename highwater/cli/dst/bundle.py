@@ -6,19 +6,20 @@ from highwater.cli.console import refuse
 from highwater.cli.dst.explain import look, text_of
 from highwater.cli.dst.report import again_by, facts, replayed_by
 from highwater.cli.dst.timeline import page_of
-from highwater.dst.bundle import SHRUNK, Given, Refused, files_of, write
+from highwater.dst.bundle import SHRUNK, Refused, files_of, write
+from highwater.dst.run_spec import Run
 from highwater.dst.simulate import Outcome
 from highwater.dst.version import code_version
 
 
-def kept(outcome: Outcome, given: Given, code: str, prefix: str = "") -> dict[str, str]:
+def kept(outcome: Outcome, given: Run, code: str, prefix: str = "") -> dict[str, str]:
     """The files of a run in a bundle."""
     told = look(outcome, given.mutant, again_by(given, f"in this folder: {replayed_by('.', bool(prefix))}"))
     why = f"{outcome.kind} ({outcome.signature})\n{text_of(told)}" if outcome.kind else "ok\n"
     return files_of(given, outcome, code, facts(outcome, given) + why, page_of(told), prefix)
 
 
-def bundle(outcome: Outcome, given: Given, folder: Path, shrunk: tuple[Outcome, Given] | None = None) -> None:
+def bundle(outcome: Outcome, given: Run, folder: Path, shrunk: tuple[Outcome, Run] | None = None) -> None:
     """Refuses a folder that cannot be written, or that holds something else."""
     folder, code = folder.resolve(), code_version()
     if folder == Path.cwd():

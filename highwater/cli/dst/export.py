@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
-from highwater.cli.console import STEM, console, refuse, write_text
-from highwater.cli.dst.explain import Mutant, Scenario, Shrunk, Strategy, What, run_of
+from highwater.cli.console import Protocol, Scenario, console, refuse, write_text
+from highwater.cli.dst.explain import Mutant, Shrunk, Strategy, What, run_of
 from highwater.conformance.guided import TooLarge, guided
 from highwater.gate.exits import INCOMPLETE
 from highwater.specs.fizzbee.values import literal
@@ -35,12 +35,12 @@ def entry(moment: Moment) -> str:
 def export_command(what: What, out: Annotated[Path, typer.Option("--out", "-o", help="the file to write")],
                    as_shiviz: Annotated[bool, typer.Option("--shiviz", help="a log with vector clocks, for ShiViz")] = False,
                    as_fizz: Annotated[bool, typer.Option("--fizz", help="a guided trace, for FizzBee")] = False,
-                   mutant: Mutant = None, strategy: Strategy = "portfolio", scenario: Scenario = STEM,
-                   shrunk: Shrunk = False) -> None:
+                   mutant: Mutant = None, strategy: Strategy = "portfolio", protocol: Protocol = None,
+                   scenario: Scenario = None, shrunk: Shrunk = False) -> None:
     """Write a run for another tool: ShiViz draws it, FizzBee judges it."""
     if as_shiviz == as_fizz:
         refuse("give either --shiviz or --fizz")
-    outcome, mutant, _ = run_of(what, mutant, strategy, scenario, shrunk)
+    outcome, mutant, _ = run_of(what, mutant, strategy, protocol, scenario, shrunk)
     if as_shiviz:
         write_text(out, shiviz(outcome.events))
         console.print(f"written: {out}; open it in ShiViz (https://bestchai.bitbucket.io/shiviz/)", markup=False)

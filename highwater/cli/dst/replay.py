@@ -5,14 +5,14 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from highwater.cli.console import LARGEST_SEED, STEM, build_of, console, refuse, scenario_of
+from highwater.cli.console import LARGEST_SEED, Protocol, Scenario, build_of, console, known_scenario, refuse, scenario_of
 from highwater.cli.dst.report import again_by, or_refuse, replayed_by, report
 from highwater.dst.bundle import Refused, Saved, read
+from highwater.dst.run_spec import RunSpec, strategy_of
 from highwater.dst.scenarios import named
-from highwater.dst.sim.choose import TapeMismatch
+from highwater.dst.sim.choose import Lenient, TapeMismatch
 from highwater.dst.simulate import Outcome, simulate
 from highwater.dst.version import code_version
-from highwater.dst.wanted import Wanted, given_of, strategy_of
 from highwater.gate.exits import INCOMPLETE, of_kinds, worst
 
 
@@ -22,22 +22,22 @@ def replay_command(what: Annotated[str, typer.Argument(help="a bundle's folder, 
                    until: Annotated[int | None, typer.Option(min=0, help="stop at this event, show the model's state")] = None,
                    mutant: Annotated[str | None, typer.Option(help="with a seed: as `run` has it")] = None,
                    strategy: Annotated[str | None, typer.Option(help="with a seed: as `run` has it")] = None,
-                   scenario: Annotated[str, typer.Option(help="with a seed: as `run` has it")] = STEM) -> None:
+                   protocol: Protocol = None, scenario: Scenario = None) -> None:
     """Run a tape again: the first choice that does not fit is named."""
     seed = seed_of(what)
     if seed is not None and (lenient or shrunk):
         refuse(f"--lenient and --shrunk are of a bundle or a tape: {what} is a seed, which fits any code")
     if seed is None and (mutant or strategy):
         refuse(f"--mutant and --strategy go with a seed: {what} holds its own")
-    saved = saved_in(what, shrunk, lenient) if seed is None else recorded(seed, mutant, strategy or "portfolio",
-                                                                       scenario_of(scenario))
+    stem = scenario_of(protocol, scenario)
+    saved = saved_in(what, shrunk, lenient) if seed is None else recorded(seed, RunSpec(stem, mutant, strategy or "portfolio"))
     outcome = again(saved, lenient)
     if until is not None:
         stop(outcome, until)
         return
     if outcome.kind == "nondeterminism" and is_of_other_code(saved):
         does_not_fit(saved, outcome.message)
-    report(outcome, saved.given, again_by(saved.given, replayed_by(what, shrunk)))
+    report(outcome, saved.run, again_by(saved.run, replayed_by(what, shrunk)))
     code = of_kinds([outcome.kind] if outcome.kind else [])
     if outcome.digest != saved.digest and outcome.kind != "nondeterminism":
         if lenient or is_of_other_code(saved):
@@ -53,11 +53,11 @@ def seed_of(what: str) -> int | None:
     return int(what) if what.isascii() and what.isdigit() and int(what) <= LARGEST_SEED else None
 
 
-def recorded(seed: int, mutant: str | None, strategy: str, scenario: str = STEM) -> Saved:
+def recorded(seed: int, spec: RunSpec) -> Saved:
     """The tape of a run that is made now."""
-    given = or_refuse(given_of, seed, Wanted(mutant, strategy, scenario=scenario))
-    outcome = simulate(seed, build_of(mutant, scenario), strategy=strategy, scenario=scenario)
-    return Saved(given, outcome.tape, outcome.digest, None)
+    run = or_refuse(spec.at, seed)
+    outcome = simulate(run)
+    return Saved(run, outcome.tape, outcome.digest, None)
 
 
 def saved_in(what: str, shrunk: bool = False, lenient: bool = False) -> Saved:
@@ -66,9 +66,9 @@ def saved_in(what: str, shrunk: bool = False, lenient: bool = False) -> Saved:
         saved = read(Path(what), shrunk)
     except Refused as error:
         refuse(str(error))
-    scenario_of(saved.given.scenario)
-    build_of(saved.given.mutant, saved.given.scenario)
-    or_refuse(strategy_of, saved.given.strategy)
+    known_scenario(saved.run.scenario)
+    build_of(saved.run.mutant, saved.run.scenario)
+    or_refuse(strategy_of, saved.run.strategy)
     if is_of_other_code(saved):
         console.print(f"[yellow]the code has changed[/]: it was recorded with {saved.code}, and here is {code_version()}. "
                       "What follows may be because of that.")
@@ -85,10 +85,8 @@ def is_of_other_code(saved: Saved) -> bool:
 
 def again(saved: Saved, lenient: bool = False) -> Outcome:
     """Exits where the tape does not fit before the run has begun; else the outcome says so."""
-    given = saved.given
     try:
-        return simulate(given.seed, build_of(given.mutant, given.scenario), given.shape, given.weights, saved.tape,
-                        strategy=given.strategy, lenient=lenient, scenario=given.scenario)
+        return simulate(saved.run, tape=saved.tape, chooser=Lenient(saved.run.seed, saved.tape) if lenient else None)
     except TapeMismatch as error:
         does_not_fit(saved, str(error))
 

@@ -6,31 +6,31 @@ from shlex import quote
 from typing import Any
 
 from highwater.cli.console import STEM, build_of, console, refuse
-from highwater.dst.bundle import Given
 from highwater.dst.harm import callers
+from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import named
-from highwater.dst.simulate import Outcome, replay_command
+from highwater.dst.simulate import Outcome
 
 
 def or_refuse(ask: Callable, *of: object) -> Any:
-    """What `ask` of dst/wanted.py answers; refuses what there is not."""
+    """What `ask` answers; refuses what there is not."""
     try:
         return ask(*of)
     except (LookupError, TypeError, ValueError) as error:  # a tape may name anything
         refuse(str(error))
 
 
-def facts(outcome: Outcome, given: Given) -> str:
+def facts(outcome: Outcome, given: Run) -> str:
     shape = ", ".join(f"{name} {value}" for name, value in outcome.shape._asdict().items())
     drawn = f", drawn from the {given.strategy}" if given.strategy != outcome.strategy else ""
     return (f"seed {outcome.seed}: {outcome.requests} requests in {outcome.virtual_ms:,} ms of virtual time; {shape}; "
             f"strategy {outcome.strategy}{drawn}\ntrace {outcome.digest}\n")
 
 
-def again_by(given: Given, otherwise: str) -> str:
+def again_by(given: Run, otherwise: str) -> str:
     """What shows it again: its seed, unless only what was kept of it knows how large it was."""
     if given.shape is None and given.weights is None:
-        return replay_command(given.seed, given.mutant, given.strategy, given.scenario)
+        return given.command()
     return otherwise
 
 
@@ -49,7 +49,7 @@ def found_by(kept: Path, shrunk: bool) -> str:
     return f"in the folder that holds {kept.name}: {replayed_by(kept.name, shrunk)}"
 
 
-def report(outcome: Outcome, given: Given, command: str) -> None:
+def report(outcome: Outcome, given: Run, command: str) -> None:
     """What a run was, if it failed why, to the line, and what shows it again."""
     console.print(facts(outcome, given), end="")
     if not outcome.kind:

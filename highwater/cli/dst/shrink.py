@@ -6,52 +6,55 @@ from typing import Annotated
 
 import typer
 
-from highwater.cli.console import STEM, build_of, console, refuse, scenario_of
+from highwater.cli.console import Protocol, Scenario, build_of, console, refuse, scenario_of
 from highwater.cli.dst.bundle import bundle
 from highwater.cli.dst.replay import as_recorded, recorded, saved_in, seed_of
 from highwater.cli.dst.report import replayed_by, report
-from highwater.dst.bundle import Given, Saved
 from highwater.dst.determinism.doctor import Broken, replays
+from highwater.dst.run_spec import Run, RunSpec, protocol_words
+from highwater.dst.scenarios import DEFAULT
 from highwater.dst.search.shrink import BUDGET, Shrunk, faults, measure, shrink
 from highwater.gate.exits import HARNESS, NONDETERMINISM
 
-USUAL = (STEM, "portfolio", BUDGET)  # what need not be said
+USUAL = ("portfolio", BUDGET)  # what need not be said
 
 
 def shrink_command(what: Annotated[str, typer.Argument(help="a seed that fails, a bundle's folder, or a tape.json")],
                    budget: Annotated[int, typer.Option(min=1, help="runs at most")] = BUDGET,
                    mutant: Annotated[str | None, typer.Option(help="with a seed: as `run` has it")] = None,
                    strategy: Annotated[str | None, typer.Option(help="with a seed: as `run` has it")] = None,
-                   scenario: Annotated[str, typer.Option(help="with a seed: as `run` has it")] = STEM,
+                   protocol: Protocol = None, scenario: Scenario = None,
                    out: Annotated[Path | None, typer.Option("-o", "--out", help="keep both in this bundle; if a bundle is "
                                                             "shrunk: that one, unless said otherwise")] = None) -> None:
     """Make a failing run small: it still fails in the same way."""
     seed = seed_of(what)
     if seed is None and (mutant or strategy):
         refuse(f"--mutant and --strategy go with a seed: {what} holds its own")
-    saved = recorded(seed, mutant, strategy or "portfolio", scenario_of(scenario)) if seed is not None else saved_in(what)
+    spec = RunSpec(scenario_of(protocol, scenario), mutant, strategy or "portfolio")
+    saved = recorded(seed, spec) if seed is not None else saved_in(what)
     outcome = as_recorded(saved)
     if not outcome.kind:
         refuse(f"{what} does not fail: there is nothing to shrink")
-    found = shrink(outcome, build_of(saved.given.mutant, saved.given.scenario), saved.given.shape, saved.given.weights, budget)
-    given = saved.given._replace(strategy=found.outcome.strategy, shape=found.shape, weights=found.weights)
+    found = shrink(outcome, build_of(saved.run.mutant, saved.run.scenario), saved.run.shape, saved.run.weights, budget)
+    given = saved.run._replace(strategy=found.outcome.strategy, shape=found.shape, weights=found.weights)
     folder = out or (Path(what) if Path(what).is_dir() else None)
-    again = shrunk_by(what, saved.given if seed is not None else None, budget)
+    again = shrunk_by(what, saved.run if seed is not None else None, budget)
     report(found.outcome, given, replayed_by(folder, True) if folder else again)
     console.print(told(found, budget))
-    confirm(saved, found)
+    confirm(found, given)
     if folder:
-        bundle(outcome, saved.given, folder, (found.outcome, given))
+        bundle(outcome, saved.run, folder, (found.outcome, given))
         console.print(f"written: {folder}; {replayed_by(folder, True)}", markup=False)
     else:
         console.print("-o and a folder keep it, to be replayed and mailed")
 
 
-def shrunk_by(what: str, of: Given | None, budget: int) -> str:
+def shrunk_by(what: str, of: Run | None, budget: int) -> str:
     """What shows again what was not kept. `of`: of a seed."""
-    options = {"--scenario": of.scenario, "--mutant": of.mutant, "--strategy": of.strategy} if of else {}
+    words = [protocol_words(of.scenario)] if of and of.scenario != DEFAULT else []
+    options = {"--mutant": of.mutant, "--strategy": of.strategy} if of else {}
     given = {name: value for name, value in {**options, "--budget": budget}.items() if value not in (None, *USUAL)}
-    return " ".join([f"highwater dst shrink {quote(what)}", *(f"{name} {value}" for name, value in given.items())])
+    return " ".join([f"highwater dst shrink {quote(what)}", *words, *(f"{name} {value}" for name, value in given.items())])
 
 
 def told(found: Shrunk, budget: int) -> str:
@@ -61,10 +64,10 @@ def told(found: Shrunk, budget: int) -> str:
             f"{b} -> {d}, {found.runs} runs used{ended}")
 
 
-def confirm(saved: Saved, found: Shrunk) -> None:
+def confirm(found: Shrunk, small: Run) -> None:
     """Says that it replays only after it did, in another process."""
     try:
-        same = replays(found.outcome, found.shape, found.weights, saved.given.mutant)
+        same = replays(found.outcome, small)
     except Broken as error:
         console.print(f"[bold red]not replayed[/]: {error}")
         raise typer.Exit(HARNESS) from None

@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
-from highwater.cli.console import STEM, console, write_text
-from highwater.cli.dst.explain import Mutant, Scenario, Shrunk, Strategy, Told, look, run_of
+from highwater.cli.console import Protocol, Scenario, console, write_text
+from highwater.cli.dst.explain import Mutant, Shrunk, Strategy, Told, look, run_of
 from highwater.cli.dst.replay import seed_of
 from highwater.cli.dst.report import found_by
-from highwater.cli.trace.app import In, PageSize, Protocol, Retries, Root, Shaped, SkewMs, recorded
+from highwater.cli.trace.app import In, PageSize, Retries, Root, Shaped, SkewMs, recorded, trace_protocol
 from highwater.dst.simulate import Outcome
 from highwater.reports.page import written
 from highwater.traces.event import Event
@@ -107,15 +107,16 @@ def guards(replayed: Replayed, failing: list[int]) -> str:
 
 def timeline_command(what: Annotated[str, typer.Argument(help="a seed, a bundle's folder, a tape.json, or a trace.ndjson")],
                      out: Annotated[Path, typer.Option("--out", "-o", help="the HTML file to write")],
-                     mutant: Mutant = None, strategy: Strategy = "portfolio", scenario: Scenario = STEM,
+                     mutant: Mutant = None, strategy: Strategy = "portfolio", scenario: Scenario = None,
                      shrunk: Shrunk = False,
                      root: Root = "db", namespace: In = "compactions", page_size: PageSize = 0, skew_ms: SkewMs = 0,
-                     retries: Retries = False, protocol: Protocol = STEM, shape: Shaped = None) -> None:
+                     retries: Retries = False, protocol: Protocol = None, shape: Shaped = None) -> None:
     """Draw a run, or a recorded trace (of which the last seven options tell), as one HTML page that works offline."""
     if what.endswith(".ndjson"):
-        html = page_of_trace(Path(what), *recorded(Path(what), root, namespace, page_size, skew_ms, retries, protocol, shape))
+        html = page_of_trace(Path(what), *recorded(Path(what), root, namespace, page_size, skew_ms, retries,
+                                                  trace_protocol(protocol, scenario), shape))
     else:
-        outcome, mutant, command = run_of(what, mutant, strategy, scenario, shrunk)
+        outcome, mutant, command = run_of(what, mutant, strategy, protocol, scenario, shrunk)
         html = page_of(look(outcome, mutant, command if seed_of(what) is not None else found_by(Path(what).resolve(), shrunk)))
     write_text(out, html)
     console.print(f"written: {out} ({len(html.encode()) / 1024:,.0f} KiB)", markup=False)

@@ -14,7 +14,8 @@ import typer
 from rich.progress import track
 from rich.table import Table
 
-from highwater.cli.console import STEM, build_of, console, refuse, scenario_of, write_text
+from highwater.cli.console import STEM, Protocol, Scenario, build_of, console, refuse, scenario_of, write_text
+from highwater.dst.run_spec import protocol_words
 from highwater.dst.scenarios import mutants_of, named
 from highwater.dst.search.hunt import NAMES, STRIDE, Estimate, First, first_failure, quantile, share
 from highwater.dst.zoo import CATALOGUE, expected, ids_of
@@ -188,7 +189,7 @@ def zoo_command(
         mutant: Annotated[list[str] | None, typer.Option(help="only this one; may be repeated. With --harm, unless given, "
                                                               "those of which no harm is known are left out")] = None,
         jobs: Annotated[int, typer.Option(min=1, help="processes")] = 2,
-        scenario: Annotated[str, typer.Option(help="whose mutants")] = STEM,
+        protocol: Protocol = None, scenario: Scenario = None,
         out: Annotated[Path | None, typer.Option("--csv", help="write a row for each campaign")] = None,
         page: Annotated[Path | None, typer.Option(help="write the tables into this page, docs/zoo.md")] = None) -> None:
     """Run every mutant until it fails, in many campaigns, and tell how soon each strategy finds it, and as what."""
@@ -196,22 +197,22 @@ def zoo_command(
     unknown = [name for name in strategies if name not in NAMES]
     if unknown:
         refuse(f"there is no strategy {unknown[0]!r}; there are all, {', '.join(NAMES)}")
+    stem = scenario_of(protocol, scenario)
     for name in mutant or ():
-        build_of(name, scenario_of(scenario))
-    mutants = mutant or [name for name in mutants_of(scenario_of(scenario)).builds
-                         if not harm or expected(name, False, scenario)]
-    if page and scenario != STEM:
+        build_of(name, stem)
+    mutants = mutant or [name for name in mutants_of(stem).builds if not harm or expected(name, False, stem)]
+    if page and stem != STEM:
         refuse(f"--page is of {STEM}, whose tables are in it")
     if out:
         write_text(out, "")  # refuses now, not in an hour
     text = read_page(page) if page else ""
-    tasks = [Task(name, of, campaign, cap, not harm, scenario)
+    tasks = [Task(name, of, campaign, cap, not harm, stem)
              for name in mutants for of in strategies for campaign in range(campaigns)]
     results: dict[Cell, list[First]] = {}
     for task, first in zip(tasks, track(run(tasks, jobs), "campaigns", total=len(tasks), console=console, transient=True)):
         results.setdefault(task[:2], []).append(first)
-    lines = [line(*cell, firsts, not harm, scenario) for cell, firsts in results.items()]
-    console.print(as_table(lines, scenario))
+    lines = [line(*cell, firsts, not harm, stem) for cell, firsts in results.items()]
+    console.print(as_table(lines, stem))
     console.print("In brackets: 95 % intervals; …: so few campaigns do not bound it. What is found in "
                   f"{campaigns}/{campaigns} is found in {share(campaigns, campaigns)[0]:.0%} of all such campaigns at least, "
                   "with the same confidence.")
@@ -219,7 +220,7 @@ def zoo_command(
         write_csv(out, results)
     if page:
         write_text(page, with_parts(text, parts_of(lines, cap, not harm)))
-    wrong = judged(lines, not harm, scenario)
+    wrong = judged(lines, not harm, stem)
     for words in wrong:
         console.print(f"[bold red]wrong[/] {words}", soft_wrap=True)
     raise typer.Exit(of_kinds(["harness"] if wrong else []))
@@ -244,7 +245,7 @@ def exhaust_command(
                                                         )] = None,
         most: Annotated[int, typer.Option(min=1, help="runs at most")] = 1_000_000,
         harm: Annotated[bool, typer.Option("--harm", help="judge by what callers were told alone")] = False,
-        scenario: Annotated[str, typer.Option(help="what to run")] = STEM,
+        protocol: Protocol = None, scenario: Scenario = None,
         every: Annotated[bool, typer.Option("--every", help="go on after a failure, and count all")] = False) -> None:
     """Run all runs of a tiny scope with so few delays and faults: no failure then means that there is none among them."""
     from highwater.dst.search.exhaust import Bounds, search
@@ -255,18 +256,19 @@ def exhaust_command(
     for kind in kinds:
         if kind not in FATES[1:]:
             refuse(f"there is no fault {kind!r}; there are {', '.join(FATES[1:])}")
-    bounds, shape = Bounds(delays, faults, kinds), named(scenario_of(scenario)).tiny
+    stem = scenario_of(protocol, scenario)
+    bounds, shape = Bounds(delays, faults, kinds), named(stem).tiny
     for setting in sizes or ():
         name, _, value = setting.partition("=")
         limits = {name: range(0, 1001) for name, like in zip(shape._fields, shape) if isinstance(like, int)}
-        limits |= LIMITS | {name: range(0, most + 1) for name, most in named(scenario).most.items() if name not in LIMITS}
+        limits |= LIMITS | {name: range(0, most + 1) for name, most in named(stem).most.items() if name not in LIMITS}
         if name not in shape._fields or name not in limits or not value.isdecimal() or int(value) not in limits[name]:
             refuse(f"{setting!r}: write NAME=NUMBER; there are " + ", ".join(
                 f"{name} {limit[0]} to {limit[-1]}" for name, limit in limits.items() if name in shape._fields))
         shape = shape._replace(**{name: type(getattr(shape, name))(int(value))})
     with console.status("") as status:
-        found = search(bounds, shape, build_of(mutant, scenario), not harm, most, not every, lambda runs: runs % 500 or
-                       status.update(f"{runs:,} runs"), scenario)
+        found = search(bounds, shape, build_of(mutant, stem), not harm, most, not every, lambda runs: runs % 500 or
+                       status.update(f"{runs:,} runs"), stem)
     scope = ", ".join(f"{name} {value}" for name, value in shape._asdict().items() if value)
     console.print(f"{scope}; at most {delays} delays and {faults} faults" + (f" ({', '.join(kinds)})" if faults else ""))
     console.print(f"{found.runs:,} runs, {found.traces:,} different traces, {found.failed:,} failed: " + (
@@ -274,9 +276,9 @@ def exhaust_command(
     for signature, (run_number, outcome) in found.failures.items():
         console.print(f"[bold red]{outcome.kind}[/] ({signature}), first in run {run_number:,}")
         if not every:
-            again = f"highwater dst exhaust --delays {delays} --faults {faults} --of {of}" + (
+            again = f"highwater dst exhaust {protocol_words(stem)} --delays {delays} --faults {faults} --of {of}" + (
                 f" --mutant {mutant}" if mutant else "") + "".join(f" --set {s}" for s in sizes or ()) + " --harm" * harm
-            console.print(explain(outcome.events, outcome.failure, named(scenario).trace_of(shape), again), markup=False)
+            console.print(explain(outcome.events, outcome.failure, named(stem).trace_of(shape), again), markup=False)
     kinds_failed = [outcome.kind for _, outcome in found.failures.values()]
     raise typer.Exit(of_kinds(kinds_failed) if kinds_failed or found.complete else INCOMPLETE)
 

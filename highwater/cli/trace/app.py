@@ -7,7 +7,7 @@ import typer
 from rich.progress import track
 from rich.table import Table
 
-from highwater.cli.console import STEM, console, refuse, seeds_of
+from highwater.cli.console import STEM, Scenario, console, refuse, scenario_of, seeds_of
 from highwater.dst.verdict import Options, Unfit, beginner, fitting, judged, of_others, stem_of, words
 from highwater.gate.exits import INCOMPLETE, of_kinds
 from highwater.traces.event import Event, from_json
@@ -54,9 +54,9 @@ def check_command(file: Annotated[list[str], typer.Argument(metavar="FILE...", h
                                                             "record` has written; or S3 server access logs. In bulk: Parquet "
                                                             "or NDJSON of many runs, folders, globs")],
                   root: RootOrAll = None, namespace: In = "compactions", page_size: PageSize = 0, skew_ms: SkewOrUsual = None,
-                  retries: Retries = False, protocol: Protocol = None, shape: Shaped = None, sets: Sets = None,
-                  budget: Budget = BUDGET, on_spark: OnSpark = False, master: Master = "", jobs: Jobs = None, out: Out = None,
-                  run: OfRun = None, of: Of = None, brief: Brief = False) -> None:
+                  retries: Retries = False, protocol: Protocol = None, scenario: Scenario = None, shape: Shaped = None,
+                  sets: Sets = None, budget: Budget = BUDGET, on_spark: OnSpark = False, master: Master = "", jobs: Jobs = None,
+                  out: Out = None, run: OfRun = None, of: Of = None, brief: Brief = False) -> None:
     """Tell whether the model could have done what a trace shows; explain the first event that it could not.
 
     Of a log of programs that nobody here wrote no order of the requests is known: one is looked for that their times allow.
@@ -66,6 +66,7 @@ def check_command(file: Annotated[list[str], typer.Argument(metavar="FILE...", h
     from highwater.cli.trace import bulk, stranger
     from highwater.traces.explain.explain import explain
 
+    protocol = trace_protocol(protocol, scenario)
     given = Options(root or "db", namespace, page_size, skew_ms or 0, retries, protocol or "", tuple(shape or ()))
     if on_spark or master or jobs or out or run or of or brief or bulk.is_bulk(file):
         if sets:
@@ -153,12 +154,19 @@ def record_command(
     record(upstream, client or ["client"], out, rules, keep_bytes)
 
 
+def trace_protocol(protocol: str | None, scenario: str | None) -> str | None:
+    """The stem of the scenario whose trace it is; None if nobody has said so. A scenario may stand in --protocol, as traces in
+    bulk name it."""
+    return scenario_of(protocol, scenario) if scenario else protocol
+
+
 def recorded(file: Path, root: str, namespace: str, page_size: int, skew_ms: int,
-             with_retries: bool = False, protocol: str = STEM, shape: list[str] | None = None) -> tuple[list[Event], Any]:
+             with_retries: bool = False, protocol: str | None = None, shape: list[str] | None = None
+             ) -> tuple[list[Event], Any]:
     """A file's events, and a Trace for as many clients as they are of."""
     events = read(file)
     try:
-        return events, beginner(events, Options(root, namespace, page_size, skew_ms, with_retries, protocol,
+        return events, beginner(events, Options(root, namespace, page_size, skew_ms, with_retries, protocol or "",
                                                 tuple(shape or ())))()
     except Unfit as error:
         refuse(f"{file}: {error}")

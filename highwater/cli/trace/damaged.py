@@ -5,6 +5,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import DEFAULT, STEMS, named
 from highwater.dst.simulate import simulate
 from highwater.dst.verdict import Options, beginner, stem_of
@@ -22,7 +23,7 @@ def simulated(seeds: Iterable[int], stem: str = DEFAULT) -> Iterator[Good]:
     that fails."""
     of = named(stem)
     for seed in seeds:
-        outcome = simulate(seed, scenario=stem)
+        outcome = simulate(Run(seed, stem))
         if outcome.kind:
             raise ValueError(f"seed {seed} is no good trace: {outcome.signature}: {outcome.message}")
         if not outcome.shape.sdk:

@@ -14,6 +14,8 @@ import pyarrow as pa
 from highwater.dst.campaign.folder import Asked, damaged_file, labelled
 from highwater.dst.campaign.rows import SCHEMA
 from highwater.dst.campaign.what import WRONG, Campaign, CampaignError, Refused, replay_of
+from highwater.dst.run_spec import protocol_words
+from highwater.dst.scenarios import STEMS, named
 from highwater.dst.search.reached import bits
 from highwater.dst.version import code_version
 
@@ -50,7 +52,7 @@ FROM parquet_rows"""),
     "failures": ("each run that failed or could not be judged: the reason, and the command that replays it", """
 SELECT r.campaign, r.seed, r.scenario, r.mutant, r.strategy, r.profile, r.kind, r.signature, r.message, r.requests, r.steps,
        CASE WHEN c.round_size > 0 THEN 'highwater campaign replay DIR ' || CAST(r.seed AS STRING)
-       ELSE 'highwater dst run --scenario ' || r.scenario || ' --seed ' || CAST(r.seed AS STRING) || c.options END AS replay
+       ELSE 'highwater dst run ' || <protocol> || ' --seed ' || CAST(r.seed AS STRING) || c.options END AS replay
 FROM parquet_rows r JOIN campaigns c ON r.campaign = c.campaign WHERE r.kind <> ''"""),
     "faults": ("the faults of a run: how many `times`, by `fault`, `operation` and `phase` (the request was applied by then, "
                "later, never)", """
@@ -164,7 +166,13 @@ def in_dialect(select: str, engine: str) -> str:
             end = select.index(">", start)
             select = select[:start] + say(select[start + len(name) + 2:end]) + select[end + 1:]
         select = select.replace(f"<{name}>", say(""))
-    return select
+    return select.replace("<protocol>", protocol_in_sql())
+
+
+def protocol_in_sql() -> str:
+    """What chooses the scenario of a row, as an expression."""
+    others = [f"WHEN {stem!r} THEN {protocol_words(stem)!r}" for stem in STEMS if named(stem).model]
+    return f"CASE r.scenario {' '.join(others)} ELSE '--protocol ' || r.scenario END"
 
 
 def query(folders: list[Path], sql: str, engine: str = "duckdb", master: str = "") -> pa.Table:
