@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from highwater.dst.scenarios import DEFAULT as STEM
-from highwater.dst.scenarios import known, resolved
+from highwater.dst.scenarios import STEMS, known, named, resolved
 from highwater.gate.exits import BAD_INPUT
 
 LINE_EVERY_S = 5  # between two lines of progress, where there is no terminal
@@ -81,7 +81,7 @@ def check_writable(path: Path) -> None:
 
 Protocol = Annotated[str | None, typer.Option("--protocol", help=f"whose clients are run [default: {STEM}]")]
 Scenario = Annotated[str | None, typer.Option("--scenario", help="one of the protocol's scenarios, if it has several: "
-                                              "known_latest and update_ids are others of the boundary's")]
+                                              f"{', '.join(stem for stem in STEMS if named(stem).protocol != stem)}")]
 
 
 def scenario_of(protocol: str | None = None, scenario: str | None = None) -> str:

@@ -24,7 +24,6 @@ PROTOCOLS = (  # the rooms of protocols: a module is of the protocol whose stem 
 )
 OF_A_SYSTEM = ("traces/recorded/systems",)  # what a system's log is in our protocols: it names the protocols that it has
 BELOW_PROOFS = "model/proofs/engine"  # is machinery again
-NOT_YET = {"highwater/cli/model/explore.py"}  # files that still name one; each must go
 # Tools of SlateDB's databases, which are sequences of metadata files, may import the protocols that these databases have.
 TOOLS = {"highwater/admin/gc.py": {"impl/protocols/sequenced_metadata_boundary"}}
 PARTS = {"impl/protocols/boundary_object", "impl/protocols/sequenced_storage"}  # of no protocol: any may be made of them
@@ -74,10 +73,7 @@ def named(tree: ast.AST) -> Iterator[tuple[int, str]]:
 @pytest.mark.parametrize("path", [path for path in sources() if is_machinery(path)])
 def test_no_machinery_names_a_protocol(path):
     found = sorted(set(named(ast.parse((ROOT / path).read_text()))))
-    if path in NOT_YET:
-        assert found, f"{path} names none any more: take it out of NOT_YET"
-    else:
-        assert not found, f"{path} names {found}"
+    assert not found, f"{path} names {found}"
 
 
 @pytest.mark.parametrize("source", [
@@ -137,5 +133,5 @@ def test_tools_import_the_protocols_that_they_are_for():
 
 
 def test_every_room_and_file_of_the_lists_is_there():
-    for path in (*MACHINERY, *PROTOCOLS, *OF_A_SYSTEM, BELOW_PROOFS, *NOT_YET):
+    for path in (*MACHINERY, *PROTOCOLS, *OF_A_SYSTEM, BELOW_PROOFS):
         assert (ROOT / path).exists(), path
