@@ -10,7 +10,7 @@ from hashlib import blake2b
 from marshal import dumps
 from operator import itemgetter
 from struct import pack
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 VERSION = 1  # of the format; a line, or a file, that names none is of version 1
 LIMIT = 100_000
@@ -42,7 +42,7 @@ def digest(events: list[Event]) -> str:
     marks = list(map(MARKS.get, map(REST, events)))
     if None in marks:
         marks = [mark(e[2:]) for e in events]
-    return blake2b(pack(f"<{2 * len(marks)}q", *map(TIME, events), *map(NUMBER, events)) + b"".join(marks),  # pyright: ignore[reportArgumentType]  # no mark is None now
+    return blake2b(pack(f"<{2 * len(marks)}q", *map(TIME, events), *map(NUMBER, events)) + b"".join(marks),  # pyright: ignore[reportArgumentType]  # no None
                    digest_size=16).hexdigest()
 
 
@@ -98,9 +98,9 @@ def from_fields(fields: dict, line: str) -> Event:
         check_version(fields.pop("v", 1))
         body = fields.pop("body", "").encode("utf-8", "surrogateescape")
         event = EMPTY._replace(**{**fields, "keys": tuple(fields.get("keys", ()))})
-        for name, value, usual in zip(Event._fields, event, EMPTY):
-            if type(value) is not type(usual) or (
-                    isinstance(value, tuple) and not all(isinstance(key, str) for key in value)):
+        values: tuple[Any, ...] = event  # of whatever types the line has
+        for name, value, usual in zip(Event._fields, values, EMPTY):
+            if type(value) is not type(usual) or (name == "keys" and not all(isinstance(key, str) for key in value)):
                 raise ValueError(f"{name} is {value!r}")
         return event._replace(body=body)
     except NewerVersion:
