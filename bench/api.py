@@ -28,7 +28,7 @@ HEAD = """# What can I import?
 SECTIONS = {  # title -> the modules of highwater.PLACES
     "Models": ("model.core",),
     "Explore a model": ("model.explore.tabulated", "model.explore.walk", "model.liveness", "model.guards"),
-    "Simulate an implementation": ("dst.simulate", "dst.world.faults"),
+    "Simulate an implementation": ("dst.scenario", "dst.run_spec", "dst.simulate", "dst.world.faults"),
     "Check a trace": ("traces.event", "traces.refine", "traces.trace"),
     "The store and the world behind it": ("impl.world",),
     "Errors of a store": ("impl.errors",),

@@ -8,6 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from highwater.dst.run_spec import Run, RunSpec
+    from highwater.dst.scenario import Mutants, Scenario
     from highwater.dst.simulate import Outcome, simulate
     from highwater.dst.world.faults import Weights
     from highwater.impl.errors import (
@@ -42,6 +44,8 @@ PLACES = {  # module -> its public names; as imported above, which is for type c
     "model.explore.walk": ("walk",),
     "model.liveness": ("eventually", "Lasso"),
     "model.guards": ("why_not",),
+    "dst.scenario": ("Scenario", "Mutants"),
+    "dst.run_spec": ("RunSpec", "Run"),
     "dst.simulate": ("simulate", "Outcome"),
     "dst.world.faults": ("Weights",),
     "traces.event": ("Event", "from_json", "to_json"),
@@ -59,7 +63,7 @@ MODULE = {name: f"highwater.{module}" for module, names in PLACES.items() for na
 
 __all__ = [  # noqa: RUF022  # in the order of docs/api.md
     "Model", "Process", "State", "Step", "Exploration", "Bounds", "init", "moves", "explore", "walk", "eventually", "Lasso",
-    "why_not", "simulate", "Outcome", "Weights", "Event", "from_json", "to_json", "Refiner", "Match", "Failure", "Trace",
+    "why_not", "Scenario", "Mutants", "RunSpec", "Run", "simulate", "Outcome", "Weights", "Event", "from_json", "to_json", "Refiner", "Match", "Failure", "Trace",
     "World", "ObjectStore", "Object", "Entry", "Page", "StoreError", "Definite", "Indefinite", "NotFound", "AlreadyExists",
     "PreconditionFailed", "Unavailable", "OutcomeUnknown", "MemoryStore", "LocalStore", "S3Store", "open_store", "system_world",
 ]
