@@ -63,7 +63,8 @@ MODULE = {name: f"highwater.{module}" for module, names in PLACES.items() for na
 
 __all__ = [  # noqa: RUF022  # in the order of docs/api.md
     "Model", "Process", "State", "Step", "Exploration", "Bounds", "init", "moves", "explore", "walk", "eventually", "Lasso",
-    "why_not", "Scenario", "Mutants", "RunSpec", "Run", "simulate", "Outcome", "Weights", "Event", "from_json", "to_json", "Refiner", "Match", "Failure", "Trace",
+    "why_not", "Scenario", "Mutants", "RunSpec", "Run", "simulate", "Outcome", "Weights", "Event", "from_json", "to_json",
+    "Refiner", "Match", "Failure", "Trace",
     "World", "ObjectStore", "Object", "Entry", "Page", "StoreError", "Definite", "Indefinite", "NotFound", "AlreadyExists",
     "PreconditionFailed", "Unavailable", "OutcomeUnknown", "MemoryStore", "LocalStore", "S3Store", "open_store", "system_world",
 ]

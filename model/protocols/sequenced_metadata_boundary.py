@@ -39,7 +39,7 @@ class Constants(NamedTuple):
     KEEP_LATEST: bool = True  # the last file of a listing is neither deleted nor put behind the boundary
     SPARE_CHECKPOINTS: bool = True  # a file that an active checkpoint refers to is not deleted
     CHECK_READS: bool = True  # a reader checks the boundary after it has read the latest file
-    # Choices of the client, which are neither faults nor safeguards
+    # Choices of the client
     ON_REFUSAL: str = "told"  # a refused update: the caller is "told" of the doubt, or that it "failed"; or it is "retried";
     #                           or first "recognised" in the latest file; "unchecked": without a check of that file
     KNOWN: str = "never"  # a writer takes its own file for the latest, and creates the next one without LIST and GET:
