@@ -32,7 +32,8 @@ def test_the_command_names_the_protocol_and_what_was_asked_for(stem):
     options = dict(zip(words[3::2], words[4::2]))
     assert resolved(options["--protocol"], options.get("--scenario")) == stem
     assert ("--scenario" in options) == bool(named(stem).model)
-    assert words[-10:] == ["--mutant", "m", "--strategy", "pct", "--profile", "gcs", "--shape", "writers=2", "--fault", "late=9"]
+    assert words[-10:] == ["--mutant", "m", "--strategy", "pct", "--profile", "gcs", "--shape", "writers=2",
+                           "--fault", "late=9"]
     assert Run(7, stem).command() == RunSpec(stem).command(7)
 
 
