@@ -43,7 +43,7 @@ from highwater.dst.simulate import simulate
 from highwater.dst.spark import shipping
 from highwater.dst.spark.engine import spark_engine
 from highwater.dst.spark.session import load_java
-from highwater.dst.version import CODE
+from highwater.dst.version import CODE, code_version
 from highwater.dst.zoo import build_of
 from highwater.gate import exits
 from highwater.model.protocols.sequenced_metadata_boundary import model
@@ -51,6 +51,7 @@ from highwater.traces.event import EMPTY, Event
 from highwater.traces.explain.explain import replay
 
 ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "highwater"
 SCENARIO = "sequenced_metadata_boundary"
 BIT = reached.bits()
 PRODUCTION, MUTANT = campaign_of(SCENARIO), campaign_of(SCENARIO, "no_check")
@@ -146,10 +147,9 @@ def test_the_code_version_covers_all_that_a_run_imports() -> None:
                "print(*(getattr(m, '__file__', '') for m in list(sys.modules.values())), sep='\\n')")
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     files = done.stdout.split("\n")
-    packages = [ROOT / name for name in ("specs", "model", "impl", "traces", "dst", "cli", "tools")]
-    ours = {Path(file) for file in files if any(Path(file).is_relative_to(package) for package in packages)}
+    ours = {Path(file) for file in files if Path(file).is_relative_to(PACKAGE)} - {PACKAGE / "__init__.py"}
     assert len(ours) > 15
-    assert ours <= {path for pattern in CODE for path in ROOT.glob(pattern)}
+    assert ours <= {path for pattern in CODE for path in PACKAGE.glob(pattern)}
     assert not [file for file in files if "pyspark" in file]  # only its engine needs it
 
 
@@ -327,17 +327,19 @@ def test_a_damaged_file_is_named(verb: str, damage: str, local: Start, tmp_path:
 
 
 def test_workers_that_have_other_code_run_what_is_sent(spark: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = tmp_path / "other"
-    for path in (path for pattern in CODE for path in ROOT.glob(pattern)):
-        (other / path.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, other / path.relative_to(ROOT))
+    other = tmp_path / "highwater"
+    for path in (path for pattern in ("__init__.py", *CODE) for path in PACKAGE.glob(pattern)):
+        (other / path.relative_to(PACKAGE)).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, other / path.relative_to(PACKAGE))
     changed = other / "dst" / "campaign" / "rows.py"
     changed.write_text(changed.read_text().replace("outcome.requests, outcome.steps", "outcome.requests + 5000, outcome.steps"))
     say = "import highwater.dst.version; print(highwater.dst.version.code_version())"
-    code = subprocess.run([sys.executable, "-c", say], cwd=other, capture_output=True, text=True, check=True).stdout.strip()
+    code = subprocess.run([sys.executable, "-c", say], cwd=tmp_path, capture_output=True, text=True, check=True,
+                          env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"}).stdout.strip()
+    assert code != code_version()
     monkeypatch.setattr(shipping, "ROOT", other)
     packed = shipping.sources()
-    monkeypatch.setattr(shipping, "ROOT", tmp_path / "not here")
+    monkeypatch.setattr(shipping, "ROOT", tmp_path / "not here" / "highwater")
     monkeypatch.setattr(shipping, "sources", lambda: packed)
     summary_of(PRODUCTION._replace(code=code), (0, 20), tmp_path / "out", spark, 2)
     assert all(row["requests"] > 5000 for row in rows(tmp_path / "out", (0, 20)))
@@ -607,7 +609,7 @@ def test_a_folder_knows_the_commit_of_its_code(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("PATH", "")
     assert folder.commit() == "" and folder.commit_in(tmp_path / "nothing") == ""
     monkeypatch.undo()
-    monkeypatch.setattr(folder, "ROOT", ROOT / "cli")  # within a checkout, which may be somebody else's
+    monkeypatch.setattr(folder, "ROOT", PACKAGE / "cli")  # within a checkout, which may be somebody else's
     assert folder.commit() == ""
 
 

@@ -311,7 +311,7 @@ def test_page_css_hides_none_of_it(tmp_path):
     """The style of the other pages comes first, and leaves some things out where the window is narrow."""
     text = report([made(tmp_path, [*GOOD, failed(8)])], [], tmp_path / "report.html").text
     classes = {of for names in re.findall(r'class="([^"]+)"', text) for of in names.split()}
-    rules = re.findall(r"([^{}]+)\{[^}]*display: none", (ROOT / "cli" / "page.css").read_text())
+    rules = re.findall(r"([^{}]+)\{[^}]*display: none", (ROOT / "highwater" / "reports" / "assets" / "page.css").read_text())
     hidden = {of for selectors in rules for of in re.findall(r"\.(\w+)", selectors)}
     assert len(classes) > 15 and "wide" in hidden and not classes & hidden
 
@@ -517,5 +517,6 @@ def test_one_that_is_damaged_does_not_hide_the_others_and_nothing_is_called_safe
 
 def test_the_page_is_of_no_campaigns_code():
     """To mend it must not make folders ones of other code."""
-    pages = set((ROOT / "cli").glob("campaign_*.py"))
-    assert len(pages) > 5 and not {path for pattern in CODE for path in ROOT.glob(pattern)} & pages
+    package = ROOT / "highwater"
+    pages = set((package / "reports" / "campaign").glob("*.py"))
+    assert len(pages) > 5 and not {path for pattern in CODE for path in package.glob(pattern)} & pages
