@@ -116,7 +116,7 @@ def test_every_action_field_and_property_is_told():
 
 
 @pytest.mark.parametrize("stem, larger, steps", [
-    ("sequenced_metadata_boundary", {"COMMITS": 1, "CHECKPOINTS": 1, "PAGE": 1, "MAX_PENDING": 1}, 40),
+    ("sequenced_metadata_boundary", {"COMMITS": 1, "CHECKPOINTS": 1, "PAGE": 1, "MAX_PENDING": 1}, 20),
     ("log_gc", {"APPENDERS": 1, "ENTRIES": 2, "MAX_PENDING": 1, "MAX_LOST": 1}, 20),
     ("wal_fencing", {"COLLECTORS": 0, "FLUSHES": 0, "MAX_PENDING": 1, "MAX_LOST": 1, "MAX_CRASHES": 1}, 20),
 ])
@@ -217,7 +217,7 @@ def test_nothing_in_a_diagram_lies_on_anything(name):
     rects = [tuple(float(rect.get(key)) for key in ("x", "y", "width", "height")) for rect in states]
     rects = [(x, y, x + wide, y + high) for x, y, wide, high in rects]
     outside = [box for box in texts if not any(x <= box[0] and box[2] <= x2 and y <= box[1] <= y2 for x, y, x2, y2 in rects)]
-    assert len(texts) - len(outside) == len(rects) >= 4  # each state has its name within
+    assert len(texts) - len(outside) == len(rects) >= 2  # each state has its name within
     for (a, b, c, d), (e, f, g, h) in [*combinations(texts, 2), *((box, rect) for box in outside for rect in rects)]:
         assert c <= e or g <= a or d <= f or h <= b, "two lie on each other"
     for (a, b, c, d) in texts:
