@@ -42,7 +42,7 @@ def node_of(name: str) -> str | None:
 
 
 def edges() -> set[tuple[str, str]]:
-    """Which node imports which."""
+    """Return the pairs (importing node, imported node)."""
     found = {(node_of(path.relative_to(ROOT).as_posix()), node_of(name)) for path in sources() for name in imported(path)}
     return {(a, b) for a, b in found if a and b and a != b}
 

@@ -80,7 +80,7 @@ def measured(engine: Callable[[list[Work]], Iterator[pa.Table]], warm: Work, wor
 
 
 def cpu_of_all_s() -> float:
-    """Of this process and all that descend from it: Spark's are not our children."""
+    """Sum the CPU seconds of this process and its descendants; Spark's workers are not direct children."""
     spent, parents = {}, {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:

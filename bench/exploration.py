@@ -124,7 +124,7 @@ def main() -> None:
 
 
 def alone() -> None:
-    """What is not compared with anybody."""
+    """Print the rates that have no peer to be compared with."""
     for name, model in (("BP S2", bp.model(bp.S2)), ("smb_large", system("smb_large"))):
         start = time.perf_counter()
         found = walk(model, walks=WALKS, steps=STEPS)

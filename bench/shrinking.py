@@ -37,7 +37,7 @@ def failing(mutant: str, seeds: int = 1_000) -> Iterator[Outcome]:
 
 
 def measured(failures: int = FAILURES) -> Iterator[Shrunk]:
-    """Of each mutant that a safeguard of the model is the same as."""
+    """Shrink failures of each mutant that corresponds to a safeguard of the model, and yield one row for each mutant."""
     known = {row.id: row for row in rows()}
     for mutant, (_, build) in ZOO.items():
         if row := known.get(SHORTEST.get(mutant, mutant)):

@@ -56,7 +56,7 @@ def measure(runs: int, **options: object) -> tuple[float, float, float]:
 
 
 def bare_step_us(steps: int = STEPS, runs: int = RUNS) -> float:
-    """Of the kernel alone: clients that sleep and ask in turn, and a store that answers at once."""
+    """Time the kernel alone: clients that sleep and send requests in turn, and a store that answers at once."""
     def measured() -> float:
         kernel = Kernel()
         kernel.on_request = lambda client, request: kernel.at(

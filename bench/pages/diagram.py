@@ -25,7 +25,7 @@ font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospac
 
 
 class Port(NamedTuple):
-    """Where an arrow leaves a state on one of its sides."""
+    """The start of an arrow on one side of a state, and the label of the arrow."""
 
     source: str
     target: str

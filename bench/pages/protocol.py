@@ -77,13 +77,13 @@ def reading_order() -> list[str]:
 
 
 def page_data(stem: str) -> dict[str, Any]:
-    """What docs/protocols/STEM.toml says, if there is one: `instances`, `parts`, `branch` and `readme_failure`."""
+    """Read docs/protocols/STEM.toml: `instances`, `parts`, `branch` and `readme_failure`; empty if there is no such file."""
     path = DOCS / f"{stem}.toml"
     return tomllib.loads(path.read_text()) if path.exists() else {}
 
 
 class Done(NamedTuple):
-    """What an action was seen to do."""
+    """The effects of an action that exploration met."""
 
     between: dict[tuple[str, str], None]  # pc -> pc
     shared: dict[str, None]  # the fields that it changed
@@ -95,7 +95,7 @@ Facts = dict[tuple[str, str], Done]  # (role, action) ->
 
 @cache
 def facts(of: Instances) -> tuple[Facts, tuple[int, ...]]:
-    """What each action does in these instances, and the number of states of each."""
+    """Return the effects of each action in these instances, and the number of states of each instance."""
     found: Facts = {}
     return found, tuple(gather(model, found) for model in of.models())
 
@@ -132,7 +132,7 @@ def roles(of: Instances) -> dict[str, Process]:
 # --- pieces of Markdown -------------------------------------------------------------------------------------------------
 
 def code(text: object) -> str:
-    """As code in a cell of a table."""
+    """Quote a text as code for a cell of a Markdown table; an empty text stays empty."""
     return "`" + str(text).replace("|", "\\|") + "`" if str(text) else ""
 
 
@@ -278,7 +278,7 @@ def effect(of: Instances, role: str, action: str) -> list[str]:
 
 
 def only_unsafe(of: Instances, role: str, action: str) -> tuple[Done, str]:
-    """What an action does that needs a safeguard off: in the first run that takes it, with the safeguards that are off."""
+    """Return the effects of an action that needs a safeguard off, from the first run that takes it, and that run's settings."""
     for row in rows():
         if row.stem == of.stem and row.expect == "FAILED" and row.how == "graph":
             found: Facts = {}

@@ -118,7 +118,7 @@ def verdict(model: Model, violated: str, last: Step) -> str:
 
 
 def changes(model: Model, before: Step, after: Step) -> list[str]:
-    """What the step changed in the shared state; if nothing, in its process but for the pc."""
+    """List the changes of a step in the shared state; if there are none, those in its process, apart from the pc."""
     shared = changed(model, before.state.shared, after.state.shared)
     return shared or [change for p, old, new in zip(model.processes, before.state.locals, after.state.locals)
                       for change in changed(model, old, new, local=True)]

@@ -151,7 +151,7 @@ class Ran(NamedTuple):
 
 
 def run(name: str, command: list, folder: Path | str, timeout_s: float = TIMEOUT_S, **environment: str) -> Ran:
-    """What it said, each line with its time; PeerSlow past the time, PeerFailed for an exit status that is not 0."""
+    """Run a peer and return its output, each line with its time. Raises PeerSlow after the time-out, PeerFailed if it fails."""
     lines = []
     with peak_of_children() as peak, subprocess.Popen(
             list(map(str, command)), cwd=folder, env=os.environ | environment, stdin=subprocess.DEVNULL,

@@ -68,7 +68,7 @@ CUT_OFF = ("refused", "request_lost", "reply_lost")
 
 
 class Harm(Exception):
-    """What the judge says."""
+    """The judge's verdict that callers came to harm."""
 
 
 # --- the scenario
@@ -398,7 +398,7 @@ def fetch(name: str, scratch: Path, out: Path) -> None:
 
 
 def python_program() -> str:
-    """Of Python 3.12 or newer: this one, one on PATH, or one of pyenv's."""
+    """Find Python 3.12 or newer: this one, one on PATH, or one of pyenv's. Raises PeerMissing if there is none."""
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     found = [shutil.which(name) for name in NEWEST] + sorted(map(str, pyenv.glob("versions/3.*/bin/python3")), reverse=True)
     for program in (sys.executable, *filter(None, found)):

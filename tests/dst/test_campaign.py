@@ -411,7 +411,7 @@ rows.many = many
 
 
 def test_a_seed_that_kills_its_process_is_a_row(monkeypatch: pytest.MonkeyPatch, expected: list[dict], tmp_path: Path) -> None:
-    """As the system does when memory runs out."""
+    """The system kills a process in this way when memory runs out."""
     (tmp_path / "deadly.py").write_text(DEADLY)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(processes, "ALONE", f"import deadly; {processes.ALONE}")

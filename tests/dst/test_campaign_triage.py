@@ -71,7 +71,7 @@ def test_it_keeps_a_bundle_of_each_signature(triaged):
 
 
 def test_what_it_says_replays_both(triaged):
-    """As a shell takes it: the folder's name has blanks."""
+    """The printed commands run in a shell, although the folder's name has blanks."""
     row, = read_json(triaged / "triage.json")["failures"]
     program = f"highwater() {{ '{sys.executable}' -m highwater \"$@\"; }}; {row['replay']}"
     done = subprocess.run(["bash", "-c", program], cwd=ROOT, capture_output=True, text=True)
@@ -108,7 +108,7 @@ def test_again_it_is_the_same(triaged, tmp_path):
 # --- what is new
 
 def changed(out: Path, signature: str) -> Path:
-    """As if it had found something else."""
+    """Change the campaign's summary, so that its first failure has another signature."""
     summary = read_json(out / "summary.json")
     summary["failures"][0]["signature"] = signature
     write_json(out / "summary.json", summary)

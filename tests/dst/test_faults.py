@@ -27,7 +27,7 @@ def runs(weights: Weights = NONE, build=production, **shape: object) -> Iterator
 
 
 def told(outcomes: Iterator[Outcome]) -> set[str]:
-    """What callers were told; "nothing" if one never heard of its update."""
+    """Collect the responses to callers; "nothing" if a caller got none to its update."""
     found = set()
     for outcome in outcomes:
         assert not outcome.kind, outcome.message
@@ -70,7 +70,7 @@ def test_a_mutant_dies_of_this_fault_alone(name):
 
 
 def test_a_late_blind_put_moves_the_boundary_back():
-    """Of unconditional puts the last to arrive wins, not the last that was sent (F18)."""
+    """The unconditional put that arrives last wins, not the one that was sent last (F18)."""
     build = ZOO["boundary_moves_backward"][1]
     assert not any(outcome.kind for outcome in runs(NONE, build))
     assert any(outcome.signature == "refinement:.ApplyPending" for outcome in runs(NONE._replace(late=150), build))

@@ -37,7 +37,7 @@ def body(session, key: str = "k") -> bytes:
 
 
 def puts(session) -> list[tuple[int, int]]:
-    """What the server said to each PUT, and what its client was told."""
+    """Return for each PUT the server's status and the status that reached the client."""
     return [(r.status, r.told) for r in session.settled() if r.op == "put"]
 
 

@@ -140,7 +140,7 @@ QUIETLY = {"database": None, "derandomize": True, "suppress_health_check": list(
 
 
 def falsified(build: Build, strategy: str, shrinking: bool) -> Played:
-    """What Hypothesis ends with. What it draws first depends on what else is imported: it takes constants from there."""
+    """Return Hypothesis' last failing run. Its first draws depend on the imported modules: it takes constants from them."""
     seen: list[Played] = []
     phases = [Phase.generate, Phase.shrink] if shrinking else [Phase.generate]
 

@@ -45,7 +45,7 @@ def test_every_action_fires():
 
 
 def test_a_rejected_write_has_not_failed():
-    """Of 594 rejections 450 come while the update is already part of the latest file, the first after 12 steps."""
+    """In 450 of 594 rejections the update is already part of the latest file; the first takes 12 steps."""
     system = model(Constants(2, 2, 1, 4))
     writers = {process.name: p for p, process in enumerate(system.processes)}
     seen, level, depth, rejections, shortest = {init(system)}, [init(system)], 0, [], 0

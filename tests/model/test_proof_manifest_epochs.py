@@ -74,7 +74,7 @@ def test_one_query_takes_no_longer_than_a_proof_may():
 
 @functools.cache
 def of_action(role: str, action: str, *off: tuple) -> inductive.Proof:
-    """Of one action, for all would take long."""
+    """Prove one action, because all actions would take long."""
     constants = m.Constants(**dict(off))._replace(**proofs.UNBOUNDED)
     only = proofs.SYSTEM._replace(actions={role: {action: proofs.ACTIONS[role][action]}})
     return inductive.prove(only, constants, explain=False, rlimit=proofs.RLIMIT)

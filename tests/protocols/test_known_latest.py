@@ -26,7 +26,7 @@ FOUR = ["list_page", "get", *TWO]
 
 
 class Counted:
-    """What is asked of a store, in order. `fail`: what the next request of a kind raises, applied before or not."""
+    """A store that records its requests in order. `fail`: the error of the next request of a kind, applied before it or not."""
 
     def __init__(self, store):
         self.store, self.asked, self.fail, self.caches = store, [], {}, False

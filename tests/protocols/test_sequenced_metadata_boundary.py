@@ -93,7 +93,7 @@ async def ids(metadata: MetadataStore) -> list[int]:
 
 
 def test_ids_start_at_1_so_that_a_missing_boundary_is_behind_them(stores):
-    """Source 002 says 0; a missing boundary reads as 0, and «IDs <= B must be treated as potentially deleted»."""
+    """SlateDB's page says 0. A missing boundary reads as 0, and «IDs <= B must be treated as potentially deleted»."""
 
     async def case():
         metadata = opened(stores.open())

@@ -64,7 +64,7 @@ def test_a_refused_update_is_in_the_history(stores):
 
 
 def test_so_who_refreshes_and_tries_again_applies_it_twice(stores):
-    """What released code does, to whom this is one conflict more."""
+    """Released code retries in this way, because it sees one more conflict."""
 
     async def retried(metadata):
         while True:

@@ -69,7 +69,7 @@ BESIDE = {"sequenced_metadata_boundary": {"KNOWN": "accepted", "BOUNDARY_FIRST":
 
 @pytest.mark.parametrize("stem", STEMS)
 def test_every_property_can_fail(stem):
-    """As the first that a row violates, or judged by itself."""
+    """A property fails either as the first that a row violates, or when it is checked alone."""
     module = import_module(f"highwater.model.protocols.{stem}")
     failed = [row for row in FAILED if row.stem == stem]
     held = module.ALWAYS.keys() - {row.violates for row in failed}

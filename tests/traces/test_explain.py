@@ -77,7 +77,7 @@ def test_the_boundary_that_refused_a_writer_mattered():
 
 
 def expected(events: list, number: int, where: Namespace) -> dict[str, int | None]:
-    """What an event met, by a plain search of those before."""
+    """Find the earlier events that an event met, by a plain search."""
     e, before = events[number], range(number - 1, -1, -1)
     key = e.keys[-1] if e.op == "list" and e.keys else e.key
     late = e.kind == "applied" and not e.awaited and e.op in ("create", "update", "put", "delete")

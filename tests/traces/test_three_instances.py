@@ -61,7 +61,7 @@ def test_of_simultaneous_opens_one_succeeds(db1, three):
 
 
 def test_simultaneous_opens_that_may_retry_take_an_epoch_each(db1, three):
-    """As released code does, for 300 s by default."""
+    """Released code retries for 300 s by default."""
     assert sorted(three.ask_all("open", db1, True, 60).values()) == [2, 3, 4]
     assert latest(db1) == (6, Manifest(writer_epoch=4, compactor_epoch=1))
 

@@ -14,7 +14,7 @@ SCRIPT = Path(__file__).with_name("peer.py")
 
 
 class PeerError(Exception):
-    """What the client raised, as text."""
+    """The error that the client raised, as text."""
 
 
 class Client:

@@ -30,7 +30,7 @@ class Faulty:
         return methods
 
     async def arrive(self) -> None:
-        """What was late comes now, with the outcome that its condition has now."""
+        """Apply the late requests now; their conditions are judged now."""
         late, self._late = self._late, []
         for real, *arguments in late:
             try:
