@@ -1,4 +1,4 @@
-"""Shrinking: requests of shrunk failures, against the model's shortest counterexample; and how many runs replay alike."""
+"""Shrinking: requests of shrunk failures beside the model's shortest counterexample; and replays that are identical."""
 
 import sys
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ def main() -> None:
         ratios.append(of.ratio)
         print(f"{of.mutant:24} {of.requests:5.1f} requests, shrunk {of.left:4.1f} in {of.runs:5.0f} runs; the model's shortest "
               f"{of.steps:2}: {of.ratio:.2f} times", flush=True)
-    print(f"median {median(ratios):.2f} times the model's shortest (asked: at most 1.5), the largest {max(ratios):.2f}")
+    print(f"median {median(ratios):.2f} times the model's shortest (target: at most 1.5), the largest {max(ratios):.2f}")
     places, other = [doctor.Place(sys.executable, seed) for seed in doctor.HASH_SEEDS], doctor.newer_python()
     places += [other] if isinstance(other, doctor.Place) else []
     different = doctor.check(range(REPLAYS), places=places)

@@ -1,8 +1,7 @@
-"""Traces in bulk: each run is judged as `trace check` judges it alone, by every engine, however the input is cut and mixed;
-what is damaged has a row of its own, and its neighbours are as ever.
+"""Traces in bulk: each run gets the verdict that `trace check` gives it alone, on every engine, however the input is split.
 
-In reading order: one run and its row; what becomes of events on the way; the engines agree; what is damaged; what is refused;
-the command; Spark.
+A damaged run has a row of its own and does not affect its neighbours. In reading order: one run and its row; events on their
+way; the engines agree; damage; refusals; the command; Spark.
 """
 
 import json

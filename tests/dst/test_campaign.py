@@ -1,7 +1,6 @@
-"""Campaigns: every seed one row, the same row whoever runs it; nothing half-done is taken for done; a failure is seen.
+"""Campaigns: every seed has one row, equal on every engine; half-done work is never taken for done; a failure is reported.
 
-In reading order: one range; the engines agree; a campaign that was stopped goes on; what is refused; the summary and the
-exit code; Java.
+In reading order: one range; the engines agree; a stopped campaign resumes; refusals; the summary and the exit code; Java.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""Triage: a failure of each signature is made small and kept, and it is said what is new; nothing half-written is left.
+"""Triage: one failure of each signature is shrunk and kept; new signatures are reported; no half-written file is left.
 
-In reading order: what is kept of a mutant's campaign, and that it replays; new, known, gone, and the exit codes; what is
-refused; what goes wrong on the way; names.
+In reading order: the bundles kept of a mutant's campaign, and their replay; new, known, gone, and the exit codes; refusals;
+errors on the way; names.
 """
 
 import json

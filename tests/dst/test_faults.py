@@ -1,6 +1,7 @@
-"""Each fault changes what comes of a run: its callers are told something that they are not told without it, and a mutant dies
-that lives without it. The catalogue is in docs/simulation.md; what stores answer differently is in test_profiles.py, what
-clients send again in test_sdk.py."""
+"""Each fault changes the outcome of runs: callers get a response that they do not get without it, or it kills a mutant.
+
+docs/simulation.md has the catalogue of faults. test_profiles.py tests the differences between stores, and test_sdk.py the
+requests that clients send again."""
 
 from collections.abc import Iterator
 

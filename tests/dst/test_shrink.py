@@ -1,5 +1,6 @@
-"""A shrunk run fails as the run did, is no larger, replays; and comes near to the model's shortest counterexample. The same by
-Hypothesis, which draws the tape."""
+"""A shrunk run fails like the original, is no larger, and replays; it comes near to the model's shortest counterexample.
+
+Hypothesis, which draws the tape, is held to the same."""
 
 import re
 from functools import cache

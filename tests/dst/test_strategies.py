@@ -1,4 +1,4 @@
-"""Strategies, in reading order: which requests may change places; what each strategy finds on a toy; their picks on a tape."""
+"""Strategies, in reading order: requests that commute; the bugs that each strategy finds in a toy; their picks on a tape."""
 
 from collections import Counter
 from copy import deepcopy

@@ -1,6 +1,6 @@
-"""Questions to a campaign's rows: the views say what the rows say, in either dialect; each row once; what is wrong is refused.
+"""SQL on a campaign's rows: the views agree with the rows in both dialects, show each row once, and refuse wrong input.
 
-In reading order: the views; the page's queries, in both dialects; many campaigns and odd names; the command; what is refused.
+In reading order: the views; the page's queries, in both dialects; many campaigns and odd names; the command; refusals.
 """
 
 import csv

@@ -1,4 +1,4 @@
-"""ABA, claim by claim of docs/aba.md: where equal bytes may come back at a key on which a condition is held, and what then."""
+"""ABA: the claims of docs/aba.md about keys with conditions to which equal bytes may return, case by case."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""Single writer and epochs, on every store: source 002's sentences, what the model allows and no more."""
+"""Single writer and epochs on every store: the sentences of SlateDB's page on the manifest, and the limits of the model."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The implementation of WAL fencing: on every store, with unknown outcomes, and its mutants by schedules of their own."""
+"""The implementation of WAL fencing on every store, with unknown outcomes; a schedule kills each of its mutants."""
 
 import asyncio
 

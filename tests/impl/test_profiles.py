@@ -1,8 +1,7 @@
-"""What each store profile answers, cell by cell; and that a real server with the S3 API answers what the profile s3 says.
+"""The responses of each store profile, cell by cell; a real server with the S3 API responds as the profile s3 says.
 
-In reading order: the requests; the table; the simulated store held to it, and every datum seen to matter; moto, versitygw,
-MinIO where it is built, and any server that HIGHWATER_S3_ENDPOINT names, held to its column s3; what a client makes
-of a status.
+In reading order: the requests; the table; the simulated store agrees with it, and every entry matters; moto, versitygw, MinIO
+if it is built, and the server of HIGHWATER_S3_ENDPOINT agree with the column s3; the client's reading of a status.
 """
 
 import asyncio

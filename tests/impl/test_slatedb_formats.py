@@ -1,4 +1,4 @@
-"""SlateDB's own files: what is read, what is written, what is refused, and what damage does."""
+"""SlateDB's own files: reading, writing, refusals, and damage."""
 
 import asyncio
 import random

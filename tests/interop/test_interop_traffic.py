@@ -1,5 +1,6 @@
-"""Released SlateDB clients on a real S3 server through the recorder: what they do all day refines the models, and each of the
-known schedules in which a safeguard is missing is told from the log alone, with the request and the guard."""
+"""Released SlateDB clients on a real S3 server through the recorder: their normal traffic refines the models.
+
+For each known schedule without a safeguard, the log alone reveals the failure, with the request and the guard."""
 
 import re
 import time

@@ -1,5 +1,6 @@
-"""The transition system that peers are measured on is the one of the text: its counts, its mutants, what a rejection means;
-and each peer that is on this machine counts the same."""
+"""The transition system for measuring peers is the specified one: its counts, its mutants, the meaning of a rejection.
+
+Each peer on this machine counts the same."""
 
 import pytest
 

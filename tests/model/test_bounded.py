@@ -1,4 +1,4 @@
-"""The bounded engine finds what the explorer finds, as soon, and nothing else; and its paths are the model's."""
+"""The bounded engine finds the explorer's violations at the same depth, and no others; its paths are the model's."""
 
 import itertools
 import operator

@@ -1,6 +1,6 @@
-"""A search on disk finds what the wide engine finds, path and all; it may be killed anywhere; it reads only what was committed.
+"""A search on disk gives the wide engine's result and path; it may be killed anywhere, and reads only committed files.
 
-In reading order: the same as in memory; tasks done twice, late, or in pieces; Spark; killed and gone on with; what is refused.
+In reading order: the same as in memory; tasks run twice, late, or in pieces; Spark; killed and resumed; refusals.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""The model's safety properties are proved without bounds, no safeguard can be spared, and what is proved is the model.
+"""The model's safety properties are proved without bounds, every safeguard is needed, and the proof matches the model.
 
-A proof that nobody saw fail proves little: below, each of what it rests on is broken, and what then fails is read.
+A proof that nobody saw fail proves little. Below, each of its foundations is broken, and the resulting failure is checked.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""The log whose entries are collected is proved for any number of clients; with a safeguard off it is not."""
+"""The log whose entries are collected is proved for any number of clients; with a safeguard off the proof fails."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The manifest's epochs are proved for any number of instances, faults and retries; with a safeguard off they are not."""
+"""The manifest's epochs are proved for any number of instances, faults and retries; without a safeguard the proof fails."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""The WAL of one writer at a time is proved for any number of writers; with a safeguard off it is not."""
+"""The WAL of one writer at a time is proved for any number of writers; with a safeguard off the proof fails."""
 
 import pytest
 
