@@ -1,4 +1,4 @@
-"""The generated pages say what the models say, for every protocol; and no label of a diagram overlaps another."""
+"""The generated pages agree with the models, for every protocol; no label of a diagram overlaps another."""
 
 import re
 import sys

@@ -1,5 +1,6 @@
-"""Two requests a commit: what a writer has committed last it need not list and get; and after any error it does.
-(docs/cost.md; the model's rows known_*: specs/SequencedMetadataBoundary.toml.)"""
+"""Two requests per commit: a writer need not list and read its own last commit, but after any error it does.
+
+docs/cost.md explains it. The model's runs are the rows known_* of specs/SequencedMetadataBoundary.toml."""
 
 import asyncio
 

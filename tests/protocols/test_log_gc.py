@@ -1,4 +1,4 @@
-"""The model of a log whose entries are collected, in order (counts, knobs: test_rows.py): the sources' sentences as cases."""
+"""The model of a log whose entries are collected: the sources' sentences as cases. (Counts and knobs: test_rows.py.)"""
 
 import pytest
 

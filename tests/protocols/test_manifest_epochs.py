@@ -1,4 +1,4 @@
-"""The model of sources 002 and 004, epochs in a manifest, in order (counts, knobs: test_rows.py): the sources' sentences."""
+"""The model of epochs in a manifest: the sentences of SlateDB's page and of the essay. (Counts and knobs: test_rows.py.)"""
 
 from itertools import permutations
 

@@ -1,5 +1,6 @@
-"""The vertical of source 000 in reading order (counts and knobs: test_rows.py): the source's sentences as cases on every
-store, a thousand seeds. (Golden traces: test_refine.py. The contract of the stores: test_stores.py.)"""
+"""SlateDB's RFC on GC boundary files: its sentences as cases on every store, and a thousand seeds.
+
+test_rows.py has counts and knobs, test_refine.py golden traces, and test_stores.py the contract of the stores."""
 
 import asyncio
 

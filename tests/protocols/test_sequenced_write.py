@@ -1,4 +1,4 @@
-"""The model of source 004's sequenced write in order (counts, knobs: test_rows.py): the source's sentences as cases."""
+"""The model of the essay's sequenced write: the essay's sentences as cases. (Counts and knobs: test_rows.py.)"""
 
 import pytest
 

@@ -1,5 +1,6 @@
-"""Committed but rejected: the anomaly, on every store; and what is tried again and recognised, whatever becomes of requests.
-(docs/committed-but-rejected.md; the model's rows: specs/SequencedMetadataBoundary.toml.)"""
+"""Committed but rejected: the anomaly on every store, and retries that recognise their own update whatever requests do.
+
+docs/committed-but-rejected.md explains it. The model's runs are rows of specs/SequencedMetadataBoundary.toml."""
 
 import asyncio
 

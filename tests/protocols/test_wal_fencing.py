@@ -1,4 +1,4 @@
-"""WAL fencing in order (counts, knobs: test_rows.py): known bugs of the real system as cases of the model.
+"""WAL fencing: known bugs of the real system as cases of the model. (Counts and knobs: test_rows.py.)
 
 tests/impl/test_impl_wal_fencing.py tests the implementation.
 """

@@ -1,4 +1,4 @@
-"""FizzBee judges runs of the simulation: good ones are accepted; a mutant's is not, nor one whose store holds other bytes."""
+"""FizzBee judges simulated runs: it accepts good ones, and refuses a mutant's and one whose store holds other bytes."""
 
 from dataclasses import replace
 from typing import NamedTuple

@@ -1,5 +1,6 @@
-"""One set of names, for each protocol: actions, properties, constants and variables of the spec are those of the model, and the
-traces and the proof, where there are some, speak of no others."""
+"""Each protocol has one set of names: spec and model share actions, properties, constants and variables.
+
+Its traces and its proof, if there are any, use no other names."""
 
 import inspect
 import re

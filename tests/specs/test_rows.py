@@ -1,5 +1,6 @@
-"""What holds of the model of every protocol: each row of specs/*.toml, by an engine of ours. (By FizzBee: test_conform.py, and
-`highwater verify`.)"""
+"""Every row of specs/*.toml holds for its protocol's model, checked by one of our engines.
+
+test_conform.py and `highwater verify` check the rows with FizzBee."""
 
 import inspect
 import re

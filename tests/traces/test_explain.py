@@ -1,5 +1,6 @@
-"""What is said of a failure is so: what mattered led there, the nearest passing run passes, the clocks of an exported log are
-in the order of cause and effect, and FizzBee follows a good run to its end and a bad one not."""
+"""Explanations of failures are true: the listed events led to the failure, and the nearest passing run passes.
+
+The clocks of an exported log respect happens-before. FizzBee follows a good run to its end, and a bad one not."""
 
 import json
 import os

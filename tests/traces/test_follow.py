@@ -1,4 +1,4 @@
-"""To follow a run is to observe its events: the same verdict, of the same event, for good runs, mutants' and damaged ones."""
+"""Following a run gives the verdict of observing its events, at the same event, for good runs, mutants and damaged runs."""
 
 from itertools import islice
 

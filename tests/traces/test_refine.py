@@ -1,9 +1,9 @@
-"""Refinement: good runs pass, bad ones are noticed and told in words.
+"""Refinement: good runs pass, bad ones are noticed and explained in words.
 
-In reading order: seeds; the zoo's explanations; golden traces, which need no simulator; the format of a trace. That the
-checker notices damaged traces is in test_damage.py.
+In reading order: seeds; the zoo's explanations; golden traces, which need no simulator; the format of a trace. test_damage.py
+tests that the checker notices damaged traces.
 
-    PYTHONPATH=. python tests/traces/test_refine.py        searches and writes the golden traces anew
+    PYTHONPATH=. python tests/traces/test_refine.py        searches and writes new golden traces
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Logs of programs that nobody here wrote: what is known of a store from its answers, and the guards, each seen to fail."""
+"""Logs of foreign programs: facts about a store from its responses, and guards, each of which is seen to fail."""
 
 from pathlib import Path
 from typing import Any

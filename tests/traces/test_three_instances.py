@@ -1,6 +1,6 @@
-"""Source 002's scenario of three instances that open `db1`, between real processes: on local files, and on S3.
+"""SlateDB's page on the manifest: three instances open `db1` at once, as real processes, on local files and on S3.
 
-Its manifests begin with 0, ours with 1; either way three have been written before, and all three instances come to write
+The page's manifests begin with 0, ours with 1. In both cases three files exist before, and all three instances try to write
 00000000000000000004.manifest.
 """
 

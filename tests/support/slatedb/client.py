@@ -1,4 +1,4 @@
-"""A released SlateDB client in a process of its own, asked by method: `peer("0.17.0").open(path="db")`."""
+"""A released SlateDB client in a process of its own; methods send it requests: `peer("0.17.0").open(path="db")`."""
 
 import json
 import os

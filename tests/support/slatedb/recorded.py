@@ -1,4 +1,4 @@
-"""Released SlateDB clients on a real S3 server, recorded: versitygw, a recorder with a port for each client, a process each.
+"""Records released SlateDB clients on versitygw, a real S3 server: each client is a process with its own recorder port.
 
     with recorded(log, A="0.17.0", B="0.17.0") as scene:
         scene.A.open(path="db", url=URL)
@@ -8,7 +8,7 @@
         scene.rules("")
         flushing.told()         # "ok", or what the client raised
 
-The test is skipped, with a message, where the server or a release is not to be had.
+The test is skipped with a message if the server or a release is missing.
 """
 
 import threading

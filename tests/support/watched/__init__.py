@@ -1,4 +1,4 @@
-"""Which modules a process and its workers import: sitecustomize.py writes them down."""
+"""Reads the modules that a process and its workers import; sitecustomize.py writes them down."""
 
 import os
 from collections import defaultdict
