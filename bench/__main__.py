@@ -1,4 +1,4 @@
-"""python -m bench [NAME ..]: what is fast and what is not, as ratios of one run on this machine."""
+"""Runs the benchmarks: `python -m bench [NAME ..]`. Ratios compare measurements of one run on this machine."""
 
 import sys
 
@@ -13,7 +13,7 @@ ALL = {"exploration": exploration, "exploration_on_disk": exploration_on_disk, "
 if __name__ == "__main__":
     unknown = [name for name in sys.argv[1:] if name not in ALL]
     if unknown:
-        sys.exit(f"there is no benchmark {unknown[0]!r}; there are {', '.join(ALL)}")
+        sys.exit(f"there is no benchmark {unknown[0]!r}; choose from {', '.join(ALL)}")
     failed = 0
     for name in sys.argv[1:] or ALL:
         print(f"--- {name}: {ALL[name].__doc__.splitlines()[0]}", flush=True)

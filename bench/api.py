@@ -1,6 +1,6 @@
-"""docs/api.md: the public API on one page, from the sources and docstrings.
+"""Writes docs/api.md, the public API on one page, from the sources and their docstrings.
 
-`python -m bench.api` writes the page; `--check` tells by the exit status if it is stale.
+`python -m bench.api` writes the page; with `--check` the exit status is 1 if it is stale.
 
 A function is shown by its signature, a record by its fields with their comments, a class by the signatures of its methods.
 """

@@ -21,12 +21,12 @@ FOLDERS = ("specs", "model", "impl", "traces", "dst", "highwater")
 
 
 def sources() -> list[Path]:
-    """Every module, by its real path: the links in highwater/ are not followed."""
+    """List every module by its real path; links in highwater/ are not followed."""
     return [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py")) if path.resolve() == path]
 
 
 def imported(path: Path) -> Iterator[str]:
-    """The modules of ours that a module imports, as paths without their suffix."""
+    """Yield our modules that a module imports, as paths without their suffix."""
     for node in ast.walk(ast.parse(path.read_text())):
         names = [node.module] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names] if isinstance(
             node, ast.Import) else []
@@ -37,18 +37,18 @@ def imported(path: Path) -> Iterator[str]:
 
 
 def node_of(name: str) -> str | None:
-    """The node of the picture that a module stands in; None for `highwater` itself."""
+    """Return the node of the picture that a module belongs to; None for `highwater` itself."""
     return next((node for node, (folders, _) in NODES.items() if any(f"{name}/".startswith(f"{of}/") for of in folders)), None)
 
 
 def edges() -> set[tuple[str, str]]:
-    """Which node imports which."""
+    """Return the pairs (importing node, imported node)."""
     found = {(node_of(path.relative_to(ROOT).as_posix()), node_of(name)) for path in sources() for name in imported(path)}
     return {(a, b) for a, b in found if a and b and a != b}
 
 
 def reduced(graph: set[tuple[str, str]]) -> set[tuple[str, str]]:
-    """The graph without the arrows that a longer way stands for. Raises ValueError for a cycle."""
+    """Return the transitive reduction of the graph. Raises ValueError for a cycle."""
     def reached(start: str, without: tuple[str, str]) -> set[str]:
         seen, todo = set(), [start]
         while todo:
@@ -64,14 +64,14 @@ def reduced(graph: set[tuple[str, str]]) -> set[tuple[str, str]]:
 
 
 def picture() -> str:
-    """A Mermaid flowchart; an arrow leads from the node that imports to the one that is imported."""
+    """Draw a Mermaid flowchart; an arrow leads from the importing node to the imported one."""
     lines = [f'    {node}["{node}: {text}"]' for node, (_, text) in NODES.items()]
     lines += [f"    {a} --> {b}" for a, b in sorted(reduced(edges()), key=lambda e: (-list(NODES).index(e[0]), e[1]))]
     return "\n".join(["```mermaid", "flowchart TD", *lines, "```"]) + "\n"
 
 
 def rooms() -> str:
-    """A row for each package: its folder, the number of its modules, and the first line of its docstring."""
+    """Render a row for each package: its folder, the number of its modules, and the first line of its docstring."""
     lines = ["| room | modules | what it holds |", "|---|---|---|"]
     for init in (path for path in sources() if path.name == "__init__.py" and path.parent != ROOT / "highwater"):
         count = sum(path.name != "__init__.py" for path in init.parent.glob("*.py"))
@@ -84,7 +84,7 @@ PARTS = {"picture": picture, "rooms": rooms}
 
 
 def written(text: str) -> str:
-    """The page with its generated parts made anew."""
+    """Return the page with its generated parts rendered again."""
     for name, render in PARTS.items():
         part = rf"(<!-- generated: {name} -->\n).*?(<!-- end -->)"
         text = re.sub(part, lambda m, r=render: m[1] + r() + m[2], text, flags=re.S)

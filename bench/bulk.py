@@ -1,9 +1,11 @@
-"""Traces in bulk: events a second of `trace check` of many runs, in two processes and on Spark local[2], in turns.
+"""Traces in bulk: events per second of `trace check`, in two processes and on Spark local[2] by turns.
 
-Runs of the simulator's benchmark (bench/simulation.py's scenario, strategy `times`), 100,000 of them in two files, which are
-kept under .cache/bulk/ for the next time. Start-up aside: each round begins with new processes, and with new workers of Spark,
-which have checked 400 runs before; what else they learn of the model is in the figure. A second row is of 4,000 drawn runs,
-where half of the clients retry, and there are pages and checkpoints: little comes twice in so few."""
+The input is 100,000 runs of the simulator's benchmark (bench/simulation.py's scenario, strategy `times`) in two files. They
+are kept in .cache/bulk/ for the next time. Start-up does not count: each round begins with new processes and new Spark workers
+that have checked 400 runs. What they learn of the model after that does count.
+
+A second row measures 4,000 drawn runs, in which half of the clients retry, with pages and checkpoints. Few events
+recur in them."""
 
 import os
 import statistics
@@ -32,7 +34,7 @@ RUNS = {"small": 100_000, "drawn": 4_000, "warm": 400}
 
 
 def written(name: str) -> Path:
-    """A folder of traces, by this code."""
+    """Return the folder of traces that this version of the code wrote; write it if it is missing."""
     folder = Path(__file__).parent.parent / ".cache" / "bulk" / f"{name}-{RUNS[name]}-{code_version()}"
     half = RUNS[name] // 2
     parts = [(name, low, low + half, folder / f"{low}.parquet") for low in (0, half)]
@@ -59,7 +61,7 @@ def on_processes(works: list[Work]) -> Iterator[pa.Table]:
 
 
 def on_local_spark(works: list[Work]) -> Iterator[pa.Table]:
-    """Raises NoSpark."""
+    """Check each work on Spark and yield its rows. Raises NoSpark."""
     with session(JOBS, of_java=on_spark.OF_JAVA) as spark:
         for work in works:
             yield on_spark.check(spark, work)
@@ -69,7 +71,7 @@ ENGINES = {f"{JOBS} processes": on_processes, f"Spark local[{JOBS}]": on_local_s
 
 
 def measured(engine: Callable[[list[Work]], Iterator[pa.Table]], warm: Work, work: Work) -> tuple[pa.Table, float, float]:
-    """The rows, and seconds of the clock and of CPU. Raises NoSpark."""
+    """Return the rows, the elapsed seconds and the CPU seconds. Raises NoSpark."""
     rows = engine([warm, work])
     next(rows)
     began, cpu_s = time.monotonic(), cpu_of_all_s()
@@ -80,7 +82,7 @@ def measured(engine: Callable[[list[Work]], Iterator[pa.Table]], warm: Work, wor
 
 
 def cpu_of_all_s() -> float:
-    """Of this process and all that descend from it: Spark's are not our children."""
+    """Sum the CPU seconds of this process and its descendants; Spark's workers are not direct children."""
     spent, parents = {}, {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -96,7 +98,7 @@ def cpu_of_all_s() -> float:
 
 
 def main() -> bool:
-    """Whether Spark is slower than it may be, or the rows are not the same."""
+    """Print the rates. Return True if Spark misses its target, or if the engines' rows differ."""
     failed, engines_there = False, dict(ENGINES)
     for name in ("small", "drawn"):
         warm, work = (work_of(plan([str(written(which))]), JOBS, Asked()) for which in ("warm", name))
@@ -112,14 +114,14 @@ def main() -> bool:
                     continue
                 tables.append(table)
                 rates.setdefault(what, []).append(work.events / took)
-                print(f"{name}, {what}: {work.events:,} events in {took:.2f} s, {work.events / took:,.0f} a second; "
-                      f"{cpu_s / work.events * 1e6:.2f} us of CPU each: {JOBS * work.events / cpu_s:,.0f} a second on "
-                      f"{JOBS} cores of its own (load {os.getloadavg()[0]:.1f})", flush=True)
+                print(f"{name}, {what}: {work.events:,} events in {took:.2f} s, {work.events / took:,.0f} events/s; "
+                      f"{cpu_s / work.events * 1e6:.2f} us of CPU per event, so {JOBS * work.events / cpu_s:,.0f} events/s on "
+                      f"{JOBS} idle cores (load {os.getloadavg()[0]:.1f})", flush=True)
         medians = {what: statistics.median(rate) for what, rate in rates.items()}
         print(f"{name}, {len(tables[0]):,} runs: " + ", ".join(f"{what} {rate:,.0f} events/s" for what, rate in medians.items())
-              + (f"; {LEAST:,} asked" if name == "small" else ""), flush=True)
+              + (f"; target: at least {LEAST:,}" if name == "small" else ""), flush=True)
         if any(not table.equals(tables[0]) for table in tables) or set(tables[0]["verdict"].to_pylist()) != {"ok"}:
-            print("the rows are not the same, or not all runs are in order")
+            print("FAILED: the engines' rows differ, or a run was not accepted")
             failed = True
         failed |= name == "small" and list(medians.values())[-1] < LEAST
     return failed

@@ -1,9 +1,9 @@
-"""Safety: none; what `highwater campaign report` costs of a large campaign, in CPU seconds and memory.
+"""Measures CPU seconds and memory of `highwater campaign report` and `campaign sql` on a large campaign.
 
     python -m bench.campaign_report [--rows 2000000] [--keep DIR]
 
-The rows are those of some real runs, again and again under other seeds, a tenth of their sketches' hashes made new, in files
-and waves as a campaign writes them. Each command is run once, in a process of its own.
+The rows of a few real runs are repeated under other seeds, with a tenth of their sketches' hashes replaced. Files and waves
+are as a campaign writes them. Each command runs once, in a process of its own.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def mixed(sketches: pa.ChunkedArray, random: np.random.Generator, low: int) -> p
 
 
 def measured(*words: object) -> tuple[float, float, float]:
-    """CPU and wall seconds, and MiB at most, of one command. Raises SystemExit if it fails."""
+    """Run one command; return its CPU seconds, elapsed seconds and peak MiB. Raises SystemExit if it fails."""
     began = time.monotonic()
     running = subprocess.Popen([sys.executable, "-m", "highwater", *map(str, words)], stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(running.pid, 0)
@@ -63,7 +63,7 @@ def measured(*words: object) -> tuple[float, float, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=2_000_000)
-    parser.add_argument("--keep", type=Path, help="the folder to make the campaign in, if it is not there; it is kept")
+    parser.add_argument("--keep", type=Path, help="the folder of the campaign; it is created if missing, and kept")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         out = given.keep or Path(temporary) / "campaign"
@@ -75,7 +75,7 @@ def main() -> None:
         for words in (("campaign", "report", out), ("campaign", "sql", out, "select count(*), sum(requests) from runs"),
                       ("campaign", "sql", out, "select fault, sum(times) from faults group by fault")):
             cpu_s, wall_s, most = measured(*words)
-            print(f"{' '.join(map(str, words[:2])):16} {cpu_s:6.1f} CPU s, {wall_s:6.1f} s, at most {most:,.0f} MiB"
+            print(f"{' '.join(map(str, words[:2])):16} {cpu_s:6.1f} CPU s, {wall_s:6.1f} s, peak {most:,.0f} MiB"
                   f"{'' if words[1] == 'report' else ': ' + str(words[3])}")
 
 

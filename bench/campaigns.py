@@ -1,8 +1,8 @@
-"""Campaigns: rows a second on Spark local[2] beside two plain processes, the same seeds by turns; and what a row takes up.
+"""Campaigns: rows per second on Spark local[2] and in two plain processes, and bytes per row.
 
-Both engines are warm before anything is timed, and are told the same ranges; who is first changes from turn to turn. The
-rows are compared. The scenario and its shape are those of the simulator's benchmark: 33 requests a run. SEEDS says how many
-runs in all, 1,000,000 if it is not set.
+Both engines are warm before the measurement and get the same ranges of seeds, by turns; the first engine changes from turn to
+turn. Their rows are compared. Scenario and shape are those of the simulator's benchmark: 33 requests per run. The environment
+variable SEEDS sets the number of runs; the default is 1,000,000.
 """
 
 import os
@@ -26,7 +26,7 @@ LEAST_SHARE, LEAST_RATE, MOST_START_S = 0.9, 8_000, 10
 
 
 def main() -> bool:
-    """Whether the rows differ."""
+    """Print the rates. Return True if the engines' rows differ."""
     fixed = " ".join(f"{name}={int(value) if isinstance(value, bool) else value}" for name, value in SHAPE._asdict().items())
     campaign, began = campaign_of(strategy="times", shape=fixed), time.perf_counter()
     with spark_engine(CORES) as spark, local_engine(CORES) as processes, tempfile.TemporaryDirectory() as place:
@@ -35,21 +35,21 @@ def main() -> bool:
             timed(engine, campaign, (0, WARM), Path(place) / name)
         turns = [turn_of(number, campaign, engines, Path(place) / str(number)) for number in range(TURNS)]
     if not all(same for *_, same in turns):
-        print("the rows differ")
+        print("FAILED: the engines' rows differ")
         return True
     for name in engines:
         rates = [EACH / took[name] for took, *_ in turns]
         print(f"{name:10} {statistics.median(rates):7,.0f} rows/s, from {min(rates):,.0f} to {max(rates):,.0f} ({TURNS} turns "
-              f"of {EACH:,}); {LEAST_RATE:,} asked")
+              f"of {EACH:,}); target: at least {LEAST_RATE:,}")
     share = statistics.median(took["processes"] / took["spark"] for took, *_ in turns)
-    print(f"Spark writes {share:.1%} of the rows that plain processes write (median of pairs), {LEAST_SHARE:.0%} asked; it "
-          f"started in {start_s:.1f} s, {MOST_START_S} at most asked; {turns[-1][1]:.0f} bytes a row")
+    print(f"Spark's rate is {share:.1%} of that of plain processes (median of pairs; target: at least {LEAST_SHARE:.0%}); "
+          f"it started in {start_s:.1f} s (target: at most {MOST_START_S}); {turns[-1][1]:.0f} bytes per row")
     return False
 
 
 def turn_of(number: int, campaign: Campaign, engines: dict[str, waves.Engine], place: Path
             ) -> tuple[dict[str, float], float, bool]:
-    """Seconds of each engine, bytes a row, and whether the rows are the same."""
+    """Run one turn; return the seconds of each engine, the bytes per row, and whether the rows are equal."""
     seeds = WARM + number * EACH, WARM + (number + 1) * EACH
     names = sorted(engines, reverse=number % 2 > 0)
     took = {name: timed(engines[name], campaign, seeds, place / name) for name in names}
@@ -61,7 +61,7 @@ def turn_of(number: int, campaign: Campaign, engines: dict[str, waves.Engine], p
 
 
 def timed(engine: waves.Engine, campaign: Campaign, seeds: Seeds, out: Path) -> float:
-    """Seconds."""
+    """Run the seeds on one engine; return the seconds."""
     (out / "rows").mkdir(parents=True)
     cut, began = waves.Cut([seeds], CORES, RANGE), time.perf_counter()
     for _ in waves.waves(Work(campaign, 60), cut, out, engine, lambda done, failed: None):

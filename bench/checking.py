@@ -1,8 +1,8 @@
-"""Checking a log of strangers: requests a second, of a log that is in order.
+"""Checking the log of a foreign program: requests per second, for a log that has no violation.
 
-As a database's traffic is: a writer flushes, each manifest with its boundary check, records in the WAL, and a dozen looks for
-the next manifest and for the boundary (of 939 recorded requests of SlateDB 0.17.0 with its compactor 46 put a sequenced file);
-every so often a collector advances the boundary and deletes. In CPU-seconds of one core; reading the log is counted apart."""
+The log resembles a database's traffic. A writer flushes: each manifest has its boundary check, records in the WAL, and a dozen
+reads of the next manifest and of the boundary. (46 of 939 recorded requests of SlateDB 0.17.0 put a sequenced file.) Now and
+then a collector advances the boundary and deletes. Times are CPU seconds of one core; reading the log is measured apart."""
 
 import io
 import time
@@ -57,7 +57,7 @@ def log() -> str:
 
 
 def main() -> bool:
-    """Whether it is slower than it may be, or finds something."""
+    """Print the rate. Return True if it misses its target, or if the checker reports a violation."""
     text = log()
     began = time.process_time()
     requests: list[Request] = read(io.StringIO(text)).requests
@@ -67,8 +67,8 @@ def main() -> bool:
     found = search(steps, Slatedb())
     took = time.process_time() - began
     rate = len(requests) / took
-    print(f"{len(requests):,} requests: {rate:,.0f} a second ({LEAST:,} asked), reading the log apart: "
-          f"{len(requests) / reading:,.0f} a second; {found.verdict}")
+    print(f"{len(requests):,} requests: {rate:,.0f} per second (target: at least {LEAST:,}); reading the log: "
+          f"{len(requests) / reading:,.0f} per second; verdict: {found.verdict}")
     return found.verdict != "complete" or rate < LEAST
 
 

@@ -1,8 +1,8 @@
-"""Exploration: states a second of each engine and of its peers, on the same systems in one run; and what they must reach.
+"""Exploration: states per second of each engine and of its peers on the same systems, and the ratios they must reach.
 
-BP's instances S1 to XL are those of highwater/gate/boundary_peer.py; every count is checked. Each of our runs is a process of
-its own (the search alone is timed), the peers' seconds are as bench/peers/run.py says. A peer that is missing is said to be
-so, and its ratios are left out. `python -m bench.exploration run SYSTEM ENGINE` is one run.
+The instances S1 to XL of BP are those of highwater/gate/boundary_peer.py; every count is checked. Each of our runs is a process
+of its own, and only the search is timed. bench/peers/run.py says what the peers' seconds contain. A missing peer is reported
+and its ratios are left out. `python -m bench.exploration run SYSTEM ENGINE` is one run.
 """
 
 import json
@@ -44,7 +44,7 @@ def system(name: str) -> Model:
 
 
 def run(name: str, engine: str) -> dict:
-    """One search in this process. Raises AssertionError for a count that is not exact."""
+    """Run one search in this process. Raises AssertionError for a wrong count."""
     model = system(name)
     start = time.perf_counter()
     found = ENGINES[engine](model)
@@ -57,7 +57,7 @@ def run(name: str, engine: str) -> dict:
 
 
 def apart(name: str, engine: str) -> dict:
-    """The same in a process of its own."""
+    """Run one search in a process of its own. Exits if it fails."""
     done = subprocess.run([sys.executable, "-m", "bench.exploration", "run", name, engine], capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{name} on {engine} failed:\n{done.stderr}")
@@ -112,7 +112,7 @@ def main() -> None:
                 rates[way, name] = statistics.median(those)
                 print(f"{name:10} {way:12} {rates[way, name]:14,.0f} states/s", flush=True)
         if name == "XL":
-            print(f"{name:10} wide         {memory:14,.1f} bytes a state, whole process {told(memory <= 64, 'at most 64')}")
+            print(f"{name:10} wide         {memory:14,.1f} bytes per state, whole process {told(memory <= 64, 'at most 64')}")
     for what, engine, of, peer, theirs, wanted in TARGETS:
         if (peer, theirs) in rates:
             ratio = rates[engine, of] / rates[peer, theirs]
@@ -124,7 +124,7 @@ def main() -> None:
 
 
 def alone() -> None:
-    """What is not compared with anybody."""
+    """Print the rates that have no peer to be compared with."""
     for name, model in (("BP S2", bp.model(bp.S2)), ("smb_large", system("smb_large"))):
         start = time.perf_counter()
         found = walk(model, walks=WALKS, steps=STEPS)

@@ -1,9 +1,8 @@
-"""Exploration on disk: states a second of XL, by processes and by Spark, beside the wide engine in memory; in one run.
+"""Exploration on disk: states per second of XL, by processes and by Spark, beside the wide engine in memory.
 
-Every count is checked. Each way is a process of its own; the search alone is timed, with its workers there and warm, and
-what it takes to have them is said apart. Also what a level costs that has next to no states, what memory the program and its
-largest worker held, and what the files take. `python -m bench.exploration_on_disk WAY SYSTEM` is one run; TMPDIR says where
-the files are.
+Every count is checked. Each way is a process of its own. Only the search is timed, with warm workers; the start-up of the
+workers is reported apart. Also measured: the cost of a level with few states, the memory of the program and of its largest
+worker, and the size of the files. `python -m bench.exploration_on_disk WAY SYSTEM` is one run; TMPDIR says where the files go.
 """
 
 import json
@@ -28,7 +27,7 @@ LEAST, AIM = 150_000, 500_000  # states a second, of Spark
 
 
 def run(way: str, name: str) -> dict:
-    """One search in this process. Raises AssertionError for a count that is not exact."""
+    """Run one search in this process. Raises AssertionError for a wrong count."""
     model, measured = bp.model(bp.NAMED[name]), {}
     found = in_memory(model, measured) if way == "memory" else on_disk(way, model, measured)
     assert (found.states, found.transitions, found.depth) == bp.EXACT[bp.NAMED[name]], f"{name}, {WAYS[way]}: {found[:3]}"
@@ -74,12 +73,12 @@ def main() -> None:
         print(f"{name}: {what:22} {rates[way]:10,.0f} states/s, {found['seconds']:.1f} s, {found['bytes'] / 1e6:,.0f} MB",
               flush=True)
         if way != "memory":
-            print(f"    {PARTITIONS} partitions, {found['disk'] / found['states']:.1f} bytes a state on disk; workers there "
-                  f"and warm in {found['start']:.1f} s; {found['level']:.2f} s a level of a few states", flush=True)
+            print(f"    {PARTITIONS} partitions, {found['disk'] / found['states']:.1f} bytes per state on disk; workers "
+                  f"warm after {found['start']:.1f} s; {found['level']:.2f} s for a level of a few states", flush=True)
         if way == "processes":
-            print(f"    the largest worker {found['worker_bytes'] / 1e6:,.0f} MB, files that it looked at among it", flush=True)
-    held = f"at least {LEAST:,}{'' if rates['spark'] >= LEAST else ': MISSED'}; {AIM:,} aimed at"
-    print(f"by Spark {rates['spark'] / rates['memory']:.2f} times what it is in memory ({held})")
+            print(f"    the largest worker {found['worker_bytes'] / 1e6:,.0f} MB, including files that it read", flush=True)
+    held = f"at least {LEAST:,}{'' if rates['spark'] >= LEAST else ': MISSED'}; aim: {AIM:,}"
+    print(f"by Spark {rates['spark'] / rates['memory']:.2f} times the rate in memory ({held})")
 
 
 if __name__ == "__main__":

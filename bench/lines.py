@@ -1,4 +1,4 @@
-"""What each protocol costs, in lines: `python -m bench.lines` prints the table of docs/what-a-protocol-costs.md.
+"""Counts the lines of each protocol: `python -m bench.lines` prints the table of docs/what-a-protocol-costs.md.
 
 A line counts unless it is blank or holds a comment alone. Docstrings count. A file belongs to a protocol if its name begins
 with the protocol's stem (`test_`, and a word for the kind of test, may stand before it); what the protocols of a layer share
@@ -27,7 +27,7 @@ SHARED = "shared"
 
 
 def lines_of(path: Path) -> int:
-    """The lines of a file that are neither blank nor a comment. In Markdown `#` begins a heading, which counts."""
+    """Count the lines of a file that are neither blank nor a comment. In Markdown `#` begins a heading, which counts."""
     comment = () if path.suffix == ".md" else ("#",)
     return sum(1 for line in path.read_text().splitlines() if line.strip() and not line.strip().startswith(comment))
 
@@ -37,7 +37,7 @@ def files(patterns: tuple[str, ...], stem: str = "", name: str = "") -> set[Path
 
 
 def measured() -> dict[str, dict[str, int]]:
-    """Protocol -> layer -> lines now."""
+    """Count the lines now: protocol -> layer -> lines."""
     names = {row.stem: row.path.stem for row in rows()}
     found = {stem: {layer: sum(map(lines_of, files(own, stem, name))) for layer, (own, _) in LAYERS.items()}
              for stem, name in sorted(names.items())}
@@ -45,14 +45,14 @@ def measured() -> dict[str, dict[str, int]]:
 
 
 def cells(before: dict[str, int], now: dict[str, int]) -> Iterator[str]:
-    """Lines before → now of each layer, then of all; one number where they are the same."""
+    """Yield `before → now` for each layer, then for all layers; one number if both are equal."""
     for layer in (*LAYERS, ""):
         was, is_now = ((of.get(layer, 0) if layer else sum(of.values())) for of in (before, now))
         yield f"{was:,}" if was == is_now else f"{was:,} → {is_now:,}"
 
 
 def table() -> str:
-    """One row a protocol, one column a layer."""
+    """Render a row for each protocol and a column for each layer."""
     now = measured()
     total = [{layer: sum(of[layer] for of in those.values()) for layer in LAYERS} for those in (BEFORE, now)]
     lines = [f"| protocol | {' | '.join(LAYERS)} | all |", f"|---{'|---:' * (len(LAYERS) + 1)}|"]

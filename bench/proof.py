@@ -1,4 +1,4 @@
-"""Proof: what all queries take, of the limit of 60 s; and the bounded engine on an instance, to the depth of its graph."""
+"""Proof: seconds of all queries, with a limit of 60 s; and of the bounded engine on an instance, to the depth of its graph."""
 
 import time
 
@@ -7,7 +7,7 @@ from highwater.model.proofs.engine.instances import bounded
 from highwater.model.protocols.sequenced_metadata_boundary import Constants
 
 LIMIT_S = 60
-DEPTH = 22  # of the graph of Constants(): so many steps lead to every state
+DEPTH = 22  # of the graph of Constants(): every state is reached within so many steps
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
-"""Recording: the latency of a request through the recorder, to that of one sent to the same server directly.
+"""Recording: the latency of a request through the recorder, compared with one sent to the same server directly.
 
-Pairs of requests, one each way, in turn, from one program to one server (versitygw, as tools/s3/build.py has built it), each
-way with a connection that stays open; the recorder is a process of its own, as in use. `boto3`: as a program sees it, signing
-included. `bare`: a request that was signed before, which leaves nothing but the network, the server and the recorder."""
+One program sends pairs of requests to one server (versitygw, built by tools/s3/build.py), by turns directly and through the
+recorder, over connections that stay open. The recorder is a process of its own, as in use. `boto3` is the latency that a
+program sees, including signing. `bare` sends requests signed beforehand: network, server and recorder only."""
 
 import http.client
 import itertools
@@ -39,7 +39,7 @@ def main() -> bool:
 
 
 def measure(url: str, folder: str) -> bool:
-    """Whether a bare request takes more than is allowed."""
+    """Print the latencies. Return True if a recorded request takes longer than the target allows."""
     command = [sys.executable, "-m", "highwater", "trace", "record", url, "--out", f"{folder}/log"]
     recorder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     worst = 0.0
@@ -62,7 +62,7 @@ def measure(url: str, folder: str) -> bool:
     finally:
         recorder.terminate()
         recorder.wait()
-    print(f"at most {worst:.2f} times; {MOST} are allowed")
+    print(f"at most {worst:.2f} times; target: at most {MOST}")
     return worst > MOST
 
 
@@ -81,7 +81,7 @@ def by_boto3(url: str) -> dict[str, Callable[[], object]]:
 
 
 def bare(url: str) -> dict[str, Callable[[], object]]:
-    """Signed once, for the Host of the server or of the recorder, and sent again and again."""
+    """Return calls that send requests again and again, signed once for the Host of the server or of the recorder."""
     client = boto3.client("s3", endpoint_url=url, config=Config(signature_version="s3v4", s3={"addressing_style": "path"}))
     connection = http.client.HTTPConnection(urlsplit(url).netloc)
 

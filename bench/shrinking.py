@@ -1,4 +1,4 @@
-"""Shrinking: requests of shrunk failures, against the model's shortest counterexample; and how many runs replay alike."""
+"""Shrinking: requests of shrunk failures beside the model's shortest counterexample; and replays that are identical."""
 
 import sys
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def failing(mutant: str, seeds: int = 1_000) -> Iterator[Outcome]:
 
 
 def measured(failures: int = FAILURES) -> Iterator[Shrunk]:
-    """Of each mutant that a safeguard of the model is the same as."""
+    """Shrink failures of each mutant that corresponds to a safeguard of the model, and yield one row for each mutant."""
     known = {row.id: row for row in rows()}
     for mutant, (_, build) in ZOO.items():
         if row := known.get(SHORTEST.get(mutant, mutant)):
@@ -53,7 +53,7 @@ def main() -> None:
         ratios.append(of.ratio)
         print(f"{of.mutant:24} {of.requests:5.1f} requests, shrunk {of.left:4.1f} in {of.runs:5.0f} runs; the model's shortest "
               f"{of.steps:2}: {of.ratio:.2f} times", flush=True)
-    print(f"median {median(ratios):.2f} times the model's shortest (asked: at most 1.5), the largest {max(ratios):.2f}")
+    print(f"median {median(ratios):.2f} times the model's shortest (target: at most 1.5), the largest {max(ratios):.2f}")
     places, other = [doctor.Place(sys.executable, seed) for seed in doctor.HASH_SEEDS], doctor.newer_python()
     places += [other] if isinstance(other, doctor.Place) else []
     different = doctor.check(range(REPLAYS), places=places)

@@ -1,8 +1,8 @@
-"""Simulation: runs a second and microseconds a step, with online refinement and digest, default fault weights.
+"""Simulation: runs per second and microseconds per step, with online refinement, digest and default fault weights.
 
-Shape: 2 writers x 3 commits, 1 collector (`Shape()`), without the audit that one run in four has; strategy `times`, and
-the default portfolio. A step is a request; of the bare kernel, whatever a client awaits. Other simulators:
-bench/peers/simulators.py."""
+The shape is 2 writers x 3 commits and 1 collector (`Shape()`), without the audit that one run in four has. The strategies are
+`times` and the default portfolio. A step is a request; for the bare kernel, a step is anything that a client awaits.
+bench/peers/simulators.py measures other simulators."""
 
 import statistics
 import time
@@ -27,15 +27,15 @@ def main() -> None:
     steps_us = {}
     for name, options in ROWS.items():
         rate, steps_us[name], requests = measure(RUNS, **options)
-        print(f"{name:12} {rate:7,.0f} runs/s/core, {steps_us[name]:5.1f} us a step, {requests:.1f} requests a run "
+        print(f"{name:12} {rate:7,.0f} runs/s/core, {steps_us[name]:5.1f} us per step, {requests:.1f} requests per run "
               f"(median of {RUNS} x {EACH} runs)", flush=True)
     print(f"online refinement costs {steps_us['refined'] / steps_us['not refined']:.2f} times the simulation alone")
-    print(f"kernel, bare {bare_step_us():5.2f} us a step, {MOST_BARE_US} at most asked (median of {RUNS} x {STEPS} steps)")
+    print(f"kernel, bare {bare_step_us():5.2f} us per step; target: at most {MOST_BARE_US} (median of {RUNS} x {STEPS} steps)")
 
 
 def ours(seeds: range, each: Callable[[Outcome], None], build: Build = production, by_model: bool = True,
          strategy: str = "times") -> None:
-    """The scenario that is measured, here and against other simulators."""
+    """Run the scenario that is measured here and beside other simulators."""
     runs = (Run(seed, strategy=strategy, shape=SHAPE) for seed in seeds)
     many(runs, each, build, by_model=by_model)
 
@@ -56,7 +56,7 @@ def measure(runs: int, **options: object) -> tuple[float, float, float]:
 
 
 def bare_step_us(steps: int = STEPS, runs: int = RUNS) -> float:
-    """Of the kernel alone: clients that sleep and ask in turn, and a store that answers at once."""
+    """Time the kernel alone: clients that sleep and send requests in turn, and a store that answers at once."""
     def measured() -> float:
         kernel = Kernel()
         kernel.on_request = lambda client, request: kernel.at(

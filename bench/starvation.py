@@ -25,7 +25,7 @@ from highwater.impl.world import Object, World
 from highwater.traces.protocols.manifest_epochs import MANIFESTS
 
 PAUSES_MS = (3_000, 1_000, 300, 100, 30, 0)
-SLOWER_MS = (0, 500)  # what an open takes between its read and its create, beside the requests
+SLOWER_MS = (0, 500)  # an open's time between its read and its create, apart from the requests
 PATIENCE_S = (1, 5, 20)  # of an open that retries
 RUNS = 100
 FLUSHES_BEFORE = 3
@@ -33,7 +33,7 @@ ROOT = "db"
 
 
 class Opened(NamedTuple):
-    """One open. `ms`: how long it took; `attempts`: creates; `every_ms`: between two flushes of the writer meanwhile."""
+    """One open. `ms`: its duration; `attempts`: its creates; `every_ms`: the writer's time between two flushes meanwhile."""
 
     ms: int
     attempts: int
@@ -50,7 +50,7 @@ class Conflicts(QuietMetrics):
 
 
 class SlowStore(ClientStore):
-    """A client that needs so long for what it reads."""
+    """A client's store whose reads take `slower_ms` longer."""
 
     def __init__(self, clock: ClientClock, slower_ms: int):
         self.clock, self.slower_ms = clock, slower_ms
@@ -63,7 +63,7 @@ class SlowStore(ClientStore):
 
 
 def open_behind(pause_ms: int, slower_ms: int, late_ms: int, delay_ms: Callable[[str], int]) -> Opened:
-    """An open behind a writer that pauses so long between two flushes; it begins so long after one of them."""
+    """Run an open beside a writer that pauses `pause_ms` after each flush; the open begins `late_ms` after a flush."""
     kernel, store = Kernel(), SimulatedStore()
     store.put(MANIFESTS.key(FIRST_ID), encode(EMPTY), 0)
     Network(kernel, store, lambda event: None, mildest, mildest, None, None, b"", (), 0, None, delay_ms=delay_ms)

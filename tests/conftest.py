@@ -1,10 +1,10 @@
-"""All tests, and all that they start, run in an environment of their own: these names of the caller's, and the values below.
+"""Runs all tests and their processes in an environment of their own: a few of the caller's names, and the values below.
 
-So a test that passes here passes where nothing else is set, and a setting of one's shell (a profile of AWS, a home of Spark, a
-hook's GIT_DIR, PYTHONUNBUFFERED) changes no verdict. It is done when this file is imported: before any test module is, and in
-each of xdist's workers.
+A test that passes here also passes where nothing else is set. A setting of one's shell (a profile of AWS, a home of Spark, a
+hook's GIT_DIR, PYTHONUNBUFFERED) changes no verdict. Importing this file sets the environment, before any test module is
+imported, and in each of xdist's workers.
 
-HOME stays: pip, Go and pyenv keep there what they have fetched. Of AWS's settings below it nothing is read.
+HOME stays, because pip, Go and pyenv keep their downloads there. AWS's settings below HOME are not read.
 """
 
 import os

@@ -56,7 +56,7 @@ def name(writer: int, k: int, role: str) -> str:
 
 
 def history(of: Branched, s: Any) -> list[str]:
-    """The names of the updates that everyone reads in the end: in their order, or sorted where the model has a set."""
+    """List the names of the updates that everyone reads in the end: in order, or sorted if the model has a set."""
     read = getattr(import_module(f"highwater.model.protocols.{of.stem}"), of.history)(s)
     updates = getattr(read, "updates", read)
     return [name(w, k, of.writer) for w, k in (sorted(updates) if isinstance(updates, frozenset) else updates)]
@@ -71,14 +71,14 @@ def present(those: tuple, i: int) -> bool:
 
 
 def changed(before: tuple, after: tuple) -> Iterator[tuple[int, bool]]:
-    """(id, whether it exists now) of the files that came or went."""
+    """Yield (id, whether it exists now) for each file that was created or deleted."""
     for i in range(1, len(after) + 1):
         if present(before, i) != present(after, i):
             yield i, present(after, i)
 
 
 def files_of(of: Branched, trace: tuple[Step, ...]) -> list[File]:
-    """All files in the order of their creation."""
+    """List all files in the order of their creation."""
     at_first = [i for i, _ in changed((), getattr(trace[0].state.shared, of.files))]
     files = [File(i, "", False, ["initial"]) for i in at_first]
     for number, (before, step) in enumerate(pairwise(trace), 1):
@@ -102,7 +102,7 @@ def files_of(of: Branched, trace: tuple[Step, ...]) -> list[File]:
 
 
 def told(trace: tuple[Step, ...]) -> list[str]:
-    """Each step on a line."""
+    """Render each step on a line."""
     lines = []
     for number, (process, action, choices) in enumerate((step.label for step in trace[1:]), 1):
         lines.append(f"{number}. {process} {action}{' ' + ', '.join(map(str, choices)) if choices else ''}".rstrip())

@@ -25,7 +25,7 @@ font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospac
 
 
 class Port(NamedTuple):
-    """Where an arrow leaves a state on one of its sides."""
+    """The start of an arrow on one side of a state, and the label of the arrow."""
 
     source: str
     target: str
@@ -46,7 +46,7 @@ def width(lines: list[list[tuple[str, bool]]]) -> float:
 
 
 def order(initial: str, edges: Edges) -> list[str]:
-    """Breadth first: every state after one that leads to it."""
+    """Order the states breadth first: every state stands after one that leads to it."""
     found = [initial]
     for state in found:  # grows while we walk it
         found += dict.fromkeys(target for source, target in edges if source == state and target not in found)
@@ -54,7 +54,7 @@ def order(initial: str, edges: Edges) -> list[str]:
 
 
 def label(x: float, y: float, lines: list[list[tuple[str, bool]]], anchor: str = "start") -> str:
-    """Its last line stands at height y."""
+    """Render a label whose last line stands at height y."""
     texts = []
     for number, line in enumerate(lines):
         parts = [f'<tspan class="fault">{escape(name)}</tspan>' if fault else escape(name) for name, fault in line]
@@ -65,7 +65,7 @@ def label(x: float, y: float, lines: list[list[tuple[str, bool]]], anchor: str =
 
 
 def head(x: float, y: float, dx: int, dy: int) -> str:
-    """An arrow head whose point is at (x, y)."""
+    """Render an arrow head whose point is at (x, y)."""
     a, b = (x - HEAD * dx - 4 * dy, y - HEAD * dy - 4 * dx), (x - HEAD * dx + 4 * dy, y - HEAD * dy + 4 * dx)
     return f'<path class="head" d="M{x:.1f} {y:.1f}L{a[0]:.1f} {a[1]:.1f}L{b[0]:.1f} {b[1]:.1f}Z"/>'
 

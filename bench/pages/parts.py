@@ -1,4 +1,4 @@
-"""The table of all generated parts: `python -m bench.pages` writes them, `--check` names the stale ones.
+"""Lists all generated parts: `python -m bench.pages` writes them, `--check` names the stale ones.
 
 A part stands between `<!-- generated: NAME -->` and `<!-- end -->` in a page. An image and a reference page are whole files.
 The part `min_age` takes minutes, so `python -m bench.pages min_age` writes it, and a run without names leaves it out.
@@ -28,7 +28,7 @@ def min_age() -> str:
 
 
 def of_protocol(stem: str) -> dict[str, tuple[str, Callable[[], str]]]:
-    """The reference page of a protocol, its diagrams, and the parts that its .toml names."""
+    """Return the reference page of a protocol, its diagrams, and the parts that its .toml names."""
     of, data = instances_of(stem), page_data(stem)
     images = {role.lower(): partial(protocol.diagram, of, role) for role in protocol.drawn(of)}
     if "branch" in data:

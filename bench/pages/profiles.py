@@ -8,7 +8,7 @@ STATUSES = ("create", "update")  # a 200 in these fields is emphasized
 
 
 def profiles() -> str:
-    """A row for each property and a column for each store. A question mark follows what is unverified."""
+    """Render a row for each property and a column for each store. A question mark follows what is unverified."""
     says = notes(Profile)
     lines = [f"| | | {' | '.join(PROFILES)} |", "|---|---|" + "---|" * len(PROFILES)]
     for field in Profile._fields:
@@ -25,7 +25,7 @@ def cell(profile: Profile, field: str) -> str:
 
 
 def differences() -> str:
-    """A row for each store: what differs from S3."""
+    """Render a row for each store: its differences from S3."""
     lines = ["| | differs from S3 | unverified |", "|---|---|---|"]
     for name, profile in PROFILES.items():
         unlike = [f"`{field}` {cell(profile, field).rstrip('?')}" for field in Profile._fields

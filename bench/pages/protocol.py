@@ -59,8 +59,8 @@ def instances(stem: str, *constants: dict[str, Any]) -> Instances:
 
 
 def instances_of(stem: str) -> Instances:
-    """The runs of the manifest that hold, and the further `instances` of docs/protocols/STEM.toml. Together they should take
-    every step that larger instances take."""
+    """Return the runs of the manifest that hold, and the further `instances` of docs/protocols/STEM.toml. Together they should
+    take every step that larger instances take."""
     held = [row.constants for row in rows() if row.stem == stem and row.expect == "PASSED"]
     settings = dict.fromkeys(tuple(of.items()) for of in (*held, *page_data(stem).get("instances", ())))
     return Instances(stem, tuple(settings))
@@ -71,19 +71,19 @@ def stems() -> list[str]:
 
 
 def reading_order() -> list[str]:
-    """The protocols in the order of the index in docs/README.md."""
+    """List the protocols in the order of the index in docs/README.md."""
     linked = dict.fromkeys(re.findall(r"\]\(protocols/(\w+)\.md", (ROOT / "docs/README.md").read_text()))
     return [stem for stem in linked if stem in stems()]
 
 
 def page_data(stem: str) -> dict[str, Any]:
-    """What docs/protocols/STEM.toml says, if there is one: `instances`, `parts`, `branch` and `readme_failure`."""
+    """Read docs/protocols/STEM.toml: `instances`, `parts`, `branch` and `readme_failure`; empty if there is no such file."""
     path = DOCS / f"{stem}.toml"
     return tomllib.loads(path.read_text()) if path.exists() else {}
 
 
 class Done(NamedTuple):
-    """What an action was seen to do."""
+    """The effects of an action that exploration met."""
 
     between: dict[tuple[str, str], None]  # pc -> pc
     shared: dict[str, None]  # the fields that it changed
@@ -95,7 +95,7 @@ Facts = dict[tuple[str, str], Done]  # (role, action) ->
 
 @cache
 def facts(of: Instances) -> tuple[Facts, tuple[int, ...]]:
-    """What each action does in these instances, and the number of states of each."""
+    """Return the effects of each action in these instances, and the number of states of each instance."""
     found: Facts = {}
     return found, tuple(gather(model, found) for model in of.models())
 
@@ -120,7 +120,7 @@ def differing(old: Any, new: Any) -> list[str]:
 
 @cache
 def roles(of: Instances) -> dict[str, Process]:
-    """The first process of each role, in the model's order."""
+    """Return the first process of each role, in the model's order."""
     found: dict[str, Process] = {}
     for model in of.models():
         for process in model.processes:
@@ -132,7 +132,7 @@ def roles(of: Instances) -> dict[str, Process]:
 # --- pieces of Markdown -------------------------------------------------------------------------------------------------
 
 def code(text: object) -> str:
-    """As code in a cell of a table."""
+    """Quote a text as code for a cell of a Markdown table; an empty text stays empty."""
     return "`" + str(text).replace("|", "\\|") + "`" if str(text) else ""
 
 
@@ -154,7 +154,7 @@ def set_to(constants: Any) -> str:
 
 
 def sentence(function: Callable) -> str:
-    """Its docstring, or what it returns."""
+    """Return a property's docstring, or the expression that it returns."""
     if function.__doc__:
         return escape(doc(function), quote=False)
     found = definition(function.__module__, function.__code__)[0]
@@ -188,12 +188,12 @@ def fields_of(record: Any) -> str:
 
 
 def annotations(record: type) -> dict[str, str]:
-    """The types of the fields, as they are written."""
+    """Return the types of a record's fields as written in its source."""
     return dict(re.findall(r"^    (\w+): ([^=#\n]+?) *(?:=.*|#.*)?$", inspect.getsource(record), re.M))
 
 
 def constants(of: Instances) -> str:
-    """The sizes of an instance and its faults. Safeguards have a table of their own."""
+    """Render the sizes of an instance and its faults. Safeguards have a table of their own."""
     record = of.module.Constants
     said, under = notes(record), sections(record)
     return table(("constant", "default", ""), [
@@ -202,7 +202,7 @@ def constants(of: Instances) -> str:
 
 
 def safeguards_of(module: ModuleType) -> dict[str, str]:
-    """The constants that switch a safeguard off, with what their comments say."""
+    """Return the constants that switch a safeguard off, with their comments."""
     said = notes(module.Constants)
     return {name: said[name] for name, section in sections(module.Constants).items() if "safeguard" in section.lower()}
 
@@ -218,7 +218,7 @@ def diagram(of: Instances, role: str) -> str:
 
 
 def image_path(stem: str, name: str) -> str:
-    """Relative to the protocol's pages."""
+    """Return the path of an image, relative to the protocol's pages."""
     return f"../images/{stem}.{name}.svg"
 
 
@@ -237,7 +237,7 @@ def image(of: Instances, role: str) -> str:
 
 
 def explored(of: Instances) -> str:
-    """The instances from which the diagrams and the effects of actions are taken."""
+    """List the instances from which the diagrams and the effects of actions are taken."""
     counts = facts(of)[1]
     lines = "\n".join(f"- {set_to(constants) or 'default constants'}: {count:,} states"
                       for constants, count in zip(of.constants, counts))
@@ -263,7 +263,7 @@ def actions(of: Instances) -> str:
 
 
 def effect(of: Instances, role: str, action: str) -> list[str]:
-    """Its docstring, its steps between control states, and the shared fields that it was seen to change."""
+    """Render an action's docstring, its steps between control states, and the shared fields that it changes."""
     found, only, process = facts(of)[0].get((role, action)), "", roles(of)[role]
     if found is None:
         found, only = only_unsafe(of, role, action)
@@ -278,7 +278,7 @@ def effect(of: Instances, role: str, action: str) -> list[str]:
 
 
 def only_unsafe(of: Instances, role: str, action: str) -> tuple[Done, str]:
-    """What an action does that needs a safeguard off: in the first run that takes it, with the safeguards that are off."""
+    """Return the effects of an action that needs a safeguard off, from the first run that takes it, and that run's settings."""
     for row in rows():
         if row.stem == of.stem and row.expect == "FAILED" and row.how == "graph":
             found: Facts = {}
@@ -291,7 +291,7 @@ def only_unsafe(of: Instances, role: str, action: str) -> tuple[Done, str]:
 
 @cache
 def requests(stem: str) -> dict[tuple[str, str], tuple[str, ...]]:
-    """(role, action) -> the requests of the implementation that were this action in simulated runs, with their responses."""
+    """Return (role, action) -> the implementation's requests that were this action in simulated runs, with responses."""
     if stem not in STEMS:
         return {}
     scenario = named(stem)
@@ -316,21 +316,21 @@ def requests(stem: str) -> dict[tuple[str, str], tuple[str, ...]]:
 
 
 def response(e: Event) -> str:
-    """Its status; nothing for what a caller got, which is no response."""
+    """Return an event's status; nothing for a response to a caller, which is not one of the store."""
     if e.kind == "told":
         return ""
     return LATER if e.kind in LOST and e.pending else LOST.get(e.kind, str(e.status or "no response"))
 
 
 def in_general(e: Event) -> str:
-    """The request without its numbers and its database."""
+    """Return the request without its numbers and its database."""
     if e.kind == "told":
         return f"the caller gets: {e.op.partition('.')[0]}"
     return re.sub(r" db/\S+| \d+\b", "", request(e)).replace(" after id", "")
 
 
 def asked_and_answered(seen: dict[str, set[str]]) -> Iterator[str]:
-    """From response -> requests. A fault that affects any request is listed once."""
+    """Yield `requests: responses` from response -> requests. A fault that affects any request is listed once."""
     if not seen.keys().isdisjoint(LOST.values()):
         yield f"any: {', '.join(sorted(filter(None, seen.keys() - {LATER})))}"
         return
@@ -352,7 +352,7 @@ def witnesses(of: Instances) -> str:
 
 
 def liveness(of: Instances) -> str:
-    """The liveness properties, and the runs that judge them."""
+    """Render the liveness properties, and the runs that check them."""
     body = []
     for name, (role, holds) in getattr(of.module, "EVENTUALLY", {}).items():
         judged = [row for row in rows() if row.stem == of.stem and row.eventually == name]

@@ -103,7 +103,7 @@ FROM rates WHERE campaign <> 'tuesday' ORDER BY campaign, strategy"""),
 
 
 def made(folder: Path) -> list[Path]:
-    """Run CAMPAIGNS."""
+    """Run the small campaigns CAMPAIGNS."""
     return [made_of(folder / name, campaign_of(*what), seeds) for name, (what, seeds) in CAMPAIGNS.items()]
 
 
@@ -135,7 +135,7 @@ def views() -> str:
 
 
 def columns() -> str:
-    """The columns of a row, with the comments of dst/campaign/rows.py."""
+    """Render the columns of a row, with the comments of dst/campaign/rows.py."""
     source = inspect.getsource(rows)
     start = source.index("SCHEMA = ")
     lines = source[start:source.index("])\n", start)].splitlines()

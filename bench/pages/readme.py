@@ -1,4 +1,4 @@
-"""The generated parts of README.md, and the table of docs/cost.md."""
+"""Renders the generated parts of README.md, and the table of docs/cost.md."""
 
 from importlib import import_module
 from importlib.util import find_spec
@@ -19,7 +19,7 @@ SEEDS = 10_000  # of each scenario, in `make verify`
 
 
 def protocols() -> str:
-    """Every protocol, and what each layer has of it."""
+    """Render a row for each protocol, with figures from each layer."""
     lines = ["| protocol | runs of the spec | states compared with FizzBee | properties | safeguards | proof, unbounded | "
              "implementation | seeds | mutants |", "|---" * 9 + "|"]
     for stem in sorted(stems(), key=reading_order().index):
@@ -36,7 +36,7 @@ def protocols() -> str:
 
 
 def exit_codes() -> str:
-    """Every exit code of the commands, and what it means."""
+    """Render every exit code of the commands, and its meaning."""
     return "\n".join([f"| {' | '.join(map(str, MEANING))} |", "|---" * len(MEANING) + "|",
                       f"| {' | '.join(MEANING.values())} |"]) + "\n"
 
@@ -51,7 +51,7 @@ def proofs_of(stem: str) -> ModuleType | None:
 
 
 def cost() -> str:
-    """The table that `highwater cost` prints, of as many runs and with the same inputs."""
+    """Render the table that `highwater cost` prints, from as many runs and the same inputs."""
     inputs = inputs_of(INPUTS)
     costs = [measure(*which, inputs.latencies, RUNS) for which in contentions()]
     return "".join([f"| {' | '.join(HEAD)} |\n", "|---" * len(HEAD) + "|\n",
@@ -59,7 +59,7 @@ def cost() -> str:
 
 
 def failure() -> str:
-    """The explanation of the first failure of the mutant that a protocol's .toml names for the README."""
+    """Explain the first failure of the mutant that a protocol's .toml names for the README."""
     (stem, mutant), = ((stem, page_data(stem)["readme_failure"]) for stem in stems() if "readme_failure" in page_data(stem))
     outcome = next(outcome for seed in range(1000) if (outcome := simulate(Run(seed, stem, mutant))).kind)
     command = Run(outcome.seed, stem, mutant).command()

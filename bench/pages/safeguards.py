@@ -23,7 +23,7 @@ def failing(of: Instances) -> list[Row]:
 
 
 def parted(of: Instances, row: Row) -> tuple[str, str]:
-    """The safeguards that a run switches off, and the rest of its constants."""
+    """Return the safeguards that a run switches off, and the rest of its constants."""
     knobs = safeguards_of(of.module)
     return (set_to({name: value for name, value in row.constants.items() if name in knobs}),
             set_to({name: value for name, value in row.constants.items() if name not in knobs}))
@@ -45,7 +45,7 @@ def counterexamples(of: Instances) -> str:
 
 
 def counterexample(of: Instances, row: Row) -> str:
-    """A folded section, with the comments of the manifest and of the safeguard."""
+    """Render a folded section, with the comments of the manifest and of the safeguard."""
     said = dict(re.findall(r'^id = "(\w+)" *# (.*)$', (FOLDER / f"{row.spec}.toml").read_text(), re.M))
     knobs, (off, rest) = safeguards_of(of.module), parted(of, row)
     remarks = [f"{said[row.id][0].upper()}{said[row.id][1:]}."] if row.id in said else []
@@ -62,7 +62,7 @@ FOUND: dict[str, tuple[tuple[Step, ...], int | None]] = {}  # by id of the row
 
 
 def found_in(row: Row) -> tuple[tuple[Step, ...], int | None]:
-    """The trace; and if it is a lasso, the step to which its end returns."""
+    """Return the trace; and if it is a lasso, the step to which its end returns."""
     if row.id not in FOUND:
         FOUND[row.id] = search(row)
     return FOUND[row.id]
@@ -118,7 +118,7 @@ def verdict(model: Model, violated: str, last: Step) -> str:
 
 
 def changes(model: Model, before: Step, after: Step) -> list[str]:
-    """What the step changed in the shared state; if nothing, in its process but for the pc."""
+    """List the changes of a step in the shared state; if there are none, those in its process, apart from the pc."""
     shared = changed(model, before.state.shared, after.state.shared)
     return shared or [change for p, old, new in zip(model.processes, before.state.locals, after.state.locals)
                       for change in changed(model, old, new, local=True)]

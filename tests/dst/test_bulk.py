@@ -1,8 +1,7 @@
-"""Traces in bulk: each run is judged as `trace check` judges it alone, by every engine, however the input is cut and mixed;
-what is damaged has a row of its own, and its neighbours are as ever.
+"""Traces in bulk: each run gets the verdict that `trace check` gives it alone, on every engine, however the input is split.
 
-In reading order: one run and its row; what becomes of events on the way; the engines agree; what is damaged; what is refused;
-the command; Spark.
+A damaged run has a row of its own and does not affect its neighbours. In reading order: one run and its row; events on their
+way; the engines agree; damage; refusals; the command; Spark.
 """
 
 import json
@@ -350,7 +349,7 @@ def test_a_damaged_run_is_a_row_and_the_others_are_as_ever(tmp_path: Path, damag
     ('{"v":1,"run":7,"index":true}', "7", "not whole numbers of 64 bits"),
 ])
 def test_a_bad_line_is_named(tmp_path: Path, line: str | bytes, run: str, message: str) -> None:
-    """Of the run that it says it is of, else of a run that is named as the file."""
+    """A bad line damages the run that it names. If it names none, the row bears the name of the file."""
     file = write_lines(tmp_path / "a.ndjson", rows_of(("a", simulate(Run(1))), ("b", simulate(Run(2)))))
     lines = file.read_bytes().splitlines(True)
     file.write_bytes(b"".join([*lines[:2], line if isinstance(line, bytes) else line.encode(), b"\n", *lines[2:]]))
@@ -420,7 +419,7 @@ NEWER = "its events are of format version 2, and this release of highwater reads
 
 
 def test_without_a_version_it_is_the_first(runs: list, tmp_path: Path) -> None:
-    """As lines and as Parquet, where it is not written; and where it is."""
+    """Events without a version are read as version 1, from lines and from Parquet; so are events that say 1."""
     of = write(tmp_path / "of.parquet", runs[:3])
     expected, table = checked(of), pq.read_table(of)
     assert sources.EVENT_VERSION not in (pq.read_metadata(of).metadata or {})

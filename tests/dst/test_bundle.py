@@ -1,4 +1,4 @@
-"""A bundle is whole or it is not there, the same bytes everywhere, and replays wherever it is carried."""
+"""A bundle is complete or absent, has the same bytes everywhere, and replays on other machines."""
 
 import json
 import os

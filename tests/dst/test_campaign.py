@@ -1,7 +1,6 @@
-"""Campaigns: every seed one row, the same row whoever runs it; nothing half-done is taken for done; a failure is seen.
+"""Campaigns: every seed has one row, equal on every engine; half-done work is never taken for done; a failure is reported.
 
-In reading order: one range; the engines agree; a campaign that was stopped goes on; what is refused; the summary and the
-exit code; Java.
+In reading order: one range; the engines agree; a stopped campaign resumes; refusals; the summary and the exit code; Java.
 """
 
 import json
@@ -413,7 +412,7 @@ rows.many = many
 
 
 def test_a_seed_that_kills_its_process_is_a_row(monkeypatch: pytest.MonkeyPatch, expected: list[dict], tmp_path: Path) -> None:
-    """As the system does when memory runs out."""
+    """The system kills a process in this way when memory runs out."""
     (tmp_path / "deadly.py").write_text(DEADLY)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(processes, "ALONE", f"import deadly; {processes.ALONE}")

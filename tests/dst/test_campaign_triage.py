@@ -1,7 +1,7 @@
-"""Triage: a failure of each signature is made small and kept, and it is said what is new; nothing half-written is left.
+"""Triage: one failure of each signature is shrunk and kept; new signatures are reported; no half-written file is left.
 
-In reading order: what is kept of a mutant's campaign, and that it replays; new, known, gone, and the exit codes; what is
-refused; what goes wrong on the way; names.
+In reading order: the bundles kept of a mutant's campaign, and their replay; new, known, gone, and the exit codes; refusals;
+errors on the way; names.
 """
 
 import json
@@ -71,7 +71,7 @@ def test_it_keeps_a_bundle_of_each_signature(triaged):
 
 
 def test_what_it_says_replays_both(triaged):
-    """As a shell takes it: the folder's name has blanks."""
+    """The printed commands run in a shell, although the folder's name has blanks."""
     row, = read_json(triaged / "triage.json")["failures"]
     program = f"highwater() {{ '{sys.executable}' -m highwater \"$@\"; }}; {row['replay']}"
     done = subprocess.run(["bash", "-c", program], cwd=ROOT, capture_output=True, text=True)
@@ -108,7 +108,7 @@ def test_again_it_is_the_same(triaged, tmp_path):
 # --- what is new
 
 def changed(out: Path, signature: str) -> Path:
-    """As if it had found something else."""
+    """Change the campaign's summary, so that its first failure has another signature."""
     summary = read_json(out / "summary.json")
     summary["failures"][0]["signature"] = signature
     write_json(out / "summary.json", summary)

@@ -1,4 +1,4 @@
-"""The doctor passes what is deterministic, and locates what is not: the choice, and the event, at which two runs part."""
+"""The doctor passes deterministic runs. For others it names the choice and the event at which two runs diverge."""
 
 import sys
 

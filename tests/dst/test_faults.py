@@ -1,6 +1,7 @@
-"""Each fault changes what comes of a run: its callers are told something that they are not told without it, and a mutant dies
-that lives without it. The catalogue is in docs/simulation.md; what stores answer differently is in test_profiles.py, what
-clients send again in test_sdk.py."""
+"""Each fault changes the outcome of runs: callers get a response that they do not get without it, or it kills a mutant.
+
+docs/simulation.md has the catalogue of faults. test_profiles.py tests the differences between stores, and test_sdk.py the
+requests that clients send again."""
 
 from collections.abc import Iterator
 
@@ -27,7 +28,7 @@ def runs(weights: Weights = NONE, build=production, **shape: object) -> Iterator
 
 
 def told(outcomes: Iterator[Outcome]) -> set[str]:
-    """What callers were told; "nothing" if one never heard of its update."""
+    """Collect the responses to callers; "nothing" if a caller got none to its update."""
     found = set()
     for outcome in outcomes:
         assert not outcome.kind, outcome.message
@@ -70,7 +71,7 @@ def test_a_mutant_dies_of_this_fault_alone(name):
 
 
 def test_a_late_blind_put_moves_the_boundary_back():
-    """Of unconditional puts the last to arrive wins, not the last that was sent (F18)."""
+    """The unconditional put that arrives last wins, not the one that was sent last (F18)."""
     build = ZOO["boundary_moves_backward"][1]
     assert not any(outcome.kind for outcome in runs(NONE, build))
     assert any(outcome.signature == "refinement:.ApplyPending" for outcome in runs(NONE._replace(late=150), build))

@@ -1,4 +1,4 @@
-"""A run that leaves the model also says whether its callers came to harm, and says the same however it is run again."""
+"""A run that leaves the model also reports whether its callers came to harm; every way to run it again reports the same."""
 
 from typer.testing import CliRunner
 

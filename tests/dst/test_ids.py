@@ -1,4 +1,4 @@
-"""Ids in simulation: ULIDs by the client's clock, never one twice, and nothing of them on the tape."""
+"""Ids in simulation: ULIDs of the client's clock, never repeated, and without choices on the tape."""
 
 import pytest
 from ulid import ULID

@@ -1,4 +1,4 @@
-"""The lint finds each hazard, does not find its harmless neighbour, and allows only what is there, for a reason."""
+"""The lint finds each hazard and passes similar harmless code; every exception names existing code and a reason."""
 
 import ast
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""A reply is lost, and the writer who won is told that it lost: boto3 and obstore as they come, on a real server. Ours is not.
+"""boto3 and obstore with default settings report a won race as lost if a reply is lost; our S3 store does not.
 
-The recorder loses the reply of the first PUT (`lose PUT * nth=1`). Both libraries send the PUT again; the second finds what
-the first has written, and its 412 is what the caller hears. In a protocol of sequenced files that is a writer that fences
-itself, or writes the same twice. impl/stores/s3.py sends it once, with an id of its own, and looks.
+The recorder in front of a real server loses the reply of the first PUT (`lose PUT * nth=1`). Both libraries send the PUT again.
+The second PUT finds the object of the first, and the caller gets its 412. In a protocol of sequenced files such a writer fences
+itself, or writes its update twice. impl/stores/s3.py sends the PUT once, with an id of its own, and reads the object back.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ def body(session, key: str = "k") -> bytes:
 
 
 def puts(session) -> list[tuple[int, int]]:
-    """What the server said to each PUT, and what its client was told."""
+    """Return for each PUT the server's status and the status that reached the client."""
     return [(r.status, r.told) for r in session.settled() if r.op == "put"]
 
 

@@ -1,5 +1,6 @@
-"""What runs on Spark says the same on a cluster: through Spark Connect, and on `local-cluster`, whose workers are processes of
-their own. A program each, for a process has one session.
+"""Work on Spark gives the same results through Spark Connect and on `local-cluster`, whose workers are separate processes.
+
+Each test starts a program, because a process has one Spark session.
 """
 
 import os

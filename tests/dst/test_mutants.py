@@ -1,4 +1,4 @@
-"""Every known-bad implementation dies, of what one expects; production does not."""
+"""Every mutant is killed by the expected failure; production code is not."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Every protocol's simulation: production refines its model, mutants die of what they should, a seed is one run everywhere."""
+"""Every protocol's simulation: production refines its model, mutants die as expected, a seed gives one run everywhere."""
 
 import os
 import subprocess

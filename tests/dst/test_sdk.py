@@ -1,7 +1,7 @@
-"""SDKs that retry: what they do, that every attempt is an action of the model, and that no writer mistakes its own create.
+"""SDKs that retry: every attempt is an action of the model, and no writer mistakes its own create for another's.
 
-In reading order: the policies; reading back, case by case on the memory store; the model with retries, explored; the scenarios
-that reach each ambiguity, and the mutants that die of it; requests that land late.
+In reading order: the retry policies; reading back, case by case on the memory store; the model with retries, explored; the
+scenarios that reach each ambiguity, and the mutants that it kills; requests that arrive late.
 """
 
 import asyncio

@@ -1,5 +1,6 @@
-"""A shrunk run fails as the run did, is no larger, replays; and comes near to the model's shortest counterexample. The same by
-Hypothesis, which draws the tape."""
+"""A shrunk run fails like the original, is no larger, and replays; it comes near to the model's shortest counterexample.
+
+Hypothesis, which draws the tape, is held to the same."""
 
 import re
 from functools import cache
@@ -140,7 +141,7 @@ QUIETLY = {"database": None, "derandomize": True, "suppress_health_check": list(
 
 
 def falsified(build: Build, strategy: str, shrinking: bool) -> Played:
-    """What Hypothesis ends with. What it draws first depends on what else is imported: it takes constants from there."""
+    """Return Hypothesis' last failing run. Its first draws depend on the imported modules: it takes constants from them."""
     seen: list[Played] = []
     phases = [Phase.generate, Phase.shrink] if shrinking else [Phase.generate]
 

@@ -1,4 +1,4 @@
-"""Strategies, in reading order: which requests may change places; what each strategy finds on a toy; their picks on a tape."""
+"""Strategies, in reading order: requests that commute; the bugs that each strategy finds in a toy; their picks on a tape."""
 
 from collections import Counter
 from copy import deepcopy
@@ -57,7 +57,7 @@ def test_what_is_not_dependent_commutes(store, one, other):
 
 
 def test_what_is_dependent_mostly_matters():
-    """Of all pairs called dependent, there is a store in which the order matters, but for these."""
+    """For most pairs that are called dependent, there is a store in which their order matters."""
     stores = [({}, 1000), *[(dict.fromkeys(KEYS, body), 1000) for body in BODIES]]
     puts = [Request(op, key, body, version) for key in KEYS[:3] for body in BODIES
             for op, version in (("create", ""), ("put", ""), ("update", VERSIONS[0]), ("update", VERSIONS[1]))]
@@ -135,7 +135,7 @@ def put(owner: str, key: str, number: int) -> Event:
 
 
 def test_pos_takes_each_order_of_what_races_evenly_and_asks_no_more_of_the_rest():
-    """Of two owners with three puts of one key each, 20 orders; a race in the midst of many other steps is as likely."""
+    """Two owners with three puts each to one key have 20 orders. A race amid many other steps is as likely."""
     def run(strategy, seed: int, keys: dict[str, list[str]]) -> str:
         strategy.begin(drawing(seed, "toy"), 20)
         left, number, taken = {owner: list(of) for owner, of in keys.items()}, 0, []

@@ -1,4 +1,4 @@
-"""How mutants are hunted: what may be said of waits; campaigns; all runs of a tiny scope; guidance; the verbs."""
+"""The hunt for mutants: statistics of waits; campaigns; all runs of a tiny scope; guided search; the commands."""
 
 import csv
 import random

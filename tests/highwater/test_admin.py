@@ -1,4 +1,4 @@
-"""highwater admin: what it shows of a database, which damage it tells, and that it leaves everything as it is."""
+"""`highwater admin` shows a database, reports damage, and changes nothing unless asked."""
 
 import asyncio
 import json

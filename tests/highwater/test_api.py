@@ -1,4 +1,4 @@
-"""The public API: what `highwater` exports, lazily, and the page that describes it."""
+"""The public API: the names that `highwater` exports lazily, and the page that describes them."""
 
 import ast
 import subprocess

@@ -1,5 +1,6 @@
-"""What the peers of our simulator are given is the same scenario: as many requests and answers, and the same mutants are
-found. And the bench skips what it cannot have, with one line."""
+"""The peers of our simulator run the same scenario: equal numbers of requests and responses, and the same mutants found.
+
+The benchmark skips a missing peer with one line."""
 
 from collections import Counter
 

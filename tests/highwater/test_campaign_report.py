@@ -1,7 +1,7 @@
-"""The report of campaigns: what it says is what the rows say; it calls safe nothing that failed; whoever looks sees at once.
+"""The report of campaigns agrees with the rows, calls no failure safe, and shows the verdict first.
 
-In reading order: intervals; what is summed up; the verdict; the page; many campaigns; earlier ones, and what triage kept;
-campaigns that are not done; what is refused.
+In reading order: intervals; sums; the verdict; the page; many campaigns; earlier campaigns, and the bundles of triage;
+unfinished campaigns; refusals.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""Questions to a campaign's rows: the views say what the rows say, in either dialect; each row once; what is wrong is refused.
+"""SQL on a campaign's rows: the views agree with the rows in both dialects, show each row once, and refuse wrong input.
 
-In reading order: the views; the page's queries, in both dialects; many campaigns and odd names; the command; what is refused.
+In reading order: the views; the page's queries, in both dialects; many campaigns and odd names; the command; refusals.
 """
 
 import csv
@@ -45,7 +45,7 @@ def campaigns(tmp_path_factory) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def rows(campaigns) -> dict[str, list[dict]]:
-    """As they are in the files."""
+    """Read the rows of each campaign straight from its files."""
     return {out.name: pq.read_table(next(out.rglob("*.parquet")), partitioning=None).to_pylist() for out in campaigns}
 
 
@@ -258,7 +258,7 @@ def test_of_two_statements_none_is_answered(campaigns, of_spark):
 
 
 def damage_seeds(out: Path, part: int) -> Path:
-    """Of their column the last part; the file's footer is whole."""
+    """Overwrite the last 1/`part` of the column `seed` and return the file. Its footer stays intact."""
     file = next(out.rglob("*.parquet"))
     column = pq.ParquetFile(file).metadata.row_group(0).column(0)
     assert column.path_in_schema == "seed"

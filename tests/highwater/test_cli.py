@@ -1,4 +1,4 @@
-"""The verbs as a user meets them: what they say, how they refuse, what their exit codes are."""
+"""The commands as a user meets them: their output, their refusals, their exit codes."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What a commit costs: the sources' claims against the requests that the implementations send."""
+"""The cost of a commit: the sources' claims, checked against the requests that the implementations send."""
 
 import json
 import re

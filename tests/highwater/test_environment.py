@@ -1,4 +1,4 @@
-"""Tests, and the command of CI, run in an environment of their own: what is not named is not there."""
+"""Tests, and CI's command, run in an environment of their own: variables that are not listed are absent."""
 
 import os
 import subprocess

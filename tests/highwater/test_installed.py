@@ -1,4 +1,4 @@
-"""What a user gets who installs the wheel: `highwater` alone, with all that its verbs read, in a folder without a checkout.
+"""The installed wheel: `highwater` alone, with all files that its commands read, works without a checkout.
 
 The wheel is built here, without a network, from a copy of the sources. It is unpacked into two environments: one with the
 core's dependencies and no others, and one with those of all extras.

@@ -1,4 +1,4 @@
-"""No machinery names a protocol: a new one comes by files of its own in the rooms of protocols, and by nothing else."""
+"""No machinery names a protocol: a new protocol only adds files of its own in the rooms of protocols."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""The generated pages say what the models say, for every protocol; and no label of a diagram overlaps another."""
+"""The generated pages agree with the models, for every protocol; no label of a diagram overlaps another."""
 
 import re
 import sys
@@ -97,7 +97,7 @@ BOUNDARY = instances_of("sequenced_metadata_boundary")
 
 
 def rows_of(text: str) -> dict[str, list[str]]:
-    """Of the tables of a text: the first cell -> the others."""
+    """Read the rows of all tables of a text: first cell -> the other cells."""
     cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in text.splitlines() if line[:1] == "|"]
     return {row[0]: row[1:] for row in cells}
 
@@ -194,7 +194,7 @@ def test_guards_are_told_as_they_are_written():
 # --- diagrams
 
 def boxes(root: ElementTree.Element) -> list[tuple[float, float, float, float]]:
-    """Of all texts, and of the states: left, top, right, bottom."""
+    """Return left, top, right and bottom of every text and every state."""
     found = []
     for text in root.iter(f"{SVG}text"):
         wide, x = len("".join(text.itertext())) * LETTER, float(text.get("x"))

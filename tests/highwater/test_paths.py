@@ -1,4 +1,4 @@
-"""Every path that the docs, the comments and the texts of the code name is there: a reader who follows one finds a file."""
+"""Every path that docs, comments and strings name exists, so that a reader who follows one finds a file."""
 
 import ast
 import io

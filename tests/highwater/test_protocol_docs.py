@@ -1,4 +1,4 @@
-"""Each protocol's page tells of every run that must fail, and what it breaks, as its rows say; and its claim is the model's."""
+"""Each protocol's page lists every run that must fail and the property that it breaks; its claim is the model's."""
 
 import re
 from importlib import import_module

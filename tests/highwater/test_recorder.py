@@ -1,7 +1,7 @@
-"""The recorder: requests go through as they came, rules do what they say, and the log tells what happened, in its order.
+"""The recorder forwards requests unchanged, applies its rules, and logs all events in order.
 
-In reading order: rules; where a message ends; the log; requests through it, to moto and to a server that verifies signatures;
-what each rule does; the connections; the command line.
+In reading order: rules; the end of a message; the log; requests to moto and to a server that verifies signatures; the effect of
+each rule; connections; the command line.
 """
 
 import io

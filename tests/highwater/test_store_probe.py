@@ -1,7 +1,6 @@
-"""`highwater store probe`: of real servers and of doubles it says what they are; it leaves nothing behind.
+"""`highwater store probe` classifies real servers and test doubles, and leaves no objects behind.
 
-In reading order: each server and what is said of it; the lines held against stores that go wrong in one respect; the verdict;
-the command line.
+In reading order: the report on each server; the report's lines on stores with one fault each; the verdict; the command line.
 """
 
 import json

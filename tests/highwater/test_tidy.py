@@ -1,4 +1,4 @@
-"""Who may import whom, where the world may be touched, and what no commit may hold: design.md's rules, walked in the ast."""
+"""Checks the rules of imports, of access to the outside world, and of commits, on the syntax trees of all modules."""
 
 import ast
 import subprocess

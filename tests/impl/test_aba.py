@@ -1,4 +1,4 @@
-"""ABA, claim by claim of docs/aba.md: where equal bytes may come back at a key on which a condition is held, and what then."""
+"""ABA: the claims of docs/aba.md about keys with conditions to which equal bytes may return, case by case."""
 
 import asyncio
 import random
@@ -176,7 +176,7 @@ def test_values_that_recur_cannot_be_asked_for_an_update():
 # --- the boundary: its number is all there is, and it only rises
 
 async def played(store, seed: int, restores: bool) -> tuple[list, list]:
-    """What three clients, and perhaps an operator who puts an old boundary back, see; and the bodies that were put."""
+    """Run three clients, and an operator who may restore an old boundary. Return what the clients saw, and the bodies put."""
     draw, said, bodies = random.Random(seed), [], []
     clients = [ObjectStoreBoundaryObject(system_world(store), NAMESPACE) for _ in range(3)]
     for _ in range(12):

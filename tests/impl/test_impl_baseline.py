@@ -1,4 +1,4 @@
-"""The baseline, on every store: the source's sentences, what its model allows and no more; and the keys and values upon it."""
+"""The baseline on every store: the essay's sentences as cases, the limits of its model, and the key-value store on top."""
 
 import asyncio
 

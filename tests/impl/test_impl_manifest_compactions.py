@@ -1,4 +1,4 @@
-"""Two objects and no request that writes to both: a compactor that ends, or is refused, or hears nothing, at any request."""
+"""A compactor changes two objects, and no request writes both: it may crash, be refused or get no reply at any request."""
 
 import asyncio
 

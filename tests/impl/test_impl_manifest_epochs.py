@@ -1,4 +1,4 @@
-"""Single writer and epochs, on every store: source 002's sentences, what the model allows and no more."""
+"""Single writer and epochs on every store: the sentences of SlateDB's page on the manifest, and the limits of the model."""
 
 import asyncio
 
@@ -151,7 +151,7 @@ def test_an_open_that_was_refused_without_effect_may_be_called_again():
 
 
 def test_after_a_read_without_an_answer_an_update_begins_at_step_1():
-    """What was listed before is out of date by then: an update that is to pick from it would say that there is nothing."""
+    """The earlier listing is out of date by then. An update that picked from it would find nothing."""
 
     async def case():
         store = faulty(await fresh(MemoryStore()))

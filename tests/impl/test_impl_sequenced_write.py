@@ -1,4 +1,4 @@
-"""The sequenced write protocol in both its uses, on every store: the source's sentences, what its model allows and no more."""
+"""The sequenced write protocol in both its uses, on every store: the essay's sentences, and the limits of the model."""
 
 import asyncio
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""The simple conditional protocol, on every store: the source's sentences, what its model allows and no more."""
+"""The simple conditional protocol on every store: the essay's sentences, and the limits of the model."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The implementation of WAL fencing: on every store, with unknown outcomes, and its mutants by schedules of their own."""
+"""The implementation of WAL fencing on every store, with unknown outcomes; a schedule kills each of its mutants."""
 
 import asyncio
 
@@ -284,7 +284,7 @@ def test_an_append_without_a_reply_is_put_again_and_recognised(stores, applied):
 
 
 def test_what_is_in_doubt_and_meets_a_fence_stays_in_doubt(stores):
-    """As its own may have been in that slot before the fence: the next test."""
+    """The writer's own record may have been in that slot before the fence; the next test shows it."""
     async def case():
         store = Told(stores.open())
         wal = await opened(store)

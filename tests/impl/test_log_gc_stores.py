@@ -246,7 +246,7 @@ def test_with_min_age_alone_it_loses_what_was_acknowledged(stores):
 
 
 def test_a_slow_snapshotter_takes_no_refused_entry(stores):
-    """What it reads may be of the branch: unchecked it would become the history."""
+    """An entry that it reads may belong to the branch. Without a check that entry would become the history."""
 
     async def case():
         store = stores.open()
@@ -311,7 +311,7 @@ class Unanswered:
     ("create", Unavailable, False, ("a", "b")), ("get", Unavailable, False, ("a", "x", "b")),
 ])
 def test_what_the_caller_of_an_append_is_told(method, error, applied, after):
-    """Of a create in doubt, and of one whose check got no answer: unknown. Nothing appends it again."""
+    """The outcome is unknown if the create or its check got no answer. Nothing appends the entry again."""
 
     async def case():
         store = MemoryStore()

@@ -1,8 +1,7 @@
-"""What each store profile answers, cell by cell; and that a real server with the S3 API answers what the profile s3 says.
+"""The responses of each store profile, cell by cell; a real server with the S3 API responds as the profile s3 says.
 
-In reading order: the requests; the table; the simulated store held to it, and every datum seen to matter; moto, versitygw,
-MinIO where it is built, and any server that HIGHWATER_S3_ENDPOINT names, held to its column s3; what a client makes
-of a status.
+In reading order: the requests; the table; the simulated store agrees with it, and every entry matters; moto, versitygw, MinIO
+if it is built, and the server of HIGHWATER_S3_ENDPOINT agree with the column s3; the client's reading of a status.
 """
 
 import asyncio
@@ -137,7 +136,7 @@ def get_requoted(s):
 
 
 def get_recreated(s):
-    """As it was, but deleted and created again meanwhile."""
+    """Ask for an object that was deleted and created again with the same bytes."""
     version = s.ask("create", "k", b"1").version
     s.ask("delete", "k")
     s.ask("create", "k", b"1")
@@ -582,7 +581,7 @@ def test_a_409_that_may_mean_either_means_the_less():
 
 @pytest.mark.parametrize("name", PROFILES)
 def test_a_definite_error_of_a_store_is_true(name):
-    """What a client is told did not happen did not; `Simulated` looks. And a store that says so has an error for it."""
+    """A mutation that a store refuses did not happen: `Simulated` checks it. Every refusal has a definite error."""
     for case in ("create_exists", "create_contended", "update_stale", "update_missing", "update_contended", "throttled"):
         status = int(CASES[case](Simulated(PROFILES[name])))
         op = case.partition("_")[0] if case != "throttled" else "get"

@@ -1,4 +1,4 @@
-"""SlateDB's own files: what is read, what is written, what is refused, and what damage does."""
+"""SlateDB's own files: reading, writing, refusals, and damage."""
 
 import asyncio
 import random
@@ -144,7 +144,7 @@ def test_any_table_is_written_and_read(table, data):
 
 
 def test_every_number_is_at_a_multiple_of_its_size():
-    """As readers in other languages want it: the released one refuses a file in which it is not so."""
+    """Readers in other languages rely on it: the released reader refuses a file with a misaligned number."""
     buffer = write(ManifestV2(writer_epoch=1, initialized=True, last_l0_clock_tick=5))
     start = struct.unpack_from("<I", buffer)[0]
     vtable = start - struct.unpack_from("<i", buffer, start)[0]
@@ -308,7 +308,7 @@ def test_what_v2_cannot_hold_is_refused():
 
 
 def test_two_views_with_one_id_stand_in_v1_as_they_are():
-    """As released 0.17.0 makes them in a union (docs/findings.md)."""
+    """Release 0.17.0 makes such views in a union (docs/findings.md)."""
     manifest = FULL._replace(l0=(View(A, A, LEFT), View(A, A, RIGHT)))
     assert V1.decode(V1.encode(manifest)) == manifest
 

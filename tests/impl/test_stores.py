@@ -360,7 +360,7 @@ def test_what_was_deleted_is_not_updated(stores, crew):
 
 
 def watch(stores, look, act, times: int) -> list:
-    """What `look(store)` gave again and again in one thread, while another did `act(store, number)`, 1 to `times`.
+    """Collect the results of `look(store)` in one thread while another calls `act(store, number)` for 1 to `times`.
 
     Goes on past `times`, on a busy machine, until enough was seen.
     """
@@ -390,7 +390,7 @@ def watch(stores, look, act, times: int) -> list:
 
 
 def test_a_body_belongs_to_its_version(stores):
-    """What a client reads while another writes is what was put under that version, and never goes back."""
+    """A client that reads while another writes gets the body of the version that it is given, and versions never go back."""
     numbers = {run(stores.open().put("k", b"0")): 0}
     bodies = {0: b"0"}
 

@@ -171,7 +171,7 @@ def test_s3_a_put_that_is_always_refused_has_had_no_effect(lossy, status):
 
 
 def test_s3_a_conflict_after_a_refusal_is_a_conflict(lossy):
-    """As on S3 the loser of a race may first hear 409, then 412."""
+    """On S3 the loser of a race may first get 409, then 412."""
     refusal = Fate(apply=False, answer=409, code="ConditionalRequestConflict")
     lossy.proxy.next("PUT", refusal._replace(meanwhile=lambda: run(lossy.direct.create("k", b"theirs"))))
     with pytest.raises(AlreadyExists):
@@ -259,7 +259,7 @@ def test_s3_no_credentials_is_told_as_such(s3_stores, monkeypatch, tmp_path):
 
 
 def test_s3_a_client_that_retries_by_itself_is_refused(moto_url):
-    """What it would do: the lost answer becomes a conflict with itself."""
+    """Such a client would turn a lost response into a conflict with its own write."""
     with pytest.raises(ValueError, match="may send a PUT again"):
         S3Store(boto3.client("s3", endpoint_url=moto_url), "bucket", ids=Ulids())
 

@@ -1,4 +1,4 @@
-"""Released SlateDB clients and our code on the same databases: each reads what the other has written, and goes on from it."""
+"""Released SlateDB clients and our code share databases: each reads the other's files and continues from them."""
 
 import asyncio
 import re

@@ -1,5 +1,6 @@
-"""Two collectors, ours and the released client's, on the database of two writers that take it from each other, for as long as
-one likes, under requests that are held, delayed or answered late: no acknowledged key is lost, and the log refines the models.
+"""Two collectors, ours and the released client's, on a database that two writers take from each other, for a chosen time.
+
+Requests are held, delayed or answered late. No acknowledged key is lost, and the log refines the models.
 
     HIGHWATER_SOAK_S=600 HIGHWATER_SOAK_SEED=7 .venv/bin/python -m pytest -m interop tests/interop/test_interop_soak.py -s
 

@@ -1,5 +1,6 @@
-"""Released SlateDB clients on a real S3 server through the recorder: what they do all day refines the models, and each of the
-known schedules in which a safeguard is missing is told from the log alone, with the request and the guard."""
+"""Released SlateDB clients on a real S3 server through the recorder: their normal traffic refines the models.
+
+For each known schedule without a safeguard, the log alone reveals the failure, with the request and the guard."""
 
 import re
 import time
@@ -21,7 +22,7 @@ COLLECTING = {f"garbage_collector_options.{kind}_options": {"interval": "300ms",
 
 
 def check(log: Path, *options: str) -> tuple[int, str]:
-    """What `highwater trace check` says."""
+    """Run `highwater trace check` on a log and return its exit code and output."""
     result = CliRunner().invoke(app, ["trace", "check", str(log), *options])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result.exit_code, result.output
@@ -104,7 +105,7 @@ def test_ten_thousand_requests(tmp_path):
 # ----------------------------------------------------------------------------------------------- the stale writer, bug row 1
 
 def stale_writer(scene: Scene, boundary: bool) -> Asked:
-    """Source 000's: A's create of a manifest is under way for so long that B has written it, gone on, and it is collected."""
+    """The hazard of SlateDB's RFC on GC boundary files: A's create is delayed until B's file of that id has been collected."""
     A, B = scene.A, scene.B
     A.open(**AT)
     A.put(lost="1")

@@ -1,5 +1,6 @@
-"""The transition system that peers are measured on is the one of the text: its counts, its mutants, what a rejection means;
-and each peer that is on this machine counts the same."""
+"""The transition system for measuring peers is the specified one: its counts, its mutants, the meaning of a rejection.
+
+Each peer on this machine counts the same."""
 
 import pytest
 
@@ -45,7 +46,7 @@ def test_every_action_fires():
 
 
 def test_a_rejected_write_has_not_failed():
-    """Of 594 rejections 450 come while the update is already part of the latest file, the first after 12 steps."""
+    """In 450 of 594 rejections the update is already part of the latest file; the first takes 12 steps."""
     system = model(Constants(2, 2, 1, 4))
     writers = {process.name: p for p, process in enumerate(system.processes)}
     seen, level, depth, rejections, shortest = {init(system)}, [init(system)], 0, [], 0

@@ -1,4 +1,4 @@
-"""The bounded engine finds what the explorer finds, as soon, and nothing else; and its paths are the model's."""
+"""The bounded engine finds the explorer's violations at the same depth, and no others; its paths are the model's."""
 
 import itertools
 import operator
@@ -168,7 +168,7 @@ BITS = [z3.Bool(f"p{n}") for n in range(4)]
 
 
 def folded(x, bits: tuple[bool, ...]):
-    """What a value under conditions is, once they are known."""
+    """Evaluate a value that depends on conditions, given the truth of each bit."""
     def true(when) -> bool:
         return when is True or z3.is_true(z3.simplify(z3.substitute(when, *zip(BITS, map(z3.BoolVal, bits)))))
     if isinstance(x, bool | z3.BoolRef):

@@ -1,4 +1,4 @@
-"""The fast engines visit what the plain one visits, state for state; reductions leave out only what they may."""
+"""The fast engines visit the same states as the plain one; reductions leave out only redundant states."""
 
 from itertools import pairwise
 

@@ -1,6 +1,6 @@
-"""A search on disk finds what the wide engine finds, path and all; it may be killed anywhere; it reads only what was committed.
+"""A search on disk gives the wide engine's result and path; it may be killed anywhere, and reads only committed files.
 
-In reading order: the same as in memory; tasks done twice, late, or in pieces; Spark; killed and gone on with; what is refused.
+In reading order: the same as in memory; tasks run twice, late, or in pieces; Spark; killed and resumed; refusals.
 """
 
 import json
@@ -73,7 +73,7 @@ def test_mutants_die_at_the_exact_depth(name: str, tmp_path: Path) -> None:
 
 
 def test_what_is_no_longer_needed_is_thrown_away(tmp_path: Path) -> None:
-    """What is left are the levels, the runs, the pairs: also where states were widened on the way."""
+    """Only the levels, the runs and the pairs are left, even if states were widened on the way."""
     explore(INSTANCES["BP(2, 2, 1, 5)"], tmp_path, {}, partitions=3)
     levels = [files.level_at(tmp_path, depth) for depth in range(files.depth_of(tmp_path) + 1)]
     assert len({tuple(level.widths) for level in levels}) > 5
@@ -231,7 +231,7 @@ def test_what_fails_in_a_spark_worker_is_one_line(spark: external.Stages, tmp_pa
 # --- killed
 
 def child(model: Model, out: Path, kill_at: int) -> int:
-    """Goes on with the search in a process of its own, which kills itself at its so-manieth change of the folder; the signal
+    """Goes on with the search in a process of its own, which kills itself at its n-th change of the folder; the signal
     that ended it, or 0."""
     pid = os.fork()
     if not pid:

@@ -1,5 +1,6 @@
-"""The explorer page says what the model says: its states and moves, why an action is refused, what fails where; without a
-network, with whatever text a model holds, and the same to the byte on every run. Its JavaScript is run where there is node."""
+"""The explorer page agrees with the model: states, moves, the reason why an action is refused, and failures.
+
+It works without a network and with any text, and has the same bytes on every run. Its JavaScript runs if node is installed."""
 
 import ast
 import inspect

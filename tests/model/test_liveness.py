@@ -1,5 +1,6 @@
-"""`eventually` under weak fairness: hand-made graphs with a known answer, random ones against two other judges, the protocol's
-own properties; and what FizzBee makes of the same graphs.
+"""`eventually` under weak fairness: small graphs with a known answer, and random ones checked by two other algorithms.
+
+Also the protocol's own properties, and FizzBee's verdicts on the same graphs.
 """
 
 import random

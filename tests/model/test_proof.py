@@ -1,6 +1,6 @@
-"""The model's safety properties are proved without bounds, no safeguard can be spared, and what is proved is the model.
+"""The model's safety properties are proved without bounds, every safeguard is needed, and the proof matches the model.
 
-A proof that nobody saw fail proves little: below, each of what it rests on is broken, and what then fails is read.
+A proof that nobody saw fail proves little. Below, each of its foundations is broken, and the resulting failure is checked.
 """
 
 import functools
@@ -208,7 +208,7 @@ LARGER = st.builds(
 
 
 def test_so_it_is_along_random_walks_through_larger_instances():
-    """What was taken often is taken less often, so that a walk gets far."""
+    """A walk prefers actions that it has rarely taken, so that it gets far."""
     walked: set[str] = set()
 
     @settings(max_examples=40, deadline=None, derandomize=True, database=None)
@@ -380,7 +380,7 @@ def late(c, s, w):
 
 
 def beyond(c, s, w):
-    """As if MAX_ID, or COMMITS, or any other constant of the instance, were another."""
+    """Yield the steps of CreateNext under a smaller MAX_ID: a relation that does not match the model."""
     yield from proofs.create_next(c._replace(MAX_ID=c.MAX_ID - 1), s, w)
 
 

@@ -1,4 +1,4 @@
-"""The manifest's epochs are proved for any number of instances, faults and retries; with a safeguard off they are not."""
+"""The manifest's epochs are proved for any number of instances, faults and retries; without a safeguard the proof fails."""
 
 import functools
 
@@ -74,7 +74,7 @@ def test_one_query_takes_no_longer_than_a_proof_may():
 
 @functools.cache
 def of_action(role: str, action: str, *off: tuple) -> inductive.Proof:
-    """Of one action, for all would take long."""
+    """Prove one action, because all actions would take long."""
     constants = m.Constants(**dict(off))._replace(**proofs.UNBOUNDED)
     only = proofs.SYSTEM._replace(actions={role: {action: proofs.ACTIONS[role][action]}})
     return inductive.prove(only, constants, explain=False, rlimit=proofs.RLIMIT)

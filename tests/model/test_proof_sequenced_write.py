@@ -1,4 +1,4 @@
-"""The sequenced write protocol is proved for any number of clients, in both uses; with a safeguard off it is not."""
+"""The sequenced write protocol is proved for any number of clients, in both uses; without a safeguard the proof fails."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The WAL of one writer at a time is proved for any number of writers; with a safeguard off it is not."""
+"""The WAL of one writer at a time is proved for any number of writers; with a safeguard off the proof fails."""
 
 import pytest
 
@@ -41,7 +41,7 @@ def test_what_is_not_needed_where_a_replay_is_judged_when_it_is_over_and_appends
     ({"MISSING_IS_FENCED": False, "VALIDATE": "before"}, "Writer.ReadMissing", "ReplayIsWhole"),
 ], ids=str)
 def test_with_a_safeguard_off_it_is_not(off, action, clause):
-    """Of the action where it goes wrong, for all would take long."""
+    """Only the action that breaks the invariant is checked, because all actions would take long."""
     assert off in proofs.SAFEGUARDS_OFF
     role, of = action.split(".")
     system = proofs.SYSTEM._replace(actions={role: {of: proofs.ACTIONS[role][of]}})

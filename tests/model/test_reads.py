@@ -1,6 +1,6 @@
-"""What an action or a property reads is noticed, however it reads: the engines that keep answers say what plain Python says.
+"""Every read of an action or a property is recorded, however it reads, so that engines with caches agree with plain Python.
 
-Each model was once judged otherwise by them (the review of issue 4), or reads in another way that a recorder must see."""
+Each model below once got a wrong verdict from such an engine, or reads in a way that a recorder could miss."""
 
 import copy
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""What is proved is the model: of each proof but the boundary's (test_proof.py) the relation is held against the model."""
+"""The relation of each proof is compared with its model; test_proof.py does it for the boundary protocol."""
 
 from importlib import import_module
 

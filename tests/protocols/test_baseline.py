@@ -1,4 +1,4 @@
-"""The baseline of source 004 in reading order (counts and knobs: test_rows.py): the source's sentences as cases."""
+"""The baseline of the essay on object-store protocols: its sentences as cases. (Counts and knobs: test_rows.py.)"""
 
 import pytest
 

@@ -1,5 +1,6 @@
-"""Two requests a commit: what a writer has committed last it need not list and get; and after any error it does.
-(docs/cost.md; the model's rows known_*: specs/SequencedMetadataBoundary.toml.)"""
+"""Two requests per commit: a writer need not list and read its own last commit, but after any error it does.
+
+docs/cost.md explains it. The model's runs are the rows known_* of specs/SequencedMetadataBoundary.toml."""
 
 import asyncio
 
@@ -26,7 +27,7 @@ FOUR = ["list_page", "get", *TWO]
 
 
 class Counted:
-    """What is asked of a store, in order. `fail`: what the next request of a kind raises, applied before or not."""
+    """A store that records its requests in order. `fail`: the error of the next request of a kind, applied before it or not."""
 
     def __init__(self, store):
         self.store, self.asked, self.fail, self.caches = store, [], {}, False

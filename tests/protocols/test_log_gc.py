@@ -1,4 +1,4 @@
-"""The model of a log whose entries are collected, in order (counts, knobs: test_rows.py): the sources' sentences as cases."""
+"""The model of a log whose entries are collected: the sources' sentences as cases. (Counts and knobs: test_rows.py.)"""
 
 import pytest
 
@@ -15,7 +15,7 @@ from highwater.model.protocols.log_gc import ALWAYS, Constants, history, model, 
     ({"MAX_ID": 1, "KEEP_LATEST": False, "END": "boundary", "MAX_LOST": 1, "MAX_CRASHES": 1}, 12_584),
 ], ids=str)
 def test_larger_instances_hold(constants, states):
-    """What FizzBee would take minutes for."""
+    """FizzBee would take minutes for these instances."""
     found = explore(model(Constants(**constants)))
     assert (found.violated, found.complete, found.states) == (None, True, states)
 

@@ -1,4 +1,4 @@
-"""The model of manifest and compactions in order (counts, knobs: test_rows.py): the anomalies of the real system as cases."""
+"""The model of manifest and compactions: the anomalies of the real system as cases. (Counts and knobs: test_rows.py.)"""
 
 import pytest
 

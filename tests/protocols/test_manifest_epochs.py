@@ -1,4 +1,4 @@
-"""The model of sources 002 and 004, epochs in a manifest, in order (counts, knobs: test_rows.py): the sources' sentences."""
+"""The model of epochs in a manifest: the sentences of SlateDB's page and of the essay. (Counts and knobs: test_rows.py.)"""
 
 from itertools import permutations
 
@@ -107,7 +107,7 @@ def test_a_flush_that_meets_a_compaction_keeps_it():
 
 
 def test_a_fenced_writer_is_told_and_no_flush_of_its_is_reported():
-    """Source 002's NOTE. Nowhere does a writer that another has succeeded get more than the error."""
+    """The NOTE of SlateDB's page on the manifest: a fenced writer never gets more than the error."""
     of = model(Constants(FLUSHES=2))
     fenced = [state for state in states(of) if any(w.pc == "Fenced" for w in state.locals[:2])]
     assert fenced
@@ -118,7 +118,7 @@ def test_a_fenced_writer_is_told_and_no_flush_of_its_is_reported():
 
 
 def test_an_open_whose_reply_is_lost_fences_although_nobody_has_its_epoch():
-    """A divergence told: source 002 speaks of the CAS error alone. The older writer stops, and no other is open."""
+    """A difference from SlateDB's page on the manifest, which stops at the CAS error. The old writer stops; none is open."""
     of = model(Constants(MAX_LOST=1))
     assert any(w.pc == "Fenced" and len(state.shared.opened) == 1 for state in states(of) for w in state.locals[:2])
 

@@ -1,4 +1,4 @@
-"""The migration from V1 to V2 manifests in reading order: the model's counts, its knobs, the source's sentences as cases."""
+"""The migration from V1 to V2 manifests: the model's counts, its knobs, and the RFC's sentences as cases."""
 
 import asyncio
 from itertools import pairwise

@@ -1,5 +1,6 @@
-"""The vertical of source 000 in reading order (counts and knobs: test_rows.py): the source's sentences as cases on every
-store, a thousand seeds. (Golden traces: test_refine.py. The contract of the stores: test_stores.py.)"""
+"""SlateDB's RFC on GC boundary files: its sentences as cases on every store, and a thousand seeds.
+
+test_rows.py has counts and knobs, test_refine.py golden traces, and test_stores.py the contract of the stores."""
 
 import asyncio
 
@@ -93,7 +94,7 @@ async def ids(metadata: MetadataStore) -> list[int]:
 
 
 def test_ids_start_at_1_so_that_a_missing_boundary_is_behind_them(stores):
-    """Source 002 says 0; a missing boundary reads as 0, and «IDs <= B must be treated as potentially deleted»."""
+    """SlateDB's page says 0. A missing boundary reads as 0, and «IDs <= B must be treated as potentially deleted»."""
 
     async def case():
         metadata = opened(stores.open())

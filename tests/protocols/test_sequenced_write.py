@@ -1,4 +1,4 @@
-"""The model of source 004's sequenced write in order (counts, knobs: test_rows.py): the source's sentences as cases."""
+"""The model of the essay's sequenced write: the essay's sentences as cases. (Counts and knobs: test_rows.py.)"""
 
 import pytest
 
@@ -24,7 +24,7 @@ def steps(of, *labels):
 
 
 def alone(of, state):
-    """What Writer#1 does until its update is reported, with Writer#0 quiet; and what is reported then."""
+    """Let Writer#1 act alone until its update is acknowledged. Return its actions and the acknowledgements."""
     taken = []
     while not any(w == 1 for _, w, _ in state.shared.acked):
         step, = (step for step in moves(of, state) if step.label[0] == "Writer#1")

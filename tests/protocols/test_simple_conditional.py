@@ -1,5 +1,4 @@
-"""The simple conditional protocol of source 004 in reading order (counts and knobs: test_rows.py): the source's sentences as
-cases."""
+"""The essay's simple conditional protocol: its sentences as cases. (Counts and knobs: test_rows.py.)"""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The object store of source 004 in reading order (counts and knobs: test_rows.py): the source's sentences as cases."""
+"""The essay's object store: the essay's sentences as cases. (Counts and knobs: test_rows.py.)"""
 
 import pytest
 

@@ -1,5 +1,6 @@
-"""Committed but rejected: the anomaly, on every store; and what is tried again and recognised, whatever becomes of requests.
-(docs/committed-but-rejected.md; the model's rows: specs/SequencedMetadataBoundary.toml.)"""
+"""Committed but rejected: the anomaly on every store, and retries that recognise their own update whatever requests do.
+
+docs/committed-but-rejected.md explains it. The model's runs are rows of specs/SequencedMetadataBoundary.toml."""
 
 import asyncio
 
@@ -64,7 +65,7 @@ def test_a_refused_update_is_in_the_history(stores):
 
 
 def test_so_who_refreshes_and_tries_again_applies_it_twice(stores):
-    """What released code does, to whom this is one conflict more."""
+    """Released code retries in this way, because it sees one more conflict."""
 
     async def retried(metadata):
         while True:

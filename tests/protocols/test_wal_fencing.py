@@ -1,4 +1,4 @@
-"""WAL fencing in order (counts, knobs: test_rows.py): known bugs of the real system as cases of the model.
+"""WAL fencing: known bugs of the real system as cases of the model. (Counts and knobs: test_rows.py.)
 
 tests/impl/test_impl_wal_fencing.py tests the implementation.
 """
@@ -52,7 +52,7 @@ def test_a_known_bug_is_found_and_its_mend_holds(bug, mended, violates):
 
 
 def test_a_fence_in_a_collected_slot_hides_records_even_where_appends_are_checked():
-    """What the old writer acknowledged before the claim, past the slot of the fence, is not replayed."""
+    """Records that the old writer acknowledged before the claim, past the slot of the fence, are not replayed."""
     constants = {**FENCE_IN_COLLECTED_SLOT, "CHECK": "epoch", "FENCE_GC": True}
     assert explore(only(model(Constants(**constants)), "AckedIsServed")).violated == "AckedIsServed"
 
@@ -66,7 +66,7 @@ def test_to_fence_before_the_claim_hides_records_from_the_later_writer_although_
 
 
 def test_to_check_the_boundary_alone_keeps_every_record():
-    """Of replay_after, as of source 000's boundary file; who acknowledges may have been succeeded."""
+    """`replay_after` then serves as a boundary file does. A writer may still acknowledge after another has succeeded it."""
     of = model(Constants(CHECK="boundary", MAX_LOST=1))
     assert explore(only(of, *(ALWAYS.keys() - {"OneWriterAcks"}))).violated is None
     assert explore(of).violated == "OneWriterAcks"

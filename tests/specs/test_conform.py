@@ -1,4 +1,4 @@
-"""Spec and model are equal as graphs and in their verdicts; where they are not, it is noticed and told so that one sees why."""
+"""Spec and model have equal graphs and verdicts; a difference is noticed and reported with its cause."""
 
 import re
 from pathlib import Path

@@ -1,5 +1,6 @@
-"""The FizzBee wrapper: verdicts, graphs and guided traces of small specs are what they should be, and what FizzBee alone
-gets wrong without a word (see specs/fizzbee/check.py) is not.
+"""The FizzBee wrapper: verdicts, graphs and guided traces of small specs are correct.
+
+So are the cases that FizzBee alone gets wrong silently (see specs/fizzbee/check.py).
 """
 
 import shutil

@@ -1,4 +1,4 @@
-"""The reader of .fizz text: what it finds in odd forms, too."""
+"""The reader of .fizz text understands unusual forms, too."""
 
 import pytest
 

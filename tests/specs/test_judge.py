@@ -1,4 +1,4 @@
-"""FizzBee judges runs of the simulation: good ones are accepted; a mutant's is not, nor one whose store holds other bytes."""
+"""FizzBee judges simulated runs: it accepts good ones, and refuses a mutant's and one whose store holds other bytes."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -58,7 +58,7 @@ def test_a_good_run_is_accepted_and_a_mutants_is_not(scenario: str, fizz: Fizz) 
 
 
 def test_the_model_and_the_log_end_with_the_same_files() -> None:
-    """What FizzBee's last state is held against is the store's, as the first judge's is, too."""
+    """FizzBee's last state is compared with the store's files; so is the model's."""
     outcome = small_run(DEFAULT, SEED)
     assert not outcome.kind
     files, boundary = stored(outcome.events, namespace(SMALL))

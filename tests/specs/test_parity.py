@@ -1,5 +1,6 @@
-"""One set of names, for each protocol: actions, properties, constants and variables of the spec are those of the model, and the
-traces and the proof, where there are some, speak of no others."""
+"""Each protocol has one set of names: spec and model share actions, properties, constants and variables.
+
+Its traces and its proof, if there are any, use no other names."""
 
 import inspect
 import re
@@ -82,7 +83,7 @@ def test_properties_are_functions_in_snake_case(stem):
 
 
 def test_who_is_fair(stem):
-    """What is neither a fault nor somebody else's doing, where there is something that happens in the end."""
+    """In a protocol with `eventually` properties, a role's fair actions are all that are not faults."""
     model, fair = model_of(stem), fair_actions(spec_of(stem).text)
     assert fair == getattr(model, "FAIR", {}) and bool(fair) == hasattr(model, "EVENTUALLY")
     for role, actions in actions_of(stem).items():

@@ -1,5 +1,6 @@
-"""What holds of the model of every protocol: each row of specs/*.toml, by an engine of ours. (By FizzBee: test_conform.py, and
-`highwater verify`.)"""
+"""Every row of specs/*.toml holds for its protocol's model, checked by one of our engines.
+
+test_conform.py and `highwater verify` check the rows with FizzBee."""
 
 import inspect
 import re
@@ -69,7 +70,7 @@ BESIDE = {"sequenced_metadata_boundary": {"KNOWN": "accepted", "BOUNDARY_FIRST":
 
 @pytest.mark.parametrize("stem", STEMS)
 def test_every_property_can_fail(stem):
-    """As the first that a row violates, or judged by itself."""
+    """A property fails either as the first that a row violates, or when it is checked alone."""
     module = import_module(f"highwater.model.protocols.{stem}")
     failed = [row for row in FAILED if row.stem == stem]
     held = module.ALWAYS.keys() - {row.violates for row in failed}

@@ -1,5 +1,6 @@
-"""What is said of a failure is so: what mattered led there, the nearest passing run passes, the clocks of an exported log are
-in the order of cause and effect, and FizzBee follows a good run to its end and a bad one not."""
+"""Explanations of failures are true: the listed events led to the failure, and the nearest passing run passes.
+
+The clocks of an exported log respect happens-before. FizzBee follows a good run to its end, and a bad one not."""
 
 import json
 import os
@@ -77,7 +78,7 @@ def test_the_boundary_that_refused_a_writer_mattered():
 
 
 def expected(events: list, number: int, where: Namespace) -> dict[str, int | None]:
-    """What an event met, by a plain search of those before."""
+    """Find the earlier events that an event met, by a plain search."""
     e, before = events[number], range(number - 1, -1, -1)
     key = e.keys[-1] if e.op == "list" and e.keys else e.key
     late = e.kind == "applied" and not e.awaited and e.op in ("create", "update", "put", "delete")

@@ -1,4 +1,4 @@
-"""To follow a run is to observe its events: the same verdict, of the same event, for good runs, mutants' and damaged ones."""
+"""Following a run gives the verdict of observing its events, at the same event, for good runs, mutants and damaged runs."""
 
 from itertools import islice
 
@@ -19,7 +19,7 @@ BOUNDARY = "sequenced_metadata_boundary"
 
 
 class Follower:
-    """What a process has met."""
+    """A process's cache of the events that it has met, across runs."""
 
     def __init__(self) -> None:
         self.rests: list[tuple] = []
@@ -40,7 +40,7 @@ def observe(of: trace.Trace, events: list[Event]) -> None:
 
 
 def verdict(way, stem: str, shape, events: list[Event]) -> tuple:
-    """What came of it, how far it came, and where the model then is."""
+    """Check a run and return its failure or None, the events taken, the model states and the time."""
     of = named(stem).trace_of(shape)
     failure = None
     try:
@@ -51,7 +51,7 @@ def verdict(way, stem: str, shape, events: list[Event]) -> tuple:
 
 
 def outcomes(stem: str, seeds: int) -> list[Outcome]:
-    """Of the protocol, and of each of its mutants some."""
+    """Simulate `seeds` runs of the protocol, and three of each of its mutants."""
     builds = [None, *[build for _, build in mutants_of(stem).builds.values()]]
     return [simulate(Run(seed, scenario=stem), build) for build in builds for seed in range(seeds if build is None else 3)]
 

@@ -1,5 +1,6 @@
-"""What users see is one list: each rule has a history that breaks it alone; and runs without faults take the requests that they
-must. In reading order: the list; where the trace leaves open what happened; runs; requests.
+"""Callers see one list: each rule has a history that breaks it alone, and runs without faults send the expected requests.
+
+In reading order: the list; traces that leave an outcome open; runs; requests.
 """
 
 import pytest

@@ -1,5 +1,7 @@
-"""The checker of recorded histories: small ones that are known to be good or bad; those of the model of the store, with each of
-its safeguards on and off; and recorded ones, of every store, with threads that ask all at once."""
+"""The checker of histories gives the right verdict on small histories that are known to be good or bad.
+
+It also checks histories of the store's model, with each safeguard on and off, and recorded ones of every store, with threads
+that send requests at once."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""The search for an order of a log's requests: held against trying all orders; what it says where there is none, or no time."""
+"""The search for an order of a log's requests agrees with trying all orders; its message if no order or no time is left."""
 
 from itertools import combinations, permutations
 

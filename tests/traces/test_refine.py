@@ -1,9 +1,9 @@
-"""Refinement: good runs pass, bad ones are noticed and told in words.
+"""Refinement: good runs pass, bad ones are noticed and explained in words.
 
-In reading order: seeds; the zoo's explanations; golden traces, which need no simulator; the format of a trace. That the
-checker notices damaged traces is in test_damage.py.
+In reading order: seeds; the zoo's explanations; golden traces, which need no simulator; the format of a trace. test_damage.py
+tests that the checker notices damaged traces.
 
-    PYTHONPATH=. python tests/traces/test_refine.py        searches and writes the golden traces anew
+    PYTHONPATH=. python tests/traces/test_refine.py        searches and writes new golden traces
 """
 
 import json
@@ -139,7 +139,7 @@ def few(ids, number):
     (((9,), 0, {1, 2, 9}, 3), (9,), "not c[me] == i (3): c[me] is 9, i is 9"),
 ])
 def test_first_false_conjunct_is_found(arguments, observed, says):
-    line = {2: "1", 4: "2", 5: "3"}  # of `sample` -> its how-manieth test
+    line = {2: "1", 4: "2", 5: "3"}  # line of `sample` -> number of its condition
     text = why_not(sample, *arguments, observed=observed)
     assert re.sub(rf"{HERE}:(\d+)", lambda m: line[int(m[1]) - sample.__code__.co_firstlineno], text) == says
 
@@ -244,7 +244,7 @@ def test_golden_trace_is_written_as_it_was_read(name):
 
 
 def test_golden_stale_writer_brings_back_a_collected_id():
-    """Source 000's hazard, event by event: created, deleted behind the boundary, created again, reported as committed."""
+    """The RFC's hazard, event by event: created, deleted behind the boundary, created again, reported as committed."""
     events = golden("no_check")
     last = events[-1]
     life = [(e.op, e.client) for e in events if e.key == last.key and e.kind == "applied" and e.op != "get" and e.status < 300]

@@ -1,4 +1,4 @@
-"""The one check of callers' histories: held against a search for a serial order, and each way to fail by name."""
+"""The check of callers' histories agrees with a search for a serial order, and names each way to fail."""
 
 from itertools import pairwise, permutations
 

@@ -1,4 +1,4 @@
-"""Logs of programs that nobody here wrote: what is known of a store from its answers, and the guards, each seen to fail."""
+"""Logs of foreign programs: facts about a store from its responses, and guards, each of which is seen to fail."""
 
 from pathlib import Path
 from typing import Any
@@ -240,7 +240,7 @@ def test_what_has_no_answer_may_be_there_or_not(status):
 
 
 def test_what_has_no_answer_has_some_version():
-    """Which, is told by who reads the same content, or by nobody."""
+    """A reader of the same content reveals the version; if nobody reads it, the version stays unknown."""
     def log(**asked: Any) -> Log:
         sent = Body(1, "digest of 1", b"1")
         log = Log().ask("A", "PUT", "x", body=b"0", version="zero").ask("A", "PUT", "x", body=b"1", answered=-1)
@@ -341,7 +341,7 @@ def test_a_refused_file_is_not_built_upon():
 
 
 def test_an_id_is_acknowledged_once():
-    """Source 000's stale writer, where nobody keeps a boundary."""
+    """The stale writer of SlateDB's RFC on GC boundary files, in a database without a boundary."""
     log = begun().get("B", 3).create("B", 4).check("B", 0).create("B", 5).check("B", 0).delete("G", key(4))
     log.create("A", 4, of=FIRST._replace(last_l0_seq=1))
     fails(log.check("A", 0), "CommitIsUnique", BOUNDARY=False)

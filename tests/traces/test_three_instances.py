@@ -1,6 +1,6 @@
-"""Source 002's scenario of three instances that open `db1`, between real processes: on local files, and on S3.
+"""SlateDB's page on the manifest: three instances open `db1` at once, as real processes, on local files and on S3.
 
-Its manifests begin with 0, ours with 1; either way three have been written before, and all three instances come to write
+The page's manifests begin with 0, ours with 1. In both cases three files exist before, and all three instances try to write
 00000000000000000004.manifest.
 """
 
@@ -61,7 +61,7 @@ def test_of_simultaneous_opens_one_succeeds(db1, three):
 
 
 def test_simultaneous_opens_that_may_retry_take_an_epoch_each(db1, three):
-    """As released code does, for 300 s by default."""
+    """Released code retries for 300 s by default."""
     assert sorted(three.ask_all("open", db1, True, 60).values()) == [2, 3, 4]
     assert latest(db1) == (6, Manifest(writer_epoch=4, compactor_epoch=1))
 

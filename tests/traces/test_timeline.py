@@ -1,6 +1,7 @@
-"""The timeline shows the trace: every event once, the model's state after it, what was sent when; it opens where the run fails,
-works without a network and with any text, and stays small and quick with 2,000 events. Its JavaScript is run where there is
-node, and looked at where there is a browser."""
+"""The timeline shows every event of the trace once, with the model's state after it and the times of its request.
+
+It opens at the failure, works without a network and with any text, and stays small and quick with 2,000 events. Its JavaScript
+runs if node is installed, and its look is checked if a browser is."""
 
 import json
 import re

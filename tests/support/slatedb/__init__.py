@@ -1,1 +1,1 @@
-"""The released SlateDB as a peer to test against: each release has an environment, each client a process of its own."""
+"""Released SlateDB clients to test against: each release has an environment, each client a process of its own."""

@@ -1,4 +1,4 @@
-"""A released SlateDB client in a process of its own, asked by method: `peer("0.17.0").open(path="db")`."""
+"""A released SlateDB client in a process of its own; methods send it requests: `peer("0.17.0").open(path="db")`."""
 
 import json
 import os
@@ -14,7 +14,7 @@ SCRIPT = Path(__file__).with_name("peer.py")
 
 
 class PeerError(Exception):
-    """What the client raised, as text."""
+    """The error that the client raised, as text."""
 
 
 class Client:

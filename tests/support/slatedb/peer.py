@@ -1,4 +1,4 @@
-"""A SlateDB client that is told what to do by its standard input, one JSON object a line: {"do": .., "with": {..}}.
+"""A SlateDB client that takes commands from standard input, one JSON object per line: {"do": .., "with": {..}}.
 
 It runs under the interpreter of a release (releases.py) and imports nothing of highwater. It answers each line by one:
 {"is": result} or {"error": text, "kind": name}. It ends with its standard input.

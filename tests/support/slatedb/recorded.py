@@ -1,4 +1,4 @@
-"""Released SlateDB clients on a real S3 server, recorded: versitygw, a recorder with a port for each client, a process each.
+"""Records released SlateDB clients on versitygw, a real S3 server: each client is a process with its own recorder port.
 
     with recorded(log, A="0.17.0", B="0.17.0") as scene:
         scene.A.open(path="db", url=URL)
@@ -8,7 +8,7 @@
         scene.rules("")
         flushing.told()         # "ok", or what the client raised
 
-The test is skipped, with a message, where the server or a release is not to be had.
+The test is skipped with a message if the server or a release is missing.
 """
 
 import threading
@@ -36,7 +36,7 @@ LIMIT_S = 120
 
 
 class Asked:
-    """What a client does in a thread of its own."""
+    """A client's call that runs in a thread of its own."""
 
     def __init__(self, work: Callable[[], Any]):
         self._told: list[str] = []
@@ -80,7 +80,7 @@ class Scene:
         self.clients[name].collect(path=path, url=URL, **options)
 
     def ids(self, folder: str, path: str = "db") -> list[int]:
-        """Of the files that are there; the recorder sees nothing of it."""
+        """List the ids of the files in a folder of the store. The recorder does not see these requests."""
         pages = s3(self.server).get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=f"{path}/{folder}/")
         return [int(one["Key"].rpartition("/")[2].partition(".")[0]) for page in pages for one in page.get("Contents", [])]
 
@@ -91,7 +91,7 @@ def s3(url: str) -> Any:
 
 
 def environment(url: str) -> dict[str, str]:
-    """What releases before 0.17 are told of a store."""
+    """Return the environment variables by which releases before 0.17 find a store."""
     return {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1", "AWS_ENDPOINT": url,
             "AWS_ALLOW_HTTP": "true"}
 

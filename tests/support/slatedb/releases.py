@@ -1,7 +1,7 @@
-"""Released SlateDB clients, each in a virtual environment of its own below the cache folder: `.cache/slatedb-<version>/`.
+"""Installs released SlateDB clients, each in a virtual environment in the cache folder: `.cache/slatedb-<version>/`.
 
-Claim: an environment that has its name is whole; it was made under another name and renamed at the end. They are never a
-dependency of highwater: nothing here is imported from them, a process of theirs is asked (tests/support/slatedb/peer.py).
+Claim: an environment that has its name is complete. It was made under another name and renamed at the end. The releases are
+never a dependency of highwater: no module imports them, and tests talk to a process (tests/support/slatedb/peer.py).
 """
 
 import os

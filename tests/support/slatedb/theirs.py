@@ -1,4 +1,4 @@
-"""What a released client's admin shows of a manifest or a compactions file, said of ours: so that every field is compared."""
+"""Renders our manifests and compactions files as a released client's admin shows them, so that every field is compared."""
 
 from typing import Any
 

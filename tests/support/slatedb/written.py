@@ -1,4 +1,4 @@
-"""Files that released SlateDB clients have written, as hexadecimal text: what they are is said before each.
+"""Files that released SlateDB clients wrote, as hexadecimal text; a comment describes each.
 
 A file is a big-endian u16, its version, and a FlatBuffer (impl/codecs/slatedb/header.py).
 """

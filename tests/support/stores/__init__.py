@@ -1,1 +1,1 @@
-"""What the tests of stores stand on: fixtures.py is the way in for other tests."""
+"""Supports the tests of stores; other tests use fixtures.py."""

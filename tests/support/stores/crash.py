@@ -1,6 +1,6 @@
-"""Clients of a LocalStore that die: at any moment, having noted what they were told was done; or at each line in turn.
+"""Clients of a LocalStore that die: at a random moment, after noting each acknowledged request; or at each line in turn.
 
-A body carries its own digest, so that a part of one, or a mixture of two, is seen for what it is.
+A body carries its own digest, so that a partial body or a mixture of two is recognised.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Sixteen clients at once: `run` has each member of a crew do the same work, all starting together.
 
-Each member opens a store of its own. Local files are for processes (spawned, so that they share nothing), moto and
-memory for threads: their sharing is elsewhere.
+Each member opens a store of its own. On local files the members are processes, spawned so that they share nothing. On moto and
+in memory they are threads.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A store that writes down what it is asked, and does to the next mutation of a kind what a test says.
+"""A store that records its requests, and gives the next mutation of a kind the fate that a test chooses.
 
 `faulty.next("create", LOST, LATE)` decides the fates of the next two creates; every other request passes. Reads may be refused.
 """
@@ -30,7 +30,7 @@ class Faulty:
         return methods
 
     async def arrive(self) -> None:
-        """What was late comes now, with the outcome that its condition has now."""
+        """Apply the late requests now; their conditions are judged now."""
         late, self._late = self._late, []
         for real, *arguments in late:
             try:

@@ -1,13 +1,13 @@
-"""Fixtures of empty stores for any test: put `pytest_plugins = ["tests.support.stores.fixtures"]` at the top of its module.
+"""Fixtures of empty stores for any test; put `pytest_plugins = ["tests.support.stores.fixtures"]` at the top of its module.
 
-    memory_stores, local_stores, moto_stores, versitygw_stores    one empty store a test, of that kind
+    memory_stores, local_stores, moto_stores, versitygw_stores    one empty store of that kind for each test
     stores                                                        the test runs once with each of them
     s3_stores                                                     with each that is S3
 
-Each has `open(page_size=1000)`, another handle on the same store as another client would have one, `kind`, and `s3`, whether it
-is behind S3. Those of local files and of S3 can be pickled, so a worker process can open them too. A server starts once in a
-session, when the first test asks for it (`moto_url`, `versitygw_url`); where it cannot start, the tests that need it are
-skipped and say why. MinIO is one more where it has been built.
+Each has `open(page_size=1000)`, which returns another client's handle on the same store, `kind`, and `s3`: whether it is behind
+S3. Stores in local files and in S3 can be pickled, so a worker process can open them too. A server starts once in a session,
+when the first test needs it (`moto_url`, `versitygw_url`). If it cannot start, the tests that need it are skipped and say why.
+MinIO is added if it has been built.
 """
 
 import functools

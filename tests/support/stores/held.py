@@ -1,4 +1,4 @@
-"""A store that keeps the first request of one kind waiting: a stall, at a place of one's choosing."""
+"""A store that keeps the first request of one kind waiting: a stall at a chosen place."""
 
 import asyncio
 from typing import Any

@@ -1,7 +1,7 @@
-"""Safety: a server that a test has started never outlives the test, whatever ends it.
+"""Safety: a server that a test has started never outlives the test, whatever ends the test.
 
-`python leash.py COMMAND ...` runs the command, and ends it as soon as its own standard input is closed, which the end of its
-parent does whatever the cause. It ends with the command, too. `leashed` starts a server so, on a free port.
+`python leash.py COMMAND ...` runs the command and ends it when its own standard input closes. The end of the parent process
+closes it, whatever the cause. leash.py also ends when the command ends. `leashed` starts a server in this way, on a free port.
 """
 
 import os

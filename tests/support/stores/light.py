@@ -1,4 +1,4 @@
-"""The stores that import little: a worker process that opens local files should not have to wait for boto3."""
+"""Opens the stores that import little, so that a worker process on local files need not wait for boto3."""
 
 from typing import NamedTuple
 

@@ -1,7 +1,7 @@
-"""A proxy in front of an S3 server that loses answers: what a network may do to a request, done on purpose and on time.
+"""A proxy in front of an S3 server that loses responses: it does on purpose what a network may do to a request.
 
-`proxy.next("PUT", LOST)` decides the fate of the next PUT, and of one only; further calls, of the ones after it. Every
-other request passes. `proxy.seen` lists the methods that came, so that a test can tell how often a PUT was sent.
+`proxy.next("PUT", LOST)` decides the fate of the next PUT only; further calls decide those of later PUTs. Every other request
+passes. `proxy.seen` lists the methods received, so that a test can count how often a PUT was sent.
 """
 
 import http.client

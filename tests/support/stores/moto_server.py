@@ -1,10 +1,10 @@
 """Safety: moto answers one request at a time.
 
-Plain moto checks a condition and then acts on it, in many threads at once: it lets two creators of one key both win.
-Behind a lock it is linearizable. `python moto_server.py PORT` runs it in a process of its own (see s3_servers.py).
+Plain moto checks a condition and then acts on it, in many threads at once, so two creators of one key may both win. Behind a
+lock it is linearizable. `python moto_server.py PORT` runs it in a process of its own (see s3_servers.py).
 
-Two kinds are there to be convicted: `plain`, without the lock, which rests between the check and the act, as on a busy machine;
-and `deaf`, behind the lock, but it never hears a condition.
+Two kinds must be rejected by the tests: `plain`, without the lock, pauses between check and act, as on a busy machine; `deaf`,
+behind the lock, ignores conditions.
 """
 
 import http.client

@@ -1,7 +1,7 @@
-"""S3 servers for tests: versitygw, MinIO and gofakes3, as tools/s3/build.py has built them; and moto, the quick double.
+"""Starts S3 servers for tests: versitygw, MinIO and gofakes3, built by tools/s3/build.py; and moto, the quick double.
 
-Each runs in a process of its own, on a free port of 127.0.0.1, and keeps its data in memory or in a folder that goes when it
-ends. The key is `test`, the secret `testtest`. CannotStart where a server is not built or does not come up.
+Each runs in a process of its own, on a free port of 127.0.0.1, and keeps its data in memory or in a folder that is deleted at
+its end. The key is `test`, the secret `testtest`. Raises CannotStart if a server is not built or does not start.
 """
 
 import importlib.util

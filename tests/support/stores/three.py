@@ -1,6 +1,6 @@
-"""SlateDB 01, 02 and 03 of source 002: each an instance in a process of its own, which does what it is told through a pipe.
+"""The instances SlateDB 01, 02 and 03 of SlateDB's page on the manifest, each in a process that takes commands by a pipe.
 
-They share nothing but the store, and a barrier at which those who are to open at the same moment meet before they write.
+They share only the store, and a barrier for instances that must open at the same moment: they meet there before they write.
 """
 
 import asyncio

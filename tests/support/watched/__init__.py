@@ -1,4 +1,4 @@
-"""Which modules a process and its workers import: sitecustomize.py writes them down."""
+"""Reads the modules that a process and its workers import; sitecustomize.py writes them down."""
 
 import os
 from collections import defaultdict
@@ -24,7 +24,7 @@ def of_this_process(modules: dict, root: Path) -> list[tuple[str, str]]:
 
 
 def by_process(log: Path) -> dict[str, list[tuple[str, str]]]:
-    """What sitecustomize.py wrote down: name and real path of the modules of each process."""
+    """Read the log of sitecustomize.py: process -> names and real paths of its modules."""
     found = defaultdict(list)
     for line in log.read_text().splitlines():
         process, name, path = line.split(" ", 2)

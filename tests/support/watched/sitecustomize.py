@@ -1,4 +1,4 @@
-"""Writes down every module that a process imports, and that its workers do, whatever way they are started.
+"""Writes down every module that a process and its workers import, however the workers are started.
 
 Python imports this at its start where this folder is on PYTHONPATH. $WATCHED names the file that gets a line for each module:
 the process, the module's name, the real path of its source.
