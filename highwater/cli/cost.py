@@ -58,7 +58,7 @@ def inputs_of(path: Path) -> Inputs:
 def cost_command(
         protocol: Annotated[list[str] | None, typer.Option(help="measure only this protocol; may be repeated")] = None,
         runs: Annotated[int, typer.Option(min=1, help="runs for each protocol and contention")] = RUNS,
-        inputs: Annotated[Path, typer.Option(help="TOML file of prices and latencies; copy the default to change them")] = INPUTS,
+        inputs: Annotated[Path, typer.Option(help="TOML file of prices and latencies: a changed copy of the default")] = INPUTS,
         html: Annotated[Path | None, typer.Option(help="write the table and a plot to this HTML page")] = None,
         as_json: Annotated[Path | None, typer.Option("--json", help="also write the results to this JSON file")] = None,
         endpoint: Annotated[str | None, typer.Option(help="also time this S3 server's conditional requests")] = None,
@@ -174,7 +174,7 @@ def told_times(endpoint: str, bucket: str) -> None:
     for what, each in times.items():
         table.add_row(what, f"{median(each):.2f}")
     console.print(table)
-    console.print(f"{endpoint}: medians of {TIMED} requests of each kind, sent one by one. They hold for this server and machine only.")
+    console.print(f"{endpoint}: medians of {TIMED} requests of each kind, one by one. They hold for this server and machine.")
 
 
 async def timed_and_swept(store: Any) -> dict[str, list[float]]:

@@ -30,7 +30,7 @@ def module_of(name: str = STEM) -> ModuleType:
     if name in protocols():
         return import_module(f"highwater.model.protocols.{name}")
     sys.path.insert(0, "")  # so that a module in the working folder can be imported
-    none = (f"unknown model {name!r}; choose one of {', '.join(protocols())}, or name a Python module that has Constants and "
+    none = (f"there is no model {name!r}; choose one of {', '.join(protocols())}, or name a Python module that has Constants and "
             "model, such as highwater.gate.boundary_peer")
     if not all(part.isidentifier() for part in name.split(".")):
         refuse(none)
@@ -78,13 +78,13 @@ def of_user(module: ModuleType) -> Iterator[None]:
 
 
 def constants_of(settings: list[str] | None, protocol: ModuleType | None = None) -> Any:
-    """Return the constants of an instance. Refuses an unknown name, and a value of a wrong type or out of range."""
+    """Return the constants of an instance. Refuses an unknown name, and a value of a wrong type or range."""
     defaults, values = (protocol or module_of()).Constants(), {}
     limits = getattr(protocol or module_of(), "LIMITS", {})
     for setting in settings or ():
         name, _, text = setting.partition("=")
         if name not in defaults._fields:
-            refuse(f"unknown constant {name!r}; choose one of {', '.join(defaults._fields)}")
+            refuse(f"there is no constant {name!r}; choose one of {', '.join(defaults._fields)}")
         default = getattr(defaults, name)
         try:
             values[name] = ast.literal_eval(text)

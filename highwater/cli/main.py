@@ -21,7 +21,7 @@ app.add_typer(dst.app, name="dst", help="run | replay | shrink | explain | timel
 app.add_typer(trace.app, name="trace", help="check: compare a recorded trace with the model | damage: test the checker | "
                                             "record: log the requests that programs send to an S3 server")
 app.add_typer(store.app, name="store", help="probe: test a store for every guarantee that the protocols rely on")
-app.add_typer(admin.app, name="admin", help="inspect | history | check | gc: for a SlateDB database in a folder or an S3 bucket")
+app.add_typer(admin.app, name="admin", help="inspect | history | check | gc: for a SlateDB database in a folder or a bucket")
 app.add_typer(campaign.app, name="campaign", help="run | resume | status | report | triage | sql | views: many seeds, "
                                                            "on Spark or local processes")
 

@@ -31,7 +31,7 @@ def probe_command(
         url: Annotated[str, typer.Argument(help="s3://bucket or s3://bucket/prefix")],
         endpoint_url: Annotated[str | None, typer.Option(help="the server [default: AWS_ENDPOINT_URL, else Amazon]")] = None,
         rounds: Annotated[int, typer.Option(min=2, max=100_000, help="rounds of each race of 16 clients")] = 100,
-        uses: Annotated[list[str] | None, typer.Option("--for", help="judge the store for this protocol, or `all`; may be repeated "
+        uses: Annotated[list[str] | None, typer.Option("--for", help="judge it for this protocol, or `all`; may be repeated "
                                                        "[default: every protocol here]")] = None,
         out: Annotated[Path | None, typer.Option("--json", help="also write the results to this JSON file")] = None) -> None:
     """Test a store for every guarantee that the protocols rely on, and list what is unsafe for which protocol."""
@@ -73,7 +73,7 @@ def probe_command(
         judged = "" if use in wanted else f" ({OTHERS[use]}: not judged for it)" if use in OTHERS else " (not judged for it)"
         console.print(f"[{'bold red' if use in wanted else 'yellow'}]unsafe for {use}[/]{judged}: {', '.join(names)}")
     seen = ", ".join(f"{name} {value}" for name, value in differing.items())
-    console.print(f"simulate it with: highwater dst run --profile {nearest}" + (f" (this store differs: {seen})" if seen else ""))
+    console.print(f"simulate it with: highwater dst run --profile {nearest}" + (f" (it differs: {seen})" if seen else ""))
     if report.left:
         more = " .." * (len(report.left) > 5)
         console.print(f"[bold red]could not be deleted:[/] {escape(', '.join(report.left[:5]))}{more}")

@@ -23,13 +23,13 @@ from highwater.gate.checks import CORES, Check, Row, timed
 from highwater.gate.exits import worst
 from highwater.specs.manifest import rows
 
-PROTOCOLS = [engines.GROUP, *sorted({*STEMS, *(row.stem for row in rows())})]  # a protocol may have a spec and a model, but no scenario
+PROTOCOLS = [engines.GROUP, *sorted({*STEMS, *(row.stem for row in rows())})]  # some have a spec and a model, but no scenario
 
 
-def verify(protocol: Annotated[list[str] | None, typer.Option(help="check only this protocol, or 'engines'; may be repeated")] = None,
+def verify(protocol: Annotated[list[str] | None, typer.Option(help="only this protocol, or 'engines'; may be repeated")] = None,
            seeds: Annotated[int, typer.Option(min=2, help="number of seeds to simulate for each protocol")] = 10_000,
            campaign: Annotated[int, typer.Option(min=2, help="number of seeds to run on Spark")] = 2_000,
-           report: Annotated[Path, typer.Option("--json", help="also write the table to this file, as JSON")] = Path("out/verify.json"),
+           report: Annotated[Path, typer.Option("--json", help="write the table here, as JSON")] = Path("out/verify.json"),
            ) -> None:
     """Check everything: specs, models, proofs, simulation, mutants, campaign."""
     protocols = [protocol_of(name) for name in protocol or PROTOCOLS]
@@ -55,7 +55,7 @@ def verify(protocol: Annotated[list[str] | None, typer.Option(help="check only t
 
 def protocol_of(name: str) -> str:
     if name not in PROTOCOLS:
-        refuse(f"unknown protocol {name!r}; choose one of: {', '.join(PROTOCOLS)}")
+        refuse(f"there is no protocol {name!r}; choose one of: {', '.join(PROTOCOLS)}")
     return name
 
 

@@ -504,7 +504,7 @@ def test_an_impossible_action_does_not_pass(monkeypatch, brief):
 # --- bad input
 
 @pytest.mark.parametrize("arguments, says", [
-    (["--set", "CHEQUE=off"], "there is no constant 'CHEQUE'"), (["--set", "PAGE=-1"], "PAGE is from 0 to 100"),
+    (["--set", "CHEQUE=off"], "there is no constant 'CHEQUE'"), (["--set", "PAGE=-1"], "PAGE must be from 0 to 100"),
     (["nothing"], "there is no model 'nothing'"),
     (["highwater.gate.boundary_peer"], "there is no proof of highwater.gate.boundary_peer"),
     (["--set", "MAX_ID=50", "--bounded", "3"], "up to 1,000 can be unrolled"),
