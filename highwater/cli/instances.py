@@ -30,7 +30,7 @@ def module_of(name: str = STEM) -> ModuleType:
     if name in protocols():
         return import_module(f"highwater.model.protocols.{name}")
     sys.path.insert(0, "")  # so that a module in the working folder can be imported
-    none = (f"there is no model {name!r}; choose one of {', '.join(protocols())}, or name a Python module that has Constants and "
+    none = (f"there is no model {name!r}; choose one of {', '.join(protocols())}, or a Python module that has Constants and "
             "model, such as highwater.gate.boundary_peer")
     if not all(part.isidentifier() for part in name.split(".")):
         refuse(none)

@@ -65,7 +65,7 @@ def test_the_lowest_failure_wins_and_incomplete_is_never_green():
     (["model", "explore", "--set", "COMMITS=many"], "COMMITS is 2 unless set"),
     (["model", "conform", "nothing"], "there is no run 'nothing' in specs/*.toml"),
     (["trace", "check", "nowhere.ndjson"], "nowhere.ndjson"),
-    (["trace", "check", "/dev/null"], "there is no event in it"),
+    (["trace", "check", "/dev/null"], "the file has no events"),
     (["dst", "run", "--seeds", "[/x]"], "[/x]"),
     (["dst", "run", "--seeds", "²:5"], "write A:B"),
     (["dst", "run", "--seeds", "0:2", "--out", "x"], "--out goes with --seed"),
@@ -252,8 +252,8 @@ def test_merging_is_checked_by_the_command(mine):
     endless = mine(BASE + PAIR % ("loop", ""), "--merge")
     assert endless.exit_code == SAFETY and "b cannot be merged: 101 unseen actions follow each other" in endless.output
     good = mine(BASE + PAIR % ("own", ", fine=lambda c, s: s.x < 4"), "--merge")
-    assert good.exit_code == 0 and "that merging loses nothing was checked of this instance" in good.output
-    assert "leave --merge out" in mine(BASE + "def model(c): return built(c, {'a': a})", "--merge").output
+    assert good.exit_code == 0 and "checked on this instance: merging loses nothing" in good.output
+    assert "leave out --merge" in mine(BASE + "def model(c): return built(c, {'a': a})", "--merge").output
 
 
 def test_where_an_instance_is_large_merging_is_checked_of_the_usual_one(monkeypatch):
@@ -290,7 +290,7 @@ def test_a_property_that_is_not_judged_is_named():
     assert stopped.exit_code == INCOMPLETE and "because the search stopped at 50 states" in stopped.output
     reduced = int(said("--symmetry").output.partition(" states, ")[0].splitlines()[-1].replace(",", ""))
     whole = said("--symmetry", "--max-states", str(reduced + 1))  # enough for the search, and not for the graph
-    assert whole.exit_code == INCOMPLETE and "which that takes, stopped at" in whole.output and "holds" not in whole.output
+    assert whole.exit_code == INCOMPLETE and "the whole graph is needed and stopped at" in whole.output and "holds" not in whole.output
 
 
 def test_an_element_of_take_that_is_empty_is_refused():

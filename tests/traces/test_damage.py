@@ -189,7 +189,7 @@ def test_command_tells_kill_rates_of_a_file():
 def test_command_fails_where_a_check_is_off(monkeypatch):
     monkeypatch.setattr(Trace, "_stored", lambda trace, e: None)
     result = CliRunner().invoke(command.app, ["damage", str(GOLDEN)])
-    assert result.exit_code == HARNESS and "nothing explains why" in result.output and "good.ndjson: event" in result.output
+    assert result.exit_code == HARNESS and "not noticed and not explained" in result.output and "good.ndjson: event" in result.output
 
 
 def test_command_takes_every_protocol_and_says_what_is_not_known():
@@ -199,7 +199,7 @@ def test_command_takes_every_protocol_and_says_what_is_not_known():
 
 
 @pytest.mark.parametrize("words, why", [(["--protocol", "paxos"], "there is no scenario 'paxos'"),
-                                        (["--root", "x"], "tell of recorded traces")])
+                                        (["--root", "x"], "describe recorded traces")])
 def test_command_refuses_what_it_cannot_take(words, why):
     result = CliRunner().invoke(command.app, ["damage", *words])
     assert result.exit_code == BAD_INPUT and why in " ".join(result.output.split())
