@@ -497,7 +497,7 @@ def test_where_java_was_killed_a_line_says_so_and_the_campaign_goes_on(local: St
     os.kill(java, signal.SIGKILL)
     line = running.communicate(timeout=180)[1].strip().splitlines()
     assert running.returncode == exits.HARNESS
-    assert any(f"`highwater campaign resume {out}` goes on. Spark: its Java process has ended" in of for of in line)
+    assert any(f"resume with `highwater campaign resume {out}`. Spark: its Java process has ended" in of for of in line)
     waves.run(MUTANT, Asked((0, 300)), out, local, 2)
     assert rows(out, (0, 300)) == comparable(ranges.run_range(Work(MUTANT, 60), (0, 300)))
 

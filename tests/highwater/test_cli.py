@@ -68,7 +68,7 @@ def test_the_lowest_failure_wins_and_incomplete_is_never_green():
     (["trace", "check", "/dev/null"], "the file has no events"),
     (["dst", "run", "--seeds", "[/x]"], "[/x]"),
     (["dst", "run", "--seeds", "²:5"], "write A:B"),
-    (["dst", "run", "--seeds", "0:2", "--out", "x"], "--out goes with --seed"),
+    (["dst", "run", "--seeds", "0:2", "--out", "x"], "--out needs --seed"),
     (["dst", "run", "--seed", "1", "--out", "/dev/null/x"], "cannot be written"),
     (["verify", "--json", "/dev/null/x"], "cannot be written"),
     (["model", "explore", "--set", "PAGE=-1"], "PAGE must be from 0 to 100"),
@@ -290,7 +290,7 @@ def test_a_property_that_is_not_judged_is_named():
     assert stopped.exit_code == INCOMPLETE and "because the search stopped at 50 states" in stopped.output
     reduced = int(said("--symmetry").output.partition(" states, ")[0].splitlines()[-1].replace(",", ""))
     whole = said("--symmetry", "--max-states", str(reduced + 1))  # enough for the search, and not for the graph
-    assert whole.exit_code == INCOMPLETE and "the whole graph is needed and stopped at" in whole.output and "holds" not in whole.output
+    assert whole.exit_code == INCOMPLETE and "graph is needed and stopped at" in whole.output and "holds" not in whole.output
 
 
 def test_an_element_of_take_that_is_empty_is_refused():

@@ -19,7 +19,7 @@ app.command("prove")(prove_command)
 
 @app.command("conform")
 def conform_command(ids: Annotated[list[str] | None, typer.Argument(help="ids of rows in specs/*.toml [default: all]")] = None,
-                    no_cache: Annotated[bool, typer.Option("--no-cache", help="ignore cached results of FizzBee")] = False) -> None:
+                    no_cache: Annotated[bool, typer.Option("--no-cache", help="ignore cached results")] = False) -> None:
     """Compare FizzBee's verdicts and state graphs with the model's."""
     from highwater.conformance.conform import conform
     from highwater.specs.fizzbee.check import Fizz

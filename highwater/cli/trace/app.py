@@ -50,8 +50,8 @@ Brief = Annotated[bool, typer.Option("--brief", help="in bulk: no explanations, 
 
 
 @app.command("check")
-def check_command(file: Annotated[list[str], typer.Argument(metavar="FILE...", help="NDJSON, an event a line; or a log of `trace "
-                                                            "record`; or S3 server access logs. In bulk: Parquet or "
+def check_command(file: Annotated[list[str], typer.Argument(metavar="FILE...", help="NDJSON, an event a line; a log of `trace "
+                                                            "record`; S3 server access logs. In bulk: Parquet or "
                                                             "NDJSON of many runs, folders, globs")],
                   root: RootOrAll = None, namespace: In = "compactions", page_size: PageSize = 0, skew_ms: SkewOrUsual = None,
                   retries: Retries = False, protocol: Protocol = None, scenario: Scenario = None, shape: Shaped = None,
@@ -145,7 +145,7 @@ def record_command(
         client: Annotated[list[str] | None, typer.Option("--client", help="NAME or NAME=PORT, a port for each client; may be "
                                                          "repeated [default: client]")] = None,
         out: Annotated[Path, typer.Option("--out", "-o", help="the log, NDJSON")] = Path("s3.ndjson"),
-        rules: Annotated[Path | None, typer.Option(help="file of rules to hold, fail, delay or lose requests; reread when it changes")] = None,
+        rules: Annotated[Path | None, typer.Option(help="what to do to which request; reread when it changes")] = None,
         keep_bytes: Annotated[int, typer.Option(min=0, help="log longer bodies as size and digest")] = 65_536,
 ) -> None:
     """Record the requests of programs to an S3 server until Ctrl-C, with a proxy that can hold, fail, delay or lose them."""
