@@ -306,7 +306,7 @@ def test_a_full_disk_ends_it_with_a_line_and_loses_nothing(local: Start, expecte
     words = ["campaign", "run", "--scenario", SCENARIO, "--seeds", "0:120", "--out", str(tmp_path), "--engine", "local"]
     done = subprocess.run([sys.executable, "-c", program, *words], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == exits.HARNESS and "Traceback" not in done.stderr
-    assert re.fullmatch(r"The campaign has failed; what is done is kept: .* goes on\. .*File too large.*\n", done.stderr)
+    assert re.fullmatch(r"The campaign failed; finished waves are kept: .*File too large.*\n", done.stderr)
     assert rows(tmp_path, (0, 120)) == expected[:40]
     summary_of(PRODUCTION, (0, 120), tmp_path, local, 2)
     assert rows(tmp_path, (0, 120)) == expected

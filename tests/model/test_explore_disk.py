@@ -421,11 +421,11 @@ def test_the_command_says_what_the_local_one_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("words", "said"), [
-    ("--spark --symmetry", "--symmetry is of a search in memory"), ("--spark --engine wide", "--engine is of a search in"),
-    ("--out x --order depth", "--order depth is of a search in memory"), ("--out x --max-memory-mb 9", "--max-memory-mb is of"),
-    ("--spark --eventually UpdatesEnd", "--eventually is of"), ("--master local[1]", "--master is Spark's: add --spark"),
-    ("--out x --master local[1]", "--master is for Spark"), ("--partitions 3", "--partitions is of a search on disk"),
-    ("--jobs 3", "--jobs is of a search on disk"), ("--spark --master spark://x:1", "give --out DIR, a folder that"),
+    ("--spark --symmetry", "--symmetry is for a search in memory"), ("--spark --engine wide", "--engine is for a search"),
+    ("--out x --order depth", "--order depth is for a search in memory"), ("--out x --max-memory-mb 9", "--max-memory-mb is"),
+    ("--spark --eventually UpdatesEnd", "--eventually is for"), ("--master local[1]", "--master is for Spark: add --spark"),
+    ("--out x --master local[1]", "--master is for Spark"), ("--partitions 3", "--partitions is for a search on disk"),
+    ("--jobs 3", "--jobs is for a search on disk"), ("--spark --master spark://x:1", "give --out DIR, a folder that"),
 ])
 def test_options_that_say_nothing_are_refused(words: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -277,14 +277,14 @@ def go_on(campaign: "Campaign", asked: "Asked", out: Path, engine: str, master: 
     except KeyboardInterrupt:
         stop(exits.INTERRUPTED, f"Stopped. Finished waves are kept: resume with `highwater campaign resume {out}`.")
     if done.summary is None:
-        stop(exits.INCOMPLETE, f"Time limit reached; {done.left:,} seeds are left: resume with `highwater campaign resume {out}`.")
+        stop(exits.INCOMPLETE, f"Time is up; {done.left:,} seeds are left: resume with `highwater campaign resume {out}`.")
     print_summary(done.summary, out, time.monotonic() - began)
     return done.summary["failures"]
 
 
 @contextmanager
 def shown(total: int) -> Iterator["Told"]:
-    """Yield a function that shows progress: a bar on a terminal, else a line a minute. Nothing is shown before its first call."""
+    """Yield a function that shows progress: a bar on a terminal, else a line a minute. It begins with the first call."""
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     if not console.is_terminal:
         yield Lines(total, console).show

@@ -100,7 +100,7 @@ def as_recorded(saved: Saved) -> Outcome:
 
 
 def does_not_fit(saved: Saved, why: str) -> NoReturn:
-    """Report that a tape does not fit, and exit. With the same code this is nondeterminism; with other code it proves nothing."""
+    """Report that a tape does not fit and exit. With equal code this is nondeterminism; with other code it proves nothing."""
     other = is_of_other_code(saved)
     console.print(f"[bold red]{'the tape does not fit this code' if other else 'nondeterminism'}[/]: ", end="")
     console.print(why, markup=False)
