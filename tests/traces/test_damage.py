@@ -92,7 +92,7 @@ def test_nothing_is_explained_without_its_equivalence(good):
 
 
 def test_a_trace_that_is_not_good_is_refused(good):
-    with pytest.raises(ValueError, match="of the trace itself is refused"):
+    with pytest.raises(ValueError, match="of the undamaged trace is refused"):
         measure([good[0]._replace(events=good[0].events[1:])])
 
 

@@ -30,7 +30,7 @@ class Words(NamedTuple):
 
     clients: tuple[str, ...]  # the first client of each role
     told: tuple[str, ...]  # the responses to callers
-    contents: Callable[[list[Event], int], Iterable[bytes]]  # other contents for event `i`, if its content is no number and no update
+    contents: Callable[[list[Event], int], Iterable[bytes]]  # other contents for event `i`
 
 
 def shown(events: list[Event]) -> Words:

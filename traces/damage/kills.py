@@ -93,7 +93,7 @@ def survivors(good: Good, each: Callable[[Event, Damage, bool], None]) -> Iterat
                 yield Survivor(events, found, where, knew)
         refiner.states = after
     if shows_harm(events):
-        raise ValueError(f"{good.name}: the callers' history of the undamaged trace shows harm")
+        raise ValueError(f"{good.name}: the callers' history of the undamaged trace is refused")
 
 
 def measure(traces: Iterable[Good]) -> Tally:
