@@ -1,1 +1,1 @@
-"""The verbs of the command line. Each is thin, and imports what it needs when it runs."""
+"""The commands of the command line. Each imports its libraries when it runs."""

@@ -1,4 +1,4 @@
-"""highwater admin: inspect | history | check | gc."""
+"""highwater admin: inspect | history | check | gc, for SlateDB databases."""
 
 import asyncio
 import json
@@ -14,13 +14,13 @@ from highwater.gate.exits import SAFETY
 
 app = typer.Typer(no_args_is_help=True)
 
-Url = Annotated[str, typer.Argument(help="of the database: file:///a/folder, a/folder, s3://bucket/prefix")]
-Json = Annotated[bool, typer.Option("--json", help="JSON, and nothing else")]
+Url = Annotated[str, typer.Argument(help="the database: file:///a/folder, a/folder, s3://bucket/prefix")]
+Json = Annotated[bool, typer.Option("--json", help="print JSON only")]
 
 
 @app.callback()
 def admin() -> None:
-    """SlateDB databases, wherever they are. Nothing is written, but by gc."""
+    """Inspect and check SlateDB databases in a folder or in S3. Only gc writes."""
 
 
 @app.command("inspect")
@@ -37,7 +37,7 @@ def inspect_command(url: Url, as_json: Json = False) -> None:
 
 @app.command("history")
 def history_command(url: Url, as_json: Json = False) -> None:
-    """Tell what has changed from each manifest to the next, and which role did it."""
+    """Show what changed from each manifest to the next, and which role changed it."""
     from highwater.admin.history import history
 
     steps = history(asked(url, loaded))
@@ -54,7 +54,7 @@ def history_command(url: Url, as_json: Json = False) -> None:
 
 @app.command("check")
 def check_command(url: Url, as_json: Json = False) -> None:
-    """Tell what is wrong with a database, which may be in use: damage, and what will hang or harm clients (exit code 10)."""
+    """Check a database, which may be in use, for damage and for states that stop or harm clients (exit code 10)."""
     from highwater.admin.check import judge
 
     findings = asked(url, judge)
@@ -71,16 +71,16 @@ def check_command(url: Url, as_json: Json = False) -> None:
 
 @app.command("gc")
 def gc_command(url: Url, dry_run: Annotated[bool, typer.Option("--dry-run", help="show what would be deleted and why")] = False,
-               min_age_s: Annotated[int, typer.Option(min=0, help="younger files are kept")] = 300) -> None:
-    """Collect manifests and compactions files, behind boundaries that are advanced first. (WAL and SSTs are left alone.)"""
+               min_age_s: Annotated[int, typer.Option(min=0, help="keep files younger than this")] = 300) -> None:
+    """Advance the boundaries, then delete the manifests and compactions files behind them. WAL and SSTs are not touched."""
     from highwater.admin.gc import collected, planned
 
     if not dry_run:
         from highwater.admin.check import judge
         bad = [finding for finding in asked(url, judge) if finding.level != "note"]
         if bad:
-            refuse(f"{bad[0].kind}: {bad[0].what}: see `highwater admin check {url}`; nothing is collected where anything is "
-                   "wrong")
+            refuse(f"{bad[0].kind}: {bad[0].what}: nothing was collected, because the database has faults; see "
+                   f"`highwater admin check {url}`")
     table = Table("file", "", "why")
     for row in asked(url, planned if dry_run else collected, dry_run, min_age_s * 1000):
         table.add_row(*map(escape, row))
@@ -92,12 +92,12 @@ async def loaded(world: Any, root: str) -> Any:
 
     database = await load(world, root)
     if database.is_none:
-        raise ValueError("there is no database here: no manifest, compactions, WAL or SST")
+        raise ValueError("no database found: no manifest, compactions, WAL or SST")
     return database
 
 
 def asked(url: str, ask: Any, read_only: bool = True, *more: Any) -> Any:
-    """`await ask(world, root, *more)` of the database at `url`; refuses what is no URL, and a store that does not answer."""
+    """Return `await ask(world, root, *more)` for the database at `url`. Refuses an invalid URL and a store that fails."""
     from highwater.impl.errors import StoreError
     from highwater.impl.stores.system import open_database, system_world
 

@@ -1,4 +1,4 @@
-"""What the verbs have in common: how they print, and how they refuse bad input."""
+"""Print, write files and refuse bad input: the functions that all commands share."""
 
 import os
 import re
@@ -18,13 +18,13 @@ from highwater.dst.scenarios import DEFAULT as STEM
 from highwater.dst.scenarios import STEMS, known, named, resolved
 from highwater.gate.exits import BAD_INPUT
 
-LINE_EVERY_S = 5  # between two lines of progress, where there is no terminal
+LINE_EVERY_S = 5  # between two lines of progress, without a terminal
 LARGEST_SEED = 2**63 - 1  # Parquet's integers have 64 bits
 
 
 class Output(Console):
     def on_broken_pipe(self) -> None:
-        """Whoever read has left (`| head`): the rest is said to nobody, and the exit code is still the verdict's."""
+        """Print nothing more after the reader has left (`| head`). The exit code stays that of the verdict."""
         self.quiet = True
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -36,8 +36,8 @@ if not console.is_terminal:
 
 @contextmanager
 def steps_shown(doing: str, total: int) -> Iterator[Callable[[str], None]]:
-    """Yield what is called with the name of each step as it begins. It shows progress on stderr: a bar on a terminal; else a
-    line when a step begins at least `LINE_EVERY_S` after the last line."""
+    """Yield a function to call with the name of each step as it begins. It shows progress on stderr. Progress is a bar on a
+    terminal; elsewhere it is a line, at most one every `LINE_EVERY_S`."""
     terminal = Console(stderr=True, highlight=False, soft_wrap=True)
     columns = TextColumn(doing), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
     begun, printed_s = 0, time.monotonic()
@@ -56,13 +56,13 @@ def steps_shown(doing: str, total: int) -> Iterator[Callable[[str], None]]:
 
 
 def refuse(message: str) -> NoReturn:
-    """One line to stderr, exit 2."""
+    """Print one line to stderr and exit with 2."""
     Console(stderr=True, highlight=False, soft_wrap=True).print(f"[bold red]error:[/] {escape(message)}")
     raise typer.Exit(BAD_INPUT)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Refuses, in one line, a place that cannot be written to."""
+    """Write a file, with the folders above it. Refuses a path that cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -71,7 +71,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Refuses as `write_text`, now, and leaves what is there."""
+    """Refuse a path that cannot be written, without changing the file that is there."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.open("a").close()
@@ -79,13 +79,13 @@ def check_writable(path: Path) -> None:
         refuse(f"{path} cannot be written: {error.strerror}")
 
 
-Protocol = Annotated[str | None, typer.Option("--protocol", help=f"whose clients are run [default: {STEM}]")]
+Protocol = Annotated[str | None, typer.Option("--protocol", help=f"the protocol whose clients run [default: {STEM}]")]
 Scenario = Annotated[str | None, typer.Option("--scenario", help="one of the protocol's scenarios, if it has several: "
                                               f"{', '.join(stem for stem in STEMS if named(stem).protocol != stem)}")]
 
 
 def scenario_of(protocol: str | None = None, scenario: str | None = None) -> str:
-    """The scenario that is asked for, by the two options above. Refuses what there is not."""
+    """Return the stem of the scenario that --protocol and --scenario choose. Refuses unknown names."""
     try:
         return resolved(protocol, scenario)
     except LookupError as error:
@@ -93,7 +93,7 @@ def scenario_of(protocol: str | None = None, scenario: str | None = None) -> str
 
 
 def known_scenario(name: str) -> str:
-    """Refuses what there is not."""
+    """Return `name`. Refuses a scenario that does not exist."""
     try:
         return known(name)
     except LookupError as error:
@@ -101,7 +101,7 @@ def known_scenario(name: str) -> str:
 
 
 def seeds_of(text: str) -> range:
-    """"A:B", A included and B not."""
+    """Parse "A:B" into a range that includes A and excludes B."""
     match = re.fullmatch(r"(\d{1,19}):(\d{1,19})", text, re.ASCII)
     if not match or not int(match[1]) < int(match[2]) <= LARGEST_SEED:
         refuse(f"seeds {text!r}: write A:B, with A < B; A is the first, B is one beyond the last")
@@ -109,7 +109,7 @@ def seeds_of(text: str) -> range:
 
 
 def build_of(mutant: str | None, scenario: str = STEM):
-    """The implementation to run: production's, or a mutant's."""
+    """Return the implementation to run: production's, or a mutant's. Refuses unknown names."""
     from highwater.dst import zoo
 
     try:

@@ -1,7 +1,7 @@
-"""highwater cost: what a commit of each protocol takes, in requests, round trips, milliseconds and dollars.
+"""highwater cost: measure what a commit of each protocol costs in requests, round trips, milliseconds and dollars.
 
-Safety: counts are of requests that the implementations sent in simulation (dst/cost.py); milliseconds and dollars are worked
-out from inputs, which are shown with them (cost.toml).
+The requests are counted in simulation (dst/cost.py). Milliseconds and dollars are computed from the inputs in cost.toml, which
+are shown with the results.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ COLOURS = {"list": "#d1495b", "get": "#edae49", "get_if_changed": "#8fc9a8", "he
 HEAD = ("protocol", "contention", "requests", "by kind", "conflicts", "round trips per conflict", "checks answered 304",
         "latency ms", "$ per million")
 BAR = 22  # height in pixels
-RUNS = 20  # of each protocol at each contention, where nothing else is said; docs/cost.md's table too
-TIMED = 50  # requests of each kind, of a real server
+RUNS = 20  # default number for each protocol and contention; docs/cost.md uses it too
+TIMED = 50  # requests of each kind to a real server
 
 
 class Inputs(NamedTuple):
@@ -38,7 +38,7 @@ class Inputs(NamedTuple):
 
 
 def inputs_of(path: Path) -> Inputs:
-    """Refuses what is no table of prices and latencies for every kind of request."""
+    """Read prices and latencies from a TOML file. Refuses a file that lacks a kind of request or holds an invalid value."""
     try:
         read = tomllib.loads(path.read_text())
         prices = {op: float(read["dollars_per_1000_requests"][op]) for op in COLOURS}
@@ -46,27 +46,27 @@ def inputs_of(path: Path) -> Inputs:
     except (OSError, tomllib.TOMLDecodeError) as error:
         refuse(f"{path}: {error}")
     except KeyError as error:
-        refuse(f"{path}: there is no {error} in it; `{INPUTS.name}` shows what there is")
+        refuse(f"{path}: {error} is missing; see `{INPUTS.name}` for all names")
     except (TypeError, ValueError) as error:
-        refuse(f"{path}: {error}; prices are numbers, latencies [p50, p99]")
+        refuse(f"{path}: {error}; write prices as numbers, latencies as [p50, p99]")
     wrong = [op for op, of in latencies.items() if not 0 < of.p50_ms < of.p99_ms] + [op for op, of in prices.items() if of < 0]
     if wrong:
-        refuse(f"{path}: {wrong[0]}: prices are not negative, and of latencies 0 < p50 < p99")
+        refuse(f"{path}: {wrong[0]} is out of range: a price must not be negative, a latency must have 0 < p50 < p99")
     return Inputs(prices, latencies)
 
 
 def cost_command(
-        protocol: Annotated[list[str] | None, typer.Option(help="only this one; may be repeated")] = None,
-        runs: Annotated[int, typer.Option(min=1, help="of each protocol at each contention")] = RUNS,
-        inputs: Annotated[Path, typer.Option(help="prices and latencies; the file shown in --help is the example")] = INPUTS,
-        html: Annotated[Path | None, typer.Option(help="write the table and a plot into this page")] = None,
-        as_json: Annotated[Path | None, typer.Option("--json", help="the same, for machines")] = None,
+        protocol: Annotated[list[str] | None, typer.Option(help="measure only this protocol; may be repeated")] = None,
+        runs: Annotated[int, typer.Option(min=1, help="runs for each protocol and contention")] = RUNS,
+        inputs: Annotated[Path, typer.Option(help="TOML file of prices and latencies: a changed copy of the default")] = INPUTS,
+        html: Annotated[Path | None, typer.Option(help="write the table and a plot to this HTML page")] = None,
+        as_json: Annotated[Path | None, typer.Option("--json", help="also write the results to this JSON file")] = None,
         endpoint: Annotated[str | None, typer.Option(help="also time this S3 server's conditional requests")] = None,
-        bucket: Annotated[str, typer.Option(help="of that server; objects below cost/ are made and deleted; a run that "
-                                           "is killed may leave one")] = "highwater",
+        bucket: Annotated[str, typer.Option(help="the server's bucket; creates and deletes objects below cost/, of which "
+                                           "a killed run may leave one")] = "highwater",
         ) -> None:
-    """Tell what a commit of each protocol costs at several contentions: requests of each kind, round trips a conflict, the
-    share of checks answered "not modified", latency, dollars."""
+    """Measure what a commit of each protocol costs at several contentions: requests of each kind, round trips per conflict,
+    the share of checks answered "not modified", latency, dollars."""
     of = inputs_of(inputs)
     todo = contentions(protocol)
     for path in filter(None, (html, as_json)):
@@ -80,9 +80,9 @@ def cost_command(
     for row in rows_of(costs, of):
         table.add_row(*(cell.replace(", ", "\n") for cell in row))
     console.print(table)
-    console.print("Counts are results: mean (p50 / p99) of what one commit's client sends, of all kinds and of each; trips and "
-                  "latencies are p50 / p99. Latencies and dollars come "
-                  f"from the inputs in {inputs.name}; dollars are of all clients' requests, collectors' too.")
+    console.print("Counts are measured: mean (p50 / p99) of the requests that the client of one commit sends, in total and by "
+                  "kind. Round trips and latencies are p50 / p99. Latencies and dollars are computed from the inputs in "
+                  f"{inputs.name}. Dollars cover the requests of all clients, including collectors.")
     if html:
         write_text(html, page(costs, of, inputs.name))
         console.print(f"written: {html}")
@@ -95,7 +95,7 @@ def cost_command(
 # --- the table and the page
 
 def contentions(protocols: list[str] | None = None) -> list[tuple[str, str]]:
-    """What is measured, in order: (protocol, contention); of every protocol if none is named. Refuses a strange one."""
+    """List the (protocol, contention) pairs to measure, in order; all protocols if none is named. Refuses unknown protocols."""
     return [(name, contention) for name in map(known_scenario, protocols or STEMS) for contention in all_of(name)]
 
 
@@ -123,7 +123,7 @@ def document(cost: Cost, of: Inputs) -> dict[str, Any]:
 
 
 def page(costs: list[Cost], of: Inputs, inputs: str) -> str:
-    """Of the arguments alone: the same bytes each time."""
+    """Return the HTML page of the results: the same bytes for the same arguments."""
     table = ["<table><tr>" + "".join(f"<th>{escape(name)}</th>" for name in HEAD) + "</tr>"]
     table += ["<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows_of(costs, of)]
     key = "".join(f'<span style="background:{colour}"></span>{op}' for op, colour in COLOURS.items()
@@ -137,7 +137,7 @@ def page(costs: list[Cost], of: Inputs, inputs: str) -> str:
 
 
 def plot(costs: list[Cost]) -> str:
-    """A bar a contention: requests of a commit, by kind."""
+    """Draw one bar for each contention as SVG: the requests of a commit, by kind."""
     widest = max((cost.requests.mean for cost in costs), default=1)
     lines, y = [], 0
     for cost, before in zip(costs, [None, *costs]):
@@ -156,10 +156,12 @@ def plot(costs: list[Cost]) -> str:
     return f'<svg viewBox="0 0 860 {y + 4}" width="100%">' + "\n".join(lines) + "</svg>"
 
 
-# --- a real server, indicatively
+# --- a real server: indicative times
 
 def told_times(endpoint: str, bucket: str) -> None:
-    """Refuses a server that does not answer. Each run has a prefix of its own, so what another has left is in nobody's way."""
+    """Time requests to a real server and print the medians. Refuses a server that does not respond.
+
+    Each run uses its own prefix, so objects left by an earlier run do not disturb it."""
     from highwater.impl.errors import StoreError
     from highwater.impl.stores.s3 import S3Store, connect
     from highwater.impl.stores.system import Ulids
@@ -172,11 +174,11 @@ def told_times(endpoint: str, bucket: str) -> None:
     for what, each in times.items():
         table.add_row(what, f"{median(each):.2f}")
     console.print(table)
-    console.print(f"{endpoint}: {TIMED} of each, one after another: indicative, of this server and this machine.")
+    console.print(f"{endpoint}: medians of {TIMED} requests of each kind, one by one. They hold for this server and machine.")
 
 
 async def timed_and_swept(store: Any) -> dict[str, list[float]]:
-    """Deletes what it has put however it ends, unless the process is killed, or the server does not answer."""
+    """Time the requests, then delete the objects that they created, also after an exception."""
     from highwater.impl.errors import StoreError
     from highwater.impl.world import list_all
 

@@ -1,4 +1,4 @@
-"""Which models there are, and an instance of one from what a user wrote; what is wrong with that is told in one line."""
+"""Find a model by name and make an instance of it from --set options. Bad input is refused in one line."""
 
 import ast
 import sys
@@ -22,16 +22,16 @@ Settings = Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE, a
 
 
 def protocols() -> list[str]:
-    """Those that have a spec."""
+    """Return the stems of the protocols that have a spec."""
     return list(dict.fromkeys(row.stem for row in rows()))
 
 
 def module_of(name: str = STEM) -> ModuleType:
     if name in protocols():
         return import_module(f"highwater.model.protocols.{name}")
-    sys.path.insert(0, "")  # a model of the user's own, in the folder where he is
-    none = (f"there is no model {name!r}; there are {', '.join(protocols())}, and any Python module that has Constants and "
-            "model, as highwater.gate.boundary_peer")
+    sys.path.insert(0, "")  # so that a module in the working folder can be imported
+    none = (f"there is no model {name!r}; choose one of {', '.join(protocols())}, or a Python module that has Constants and "
+            "model, such as highwater.gate.boundary_peer")
     if not all(part.isidentifier() for part in name.split(".")):
         refuse(none)
     try:
@@ -51,7 +51,7 @@ def module_of(name: str = STEM) -> ModuleType:
 
 
 def raised(error: BaseException) -> str:
-    """In one line, and where it was raised."""
+    """Describe an exception in one line: its type, its message, and the file and line that raised it."""
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__}: {error.msg} ({error.filename}:{error.lineno})"
     frames = extract_tb(error.__traceback__)
@@ -61,15 +61,15 @@ def raised(error: BaseException) -> str:
 
 @contextmanager
 def of_user(module: ModuleType) -> Iterator[None]:
-    """Refuses, in one line, what the model's own code raises, a state that cannot be one, and what is too large. What else
-    this project raises is its own fault, and is shown whole."""
+    """Refuse, in one line, errors of the user's model: exceptions of its code, states of a wrong type, and too large instances.
+    Any other exception is an error of this project, and keeps its traceback."""
     try:
         yield
     except Exception as error:
         frames = extract_tb(error.__traceback__)
         if isinstance(error, TypeError) and str(error).startswith("unhashable type"):
-            refuse(f"the module {module.__name__}: there is what can change in a state ({error}); states, and choices, are "
-                   "made of ints, strings, tuples, frozensets")
+            refuse(f"the module {module.__name__}: a state holds a mutable value ({error}); make states and choices of ints, "
+                   "strings, tuples and frozensets")
         if frames and frames[-1].filename == getattr(module, "__file__", None):
             refuse(f"the module {module.__name__}: {raised(error)}")
         if isinstance(error, (NotPlain, OverflowError)):
@@ -78,24 +78,24 @@ def of_user(module: ModuleType) -> Iterator[None]:
 
 
 def constants_of(settings: list[str] | None, protocol: ModuleType | None = None) -> Any:
-    """The constants of an instance. Refuses a name that the model has not, and a value of another type or out of range."""
+    """Return the constants of an instance. Refuses an unknown name, and a value of a wrong type or range."""
     defaults, values = (protocol or module_of()).Constants(), {}
     limits = getattr(protocol or module_of(), "LIMITS", {})
     for setting in settings or ():
         name, _, text = setting.partition("=")
         if name not in defaults._fields:
-            refuse(f"there is no constant {name!r}; there are {', '.join(defaults._fields)}")
+            refuse(f"there is no constant {name!r}; choose one of {', '.join(defaults._fields)}")
         default = getattr(defaults, name)
         try:
             values[name] = ast.literal_eval(text)
         except (ValueError, SyntaxError):
             values[name] = text
         if type(values[name]) is not type(default):
-            refuse(f"{setting!r}: {name} is {default!r} unless set; give one like it")
+            refuse(f"{setting!r}: the value has a wrong type; the default of {name} is {default!r}, give a value of its type")
         if name in limits and values[name] not in limits[name]:
             told = f"from {limits[name][0]} to {limits[name][-1]}" if isinstance(limits[name], range) else \
                 ", ".join(limits[name][:-1]) + f" or {limits[name][-1]}"
-            refuse(f"{setting!r}: {name} is {told}")
+            refuse(f"{setting!r}: {name} must be {told}")
     return defaults._replace(**values)
 
 
@@ -105,13 +105,13 @@ def instance(name: str, settings: list[str] | None) -> Model:
 
 
 def made(protocol: ModuleType, constants: Any) -> Model:
-    """Refuses what is no model."""
+    """Return the instance of a module's model. Refuses a function `model` that fails or does not return a valid Model."""
     try:
         model = protocol.model(constants)
     except Exception as error:
         refuse(f"the module {protocol.__name__}: model({constants}) raises {raised(error)}")
     if not isinstance(model, Model):
-        refuse(f"the module {protocol.__name__}: model({constants}) returns {model!r}, which is no highwater.model.core.Model")
+        refuse(f"the module {protocol.__name__}: model({constants}) returns {model!r}, not a highwater.model.core.Model")
     if not model.processes:
         refuse(f"the module {protocol.__name__}: model({constants}) has no process")
     for name in model.always.keys() & model.sometimes.keys():

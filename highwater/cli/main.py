@@ -1,4 +1,4 @@
-"""highwater: the verbs. Each is thin; what it needs is imported when it runs."""
+"""Define the `highwater` command and its subcommands. Each imports its libraries when it runs."""
 
 import sys
 
@@ -18,16 +18,16 @@ app.command("verify")(verify.verify)
 app.command("cost")(cost.cost_command)
 app.add_typer(model.app, name="model", help="explore | walk | step | conform | prove")
 app.add_typer(dst.app, name="dst", help="run | replay | shrink | explain | timeline | export | doctor | lint | zoo | exhaust")
-app.add_typer(trace.app, name="trace", help="check: hold a recorded trace against the model | damage: check the checker | "
-                                            "record: what programs ask of an S3 server")
-app.add_typer(store.app, name="store", help="probe: ask a store for everything that protocols rely on")
-app.add_typer(admin.app, name="admin", help="inspect | history | check | gc: a database of SlateDB's, wherever it is")
+app.add_typer(trace.app, name="trace", help="check: compare a recorded trace with the model | damage: test the checker | "
+                                            "record: log the requests that programs send to an S3 server")
+app.add_typer(store.app, name="store", help="probe: test a store for every guarantee that the protocols rely on")
+app.add_typer(admin.app, name="admin", help="inspect | history | check | gc: for a SlateDB database in a folder or a bucket")
 app.add_typer(campaign.app, name="campaign", help="run | resume | status | report | triage | sql | views: many seeds, "
                                                            "on Spark or local processes")
 
 
 def main() -> None:
-    """Run the command line. Where a library of an extra is missing, say in one line what to install, and exit with 3."""
+    """Run the command line. If a library of an extra is missing, print how to install it and exit with 3."""
     try:
         app()
     except ModuleNotFoundError as error:

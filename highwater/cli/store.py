@@ -1,4 +1,4 @@
-"""highwater store: probe."""
+"""highwater store probe: test an object store for every guarantee that the protocols rely on."""
 
 import json
 import os
@@ -23,18 +23,18 @@ COLOURS = {"pass": "green", "differs but safe": "yellow", "unsafe": "bold red", 
 
 @app.callback()
 def stores() -> None:
-    """Object stores."""
+    """Test object stores."""
 
 
 @app.command("probe")
 def probe_command(
         url: Annotated[str, typer.Argument(help="s3://bucket or s3://bucket/prefix")],
-        endpoint_url: Annotated[str | None, typer.Option(help="the server, if not Amazon's; else AWS_ENDPOINT_URL")] = None,
-        rounds: Annotated[int, typer.Option(min=2, max=100_000, help="of each race of 16 clients")] = 100,
+        endpoint_url: Annotated[str | None, typer.Option(help="the server [default: AWS_ENDPOINT_URL, else Amazon]")] = None,
+        rounds: Annotated[int, typer.Option(min=2, max=100_000, help="rounds of each race of 16 clients")] = 100,
         uses: Annotated[list[str] | None, typer.Option("--for", help="judge it for this protocol, or `all`; may be repeated "
                                                        "[default: every protocol here]")] = None,
-        out: Annotated[Path | None, typer.Option("--json", help="write what was seen to a file, too")] = None) -> None:
-    """Ask a store for everything that protocols rely on, and tell what is unsafe, and for whom."""
+        out: Annotated[Path | None, typer.Option("--json", help="also write the results to this JSON file")] = None) -> None:
+    """Test a store for every guarantee that the protocols rely on, and list what is unsafe for which protocol."""
     from highwater.probe.lines import OTHERS, PROTOCOLS
     from highwater.probe.run import USES, NoStore, probe
 
@@ -44,13 +44,13 @@ def probe_command(
         refuse(f"store {url!r}: write s3://bucket or s3://bucket/prefix")
     prefix = prefix.rstrip("/")
     if prefix and (fault := fault_of(prefix)):
-        refuse(f"store {url!r}: {prefix!r} is no prefix to put anything below: {fault}")
+        refuse(f"store {url!r}: no object can be put below the prefix {prefix!r}: {fault}")
     if out:
         check_writable(out)
     wanted = USES if "all" in (uses or ()) else tuple(uses or PROTOCOLS)
     for use in wanted:
         if use not in USES:
-            refuse(f"--for {use!r}: there are {', '.join(USES)} and all")
+            refuse(f"--for {use!r} is unknown; choose one of {', '.join(USES)}, all")
     endpoint_url = endpoint_url or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     with console.status("asking") as status, ended_as_by_ctrl_c():
         try:
@@ -73,7 +73,7 @@ def probe_command(
         judged = "" if use in wanted else f" ({OTHERS[use]}: not judged for it)" if use in OTHERS else " (not judged for it)"
         console.print(f"[{'bold red' if use in wanted else 'yellow'}]unsafe for {use}[/]{judged}: {', '.join(names)}")
     seen = ", ".join(f"{name} {value}" for name, value in differing.items())
-    console.print(f"simulate it by: highwater dst run --profile {nearest}" + (f" (but there {seen} was seen)" if seen else ""))
+    console.print(f"simulate it with: highwater dst run --profile {nearest}" + (f" (it differs: {seen})" if seen else ""))
     if report.left:
         more = " .." * (len(report.left) > 5)
         console.print(f"[bold red]could not be deleted:[/] {escape(', '.join(report.left[:5]))}{more}")
@@ -82,12 +82,12 @@ def probe_command(
     if not_asked:
         console.print(f"[yellow]not asked:[/] {', '.join(not_asked)}")
         raise typer.Exit(INCOMPLETE)
-    console.print(f"[green]safe[/] for {', '.join(wanted)}, as far as was seen")
+    console.print(f"[green]safe[/] for {', '.join(wanted)}, as far as tested")
 
 
 @contextmanager
 def ended_as_by_ctrl_c() -> Iterator[None]:
-    """A program that is told to end (SIGTERM) cleans up as one that is interrupted does."""
+    """Make SIGTERM raise KeyboardInterrupt, so that a stopped program cleans up as after Ctrl-C."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,7 +1,7 @@
-"""highwater verify: the gate. One row for each check; the exit code is the class of the worst failure.
+"""highwater verify: run every check, and print one row for each. The exit code is the class of the worst failure.
 
-Safety: 0 is said only if every check ran to its end and found what it was to find; a check that could not run is a row of
-its own and makes the verdict incomplete (3), never green.
+Safety: the exit code is 0 only if every check ran to its end and had the expected result. A check that could not run has a
+row too, and makes the exit code 3 (incomplete).
 """
 
 import json
@@ -23,17 +23,17 @@ from highwater.gate.checks import CORES, Check, Row, timed
 from highwater.gate.exits import worst
 from highwater.specs.manifest import rows
 
-PROTOCOLS = [engines.GROUP, *sorted({*STEMS, *(row.stem for row in rows())})]  # one may have a spec and a model, no scenario
+PROTOCOLS = [engines.GROUP, *sorted({*STEMS, *(row.stem for row in rows())})]  # some have a spec and a model, but no scenario
 
 
-def verify(protocol: Annotated[list[str] | None, typer.Option(help="only this one, or 'engines'; may be repeated")] = None,
-           seeds: Annotated[int, typer.Option(min=2, help="how many to simulate of each protocol")] = 10_000,
-           campaign: Annotated[int, typer.Option(min=2, help="how many on Spark")] = 2_000,
-           report: Annotated[Path, typer.Option("--json", help="the same table, for machines")] = Path("out/verify.json"),
+def verify(protocol: Annotated[list[str] | None, typer.Option(help="only this protocol, or 'engines'; may be repeated")] = None,
+           seeds: Annotated[int, typer.Option(min=2, help="number of seeds to simulate for each protocol")] = 10_000,
+           campaign: Annotated[int, typer.Option(min=2, help="number of seeds to run on Spark")] = 2_000,
+           report: Annotated[Path, typer.Option("--json", help="write the table here, as JSON")] = Path("out/verify.json"),
            ) -> None:
     """Check everything: specs, models, proofs, simulation, mutants, campaign."""
     protocols = [protocol_of(name) for name in protocol or PROTOCOLS]
-    write_text(report, "")  # before all else: if it cannot be written that should be known now
+    write_text(report, "")  # fail now, not after all checks, if it cannot be written
     start = time.monotonic()
     found = []
     columns = (SpinnerColumn(), TextColumn("{task.completed}/{task.total} {task.description}"), TimeElapsedColumn())
@@ -55,7 +55,7 @@ def verify(protocol: Annotated[list[str] | None, typer.Option(help="only this on
 
 def protocol_of(name: str) -> str:
     if name not in PROTOCOLS:
-        refuse(f"there is no protocol {name!r}; there are: {', '.join(PROTOCOLS)}")
+        refuse(f"there is no protocol {name!r}; choose one of: {', '.join(PROTOCOLS)}")
     return name
 
 

@@ -1,5 +1,5 @@
-"""Safety: spec and model are one: the same states and the same labelled edges, and each row of the manifest comes out as
-it says, in FizzBee and in the model.
+"""Safety: a spec and its model have the same states and the same labelled edges. Each row of the manifest has its expected
+result, in FizzBee and in the model.
 """
 
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ class Result(NamedTuple):
 
 
 def model_of(row: Row, **constants: object) -> Model:
-    """Raises ValueError for a constant that the model does not have."""
+    """Make the model of a row. Raises ValueError for a constant that the model does not have."""
     module = import_module(f"highwater.model.protocols.{row.stem}")
     unknown = [name for name in {**row.constants, **constants} if name not in module.Constants._fields]
     if unknown:
@@ -37,7 +37,7 @@ def model_of(row: Row, **constants: object) -> Model:
 
 
 def conform(row: Row, fizz: Fizz, model: Model | None = None, cache: bool = True) -> Result:
-    """Run one row, on FizzBee and on the model."""
+    """Run one row on FizzBee and on the model, and compare the results."""
     judge = {"graph": whole, "check": verdicts, "guided": verdicts, "live": live}[row.how]
     try:
         model = model or model_of(row)
@@ -66,7 +66,7 @@ def unlike_constants(row: Row, model: Model) -> str:
 
 
 def whole(row: Row, fizz: Fizz, model: Model, cache: bool) -> Result:
-    """The graphs, then the verdicts."""
+    """Compare the graphs, then the verdicts."""
     found = compare(row, model, fizz.graph(row.path, row.constants, cache=cache))
     if found.difference:
         return wrong(row, "spec", told(row, model, found.difference), figure="graphs differ")
@@ -75,7 +75,7 @@ def whole(row: Row, fizz: Fizz, model: Model, cache: bool) -> Result:
 
 
 def most(row: Row) -> int:
-    """How many states are counted, at most: many more than the row should have."""
+    """Return the maximum number of states to count: many more than the row should have."""
     return 2 * row.states + 1000
 
 
@@ -90,7 +90,7 @@ def counted_in_words(row: Row, counted: Exploration) -> str:
 
 
 def unlike_silence(row: Row, model: Model, counted: Exploration) -> str:
-    """Of an action that never fires nothing was checked; the manifest has to say so."""
+    """Say where the idle actions differ from the manifest, which must list them: nothing is checked of an idle action."""
     idle = {f"{role}.{action}".lstrip(".") for role, action in counted.idle(model)}
     said = silent(row.spec, model.constants._asdict()) | set(row.silent)
     lines = [f"{name} never fires here, and the manifest does not say so" for name in sorted(idle - said)]
@@ -99,7 +99,7 @@ def unlike_silence(row: Row, model: Model, counted: Exploration) -> str:
 
 
 def verdicts(row: Row, fizz: Fizz, model: Model, cache: bool) -> Result:
-    """What both say of the `always` properties, and whether that is what the manifest says."""
+    """Compare the verdicts on the `always` properties with each other and with the manifest."""
     counted = count(row, model)
     if counted.stopped or counted.states != row.states:
         return wrong(row, "spec", f"the model has {counted_in_words(row, counted)}, the manifest says {row.states:,}")
@@ -126,7 +126,7 @@ def verdicts(row: Row, fizz: Fizz, model: Model, cache: bool) -> Result:
 
 
 def judged(fizz: Fizz, row: Row, cache: bool, **options: object) -> CheckResult:
-    """FizzBee's verdict, PASSED or FAILED; FizzError for anything else."""
+    """Return FizzBee's verdict, PASSED or FAILED. Raises FizzError for any other outcome."""
     checked = fizz.check(row.path, row.constants, cache=cache, **options)
     if checked.verdict not in ("PASSED", "FAILED"):
         raise FizzError(checked.error or f"FizzBee says {checked.verdict}")
@@ -138,7 +138,7 @@ def failing(name: str, steps: list[str]) -> str:
 
 
 def links(checked: CheckResult) -> list[str]:
-    """Its trace, each action with its choices."""
+    """List the actions of its trace, each with its choices."""
     steps: list[str] = []
     for name, _ in checked.trace[1:]:
         steps[-1:] = [f"{steps[-1]} {name}"] if name.startswith(("Any:", "Stmt:")) else [*steps[-1:], name]
@@ -158,7 +158,7 @@ def driven(row: Row, fizz: Fizz, found: Exploration, cache: bool) -> Result:
 # --- `eventually`
 
 def live(row: Row, fizz: Fizz, model: Model, cache: bool) -> Result:
-    """What both say of one `eventually` property, with the same fairness."""
+    """Compare the verdicts on one `eventually` property, under the same fairness."""
     name, counted, fair = row.eventually, count(row, model), fair_actions(row.path.read_text())
     if name not in model.eventually:
         return wrong(row, "spec", f"the model has no eventually property {name}")
@@ -211,7 +211,7 @@ def as_links(row: Row, steps: Iterable[Step]) -> list[str]:
 
 
 def fair_actions(spec: str) -> dict[str, set[str]]:
-    """role or "" -> its weakly fair actions."""
+    """Return the weakly fair actions of each role; "" for those without a role."""
     found: dict[str, set[str]] = {}
     for action in read(spec).actions:
         if action.atomic and action.fair:
@@ -220,5 +220,5 @@ def fair_actions(spec: str) -> dict[str, set[str]]:
 
 
 def choice_variables(spec: str) -> dict[tuple[str, str], tuple[str, ...]]:
-    """(role or "", action) -> the variables that its `oneof` choices are bound to."""
+    """Map (role or "", action) to the variables that its `oneof` choices are bound to."""
     return {(action.role, action.name): action.choices for action in read(spec).actions}

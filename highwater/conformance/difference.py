@@ -1,5 +1,5 @@
-"""Safety: a model's graph and FizzBee's are equal, or there is a first difference: the end of a shortest path on which both
-agree, told field by field, with both sides' words for the action.
+"""Safety: a model's graph and FizzBee's are equal, or the first difference is reported. It is at the end of a shortest path on
+which both agree, and is printed field by field, with the source of the action on both sides.
 """
 
 import inspect
@@ -24,7 +24,7 @@ HOLDER = "clients"  # the spec's global that holds its roles; the model has no n
 EDGES_TOLD, ACTIONS_TOLD = 4, 2
 ABSENT = "absent"
 
-Canonical = Any  # of a state: ((variable, value), ...), ((process, ((field, value), ...)), ...)
+Canonical = Any  # a state: ((variable, value), ...), ((process, ((field, value), ...)), ...)
 Edge = tuple[Label, Canonical]
 
 
@@ -37,7 +37,7 @@ class Difference(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """Of the states and edges that both have; of all of them if there is no difference."""
+    """The number of common states and edges, and the difference, if there is one."""
 
     states: int
     edges: int
@@ -45,7 +45,7 @@ class Compared(NamedTuple):
 
 
 def compare(row: Row, model: Model, graph: Graph) -> Compared:
-    """Walks both graphs together, breadth-first, as long as they are the same."""
+    """Walk both graphs together, breadth-first, until they differ."""
     x, as_spec = Explorer(model), in_words_of_the_spec(row, model)
     states = [without_holder(state) for state in graph.states]
     number_of = {state: number for number, state in enumerate(states)}
@@ -96,13 +96,13 @@ def without_holder(state: tuple) -> Canonical:
 
 
 def as_spec_of(stem: str) -> dict[str, Callable[[Any], Any]]:
-    """How a variable of the model is written in the spec, where it is not the same. A user's own model has no spec."""
+    """Return the conversions of model variables that the spec writes differently. A user's own model has none."""
     module = f"highwater.model.protocols.{stem}"
     return getattr(import_module(module), "AS_SPEC", {}) if stem.isidentifier() and find_spec(module) else {}
 
 
 def in_words_of_the_spec(row: Row, model: Model) -> Callable[[State], Canonical]:
-    """Few shared parts and locals make up many states, so the form of each is kept."""
+    """Return a function that writes a state as the spec does. It caches shared parts and locals, since they recur in many states."""
     written = as_spec_of(row.stem)
     clients = sorted((p.name, p.role, i) for i, p in enumerate(model.processes) if p.name)
     kept: dict[tuple[str, Any], Canonical] = {}
@@ -149,7 +149,7 @@ def spelt(label: Label) -> str:
 
 
 def plain(value: Any) -> str:
-    """Sets, lists and tuples look alike here, as they do to FizzBee."""
+    """Format a value, with sets, lists and tuples alike, as FizzBee does."""
     return f"({', '.join(map(plain, value))})" if isinstance(value, tuple) else str(value) if value == ABSENT else repr(value)
 
 
@@ -159,7 +159,7 @@ def parts(state: Canonical) -> dict[str, dict[str, Any]]:
 
 
 def leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """("files[2].updates", value), ...: records and dicts of records taken apart."""
+    """Yield ("files[2].updates", value) and the like: records, and dicts of records, are split into fields."""
     if is_record(value):
         for field, part in value:
             yield from leaves(f"{name}.{field}".lstrip("."), part)
@@ -182,7 +182,7 @@ def fields(state: Canonical) -> dict[str, Any]:
 
 
 def pairs(one: Canonical, other: Canonical) -> Iterator[tuple[str, Any, Any]]:
-    """(field, its value in the one, in the other), where they are not the same."""
+    """Yield (field, value in one state, value in the other) for each field that differs."""
     left, right = fields(one), fields(other)
     for name in [*left, *(name for name in right if name not in left)]:
         if left.get(name, ABSENT) != right.get(name, ABSENT):
@@ -201,7 +201,7 @@ def indented(lines: Any) -> list[str]:
     return [f"  {line}" for line in lines]
 
 
-# --- both sides' words for an action or a property
+# --- both sides' source of an action or a property
 
 def action_read(row: Row, model: Model, role: str, action: str) -> list[str]:
     function = next((p.actions[action] for p in model.processes if p.role == role and action in p.actions), None)
@@ -224,13 +224,13 @@ def both(what: str, row: Row, block: Block | None, function: Callable | None) ->
     try:
         text, start = inspect.getsourcelines(function)
         where = f"{short(Path(inspect.getsourcefile(function)))}:{start}"
-    except (OSError, TypeError):  # what was not read from a file
+    except (OSError, TypeError):  # a function that does not come from a file
         return [*lines, f"{what} in the model: {function!r}"]
     return [*lines, f"{what} in the model, {where}", indent(dedent("".join(text)).rstrip(), "  | "), *model_helpers(function)]
 
 
 def spec_helpers(row: Row, block: str) -> list[str]:
-    """Where the functions are that the block calls."""
+    """List the places of the functions that the block calls."""
     called = dict.fromkeys(re.findall(r"\b(\w+)\(", block))
     found = {function.name: function.line for function in read(row.path.read_text()).functions}
     return using(f"{name} :{found[name]}" for name in called if name in found)
@@ -247,7 +247,7 @@ def model_helpers(function: Callable) -> list[str]:
 
 
 def place(helper: Callable, function: Callable) -> str:
-    """The line of a helper; with its file, if that is another than the function's."""
+    """Return the line of a helper, with its file if that differs from the function's."""
     path = "" if helper.__module__ == function.__module__ else short(Path(inspect.getsourcefile(helper)))
     return f"{path}:{helper.__code__.co_firstlineno}"
 

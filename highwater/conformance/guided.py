@@ -1,7 +1,7 @@
-"""One run of the simulation as FizzBee's guided trace: the constants of the spec that the run fits in, and the links along it.
+"""Turn one run of the simulation into FizzBee's guided trace: the constants of a spec that the run fits in, and the links.
 
-Safety: the guided trace holds every step that the model took, in their order, so that FizzBee judges the run by itself. What no
-spec can follow is refused with the limit that it meets.
+Safety: the guided trace holds every step of the model in order, so that FizzBee judges the run by itself. A run that no spec
+can follow is refused with the limit that it exceeds.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ class TooLarge(Exception):
 
 
 class Guided(NamedTuple):
-    row: Row  # of the spec that is driven
+    row: Row  # names the spec
     model: Model  # with these constants
     constants: dict[str, object]  # those that differ from the spec's own
     links: list[str]
@@ -35,7 +35,7 @@ class Guided(NamedTuple):
 
 
 def row_of(stem: str) -> Row:
-    """The first row of a spec: where the spec is. Raises LookupError."""
+    """Return the first row of a spec in the manifest. Raises LookupError if there is none."""
     found = next((row for row in rows() if row.stem == stem), None)
     if found is None:
         raise LookupError(f"there is no spec of {stem}")
@@ -43,13 +43,13 @@ def row_of(stem: str) -> Row:
 
 
 def spec_of(scenario: str) -> str:
-    """The stem of the spec and model that a scenario's runs are held against."""
+    """Return the stem of the spec and model that a scenario's runs are checked against."""
     return getattr(named(scenario), "MODEL", scenario)
 
 
 class Path(Record):
-    """A refiner that keeps how each state was reached, so that one path of the model can be told where a trace leaves several
-    open."""
+    """A refiner that records how each state was reached, so that it can return one path of the model even if a trace allows
+    several."""
 
     def begin(self) -> None:
         super().begin()
@@ -75,12 +75,12 @@ class Path(Record):
                     yield (match.process, action, choices), State(shared, locals_)
 
     def labels(self) -> list[Label]:
-        """The steps of one path to a state that the trace may be in. Raises TooLarge if there is none: a trace may put a client
-        back to what it was, which is no step."""
+        """Return the steps of one path to a state that the trace may be in. Raises TooLarge if there is none: a trace may reset a
+        client, which is no step."""
         for state in self.unpacked():
             if (found := self.back_from(state)) is not None:
                 return found
-        raise TooLarge("the trace puts a client back to what it was, which is no step of the spec")
+        raise TooLarge("the trace resets a client to an earlier state, which is no step of the spec")
 
     def back_from(self, state: State) -> list[Label] | None:
         found: list[Label] = []
@@ -101,7 +101,7 @@ def path_of(events: list[Event], trace: Trace) -> tuple[Path, Failure | None]:
             trace.observe(event)
         except Failure as failure:
             return path, failure
-        except Exception as error:  # what an event that nobody can have sent leads to
+        except Exception as error:  # an impossible event can raise anything
             raise TooLarge(f"event {number} is no request of the protocol: {error!r}") from error
     return path, None
 
@@ -110,10 +110,10 @@ def guided(outcome: Outcome) -> Guided:
     """Make a guided trace of a run. If the model could not follow the run, the step that it could not take is the last. Raises
     TooLarge."""
     if outcome.shape.sdk:
-        raise TooLarge("the clients of this run send requests again (sdk), and those of the spec do not")
+        raise TooLarge("the clients of this run retransmit requests (sdk), but those of the spec do not")
     path, failure = path_of(outcome.events, named(outcome.scenario).trace_of(outcome.shape))
     if failure and failure.kind == "refinement" and not failure.match:
-        raise TooLarge(f"the run is refused for what is no step of the spec: {failure}")
+        raise TooLarge(f"the run is refused for something that is no step of the spec: {failure}")
     steps, last = path.labels(), [refused_step(path, failure)] if failure and failure.match else []
     count = len(steps) + len(last)
     if count > LONGEST_GUIDED:
@@ -126,7 +126,7 @@ def guided(outcome: Outcome) -> Guided:
 
 
 def refused_step(path: Path, failure: Failure) -> Label:
-    """The step that an event could not be; one that is not enabled, if there is one, for FizzBee sees no contents."""
+    """Return the step that an event was refused as. A disabled step is preferred, because FizzBee sees no contents."""
     refused, state = failure.match, path.unpacked()[0]
     actions = [action for action in refused.actions if action]
     if not actions:
@@ -136,8 +136,8 @@ def refused_step(path: Path, failure: Failure) -> Label:
 
 
 def fitting(row: Row, constants: dict[str, object], steps: int) -> dict[str, object]:
-    """The constants that differ from the spec's own. A bound that the trace's model leaves open is one that so many steps
-    cannot reach, or the largest that the spec may have."""
+    """Return the constants that differ from the spec's own. A bound that the trace's model leaves open gets a value that this
+    many steps cannot reach, or the largest value of the spec."""
     module = import_module(f"highwater.model.protocols.{row.stem}")
     usual, limits = module.Constants()._asdict(), getattr(module, "LIMITS", {})
     found = {name: min(steps + 1, limits[name][-1]) if value is None else value for name, value in constants.items()}
@@ -148,7 +148,7 @@ def fitting(row: Row, constants: dict[str, object], steps: int) -> dict[str, obj
 
 
 def walked(model: Model, steps: list[Label]) -> frozenset[State]:
-    """The states of the bounded model after these steps. Raises TooLarge where it cannot take one."""
+    """Return the states of the bounded model after these steps. Raises TooLarge if it cannot take one."""
     actions = {(process.name, action) for process in model.processes for action in process.actions}
     states = {init(model)}
     for number, label in enumerate(steps):

@@ -1,9 +1,8 @@
-"""Safety: a second judge of a run, who has none of our model's code: FizzBee, driven along the steps that its trace stands for.
+"""Safety: FizzBee judges a run independently of our model's code, by following the steps that the run's trace stands for.
 
 The run is accepted if FizzBee can take every step, its assertions hold after each, and its last state is the one that the
-model ends in. For a protocol that says what its store holds in the end, FizzBee's state must say the same. What is shared with
-the first judge is the mapping of events to steps (traces/), and no more. What callers were told is no step, so of that FizzBee
-says nothing.
+model ends in. If the protocol defines `unlike_the_store`, FizzBee's state must also equal the store's final content. Both judges
+share only the mapping of events to steps (traces/). A response to a caller is no step, so FizzBee does not judge it.
 
 A protocol's own part is highwater/conformance/protocols/STEM.py.
 """
@@ -34,11 +33,11 @@ class Judgement(NamedTuple):
 
 
 class Rate(NamedTuple):
-    """How many of production's small runs FizzBee can be driven along."""
+    """The number of production's small runs that FizzBee can follow, and the limits that stop the others."""
 
     runs: int
     fit: int
-    limits: tuple[tuple[str, int], ...]  # why not, most frequent first, and how often
+    limits: tuple[tuple[str, int], ...]  # (limit, number of runs), most frequent first
 
     def __str__(self) -> str:
         why = f" ({self.limits[0][0]})" if self.limits else ""
@@ -46,9 +45,9 @@ class Rate(NamedTuple):
 
 
 def own(scenario: str) -> ModuleType:
-    """A protocol's own part. Raises LookupError."""
+    """Return the module of a protocol's own part. Raises LookupError if it has none."""
     if scenario not in PROTOCOLS:
-        raise LookupError(f"FizzBee judges no runs of {scenario!r}; it judges those of {', '.join(PROTOCOLS)}")
+        raise LookupError(f"FizzBee cannot judge runs of {scenario!r}; choose one of {', '.join(PROTOCOLS)}")
     return import_module(f"highwater.conformance.protocols.{scenario}")
 
 
@@ -58,8 +57,8 @@ def small_run(scenario: str, seed: int, mutant: str = "") -> Outcome:
 
 
 def small_runs(scenario: str, mutant: str, number: int) -> list[tuple[Outcome, str]]:
-    """So many runs, and what they are called, that fit into a guided trace: good ones, all different in what went wrong on the
-    way; or of a mutant, such that our own refinement refuses."""
+    """Return `number` runs that fit into a guided trace, with their names: good runs with different faults, or runs of a mutant
+    that refinement refuses."""
     found: dict[object, tuple[Outcome, str]] = {}
     for seed in range(MOST_SEEDS):
         outcome = small_run(scenario, seed, mutant)
@@ -73,7 +72,7 @@ def small_runs(scenario: str, mutant: str, number: int) -> list[tuple[Outcome, s
 
 
 def limit(outcome: Outcome) -> str:
-    """Why FizzBee cannot be driven along a run; "" if it can."""
+    """Say why FizzBee cannot follow a run; "" if it can."""
     try:
         guided(outcome)
     except TooLarge as error:
@@ -87,7 +86,7 @@ def rate(scenario: str, runs: int) -> Rate:
 
 
 def judge(fizz: Fizz, outcome: Outcome, timeout: float | None = None) -> Judgement:
-    """Raises TooLarge for a run that cannot be a guided trace, FizzError where FizzBee cannot run."""
+    """Let FizzBee judge a run. Raises TooLarge if no guided trace fits the run, FizzError if FizzBee cannot run."""
     run = guided(outcome)
     found = fizz.guided(run.row.path, run.constants, run.links, timeout=timeout, cache=True)
     if found.verdict == "FAILED":
@@ -101,7 +100,7 @@ def judge(fizz: Fizz, outcome: Outcome, timeout: float | None = None) -> Judgeme
 
 
 def unlike_the_model(run: Guided, state: dict[str, Any]) -> str:
-    """FizzBee's last state is none of those in which the model may end."""
+    """Say how FizzBee's last state differs from those in which the model may end; "" if it is one of them."""
     if run.impossible or any(not differing(run.row.stem, run.model, end, state) for end in run.ends):
         return ""
     names = differing(run.row.stem, run.model, next(iter(run.ends)), state)
@@ -109,7 +108,7 @@ def unlike_the_model(run: Guided, state: dict[str, Any]) -> str:
 
 
 def differing(stem: str, model: Model, end: State, state: dict[str, Any]) -> list[str]:
-    """The variables, and the clients, that are not in FizzBee's state as they are in the model's."""
+    """List the variables and clients that differ between FizzBee's state and the model's."""
     written = as_spec_of(stem)
     ours = {name: written[name](value) if name in written else value for name, value in end.shared._asdict().items()}
     ours |= {process.name: local for process, local in zip(model.processes, end.locals) if process.name}
@@ -117,7 +116,7 @@ def differing(stem: str, model: Model, end: State, state: dict[str, Any]) -> lis
 
 
 def alike(ours: Any, theirs: Any) -> bool:
-    """A value of the model is what FizzBee prints as JSON: of a record an object, of a set a list in any order."""
+    """Compare a value of the model with FizzBee's JSON: a record is an object there, and a set is a list in any order."""
     if hasattr(ours, "_asdict"):
         ours = ours._asdict()
     if isinstance(ours, dict):
@@ -132,6 +131,6 @@ def alike(ours: Any, theirs: Any) -> bool:
 
 
 def unlike_the_store(outcome: Outcome, state: dict[str, Any]) -> str:
-    """Of a protocol that says what its store holds in the end."""
+    """Say how FizzBee's last state differs from the store; "" if it does not, or if the protocol does not define it."""
     compare = getattr(own(outcome.scenario), "unlike_the_store", None)
     return compare(state, outcome) if compare else ""

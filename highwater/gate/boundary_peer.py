@@ -23,7 +23,7 @@ class Constants(NamedTuple):
     KEEP_LATEST: bool = True  # the last file of a listing is neither deleted nor put behind the boundary
 
 
-Update = tuple[int, int]  # (writer, its how-manieth update)
+Update = tuple[int, int]  # (writer, zero-based index of its update)
 NOTHING: frozenset = frozenset()
 
 
@@ -38,7 +38,7 @@ class Shared(NamedTuple):
 class Writer(NamedTuple):
     update: Update  # to be made next; those before it are acknowledged
     pc: str = "Idle"  # Idle, Listed, Ready, Created, Checked
-    n: int = 0  # the latest id that it knows; what is not alive in a pc is 0 or empty, here and below
+    n: int = 0  # the latest id that it knows; a field that a pc does not use is 0 or empty, here and below
     base: frozenset[Update] = NOTHING  # the content of n
     b: int = 0  # the boundary that it read
 
@@ -58,7 +58,7 @@ def present(s: Shared) -> list[int]:
 
 
 def top(s: Shared) -> int:
-    """The largest id present, 0 if none is."""
+    """Return the largest id present, 0 if there is none."""
     return max(present(s), default=0)
 
 
@@ -127,7 +127,7 @@ def compute(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
 
 
 def durable(c: Constants, g: Collector) -> Collector:
-    """What is left to do once the boundary is durable: the deletes, unless they are done already."""
+    """Return the collector after the boundary is durable: it deletes, unless it has already done so."""
     return Collector("Deleting", g.ids) if c.BOUNDARY_FIRST else IDLE
 
 
@@ -183,14 +183,14 @@ def other_update_is_built_on_acked(c: Constants, s: Shared, w: Writer) -> bool:
 
 
 def rejected_update_is_in_latest(c: Constants, s: Shared, w: Writer) -> bool:
-    """A write that will be rejected, the boundary having passed it, lives on in the latest file: it has not failed."""
+    """Return whether the latest file holds a write that its writer will reject, because the boundary has passed it."""
     return w.pc == "Created" and w.n + 1 <= s.boundary and w.update in latest(s)
 
 
 # --- reductions -----------------------------------------------------------------------------------------------------------
 
 def renamed_writers(part: Shared | Writer | Collector, names: tuple[int, ...]) -> Shared | Writer | Collector:
-    """Updates name their writer; acknowledged are ids, which nobody owns."""
+    """Rename the writers in updates. Acknowledged ids name no writer."""
     def anew(updates: frozenset[Update] | None) -> frozenset[Update] | None:
         return updates and frozenset((names[w], k) for w, k in updates)
 
@@ -250,7 +250,7 @@ EXACT = {
     XL: Counts(40_172_370, 201_496_983, 54),
     Constants(3, 1, 1, 4): Counts(88_508, 308_476, 39),
 }
-# Distinct states that are left when writers, and collectors, are interchangeable; when unseen actions are merged; and both.
+# Distinct states with symmetry reduction of writers and collectors; with merging of unseen actions; and with both.
 SYMMETRIC = {S1: 13_627, S2: 121_592, S3: 134_002, S4: 528_944, S5: 912_380, XL: 3_448_246}
 MERGED = {S1: 8_399, S2: 112_106, S3: 227_379, S4: 441_546, S5: 1_294_818}
 BOTH = {S1: 4_224, S2: 29_402, S3: 38_566, S4: 113_632, S5: 218_506, XL: 671_612}

@@ -1,7 +1,7 @@
-"""What `highwater verify` checks of a protocol, by its name alone: its rows on FizzBee, its proof, its simulation, FizzBee as a
-judge of its runs, its mutants, and what highwater/gate/protocols/ has of it.
+"""Define the checks of `highwater verify` for one protocol: its specs, proof, simulation, judged runs, mutants, and the checks
+of highwater/gate/protocols/.
 
-Safety: a check that could not run is never green: its code is INCOMPLETE.
+Safety: a check that could not run never passes: its code is INCOMPLETE.
 """
 
 import os
@@ -19,11 +19,11 @@ from highwater.gate.exits import HARNESS, INCOMPLETE, NONDETERMINISM, OF_KIND, P
 from highwater.gate.extras import install_command
 
 CORES = 2
-SAMPLE = 60  # seeds that are run in two other processes
+SAMPLE = 60  # seeds to run again in two other processes
 
 
 class Found(NamedTuple):
-    """What a check came to. `code` as in highwater/gate/exits.py."""
+    """The result of a check. `code` is an exit code of highwater/gate/exits.py."""
 
     figure: str
     code: int = 0
@@ -31,7 +31,7 @@ class Found(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A check that was run."""
+    """A finished check: its names, figure, time, exit code and message."""
 
     protocol: str
     part: str
@@ -54,7 +54,7 @@ class Check(NamedTuple):
 
 
 def of_protocol(protocol: str, seeds: int, has_scenario: bool) -> Iterator[Check]:
-    """All checks of a protocol."""
+    """Yield all checks of a protocol."""
     yield from specs(protocol)
     yield from own_checks(protocol)
     yield from proofs(protocol)
@@ -71,7 +71,7 @@ def timed(check: Check) -> Row:
     except ModuleNotFoundError as error:
         command = install_command(error)
         found = Found("", INCOMPLETE if command else HARNESS, f"{error}; {command}" if command else f"{error}")
-    except Exception as error:  # a check that breaks down has not passed
+    except Exception as error:  # a check that crashes has not passed
         code = PROOF if type(error).__name__ == "Misnamed" else HARNESS
         found = Found("", code, f"{type(error).__name__}: {error}")
     return Row(*check[:3], found.figure, round(time.monotonic() - start, 1), found.code, found.message)
@@ -103,7 +103,7 @@ def conformance(row, fizz) -> Found:
     return Found(result.figure, 0 if result.ok else ({"spec": SPEC} | OF_KIND)[result.kind], result.message)
 
 
-# --- proof: any number of clients, ids, requests under way
+# --- proof: any number of clients, ids and requests in flight
 
 def proofs(protocol: str) -> Iterator[Check]:
     if not find_spec(f"highwater.model.proofs.{protocol}"):
@@ -122,14 +122,14 @@ def proved(of, system: dict) -> Found:
     if not found.holds:
         failing = [f"{row.action} {row.clause} {row.verdict}\n{row.counterexample}"
                    for row in found.rows if row.verdict != "proved"]
-        return Found("", PROOF, "\n".join(failing) or f"never possible, so nothing is proved of them: {found.impossible}")
+        return Found("", PROOF, "\n".join(failing) or f"the proof says nothing about actions that are never possible: {found.impossible}")
     return Found(f"{len(found.rows):,} queries, slowest {max(row.ms for row in found.rows):.0f} ms")
 
 
 def unproved(of, off: dict) -> Found:
     found = of.prove(of.m.Constants(**off), explain=False)
     if not found.failing:
-        return Found("", PROOF, f"the proof holds without it: {off}")
+        return Found("", PROOF, f"the proof holds without the safeguard {off}, but must fail")
     return Found("at " + ", ".join(dict.fromkeys(action for action, _ in found.failing)))
 
 
@@ -149,12 +149,12 @@ def tied(of) -> Found:
 
 def simulation(protocol: str, seeds: int) -> Iterator[Check]:
     yield Check(protocol, "simulation", f"{seeds:,} seeds refine the model", lambda: seeds_refine(protocol, seeds))
-    yield Check(protocol, "simulation", "same digests in other processes, whatever the hash seed",
+    yield Check(protocol, "simulation", "same digests in other processes, with any hash seed",
                 lambda: deterministic(protocol))
 
 
 def run_range(protocol: str, first: int, end: int) -> tuple[int, list[tuple[int, str, str]]]:
-    """(requests, failures as (seed, kind, signature)) of a range of seeds."""
+    """Run a range of seeds. Return the number of requests, and the failures as (seed, kind, signature)."""
     from highwater.dst.run_spec import Run
     from highwater.dst.simulate import many
 
@@ -203,15 +203,15 @@ def deterministic(protocol: str) -> Found:
 
 # --- FizzBee, driven along runs of the simulation (highwater/conformance/judge.py)
 
-JUDGED = 4  # runs that FizzBee judges, too: some seconds each
-TRIED = 50  # small runs: how many of them FizzBee can be driven along
+JUDGED = 4  # runs that FizzBee judges too: some seconds each
+TRIED = 50  # small runs for the rate that FizzBee can follow
 
 
 def judged(protocol: str) -> Iterator[Check]:
     from highwater.conformance.judge import PROTOCOLS
 
     if protocol in PROTOCOLS:
-        yield Check(protocol, "simulation", "FizzBee follows runs as we do, and not a mutant's", lambda: second_judge(protocol))
+        yield Check(protocol, "simulation", "FizzBee accepts the runs that refinement accepts, and refuses a mutant's", lambda: second_judge(protocol))
 
 
 def second_judge(protocol: str) -> Found:
@@ -225,7 +225,7 @@ def second_judge(protocol: str) -> Found:
         return Found("", INCOMPLETE, str(error))
     good, bad = small_runs(protocol, "", JUDGED), small_runs(protocol, own(protocol).IMPOSSIBLE, 1)
     if not good or not bad:
-        return Found("", HARNESS, f"{len(good)} good runs and {len(bad)} of a mutant fit into a guided trace")
+        return Found("", HARNESS, f"{len(good)} good runs and {len(bad)} of a mutant fit into a guided trace; each needs one")
     with ThreadPoolExecutor(CORES) as pool:
         found = list(pool.map(lambda run: judge(fizz, run[0]), [*good, *bad]))
     wrong = [f"{command}: ours says {outcome.signature or 'ok'}, FizzBee {'accepts' if judgement.accepted else judgement.why}"
@@ -261,5 +261,5 @@ def killed(protocol: str, name: str, build) -> Found:
         return Found("", HARNESS, "survived 2,000 seeds")
     strange = sorted(signature for signature in signatures if not signature.startswith(expected(name, True, protocol)))
     if strange:
-        return Found("", HARNESS, f"it dies of {strange[0]}, and should of {' or '.join(expected(name, True, protocol))}")
-    return Found(f"dies after {median(waits):.0f} seeds (median of {len(waits)}): {', '.join(sorted(signatures)[:2])}")
+        return Found("", HARNESS, f"killed by {strange[0]}, expected {' or '.join(expected(name, True, protocol))}")
+    return Found(f"killed after {median(waits):.0f} seeds (median of {len(waits)}): {', '.join(sorted(signatures)[:2])}")

@@ -1,4 +1,4 @@
-"""What `highwater verify` checks of no protocol in particular: the engines agree with each other, in memory and on Spark."""
+"""Define the checks of `highwater verify` that need no protocol: the engines agree, in memory and on Spark."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -9,7 +9,7 @@ from highwater.dst.scenarios import DEFAULT
 from highwater.gate.checks import CORES, Check, Found
 from highwater.gate.exits import HARNESS, INCOMPLETE, NONDETERMINISM, of_kinds
 
-GROUP = "engines"  # stands where a row has its protocol
+GROUP = "engines"  # in the place of a protocol
 
 
 def checks(seeds: int) -> Iterator[Check]:

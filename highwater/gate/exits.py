@@ -1,9 +1,9 @@
-"""Exit codes: 0 is said only of what ran to its end and found nothing; every class of failure has a code of its own."""
+"""Define the exit codes. 0 means that everything ran to its end and nothing failed. Each class of failure has its own code."""
 
 from collections.abc import Iterable
 
-BAD_INPUT = 2  # as typer has it
-INCOMPLETE = 3  # something that was asked for could not run here, or was cut short
+BAD_INPUT = 2  # the same as typer's
+INCOMPLETE = 3  # something requested could not run here, or was cut short
 SAFETY = 10
 REFINEMENT = 11
 LIVENESS = 12
@@ -14,7 +14,7 @@ SPEC = 16  # the spec's graph is not the model's
 PROOF = 17
 INTERRUPTED = 130  # Ctrl-C
 
-MEANING = {  # of each code, as README.md's table says it
+MEANING = {  # code -> its meaning, as in the table of README.md
     0: "all is well",
     BAD_INPUT: "bad usage: an argument or an input file cannot be used",
     INCOMPLETE: "nothing failed, but something could not run here, or was cut short",
@@ -28,8 +28,8 @@ MEANING = {  # of each code, as README.md's table says it
     PROOF: "proof",
     INTERRUPTED: "interrupted by Ctrl-C",
 }
-OF_KIND = {  # of a simulation's failure, or a trace's
-    "input": BAD_INPUT,  # dst/bulk/rows.py: what could not be judged
+OF_KIND = {  # kind of failure of a simulation or a trace -> exit code
+    "input": BAD_INPUT,  # dst/bulk/rows.py: a run that could not be judged
     "safety": SAFETY,
     "refinement": REFINEMENT,
     "liveness": LIVENESS,
@@ -40,11 +40,11 @@ OF_KIND = {  # of a simulation's failure, or a trace's
 
 
 def of_kinds(kinds: Iterable[str]) -> int:
-    """The exit code of failures of these kinds. A kind that is not known here is the harness's failure."""
+    """Return the exit code of failures of these kinds. An unknown kind is a failure of the harness."""
     return worst(OF_KIND.get(kind, HARNESS) for kind in kinds)
 
 
 def worst(codes: Iterable[int]) -> int:
-    """The lowest non-zero failure wins; INCOMPLETE counts only if nothing failed."""
+    """Return the lowest code of a failure, else INCOMPLETE if it is among the codes, else 0."""
     codes = set(codes)
     return min(codes - {0, INCOMPLETE}, default=INCOMPLETE if INCOMPLETE in codes else 0)

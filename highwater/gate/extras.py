@@ -1,6 +1,6 @@
-"""Which extra of the distribution a missing library belongs to. The core works without any of them."""
+"""Find the extra of the distribution that a missing library belongs to. The core works without extras."""
 
-EXTRAS = {  # of pyproject.toml -> the modules that it brings and that ours import
+EXTRAS = {  # extra in pyproject.toml -> its modules that ours import
     "spark": ("duckdb", "jdk", "pandas", "py4j", "pyarrow", "pyspark"),
     "proofs": ("z3",),
     "s3": ("boto3", "botocore"),

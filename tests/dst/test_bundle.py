@@ -193,7 +193,7 @@ def test_of_other_code_the_reason_comes_first_and_it_is_no_nondeterminism(carrie
     tape.write_text(json.dumps({**saved, "code": "0123456789abcdef", "digest": "0" * 32}))  # it fits, and is another run
     result = ran("dst", "replay", str(tape))
     assert result.exit_code == CODE and "nondeterminism" not in result.output
-    assert "the trace is another one than was recorded" in result.output
+    assert "the trace differs from the recorded one" in result.output
     tape.write_text(json.dumps({**saved, "mutant": None, "code": "0123456789abcdef"}))  # what failed then passes now
     assert ran("dst", "replay", str(tape), "--lenient").exit_code == 0
     fits = dst_replay.recorded(4, RunSpec())
@@ -277,7 +277,7 @@ def test_until_stops_at_an_event_and_shows_the_state(carried):
 def test_a_seed_is_replayed_too():
     assert ran("dst", "replay", "4").exit_code == 0
     assert ran("dst", "replay", "4", "--mutant", "no_check").exit_code == CODE
-    for arguments, says in ((["4", "--lenient"], "4 is a seed"), (["x.json", "--mutant", "no_check"], "holds its own")):
+    for arguments, says in ((["4", "--lenient"], "4 is a seed"), (["x.json", "--mutant", "no_check"], "has its own")):
         result = ran("dst", "replay", *arguments)
         assert result.exit_code == 2 and says in result.output and result.output.count("\n") == 1
 

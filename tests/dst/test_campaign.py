@@ -305,7 +305,7 @@ def test_a_full_disk_ends_it_with_a_line_and_loses_nothing(local: Start, expecte
     words = ["campaign", "run", "--scenario", SCENARIO, "--seeds", "0:120", "--out", str(tmp_path), "--engine", "local"]
     done = subprocess.run([sys.executable, "-c", program, *words], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == exits.HARNESS and "Traceback" not in done.stderr
-    assert re.fullmatch(r"The campaign has failed; what is done is kept: .* goes on\. .*File too large.*\n", done.stderr)
+    assert re.fullmatch(r"The campaign failed; finished waves are kept: .*File too large.*\n", done.stderr)
     assert rows(tmp_path, (0, 120)) == expected[:40]
     summary_of(PRODUCTION, (0, 120), tmp_path, local, 2)
     assert rows(tmp_path, (0, 120)) == expected
@@ -498,7 +498,7 @@ def test_where_java_was_killed_a_line_says_so_and_the_campaign_goes_on(local: St
     os.kill(java, signal.SIGKILL)
     line = running.communicate(timeout=180)[1].strip().splitlines()
     assert running.returncode == exits.HARNESS
-    assert any(f"`highwater campaign resume {out}` goes on. Spark: its Java process has ended" in of for of in line)
+    assert any(f"resume with `highwater campaign resume {out}`. Spark: its Java process has ended" in of for of in line)
     waves.run(MUTANT, Asked((0, 300)), out, local, 2)
     assert rows(out, (0, 300)) == comparable(ranges.run_range(Work(MUTANT, 60), (0, 300)))
 

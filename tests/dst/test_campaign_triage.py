@@ -143,7 +143,7 @@ def test_of_several_the_first_that_had_it_is_told_and_only_the_last_can_lose():
 def test_nothing_failed(tmp_path):
     out = run(tmp_path / "out", "", (0, 4))
     code, text = called("campaign", "triage", out)
-    assert code == 0 and "nothing has failed" in text
+    assert code == 0 and "no run failed" in text
     assert read_json(out / "triage.json") == {"against": [], "failures": []}
 
 
@@ -168,7 +168,7 @@ def test_other_code_is_refused(copy):
 
 def test_a_seed_that_has_no_row_is_told_with_those_that_were_asked_for(copy):
     code, text = called("campaign", "replay", copy, 99_999)
-    assert code == exits.BAD_INPUT and re.search(r"no row of seed 99999: it was asked for 0 to \d+$", text.strip())
+    assert code == exits.BAD_INPUT and re.search(r"no row of seed 99999: the campaign has seeds 0 to \d+$", text.strip())
 
 
 @pytest.mark.parametrize("what", ["missing", "empty", "version"])

@@ -73,7 +73,7 @@ def test_the_verb_has_an_exit_code_of_its_own(sick, monkeypatch):
     monkeypatch.setattr(dst_doctor, "newer_python", lambda: "none here")
     monkeypatch.setattr(dst_doctor, "check", lambda *arguments, **_: check(*arguments, **sick))
     result = ran("dst", "doctor", "--seeds", "0:30")
-    assert result.exit_code == 13 and "is not the same run everywhere" in result.output and "delete id" in result.output
+    assert result.exit_code == 13 and "gives different runs" in result.output and "delete id" in result.output
     assert "skipped: another version of Python: none here" in result.output
 
 

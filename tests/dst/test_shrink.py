@@ -127,7 +127,7 @@ def test_the_verb(tmp_path, monkeypatch):
     (["1", "--mutant", "nobody"], "there is no mutant 'nobody'"),
     (["1", "--strategy", "luck"], "there is no strategy 'luck'"),
     (["nowhere"], "nowhere: not a tape"),
-    (["nowhere", "--mutant", "no_check"], "go with a seed"),
+    (["nowhere", "--mutant", "no_check"], "need a seed"),
 ])
 def test_what_cannot_be_shrunk_is_refused_in_one_line(arguments, says):
     result = ran("dst", "shrink", *arguments)

@@ -92,7 +92,7 @@ def test_another_oracle_than_expected_is_told():
     firsts = [First(3, "told:committed", 0.1), First(5, "refinement:Reader.List", 0.1)]
     of = line("no_check", "pct", firsts, True)
     assert of.unexpected == ("refinement:Reader.List",) and of.found == 2
-    assert "found it by refinement:Reader.List; expected was told:committed" in judged([of], True)[0]
+    assert "found it as refinement:Reader.List; expected: told:committed" in judged([of], True)[0]
     fine = line("no_check", "portfolio", [First(3, "told:committed", 0.1)] * 3, True)
     assert judged([fine], True) == []
 
@@ -108,7 +108,7 @@ def test_a_table_labels_the_mutants_of_its_own_protocol():
 def test_the_gate_is_of_the_default_portfolio_by_the_model():
     missed = [First(3, "told:committed", 0.1), First(100, "", 0.1)]
     late = [First(151, "told:committed", 0.1)] * 3
-    for firsts, words in ((missed, "survived 1 of 2"), (late, "a median of 151 runs; more than 150")):
+    for firsts, words in ((missed, "survived 1 of 2"), (late, "a median of 151 runs, more than 150")):
         assert words in judged([line("no_check", "portfolio", firsts, True)], True)[0]
         assert judged([line("no_check", "pct", firsts, True)], True) == []
     assert judged([line("no_check", "portfolio", [First(9, "", 0.1)], False)], False) == []
@@ -270,7 +270,7 @@ def test_exhaust_says_what_it_has_shown():
     result = ran("exhaust", "--delays", "2", "--mutant", "delete_before_advance")
     assert result.exit_code == REFINEMENT and "highwater dst exhaust --delays 2" in result.output
     result = ran("exhaust", "--delays", "2", "--mutant", "no_check", "--every")
-    assert result.exit_code == SAFETY and "all that there are" in result.output
+    assert result.exit_code == SAFETY and "all runs of the scope" in result.output
     assert ran("exhaust", "--delays", "2", "--most", "9").exit_code == INCOMPLETE
     for arguments in (("--of", "fire"), ("--set", "writers=9"), ("--set", "x=1"), ("--mutant", "none")):
         assert ran("exhaust", *arguments).exit_code == BAD_INPUT

@@ -61,17 +61,17 @@ def test_the_lowest_failure_wins_and_incomplete_is_never_green():
     (["dst", "run", "--seed", "1", "--mutant", "nobody"], "there is no mutant 'nobody' of sequenced_"),
     (["dst", "run", "--seed", "1", "--scenario", "nothing"], "there is no scenario 'nothing'"),
     (["dst", "replay", "nowhere.json"], "nowhere.json: not a tape"),
-    (["model", "explore", "--set", "CHEQUE=off"], "there is no constant 'CHEQUE'; there are WRITERS,"),
+    (["model", "explore", "--set", "CHEQUE=off"], "there is no constant 'CHEQUE'; choose one of WRITERS,"),
     (["model", "explore", "--set", "COMMITS=many"], "COMMITS is 2 unless set"),
     (["model", "conform", "nothing"], "there is no run 'nothing' in specs/*.toml"),
     (["trace", "check", "nowhere.ndjson"], "nowhere.ndjson"),
-    (["trace", "check", "/dev/null"], "there is no event in it"),
+    (["trace", "check", "/dev/null"], "the file has no events"),
     (["dst", "run", "--seeds", "[/x]"], "[/x]"),
     (["dst", "run", "--seeds", "²:5"], "write A:B"),
-    (["dst", "run", "--seeds", "0:2", "--out", "x"], "--out goes with --seed"),
+    (["dst", "run", "--seeds", "0:2", "--out", "x"], "--out needs --seed"),
     (["dst", "run", "--seed", "1", "--out", "/dev/null/x"], "cannot be written"),
     (["verify", "--json", "/dev/null/x"], "cannot be written"),
-    (["model", "explore", "--set", "PAGE=-1"], "PAGE is from 0 to 100"),
+    (["model", "explore", "--set", "PAGE=-1"], "PAGE must be from 0 to 100"),
     (["model", "explore", "--set", "WRITERS=0"], "WRITERS is from 1 to 100"),
     (["model", "explore", "--set", "CHECK=foo"], "CHECK is after, before or off"),
     (["trace", "check", str(GOLDEN / "good.ndjson"), "--namespace", "wal"], "manifest or compactions"),
@@ -194,11 +194,11 @@ def mine(tmp_path, monkeypatch):
     ("import nosuchthing", [], "cannot be imported: ModuleNotFoundError: No module named 'nosuchthing'"),
     (BASE.replace("N: int = 3", "N: int") + "model = built", [], "Constants.N has no default"),
     ("Constants = model = 3", [], "a model has a NamedTuple Constants and a function model(constants)"),
-    (BASE + "def model(c): return None", [], "model(Constants(N=3)) returns None, which is no highwater.model.core.Model"),
+    (BASE + "def model(c): return None", [], "model(Constants(N=3)) returns None, not a highwater.model.core.Model"),
     (BASE + "def model(c): raise ValueError(f'{c.N} is odd')", ["--set", "N=1"], "raises ValueError: 1 is odd"),
     (BASE + "def model(c): return built(c, {}, n=0)", [], "model(Constants(N=3)) has no process"),
     (BASE + "def bad(c, me, s, l):\n  yield (), s._replace(x=[1]), l\ndef model(c): return built(c, {'Bad': bad})", [],
-     "can change in a state (unhashable type: 'list')"),
+     "a state holds a mutable value (unhashable type: 'list')"),
     (BASE + "def bad(c, me, s, l):\n  yield (), s._replace(x=s.z), l\ndef model(c): return built(c, {'Bad': bad})", [],
      "has no attribute 'z'"),
 ])
@@ -252,8 +252,8 @@ def test_merging_is_checked_by_the_command(mine):
     endless = mine(BASE + PAIR % ("loop", ""), "--merge")
     assert endless.exit_code == SAFETY and "b cannot be merged: 101 unseen actions follow each other" in endless.output
     good = mine(BASE + PAIR % ("own", ", fine=lambda c, s: s.x < 4"), "--merge")
-    assert good.exit_code == 0 and "that merging loses nothing was checked of this instance" in good.output
-    assert "leave --merge out" in mine(BASE + "def model(c): return built(c, {'a': a})", "--merge").output
+    assert good.exit_code == 0 and "checked on this instance: merging loses nothing" in good.output
+    assert "leave out --merge" in mine(BASE + "def model(c): return built(c, {'a': a})", "--merge").output
 
 
 def test_where_an_instance_is_large_merging_is_checked_of_the_usual_one(monkeypatch):
@@ -290,7 +290,7 @@ def test_a_property_that_is_not_judged_is_named():
     assert stopped.exit_code == INCOMPLETE and "because the search stopped at 50 states" in stopped.output
     reduced = int(said("--symmetry").output.partition(" states, ")[0].splitlines()[-1].replace(",", ""))
     whole = said("--symmetry", "--max-states", str(reduced + 1))  # enough for the search, and not for the graph
-    assert whole.exit_code == INCOMPLETE and "which that takes, stopped at" in whole.output and "holds" not in whole.output
+    assert whole.exit_code == INCOMPLETE and "graph is needed and stopped at" in whole.output and "holds" not in whole.output
 
 
 def test_an_element_of_take_that_is_empty_is_refused():

@@ -660,7 +660,7 @@ def test_a_log_is_not_overwritten(tmp_path):
 
     (tmp_path / "log").write_text("precious")
     result = CliRunner().invoke(app, ["trace", "record", "http://127.0.0.1:1", "-o", str(tmp_path / "log")])
-    assert result.exit_code == 2 and "a log is not overwritten" in result.output
+    assert result.exit_code == 2 and "exists and is not overwritten" in result.output
     assert (tmp_path / "log").read_text() == "precious"
 
 

@@ -298,7 +298,7 @@ def test_the_exit_code_is_of_those_who_are_asked_for(few, moto_stores, tmp_path)
 
 @pytest.mark.parametrize("arguments, says", [
     (["file:///tmp"], "write s3://bucket"), (["s3://"], "write s3://bucket"),
-    (["s3://b", "--for", "fun"], "--for 'fun': there are"),
+    (["s3://b", "--for", "fun"], "--for 'fun' is unknown; choose one of"),
     (["s3://b", "--endpoint-url", "http://127.0.0.1:1"], "s3://b at http://127.0.0.1:1: Could not connect"),
     (["s3://b", "--endpoint-url", "nowhere"], "nowhere"),
     (["s3://b/a//b"], "it has an empty segment"), (["s3://b/../b"], "a segment of it is . or .."),

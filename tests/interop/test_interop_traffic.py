@@ -32,7 +32,7 @@ def refines(log: Path, *options: str) -> dict[str, int]:
     """How many of each action there were."""
     code, text = check(log, *options)
     assert code == 0, text
-    assert "of no kind that a mapping knows" not in text, text
+    assert "of kinds that no mapping knows" not in text, text
     return {name: int(many.replace(",", "")) for many, name in
             re.findall(r"([\d,]+) ([A-Z]\w+(?:, (?:of the|with an) \w+)?)", " ".join(text.partition("actions: ")[2].split()))}
 

@@ -310,7 +310,7 @@ def test_the_command_is_killed_and_given_again(tmp_path: Path) -> None:
         assert 0 < last < 42
     done = subprocess.run(command(*words), cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert f"goes on at depth {last}" in done.stdout and "471,789 states, 1,947,144 transitions, depth 42" in done.stdout
+    assert f"resumes at depth {last}" in done.stdout and "471,789 states, 1,947,144 transitions, depth 42" in done.stdout
 
 
 # --- what is refused
@@ -405,11 +405,11 @@ def test_a_full_disk_ends_it_with_a_line_and_loses_nothing(tmp_path: Path) -> No
     done = subprocess.run([sys.executable, "-c", program, *command(*words)[3:]], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == exits.HARNESS, done.stderr
     said = done.stdout.strip().splitlines()[-1]
-    assert "File too large" in said and "What is done is kept" in said and "the same command goes on" in said
+    assert "File too large" in said and "Finished depths are kept" in said and "the same command resumes" in said
     assert not [path for path in (tmp_path / "out" / "files").iterdir() if path.name.startswith(".")], "half a file is no use"
     reached = depths(tmp_path / "out")[-1]
     code, output = called(*words)
-    assert reached > 10 and code == 0 and f"goes on at depth {reached}" in output and "471,789 states" in output
+    assert reached > 10 and code == 0 and f"resumes at depth {reached}" in output and "471,789 states" in output
 
 
 def test_the_command_says_what_the_local_one_says(tmp_path: Path) -> None:
@@ -421,11 +421,11 @@ def test_the_command_says_what_the_local_one_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("words", "said"), [
-    ("--spark --symmetry", "--symmetry is of a search in memory"), ("--spark --engine wide", "--engine is of a search in"),
-    ("--out x --order depth", "--order depth is of a search in memory"), ("--out x --max-memory-mb 9", "--max-memory-mb is of"),
-    ("--spark --eventually UpdatesEnd", "--eventually is of"), ("--master local[1]", "--master is Spark's: add --spark"),
-    ("--out x --master local[1]", "--master is Spark's"), ("--partitions 3", "--partitions is of a search on disk"),
-    ("--jobs 3", "--jobs is of a search on disk"), ("--spark --master spark://x:1", "give --out DIR, a folder that"),
+    ("--spark --symmetry", "--symmetry is for a search in memory"), ("--spark --engine wide", "--engine is for a search"),
+    ("--out x --order depth", "--order depth is for a search in memory"), ("--out x --max-memory-mb 9", "--max-memory-mb is"),
+    ("--spark --eventually UpdatesEnd", "--eventually is for"), ("--master local[1]", "--master is for Spark: add --spark"),
+    ("--out x --master local[1]", "--master is for Spark"), ("--partitions 3", "--partitions is for a search on disk"),
+    ("--jobs 3", "--jobs is for a search on disk"), ("--spark --master spark://x:1", "give --out DIR, a folder that"),
 ])
 def test_options_that_say_nothing_are_refused(words: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -307,7 +307,7 @@ def fails(*arguments: str) -> str:
 def test_nothing_is_broken(brief):
     result = ran()
     assert result.exit_code == 0, result.output
-    assert "the relation is the model's where they were compared: " in result.output
+    assert "the relation is the model's on the compared steps: " in result.output
     assert "proved: 1,338 queries" in result.output
     assert "AckedIsKept" in result.output and "initially, after each of 33 actions" in result.output
 
@@ -440,7 +440,7 @@ def test_a_variable_that_the_model_renamed(monkeypatch):
     ("Advance", unconditional, ["the relation is NOT the model's", "only the relation: Collector#0.Advance(1)",
                                 "Collector.Advance does not keep BoundaryIsMonotone", "NOT proved"]),
     ("Advance", timid, ["the relation is NOT the model's", "only the model: Collector#0.Advance(2)", "proved: 1,338 queries"]),
-    ("Advance", misnamed, ["the proof speaks of what is not there: there is no variable boundry"]),
+    ("Advance", misnamed, ["the proof names something that the model does not have: there is no variable boundry"]),
     (None, "BoundaryIsBelowLatest", ["the initial state does not satisfy BoundaryIsBelowLatest\nall is as",
                                       "BoundaryIsBelowLatest does not hold in a reachable state with COLLECTORS=2, WRITERS=1"]),
 ], ids=["guard", "guard-too-strong", "misnamed", "wrong-clause"])
@@ -471,7 +471,7 @@ def test_a_query_that_times_out_is_a_failure(monkeypatch, brief):
         ("Property", "NoSuchCubes", "timeout")]
     assert not result.holds
     said = fails("--timeout", "0.3")
-    assert "Property, NoSuchCubes: timeout, so it is not proved (--timeout 0.3)" in said and "NOT proved" in said
+    assert "Property, NoSuchCubes: timeout, so it is not proved (with --timeout 0.3)" in said and "NOT proved" in said
 
 
 def test_a_query_that_takes_too_much_work_is_a_failure(monkeypatch):
@@ -504,11 +504,11 @@ def test_an_impossible_action_does_not_pass(monkeypatch, brief):
 # --- bad input
 
 @pytest.mark.parametrize("arguments, says", [
-    (["--set", "CHEQUE=off"], "there is no constant 'CHEQUE'"), (["--set", "PAGE=-1"], "PAGE is from 0 to 100"),
+    (["--set", "CHEQUE=off"], "there is no constant 'CHEQUE'"), (["--set", "PAGE=-1"], "PAGE must be from 0 to 100"),
     (["nothing"], "there is no model 'nothing'"),
     (["highwater.gate.boundary_peer"], "there is no proof of highwater.gate.boundary_peer"),
     (["--set", "MAX_ID=50", "--bounded", "3"], "up to 1,000 can be unrolled"),
-    (["--timeout", "0"], "from 0.001 to 3600"), (["--timeout", "nan"], "from 0.001 to 3600"),
+    (["--timeout", "0"], "give 0.001 to 3600"), (["--timeout", "nan"], "give 0.001 to 3600"),
 ])
 def test_bad_input_is_refused_in_one_line(arguments, says):
     result = ran(*arguments)

@@ -92,7 +92,7 @@ def test_nothing_is_explained_without_its_equivalence(good):
 
 
 def test_a_trace_that_is_not_good_is_refused(good):
-    with pytest.raises(ValueError, match="of the trace itself is refused"):
+    with pytest.raises(ValueError, match="of the undamaged trace is refused"):
         measure([good[0]._replace(events=good[0].events[1:])])
 
 
@@ -162,8 +162,8 @@ def test_damage_is_one_thing_in_one_place(good):
 def test_kinds_of_events_have_names():
     create = EMPTY._replace(client="Writer#0", kind="applied", op="create", key="db/gc/x.boundary", status=200)
     assert kind_of(create) == "create boundary: 200"
-    assert kind_of(create._replace(awaited=False)) == "write: nobody waits"
-    assert kind_of(create._replace(kind="timeout", pending=True)) == "write: timeout, under way"
+    assert kind_of(create._replace(awaited=False)) == "write: not awaited"
+    assert kind_of(create._replace(kind="timeout", pending=True)) == "write: timeout, in flight"
     assert kind_of(EMPTY._replace(kind="told", op="read")) == "told read"
 
 
@@ -189,7 +189,7 @@ def test_command_tells_kill_rates_of_a_file():
 def test_command_fails_where_a_check_is_off(monkeypatch):
     monkeypatch.setattr(Trace, "_stored", lambda trace, e: None)
     result = CliRunner().invoke(command.app, ["damage", str(GOLDEN)])
-    assert result.exit_code == HARNESS and "nothing explains why" in result.output and "good.ndjson: event" in result.output
+    assert result.exit_code == HARNESS and "not explained" in result.output and "good.ndjson: event" in result.output
 
 
 def test_command_takes_every_protocol_and_says_what_is_not_known():
@@ -199,7 +199,7 @@ def test_command_takes_every_protocol_and_says_what_is_not_known():
 
 
 @pytest.mark.parametrize("words, why", [(["--protocol", "paxos"], "there is no scenario 'paxos'"),
-                                        (["--root", "x"], "tell of recorded traces")])
+                                        (["--root", "x"], "describe recorded traces")])
 def test_command_refuses_what_it_cannot_take(words, why):
     result = CliRunner().invoke(command.app, ["damage", *words])
     assert result.exit_code == BAD_INPUT and why in " ".join(result.output.split())

@@ -187,7 +187,7 @@ def stale_read(outcome: Outcome) -> bool:
 
 
 def all_faults(outcome: Outcome) -> bool:
-    wanted = {"write: timeout, under way", "write: nobody waits", "create: 412", "delete: 204", "told read"}
+    wanted = {"write: timeout, in flight", "write: not awaited", "create: 412", "delete: 204", "told read"}
     return not outcome.kind and {"crash", "refused", "timeout"} <= {event.kind for event in outcome.events} and \
         wanted <= {kind_of(event) for event in outcome.events}
 

@@ -506,11 +506,11 @@ def test_a_command(tmp_path):
     assert code == 11 and "the models cannot do this" in text
     code, text = said(tmp_path, begun(), "--budget", "2")
     assert (code, "could not decide within 2 steps" in text) == (3, True)
-    assert "has not the contents" not in text
+    assert "the log lacks the contents" not in text
     unread = begun().create("A", 4)
     unread.requests[-1] = unread.requests[-1]._replace(sent_body=Body(99_999, "digest", None))
     code, text = said(tmp_path, unread)
-    assert code == 0 and "of 1 files of metadata the log has not the contents" in text
+    assert code == 0 and "the log lacks the contents of 1 metadata files" in text
     held = FIRST._replace(checkpoints=(Checkpoint(UUID, 1, 10**9, 0),))  # in its last second 1 is deleted
     late = begun().create("A", 4, of=held).check("A", 0).advance("G", 3).delete("G", key(1))
     assert [said(tmp_path, late, *skew)[0] for skew in ([], ["--skew-ms", "0"])] == [0, 10]
@@ -525,9 +525,9 @@ def test_a_command(tmp_path):
 ], ids=["other keys", "data alone", "a listing"])
 def test_a_log_without_a_known_protocol_is_held_against_the_store_only(tmp_path, log):
     code, text = said(tmp_path, log)
-    assert code == 3 and "held against the store only; no request belongs to a known protocol" in text and "ok" not in text
+    assert code == 3 and "compared with the store only; no request belongs to a known protocol" in text and "ok" not in text
     code, text = said(tmp_path, log.ask("B", "PUT", "other/y", version="c").ask("B", "GET", "other/y", 404))
-    assert code == 11 and "store: GET other/y" in text and "held against the store only" not in text
+    assert code == 11 and "store: GET other/y" in text and "compared with the store only" not in text
 
 
 ACCESS = ('79a5 bucket [22/Nov/2026:00:00:{s:02d} +0000] 10.0.0.{n} arn:{n} 3E57 REST.{op}.OBJECT {key} '

@@ -1,7 +1,7 @@
-"""Safety: the checker is held against traces that are wrong: a good trace, damaged in one place, is to be refused.
+"""Damage a good trace in one place, to test the checker, which should refuse the result.
 
-Every way in which one event can be lost, doubled, moved or altered, at every event. Numbers of requests are names that
-rise, so they are spread first: then there is one between any two.
+Each event is dropped, doubled, swapped and edited in every field. Numbers of requests are rising names, so they are spread
+first: then there is a free number between any two.
 """
 
 import json
@@ -18,34 +18,34 @@ KINDS_OF_DAMAGE = ("drop", "duplicate", "repeat", "swap, same client", "swap, an
 
 
 class Damage(NamedTuple):
-    kind: str  # of KINDS_OF_DAMAGE
-    field: str  # that is edited, or ""
-    at: int  # number of the first event that is another
-    to: int  # swap: number of the event that is now there
+    kind: str  # one of KINDS_OF_DAMAGE
+    field: str  # the edited field, or ""
+    at: int  # number of the first changed event
+    to: int  # swap: number of the event that now stands there; else the same as `at`
     events: list[Event]  # all of the damaged trace
 
 
 class Words(NamedTuple):
-    """What may stand in the events of one protocol's traces."""
+    """The values that may occur in the traces of one protocol."""
 
     clients: tuple[str, ...]  # the first client of each role
-    told: tuple[str, ...]  # what callers can be told
-    contents: Callable[[list[Event], int], Iterable[bytes]]  # other contents of event `i`, that is no number and no name
+    told: tuple[str, ...]  # the responses to callers
+    contents: Callable[[list[Event], int], Iterable[bytes]]  # other contents for event `i`
 
 
 def shown(events: list[Event]) -> Words:
-    """What these events show of their protocol."""
+    """Collect the Words that these events contain."""
     clients = {e.client.partition("#")[0]: e.client for e in sorted(events, key=lambda e: e.client, reverse=True)}
     return Words(tuple(clients.values()), tuple(dict.fromkeys(e.op for e in events if e.kind == "told")), others)
 
 
 def spread(events: list[Event]) -> list[Event]:
-    """The same trace, with room between the numbers of its requests."""
+    """Return the same trace, with free numbers between those of its requests."""
     return [e._replace(request=3 * e.request) for e in events]
 
 
 def damages(events: list[Event], i: int, words: Words | None = None) -> Iterator[Damage]:
-    """All of event `i` of a spread trace. `words`: None for those that the trace itself shows."""
+    """Yield all damages to event `i` of a spread trace. `words`: None for those that the trace itself contains."""
     words = words or shown(events)
     e = events[i]
     before, after = events[:i], events[i + 1:]
@@ -65,7 +65,7 @@ def damages(events: list[Event], i: int, words: Words | None = None) -> Iterator
                 yield Damage("edit", field, i, i, [*before, e._replace(**{field: other}), *after])
 
 
-# --- what else may stand in a field
+# --- other values for a field
 
 def times(events: list[Event], i: int, words: Words) -> Iterator[int]:
     t_ms = events[i].t_ms
@@ -102,7 +102,7 @@ def bodies(events: list[Event], i: int, words: Words) -> Iterator[bytes]:
 
 
 def others(events: list[Event], i: int) -> Iterator[bytes]:
-    """Other contents that need no knowledge of the protocol: of another event, of a changed document, of changed names."""
+    """Yield other contents without knowledge of the protocol: that of another event, a changed document, changed names."""
     e = events[i]
     yield next((o.body for o in events if (o.kind, o.op) == (e.kind, e.op) and o.body not in (b"", e.body)), b"1")
     if e.body[:1] == b"{":
@@ -112,7 +112,7 @@ def others(events: list[Event], i: int) -> Iterator[bytes]:
 
 
 def changed(value: Any) -> Iterator[Any]:
-    """Values like this one that differ in one place: a list one shorter, in another order, one longer; another number."""
+    """Yield values that differ from this one in one place: a list shorter, reversed or longer; another number."""
     if isinstance(value, bool):
         yield not value
     elif isinstance(value, int):
@@ -133,7 +133,7 @@ def keys(events: list[Event], i: int, words: Words) -> Iterator[tuple[str, ...]]
 
 
 def moved(key: str, by: int = 1) -> str:
-    """The key of the next id, if it names one."""
+    """Return the key of the id that is higher by `by`; the same key if it has no id."""
     return re.sub(r"\d{20}", lambda found: f"{max(int(found[0]) + by, 0):020d}", key)
 
 

@@ -1,6 +1,6 @@
-"""Safety: what the checker lets pass of damaged traces is counted, and each survivor has its explanation or is a hole.
+"""Count the damaged traces that the checker accepts. Each survivor is explained by an equivalence, or is a hole.
 
-A damaged trace goes on from where the good one was, so that its beginning is checked once.
+A damaged trace is checked from the state of the good one before the damage, so that the beginning is checked only once.
 """
 
 from collections import Counter
@@ -18,25 +18,25 @@ from highwater.traces.trace import Trace
 
 
 class Good(NamedTuple):
-    """A trace that is as it should be, and what it is to be held against."""
+    """A correct trace, and the model that it is checked against."""
 
     name: str  # a file, or a seed
     events: list[Event]
     begin: Callable[[], Trace]  # a new one
     least_ms: int = 0  # age at which a file may be deleted; 0: any
-    told: tuple[str, ...] = ()  # what callers of the protocol can be told
+    told: tuple[str, ...] = ()  # the responses to callers of the protocol
     of: Knowledge = GENERALLY
 
 
 class Tally(NamedTuple):
-    """By kind of event, kind of damage and field: how many were tried, and how many were noticed."""
+    """The counts by kind of event, kind of damage and field: damages tried, and damages noticed."""
 
     tried: Counter
     noticed: Counter
-    survived: Counter  # by equivalence; "" for survivors that nothing explains
-    holes: list[str]  # those, in words
+    survived: Counter  # by equivalence; "" for unexplained survivors
+    holes: list[str]  # the unexplained survivors, in words
     unexplained: Counter  # the same, by kind of event, kind of damage and field
-    why: dict[str, str]  # of each equivalence, in the order in which they are asked
+    why: dict[str, str]  # equivalence -> its explanation, in the order in which they are tried
 
 
 def kind_of(e: Event) -> str:
@@ -44,14 +44,14 @@ def kind_of(e: Event) -> str:
     if e.kind == "told":
         return f"told {e.op}"
     if e.kind != "applied":
-        return f"{'read' if e.op in READS else 'write'}: {e.kind}{', under way' * e.pending}"
+        return f"{'read' if e.op in READS else 'write'}: {e.kind}{', in flight' * e.pending}"
     if not e.awaited:
-        return f"{'read' if e.op in READS else 'write'}: nobody waits"
+        return f"{'read' if e.op in READS else 'write'}: not awaited"
     return f"{e.op}{boundary}: {e.status}"
 
 
 def resumed(trace: Trace, states: tuple[int, ...]) -> Trace:
-    """A trace that goes on from where this one is, without touching it."""
+    """Return a copy of the trace that continues from these states and shares nothing that changes."""
     again = copy(trace)
     vars(again).update({name: copy(value) for name, value in vars(trace).items() if isinstance(value, (list, dict, set))})
     again.refiner.states = states
@@ -59,7 +59,7 @@ def resumed(trace: Trace, states: tuple[int, ...]) -> Trace:
 
 
 def refused(trace: Trace, rest: list[Event]) -> str:
-    """The failure's signature, or ""."""
+    """Check the rest of a trace. Return the signature of its failure, or "" if it is accepted."""
     try:
         for e in rest:
             trace.observe(e)
@@ -69,12 +69,12 @@ def refused(trace: Trace, rest: list[Event]) -> str:
 
 
 def first_clients(refiner: Refiner) -> tuple[str, ...]:
-    """The first client of each role of the model."""
+    """Return the first client of each role of the model."""
     return tuple({name.partition("#")[0]: name for name in sorted(filter(None, refiner.index), reverse=True)}.values())
 
 
 def survivors(good: Good, each: Callable[[Event, Damage, bool], None]) -> Iterator[Survivor]:
-    """Those of all damages to one trace; `each` is told of all of them. Raises ValueError for a trace that is not good."""
+    """Yield the survivors of all damages to one trace. `each` is called for every damage. Raises ValueError for a bad trace."""
     events, trace = spread(good.events), good.begin()
     where, refiner = trace.namespace, trace.refiner
     words = Words(first_clients(refiner), good.told, good.of.contents)
@@ -84,7 +84,7 @@ def survivors(good: Good, each: Callable[[Event, Damage, bool], None]) -> Iterat
         knew = {client: refiner.local(client) for client in refiner.index if client}
         failed = refused(trace, [e])
         if failed:
-            raise ValueError(f"{good.name}: event {i} of the trace itself is refused: {failed}")
+            raise ValueError(f"{good.name}: event {i} of the undamaged trace is refused: {failed}")
         after = refiner.states
         for found in damages(events, i, words):
             noticed = refused(resumed(here, states), found.events[i:]) or shows_harm(found.events)
@@ -93,7 +93,7 @@ def survivors(good: Good, each: Callable[[Event, Damage, bool], None]) -> Iterat
                 yield Survivor(events, found, where, knew)
         refiner.states = after
     if shows_harm(events):
-        raise ValueError(f"{good.name}: the callers' history of the trace itself is refused")
+        raise ValueError(f"{good.name}: the callers' history of the undamaged trace is refused")
 
 
 def measure(traces: Iterable[Good]) -> Tally:
@@ -130,7 +130,7 @@ def rate(tally: Tally, chosen: Callable[[tuple], bool]) -> str:
 
 
 def by_event(tally: Tally) -> list[list[str]]:
-    """Noticed/tried, of each kind of event by kind of damage."""
+    """Make the table of noticed/tried, by kind of event and kind of damage."""
     rows = [["event", *KINDS_OF_DAMAGE, "all"]]
     for kind in [*sorted({cell[0] for cell in tally.tried}), ""]:
         rows.append([kind or "all", *(rate(tally, lambda cell: (not kind or cell[0] == kind) and how in ("", cell[1]))  # noqa: B023
@@ -143,12 +143,12 @@ def by_field(tally: Tally) -> list[list[str]]:
 
 
 def by_equivalence(tally: Tally) -> list[list[str]]:
-    return [["survivors", "how many", "why they are no damage"],
+    return [["survivors", "how many", "why the trace is still possible"],
             *([name, f"{tally.survived[name]:,}", why] for name, why in tally.why.items() if tally.survived[name])]
 
 
 def by_kind(tally: Tally) -> list[list[str]]:
-    """The survivors that nothing explains, the most frequent kind first."""
+    """Make the table of the unexplained survivors, the most frequent kind first."""
     return [["unexplained", "damage", "how many"],
             *([kind, f"{how} {field}".strip(), f"{many:,}"] for (kind, how, field), many in sorted(
                 tally.unexplained.items(), key=lambda item: (-item[1], item[0])))]

@@ -1,6 +1,6 @@
-"""What has to be known of a protocol to damage its traces, and to tell a harmless damage from a hole in the checker.
+"""Define the knowledge of a protocol that damages its traces and tells a harmless damage from a hole in the checker.
 
-The machinery works without it, as GENERALLY says. A protocol that knows more says so in traces/damage/protocols/STEM.py.
+GENERALLY holds for every protocol. A protocol with more knowledge has a module traces/damage/protocols/STEM.py.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,14 +12,16 @@ from highwater.traces.event import Event
 
 
 def no_history(good: list[Event], where: Any, least_ms: int) -> Callable[[list[Event]], bool]:
-    """Nothing is known of what callers may see: refinement alone judges."""
+    """Return a history check that accepts everything, so that refinement alone judges."""
     return lambda events: False
 
 
 class Knowledge(NamedTuple):
-    """`contents(events, i)`: other contents for event `i`. `history(good, where, least_ms)` returns a function that tells
-    whether the callers' history of a damaged trace shows harm. `equivalences`: why a survivor is no damage. `complete`: these
-    explain every survivor, so that one without an explanation is a hole in the checker."""
+    """Knowledge of one protocol.
+
+    `contents(events, i)` yields other contents for event `i`. `history(good, where, least_ms)` returns a function: does the
+    callers' history of a damaged trace show harm? `equivalences` explain survivors. `complete`: they explain every survivor,
+    so that an unexplained one is a hole in the checker."""
 
     contents: Callable[[list[Event], int], Iterable[bytes]] = others
     history: Callable[[list[Event], Any, int], Callable[[list[Event]], bool]] = no_history

@@ -20,7 +20,7 @@ class Survivor(NamedTuple):
     good: list[Event]
     damage: Damage
     where: Any  # the protocol's keys: an impl.layout.Namespace, or traces.form.Keys
-    locals: dict[str, Any]  # what each of the model's clients knew before the event, in the good trace
+    locals: dict[str, Any]  # the local state of each client before the event, in the good trace
 
     @property
     def before(self) -> Event:
@@ -32,36 +32,36 @@ class Survivor(NamedTuple):
 
     @property
     def rest(self) -> list[Event]:
-        """Of the good trace, behind the event."""
+        """Return the events of the good trace after the damaged one."""
         return self.good[self.damage.at + 1:]
 
 
-Equivalences = dict[str, tuple[str, Callable[[Survivor], bool]]]  # name -> why it is no damage; does it hold here
+Equivalences = dict[str, tuple[str, Callable[[Survivor], bool]]]  # name -> (explanation, does it explain this survivor)
 
 
 def explained(survivor: Survivor, equivalences: Equivalences) -> str:
-    """The name of the first equivalence that it falls under, or ""."""
+    """Return the name of the first equivalence that explains the survivor, or ""."""
     return next((name for name, (_, holds) in equivalences.items() if holds(survivor)), "")
 
 
-# --- of events
+# --- questions about events
 
 def arrival(e: Event) -> bool:
     return e.kind == "applied" and not e.awaited
 
 
 def lost(e: Event, events: Iterable[Event]) -> bool:
-    """Whether this request was never applied."""
+    """Return whether this request was never applied."""
     return e.kind in ENDS and not any(o.kind == "applied" and (o.client, o.request) == (e.client, e.request) for o in events)
 
 
 def write(e: Event) -> str:
-    """The key of the object that the event changes, or ""."""
+    """Return the key of the object that the event changes, or ""."""
     return e.key if e.kind == "applied" and e.op in MUTATIONS and e.status < 300 else ""
 
 
 def looks(e: Event, key: str) -> bool:
-    """Whether what the event shows, or does, has to do with what is at this key."""
+    """Return whether the event reads or changes the object at this key."""
     if e.kind != "applied" or (arrival(e) and e.op in READS):
         return False
     if e.op == "list" and not e.keys:
@@ -72,35 +72,36 @@ def looks(e: Event, key: str) -> bool:
 
 
 def independent(one: Event, two: Event) -> bool:
-    """Of different clients (who sent an arrival has gone on without it), and neither sees what the other writes."""
+    """Return whether two events of different clients do not see each other's writes. An arrival is independent of its client's
+    other events, because the client has gone on without it."""
     apart = one.client != two.client or (
         (arrival(one) or arrival(two)) and (one.request != two.request or not (one.pending or two.pending)))
     if one._replace(t_ms=0) == two._replace(t_ms=0):
         return True
     if apart and one.key == two.key and {one.op, two.op} <= {"delete", "head"}:
-        return True  # it is gone, whoever comes first
+        return True  # the object is gone in either order
     return apart and not (write(one) and looks(two, write(one))) and not (write(two) and looks(one, write(two)))
 
 
 def of_client(e: Event, events: Iterable[Event]) -> Iterator[Event]:
-    """What this client does and is told; not what arrives of it."""
+    """Yield the events of the event's client, without its arrivals."""
     return (o for o in events if o.client == e.client and not arrival(o))
 
 
 def there(key: str, events: Iterable[Event]) -> bool:
-    """Whether there is an object of this key after these events; the first file is there from the beginning."""
+    """Return whether an object of this key exists after these events. The first file exists from the beginning."""
     last = next((e for e in reversed(list(events)) if write(e) == key), None)
     return last is None or last.op != "delete"
 
 
 def unread(key: str, rest: Iterable[Event]) -> bool:
-    """Whether nobody learns any more what this object holds now."""
+    """Return whether nobody reads the current content of this object later."""
     e = next((e for e in rest if (e.status == 200 or write(e)) and e.op != "list" and looks(e, key)), None)
     return e is None or bool(write(e))
 
 
 def unseen(key: str, rest: Iterable[Event]) -> bool:
-    """Whether nobody looks at this object any more, or not before it is deleted."""
+    """Return whether nobody reads this object any more before it is deleted."""
     e = next((e for e in rest if looks(e, key)), None)
     return e is None or e.op == "delete"
 
@@ -108,7 +109,7 @@ def unseen(key: str, rest: Iterable[Event]) -> bool:
 # --- equivalences
 
 def same_but(s: Survivor, *fields: str) -> bool:
-    """An edit of one of these fields."""
+    """Return whether the damage is an edit of one of these fields."""
     return s.damage.kind == "edit" and s.damage.field in fields
 
 
@@ -126,7 +127,7 @@ def commute(s: Survivor) -> bool:
 
 
 def exchanged(s: Survivor) -> Iterator[tuple[Event, Event]]:
-    """The pairs of events whose order is another. A delete of what is not there only looks (head)."""
+    """Yield the pairs of events whose order differs. A delete of a missing object counts as a read (head)."""
     one, *between, two = [e._replace(op="head") if write(e) and e.op == "delete" and not there(e.key, s.good[:i]) else e
                           for i, e in enumerate(s.good[:s.damage.to + 1])][s.damage.at:]
     yield one, two
@@ -164,7 +165,7 @@ def gone_either_way(s: Survivor) -> bool:
 
 
 def not_applied_either_way(s: Survivor) -> bool:
-    """Status and kind of a request that the store has not applied, and answered."""
+    """Return whether only status or kind differs, of a request that the store answered without applying it."""
     if not same_but(s, "status", "kind") or not {s.before.kind, s.after.kind} <= {"applied", "refused"}:
         return False
     return min(s.before.status, s.after.status) >= 300 and (s.before.op in PUTS or s.before.kind == s.after.kind == "refused")
@@ -194,18 +195,18 @@ def holds_no_more(s: Survivor) -> bool:
 
 
 GENERAL: Equivalences = {
-    "a number is a name": ("it is still its client's own, and these still rise", number_is_a_name),
-    "between its neighbours": ("a time between those of the events before and after it", between_its_neighbours),
-    "they commute": ("events of different clients, and neither sees what the other writes: both orders show the same", commute),
-    "nobody waits": ("the reply to a read whose client has stopped waiting: nobody learns of it", nobody_waits),
-    "never applied": ("what a lost request asked for: it never was in the store", never_applied),
-    "never arrives": ("a request that may still be applied, and is not, is one that was lost", never_arrives),
-    "not applied either way": ("a condition that failed, or a refusal, by the name that another store has for it",
+    "a number is a name": ("the number is still unique to its client, and the client's numbers still rise", number_is_a_name),
+    "between its neighbours": ("the time still lies between those of the neighbouring events", between_its_neighbours),
+    "they commute": ("two clients' events, and neither sees the other's write, so the order has no effect", commute),
+    "nobody waits": ("the client no longer waits for this response to a read, so nobody sees it", nobody_waits),
+    "never applied": ("the edited request was lost before it reached the store", never_applied),
+    "never arrives": ("a pending request that is never applied is the same as a lost one", never_arrives),
+    "not applied either way": ("another store reports the same failed condition or refusal by this status",
                                not_applied_either_way),
-    "dead is dead": ("a client that has died may die again before it has asked for anything", dead_is_dead),
-    "claims less": ("a caller was told less, or that nothing is known", claims_less),
-    "never written": ("the content of a put that was refused is in no object", never_written),
-    "never shown again": ("no other reply or condition names this version of the object", never_shown_again),
-    "condition of no effect": ("another version that is not the object's either", holds_no_more),
-    "gone either way": ("204 and 404 say the same of an object that was not there", gone_either_way),
+    "dead is dead": ("a crashed client may crash again before its next request", dead_is_dead),
+    "claims less": ("a caller received no result, or an indeterminate one", claims_less),
+    "never written": ("the put was refused, so no object has its content", never_written),
+    "never shown again": ("no other response or condition names this version", never_shown_again),
+    "condition of no effect": ("the condition names another version that does not match either", holds_no_more),
+    "gone either way": ("204 and 404 mean the same for an object that did not exist", gone_either_way),
 }

@@ -1,7 +1,7 @@
-"""Safety: `highwater campaign run` and `resume` exit with 0 only if every seed that was asked for has run and none failed.
+"""Safety: `highwater campaign run` and `resume` exit with 0 only if every requested seed has run and none failed.
 
-Exit codes are in highwater/gate/exits.py: 2 bad input, 3 no Java for Spark, or the time was used up, 10 to 15 the worst kind
-of failure, 130 Ctrl-C.
+Exit codes are in highwater/gate/exits.py: 2 bad input, 3 no Java for Spark, or the time limit was reached, 10 to 15 the worst
+kind of failure, 130 Ctrl-C.
 """
 
 import csv
@@ -29,49 +29,49 @@ if TYPE_CHECKING:
     from highwater.dst.campaign.waves import Told
     from highwater.dst.campaign.what import Campaign
 
-EVERY_S = 60  # a line of progress, where there is no terminal
-app = typer.Typer(help="Many seeds of a scenario, on Spark or in local processes: one row a seed.", no_args_is_help=True)
+EVERY_S = 60  # between lines of progress, without a terminal
+app = typer.Typer(help="Run many seeds of a scenario, on Spark or in local processes, one row for each.", no_args_is_help=True)
 
 
 @app.callback()
 def group() -> None:
-    """Many seeds of a scenario, on Spark or in local processes: one row a seed."""
+    """Run many seeds of a scenario, on Spark or in local processes, one row for each."""
 
 
 Out = Annotated[Path, typer.Argument(metavar="DIR", help="A campaign's folder.")]
 EngineName = Annotated[Literal["spark", "local"], typer.Option("--engine", help="Both write the same rows.")]
-Jobs = Annotated[int | None, typer.Option(min=1, help="Processes. [default: one a processor]")]
-Master = Annotated[str, typer.Option(help="Spark's: local[2], spark://.., yarn, sc://host:port (Connect); else a local one.")]
-Budget = Annotated[float, typer.Option(min=0, help="Stop after so long, at the end of a wave; 0: run all.")]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Processes. [default: one per processor]")]
+Master = Annotated[str, typer.Option(help="Spark master: local[2], spark://.., yarn, sc://host:port (Connect); else local.")]
+Budget = Annotated[float, typer.Option(min=0, help="Stop after this time, at the end of a wave; 0: run all.")]
 
 
 @app.command("run")
 def run_command(
-    seeds: Annotated[str, typer.Option(metavar="A:B", help="B is not among them. Or N@2026-11-22, N@COMMIT: so many of that "
-                                       "day's, of that commit's, which no other has.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="A new folder; or this campaign's own, and it goes on.")],
+    seeds: Annotated[str, typer.Option(metavar="A:B", help="A to B-1. Or N@2026-11-22, N@COMMIT: N seeds that only this "
+                                       "day or this commit has.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="A new folder, or that of this campaign to resume it.")],
     protocol: Protocol = None,
     scenario: Scenario = None,
     mutant: Annotated[str, typer.Option(help="A known-bad implementation, which must fail.")] = "",
-    strategy: Annotated[str, typer.Option(help="How the next event is chosen; guided: runs are made from those "
-                                          "before that reached something new.")] = "portfolio",
-    profile: Annotated[str, typer.Option(help="The store answers as this one; if not given, each run draws one.")] = "",
-    shape: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="In place of what is drawn: writers=2, ..; "
+    strategy: Annotated[str, typer.Option(help="The procedure that picks the next event; guided: vary earlier "
+                                          "runs that reached something new.")] = "portfolio",
+    profile: Annotated[str, typer.Option(help="The store profile; if not given, each run draws one.")] = "",
+    shape: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Fix a part of the shape: writers=2, ..; "
                                                     "may be repeated.")] = None,
     fault: Annotated[list[str] | None, typer.Option(metavar="NAME=N", help="N of 1,000 requests, and no other faults: "
                                                     "late=100; may be repeated.")] = None,
-    round_size: Annotated[int, typer.Option(min=1, help="Of a guided campaign: seeds in a round.")] = 10_000,
-    stop_after: Annotated[int, typer.Option(min=0, metavar="N", help="Stop once so many seeds have failed, and tell of the N "
+    round_size: Annotated[int, typer.Option(min=1, help="Seeds in a round of a guided campaign.")] = 10_000,
+    stop_after: Annotated[int, typer.Option(min=0, metavar="N", help="Stop once N seeds have failed, and report the N "
                                             "smallest; 0: run all.")] = 0,
     budget_s: Budget = 0,
     engine: EngineName = "spark",
     master: Master = "",
     jobs: Jobs = None,
-    range_size: Annotated[int | None, typer.Option(min=1, help="Seeds in a task. [default: for some seconds]")] = None,
-    triage: Annotated[bool, typer.Option("--triage", help="In the end shrink what failed: `campaign triage`.")] = False,
-    seed_limit_s: Annotated[float, typer.Option(min=0.001, help="A seed that takes longer is a row of kind timeout.")] = 60.0,
+    range_size: Annotated[int | None, typer.Option(min=1, help="Seeds in a task. [default: some seconds' worth]")] = None,
+    triage: Annotated[bool, typer.Option("--triage", help="Finally shrink the failures, as `campaign triage`.")] = False,
+    seed_limit_s: Annotated[float, typer.Option(min=0.001, help="A seed that takes longer gets a row of kind timeout.")] = 60.0,
 ) -> None:
-    """Run a range of seeds and sum up the failures by signature. The same command again goes on where it was stopped."""
+    """Run a range of seeds and summarise the failures by signature. Run the same command again to resume."""
     from highwater.dst.campaign.folder import Asked
     from highwater.dst.campaign.intervals import interval
     from highwater.dst.campaign.what import Refused, campaign_of
@@ -92,13 +92,13 @@ def run_command(
 @app.command("resume")
 def resume_command(out: Out, engine: EngineName = "spark", master: Master = "", jobs: Jobs = None, budget_s: Budget = 0
                    ) -> None:
-    """Go on with a campaign that was stopped, whatever stopped it: what it was asked for is in its folder."""
+    """Resume a stopped campaign. Its folder holds its options."""
     from highwater.dst.campaign.folder import labelled
     from highwater.dst.campaign.what import Refused, campaign_of
 
     try:
         campaign, asked = labelled(out)
-        campaign = campaign_of(*campaign[:-1])  # by the code that is here; the folder says whether it is the same
+        campaign = campaign_of(*campaign[:-1])  # with the current code; the folder says which code it began with
     except Refused as error:
         stop(exits.BAD_INPUT, str(error))
     failures = go_on(campaign, asked, out, engine, master, jobs, budget_s)
@@ -106,8 +106,8 @@ def resume_command(out: Out, engine: EngineName = "spark", master: Master = "", 
 
 
 @app.command("status")
-def status_command(out: Out, as_json: Annotated[bool, typer.Option("--json", help="JSON, and nothing else.")] = False) -> None:
-    """Tell how far a campaign is, and what it has found so far; it may be running. Writes nothing."""
+def status_command(out: Out, as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False) -> None:
+    """Show the progress and the failures of a campaign, which may be running. Writes nothing."""
     from highwater.dst.campaign.status import status
     from highwater.dst.campaign.what import CampaignError, Refused, replayed_in
 
@@ -126,9 +126,9 @@ def status_command(out: Out, as_json: Annotated[bool, typer.Option("--json", hel
 
 @app.command("replay")
 def replay_command(out: Out, seed: Annotated[int, typer.Argument(min=0)],
-                   keep: Annotated[Path | None, typer.Option("--out", help="A folder to keep the run in, as a bundle.")] = None
+                   keep: Annotated[Path | None, typer.Option("--out", help="Keep the run in this folder, as a bundle.")] = None
                    ) -> None:
-    """Run the seed of a row again, of a guided campaign from its tape, and tell what happened."""
+    """Run the seed of a row again, from its tape if the campaign is guided, and report what happened."""
     from highwater.cli.campaign.replay import replay
 
     replay(out, seed, keep)
@@ -138,13 +138,13 @@ def replay_command(out: Out, seed: Annotated[int, typer.Argument(min=0)],
 def triage_command(
     out: Out,
     against: Annotated[list[Path] | None, typer.Option(metavar="DIR", help="An earlier campaign; may be repeated, the oldest "
-                                                       "first. Then only what is new fails.")] = None,
-    budget: Annotated[int, typer.Option(min=1, help="Runs to shrink one failure with, at most.")] = 2_000,
+                                                       "first. Then only new failures count.")] = None,
+    budget: Annotated[int, typer.Option(min=1, help="Maximum number of runs to shrink one failure.")] = 2_000,
     engine: EngineName = "local",
     master: Master = "",
     jobs: Jobs = None,
 ) -> None:
-    """Shrink the smallest failure of each signature, keep a bundle of each, and tell what is new, known, gone."""
+    """Shrink the smallest failure of each signature, keep a bundle of each, and say which are new, known or gone."""
     triage_of(out, against or [], budget, engine, master, jobs)
 
 
@@ -165,25 +165,25 @@ def triage_of(out: Path, against: list[Path], budget: int, engine: str, master: 
     except (CampaignError, OSError) as error:
         stop(exits.HARNESS, str(error))
     except KeyboardInterrupt:
-        stop(exits.INTERRUPTED, "Stopped. The bundles that are done are kept; the same command does all again.")
+        stop(exits.INTERRUPTED, "Stopped. Finished bundles are kept; run the same command to do all of them again.")
     table = Table("signature", "", "runs", "smallest seed", "requests", "replay")
     for row in rows:
         of = [f"{row['count']:,}", str(row["seed"]), row["requests"], row["replay"]] if row["state"] != "gone" else [""] * 4
         table.add_row(*map(escape, (row["signature"], row["state"], *of)))
     console = Console(highlight=False, soft_wrap=True, width=None if Console().is_terminal else 200)
-    console.print(table if rows else "nothing has failed")
+    console.print(table if rows else "no run failed")
     raise typer.Exit(exits.of_kinds(row["kind"] for row in rows if row["state"] == "new"
                                     or (row["state"] == "known" and not against)))
 
 
 @app.command("report")
 def report_command(
-    folders: Annotated[list[Path], typer.Argument(metavar="DIR..", help="Campaigns' folders, or folders of such.")],
-    against: Annotated[list[Path] | None, typer.Option(metavar="DIR", help="An earlier campaign, or a folder of such: what "
-                                                       "is new, known, gone. May be repeated, the oldest first.")] = None,
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR..", help="Campaigns' folders, or folders of campaigns.")],
+    against: Annotated[list[Path] | None, typer.Option(metavar="DIR", help="An earlier campaign, or a folder of campaigns: say "
+                                                       "what is new, known, gone. May be repeated, oldest first.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The HTML file. [default: report.html in DIR]")] = None,
 ) -> None:
-    """One page that works offline: is it safe, how sure, what was not tried. Campaigns may be running, or have been stopped."""
+    """Write one page that works offline: is it safe, how sure is that, what was not tried. Campaigns may be unfinished."""
     from highwater.dst.campaign.what import CampaignError, Refused
     from highwater.reports.campaign.report import report
 
@@ -200,25 +200,25 @@ def report_command(
         stop(exits.HARNESS, "\n".join(damaged))
 
 
-SqlEngine = Annotated[Literal["duckdb", "spark"], typer.Option("--engine", help="Whose dialect it is; the views are the same.")]
+SqlEngine = Annotated[Literal["duckdb", "spark"], typer.Option("--engine", help="The dialect of SQL; the views are the same.")]
 
 
 @app.command("sql")
 def sql_command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A campaign's folder, or a folder of such.")],
-    query: Annotated[str, typer.Argument(metavar="SQL", help="Of the views that `campaign views` prints.")],
+    query: Annotated[str, typer.Argument(metavar="SQL", help="A query on the views that `campaign views` prints.")],
     engine: SqlEngine = "duckdb",
     master: Master = "",
-    as_csv: Annotated[bool, typer.Option("--csv", help="CSV, and nothing else.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV only.")] = False,
 ) -> None:
-    """Ask the rows of campaigns a question in SQL: docs/campaign-queries.md has examples."""
+    """Query the rows of campaigns in SQL. docs/campaign-queries.md has examples."""
     from highwater.dst.campaign.what import CampaignError, NoSpark, Refused
     from highwater.reports.campaign.figures import folders
     from highwater.reports.campaign.sql import query as asked
     from highwater.reports.campaign.sql import said
 
     if master and engine != "spark":
-        stop(exits.BAD_INPUT, "--master is Spark's: add --engine spark")
+        stop(exits.BAD_INPUT, "--master is for Spark: add --engine spark")
     try:
         found = asked(folders([folder]), query, engine, master)
     except Refused as error:
@@ -241,7 +241,7 @@ def sql_command(
 @app.command("views")
 def views_command(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A campaign's folder, or a folder of such.")],
                   engine: SqlEngine = "duckdb") -> None:
-    """Print the statements that make the views, for another program that reads Parquet."""
+    """Print the statements that define the views, for another program that reads Parquet."""
     from highwater.dst.campaign.what import Refused
     from highwater.reports.campaign.figures import folders
     from highwater.reports.campaign.sql import statements
@@ -254,14 +254,14 @@ def views_command(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A 
 
 def go_on(campaign: "Campaign", asked: "Asked", out: Path, engine: str, master: str, jobs: int | None, budget_s: float
           ) -> list[dict]:
-    """Runs what is missing; the failures. Ends the program if it does not come to the end."""
+    """Run the missing seeds and return the failures. Exits if the campaign cannot finish."""
     from highwater.dst.campaign.processes import local_engine
     from highwater.dst.campaign.waves import run
     from highwater.dst.campaign.what import CampaignError, NoSpark, Refused
     from highwater.dst.spark.engine import spark_engine
 
     if master and engine != "spark":
-        stop(exits.BAD_INPUT, "--master is Spark's: leave out --engine local")
+        stop(exits.BAD_INPUT, "--master is for Spark: leave out --engine local")
     began, processes = time.monotonic(), jobs or os.cpu_count() or 1
     start = partial(local_engine, processes) if engine == "local" else partial(spark_engine, processes, master)
     try:
@@ -272,19 +272,19 @@ def go_on(campaign: "Campaign", asked: "Asked", out: Path, engine: str, master: 
     except NoSpark as error:
         stop(exits.INCOMPLETE, str(error))
     except (CampaignError, OSError) as error:
-        stop(exits.HARNESS, f"The campaign has failed; what is done is kept: `highwater campaign resume {out}` goes on. "
+        stop(exits.HARNESS, f"The campaign failed; finished waves are kept: resume with `highwater campaign resume {out}`. "
              f"{error}")
     except KeyboardInterrupt:
-        stop(exits.INTERRUPTED, f"Stopped. What is done is kept: `highwater campaign resume {out}` goes on.")
+        stop(exits.INTERRUPTED, f"Stopped. Finished waves are kept: resume with `highwater campaign resume {out}`.")
     if done.summary is None:
-        stop(exits.INCOMPLETE, f"The time is used up; {done.left:,} seeds are left: `highwater campaign resume {out}` goes on.")
+        stop(exits.INCOMPLETE, f"Time is up; {done.left:,} seeds are left: resume with `highwater campaign resume {out}`.")
     print_summary(done.summary, out, time.monotonic() - began)
     return done.summary["failures"]
 
 
 @contextmanager
 def shown(total: int) -> Iterator["Told"]:
-    """From the first time that it is told there is a progress bar on a terminal, else a line a minute."""
+    """Yield a function that shows progress: a bar on a terminal, else a line a minute. It begins with the first call."""
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     if not console.is_terminal:
         yield Lines(total, console).show
@@ -304,7 +304,7 @@ def shown(total: int) -> Iterator["Told"]:
 
 
 class Pace:
-    """Seeds a second since it was first asked: until then there was nobody to run anything."""
+    """Measures seeds per second from the first call of `rate`, when the workers have started."""
 
     def __init__(self) -> None:
         self.first, self.began = -1, 0.0
@@ -316,7 +316,7 @@ class Pace:
 
 
 class Lines:
-    """Progress where there is no terminal."""
+    """Shows progress without a terminal, as lines."""
 
     def __init__(self, total: int, console: Console):
         self.total, self.console, self.pace, self.told = total, console, Pace(), 0.0
@@ -326,7 +326,7 @@ class Lines:
         self.told = max(self.told, self.pace.began)
         if time.monotonic() - self.told >= EVERY_S and rate:
             self.told = time.monotonic()
-            self.console.print(f"{done:,} of {self.total:,} seeds, {failed:,} failed, {rate:,.0f}/s, some "
+            self.console.print(f"{done:,} of {self.total:,} seeds, {failed:,} failed, {rate:,.0f}/s, about "
                                f"{(self.total - done) / rate:,.0f} s left", markup=False)
 
 
@@ -339,7 +339,7 @@ def print_status(found: dict, out: Path) -> None:
     console.print(f"{name}, seeds {found['seeds']}: {state}; {found['done']:,} have rows, {found['left']:,} are left; "
                   f"{found['failed']:,} failed", markup=False)
     if found["rate"] and found["left"]:
-        console.print(f"{found['rate']:,.0f} seeds/s in the last waves: some {found['left'] / found['rate']:,.0f} s to go",
+        console.print(f"{found['rate']:,.0f} seeds/s in the last waves: about {found['left'] / found['rate']:,.0f} s to go",
                       markup=False)
     for failure in found["failures"]:
         console.print(f"{failure['count']:,} x {failure['signature']}: {replayed_in(failure['replay'], out)}", markup=False)
@@ -350,7 +350,7 @@ def print_summary(summary: dict, out: Path, took_s: float) -> None:
 
     console = Console(highlight=False, soft_wrap=True)
     name = summary["scenario"] + (f" with {summary['mutant']}" if summary["mutant"] else "")
-    console.print(f"{summary['runs']:,} runs of {name}, {summary['failed']:,} failed; {took_s:.0f} s; some "
+    console.print(f"{summary['runs']:,} runs of {name}, {summary['failed']:,} failed; {took_s:.0f} s; about "
                   f"{summary['model_states']:,} states of the model and {summary['model_steps']:,} steps reached; rows and "
                   f"summary: {out}", markup=False)
     print_reached(summary, console)
@@ -365,10 +365,10 @@ def print_summary(summary: dict, out: Path, took_s: float) -> None:
 
 
 def print_reached(summary: dict, console: Console) -> None:
-    """What was never reached was never tested, which is no failure, but worth to know."""
+    """Print the witnesses that no run reached: what they stand for was not tested."""
     never, number = summary["never"], len(summary["never"]) + len(summary["reached"])
     console.print(f"Never reached, {len(never)} of {number}: {', '.join(never)}" if never else
-                  f"Everything that is looked for was reached: {number} witnesses", markup=False)
+                  f"All {number} witnesses were reached", markup=False)
 
 
 def stop(code: int, message: str) -> None:

@@ -1,4 +1,4 @@
-"""highwater campaign replay: one row's run again."""
+"""highwater campaign replay: run the seed of a row again and compare the result with the row."""
 
 from pathlib import Path
 from typing import NoReturn
@@ -22,7 +22,7 @@ def replay(out: Path, seed: int, keep: Path | None) -> NoReturn:
         row = read(out, (seed, seed + 1), ["signature", "digest"]).to_pylist()
         if not row:
             refuse(f"{out} has no row of seed {seed}: " + ("it has not run yet" if low <= seed < high else
-                                                           f"it was asked for {low} to {high - 1}"))
+                                                           f"the campaign has seeds {low} to {high - 1}"))
         check_code(campaign, out, seed)
         outcome, given = rerun(campaign, seed, tape_of_row(campaign, seed, out))
     except Refused as error:

@@ -1,4 +1,4 @@
-"""highwater campaign triage: a bundle of each kind of failure, and what is new about it."""
+"""highwater campaign triage: keep a bundle of each kind of failure, and say which are new."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -17,13 +17,13 @@ from highwater.dst.simulate import Outcome
 
 
 def triage(out: Path, against: list[Path], budget: int, start: Callable[[], AbstractContextManager[Shrinker]]) -> list[dict]:
-    """A row a signature; writes DIR/bundles and DIR/triage.json. Raises Refused, CampaignError, OSError."""
+    """Write DIR/bundles and DIR/triage.json, and return a row for each signature. Raises Refused, CampaignError, OSError."""
     campaign, asked = labelled(out)
     summary = summary_of(out)
     check_code(campaign, out, min((of["smallest_seed"] for of in summary["failures"]), default=asked.seeds[0]))
     low, high = covered(asked, summary)
     seeds = np.sort(read(out, (low, high), ["seed", "kind", "signature"])["seed"].to_numpy())
-    check_rows(out, seeds, high - low - len(seeds), summary)  # what is wrong with them is told before anything is said of them
+    check_rows(out, seeds, high - low - len(seeds), summary)  # report damaged rows before anything else
     states = {one.signature: one for one in compare(summary, [summary_of(folder) for folder in against])}
     bundles, those = {}, to_shrink(campaign, summary, out)
     names = names_of(signature for *_, signature in those)
@@ -31,7 +31,7 @@ def triage(out: Path, against: list[Path], budget: int, start: Callable[[], Abst
         for (seed, tape, signature), small in zip(those, shrink(campaign, those, budget)):
             (outcome, given), found = rerun(campaign, seed, tape), replayed(campaign, small)
             if {outcome.signature, found.signature} != {signature}:
-                raise CampaignError(f"seed {seed}, shrunk, ends with {found.signature or 'ok'}, and was {signature}")
+                raise CampaignError(f"seed {seed}: the shrunk run ends with {found.signature or 'ok'} instead of {signature}")
             bundles[signature] = kept(out / "bundles" / names[signature], outcome, given, small, found)
     rows = [{"signature": failure["signature"], "state": states[failure["signature"]].state, "kind": failure["kind"],
              "first": states[failure["signature"]].first, "count": failure["count"], "seed": failure["smallest_seed"],
@@ -45,7 +45,7 @@ def triage(out: Path, against: list[Path], budget: int, start: Callable[[], Abst
 
 
 def kept(place: Path, outcome: Outcome, given: Run, small: Small, found: Outcome) -> dict[str, str]:
-    """A bundle of a run and of what it was shrunk to; what triage.json says of it."""
+    """Write a bundle of a run and its shrunk run. Return its fields for triage.json."""
     bundle(outcome, given, place, (found, small_run(given, small)))
     return {"bundle": f"bundles/{place.name}", "requests": f"{measure(outcome)[0]} -> {measure(found)[0]}",
             "replay": f"highwater dst replay {quote(str(place))} --shrunk"}

@@ -27,7 +27,7 @@ from highwater.traces.refine import REFINERS
 
 app = typer.Typer(no_args_is_help=True)
 Mutant = Annotated[str | None, typer.Option(help="a known-bad implementation of dst/mutants/ in place of impl/")]
-Strategy = Annotated[str, typer.Option(help="what decides which event is next: portfolio (one of these is drawn for each "
+Strategy = Annotated[str, typer.Option(help="the procedure that picks the next event: portfolio (draw one for each "
                                        "seed), times, random, pct, pos")]
 
 
@@ -35,32 +35,32 @@ Strategy = Annotated[str, typer.Option(help="what decides which event is next: p
 def run_command(protocol: Protocol = None, scenario: Scenario = None, seed: Annotated[int | None, typer.Option(min=0)] = None,
                 seeds: Annotated[str | None, typer.Option(help="A:B")] = None, mutant: Mutant = None,
                 strategy: Strategy = "portfolio",
-                profile: Annotated[str | None, typer.Option(help="the store answers as this one: s3, gcs, azure, eventual, ... "
-                                                            "(drawn, of those that the protocol can be run on)")] = None,
-                shape: Annotated[list[str] | None, typer.Option(help="NAME=VALUE in place of what is drawn: writers=2, "
+                profile: Annotated[str | None, typer.Option(help="the store profile: s3, gcs, azure, eventual, ... "
+                                                            "[default: drawn from those that the protocol can use]")] = None,
+                shape: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, fix a part of the shape: writers=2, "
                                                                 "sdk=boto3_standard, ...; may be repeated")] = None,
                 fault: Annotated[list[str] | None, typer.Option(help="NAME=N, N of 1,000 requests, and no other faults: stall, "
                                                                 "late, crash, ...; may be repeated")] = None,
-                digests: Annotated[bool, typer.Option("--digests", help="print a line a seed: seed, verdict, digest")] = False,
-                out: Annotated[Path | None, typer.Option(help="with --seed: a folder to keep the run in, as a bundle")] = None,
-                traces: Annotated[Path | None, typer.Option(help="with --seeds: a file for the events of all runs, .parquet or "
-                                                            ".ndjson, as `trace check` takes them in bulk")] = None,
+                digests: Annotated[bool, typer.Option("--digests", help="print for each seed: seed, verdict, digest")] = False,
+                out: Annotated[Path | None, typer.Option(help="with --seed: keep the run in this folder, as a bundle")] = None,
+                traces: Annotated[Path | None, typer.Option(help="with --seeds: write the events of all runs to a .parquet or "
+                                                            ".ndjson file, for `trace check` in bulk")] = None,
                 ) -> None:
-    """Run one seed and tell what happened, or many and tell which failed."""
+    """Run one seed and report what happened, or many and list the failures."""
     stem = scenario_of(protocol, scenario)
     spec = RunSpec(stem, mutant, strategy, profile, tuple(shape or ()), tuple(fault or ()))
     or_refuse(spec.at, 0)
     if (seed is None) == (seeds is None):
         refuse("give either --seed N or --seeds A:B")
     if out and seed is None:
-        refuse("--out goes with --seed: it holds the tape and the trace of one run")
+        refuse("--out needs --seed: it keeps the tape and the trace of one run")
     if traces and seeds is None:
-        refuse("--traces goes with --seeds; of one run --out has it")
+        refuse("--traces needs --seeds; for one run use --out")
     if seed is not None:
         given = spec.at(seed)
         outcome = run(given)
         if outcome is None:
-            console.print(f"[bold red]timeout[/]: not done after {LONGEST_RUN_S:g} s: {spec.command(seed)}")
+            console.print(f"[bold red]timeout[/]: the run did not end within {LONGEST_RUN_S:g} s: {spec.command(seed)}")
             raise typer.Exit(TIMEOUT)
         if out:
             bundle(outcome, given, out)
@@ -74,7 +74,7 @@ def run_command(protocol: Protocol = None, scenario: Scenario = None, seed: Anno
     if traces is None:
         raise typer.Exit(many_seeds(seeds_of(seeds), spec, digests))
     if traces.suffix not in (".parquet", ".ndjson"):
-        refuse(f"--traces {traces}: its name should end in .parquet or in .ndjson")
+        refuse(f"--traces {traces}: unknown format: end the name in .parquet or .ndjson")
     from highwater.dst.bulk.export import Export
 
     try:
@@ -88,7 +88,7 @@ def run_command(protocol: Protocol = None, scenario: Scenario = None, seed: Anno
 
 
 def many_seeds(seeds: range, spec: RunSpec, digests: bool, keep: Callable[[Outcome], None] = lambda outcome: None) -> int:
-    """The exit code."""
+    """Run the seeds, print the failures, and return the exit code. `keep` is called with each outcome."""
     failed: dict[tuple[str, str], list[int]] = {}  # kind, signature -> seeds
     done, stopped = 0, False
     try:
@@ -113,13 +113,13 @@ def many_seeds(seeds: range, spec: RunSpec, digests: bool, keep: Callable[[Outco
 
 
 def run(given: Run) -> Outcome | None:
-    """None if it does not end."""
+    """Simulate one run. Return None if it does not end within LONGEST_RUN_S."""
     with alarmed():
         try:
             set_alarm(LONGEST_RUN_S)
             return simulate(given)
         except Hung:
-            REFINERS.clear()  # a refiner may have been amid a change
+            REFINERS.clear()  # the alarm may have interrupted a change of a refiner
             return None
 
 

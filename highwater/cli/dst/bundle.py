@@ -1,4 +1,4 @@
-"""What `highwater dst` and `highwater campaign` keep of a run: the files of dst/bundle.py, with text and page in them."""
+"""Write bundles for `highwater dst` and `highwater campaign`: the files of dst/bundle.py, with the report and the timeline."""
 
 from pathlib import Path
 
@@ -13,17 +13,17 @@ from highwater.dst.version import code_version
 
 
 def kept(outcome: Outcome, given: Run, code: str, prefix: str = "") -> dict[str, str]:
-    """The files of a run in a bundle."""
+    """Return the files of a run in a bundle: name -> text."""
     told = look(outcome, given.mutant, again_by(given, f"in this folder: {replayed_by('.', bool(prefix))}"))
     why = f"{outcome.kind} ({outcome.signature})\n{text_of(told)}" if outcome.kind else "ok\n"
     return files_of(given, outcome, code, facts(outcome, given) + why, page_of(told), prefix)
 
 
 def bundle(outcome: Outcome, given: Run, folder: Path, shrunk: tuple[Outcome, Run] | None = None) -> None:
-    """Refuses a folder that cannot be written, or that holds something else."""
+    """Write a bundle of a run, and of the run that it was shrunk to. Refuses an unwritable folder, and one with other files."""
     folder, code = folder.resolve(), code_version()
     if folder == Path.cwd():
-        refuse(f"{folder} is where you are: a bundle replaces its folder; give another")
+        refuse(f"{folder} is the working folder, which a bundle would replace: give another folder")
     try:
         files = kept(outcome, given, code)
         if shrunk:

@@ -1,4 +1,4 @@
-"""highwater dst doctor: whether a seed is the same run everywhere."""
+"""highwater dst doctor: check that a seed gives the same run in every process."""
 
 import sys
 from typing import Annotated
@@ -16,12 +16,12 @@ MOST = 100_000
 
 def doctor_command(seeds: Annotated[str, typer.Option(help="A:B")] = "0:100",
                    mutant: Annotated[str | None, typer.Option(help="a known-bad implementation of dst/mutants/")] = None,
-                   strategy: Annotated[str, typer.Option(help="as `run` has it")] = "portfolio",
+                   strategy: Annotated[str, typer.Option(help="as for `run`")] = "portfolio",
                    protocol: Protocol = None, scenario: Scenario = None) -> None:
-    """Run seeds in fresh processes, under two hash seeds and, if there is one, on another Python: all must be the same."""
+    """Run seeds in fresh processes, with two hash seeds and, if installed, another Python. All runs must be the same."""
     sample = seeds_of(seeds)
     if len(sample) > MOST:
-        refuse(f"seeds {seeds!r}: at most {MOST:,}: each is run several times")
+        refuse(f"seeds {seeds!r}: too many, as each is run several times: give at most {MOST:,}")
     stem = scenario_of(protocol, scenario)
     build_of(mutant, stem)
     places = [Place(sys.executable, hash_seed) for hash_seed in HASH_SEEDS]
@@ -37,7 +37,7 @@ def doctor_command(seeds: Annotated[str, typer.Option(help="A:B")] = "0:100",
         console.print(str(error), markup=False)
         raise typer.Exit(HARNESS) from None
     if difference:
-        console.print(f"[bold red]nondeterminism[/]: seed {difference.seed} is not the same run everywhere")
+        console.print(f"[bold red]nondeterminism[/]: seed {difference.seed} gives different runs")
         console.print(difference.message, markup=False)
         raise typer.Exit(NONDETERMINISM)
     console.print(f"[green]ok[/]: {len(sample):,} seeds, the same tapes and traces with {', '.join(p.name for p in places)}")

@@ -1,5 +1,5 @@
-"""highwater dst explain: why a run failed, as text; and what its verbs and those of timeline and export run: a seed, a
-bundle or a tape.
+"""highwater dst explain: say why a run failed. Also finds the run for explain, timeline and export, from a seed, a bundle or
+a tape.
 """
 
 from typing import Annotated, NamedTuple
@@ -35,51 +35,51 @@ from highwater.traces.explain.explain import (
 from highwater.traces.explain.timeline import Watched
 
 What = Annotated[str, typer.Argument(help="a seed, a bundle's folder, or a tape.json")]
-Shrunk = Annotated[bool, typer.Option("--shrunk", help="of a bundle: what `shrink` made of the run")]
+Shrunk = Annotated[bool, typer.Option("--shrunk", help="with a bundle: take the shrunk run")]
 Mutant = Annotated[str | None, typer.Option(help="a known-bad implementation of dst/mutants/ in place of impl/")]
-Strategy = Annotated[str, typer.Option(help="with a seed: the strategy that it was run with")]
+Strategy = Annotated[str, typer.Option(help="with a seed: the strategy of the run")]
 
 
 class Told(NamedTuple):
-    """A run, and what there is to say of it."""
+    """A run with everything that its explanation and its timeline need."""
 
     outcome: Outcome
     mutant: str | None
-    command: str  # shows it again; "" if only a tape can, and it is not said where that is
+    command: str  # replays the run; "" if only a tape at an unknown place does
     watched: list[Watched]
     replayed: Replayed
     failing: list[int]
     causes: list[Cause]
-    nearest: Search | None  # of a run that failed
-    callers: str  # whether they came to harm, in a run that fails by refinement; else ""
+    nearest: Search | None  # None for a run that passes
+    callers: str  # the harm to callers, if refinement failed; else ""
 
 
 def run_of(what: str, mutant: str | None = None, strategy: str = "portfolio", protocol: str | None = None,
            scenario: str | None = None, shrunk: bool = False) -> tuple[Outcome, str | None, str]:
-    """The outcome, its mutant, and the command that shows it again. Refuses what is neither a seed nor holds a tape."""
+    """Run a seed or a tape. Return the outcome, its mutant, and the command that replays it. Refuses anything else."""
     stem = scenario_of(protocol, scenario)
     seed = seed_of(what)
     if seed is not None and shrunk:
-        refuse(f"--shrunk is of a bundle: {what} is a seed")
+        refuse(f"--shrunk needs a bundle, but {what} is a seed: leave it out")
     if seed is not None:
         run = or_refuse(RunSpec(stem, mutant, strategy).at, seed)
         return simulate(run), mutant, run.command()
     if mutant or strategy != "portfolio":
-        refuse(f"--mutant and --strategy go with a seed: {what} holds its own")
+        refuse(f"--mutant and --strategy need a seed; {what} has its own: leave them out")
     saved = saved_in(what, shrunk)
     return as_recorded(saved), saved.run.mutant, replayed_by(what, shrunk)
 
 
 def given(outcome: Outcome, mutant: str | None) -> Run:
-    """The run, with the shape and the weights that it had been given where its tape does not hold them. (Which weights does not
-    matter: what befell each request is on the tape.)"""
+    """Return the run of an outcome, with its shape and fault weights if the tape does not hold them. Any weights do, because
+    the tape holds the fate of each request."""
     sites = {site.partition(".")[0] for site, *_ in outcome.tape}
     return Run(outcome.seed, outcome.scenario, mutant, outcome.strategy, None if "shape" in sites else outcome.shape,
                None if "swarm" in sites else NONE)
 
 
 def seen_in(outcome: Outcome, mutant: str | None) -> tuple[list[Watched], bool]:
-    """Run it again and look on: what was seen (nothing, if it does not come out the same), and whether the model judges."""
+    """Replay a run and watch it. Return what was seen, empty if the replay differs, and whether the model judges the run."""
     for by_model in (True, False):
         seen: list[Watched] = []
         same = simulate(given(outcome, mutant), None, outcome.tape, by_model,
@@ -116,11 +116,11 @@ def text_of(look: Told) -> str:
 
 def explain_command(what: What, mutant: Mutant = None, strategy: Strategy = "portfolio", protocol: Protocol = None,
                     scenario: Scenario = None, shrunk: Shrunk = False) -> None:
-    """Why a run failed: the failing event, the model's state, the guards that were false, what mattered, the nearest run that
+    """Explain why a run failed: the failing event, the model's state, the false guards, the causes, and the nearest run that
     passes."""
     outcome, mutant, command = run_of(what, mutant, strategy, protocol, scenario, shrunk)
     if not outcome.kind:
-        console.print(f"[green]ok[/]: seed {outcome.seed} passes, there is nothing to explain ({len(outcome.events)} events)")
+        console.print(f"[green]ok[/]: seed {outcome.seed} passes; there is nothing to explain ({len(outcome.events)} events)")
         return
     console.print(f"[bold red]{outcome.kind}[/] ({outcome.signature})")
     console.print(text_of(look(outcome, mutant, command)), markup=False)

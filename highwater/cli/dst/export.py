@@ -1,7 +1,7 @@
-"""highwater dst export: one run in the words of other tools: a log for ShiViz, a guided trace for FizzBee.
+"""highwater dst export: write one run for another tool: a log for ShiViz, or a guided trace for FizzBee.
 
-Safety: the vector clocks of the log are in the order in which one event can have led to another, and in no other; the guided
-trace holds every step that the model took, in their order, so that FizzBee judges the run by itself.
+Safety: the vector clocks of the log order exactly the events that are ordered by happens-before. The guided trace holds every
+step of the model in order, so that FizzBee judges the run by itself.
 """
 
 import json
@@ -20,11 +20,11 @@ from highwater.traces.event import Event
 from highwater.traces.explain.causes import Moment, moments
 from highwater.traces.explain.explain import reply, request
 
-SHIVIZ = r"(?<host>\S*) (?<clock>{.*})\n(?<event>.*)"  # how ShiViz is to read the log; its second line parts executions
+SHIVIZ = r"(?<host>\S*) (?<clock>{.*})\n(?<event>.*)"  # ShiViz parses the log with this; line 2 separates executions
 
 
 def shiviz(events: list[Event]) -> str:
-    """Two lines an event, after the expression by which ShiViz reads them."""
+    """Return the log: the expression that parses it, then two lines per event."""
     return "\n".join([SHIVIZ, "", *map(entry, moments(events, request, reply))]) + "\n"
 
 
@@ -52,8 +52,8 @@ def export_command(what: What, out: Annotated[Path, typer.Option("--out", "-o", 
         raise typer.Exit(INCOMPLETE) from None
     write_text(out, "\n".join(run.links) + "\n")
     setting = " ".join(f"--set {name}={quote(literal(value))}" for name, value in run.constants.items())
-    console.print(f"written: {out}, {len(run.links)} links; FizzBee follows it by", markup=False)
+    console.print(f"written: {out}, {len(run.links)} links; FizzBee follows it with", markup=False)
     spec = f"specs/{run.row.path.name}"
     console.print(f"  python -m highwater.specs.fizzbee guided {spec} --trace {out} {setting}", markup=False)
     if outcome.signature.startswith(("told:", "history:")):
-        console.print("This run fails by what a caller was told, which is no step of the model: FizzBee will follow all of it.")
+        console.print("This run fails by a response to a caller, which is no step of the model: FizzBee will follow all of it.")

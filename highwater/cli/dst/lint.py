@@ -1,4 +1,4 @@
-"""highwater dst lint: what may make a run differ from itself, in the source."""
+"""highwater dst lint: look in the source for causes of nondeterminism."""
 
 import typer
 
@@ -7,7 +7,7 @@ from highwater.gate.exits import NONDETERMINISM
 
 
 def lint_command() -> None:
-    """Look for what may make a run differ from itself: sets' order, time, addresses, threads and the like."""
+    """Look for causes of nondeterminism: the order of sets, time, addresses, threads and the like."""
     from highwater.dst.determinism.lint import HAZARDS, lint, sources
     from highwater.dst.determinism.lint_allowed import ALLOWED
 
@@ -16,8 +16,8 @@ def lint_command() -> None:
     for finding in found:
         console.print(str(finding), markup=False)
     for entry in unused:
-        console.print(f"dst/determinism/lint_allowed.py: {entry.file}: {entry.hazard}: {entry.code}\n    is allowed, and is "
-                      "nowhere to be found: take the entry out", markup=False)
+        console.print(f"dst/determinism/lint_allowed.py: {entry.file}: {entry.hazard}: {entry.code}\n    is allowed, but "
+                      "does not occur: remove the entry", markup=False)
     if found or unused:
         raise typer.Exit(NONDETERMINISM)
-    console.print(f"[green]ok[/]: nothing of {len(HAZARDS)} kinds but {len(ALLOWED)} that are allowed, each for its reason")
+    console.print(f"[green]ok[/]: none of {len(HAZARDS)} kinds of hazards, except {len(ALLOWED)} allowed with a reason")

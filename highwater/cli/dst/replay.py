@@ -1,4 +1,4 @@
-"""highwater dst replay: a bundle, a tape or a seed again, strictly unless it is said to be lenient."""
+"""highwater dst replay: run a bundle, a tape or a seed again, strictly or leniently."""
 
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -17,18 +17,18 @@ from highwater.gate.exits import INCOMPLETE, of_kinds, worst
 
 
 def replay_command(what: Annotated[str, typer.Argument(help="a bundle's folder, a tape.json, or a seed")],
-                   lenient: Annotated[bool, typer.Option("--lenient", help="where the tape does not fit: the mildest")] = False,
-                   shrunk: Annotated[bool, typer.Option("--shrunk", help="of a bundle: what `shrink` made of the run")] = False,
-                   until: Annotated[int | None, typer.Option(min=0, help="stop at this event, show the model's state")] = None,
+                   lenient: Annotated[bool, typer.Option("--lenient", help="if the tape does not fit: mildest choice")] = False,
+                   shrunk: Annotated[bool, typer.Option("--shrunk", help="with a bundle: take the shrunk run")] = False,
+                   until: Annotated[int | None, typer.Option(min=0, help="stop at this event, show the model state")] = None,
                    mutant: Annotated[str | None, typer.Option(help="with a seed: as `run` has it")] = None,
                    strategy: Annotated[str | None, typer.Option(help="with a seed: as `run` has it")] = None,
                    protocol: Protocol = None, scenario: Scenario = None) -> None:
-    """Run a tape again: the first choice that does not fit is named."""
+    """Replay a run from its tape. If a choice does not fit, report the first."""
     seed = seed_of(what)
     if seed is not None and (lenient or shrunk):
-        refuse(f"--lenient and --shrunk are of a bundle or a tape: {what} is a seed, which fits any code")
+        refuse(f"--lenient and --shrunk need a bundle or a tape, but {what} is a seed: leave them out")
     if seed is None and (mutant or strategy):
-        refuse(f"--mutant and --strategy go with a seed: {what} holds its own")
+        refuse(f"--mutant and --strategy need a seed; {what} has its own: leave them out")
     stem = scenario_of(protocol, scenario)
     saved = saved_in(what, shrunk, lenient) if seed is None else recorded(seed, RunSpec(stem, mutant, strategy or "portfolio"))
     outcome = again(saved, lenient)
@@ -41,10 +41,10 @@ def replay_command(what: Annotated[str, typer.Argument(help="a bundle's folder, 
     code = of_kinds([outcome.kind] if outcome.kind else [])
     if outcome.digest != saved.digest and outcome.kind != "nondeterminism":
         if lenient or is_of_other_code(saved):
-            console.print(f"the trace is another one than was recorded, {saved.digest}")
+            console.print(f"the trace differs from the recorded one, {saved.digest}")
             code = code if lenient else worst([code, INCOMPLETE])
         else:
-            console.print(f"[bold red]nondeterminism[/]: the trace was {saved.digest}")
+            console.print(f"[bold red]nondeterminism[/]: the recorded trace was {saved.digest}")
             code = of_kinds(["nondeterminism"])
     raise typer.Exit(code)
 
@@ -54,14 +54,14 @@ def seed_of(what: str) -> int | None:
 
 
 def recorded(seed: int, spec: RunSpec) -> Saved:
-    """The tape of a run that is made now."""
+    """Simulate a seed and return its tape. Refuses invalid options."""
     run = or_refuse(spec.at, seed)
     outcome = simulate(run)
     return Saved(run, outcome.tape, outcome.digest, None)
 
 
 def saved_in(what: str, shrunk: bool = False, lenient: bool = False) -> Saved:
-    """Refuses what is damaged, or of something that is not here. Tells of other code before anything else is said."""
+    """Read a bundle or a tape. Refuses a damaged one, and unknown scenarios, mutants, strategies. Warns of other code."""
     try:
         saved = read(Path(what), shrunk)
     except Refused as error:
@@ -70,11 +70,11 @@ def saved_in(what: str, shrunk: bool = False, lenient: bool = False) -> Saved:
     build_of(saved.run.mutant, saved.run.scenario)
     or_refuse(strategy_of, saved.run.strategy)
     if is_of_other_code(saved):
-        console.print(f"[yellow]the code has changed[/]: it was recorded with {saved.code}, and here is {code_version()}. "
-                      "What follows may be because of that.")
+        console.print(f"[yellow]the code has changed[/]: it was recorded with {saved.code}, this is {code_version()}. "
+                      "The results below may differ because of that.")
         if not lenient:
-            console.print("To see the run as it was, check out the code that it was recorded with; to run its tape on this "
-                          f"code, with the mildest choice where it does not fit: {replayed_by(what, shrunk)} --lenient",
+            console.print("To see the run as it was, check out the code that it was recorded with. To run its tape on this "
+                          f"code, with the mildest choice where the tape does not fit: {replayed_by(what, shrunk)} --lenient",
                           markup=False)
     return saved
 
@@ -84,7 +84,7 @@ def is_of_other_code(saved: Saved) -> bool:
 
 
 def again(saved: Saved, lenient: bool = False) -> Outcome:
-    """Exits where the tape does not fit before the run has begun; else the outcome says so."""
+    """Run a tape. Exits if its first choices do not fit; a later misfit is in the outcome."""
     try:
         return simulate(saved.run, tape=saved.tape, chooser=Lenient(saved.run.seed, saved.tape) if lenient else None)
     except TapeMismatch as error:
@@ -92,7 +92,7 @@ def again(saved: Saved, lenient: bool = False) -> Outcome:
 
 
 def as_recorded(saved: Saved) -> Outcome:
-    """Exits where the tape does not fit, before the run or amid it."""
+    """Run a tape strictly. Exits if a choice does not fit."""
     outcome = again(saved)
     if outcome.kind == "nondeterminism":
         does_not_fit(saved, outcome.message)
@@ -100,7 +100,7 @@ def as_recorded(saved: Saved) -> Outcome:
 
 
 def does_not_fit(saved: Saved, why: str) -> NoReturn:
-    """Only of the same code is it nondeterminism; of other code nothing is known but that the run could not be had here."""
+    """Report that a tape does not fit and exit. With equal code this is nondeterminism; with other code it proves nothing."""
     other = is_of_other_code(saved)
     console.print(f"[bold red]{'the tape does not fit this code' if other else 'nondeterminism'}[/]: ", end="")
     console.print(why, markup=False)
@@ -108,7 +108,7 @@ def does_not_fit(saved: Saved, why: str) -> NoReturn:
 
 
 def stop(outcome: Outcome, until: int) -> None:
-    """The events up to that one, and the model's state after it."""
+    """Print the events up to number `until`, and the model's state after it."""
     from highwater.traces.explain.explain import fields, in_the_model, replay, reply, request, table
 
     if until >= len(outcome.events):

@@ -1,4 +1,4 @@
-"""What the verbs of `highwater dst` say of a run."""
+"""Describe a run for the commands of `highwater dst`: its size, its failure, and the commands that replay it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +13,7 @@ from highwater.dst.simulate import Outcome
 
 
 def or_refuse(ask: Callable, *of: object) -> Any:
-    """What `ask` answers; refuses what there is not."""
+    """Return `ask(*of)`. Refuses if it raises LookupError, TypeError or ValueError."""
     try:
         return ask(*of)
     except (LookupError, TypeError, ValueError) as error:  # a tape may name anything
@@ -28,32 +28,32 @@ def facts(outcome: Outcome, given: Run) -> str:
 
 
 def again_by(given: Run, otherwise: str) -> str:
-    """What shows it again: its seed, unless only what was kept of it knows how large it was."""
+    """Return the command that replays a run by its seed; `otherwise` if its shape or its fault weights were given."""
     if given.shape is None and given.weights is None:
         return given.command()
     return otherwise
 
 
 def typed(path: Path | str) -> str:
-    """As a shell takes it, and for no seed and no option."""
+    """Quote a path for a shell, such that it is not mistaken for a seed or an option."""
     return quote(f"./{path}" if str(path).isdigit() or str(path).startswith("-") else str(path))
 
 
 def replayed_by(kept: Path | str, shrunk: bool) -> str:
-    """What shows again a bundle, or a tape, that is there, as seen from where the user is."""
+    """Return the command that replays a bundle or a tape at this path, from the working folder."""
     return f"highwater dst replay {typed(kept)}" + " --shrunk" * shrunk
 
 
 def found_by(kept: Path, shrunk: bool) -> str:
-    """The same, to be read anywhere, and of a bundle that may be moved."""
+    """Return the command that replays a bundle that may be moved, with the folder in which to run it."""
     return f"in the folder that holds {kept.name}: {replayed_by(kept.name, shrunk)}"
 
 
 def report(outcome: Outcome, given: Run, command: str) -> None:
-    """What a run was, if it failed why, to the line, and what shows it again."""
+    """Print what a run was and, if it failed, the explanation with the lines of the model, and the command that replays it."""
     console.print(facts(outcome, given), end="")
     if not outcome.kind:
-        console.print("[green]ok[/]: the trace refines the model, nobody was told an untruth, everybody got on")
+        console.print("[green]ok[/]: the trace refines the model, every response was true, every client finished")
         return
     from highwater.traces.explain.explain import explain
 
@@ -65,7 +65,7 @@ def report(outcome: Outcome, given: Run, command: str) -> None:
 
 
 def trace_command(outcome: Outcome, file: Path) -> str:
-    """What holds the trace of a run against the model."""
+    """Return the command that checks the trace of a run against the model."""
     of = named(outcome.scenario).trace_options(outcome.shape)
     protocol = f" --protocol {outcome.scenario}" if outcome.scenario != STEM else ""
     return " ".join([f"highwater trace check {quote(str(file))}{protocol}", *of])

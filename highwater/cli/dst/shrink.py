@@ -1,4 +1,4 @@
-"""highwater dst shrink: the same failure with as few requests, faults and odd choices as can be found."""
+"""highwater dst shrink: find a smaller run that fails in the same way, with fewer requests, faults and odd choices."""
 
 from pathlib import Path
 from shlex import quote
@@ -16,20 +16,20 @@ from highwater.dst.scenarios import DEFAULT
 from highwater.dst.search.shrink import BUDGET, Shrunk, faults, measure, shrink
 from highwater.gate.exits import HARNESS, NONDETERMINISM
 
-USUAL = ("portfolio", BUDGET)  # what need not be said
+USUAL = ("portfolio", BUDGET)  # defaults, left out of commands
 
 
 def shrink_command(what: Annotated[str, typer.Argument(help="a seed that fails, a bundle's folder, or a tape.json")],
-                   budget: Annotated[int, typer.Option(min=1, help="runs at most")] = BUDGET,
+                   budget: Annotated[int, typer.Option(min=1, help="maximum number of runs")] = BUDGET,
                    mutant: Annotated[str | None, typer.Option(help="with a seed: as `run` has it")] = None,
                    strategy: Annotated[str | None, typer.Option(help="with a seed: as `run` has it")] = None,
                    protocol: Protocol = None, scenario: Scenario = None,
-                   out: Annotated[Path | None, typer.Option("-o", "--out", help="keep both in this bundle; if a bundle is "
-                                                            "shrunk: that one, unless said otherwise")] = None) -> None:
-    """Make a failing run small: it still fails in the same way."""
+                   out: Annotated[Path | None, typer.Option("-o", "--out", help="keep both runs in this bundle [default: the "
+                                                            "bundle that is shrunk]")] = None) -> None:
+    """Make a failing run smaller, such that it still fails in the same way."""
     seed = seed_of(what)
     if seed is None and (mutant or strategy):
-        refuse(f"--mutant and --strategy go with a seed: {what} holds its own")
+        refuse(f"--mutant and --strategy need a seed; {what} has its own: leave them out")
     spec = RunSpec(scenario_of(protocol, scenario), mutant, strategy or "portfolio")
     saved = recorded(seed, spec) if seed is not None else saved_in(what)
     outcome = as_recorded(saved)
@@ -46,11 +46,11 @@ def shrink_command(what: Annotated[str, typer.Argument(help="a seed that fails, 
         bundle(outcome, saved.run, folder, (found.outcome, given))
         console.print(f"written: {folder}; {replayed_by(folder, True)}", markup=False)
     else:
-        console.print("-o and a folder keep it, to be replayed and mailed")
+        console.print("to keep it as a bundle, add -o FOLDER")
 
 
 def shrunk_by(what: str, of: Run | None, budget: int) -> str:
-    """What shows again what was not kept. `of`: of a seed."""
+    """Return the command that shrinks the run again. `of`: the run, if `what` is a seed."""
     words = [protocol_words(of.scenario)] if of and of.scenario != DEFAULT else []
     options = {"--mutant": of.mutant, "--strategy": of.strategy} if of else {}
     given = {name: value for name, value in {**options, "--budget": budget}.items() if value not in (None, *USUAL)}
@@ -59,19 +59,19 @@ def shrunk_by(what: str, of: Run | None, budget: int) -> str:
 
 def told(found: Shrunk, budget: int) -> str:
     (a, b, _), (c, d, _) = measure(found.before), measure(found.outcome)
-    ended = ", the whole budget: a larger one may find less" if found.runs >= budget else ""
+    ended = ", the whole budget: a larger one may shrink further" if found.runs >= budget else ""
     return (f"requests {a} -> {c}, faults {faults(found.before)} -> {faults(found.outcome)}, choices other than the mildest "
             f"{b} -> {d}, {found.runs} runs used{ended}")
 
 
 def confirm(found: Shrunk, small: Run) -> None:
-    """Says that it replays only after it did, in another process."""
+    """Replay the shrunk run in a fresh process and report the result. Exits if it does not replay."""
     try:
         same = replays(found.outcome, small)
     except Broken as error:
         console.print(f"[bold red]not replayed[/]: {error}")
         raise typer.Exit(HARNESS) from None
     if not same:
-        console.print("[bold red]nondeterminism[/]: in a fresh process the tape gives another run: highwater dst doctor")
+        console.print("[bold red]nondeterminism[/]: in a fresh process the tape gives another run; see highwater dst doctor")
         raise typer.Exit(NONDETERMINISM)
     console.print("it replays strictly in a fresh process")

@@ -1,6 +1,7 @@
-"""highwater dst timeline: one run as a page: lanes for clients, clock and store, arcs for requests, the model's state at the
-cursor, and what mattered to the event that fails. One file that needs no network (timeline.html, page.css, timeline.css and
-timeline.js with the data put into it).
+"""highwater dst timeline: draw one run as an HTML page that needs no network.
+
+The page has lanes for clients, clock and store, arcs for requests, the model's state at the cursor, and the causes of the
+failing event. It is timeline.html with page.css, timeline.css, timeline.js and the data.
 """
 
 import re
@@ -40,7 +41,7 @@ KINDS = {"refinement": "Not a behaviour of the model", "safety": "Safety", "live
 
 
 def page(outcome: Outcome, mutant: str | None = None, command: str = "") -> str:
-    """The HTML text, the same bytes for the same outcome. Runs the outcome's tape again, to see what no trace shows."""
+    """Return the HTML text: the same bytes for the same outcome. Replays the tape to see what the trace does not show."""
     return page_of(look(outcome, mutant, command))
 
 
@@ -50,7 +51,7 @@ def page_of(told: Told) -> str:
     wrong = f"{KINDS.get(outcome.kind, outcome.kind)}: {plain(outcome.message)}. {seen_before(told)}{needs(told)}"
     story = [["wrong", wrong]] if outcome.kind else []
     if told.nearest and told.nearest.passing:
-        story.append(["well", f"If {told.nearest.passing[0].change.words}, nothing would have failed."])
+        story.append(["well", f"If {told.nearest.passing[0].change.words}, the run would have passed."])
     facts = f"{outcome.requests} requests, {outcome.virtual_ms:,} ms of virtual time, strategy {outcome.strategy}"
     return drawn(f"{what}: {outcome.signature or 'passes'}", facts, story, told.command, told.replayed, told.failing,
                  outcome.failure, told.causes, told.watched)
@@ -65,7 +66,7 @@ def drawn(title: str, facts: str, story: list, command: str, replayed: Replayed,
 
 
 def seen_before(told: Told) -> str:
-    """Of what a caller was told: what its client had seen last, and why that was no other step."""
+    """Describe the last step of the client whose response failed, and why it could not be another step."""
     number = step_before(told.replayed, told.failing)
     if number is None:
         return ""
@@ -78,26 +79,26 @@ def seen_before(told: Told) -> str:
 
 
 def without_lines(text: str) -> str:
-    """Without the lines of the sources that it refers to."""
+    """Return `text` without its references to lines of source files."""
     return re.sub(r" \([\w/]+\.py:\d+\)", "", text)
 
 
 def needs(told: Told) -> str:
-    """Of what the model cannot do: the first guard that was false."""
+    """Return the first false guard of a refused event, or ""."""
     if told.outcome.kind != "refinement":
         return ""
     return without_lines(guards(told.replayed, told.failing).partition("\n")[0])
 
 
 def plain(text: str) -> str:
-    """With "id 4" for a key, and a name for the store."""
+    """Return `text` with "id 4" for a key, and with a name for the store."""
     text = re.sub(r"^ has done", "The store has done", text)
     text = re.sub(r"\S*/\d{20}\.\w+|\S*/gc/\w+\.boundary", lambda match: thing(match[0]), text)
     return re.sub(r"\s+(?=,)", "", re.sub(r"\s+", " ", text)).strip()
 
 
 def guards(replayed: Replayed, failing: list[int]) -> str:
-    """Of a refused event the guards that were false; or what its client could have done."""
+    """Return the false guards of a refused event, or what its client could have done instead."""
     error = replayed.error
     if not isinstance(error, Failure) or not failing:
         return ""
@@ -111,7 +112,7 @@ def timeline_command(what: Annotated[str, typer.Argument(help="a seed, a bundle'
                      shrunk: Shrunk = False,
                      root: Root = "db", namespace: In = "compactions", page_size: PageSize = 0, skew_ms: SkewMs = 0,
                      retries: Retries = False, protocol: Protocol = None, shape: Shaped = None) -> None:
-    """Draw a run, or a recorded trace (of which the last seven options tell), as one HTML page that works offline."""
+    """Draw a run, or a recorded trace (described by the last seven options), as one HTML page that works offline."""
     if what.endswith(".ndjson"):
         html = page_of_trace(Path(what), *recorded(Path(what), root, namespace, page_size, skew_ms, retries,
                                                   trace_protocol(protocol, scenario), shape))
@@ -123,11 +124,11 @@ def timeline_command(what: Annotated[str, typer.Argument(help="a seed, a bundle'
 
 
 def page_of_trace(file: Path, events: list[Event], trace: Trace) -> str:
-    """Of a trace alone: when a request was sent nobody knows, so it is drawn from the client's event before."""
+    """Draw a recorded trace. It has no send times, so a request is drawn from its client's previous event."""
     replayed = replay(events, trace)
     failing = failing_events(replayed, None)
     story = [["wrong", plain(str(replayed.error))]] if replayed.error else []
     causes = mattered(replayed, failing, trace)
     title = f"{file.name}: {getattr(replayed.error, 'signature', 'fails') if replayed.error else 'refines the model'}"
-    facts = f"{len(replayed.rows)} events of a trace; when requests were sent it does not tell"
+    facts = f"{len(replayed.rows)} events of a trace, which has no send times"
     return drawn(title, facts, story, "", replayed, failing, replayed.error, causes, [])

@@ -1,4 +1,4 @@
-"""highwater dst zoo: how soon each strategy finds each known-bad implementation, by the oracle that must; and dst exhaust."""
+"""highwater dst zoo and exhaust: measure how soon each strategy finds each mutant, and run all runs of a tiny scope."""
 
 import csv
 import time
@@ -36,7 +36,7 @@ class Task(NamedTuple):
 
 
 class Line(NamedTuple):
-    """What the campaigns of one strategy against one mutant say. inf: beyond the cap."""
+    """The results of one strategy's campaigns against one mutant. inf: beyond the cap."""
 
     mutant: str
     strategy: str
@@ -60,7 +60,7 @@ def work(task: Task) -> First:
 
 
 def run(tasks: list[Task], jobs: int) -> Iterator[First]:
-    """In the tasks' order; what they find does not depend on `jobs`."""
+    """Run the tasks in `jobs` processes and yield their results in order. The results do not depend on `jobs`."""
     if jobs == 1:
         yield from map(work, tasks)
         return
@@ -78,17 +78,17 @@ def line(mutant: str, strategy: str, firsts: list[First], by_model: bool, scenar
 
 
 def judged(lines: Iterable[Line], by_model: bool, scenario: str = STEM) -> list[str]:
-    """What is wrong, in words: an oracle that was not expected; of the default portfolio, by the model, also what was missed
-    and what took too long."""
+    """List the faults: unexpected oracles; for the portfolio judged by the model, also mutants that survived a campaign or
+    took too long."""
     wrong = []
     for of in lines:
         if of.unexpected:
-            wrong.append(f"{of.mutant}: {of.strategy} found it by {', '.join(of.unexpected)}; expected was "
+            wrong.append(f"{of.mutant}: {of.strategy} found it as {', '.join(of.unexpected)}; expected: "
                          f"{' or '.join(expected(of.mutant, by_model, scenario)) or 'nothing'}")
         if by_model and of.strategy == "portfolio" and of.found < of.campaigns:
             wrong.append(f"{of.mutant}: survived {of.campaigns - of.found} of {of.campaigns} campaigns")
         elif by_model and of.strategy == "portfolio" and of.median.value > GATE:
-            wrong.append(f"{of.mutant}: a median of {of.median.value:,.0f} runs; more than {GATE}")
+            wrong.append(f"{of.mutant}: a median of {of.median.value:,.0f} runs, more than {GATE}")
     return wrong
 
 
@@ -100,7 +100,7 @@ def number(value: float, digits: int = 0) -> str:
 
 
 def estimated(of: Estimate, digits: int = 0) -> str:
-    """With its interval."""
+    """Format an estimate with its interval."""
     return f"{number(of.value, digits)} ({number(of.low, digits)}–{'…' if isinf(of.high) else number(of.high, digits)})"
 
 
@@ -132,7 +132,7 @@ def write_csv(path: Path, results: dict[Cell, list[First]]) -> None:
                 writer.writerow((mutant, strategy, campaign, campaign * STRIDE, *first[:2], f"{first.cpu_s:.6f}"))
 
 
-# --- docs/zoo.md: parts between markers, of which those of runs are functions of the code, and `measured` is of a machine
+# --- docs/zoo.md: parts between markers. `measured` depends on the machine, the others on the code alone
 
 
 def catalogue() -> str:
@@ -150,7 +150,7 @@ def oracles() -> str:
 
 
 def runs_part(lines: list[Line], cap: int) -> str:
-    """A row a mutant, a column a strategy: found, if not always; median with its interval; P90."""
+    """Make the table of runs: a row for each mutant, a column for each strategy, with median, interval and P90."""
     strategies, mutants = (list(dict.fromkeys(of[i] for of in lines)) for i in (1, 0))
     cells = {(of.mutant, of.strategy): ("" if of.found == of.campaigns else f"{of.found}/{of.campaigns}: ") +
              f"{halves(of.median)}; {number(of.p90.value)}" for of in lines}
@@ -182,27 +182,27 @@ def parts_of(lines: list[Line], cap: int, by_model: bool) -> dict[str, str]:
 
 
 def zoo_command(
-        strategy: Annotated[str, typer.Option(help="all, or one or more of them, with commas")] = "portfolio",
-        campaigns: Annotated[int, typer.Option(min=1, help="independent ones, with seeds of their own, for each cell")] = 30,
-        cap: Annotated[int, typer.Option(min=1, max=STRIDE, help="runs of a campaign at most")] = 10_000,
-        harm: Annotated[bool, typer.Option("--harm", help="judge by what callers were told alone, not by the model")] = False,
-        mutant: Annotated[list[str] | None, typer.Option(help="only this one; may be repeated. With --harm, unless given, "
-                                                              "those of which no harm is known are left out")] = None,
+        strategy: Annotated[str, typer.Option(help="all, or several, separated by commas")] = "portfolio",
+        campaigns: Annotated[int, typer.Option(min=1, help="independent campaigns for each mutant and strategy")] = 30,
+        cap: Annotated[int, typer.Option(min=1, max=STRIDE, help="maximum runs of a campaign")] = 10_000,
+        harm: Annotated[bool, typer.Option("--harm", help="judge by the callers' history only, not by the model")] = False,
+        mutant: Annotated[list[str] | None, typer.Option(help="only this mutant; may be repeated [default: all; with "
+                                                              "--harm, those whose harm is known]")] = None,
         jobs: Annotated[int, typer.Option(min=1, help="processes")] = 2,
         protocol: Protocol = None, scenario: Scenario = None,
         out: Annotated[Path | None, typer.Option("--csv", help="write a row for each campaign")] = None,
         page: Annotated[Path | None, typer.Option(help="write the tables into this page, docs/zoo.md")] = None) -> None:
-    """Run every mutant until it fails, in many campaigns, and tell how soon each strategy finds it, and as what."""
+    """Run every mutant until it fails, in many campaigns, and report how soon each strategy finds it, and as what."""
     strategies = NAMES if strategy == "all" else tuple(strategy.split(","))
     unknown = [name for name in strategies if name not in NAMES]
     if unknown:
-        refuse(f"there is no strategy {unknown[0]!r}; there are all, {', '.join(NAMES)}")
+        refuse(f"there is no strategy {unknown[0]!r}; choose all or some of {', '.join(NAMES)}")
     stem = scenario_of(protocol, scenario)
     for name in mutant or ():
         build_of(name, stem)
     mutants = mutant or [name for name in mutants_of(stem).builds if not harm or expected(name, False, stem)]
     if page and stem != STEM:
-        refuse(f"--page is of {STEM}, whose tables are in it")
+        refuse(f"--page holds the tables of {STEM}: leave it out for another protocol")
     if out:
         write_text(out, "")  # refuses now, not in an hour
     text = read_page(page) if page else ""
@@ -213,8 +213,8 @@ def zoo_command(
         results.setdefault(task[:2], []).append(first)
     lines = [line(*cell, firsts, not harm, stem) for cell, firsts in results.items()]
     console.print(as_table(lines, stem))
-    console.print("In brackets: 95 % intervals; …: so few campaigns do not bound it. What is found in "
-                  f"{campaigns}/{campaigns} is found in {share(campaigns, campaigns)[0]:.0%} of all such campaigns at least, "
+    console.print("In brackets: 95 % intervals; …: too few campaigns for a bound. A mutant found in "
+                  f"{campaigns}/{campaigns} is found in at least {share(campaigns, campaigns)[0]:.0%} of all such campaigns, "
                   "with the same confidence.")
     if out:
         write_csv(out, results)
@@ -232,22 +232,22 @@ def read_page(path: Path) -> str:
         text = path.read_text()
         with_parts(text, dict.fromkeys(parts, ""))
     except (OSError, ValueError) as error:
-        refuse(f"{path} is no page for these tables: {error}")
+        refuse(f"{path} cannot hold these tables: {error}")
     return text
 
 
 def exhaust_command(
-        delays: Annotated[int, typer.Option(min=0, help="at most so many in a run")] = 2,
-        faults: Annotated[int, typer.Option(min=0, help="at most so many in a run")] = 0,
-        of: Annotated[str, typer.Option(help="which faults, with commas")] = "reply_lost,late,crash",
+        delays: Annotated[int, typer.Option(min=0, help="maximum in a run")] = 2,
+        faults: Annotated[int, typer.Option(min=0, help="maximum in a run")] = 0,
+        of: Annotated[str, typer.Option(help="kinds of faults, separated by commas")] = "reply_lost,late,crash",
         mutant: Annotated[str | None, typer.Option(help="a known-bad implementation of dst/mutants/ in place of impl/")] = None,
-        sizes: Annotated[list[str] | None, typer.Option("--set", help="NAME=NUMBER of the scope, as writers=2; may be repeated"
+        sizes: Annotated[list[str] | None, typer.Option("--set", help="NAME=NUMBER of the scope: writers=2; may be repeated"
                                                         )] = None,
-        most: Annotated[int, typer.Option(min=1, help="runs at most")] = 1_000_000,
-        harm: Annotated[bool, typer.Option("--harm", help="judge by what callers were told alone")] = False,
+        most: Annotated[int, typer.Option(min=1, help="maximum number of runs")] = 1_000_000,
+        harm: Annotated[bool, typer.Option("--harm", help="judge by the callers' history only")] = False,
         protocol: Protocol = None, scenario: Scenario = None,
-        every: Annotated[bool, typer.Option("--every", help="go on after a failure, and count all")] = False) -> None:
-    """Run all runs of a tiny scope with so few delays and faults: no failure then means that there is none among them."""
+        every: Annotated[bool, typer.Option("--every", help="continue after a failure and count all")] = False) -> None:
+    """Run every run of a tiny scope with at most these delays and faults. No failure then means that none of them fails."""
     from highwater.dst.search.exhaust import Bounds, search
     from highwater.dst.world.faults import FATES
     from highwater.traces.explain.explain import explain
@@ -255,7 +255,7 @@ def exhaust_command(
     kinds = tuple(of.split(","))
     for kind in kinds:
         if kind not in FATES[1:]:
-            refuse(f"there is no fault {kind!r}; there are {', '.join(FATES[1:])}")
+            refuse(f"there is no fault {kind!r}; choose from {', '.join(FATES[1:])}")
     stem = scenario_of(protocol, scenario)
     bounds, shape = Bounds(delays, faults, kinds), named(stem).tiny
     for setting in sizes or ():
@@ -263,7 +263,7 @@ def exhaust_command(
         limits = {name: range(0, 1001) for name, like in zip(shape._fields, shape) if isinstance(like, int)}
         limits |= LIMITS | {name: range(0, most + 1) for name, most in named(stem).most.items() if name not in LIMITS}
         if name not in shape._fields or name not in limits or not value.isdecimal() or int(value) not in limits[name]:
-            refuse(f"{setting!r}: write NAME=NUMBER; there are " + ", ".join(
+            refuse(f"{setting!r}: write NAME=NUMBER, with one of " + ", ".join(
                 f"{name} {limit[0]} to {limit[-1]}" for name, limit in limits.items() if name in shape._fields))
         shape = shape._replace(**{name: type(getattr(shape, name))(int(value))})
     with console.status("") as status:
@@ -272,7 +272,7 @@ def exhaust_command(
     scope = ", ".join(f"{name} {value}" for name, value in shape._asdict().items() if value)
     console.print(f"{scope}; at most {delays} delays and {faults} faults" + (f" ({', '.join(kinds)})" if faults else ""))
     console.print(f"{found.runs:,} runs, {found.traces:,} different traces, {found.failed:,} failed: " + (
-        "all that there are" if found.complete else "there are more"))
+        "all runs of the scope" if found.complete else "not all runs of the scope"))
     for signature, (run_number, outcome) in found.failures.items():
         console.print(f"[bold red]{outcome.kind}[/] ({signature}), first in run {run_number:,}")
         if not every:

@@ -18,9 +18,9 @@ app.command("prove")(prove_command)
 
 
 @app.command("conform")
-def conform_command(ids: Annotated[list[str] | None, typer.Argument(help="rows of specs/*.toml; all")] = None,
-                    no_cache: Annotated[bool, typer.Option("--no-cache", help="run FizzBee anew")] = False) -> None:
-    """Hold FizzBee's verdicts and state graphs against the model's."""
+def conform_command(ids: Annotated[list[str] | None, typer.Argument(help="ids of rows in specs/*.toml [default: all]")] = None,
+                    no_cache: Annotated[bool, typer.Option("--no-cache", help="ignore cached results")] = False) -> None:
+    """Compare FizzBee's verdicts and state graphs with the model's."""
     from highwater.conformance.conform import conform
     from highwater.specs.fizzbee.check import Fizz
     from highwater.specs.fizzbee.errors import FizzMissing
@@ -29,7 +29,7 @@ def conform_command(ids: Annotated[list[str] | None, typer.Argument(help="rows o
     known = {row.id: row for row in rows()}
     unknown = [name for name in ids or () if name not in known]
     if unknown:
-        refuse(f"there is no run {unknown[0]!r} in specs/*.toml; there are {', '.join(known)}")
+        refuse(f"there is no run {unknown[0]!r} in specs/*.toml; choose one of {', '.join(known)}")
     try:
         fizz = Fizz.find()
     except FizzMissing as error:

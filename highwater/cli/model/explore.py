@@ -1,4 +1,4 @@
-"""highwater model explore, walk and step: every state of an instance, some thousand random walks, or one walk by hand."""
+"""highwater model explore, walk and step: visit every state of an instance, take random walks, or walk by hand."""
 
 from math import inf
 from pathlib import Path
@@ -22,11 +22,11 @@ from highwater.model.liveness import eventually as judged
 from highwater.reports.steps import doc_of, shown, spelt, told, told_lasso, told_steps
 
 MOST_PARTITIONS = 10_000
-SMALL = 50_000  # states up to which no numpy is needed, and of which merging is checked
+SMALL = 50_000  # states: up to so many the tabulated engine is used, and merging is checked
 
 
 def search(model: Model, engine: str, order: str, symmetry: bool, bounds: Bounds, progress=None) -> Exploration:
-    """With the engine that is asked for; "auto" takes the wide one for what turns out to be large."""
+    """Explore with the chosen engine. "auto" switches to the wide engine once the instance has more than SMALL states."""
     if order == "depth":
         return explore(model, progress=progress, symmetry=symmetry, bounds=bounds, depth_first=True)
     if engine == "plain":
@@ -55,36 +55,36 @@ def explore_command(
     engine: Annotated[Literal["auto", "plain", "tabulated", "wide"], typer.Option(
         help="plain: the reference; tabulated: Python alone; wide: numpy; auto: tabulated, wide if it is large")] = "auto",
     order: Annotated[Literal["breadth", "depth"], typer.Option(help="breadth finds a shortest counterexample")] = "breadth",
-    symmetry: Annotated[bool, typer.Option("--symmetry", help="one state for all that differ in names of clients")] = False,
-    merge: Annotated[bool, typer.Option("--merge", help="take steps that only their client sees with the step before")] = False,
+    symmetry: Annotated[bool, typer.Option("--symmetry", help="one state for all that differ only in client names")] = False,
+    merge: Annotated[bool, typer.Option("--merge", help="take invisible actions in one step with the action before")] = False,
     max_states: Annotated[int | None, typer.Option(min=1)] = None,
     max_depth: Annotated[int | None, typer.Option(min=0)] = None,
-    max_memory_mb: Annotated[int | None, typer.Option(min=1, help="of this process")] = None,
+    max_memory_mb: Annotated[int | None, typer.Option(min=1, help="limit of this process")] = None,
     eventually: Annotated[list[str] | None, typer.Option(
-        metavar="NAME", help="then judge this `eventually` property, its actions being weakly fair; may be repeated")] = None,
+        metavar="NAME", help="then check this `eventually` property under weak fairness; may be repeated")] = None,
     out: Annotated[Path | None, typer.Option(
-        metavar="DIR", help="keep states in files there, more than memory holds; the same command goes on")] = None,
-    spark: Annotated[bool, typer.Option("--spark", help="keep states in files, and let Spark's workers do the work")] = False,
-    master: Annotated[str, typer.Option(help="Spark's: local[2], spark://.., yarn, sc://host:port; else a local one")] = "",
-    jobs: Annotated[int | None, typer.Option(min=1, help="processes, with --out or --spark; one a processor")] = None,
-    partitions: Annotated[int | None, typer.Option(min=1, max=MOST_PARTITIONS, help="of the states in files; 8")] = None,
-    html: Annotated[Path | None, typer.Option(help="write a page that walks the states, and the counterexample")] = None,
-    html_states: Annotated[int, typer.Option(min=1, help="states in the page, at most")] = 20_000,
+        metavar="DIR", help="keep states in files in this folder; the same command resumes a stopped exploration")] = None,
+    spark: Annotated[bool, typer.Option("--spark", help="keep states in files and explore with Spark's workers")] = False,
+    master: Annotated[str, typer.Option(help="Spark master: local[2], spark://.., yarn, sc://host:port [default: local]")] = "",
+    jobs: Annotated[int | None, typer.Option(min=1, help="with --out or --spark [default: one per processor]")] = None,
+    partitions: Annotated[int | None, typer.Option(min=1, max=MOST_PARTITIONS, help="of the state files [default: 8]")] = None,
+    html: Annotated[Path | None, typer.Option(help="write an HTML page to walk the states and the counterexample")] = None,
+    html_states: Annotated[int, typer.Option(min=1, help="maximum number of states in the page")] = 20_000,
 ) -> None:
-    """Visit every state of an instance, or print a shortest counterexample. 0 only if every state was visited."""
+    """Visit every state of an instance, or print a shortest counterexample. Exits with 0 only if every state was visited."""
     whole, protocol = instance(name, settings), module_of(name)
     model = merged(whole) if merge else whole
     bounds = Bounds(max_states, max_depth, max_memory_mb and max_memory_mb * 1_000_000)
     if order == "depth" and engine in ("plain", "wide"):
-        refuse(f"--order depth is of the tabulated engine; leave --engine {engine} out")
+        refuse(f"--order depth needs the tabulated engine; leave out --engine {engine}")
     if unknown := [name for name in eventually or () if name not in model.eventually]:
         refuse(f"{model.name} has no eventually property {unknown[0]!r}; it has {', '.join(model.eventually) or 'none'}")
     if symmetry and not model.renamed:
-        refuse(f"{model.name} declares no interchangeable clients for these constants; leave --symmetry out")
+        refuse(f"{model.name} declares no interchangeable clients for these constants; leave out --symmetry")
     if merge and not any(whole.unseen.values()):
-        refuse(f"{model.name} declares no actions that only their own client sees; leave --merge out")
+        refuse(f"{model.name} declares no invisible actions; leave out --merge")
     if symmetry and engine == "plain":
-        refuse("the plain engine does not check that clients are interchangeable; leave --engine plain or --symmetry out")
+        refuse("the plain engine does not check that clients are interchangeable; leave out --engine plain or --symmetry")
     on_disk = spark or out is not None
     refuse_mixed({"--engine": engine != "auto", "--order depth": order == "depth", "--symmetry": symmetry,
                   "--eventually": bool(eventually), "--max-memory-mb": max_memory_mb is not None} if on_disk else {},
@@ -136,9 +136,9 @@ def explore_command(
 
 
 def refuse_mixed(in_memory: dict[str, bool], of_spark: dict[str, bool], of_disk: dict[str, bool]) -> None:
-    """Options that say nothing of this way to search."""
-    for options, why in ((in_memory, "is of a search in memory: leave it out, or --out and --spark"),
-                         (of_spark, "is Spark's: add --spark"), (of_disk, "is of a search on disk: add --out DIR or --spark")):
+    """Refuse options that have no effect on this kind of search."""
+    for options, why in ((in_memory, "is for a search in memory: leave it out, or leave out --out and --spark"),
+                         (of_spark, "is for Spark: add --spark"), (of_disk, "is for a search on disk: add --out or --spark")):
         for option, given in options.items():
             if given:
                 refuse(f"{option} {why}")
@@ -149,28 +149,28 @@ def constants_of(model: Model) -> str:
 
 
 def check_merging(whole: Model, protocol: ModuleType) -> str:
-    """Says of what instance it was checked that nothing is lost: this one if it is small, or the usual one. Raises NotUnseen
-    if something is lost, or neither is small."""
+    """Check that merging loses nothing, on this instance if it is small, else on the default one; say which. Raises NotUnseen
+    if something is lost, or if neither instance is small."""
     usual = protocol.Constants()
-    with console.status("checking that nothing is lost by merging"):
+    with console.status("checking that merging loses nothing"):
         for constants in dict.fromkeys((whole.constants, usual)):
             checked = whole if constants == whole.constants else made(protocol, constants)
             if small_enough(checked, SMALL):
                 if differs := merging_differs(checked):
-                    raise NotUnseen(f"{whole.name}: merging loses or adds something, with {constants_of(checked)}: {differs}")
+                    raise NotUnseen(f"{whole.name}: merging changes the result, with {constants_of(checked)}: {differs}")
                 here = "this instance" if checked is whole else f"a smaller instance, {constants_of(checked)}"
-                return f"that merging loses nothing was checked of {here}"
-    raise NotUnseen(f"{whole.name}: that merging loses nothing cannot be checked, neither of this instance nor of "
-                    f"{constants_of(made(protocol, usual))}: they have more than {SMALL:,} states; leave --merge out")
+                return f"checked on {here}: merging loses nothing"
+    raise NotUnseen(f"{whole.name}: cannot check that merging loses nothing: this instance and the default one "
+                    f"({constants_of(made(protocol, usual))}) have more than {SMALL:,} states; leave out --merge")
 
 
 class Stopped(Exception):
-    """The whole graph is larger than it may be."""
+    """The whole graph exceeds a bound of the command line."""
 
 
 def judge(model: Model, names: list[str], bounds: Bounds) -> tuple[Lasso | None, bool]:
-    """The first of the properties that fails, having said of the others that they hold; and whether a bound was reached first.
-    The graph is whole, also where the search before was not."""
+    """Return the lasso of the first property that fails, or None; and whether a bound stopped the check. Print each property
+    that holds. The graph is built whole and unreduced, also after a reduced search."""
     def watch(states: int, _: int = 0) -> None:
         if stopped := bounds._replace(depth=None, states=bounds.states and bounds.states + 1).reached(states, 0):
             raise Stopped(stopped if bounds.states is None or states <= bounds.states else f"{bounds.states:,} states")
@@ -180,8 +180,8 @@ def judge(model: Model, names: list[str], bounds: Bounds) -> tuple[Lasso | None,
             space_ = space(model, watch)
             watch(len(space_.states))
         except Stopped as stopped:
-            console.print(f"[bold yellow]NOT judged[/]: {escape(', '.join(names))}, because the whole graph, which that takes, "
-                          f"stopped at {stopped}")
+            console.print(f"[bold yellow]NOT judged[/]: {escape(', '.join(names))}, because the whole graph is "
+                          f"needed and stopped at {stopped}")
             return None, True
         for name in names:
             if lasso := judged(model, [name], space_)[name]:
@@ -195,7 +195,7 @@ def told_counts(model: Model, found: Exploration, unseen: set[tuple[str, str]]) 
     lines = [f"{found.states:,} states, {found.transitions:,} transitions, depth {found.depth}, out-degree {degree:.2f} "
              f"(at most {found.widest}; {found.ends:,} states without a move), {peak_bytes() / 1e6:,.0f} MB at the peak"]
     if found.stopped:
-        lines.append(f"[bold yellow]NOT complete[/]: stopped at {found.stopped}; beyond it nothing is known")
+        lines.append(f"[bold yellow]NOT complete[/]: stopped at {found.stopped}; states beyond it were not visited")
     if found.never:
         lines.append(f"never witnessed: {escape(', '.join(found.never))}")
     if idle := [action for action in found.idle(model) if action not in unseen]:
@@ -206,11 +206,11 @@ def told_counts(model: Model, found: Exploration, unseen: set[tuple[str, str]]) 
 
 def walk_command(
     name: Name = STEM, settings: Settings = None,
-    seed: Annotated[int, typer.Option(min=0, help="the same seed takes the same walks")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="the same seed gives the same walks")] = 0,
     walks: Annotated[int, typer.Option(min=1)] = 10_000, steps: Annotated[int, typer.Option(min=1, help="of one walk")] = 1_000,
-    budget_s: Annotated[float | None, typer.Option(min=0, help="stop after so many seconds, with exit code 3")] = None,
+    budget_s: Annotated[float | None, typer.Option(min=0, help="stop after this many seconds, with exit code 3")] = None,
 ) -> None:
-    """Take random walks until one violates a property. 0 only if all walks were taken; even that proves nothing."""
+    """Take random walks until one violates a property. Exits with 0 only if all walks were taken; even that proves nothing."""
     from highwater.model.explore.walk import walk
 
     model, end = instance(name, settings), inf if budget_s is None else monotonic() + budget_s
@@ -225,7 +225,7 @@ def walk_command(
         raise typer.Exit(SAFETY)
     if found.walks < walks:
         console.print(f"[bold yellow]NOT complete[/]: {found.walks:,} of {walks:,} walks were taken in {budget_s:g} s")
-    console.print("No walk violated a property. That proves nothing: a walk that was not taken may.")
+    console.print("No walk violated a property. That proves nothing: another walk may violate one.")
     if found.walks < walks:
         raise typer.Exit(INCOMPLETE)
 
@@ -234,7 +234,7 @@ def step_command(
     name: Name = STEM, settings: Settings = None,
     take: Annotated[str, typer.Option(help="moves to take first, by number: 0,2,1")] = "",
 ) -> None:
-    """Walk by hand: the moves of each state are worked out as you come to it, however large the instance is."""
+    """Walk by hand, through an instance of any size: the moves of a state are computed when you reach it."""
     model = instance(name, settings)
     trace = [Step(("", "Init", ()), init(model))]
     with of_user(module_of(name)):
@@ -265,7 +265,7 @@ def by_hand(model: Model, trace: list[Step]) -> None:
 def forward(model: Model, trace: list[Step], text: str) -> None:
     enabled = list(moves(model, trace[-1].state))
     if not text.strip().isdecimal() or int(text) >= len(enabled):
-        refuse(f"--take: there is no move {text!r} after {len(trace) - 1} steps; there are 0 to {len(enabled) - 1}")
+        refuse(f"--take: there is no move {text!r} after {len(trace) - 1} steps; choose from 0 to {len(enabled) - 1}")
     trace.append(enabled[int(text)])
 
 
@@ -283,7 +283,7 @@ def show_state(model: Model, trace: list[Step]) -> list[Step]:
 
 
 def refusals(model: Model, state: State) -> list[str]:
-    """Why each of the other actions is not enabled."""
+    """Say for each disabled action why it is disabled."""
     return [f"    {process.name + '.' if process.name else ''}{name}: "
             f"{why_not(action, model.constants, process.index, state.shared, local)}"
             for process, local in zip(model.processes, state.locals) for name, action in process.actions.items()

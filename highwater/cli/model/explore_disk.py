@@ -1,4 +1,4 @@
-"""highwater model explore --out DIR, --spark: states in files, more than a memory holds, by processes or by Spark."""
+"""highwater model explore --out DIR, --spark: explore with states in files, by processes or by Spark."""
 
 import os
 import tempfile
@@ -15,14 +15,14 @@ from highwater.model.core import Bounds, Exploration, Model, Progress
 
 def search_on_disk(model: Model, what: dict[str, object], out: Path | None, spark: bool, master: str, jobs: int | None,
                    partitions: int | None, bounds: Bounds, progress: Progress) -> Exploration:
-    """Ends the program with one line where it cannot go on. `what` tells this exploration from others."""
+    """Explore with states in files. Exits with one line after a failure. `what` identifies the exploration."""
     from highwater.dst.campaign.stages import local_stages
     from highwater.dst.campaign.what import CampaignError, NoSpark
     from highwater.dst.spark.stages import spark_stages
     from highwater.model.explore.disk.files import Refused
     from highwater.model.explore.disk.search import Failed, explore
 
-    goes_on = f"What is done is kept in {out}: the same command goes on." if out else "Nothing is kept: --out DIR would."
+    goes_on = f"Finished depths are kept in {out}: the same command resumes." if out else "Nothing is kept: add --out DIR."
     began: list[int] = []
 
     def stop(code: int, message: str) -> None:
@@ -31,7 +31,7 @@ def search_on_disk(model: Model, what: dict[str, object], out: Path | None, spar
 
     def told(states: int, depth: int) -> None:
         if not began and depth:
-            console.print(f"goes on at depth {depth}, with {states:,} states", markup=False)
+            console.print(f"resumes at depth {depth}, with {states:,} states", markup=False)
         began.append(depth)
         progress(states, depth)
 
@@ -54,7 +54,7 @@ def search_on_disk(model: Model, what: dict[str, object], out: Path | None, spar
 
 @contextmanager
 def folder(out: Path | None, master: str) -> Iterator[Path]:
-    """Where nobody has asked to keep it, one that ends with the program."""
+    """Yield the folder to keep states in; without --out, a temporary one that is deleted at the end."""
     if out:
         yield out
     elif master and not master.startswith("local"):

@@ -1,6 +1,6 @@
-"""highwater model prove: the safety properties of every instance; or (--bounded) of one, by an engine of its own.
+"""highwater model prove: prove the safety properties of every instance, or with --bounded of the first steps of one.
 
-Safety: 0 is said only if every claim was proved of every action, and the relation that was proved is the model's.
+Safety: the exit code is 0 only if every claim is proved for every action, and the proof's transition relation is the model's.
 """
 
 from collections.abc import Iterable
@@ -16,37 +16,39 @@ from highwater.cli.console import STEM, console, refuse
 from highwater.cli.instances import Name, Settings, constants_of, module_of
 from highwater.gate.exits import PROOF, SAFETY, worst
 
-SECONDS = 20.0  # for a query of a proof; all of them together take a few
-TOLD = 5  # differences between the relation and the model
-NEAREST = 2_000  # states of an instance are compared where a safeguard is off, as there may be many
+SECONDS = 20.0  # limit of one query; a whole proof usually takes a few seconds
+TOLD = 5  # printed differences between the relation and the model
+NEAREST = 2_000  # states to compare per instance when a safeguard is off: there may be many
 
 
 def prove_command(
     name: Name = STEM, settings: Settings = None,
     bounded: Annotated[int | None, typer.Option(min=0, metavar="K", help=(
-        "instead, of the instance that --set makes: no path of up to K steps breaks a property"))] = None,
+        "instead, check that no path of up to K steps of the instance given by --set breaks a property"))] = None,
     timeout_s: Annotated[float, typer.Option("--timeout", metavar="SECONDS", help=(
-        "for one query; a query that takes longer has failed"))] = SECONDS,
-    each: Annotated[bool, typer.Option("--each", help="a row for each query, not for each claim")] = False,
+        "limit of one query; a query that takes longer fails"))] = SECONDS,
+    each: Annotated[bool, typer.Option("--each", help="print a row for each query, not for each claim")] = False,
 ) -> None:
-    """Prove the safety properties for any number of clients, ids, checkpoints and requests under way."""
+    """Prove the safety properties for any number of clients, ids, checkpoints and requests in flight."""
     from highwater.model.proofs.engine.system import Misnamed
 
     protocol = module_of(name)
     if not 0.001 <= timeout_s <= 3600:
-        refuse(f"--timeout {timeout_s:g}: give from 0.001 to 3600 seconds")
+        refuse(f"--timeout {timeout_s:g} is out of range: give 0.001 to 3600 seconds")
     proofs, constants, timeout_ms = proofs_of(name), constants_of(settings, protocol), round(timeout_s * 1000)
     try:
         code = prove(proofs, constants, timeout_ms, each) if bounded is None else unroll(proofs, constants, bounded, timeout_ms)
     except Misnamed as error:
-        console.print(f"[bold red]the proof speaks of what is not there[/]: {escape(str(error))}")
+        console.print(f"[bold red]the proof names something that the model does not have[/]: {escape(str(error))}")
         code = PROOF
     raise typer.Exit(code)
 
 
 def proofs_of(name: str) -> ModuleType:
-    """It has what is used below and in model/proofs/engine/instances.py: SAFEGUARDS, SYSTEMS, INSTANCES, WALKED, WALKS, STEPS,
-    prove, system, scope, and the model's module as m."""
+    """Return the module of a protocol's proof. Refuses a protocol without one.
+
+    The module defines SAFEGUARDS, SYSTEMS, INSTANCES, WALKED, WALKS, STEPS, prove, system, scope, and the model's module as m.
+    They are used here and in model/proofs/engine/instances.py."""
     try:
         return import_module(f"highwater.model.proofs.{name}")
     except ModuleNotFoundError as error:
@@ -58,11 +60,11 @@ def proofs_of(name: str) -> ModuleType:
 # --- every instance
 
 def prove(proofs: ModuleType, constants: Any, timeout_ms: int, each: bool) -> int:
-    """With the safeguards of `constants`; what they bound is not bounded here."""
+    """Prove with the safeguards of `constants` and return the exit code. Bounds among the constants have no effect."""
     usual = type(constants)()._asdict()
     unusual = {name: value for name, value in constants._asdict().items() if value != usual[name]}
     if bounds := [name for name in unusual if name not in proofs.SAFEGUARDS]:
-        console.print(f"nothing is bounded here, so {', '.join(bounds)} says nothing; --bounded K is of one instance")
+        console.print(f"{', '.join(bounds)} has no effect: the proof covers every instance; add --bounded K for one instance")
     holds = tied(proofs, {name: value for name, value in unusual.items() if name in proofs.SAFEGUARDS})
     for note, system in proofs.SYSTEMS.items():
         with console.status("proving") as status:
@@ -83,12 +85,13 @@ def prove(proofs: ModuleType, constants: Any, timeout_ms: int, each: bool) -> in
             console.print(row.counterexample, markup=False)
         holds &= proof.holds
     if not holds:
-        console.print("A counterexample to induction need not be reachable: --bounded K and explore look for a path.")
+        console.print("A counterexample to induction may be unreachable: look for a path with --bounded K or explore.")
     return 0 if holds else PROOF
 
 
 def tied(proofs: ModuleType, safeguards: dict[str, Any]) -> bool:
-    """Print whether the relation is the model's, on instances with these safeguards; and clauses that fail where they get."""
+    """Compare the relation with the model on instances with these safeguards. Print mismatches and clauses that fail in a
+    reachable state. Return whether there are none."""
     from highwater.model.proofs.engine.instances import tie, walked
 
     nearest = NEAREST if safeguards else None
@@ -99,7 +102,7 @@ def tied(proofs: ModuleType, safeguards: dict[str, Any]) -> bool:
     states, steps = sum(each.states for _, each in ties), sum(each.steps for _, each in ties)
     ties.append((proofs.WALKED, far))
     mismatches = list(dict.fromkeys(mismatch for _, each in ties for mismatch in each.mismatches))
-    console.print(f"the relation {'[bold red]is NOT[/]' if mismatches else 'is'} the model's where they were compared: "
+    console.print(f"the relation {'[bold red]is NOT[/]' if mismatches else 'is'} the model's on the compared steps: "
                   f"{steps:,} steps, from {'the nearest ' * bool(safeguards)}{states:,} states of {len(ties) - 1} instances "
                   f"({bounds_of(proofs, proofs.INSTANCES)}), and {far.steps:,} on {proofs.WALKS} random walks "
                   f"({bounds_of(proofs, [proofs.WALKED])})")
@@ -116,13 +119,13 @@ def tied(proofs: ModuleType, safeguards: dict[str, Any]) -> bool:
 
 
 def bounds_of(proofs: ModuleType, instances: Iterable[dict[str, Any]]) -> str:
-    """The largest that each of the constants that make an instance large is in these."""
+    """Describe the largest value of each size constant in these instances, such as "WRITERS <= 2"."""
     made = [proofs.m.Constants(**instance)._asdict() for instance in instances]
     return ", ".join(f"{name} <= {max(of[name] for of in made)}" for name in proofs.WALKED)
 
 
 def table_of(proof: Any, each: bool, brief: bool) -> Table:
-    """A row for each claim, and for each action where it is not proved. `brief`: only those."""
+    """Make a row for each proved claim, and one for each action that fails a claim. `brief`: only the failures."""
     table = Table("claim", "action", "ms", "verdict")
     for of_properties in (True, False):
         rows = [row for row in proof.rows if (row.action == "Property") == of_properties]
@@ -139,7 +142,7 @@ def table_of(proof: Any, each: bool, brief: bool) -> Table:
         table.add_section()
     for action in proof.impossible:
         why = {True: "it can be taken", False: "never possible: its guard contradicts the invariant", None: "unknown"}
-        table.add_row("(whether it is possible)", action, "", f"[bold red]{why[proof.possible[action]]}")
+        table.add_row("(the action is possible)", action, "", f"[bold red]{why[proof.possible[action]]}")
     return table
 
 
@@ -151,7 +154,7 @@ def told(row: Any, timeout_ms: int) -> str:
     where = {"Init": "the initial state does not satisfy", "Property": "the invariant does not imply"}
     if row.verdict == "fails":
         return f"{where.get(row.action, f'{row.action} does not keep')} {row.clause}"
-    return f"{row.action}, {row.clause}: {row.verdict}, so it is not proved (--timeout {timeout_ms / 1000:g})"
+    return f"{row.action}, {row.clause}: {row.verdict}, so it is not proved (with --timeout {timeout_ms / 1000:g})"
 
 
 # --- one instance
@@ -174,7 +177,7 @@ def unroll(proofs: ModuleType, constants: Any, depth: int, timeout_ms: int) -> i
         table.add_row(found.property, where, f"{found.ms:,.0f}", coloured(found.verdict))
     console.print(table)
     console.print(f"{result.moves} ways to take an action, {result.conditions} conditions a state, {result.ms:,.0f} ms"
-                  + ("" if result.reached or not result.holds else "; and no path is that long"))
+                  + ("" if result.reached or not result.holds else "; no path is that long"))
     for steps, broken in sorted(grouped(result.found).items(), key=lambda path: len(path[0])):
         console.print(f"[bold red]{', '.join(broken)}[/]: a shortest counterexample, of {len(steps) - 1} steps")
         console.print(told_in_words(proofs, constants, steps), markup=False)
@@ -183,7 +186,7 @@ def unroll(proofs: ModuleType, constants: Any, depth: int, timeout_ms: int) -> i
 
 
 def grouped(found: Iterable[Any]) -> dict[tuple, list[str]]:
-    """The properties that the same path breaks."""
+    """Group the broken properties by the path that breaks them."""
     paths: dict[tuple, list[str]] = {}
     for each in found:
         if each.steps:

@@ -1,4 +1,4 @@
-"""highwater trace check, in bulk: many runs, one row each, on Spark or without it."""
+"""highwater trace check, in bulk: check many runs, with one row for each, on Spark or without it."""
 
 import json
 import os
@@ -35,7 +35,7 @@ class Asked(NamedTuple):
 
 
 def is_bulk(inputs: list[str]) -> bool:
-    """More than one file, or what is of many runs."""
+    """Return whether the inputs are several files, a folder, a glob, a Parquet file, or a file that names runs."""
     path = Path(inputs[0])
     if len(inputs) > 1 or path.is_dir() or path.suffix == ".parquet" or (not path.exists() and has_magic(inputs[0])):
         return True
@@ -48,7 +48,7 @@ def is_bulk(inputs: list[str]) -> bool:
 
 
 def check(inputs: list[str], usual: Options, asked: Asked) -> None:
-    """Ends the program with the worst exit code of all runs."""
+    """Check all runs and end the program with the worst of their exit codes."""
     from highwater.dst.bulk.checking import Asked as Judged
     from highwater.dst.bulk.engines import work_of
     from highwater.dst.bulk.rows import BadInput, BulkError
@@ -70,11 +70,11 @@ def check(inputs: list[str], usual: Options, asked: Asked) -> None:
     except BulkError as error:
         stop(exits.HARNESS, str(error))
     except OSError as error:
-        stop(exits.HARNESS, f"what was packed could not be written: {error}")
+        stop(exits.HARNESS, f"temporary files could not be written: {error}")
     except KeyboardInterrupt:
         stop(exits.INTERRUPTED, "Stopped: no verdict was written.")
     if not len(rows):
-        refuse(f"{' '.join(inputs)}: there is no event in it" + " of what was chosen" * bool(asked.run or asked.of))
+        refuse(f"{' '.join(inputs)}: no events found" + " for --run or --of" * bool(asked.run or asked.of))
     if asked.out:
         write(rows, asked.out)
     summed_up(rows, asked, time.monotonic() - began)
@@ -82,7 +82,7 @@ def check(inputs: list[str], usual: Options, asked: Asked) -> None:
 
 
 def done(work: "Work", jobs: int, asked: Asked) -> "pa.Table":
-    """The rows, with an exit code each. Raises BulkError, NoSpark."""
+    """Return the rows of verdicts, each with its exit code. Raises BulkError or NoSpark."""
     import pyarrow as pa
 
     from highwater.dst.bulk import engines
@@ -113,15 +113,15 @@ def half(out: Path) -> Path:
 
 
 def check_writable_file(out: Path) -> None:
-    """Refuses it before anything is checked."""
+    """Refuse an output file that cannot be written, before anything is checked."""
     if out.is_dir():
-        refuse(f"{out} is a folder: --out is a file")
+        refuse(f"{out} is a folder: give a file to --out")
     check_writable(half(out))
     half(out).unlink(missing_ok=True)
 
 
 def write(rows: "pa.Table", out: Path) -> None:
-    """Whole, or not at all."""
+    """Write the Parquet file atomically."""
     import pyarrow.parquet as pq
 
     try:
@@ -136,7 +136,7 @@ SHOWN = 20  # signatures
 
 
 def summed_up(rows: "pa.Table", asked: Asked, took_s: float) -> None:
-    """What there was, and of each way to fail how often, with one run that did. Of a run that was chosen: its explanation."""
+    """Print the totals and, for each signature, its count and its shortest run. With --run, print the explanation instead."""
     failed = [row for row in rows.to_pylist() if row["verdict"] != "ok"] if rows["kind"].unique().to_pylist() != [""] else []
     for row in failed if asked.run else ():
         console.print(f"[bold red]{row['kind']}[/] ({row['signature']})")
@@ -152,7 +152,7 @@ def summed_up(rows: "pa.Table", asked: Asked, took_s: float) -> None:
         console.print(f"{len(of):8,} {verdict} {signature}; the shortest: {named(one)}, {one['events']:,} events: "
                       f"{one['message']}", markup=False)
     if len(signatures) > SHOWN:
-        console.print(f"and {len(signatures) - SHOWN:,} signatures more: they are in --out", markup=False)
+        console.print(f"and {len(signatures) - SHOWN:,} more signatures: --out writes all of them", markup=False)
     if asked.out:
         console.print(f"written: {asked.out}", markup=False)
 

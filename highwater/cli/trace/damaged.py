@@ -1,4 +1,4 @@
-"""Good traces of the simulator, for traces/damage/kills.py to damage; and what comes of it, as a page of docs/."""
+"""Make good traces with the simulator for traces/damage/kills.py, and the tables of docs/trace-damage.md."""
 
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -14,38 +14,37 @@ from highwater.traces.damage.kills import Good, Tally, by_equivalence, by_event,
 from highwater.traces.damage.protocols import knowledge
 from highwater.traces.event import Event
 
-SEEDS = range(40)  # of the page
-SAMPLE = 2  # traces of each protocol, in its table of all
+SEEDS = range(40)  # for docs/trace-damage.md
+SAMPLE = 2  # traces of each protocol, in the table by protocol
 
 
 def simulated(seeds: Iterable[int], stem: str = DEFAULT) -> Iterator[Good]:
-    """Runs whose clients send each request once: those that retry are judged by another checker. Raises ValueError for a run
-    that fails."""
+    """Yield simulated runs without SDK retries, which another checker judges. Raises ValueError if a run fails."""
     of = named(stem)
     for seed in seeds:
         outcome = simulate(Run(seed, stem))
         if outcome.kind:
-            raise ValueError(f"seed {seed} is no good trace: {outcome.signature}: {outcome.message}")
+            raise ValueError(f"seed {seed} is no good trace: it fails with {outcome.signature}: {outcome.message}")
         if not outcome.shape.sdk:
             yield Good(f"seed {seed}", outcome.events, partial(of.trace_of, outcome.shape), least_ms(outcome.shape), of.told,
                        knowledge(stem))
 
 
 def recorded(name: str, events: list[Event], options: Options) -> Good:
-    """A trace of a file. Raises LookupError, Unfit."""
+    """Make a good trace of the events of a file. Raises LookupError for an unknown protocol, Unfit for unfit options."""
     stem = stem_of(options)
     return Good(name, events, beginner(events, options), 0, named(stem).told, knowledge(stem))
 
 
 def least_ms(shape: Any) -> int:
-    """Age at which a file may be deleted, by the store's clock; 0 where the protocol has no such age."""
+    """Return the age in ms at which a file may be deleted, by the store's clock; 0 if the protocol has no such age."""
     if "min_age_ms" not in shape._fields:
         return 0
     return shape.min_age_ms - shape.skew_ms - profile_of(shape.store).last_modified_ms + 1  # as in the scenario's final_check
 
 
 def page() -> str:
-    """Raises ValueError if a survivor has no explanation."""
+    """Make the tables of the default protocol. Raises ValueError if a survivor has no explanation."""
     tally = measure(simulated(SEEDS))
     if tally.holes:
         raise ValueError("\n".join(tally.holes))
@@ -62,7 +61,7 @@ def table(rows: list[list[str]]) -> str:
 
 
 def by_protocol() -> str:
-    """Of every protocol a sample: damages, how many are noticed, and how many survivors nothing explains."""
+    """Make a table with a row for each protocol: damages of a sample, and the noticed, explained and unexplained ones."""
     return table([["protocol", "traces", "damages", "noticed", "rate", "explained", "unexplained"], *map(row_of, STEMS)])
 
 

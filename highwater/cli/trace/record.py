@@ -1,4 +1,4 @@
-"""highwater trace record: a recording from the command line."""
+"""highwater trace record: check the options, then record until Ctrl-C."""
 
 import asyncio
 import re
@@ -11,17 +11,17 @@ from highwater.recorder.session import record as record_until_stopped
 
 
 def record(upstream: str, clients: list[str], out: Path, rules: Path | None, keep_bytes: int) -> None:
-    """Refuses bad input, and a log that is there already."""
+    """Record requests to a new log. Refuses bad options, bad rules, and a log that exists."""
     if not names_a_server(upstream):
-        refuse(f"server {upstream!r}: write http://HOST:PORT or https://HOST")
+        refuse(f"server {upstream!r} is no URL of a server: write http://HOST:PORT or https://HOST")
     listening = [client_of(text) for text in clients]
     if len({name for name, _ in listening}) < len(listening):
-        refuse("two clients have the same name")
+        refuse("two clients have the same name: give each its own")
     try:
         with open(out, "x") as log:
             count = asyncio.run(record_until_stopped(upstream, listening, log, rules, keep_bytes, tell))
     except FileExistsError:
-        refuse(f"{out}: there is such a file; a log is not overwritten")
+        refuse(f"{out} exists and is not overwritten: give another file")
     except BadRule as error:
         out.unlink()
         refuse(f"{rules}: {error}")
@@ -33,7 +33,7 @@ def record(upstream: str, clients: list[str], out: Path, rules: Path | None, kee
 
 
 def names_a_server(url: str) -> bool:
-    """And nothing within it: what is asked for there is the clients' own."""
+    """Return whether `url` is an HTTP server without a path. Clients send their own paths."""
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and parts.path in ("", "/")

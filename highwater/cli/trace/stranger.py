@@ -1,4 +1,4 @@
-"""highwater trace check, of a log of programs that nobody here wrote."""
+"""highwater trace check, for a log of requests: search for an order of the requests that the models allow."""
 
 from collections import Counter
 from itertools import islice
@@ -16,12 +16,12 @@ from highwater.traces.recorded.s3store import READS, steps_of
 from highwater.traces.recorded.systems.slatedb import Knobs, Slatedb
 from highwater.traces.recorded.systems.slatedb_layout import is_known, is_unread, place_of
 
-MOST = 8  # of a kind, that are shown
-BEFORE = 10  # requests, of those that lead up to a failure
+MOST = 8  # lines of a kind to show
+BEFORE = 10  # requests before a failure to show
 
 
 def is_log(file: Path) -> bool:
-    """Whether it is of a recorder, or of a server, and not a trace of events. Refuses what cannot be read."""
+    """Return whether the file is a log of a recorder or of a server, not a trace of events. Refuses an unreadable file."""
     try:
         with open(file, errors="surrogateescape") as lines:
             first = next((line for line in islice(lines, 100) if line.strip()), "")
@@ -31,7 +31,7 @@ def is_log(file: Path) -> bool:
 
 
 def read(file: Path) -> list[Request]:
-    """Refuses what is no log."""
+    """Read the requests of a log. Refuses a file that is no log."""
     try:
         with open(file, errors="surrogateescape") as lines:
             first = lines.readline()
@@ -42,32 +42,32 @@ def read(file: Path) -> list[Request]:
     except (OSError, ValueError, RecursionError) as error:
         refuse(f"{file}: {error}")
     if not log.whole:
-        console.print(f"[yellow]{escape(str(file))} has no end:[/] requests that were under way when its recorder died may be "
+        console.print(f"[yellow]{escape(str(file))} has no end:[/] requests that were in flight when its recorder died may be "
                       "missing")
     return log.requests
 
 
 def check(file: Path, root: str | None, sets: list[str], skew_ms: int, budget: int) -> None:
-    """Exits with 10 where a property is broken, and with 11 where a request is no action of the models, or no store answers so.
+    """Check a log. Exit with 10 if a property is broken, and with 11 if a request or response is impossible in the models.
 
-    3: the budget was too small to tell; or no request is of a known protocol, so that nothing but the store was checked."""
+    Exit with 3 if the budget was too small, or if no request belongs to a known protocol: then only the store was checked."""
     requests = read(file)
     if root is not None:
         requests = [one for one in requests if of_root(one, root)]
     if not requests:
-        refuse(f"{file}: there is no request in it" + (f" of {root!r}" if root is not None else ""))
+        refuse(f"{file}: the log has no requests" + (f" below {root!r}" if root is not None else ""))
     steps, unknown = steps_of(requests)
     machine = Slatedb(knobs_of(sets, skew_ms))
     found = search(steps, machine, budget)
     if strange := [*unknown, *(one for one in requests if not is_known(one) and one not in unknown)]:
-        console.print(f"[yellow]{len(strange):,} requests are of no kind that a mapping knows:[/]")
+        console.print(f"[yellow]{len(strange):,} requests are of kinds that no mapping knows:[/]")
         for (op, key), many in Counter((f"{one.method} ({one.op})", kind_of(one.key)) for one in strange).most_common(MOST):
             console.print(f"  {many:,} x {op} {key}", markup=False)
     if unread := [one for one in requests if is_unread(one)]:
-        console.print(f"[yellow]of {len(unread):,} files of metadata the log has not the contents[/] (`trace record "
-                      "--keep-bytes`): what they change was held against nothing")
+        console.print(f"[yellow]the log lacks the contents of {len(unread):,} metadata files[/], so their changes were not "
+                      "checked: record with a larger --keep-bytes")
     if found.verdict == "complete" and not any(of_protocol(step) for step in steps):
-        console.print(f"[bold yellow]NOT checked[/]: {len(requests):,} requests were held against the store only; no request "
+        console.print(f"[bold yellow]NOT checked[/]: {len(requests):,} requests were compared with the store only; no request "
                       "belongs to a known protocol")
         raise typer.Exit(INCOMPLETE)
     if found.verdict == "complete":
@@ -75,7 +75,7 @@ def check(file: Path, root: str | None, sets: list[str], skew_ms: int, budget: i
         console.print(f"[green]ok[/]: {len(requests):,} requests refine the models; actions: {actions}")
     elif found.verdict == "undecided":
         console.print(f"[yellow]could not decide within {budget:,} steps[/]: {found.matched:,} of {len(steps):,} requests have "
-                      "an order; give it more with --budget")
+                      "an order; give a larger --budget")
         raise typer.Exit(INCOMPLETE)
     else:
         told(found, steps, f"highwater trace check {file}" + "".join(f" --set {one}" for one in sets))
@@ -83,12 +83,12 @@ def check(file: Path, root: str | None, sets: list[str], skew_ms: int, budget: i
 
 
 def of_protocol(step: Step) -> bool:
-    """Tell whether it is about a file of metadata: data files and listings are held against the store only."""
+    """Return whether the step is about a metadata file. Data files and listings are compared with the store only."""
     return place_of(step.what.key) is not None
 
 
 def told(found: Found, steps: list[Step], command: str) -> None:
-    """The longest order, its last requests, and what of those that could have come next each fails of."""
+    """Print the longest order found: why no request can be next in it, and the requests that led there."""
     harm = [refusal.guard for _, refusal in found.refused if refusal.harm]
     name = f"{harm[0]} is broken" if harm else "the models cannot do this"
     console.print(f"[bold red]{name}[/]: {found.matched:,} of {len(steps):,} requests have an order; then none can be next:")
@@ -101,7 +101,7 @@ def told(found: Found, steps: list[Step], command: str) -> None:
 
 
 def story(found: Found, steps: list[Step]) -> list[Step]:
-    """In the order of the answers: whatever was asked of the keys that it is about, and the last changes of metadata."""
+    """Return the last requests to the keys of the failure and the last metadata changes, in the order of their responses."""
     stuck, keys = ({read(step) for step, _ in found.refused} for read in (lambda step: step.number, lambda step: step.what.key))
     until = max((step.answered for step, _ in found.refused), default=0)
     before = [step for step in steps if step.number not in stuck and step.answered <= until and is_known(step.what.request)]
@@ -126,16 +126,16 @@ def of_root(request: Request, root: str) -> bool:
 
 
 def kind_of(key: str) -> str:
-    """Its folder."""
+    """Return the folder of a key, as a pattern."""
     return key.rpartition("/")[0] + "/*" if "/" in key else "*" if key else "(no key)"
 
 
 def knobs_of(sets: list[str], skew_ms: int) -> Knobs:
-    """Refuses what is no knob."""
+    """Parse --set options. Refuses all but BOUNDARY=True and BOUNDARY=False."""
     knobs = Knobs(SKEW_MS=skew_ms)
     for text in sets:
         name, _, value = text.partition("=")
         if name != "BOUNDARY" or value not in ("True", "False"):
-            refuse(f"--set {text}: of a recorded log there is BOUNDARY=False: the programs have no boundary files")
+            refuse(f"--set {text} is unknown: a recorded log takes BOUNDARY=False, if the programs have no boundary files")
         knobs = knobs._replace(BOUNDARY=value == "True")
     return knobs

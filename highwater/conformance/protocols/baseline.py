@@ -1,4 +1,4 @@
-"""What the FizzBee judge needs of the baseline protocol: small runs, and a mutant."""
+"""Define small runs and a mutant of the baseline protocol for the FizzBee judge."""
 
 from highwater.dst.scenarios.baseline import SCENARIO
 

@@ -1,4 +1,4 @@
-"""What the FizzBee judge needs of the boundary protocol. Its last files and boundary must be the store's."""
+"""Define small runs, a mutant and `unlike_the_store` for the boundary protocol: its last files and boundary must be the store's."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def compared(state: dict[str, Any], stored: tuple[Files, int]) -> str:
 
 
 def stored(events: list[Event], where: Namespace) -> tuple[Files, int]:
-    """What the store's log says is there in the end, and the boundary."""
+    """Return the final files and boundary according to the store's log."""
     files: Files = {1: frozenset()}
     boundary = 0
     for e in events:

@@ -1,1 +1,1 @@
-"""What `highwater verify` checks of one protocol alone: STEM.py has `checks()`, which yields them. Most protocols have none."""
+"""Define checks of `highwater verify` for single protocols: `checks()` in STEM.py yields them. Most protocols have none."""

@@ -1,5 +1,5 @@
-"""What `highwater verify` checks of the boundary protocol alone: larger instances than FizzBee can go through, what happens in
-the end, and the canary of the simulation.
+"""Define checks of `highwater verify` for the boundary protocol only: instances too large for FizzBee, liveness, and the
+canary of the simulation.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from highwater.model.protocols.sequenced_metadata_boundary import Constants, mod
 from highwater.reports.steps import told, told_lasso
 
 STEM = "sequenced_metadata_boundary"
-CANARY = "no_check"  # must fail, by the model and by what callers were told
+CANARY = "no_check"  # must fail, by the model and by harm
 CANARY_BUDGET = 2_000  # seeds
 
 INSTANCES = {  # constants, and the witnesses that the instance is too small for

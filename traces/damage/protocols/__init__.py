@@ -1,4 +1,4 @@
-"""Where the machinery finds what is known of a protocol's damaged traces: KNOWLEDGE in traces/damage/protocols/STEM.py."""
+"""Find the knowledge of a protocol's damaged traces: KNOWLEDGE in traces/damage/protocols/STEM.py."""
 
 from functools import cache
 from importlib import import_module
@@ -9,7 +9,7 @@ from highwater.traces.damage.knowledge import GENERALLY, Knowledge
 
 @cache
 def knowledge(stem: str) -> Knowledge:
-    """What is known of the protocol; GENERALLY for one that has no module here."""
+    """Return the Knowledge of a protocol; GENERALLY if it has no module here."""
     if not (Path(__file__).parent / f"{stem}.py").exists():
         return GENERALLY
     return import_module(f"{__name__}.{stem}").KNOWLEDGE

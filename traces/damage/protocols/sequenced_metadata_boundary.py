@@ -1,7 +1,7 @@
-"""What a damaged trace of the boundary protocol may show, and why a survivor among them is no damage.
+"""Define the contents and the equivalences for damaged traces of the boundary protocol.
 
-Every survivor must be explained: one that is not is a hole in the checker. An equivalence looks at the events, and of the model
-only at what a client knew before (`Survivor.locals`). It does not look at what the checker did with the damage.
+Every survivor must be explained: an unexplained one is a hole in the checker. An equivalence looks at the events and at the
+local states of clients before the damage (`Survivor.locals`). It does not look at how the checker treats the damaged trace.
 """
 
 import json
@@ -42,7 +42,7 @@ def others(events: list[Event], i: int) -> Iterable[bytes]:
 
 
 def contents(body: bytes) -> Iterator[bytes]:
-    """Another update, one less, another order, one twice; a checkpoint less, of another file, with another end."""
+    """Yield changed contents: another update, one less, another order, one twice; a checkpoint less or with changed fields."""
     document = json.loads(body)
     updates, checkpoints = document["updates"], document["checkpoints"]
     last = checkpoints[-1] if checkpoints else {}
@@ -54,10 +54,10 @@ def contents(body: bytes) -> Iterator[bytes]:
         yield json.dumps(document | other, sort_keys=True, separators=(",", ":")).encode()
 
 
-# --- what callers saw
+# --- the callers' history
 
 def history(good: list[Event], where: Namespace, least_ms: int) -> Callable[[list[Event]], bool]:
-    """Tell whether the callers' history shows that something is wrong, as in the end of a simulation."""
+    """Return a function: does the callers' history of a trace show harm? It is the check at the end of a simulation."""
     final = latest(good, where)
 
     def shows(events: list[Event]) -> bool:
@@ -70,7 +70,7 @@ def history(good: list[Event], where: Namespace, least_ms: int) -> Callable[[lis
 
 
 def latest(events: Iterable[Event], where: Namespace) -> bytes:
-    """The content of the latest file in the end."""
+    """Return the final content of the latest file."""
     objects = {where.key(1): EMPTY}
     for e in events:
         if e.kind == "applied" and e.key.startswith(where.prefix):
@@ -81,20 +81,20 @@ def latest(events: Iterable[Event], where: Namespace) -> bytes:
     return objects[max(objects)]
 
 
-# --- of the protocol's clients
+# --- questions about the protocol's clients
 
 def begins_anew(e: Event | None) -> bool:
-    """Whether whatever the client knew before counts no longer."""
+    """Return whether the client forgets its earlier knowledge with this event."""
     return e is None or e.kind == "crash" or (e.op == "list" and e.client.startswith("Collector") and not e.condition)
 
 
 def forgotten(e: Event, rest: list[Event]) -> bool:
-    """Whether its client makes no use of it: it ends there, dies, gives up, or begins anew."""
+    """Return whether the client makes no use of the event, because it ends, crashes, gives up or restarts."""
     for o in of_client(e, rest):
         if (o.kind == "told" and o.op in ("unknown", "failed")) or (o.kind in ENDS and o.op == "delete" and not o.pending):
             continue
         if e.client.startswith("Collector") and not begins_anew(o) and (o.op in READS or (e.op == "get" and o.op in PUTS)):
-            continue  # of what it reads nothing comes before it forgets
+            continue  # a read of its client changes nothing before the client forgets
         return begins_anew(o) or (o.kind in ("timeout", "refused") and (not o.client.startswith("Collector") or o.op == "list"))
     return True
 
@@ -104,12 +104,12 @@ def updates(body: bytes) -> frozenset[str]:
 
 
 def idle(local: Any) -> bool:
-    """Whether a client has nothing to forget."""
+    """Return whether a client has no knowledge to forget."""
     return local is not None and local.pc in ("Idle", "Done")
 
 
 def superfluous(s: Survivor, e: Event) -> bool:
-    """Whether the trace without this event is of a client that did, or had, a little less."""
+    """Return whether the trace is also possible without this event, as one of a client that did less."""
     if e.op == "delete" and not there(e.key, s.good[:s.damage.at]):
         return not e.pending
     if arrival(e):
@@ -127,7 +127,7 @@ def superfluous(s: Survivor, e: Event) -> bool:
 
 
 def looks_again(e: Event, local: Any) -> bool:
-    """A collector may ask for the boundary at any time; what it did with the one that it knew it could do as well."""
+    """Return whether a collector reads the boundary again. It may do so at any time, and use the earlier value all the same."""
     return e.client.startswith("Collector") and e.key.endswith(".boundary") and e.op in READS and \
         getattr(local, "pc", "") in ("Listed", "Known")
 
@@ -137,7 +137,7 @@ def nothing_to_collect(e: Event) -> bool:
 
 
 def harmless(s: Survivor, e: Event) -> bool:
-    """Whether its client may have done this as well, at this point."""
+    """Return whether the client may have done this too, at this point."""
     local = s.locals.get(e.client)
     if local is None or arrival(e) or (e.pending and e.op in MUTATIONS):
         return False
@@ -153,7 +153,8 @@ def told_again(s: Survivor) -> bool:
 
 
 def true_as_well(s: Survivor) -> bool:
-    """`unknown` claims nothing, `failed` that the update is in no file, `refused` that nobody is told it is committed."""
+    """Return whether the changed response is true: `unknown` claims nothing, `failed` that no file has the update, `refused`
+    that no caller gets `committed` for it."""
     if s.before.kind != "told" or not same_but(s, "op", "body") or s.after.op not in ("unknown", "failed", "refused"):
         return False
     update = s.after.body.decode()
@@ -169,7 +170,7 @@ def told_a_moment_off(s: Survivor) -> bool:
 
 
 def in_vain(one: Event, two: Event) -> bool:
-    """A caller is told something, and its client has a request lost, or reads, or is refused."""
+    """Return whether the pair is a response to a caller and an event that changed nothing."""
     e = one if two.kind == "told" else two
     return "told" in (one.kind, two.kind) and not write(e) and (e.kind != "told" or one.body != two.body or one.op == two.op)
 
@@ -229,24 +230,26 @@ EQUIVALENCES: Equivalences = {
     "nobody waits": GENERAL["nobody waits"],
     "never applied": GENERAL["never applied"],
     "never arrives": GENERAL["never arrives"],
-    "gave up or died": ("a client that has nothing under way, or makes no use of it, goes on alike", gave_up_or_died),
-    "did less": ("what its client made no use of, or nobody has looked at since: it may not have happened", did_less),
-    "did more": ("a request lost once more; a collector that looks again, or begins anew", did_more),
-    "another did": ("its own client made no use of it, and another may have asked the same in vain", another_did),
+    "gave up or died": ("a time-out and a crash have the same effect on a client that uses nothing from before",
+                        gave_up_or_died),
+    "did less": ("neither its client nor anybody else used the result, so the event is optional", did_less),
+    "did more": ("one more request is lost, or a collector looks again or restarts", did_more),
+    "another did": ("the own client made no use of the event, and the other client may have done the same without effect",
+                    another_did),
     "not applied either way": GENERAL["not applied either way"],
     "dead is dead": GENERAL["dead is dead"],
     "claims less": GENERAL["claims less"],
-    "told again": ("a caller was told once more what is true", told_again),
-    "true as well": ("a caller was told something else, and that is true, too", true_as_well),
-    "told a moment off": ("before or after a request that came to nothing, or what others did: it is true there, too",
+    "told again": ("a caller received a true result twice", told_again),
+    "true as well": ("a caller received a different result that is also true", true_as_well),
+    "told a moment off": ("the result is also true one event earlier or later, because that event changed nothing relevant",
                           told_a_moment_off),
     "never written": GENERAL["never written"],
     "never shown again": GENERAL["never shown again"],
-    "nobody has read it": ("a file of the same updates, to the model a set, with or without a checkpoint", nobody_read_it),
-    "never read since": ("a boundary that moves to another old id, and nobody has read it since", never_read_since),
-    "another is old": ("a collector may delete any of the old files that it listed; nobody has looked since", another_is_old),
+    "nobody has read it": ("nobody reads the file, and to the model it has the same set of updates", nobody_read_it),
+    "never read since": ("the boundary moves to another old id, and nobody reads it afterwards", never_read_since),
+    "another is old": ("the collector may delete any old file that it listed, and nobody looks afterwards", another_is_old),
     "condition of no effect": GENERAL["condition of no effect"],
-    "nothing to overwrite": ("a put without condition where there was nothing: as good as a create", nothing_to_overwrite),
+    "nothing to overwrite": ("an unconditional put where no object exists equals a create", nothing_to_overwrite),
     "gone either way": GENERAL["gone either way"],
 }
 
