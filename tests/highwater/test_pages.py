@@ -26,7 +26,10 @@ from highwater.model.protocols import sequenced_metadata_boundary as protocol
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-@pytest.mark.parametrize("name", [name for name in PARTS if name != "min_age"])
+NOT_COMPARED = ("min_age", "lines")  # one takes minutes; any edit changes the other, and `make docs` writes it anew
+
+
+@pytest.mark.parametrize("name", [name for name in PARTS if name not in NOT_COMPARED])
 def test_part_is_current(name, capsys):
     assert main([name, "--check"]) == 0, capsys.readouterr().out
 
