@@ -1,7 +1,7 @@
-"""One event of a trace: what the store did with a request, or what a client was told.
+"""Define the event of a trace: what the store did with a request, or the response that a caller received.
 
-A trace is the store's request log in the order of application, together with what clients stopped waiting for, their
-crashes, and what their callers were told (`told`). An event is a line of JSON, with the version of the format in "v".
+A trace is the store's request log in the order of application. It also holds the time-outs and crashes of clients, and the
+responses to their callers (`told`). An event is a line of JSON, with the version of the format in "v".
 docs/event-format.md describes the fields and the rule for versions.
 """
 
@@ -17,13 +17,13 @@ LIMIT = 100_000
 
 
 class Event(NamedTuple):
-    """What the store did with one request, or what happened to a client or was told to its caller."""
+    """One event: what the store did with a request, what happened to a client, or a response to its caller."""
 
     t_ms: int  # by the store's clock
     request: int  # number of the request, rising for each client, which has one at a time; 0 for none
     client: str  # "Writer#0"
-    # applied | timeout | crash | told | refused: never applied, and the client got an error status. Whether the client can tell
-    # depends on the status: 403, 409 and 429 say that nothing was applied; a 503 to a mutation does not.
+    # applied | timeout | crash | told | refused. A refused request is never applied, and the client received an error status.
+    # 403, 409 and 429 are definite errors: nothing was applied. A 503 to a mutation is indefinite.
     kind: str
     op: str  # create update put get get_if_changed list delete head; for `told`: committed refused unknown failed read
     key: str  # for a list: prefix
@@ -34,11 +34,11 @@ class Event(NamedTuple):
     keys: tuple[str, ...] = ()  # of a page
     truncated: bool = False
     awaited: bool = True  # applied: its client still waits for the reply
-    pending: bool = False  # timeout, crash: the request that was waited for may still be applied
+    pending: bool = False  # timeout, crash: the request in flight may still be applied
 
 
 def digest(events: list[Event]) -> str:
-    """128 bits in hex, of all fields of all events: of their times, their numbers, and 128 bits of the rest of each."""
+    """Return 128 bits in hex of all fields of all events: times, request numbers, and a digest of the rest of each."""
     marks = list(map(MARKS.get, map(REST, events)))
     if None in marks:
         marks = [mark(e[2:]) for e in events]
@@ -46,13 +46,13 @@ def digest(events: list[Event]) -> str:
                    digest_size=16).hexdigest()
 
 
-TIME, NUMBER, KIND, OP, AWAITED = map(itemgetter, (0, 1, 3, 4, 12))  # what is asked of each event of each run
+TIME, NUMBER, KIND, OP, AWAITED = map(itemgetter, (0, 1, 3, 4, 12))  # read from each event of each run
 REST = itemgetter(slice(2, None))
-MARKS: dict[tuple, bytes] = {}  # what is behind an event's number comes again and again
+MARKS: dict[tuple, bytes] = {}  # fields after the request number -> their digest; they recur often
 
 
 def mark(fields: tuple) -> bytes:
-    """Format 2 of marshal is the same in every version of Python 3, and says each value in full."""
+    """Return 16 bytes that identify the fields. Format 2 of marshal is the same in every version of Python 3."""
     if len(MARKS) > LIMIT:
         MARKS.clear()
     found = MARKS[fields] = blake2b(dumps(fields, 2), digest_size=16).digest()
@@ -75,7 +75,7 @@ class NewerVersion(ValueError):
 
 
 def check_version(found: object) -> None:
-    """Raises NewerVersion, or ValueError for what is no version at all."""
+    """Check that this release reads the version. Raises NewerVersion, or ValueError if it is not a version at all."""
     if type(found) is not int or found < 1:
         raise ValueError(f"its version is {found!r}, and should be a whole number from 1 on")
     if found > VERSION:
@@ -84,7 +84,7 @@ def check_version(found: object) -> None:
 
 
 def from_json(line: str) -> Event:
-    """Raises NewerVersion, or ValueError for a line that is no event."""
+    """Return the event in one line of JSON. Raises NewerVersion, or ValueError for a line that is no event."""
     try:
         fields = json.loads(line)
     except ValueError as error:
@@ -93,7 +93,7 @@ def from_json(line: str) -> Event:
 
 
 def from_fields(fields: dict, line: str) -> Event:
-    """The same of what is in the line."""
+    """Return the event with these fields; `line` is quoted in errors. Raises as `from_json` does."""
     try:
         check_version(fields.pop("v", 1))
         body = fields.pop("body", "").encode("utf-8", "surrogateescape")

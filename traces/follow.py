@@ -1,9 +1,8 @@
-"""Safety: to follow a run is to observe its events one after another: the same verdict, by a shorter way.
+"""Safety: following a run gives the same verdict as observing its events one after another. It is only faster.
 
-Of many runs most events are old acquaintances: what is behind their time and number has come before, in this state of the
-model, and then was found to change nothing of a trace but the model's state. Such events need none of trace.py's questions but
-those that time and number answer. All others are observed. Only what trace.py itself does in `_take` can be shortened: a
-protocol that does more there is observed throughout.
+Most events recur across runs. Apart from time and request number they were met before in this model state, and changed only
+the model's state. For such events it suffices to check time and number and to apply the cached effect. All others are
+observed. Only the `_take` of trace.py can be shortened: if a protocol overrides it, every event is observed.
 """
 
 from collections.abc import Iterator
@@ -14,26 +13,26 @@ from highwater.traces.form import MUTATIONS
 from highwater.traces.refine import Refiner
 from highwater.traces.trace import Trace
 
-Rest = tuple  # of an event, behind time and number
-Numbers = tuple[list[int], list[int], list[int]]  # of each event: t_ms, request, and which of the rests
-TOLD: dict[int, int] = {}  # in the place of what an event does
+Rest = tuple  # the fields of an event after time and request number
+Numbers = tuple[list[int], list[int], list[int]]  # by event: t_ms, request, and the index of its rest
+TOLD: dict[int, int] = {}  # stands for the effect of a `told` event
 
 
 class Events:
-    """Of a run, up to the one that is observed: made when somebody asks."""
+    """The events of a run up to the observed one, each built from its columns on demand."""
 
     def __init__(self, numbers: Numbers, rests: list[Rest]):
         self.numbers, self.rests, self.count = numbers, rests, 0
 
     @staticmethod
     def whole(numbers: Numbers, rests: list[Rest]) -> list[Event]:
-        """All of a run."""
+        """Return all events of a run."""
         of = Events(numbers, rests)
         of.count = len(numbers[0])
         return list(of)
 
     def append(self, event: Event) -> None:
-        """It is the next one of them."""
+        """Advance by one. `event` is the next event of the columns."""
         self.count += 1
 
     def __len__(self) -> int:
@@ -43,12 +42,12 @@ class Events:
         return self[:]
 
     def __getitem__(self, which: Any) -> Any:
-        """Of a slice an iterator: who looks for one event rarely looks far."""
+        """Return one event; for a slice an iterator, because a search for one event rarely goes far."""
         found = range(self.count)[which]
         return map(self.at, found) if isinstance(which, slice) else self.at(found)
 
     def same(self, e: Event) -> Iterator[Event]:
-        """Those before the last of the same request as `e`, the latest first."""
+        """Yield the earlier events of the same request as `e`, latest first."""
         requests, number = self.numbers[1], e.request
         found = [at for at in range(self.count - 2, -1, -1) if requests[at] == number]
         return (old for old in map(self.at, found) if old.client == e.client)
@@ -59,15 +58,17 @@ class Events:
 
 
 class Acquaintances:
-    """What is known of the rests, for one refiner, until that starts anew."""
+    """Cached effects of the rests for one refiner, valid until it starts new tables."""
 
     def __init__(self, refiner: Refiner):
         self.refiner, self.effects = refiner, refiner.effects
-        self.steps: list[tuple | None] = []  # by the number of the rest
+        self.steps: list[tuple | None] = []  # by the index of the rest
 
     def step(self, rest: Rest) -> tuple | None:
-        """Client, number of its process, its mask, what the event does to each pair where it was met (None: it is no step),
-        what is known of its object from then on, and the event at any time. None: it is to be observed each time."""
+        """Return the cached step of a rest, or None if the event must be observed each time.
+
+        The step is: client, index of its process, its mask, the differences by pair (None: no step), the version and body of
+        its object afterwards, and the event without time and number."""
         client, kind, op, _, condition, _, version, body, _, _, awaited, pending = rest
         p = self.refiner.index.get(client)
         if p is None:
@@ -83,8 +84,8 @@ class Acquaintances:
 
 
 def follow(trace: Trace, numbers: Numbers, rests: list[Rest], known: Acquaintances) -> None:
-    """The events of a run; the trace has observed nothing yet. Raises Failure, and `trace.events` then ends with the event that
-    it is of."""
+    """Follow the events of a run with a trace that has observed nothing yet. Raises Failure; `trace.events` then ends with the
+    event that failed."""
     trace.events = events = Events(numbers, rests)
     if type(trace)._take is not Trace._take:
         for number in range(len(numbers[0])):
@@ -93,7 +94,7 @@ def follow(trace: Trace, numbers: Numbers, rests: list[Rest], known: Acquaintanc
     refiner, last, objects, expiries, skew_ms = trace.refiner, trace.last, trace.objects, trace.expiries, trace.skew_ms
     true, broken, steps = refiner.true, refiner.broken, known.steps
     steps += [None] * (len(rests) - len(steps))
-    state, now_ms = refiner.states[0], trace.now_ms  # a state of -1: there are several
+    state, now_ms = refiner.states[0], trace.now_ms  # state -1: several states are possible
     for number, (t_ms, request, code) in enumerate(zip(*numbers)):
         step = steps[code]
         if step is not None and state >= 0 and t_ms >= now_ms and not (expiries and expiries[0][0] <= t_ms + skew_ms):

@@ -1,6 +1,6 @@
-"""Safety: an event that no store and no client can have brought about is refused, whatever state the model is in.
+"""Safety: an event that no store and no client can have caused is refused, whatever state the model is in.
 
-Of one event alone, without its time and the number of its request; so the answer is kept, and asked for once.
+The answer depends only on the event, without its time and request number. So it is computed once and cached.
 """
 
 import re
@@ -12,25 +12,25 @@ from highwater.traces.event import EMPTY, Event
 READS = ("get", "get_if_changed", "head", "list")
 PUTS = ("create", "update", "put")
 MUTATIONS = (*PUTS, "delete")
-ANSWERS = {  # op -> what some store answers to it, applied or its condition having failed (dst/world/profiles.py)
+ANSWERS = {  # op -> statuses of some store, for success or a failed condition (dst/world/profiles.py)
     "create": (200, 304, 409, 412), "update": (200, 404, 409, 412), "put": (200,), "delete": (204, 404),
     "get": (200, 404), "get_if_changed": (200, 304, 404), "head": (200, 404), "list": (200,),
 }
 UNANSWERED = ("timeout", "crash")
-UNUSED = (EMPTY[6:9], EMPTY[10:])  # what `told` leaves empty beside its request: all behind the key but the body
+UNUSED = (EMPTY[6:9], EMPTY[10:])  # fields that `told` leaves empty beside its request: all after the key but the body
 
 
 class Keys(NamedTuple):
-    """The keys of a protocol that has other ones than a Namespace. `listed`: the prefixes that it lists; `single`: keys of
-    objects that there is one of each."""
+    """The keys of a protocol that does not use a Namespace. `listed`: the prefixes that it lists. `single`: the keys of single
+    objects."""
 
     prefix: str  # of all
     listed: tuple[str, ...] = ()
     single: tuple[str, ...] = ()
-    boundary_key: str = "/"  # of an object; this is none's
+    boundary_key: str = "/"  # the default is the key of no object
 
     def file_id(self, key: str) -> int | None:
-        """The number of 20 digits in the name of an object of a listed folder; None for any other key."""
+        """Return the number of 20 digits in the key of an object under a listed prefix; None for any other key."""
         number = NUMBER.search(key) if key.startswith(self.listed) else None
         return int(number[0]) if number else None
 
@@ -47,7 +47,7 @@ def owns(where: Namespace | Keys, e: Event) -> bool:
 
 
 def malformed(e: Event, where: Namespace | Keys) -> str:
-    """Why a request, or its end, cannot be so, or "". Raises InvalidName."""
+    """Return why a request, or its end, is impossible; "" if it is possible. Raises InvalidName."""
     applied = e.kind == "applied"
     if (not applied and e.kind not in ("refused", *UNANSWERED)) or e.op not in ANSWERS:
         return f"there is no {e.op!r} that is {e.kind!r}"

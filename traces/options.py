@@ -1,7 +1,7 @@
-"""What a reader of a recorded trace is told about it, and how a protocol turns that into a checker.
+"""Define the options that describe a recorded trace, and how a protocol makes a checker from them.
 
-A trace of the simulator knows its scenario's Shape. A recorded file does not: the options of `highwater trace check` say what
-the Shape would have said. Each protocol names the options that it takes, and makes the checker from them (`Recorded`).
+A trace of the simulator knows its scenario's Shape. A recorded file does not, so the options of `highwater trace check` give
+the same facts. Each protocol names the options that it takes, and makes the checker from them (`Recorded`).
 """
 
 from collections.abc import Callable
@@ -19,15 +19,15 @@ class Options(NamedTuple):
     page_size: int = 0  # 0: a listing has one page
     skew_ms: int = 0
     retries: bool = False
-    protocol: str = ""  # "": the default, and nobody has said so
-    shape: tuple[str, ...] = ()  # NAME=VALUE of the scenario's Shape
+    protocol: str = ""  # "": the default protocol, not chosen explicitly
+    shape: tuple[str, ...] = ()  # NAME=VALUE, fields of the scenario's Shape
 
     def said(self) -> list[str]:
-        """The options that differ from the defaults, as they are typed."""
+        """Return the options that differ from the defaults, as they are typed."""
         return [word for name in self._fields if getattr(self, name) != self._field_defaults[name] for word in self.typed(name)]
 
     def typed(self, name: str) -> list[str]:
-        """One option as it is typed: a flag, or the option and its value, once for each value."""
+        """Return one option as it is typed: a flag, or the option and its value, once for each value."""
         value = getattr(self, name)
         if isinstance(value, bool):
             return [option(name)] * value
@@ -35,22 +35,22 @@ class Options(NamedTuple):
 
 
 def option(name: str) -> str:
-    """The name on the command line."""
+    """Return the option's name on the command line."""
     return f"--{name.replace('_', '-')}"
 
 
 class Unfit(ValueError):
-    """The trace is not of what it was said to be of. The message says of what it may be, and how to say so."""
+    """The trace does not fit the options. The message says which options may fit."""
 
 
 class StrangeClient(Unfit):
-    """A client of the trace is none of the protocol's: the trace may be of another protocol."""
+    """A client of the trace is unknown to the protocol: the trace may be of another one."""
 
 
 class Recorded(NamedTuple):
-    """How recorded traces of one protocol are checked.
+    """The check of recorded traces of one protocol.
 
-    `takes`: the fields of Options that tell of such a trace. `begin(events, options, shared)` returns a function that makes a
+    `takes`: the fields of Options that describe such a trace. `begin(events, options, shared)` returns a function that makes a
     new Trace for the clients of these events. With `shared` the Trace has room for more clients, so that many traces are
     checked against one model. Raises Unfit."""
 

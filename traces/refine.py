@@ -1,11 +1,11 @@
 """Safety: a trace passes only if the model could have done the same, event by event.
 
-Forward simulation with a set of model states (subset construction): each event maps to the model's actions that may be
-behind it; the states that these lead to, and that agree with what was observed, are the next set. An empty set is a
-refinement failure. The set has one element here, since every action of our models is one request that the trace shows.
+The check is a forward simulation with a set of model states (subset construction). Each event maps to the model's actions
+that may explain it. The next set holds the states that these actions lead to and that agree with the observation. An empty
+set is a refinement failure. Usually the set has one element, because every action is one request of the trace.
 
-What an event does to a pair (shared state, local state of its client) is always the same, so it is worked out once and
-looked up in every later run. Events that are the same `Match`, such as time-outs, have this in common, whatever they are of.
+The effect of an event on a pair (shared state, local state of its client) is always the same. So it is computed once and
+looked up in every later run. Events with equal `Match`, such as time-outs, share their effects.
 """
 
 from collections.abc import Callable
@@ -15,14 +15,14 @@ from highwater.model.core import Local, Model, Shared, State
 from highwater.model.explore.tabulated import BITS, FIELD, Explorer
 
 STUTTER = None  # among the actions of a Match: the event may also leave the model as it is, if no action fits
-REST = slice(2, None)  # of an event: without its time and the number of its request
-LIMIT = 60_000  # interned values, or pairs met; beyond it the tables start anew, so that memory is bounded
+REST = slice(2, None)  # the fields of an event after time and request number
+LIMIT = 60_000  # interned values, or pairs met; beyond it the tables are cleared, so that memory is bounded
 
 
 class Match(NamedTuple):
-    """What one event may be in the model. `agrees(action, shared, local, shared', local')` tells whether a step of `action`
-    shows what was observed. `op`: the request, to name what was wrong where it may be no action at all. `unheard`: of a read;
-    its client may not have heard of it, so where a step is possible the state may also stay, and what follows tells."""
+    """The actions that may explain one event. `agrees(action, shared, local, shared', local')` tells whether a step of `action`
+    shows what was observed. `op`: the request, named in a failure if no action is. `unheard`: the reply to this read may be
+    lost, so both states are followed until the next event decides."""
 
     process: str
     actions: tuple[str | None, ...]
@@ -33,8 +33,8 @@ class Match(NamedTuple):
 
 
 class Failure(Exception):
-    """`kind`: "refinement" (the model cannot do what was done), "safety" (it can, and a property fails there; or a caller
-    was not told the truth) or "liveness"."""
+    """`kind`: "refinement" (the model cannot do what was done), "safety" (it can, and a property fails there; or a
+    caller received a false response) or "liveness"."""
 
     def __init__(self, kind: str, signature: str, message: str, states: tuple[State, ...] = (), match: Match | None = None):
         super().__init__(message)
@@ -42,7 +42,7 @@ class Failure(Exception):
 
 
 class Effect:
-    """What an event is in the model, and does to each pair where it was met and leaves no choice, as a difference."""
+    """The match of an event, and its effect as a difference, for each pair on which it was met and leaves no choice."""
 
     __slots__ = ("differences", "mask", "match", "p")
 
@@ -51,11 +51,11 @@ class Effect:
         self.differences: dict[int, int] = {}
 
 
-REFINERS: dict[tuple, "Refiner"] = {}  # what they have worked out of a model serves every run of the process
+REFINERS: dict[tuple, "Refiner"] = {}  # (make, constants) -> refiner; its tables serve every run of the process
 
 
 def refiner_of(make: Callable[[Any], "Refiner"], constants: Any) -> "Refiner":
-    """The same for the same arguments."""
+    """Return the refiner for these arguments: the same one for equal arguments."""
     key = make, constants
     if key not in REFINERS:
         REFINERS[key] = make(constants)
@@ -63,7 +63,7 @@ def refiner_of(make: Callable[[Any], "Refiner"], constants: Any) -> "Refiner":
 
 
 class Refiner:
-    """One model, and its moves so far seen: made once, used for any number of traces (`begin`)."""
+    """One model and the moves met so far. Make it once, and use it for any number of traces (`begin`)."""
 
     def __init__(self, model: Model):
         self.model = model
@@ -78,11 +78,11 @@ class Refiner:
         self.forget()
 
     def forget(self) -> None:
-        """What was looked up. Numbers of states stay what they are."""
+        """Clear the cached effects. The numbers of states stay valid."""
         self.effects: dict[tuple, Effect | None] = {}  # None: the event is no step of the model
         self.alike: dict[Match, Effect] = {}
-        self.met = 0  # pairs, in all of them
-        self.true: set[tuple] = set()  # (pair, event): what a client was told there is so
+        self.met = 0  # pairs, over all effects
+        self.true: set[tuple] = set()  # (pair, event): the response is true in that pair
 
     def begin(self) -> None:
         if max(self.met, len(self.effects), len(self.true), len(self.explorer.values[0])) > self.limit:
@@ -90,11 +90,11 @@ class Refiner:
         self.states: tuple[int, ...] = (self.explorer.initial,)
 
     def shared(self) -> Shared:
-        """Of the first of the states, which is the only one unless the trace leaves a choice open."""
+        """Return the shared part of the first state: the only one, unless the trace leaves a choice open."""
         return self.explorer.values[0][self.states[0] & FIELD]
 
     def pair(self, process: str) -> int:
-        """The same."""
+        """Return the pair (shared, local of the process) of the first state."""
         return self.states[0] & self.masks[process]
 
     def local(self, process: str) -> Local:
@@ -102,7 +102,7 @@ class Refiner:
         return self.explorer.values[part][self.states[0] >> BITS * part & FIELD]
 
     def locals(self, process: str) -> list[Local]:
-        """Of all of the states."""
+        """Return the local state of the process in each of the states."""
         part = self.index[process] + 1
         return [self.explorer.values[part][state >> BITS * part & FIELD] for state in self.states]
 
@@ -110,8 +110,8 @@ class Refiner:
         return tuple(self.explorer.unpack(state) for state in self.states)
 
     def event(self, process: str, event: tuple[Any, ...], match: Callable[[Any], Match | None]) -> None:
-        """Take the step that `match(event)` says, or none. `match` must be a function of the event, and of its time and
-        request number not at all: what it says of one event is taken to hold for every equal one. Raises Failure."""
+        """Take the step that `match(event)` returns; None is no step. `match` must be a function of the event without its time
+        and request number, because its result is reused for every equal event. Raises Failure."""
         what, states = event[REST], self.states
         try:
             effect = self.effects[what]
@@ -136,7 +136,7 @@ class Refiner:
         return of if match.agrees else self.alike.setdefault(match, of)
 
     def step(self, match: Match, effect: Effect | None = None) -> None:
-        """Raises Failure."""
+        """Take every step that the match allows, and cache its effect. Raises Failure."""
         p = self.index[match.process]
         mask = self.explorer.masks[p]
         following: list[int] = []
@@ -155,7 +155,7 @@ class Refiner:
             self._judge(p, match)
 
     def _judge(self, p: int, match: Match) -> None:
-        """A property that fails in every state that the trace may be in has failed."""
+        """Raise Failure if a property fails in every state that the trace may be in."""
         mask = self.explorer.masks[p]
         broken = [self.broken.get((p, state & mask)) for state in self.states]
         if all(broken):
@@ -166,7 +166,7 @@ class Refiner:
         shared, local = x.values[0][pair & FIELD], x.values[part][pair >> BITS * part]
         found = []
         for action in match.actions:
-            if action not in process.actions:  # it takes no step, or what only other roles do
+            if action not in process.actions:  # STUTTER, or an action of other roles only
                 continue
             for choices, shared2, local2 in process.actions[action](self.model.constants, process.index, shared, local):
                 if match.choices in (None, choices) and \

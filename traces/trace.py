@@ -1,8 +1,9 @@
-"""Safety: a trace passes only if every event of it is some action of a protocol's model, and what callers were told is what
-the model's history says.
+"""Safety: a trace passes only if each of its events is an action of a protocol's model, and each response to a caller agrees
+with the model's history.
 
-What the traces of all protocols have in common: time and numbers of requests rise, what is read is what was put, what arrives
-was sent. A protocol's own mapping is a subclass in traces/protocols/STEM.py, which says what a request is in the model.
+This module checks what the traces of all protocols have in common: times and request numbers rise, a read returns what was
+put, and a request that arrives was sent. A protocol's own mapping is a subclass in traces/protocols/STEM.py. It maps each
+request to actions of the model.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -14,13 +15,13 @@ from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, PUTS, UNUSED, malformed
 from highwater.traces.refine import REST, STUTTER, Failure, Match, Refiner
 
-ALIEN = (LookupError, ValueError, TypeError, AttributeError, InvalidName)  # what an alien event leads to
+ALIEN = (LookupError, ValueError, TypeError, AttributeError, InvalidName)  # raised for an event that is not of this protocol
 
-COLLECTS = ("collects",)  # a request under way that is its client's own action whenever it arrives, and not the pool's
+COLLECTS = ("collects",)  # a request in flight that is an action of its client when it arrives, not of the pool
 
 
 def update_of(name: str) -> tuple[int, int]:
-    """Client and number of the update "w.k". Raises ValueError."""
+    """Return client and number of the update "w.k". Raises ValueError for any other name."""
     writer, number = map(int, name.split("."))
     if name != f"{writer}.{number}":
         raise ValueError(f"{name!r} is no name of an update")
@@ -28,12 +29,12 @@ def update_of(name: str) -> tuple[int, int]:
 
 
 def refiner_without_witnesses(model: Model) -> Refiner:
-    """A trace need not witness anything. Make it once, and use it for many traces: it keeps what it has worked out."""
+    """Return a refiner that looks for no witnesses. Make it once for many traces, because it caches what it computes."""
     return Refiner(model._replace(sometimes={}))
 
 
 def sent(e: Event) -> tuple:
-    """What a client asks, without the reply."""
+    """Return the request of an event, without the reply."""
     return e.op, e.key, e.condition, e.body if e.op in MUTATIONS else b""
 
 
@@ -42,24 +43,24 @@ class Trace:
     client's clock may be ahead of the store's."""
 
     alien: tuple[type[Exception], ...] = ALIEN
-    writer = "Writer"  # the role whose updates have names: "w.k" is one of client number w
-    collector = ""  # how the names begin of clients without a state in the model: what they write late is their own action
+    writer = "Writer"  # the role with named updates: "w.k" is one of client number w
+    collector = ""  # name prefix of clients without model state: a late write of theirs is their own action
 
     def __init__(self, refiner: Refiner, namespace: Any, skew_ms: int = 0):
         self.refiner, self.namespace, self.skew_ms = refiner, namespace, skew_ms
         self.events: Any = []  # a list of events; traces/follow.py puts columns of them there
-        self.last: dict[str, int] = {}  # number of the last request of each client: it has one at a time
+        self.last: dict[str, int] = {}  # client -> number of its last request; it has one at a time
         self.pending: dict[tuple[str, int], tuple] = {}  # client, number -> op, key, condition, body, and in the pool
         self.objects: dict[str, tuple[str, bytes]] = {}  # key -> version and content, as its last writer or reader saw it
-        self.expiries: list[tuple[int, Any]] = []  # what passing time brings, and when; the soonest first
+        self.expiries: list[tuple[int, Any]] = []  # (time, what expires then), the soonest first
         self.now_ms = 0
         refiner.begin()
 
     # --- a protocol's own
 
     def _match(self, e: Event) -> Match | None:
-        """Say what an event is in the model; None: nothing. The answer follows from the event alone: no state of this trace
-        goes into it, only what is the same in every trace."""
+        """Return the match of an event; None: no step. The result must follow from the event alone, and from what is the same
+        in every trace, because it is cached for all traces."""
         self._well_formed(e)
         if self._is_collector(e):
             return self._of_collector(e) if e.kind == "applied" else None
@@ -68,50 +69,51 @@ class Trace:
         return self._crashed(e) if e.kind == "crash" else self._unanswered(e)
 
     def _answered(self, e: Event) -> Match | None:
-        """Say what a request is that was applied and is awaited."""
+        """Return the match of an applied request whose client still waits."""
         raise NotImplementedError
 
     def _of_collector(self, e: Event) -> Match | None:
-        """Say the same of a request of the role `collector`."""
+        """Return the match of an applied request of the role `collector`."""
         raise NotImplementedError
 
     def _unanswered(self, e: Event) -> Match | None:
-        """Say what a time-out is, or a refusal: the client goes on without a reply."""
+        """Return the match of a time-out or a refusal: the client continues without a reply."""
         return Match(e.client, ("LoseReply", STUTTER))
 
     def _crashed(self, e: Event) -> Match | None:
         return Match(e.client, ("Crash", STUTTER))
 
     def _request(self, e: Event) -> tuple:
-        """What a mutation is in the model's pool, once nobody waits for it."""
+        """Return the form of a mutation in the model's pool, once nobody waits for it."""
         raise NotImplementedError
 
     def _sends(self, event: tuple) -> Match:
-        """`(.., client, request)`: the step by which it comes into the pool. Of the arguments alone."""
+        """Return the step that puts a request into the pool. `event` is `(.., client, request)`; nothing else is used."""
         raise NotImplementedError
 
     def _arrives(self, event: tuple) -> Match:
-        """`(.., request, status)`: the step by which it is applied. Of the arguments alone."""
+        """Return the step that applies a request of the pool. `event` is `(.., request, status)`; nothing else is used."""
         raise NotImplementedError
 
     def _told_of(self, e: Event) -> str | None:
-        """What a caller was told; raises what `_misled` gives where the model's state does not say so."""
+        """Check a response to a caller. Raises the Failure of `_misled` if the model's state contradicts it. Returns AGAIN if
+        the answer depends on more than the client's and the shared state."""
         raise NotImplementedError
 
     def _updates(self, e: Event) -> Iterable[str]:
-        """The names of the updates in what is put, of one client the latest last. Raises what is in `alien`."""
+        """Return the names of the updates in the content that is put, in order. Raises the exceptions in `alien`."""
         return ()
 
     def _pass_time(self) -> None:
-        """It is `now_ms`. Nothing happens but what is in `expiries`."""
+        """Advance to `now_ms`: take the steps that are due in `expiries`."""
 
     def _note(self, e: Event) -> None:
-        """An object was put, or read."""
+        """Note that an object was put or read."""
 
     # --- of all
 
     def update_put(self, e: Event) -> str:
-        """The update that a writer puts: its own latest in the content; "" if there is none."""
+        """Return the update that a writer puts: its own latest in the content; "" if there is none."""
         role, _, number = e.client.partition("#")
         if role != self.writer or e.op not in PUTS:
             return ""
@@ -121,7 +123,7 @@ class Trace:
             return ""
 
     def observe(self, e: Event) -> None:
-        """Raises Failure, also for an event that is none of this protocol's."""
+        """Check the next event. Raises Failure, also for an event that is not of this protocol."""
         self.events.append(e)
         try:
             self._take(e)
@@ -129,7 +131,7 @@ class Trace:
             raise self._alien(error) from error
 
     def keep(self, e: Event) -> None:
-        """The last part of `observe`, of an event whose step in the model is taken. Of it alone: not of its time and number."""
+        """Do the last part of `observe` for an event whose model step is taken. Time and number are not used."""
         self.events.append(e)
         try:
             self._stored(e)
@@ -169,8 +171,8 @@ class Trace:
             raise self._refused("form", wrong)
 
     def _replied(self, e: Event) -> None:
-        """A number that the client has used before comes again only where the reply to that request is lost, or the client
-        dies before it has asked for anything else."""
+        """Check an event with a used request number. That is valid only if the reply to the request was lost, or the client
+        crashed before its next request."""
         if e.request < (last := self.last.get(e.client, 1)):
             raise self._refused("order", f"{e.client} has asked for something else meanwhile: request {e.request} after {last}")
         asked = next(self._same(e), None)
@@ -179,13 +181,13 @@ class Trace:
             raise self._refused("order", f"request {e.request} of {e.client} had another end before")
 
     def _same(self, e: Event) -> Iterator[Event]:
-        """The events before of the same request, the latest first."""
+        """Yield the earlier events of the same request, latest first."""
         if isinstance(self.events, list):
             return (old for old in self.events[-2::-1] if (old.client, old.request) == (e.client, e.request))
         return self.events.same(e)
 
     def _stored(self, e: Event) -> None:
-        """A reply shows what the last writer has put, and a condition holds if it names the version of that."""
+        """Check that a reply shows the object last put, and that a condition holds exactly if it names that version."""
         if e.kind != "applied" or e.op == "list":
             return
         known = self.objects.get(e.key)
@@ -206,14 +208,14 @@ class Trace:
         return Failure("refinement", f"refinement:{what}", why, self.refiner.unpacked())
 
     def _no_action(self, e: Event, of: str = "any client", role: str = "", status: bool = False) -> Failure:
-        """The failure of a request that no client sends; with `status`, that no client sends and gets this answer."""
+        """Return the failure of a request that is no action of the model; with `status`, not with this status."""
         answer = f" with status {e.status}" if status else ""
         return self._refused(f"{role}.{e.op}" if role else e.op, f"{e.op} of {e.key}{answer} is no action of {of}")
 
     # --- requests that nobody waits for
 
     def _sent(self, e: Event) -> None:
-        """The client stops waiting, or dies, and its mutation may still be applied: it is now in the model's pool."""
+        """Put a mutation into the model's pool: its client stopped waiting or crashed, and it may still be applied."""
         if self._is_collector(e):
             self.pending[e.client, e.request] = COLLECTS, sent(e)
             return
@@ -223,7 +225,7 @@ class Trace:
 
     def _arrived(self, e: Event) -> None:
         self._well_formed(e)
-        if e.op not in MUTATIONS:  # a read, of which nobody learns
+        if e.op not in MUTATIONS:  # a read whose reply nobody receives
             of = list(self._same(e))
             request, asked = (), [sent(old) for old in of if old.pending] if all(old.awaited for old in of) else []
             asked = asked[-1] if asked else None
@@ -243,7 +245,7 @@ class Trace:
     # --- what callers were told
 
     def _told(self, e: Event) -> None:
-        """`told` has the caller's news in its op, and in key and body what it is of."""
+        """Check a response: `op` is its kind, `key` and `body` say what it is about."""
         known = self.refiner.pair(e.client), e[REST]
         if known in self.refiner.true and not e.request:
             return
@@ -253,7 +255,7 @@ class Trace:
             self.refiner.true.add(known)
 
     def _tells(self, e: Event, match: Match) -> str:
-        """What a caller is told is a step of the model, or agrees with its state."""
+        """Check a response that must be a step of the model, or agree with its state."""
         try:
             self.refiner.step(match)
         except Failure as failure:
@@ -263,11 +265,11 @@ class Trace:
         return AGAIN
 
     def _says(self, e: Event, so: Callable[[Shared, Local], bool]) -> str:
-        """What a caller is told agrees with the shared state and its client's."""
+        """Check a response that must agree with the shared state and the client's local state."""
         return self._tells(e, Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: so(s, l)))
 
     def _last_of(self, e: Event) -> Event | None:
-        """The last event before of the same client."""
+        """Return the last earlier event of the same client."""
         return next((old for old in self.events[-2::-1] if old.client == e.client), None)
 
     def _misled(self, e: Event, why: str) -> Failure:
@@ -275,4 +277,4 @@ class Trace:
                        self.refiner.unpacked())
 
 
-AGAIN = "again"  # what `_told_of` returns where the answer is not of client's and shared state alone
+AGAIN = "again"  # returned by `_told_of` if the answer depends on more than the client's and the shared state

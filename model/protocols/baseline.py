@@ -181,7 +181,7 @@ def refused_is_not_stored(c: Constants, s: Shared) -> bool:
 
 
 def read_is_current(c: Constants, s: Shared, r: Reader) -> bool:
-    """A recovery shows every update acknowledged before it began, and all that this reader has seen before."""
+    """A recovery shows every update acknowledged before it began, and all that its reader has seen before."""
     return r.pc != "Done" or r.must <= r.got
 
 

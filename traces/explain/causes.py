@@ -1,9 +1,9 @@
-"""Safety: none; of what happened before a failing event it tells what the failing event depends on, and why.
+"""Find the causal slice of a failing event: the earlier events that it depends on, and why.
 
-Happens-before has two sources: a client's own order, and the store, where a request meets what earlier ones left. Of all that
-happened before, little mattered. What mattered (the causal slice) is found backwards from the failing event: the steps of
-the same operation of the client, whose writes a read saw, what made a condition hold or fail, the boundary that a file is
-behind, the request that was sent long before it was applied.
+Happens-before has two sources: the order within each client, and the store, where a request meets what earlier ones left. Few
+earlier events matter. The slice is found backwards from the failing event. It holds the steps of the same operation, the
+writes that a read saw, the cause of a condition's outcome, the boundary that a file is behind, and the request that was sent
+long before it was applied.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,9 +13,9 @@ from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS
 from highwater.traces.trace import Trace
 
-PAUSE_MS = 60  # a client that goes on after more than this is told of
+PAUSE_MS = 60  # a longer pause of a client is mentioned
 AT_REST = ("Idle", "Done")  # a client's `pc` in the model, between two operations
-REFUSALS = {429: "too many requests"}  # what a status says by itself
+REFUSALS = {429: "too many requests"}  # status -> its meaning for every store
 
 
 class Cause(NamedTuple):
@@ -27,21 +27,21 @@ class Cause(NamedTuple):
 class Link(NamedTuple):
     number: int  # of the earlier event
     why: str
-    further: bool  # whether what that event depends on matters, too
+    further: bool  # whether the causes of that event matter too
 
 
 class History:
-    """The events so far, as causes look them up. `trace`: one of their protocol. `local(number, client)`: its state in the
-    model before that event, or None. `refusals`: status -> why this store refuses with it."""
+    """The events so far, with lookups for causes. `trace`: a Trace of their protocol. `local(number, client)`: the client's
+    model state before that event, or None. `refusals`: status -> why this store refuses with it."""
 
     def __init__(self, events: list[Event], trace: Trace, local: Callable[[int, str], Any],
                  refusals: Mapping[int, str] = REFUSALS):
         self.events, self.namespace, self.local = events, trace.namespace, local
         self.refusals = {**REFUSALS, **refusals}
-        self.updates = [trace.update_put(e) for e in events]  # of each event the update that it puts, or ""
-        self.before: list[int] = []  # of each event the one before of the same client, or -1
-        self.wrote: list[int] = []  # and the last that changed the object of its key
-        self.boundary: list[int] = []  # and the last that changed the boundary
+        self.updates = [trace.update_put(e) for e in events]  # by event: the update that it puts, or ""
+        self.before: list[int] = []  # by event: the previous event of the same client, or -1
+        self.wrote: list[int] = []  # by event: the last event that changed the object of its key, or -1
+        self.boundary: list[int] = []  # by event: the last event that changed the boundary, or -1
         self.sent: dict[int, int] = {}  # request -> the event in which its client stopped waiting for it
         last: dict[str, int] = {}
         writes: dict[str, int] = {}
@@ -57,7 +57,7 @@ class History:
                 last[e.client] = number
 
     def links(self, number: int) -> Iterator[Link]:
-        """What one event depends on directly."""
+        """Yield the direct causes of one event."""
         e, before, wrote = self.events[number], self.before[number], self.wrote[number]
         late = e.kind == "applied" and not e.awaited
         if late and e.request in self.sent:
@@ -77,7 +77,7 @@ class History:
             yield from self.told(number)
 
     def told(self, number: int) -> Iterator[Link]:
-        """Of an update: what first put it, what brought it home, and when its client last asked for the boundary."""
+        """Yield the causes of a response about an update: its first put, the put that committed it, the last boundary read."""
         e, asked = self.events[number], -1
         name = e.body.decode(errors="replace")
         puts = [earlier for earlier in range(number)
@@ -92,13 +92,13 @@ class History:
             yield Link(asked, f"{e.client} last asked for the boundary before {number}", True)
 
     def goes_on(self, number: int) -> bool:
-        """Whether the client is within an operation: what it does depends on what it did just before."""
+        """Return whether the client is within an operation, so that this step depends on its previous one."""
         e = self.events[number]
         local = self.local(number, e.client)
         return e.kind == "told" or getattr(local, "pc", "") not in AT_REST
 
     def sent_before(self, number: int) -> int:
-        """The event of another put of the same update by the same client, which was or may be applied; or -1."""
+        """Return the event of an earlier put of the same update by the same client that may have been applied; or -1."""
         e, own = self.events[number], self.updates[number]
         return next((earlier for earlier in range(number - 1, -1, -1) if own and self.updates[earlier] == own
                      and (other := self.events[earlier]).client == e.client and other.request != e.request
@@ -113,7 +113,7 @@ class History:
         return "the boundary" if key == self.namespace.boundary_key else key if file_id is None else f"id {file_id}"
 
     def learned(self, e: Event) -> str:
-        """What a client had from its step."""
+        """Describe what a client learned from its step."""
         if e.kind == "refused" and e.status >= 500 and e.op in MUTATIONS:
             return f"{e.client} was answered {e.status}, and could not tell whether that was applied"
         if e.kind == "refused":
@@ -131,7 +131,7 @@ class History:
         return f"{self.name(e.key)} was {'gone' if e.op == 'delete' else f'there{value}'}, by {e.client}"
 
     def effect(self, wrote: int, e: Event) -> str:
-        """What an earlier write was to a request that met it."""
+        """Describe what an earlier write was to a request that met it."""
         if self.events[wrote].op == "delete":
             return "it made the id free again for" if e.op == "create" else "it deleted what is sought in"
         if e.op == "list":
@@ -148,8 +148,8 @@ def changes(e: Event) -> bool:
 
 
 def causes(history: History, failing: list[int]) -> list[Cause]:
-    """The causal slice, in the order of time, without the failing events themselves. Of an event that matters for more than
-    one reason two are told, the latest first; `to` is of the first."""
+    """Return the causal slice in order of time, without the failing events. An event has at most two reasons, the latest
+    first; `to` belongs to the first."""
     found: dict[int, Cause] = {}
     further, waiting = set(failing), sorted(failing)
     while waiting:
@@ -180,8 +180,8 @@ class Moment(NamedTuple):
 
 
 def moments(events: list[Event], request: Callable[[Event], str], reply: Callable[[Event], str]) -> list[Moment]:
-    """Clients send, the store applies, clients hear: three moments of each request that ran well, each after the former. One
-    whose reply nobody waits for is not heard, one that was never applied is only sent."""
+    """Return the moments of all events: of each request that it was sent, applied, and its reply received, in that order. If
+    nobody waits for the reply, the last is absent. A request that was never applied was only sent."""
     clocks: dict[str, Clock] = {}
     sent: dict[int, Clock] = {}  # request -> the clock that it carries
     found: list[Moment] = []
@@ -196,7 +196,7 @@ def moments(events: list[Event], request: Callable[[Event], str], reply: Callabl
     last = {e.request: number for number, e in enumerate(events)}
     for number, e in enumerate(events):
         if e.request and e.request not in sent:
-            asked = e._replace(body=b"") if e.op.startswith(("get", "head")) else e  # what it reads it does not know yet
+            asked = e._replace(body=b"") if e.op.startswith(("get", "head")) else e  # the client does not know the content yet
             sent[e.request] = at(e.client, f"sends {request(asked)}", {})
         if e.kind == "applied":
             clock = at("store", f"{request(e)} of {e.client}: {reply(e)}", sent[e.request])

@@ -1,8 +1,8 @@
-"""Safety: none; it says why a trace was refused, so that a stranger can follow it to the line of the model.
+"""Explain why a trace was refused, down to the line of the model.
 
-The trace is fed again to a refiner that keeps what each event was in the model. Of an action that was not possible the
-source is taken and walked on the failing state, down to the first `if` or `for` that let nothing pass; the models know
-nothing of it. The text is a function of the arguments: no path of this machine and no order of hashing goes into it.
+The trace is replayed with a refiner that records the action of each event. For an action that was not possible, its source is
+evaluated on the failing state, down to the first `if` or `for` that let nothing pass. The models need no code for this. The
+text is a function of the arguments: no machine path and no hash order goes into it.
 """
 
 import re
@@ -21,27 +21,27 @@ REPLIES = {304: "not changed", 404: "not there", 412: "condition failed", 429: "
 
 
 class Row(NamedTuple):
-    """One event, and what it was in the model."""
+    """One event, its steps in the model, and the state after it."""
 
     event: Event
-    steps: tuple[Label, ...]  # more than one: something expired or was sent, too, or the trace leaves open which it was
-    after: State | None  # None from the event on that the model cannot follow
+    steps: tuple[Label, ...]  # several: something also expired or was sent, or the trace leaves open which it was
+    after: State | None  # None from the first event that the model cannot follow
 
 
 class Replayed(NamedTuple):
     rows: list[Row]  # of all events
     initial: State
     failing: int | None  # the number of the event that the model cannot follow
-    error: Exception | None  # what it was refused for
+    error: Exception | None  # why it was refused
     record: "Record"
 
     def before(self, number: int) -> State | None:
-        """The model's state before an event."""
+        """Return the model's state before an event."""
         return self.rows[number - 1].after if number else self.initial
 
 
 def replay(events: list[Event], trace: Any) -> Replayed:
-    """Feed the events to a trace of the same kind that keeps what each was in the model."""
+    """Feed the events to a trace of the same kind that records the model's steps."""
     record = Record(trace.refiner.model)
     trace = type(trace)(record, trace.namespace, trace.skew_ms)
     rows, failing, error, initial = [], None, None, record.unpacked()[0]
@@ -50,15 +50,17 @@ def replay(events: list[Event], trace: Any) -> Replayed:
         if error is None:
             try:
                 trace.observe(event)
-            except Exception as refused:  # a Failure, or what an event that nobody can have sent leads to
+            except Exception as refused:  # a Failure, or the exception of an event that nobody can have sent
                 failing, error = number, refused
         rows.append(Row(event, tuple(record.taken), None if error else record.unpacked()[0]))
     return Replayed(rows, initial, failing, error, record)
 
 
 def explain(events: list[Event], failure: Exception, trace: Any, command: str = "") -> str:
-    """`events`: up to the failing one; `trace`: a Trace of the same kind, used or not; `command`: what replays the run. A
-    failure that is not of the trace (liveness, an exception of impl) is told with the last events and the state."""
+    """Return the explanation of a failure as text.
+
+    `events`: up to the failing one. `trace`: a Trace of the same kind, used or not. `command`: the command that replays the
+    run. For a failure outside the trace (liveness, an exception of impl) the text shows the last events and the state."""
     replayed = replay(events, trace)
     return told(replayed, failure, command)
 
@@ -88,7 +90,7 @@ def in_the_model(steps: tuple[Label, ...]) -> str:
 
 
 def instead(replayed: Replayed, number: int) -> list[str]:
-    """What the client's step at an event was not: of each action that its place in its course allows the false guard."""
+    """Return the false guard of each other action of the client at an event, unless that guard is on its `pc`."""
     e, steps, _ = replayed.rows[number]
     state, record, found = replayed.before(number), replayed.record, []
     if not steps or state is None or e.client not in record.index:
@@ -105,7 +107,7 @@ def instead(replayed: Replayed, number: int) -> list[str]:
 
 
 def step_before(replayed: Replayed, failing: list[int]) -> int | None:
-    """Of a caller that was misled: the last event that its client saw before."""
+    """Return the last event of the client before a false response to its caller; None if no response failed."""
     last = max(failing, default=-1)
     if last < 0 or replayed.rows[last].event.kind != "told":
         return None
@@ -114,7 +116,7 @@ def step_before(replayed: Replayed, failing: list[int]) -> int | None:
 
 
 def skipped(replayed: Replayed, failing: list[int]) -> str:
-    """Of a caller that was told before the model's client was at rest: what that does first, and where it is written."""
+    """Say which actions the model's client takes before it responds, and where they are defined; "" if it was at rest."""
     last = max(failing, default=-1)
     e, state, record = replayed.rows[last].event, replayed.before(last), replayed.record
     if last < 0 or e.kind != "told" or state is None or e.client not in record.index:
@@ -154,7 +156,7 @@ def mattered(replayed: Replayed, failing: list[int], trace: Any, refusals: Mappi
 
 
 def counted(replayed: Replayed, found: list[Cause], failing: list[int]) -> str:
-    """How much of a run mattered."""
+    """Say how many of a run's events mattered."""
     fail = "the one that fails" if len(failing) == 1 else f"the {len(failing)} that fail"
     return (f"{len(found) + len(failing)} of {len(replayed.rows)} events ({fail}, and {len(found)} that led to "
             f"{'it' if len(failing) == 1 else 'them'})")
@@ -169,7 +171,7 @@ def what_mattered(replayed: Replayed, found: list[Cause], failing: list[int]) ->
 
 
 class Record(Refiner):
-    """Keeps what the steps of an event were, and the states before the last step. It looks nothing up, so it is slow."""
+    """A refiner that records the steps of each event and the states before the last step. It caches nothing, so it is slow."""
 
     def event(self, process: str, event: tuple, match: Callable[[Event], Match | None]) -> None:
         found = match(event)
@@ -189,7 +191,7 @@ class Record(Refiner):
         return self.model.constants, self.model.processes[p].index, state.shared, state.locals[p]
 
     def possible(self, process: str, action: str, state: State) -> list[tuple]:
-        of = self.model.processes[self.index[process]].actions.get(action)  # None: of other roles
+        of = self.model.processes[self.index[process]].actions.get(action)  # None: an action of other roles
         return list(of(*self.arguments(process, state))) if of else []
 
 

@@ -1,8 +1,8 @@
-"""Safety: what a timeline shows is what the trace holds: every event once, in its order, with the model's state after it, and
-nothing that is not in the trace but what the simulator told of it (when requests were sent, and what befell them).
+"""Safety: a timeline shows each event of the trace once, in order, with the model's state after it. It adds only what the
+simulator recorded: when requests were sent, and their faults.
 
-The data of highwater/reports/assets/timeline.html, as plain JSON. Places are numbers of events; a place between two events
-ends in .5.
+The result is the data of highwater/reports/assets/timeline.html, as plain JSON. A place is the number of an event; a place
+between two events ends in .5.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ LONGEST = 4000  # characters of a body
 
 
 class Watched(NamedTuple):
-    """What no trace shows, of one run."""
+    """One fact of a run that its trace does not show."""
 
     t_ms: int
     what: str  # "issue", or a fault
@@ -28,7 +28,7 @@ class Watched(NamedTuple):
 
 
 class Numbered(list):
-    """Each text or list once, in the order of its first use."""
+    """Texts or lists, each once, in the order of first use."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Numbered(list):
 
 
 def timeline(replayed: Replayed, failing: list[int], found: list[Cause], watched: list[Watched] = ()) -> dict:
-    """`failing`, `found`: as traces/explain/explain.py has them."""
+    """Return the data of a timeline. `failing`: numbers of the failing events. `found`: their causal slice."""
     model, events = replayed.record.model, [row.event for row in replayed.rows]
     clients = list(dict.fromkeys([p.name for p in model.processes if any(e.client == p.name for e in events)]))
     clients += sorted({e.client for e in events} - set(clients))
@@ -80,7 +80,7 @@ def state_parts(said: "Said", state: State, shown: list[int]) -> Iterator[list]:
 
 
 class Said:
-    """Values in texts. Most of a state is the same object as in the state before, and is looked up by that."""
+    """Values as texts. Most parts of a state are the same objects as in the state before, so they are cached by identity."""
 
     def __init__(self) -> None:
         self.texts, self.known, self.alive = Numbered(), {}, []
@@ -89,13 +89,13 @@ class Said:
         return self.once("", value, show)
 
     def value(self, name: str, value: Any) -> int | list[int]:
-        """The number of a text; or of a collection those of its elements, so that what came and what went can be told."""
+        """Return the number of a text; for a collection those of its elements, so that a reader sees which were added."""
         return self.once(name, value, lambda value: self.numbers(name, value))
 
     def once(self, name: str, value: Any, compute: Callable[[Any], Any]) -> Any:
         key = name, id(value)
         if key not in self.known:
-            self.alive.append(value)  # or its id could become another's
+            self.alive.append(value)  # else its id could be reused
             self.known[key] = compute(value)
         return self.known[key]
 
@@ -111,7 +111,7 @@ class Said:
 
 
 def sent_at(events: list[Event], watched: list[Watched]) -> dict[int, float]:
-    """Of each event that a request led to the place where that was sent; where nobody watched, the client's event before."""
+    """Return the place at which the request of each event was sent; if that was not watched, the client's previous event."""
     issued = {w.request: w.t_ms for w in watched if w.what == "issue"}
     found: dict[int, float] = {}
     first: dict[int, float] = {}
@@ -127,7 +127,7 @@ def sent_at(events: list[Event], watched: list[Watched]) -> dict[int, float]:
 
 
 def place_of(events: list[Event], t_ms: int | None, before: int, number: int) -> float:
-    """Where in the order of the events something happened at `t_ms`, after event `before` and ahead of event `number`."""
+    """Return the place of a moment `t_ms` in the order of events, after event `before` and ahead of event `number`."""
     if t_ms is None or (before >= 0 and events[before].t_ms >= t_ms):
         return before if before >= 0 else -0.5
     place = number
@@ -137,7 +137,7 @@ def place_of(events: list[Event], t_ms: int | None, before: int, number: int) ->
 
 
 def pauses(events: list[Event], clients: list[str], watched: list[Watched], sent: dict[int, float]) -> Iterator[list]:
-    """[client, from, to, milliseconds, what] of stalls and of the time that a crashed client is down."""
+    """Yield [client, from, to, milliseconds, what] for each stall, and for the time that a crashed client is down."""
     stalled = {w.request for w in watched if w.what == "stall"}
     issued = {w.request: w.t_ms for w in watched if w.what == "issue"}
     begun: dict[str, tuple[int, str]] = {}

@@ -1,7 +1,7 @@
-"""For each protocol, which action of its model an event is.
+"""Map the events of each protocol to the actions of its model.
 
 A mapping is the module traces/protocols/STEM.py. It has the protocol's Trace. It may have RECORDED, a traces.options.Recorded,
-if options of its own tell of a recorded trace. Without it the scenario's Shape tells.
+if its own options describe a recorded trace. Without RECORDED the scenario's Shape does.
 """
 
 from functools import cache
@@ -13,7 +13,7 @@ from highwater.traces.options import Recorded
 
 @cache
 def recorded(stem: str) -> Recorded | None:
-    """How the protocol's own mapping checks recorded traces; None where it leaves that to the scenario's Shape."""
+    """Return the protocol's own check of recorded traces; None if the scenario's Shape describes them."""
     if not (Path(__file__).parent / f"{stem}.py").exists():
         return None  # a scenario that is checked by the mapping of another protocol
     return getattr(import_module(f"{__name__}.{stem}"), "RECORDED", None)

@@ -1,8 +1,9 @@
-"""Safety: every request of the trace is some action of model/protocols/baseline.py, and what callers were told is what its
-history says.
+"""Safety: every request of the trace is an action of model/protocols/baseline.py, and each response to a caller agrees with the
+model's history.
 
-A write of the name "w.k" is the k-th update of the model's writer w. Whether a writer that had no reply sends the same write
-again is not known when it stops to wait: both are followed until its next request, or what its caller is told, decides.
+A write named "w.k" is the k-th update of the model's writer w. When a writer without a reply stops waiting, nothing shows yet
+whether it will send the same write again. Both cases are followed until its next request, or the response to its caller,
+decides.
 """
 
 from highwater.model.protocols.baseline import Constants, Shared, Update, Writer, model
@@ -17,7 +18,7 @@ KEYS = Keys(PREFIX, listed=(PREFIX,))
 
 
 def constants(writers: int, readers: int) -> Constants:
-    """The model without bounds, for traces of so many clients."""
+    """Return the constants of a model without bounds, for traces of so many clients."""
     return Constants(WRITERS=writers, UPDATES=None, READERS=readers, MAX_PENDING=None, MAX_LOST=None, MAX_CRASHES=None)
 
 
@@ -80,4 +81,4 @@ def is_in_doubt(s: Shared, w: Writer, update: Update) -> bool:
     return (w.pc == "Idle" and w.k == update[1] + 1 and update not in s.acked) or is_nowhere(s, w, update)
 
 
-ENDED = {"failed": is_nowhere, "unknown": is_in_doubt}  # what a caller is told -> when that is so
+ENDED = {"failed": is_nowhere, "unknown": is_in_doubt}  # response -> the condition under which it is true

@@ -1,9 +1,9 @@
-"""Safety: every request of the trace is some action of model/protocols/log_gc.py, and what callers were told is what its
-history says.
+"""Safety: every request of the trace is an action of model/protocols/log_gc.py, and each response to a caller agrees with the
+model's history.
 
-An entry's text "w.k" says that it is the k-th of the model's appender w; a snapshot is the list of the texts of all entries up
-to its id. Every request is one action, so the model is in one state; where it knows nothing to do, what is done changes nothing
-(a listing of an empty log, a deletion of what is gone).
+An entry's text "w.k" names the k-th entry of the model's appender w. A snapshot is the list of the texts of all entries up to
+its id. Every request is one action, so the model is in one state. A request without an action in the model changes nothing (a
+listing of an empty log, a deletion of a missing object).
 """
 
 from highwater.impl.layout import Namespace
@@ -18,15 +18,15 @@ from highwater.traces.trace import refiner_without_witnesses
 LOG, SNAPSHOT = Namespace("db", "log"), Namespace("db", "snapshot")
 BOUNDARY = LOG.boundary_key
 KEYS = Keys("db/", listed=(LOG.prefix, SNAPSHOT.prefix), single=(BOUNDARY,))
-CLAIMS = {"committed": (1,), "refused": (1,), "failed": (0,), "unknown": (0, 1)}  # -> so many entries has it ended since
-SENDS = {  # request in the pool -> how it comes there
+CLAIMS = {"committed": (1,), "refused": (1,), "failed": (0,), "unknown": (0, 1)}  # -> entries ended since
+SENDS = {  # request in the pool -> the action that puts it there
     "Create": "SendCreate", "Snapshot": "SendSnapshot", "Advance": "SendAdvance", "Delete": "SendDelete",
     "DeleteSnapshot": "SendDeleteSnapshot",
 }
 
 
 def constants(appenders: int, readers: int, collectors: int) -> Constants:
-    """The model without bounds, for traces of so many clients."""
+    """Return the constants of a model without bounds, for traces of so many clients."""
     return Constants(APPENDERS=appenders, ENTRIES=None, READERS=readers, COLLECTORS=collectors, MAX_ID=None, MAX_PENDING=None,
                      MAX_LOST=None, MAX_CRASHES=None)
 
@@ -36,7 +36,7 @@ def refiner(c: Constants) -> Refiner:
 
 
 def entry_of(body: bytes) -> Entry:
-    """Raises ValueError."""
+    """Return (appender, number) of an entry named "w.k". Raises ValueError for any other name."""
     appender, number = map(int, body.split(b"."))
     if body != b"%d.%d" % (appender, number):
         raise ValueError(f"{body!r} is no name of an entry")
@@ -44,7 +44,7 @@ def entry_of(body: bytes) -> Entry:
 
 
 def entries_of(body: bytes) -> State:
-    """Of a snapshot. Raises InvalidSnapshot, ValueError."""
+    """Return the entries of a snapshot's body. Raises InvalidSnapshot, ValueError."""
     return tuple([entry_of(text.encode()) for text in texts_decoded(body)])
 
 
@@ -71,7 +71,7 @@ class Trace(trace.Trace):
         return [e.body.decode()]
 
     def _unanswered(self, e: Event) -> Match | None:
-        return super()._unanswered(e) if e.op != "delete" else None  # of a delete nobody needs the reply
+        return super()._unanswered(e) if e.op != "delete" else None  # nobody needs the reply to a delete
 
     def _answered(self, e: Event) -> Match:
         role = e.client.partition("#")[0]
@@ -153,11 +153,11 @@ class Trace(trace.Trace):
                 s.log if request[0] == "Delete" else s.snapshots, request[1]))
         return Match("", ("ApplyPending",), (request,), lambda a, s, l, s2, l2: (status < 300) == would_apply(s, request))
 
-    # --- what callers were told
+    # --- responses to callers
 
     def _told_of(self, e: Event) -> str | None:
-        """`committed` carries the entry's key, and its body is the entry, as of all that an appender is told; of `read` all
-        the entries that were read; of `snapshot` the id. `closed`: the appender is gone, and with it the id that it knew."""
+        """Check a response. To an appender its body is the entry, and `committed` has the entry's key; for `read` the body has
+        all entries read, for `snapshot` the id. `closed`: the appender has gone, and with it the id that it knew."""
         if e.op == "closed":
             return self._tells(e, Match(e.client, ("LoseReply", STUTTER), ()))
         if e.op == "read":
@@ -183,7 +183,7 @@ def is_nowhere(s: Shared, entry: Entry) -> bool:
     return entry not in s.first and entry not in s.log and ("Create", entry) not in [(one[0], one[-1]) for one in s.pool]
 
 
-SAID = {  # of an append: what its caller is told -> when that is so
+SAID = {  # response to an append -> the condition under which it is true
     "committed": lambda s, entry, i: (i, *entry) in s.acked,
     "refused": lambda s, entry, i: all(one[1:] != entry for one in s.acked),
     "failed": lambda s, entry, i: is_nowhere(s, entry),

@@ -1,13 +1,14 @@
-"""Safety: every request of the trace is some action of model/protocols/manifest_compactions.py, and what callers were told is
-what its history says.
+"""Safety: every request of the trace is an action of model/protocols/manifest_compactions.py, and each response to a caller
+agrees with the model's history.
 
-LIST is the model's read; the GET that follows must show the same file. What was read counts only if something is made of it:
-so of each LIST both are followed, that it was the read and that it was none, until the next mutation, or what is told, tells.
-So too of the boundary's GET, whose reply may be lost. The collector's reads are no actions: it is judged by what it writes.
+LIST is the model's read; the GET that follows must show the same file. A read counts only if the client uses what it read. So
+for each LIST both cases are followed, that it was the read and that it was not, until the next mutation or response decides.
+The same holds for a GET of the boundary, whose reply may be lost. The collector's reads are no actions: it is judged by what it
+writes.
 
-The SST "0.k" is the k-th flush of the model's only writer. Between LIST and GET a file may be collected, and another be put in
-its place by who is late. What is made of that is put behind the boundary too, if it is not in conflict: the content of such
-files is not compared. But their reader may take itself for fenced, as docs/protocols/manifest_compactions.md tells.
+The SST "0.k" is the k-th flush of the model's only writer. Between LIST and GET a file may be collected, and a late create may
+put another in its place. What a client makes of such a file is either in conflict or also behind the boundary, so the content
+of such files is not compared. But their reader may believe that it is fenced (docs/protocols/manifest_compactions.md).
 """
 
 from functools import partial
@@ -44,7 +45,7 @@ CODECS = {True: JsonCodec(StoredManifest), False: JsonCodec(StoredCompactions)}
 
 
 def constants(writers: int, compactors: int, collectors: int) -> Constants:
-    """The model without bounds, for traces of so many clients."""
+    """Return the constants of a model without bounds, for traces of so many clients."""
     return Constants(WRITERS=writers, COMPACTORS=compactors, COLLECTORS=collectors, FLUSHES=None, COLLECTIONS=None,
                      MAX_PENDING=None, MAX_LOST=None, MAX_CRASHES=None)
 
@@ -54,7 +55,7 @@ def refiner(c: Constants) -> Refiner:
 
 
 def sst_of(name: str) -> Sst:
-    """Raises ValueError."""
+    """Return the number of an SST named "0.k". Raises ValueError for any other name."""
     writer, number = map(int, name.split("."))
     if name != f"{writer}.{number}" or writer:
         raise ValueError(f"{name!r} is no name of an SST")
@@ -66,7 +67,7 @@ def job_of(names: tuple[str, ...] | list[str]) -> Job:
 
 
 def decoded(manifest: bool, body: bytes) -> Manifest | Compactions:
-    """Raises InvalidContent, ValueError."""
+    """Return the content of a file. Raises InvalidContent, ValueError."""
     stored = CODECS[manifest].decode(body)
     if manifest:
         return Manifest(stored.compactor_epoch, frozenset(map(sst_of, stored.l0)), job_of(stored.compacted))
@@ -78,7 +79,7 @@ def of_manifest(key: str) -> bool:
 
 
 def about(l: Writer | Compactor) -> bool:
-    """Whether it is about the manifest."""
+    """Return whether the client is about to change the manifest."""
     return isinstance(l, Writer) or is_manifest(l)
 
 
@@ -90,8 +91,8 @@ class Trace(trace.Trace):
 
     def __init__(self, refiner: Refiner, namespace: Keys = KEYS, skew_ms: int = 0):
         super().__init__(refiner, namespace, skew_ms)
-        self.created: dict[str, int] = {}  # key -> so many times
-        self.read: dict[str, str] = {}  # client -> key of the last file that it has read
+        self.created: dict[str, int] = {}  # key -> how often it was created
+        self.read: dict[str, str] = {}  # client -> key of the last file that it read
 
     def _updates(self, e: Event) -> tuple[str, ...]:
         manifest = CODECS[True].decode(e.body)
@@ -105,13 +106,13 @@ class Trace(trace.Trace):
                 self.read[e.client] = e.key
         super()._take(e)
 
-    # --- what a request is in the model
+    # --- requests as actions of the model
 
     def _crashed(self, e: Event) -> Match:
         return Match(e.client, ("Crash" if e.client.startswith("Compactor") else "LoseReply", STUTTER), (), rests)
 
     def _unanswered(self, e: Event) -> Match | None:
-        if e.key in BOUNDARIES or e.op not in READS:  # what it has created it does not know to stand
+        if e.key in BOUNDARIES or e.op not in READS:  # it does not know whether its create stands
             return Match(e.client, ("LoseReply", STUTTER), (), rests, e.op)
         return None
 
@@ -172,7 +173,7 @@ class Trace(trace.Trace):
         *_, request, status = event
         return Match("", ("ApplyPending",), None, partial(arrives, request, status == 200))
 
-    # --- what callers were told
+    # --- responses to callers
 
     def _told_of(self, e: Event) -> str:
         body = e.body.decode()
@@ -194,7 +195,7 @@ def ids_of(s: Shared, manifest: bool) -> list[int]:
 
 
 def is_dead(s: Shared, manifest: bool, i: int) -> bool:
-    """At or behind the boundary: what is put there is refused, so its content need not be the model's."""
+    """Return whether id `i` is at or behind the boundary. A file there is refused, so its content need not be the model's."""
     return i <= boundary_of(s, manifest)
 
 
@@ -204,12 +205,12 @@ def shown(s: Shared, manifest: bool, i: int) -> Manifest | Compactions | None:
 
 
 def rests(action: str, s: Shared, l: tuple, s2: Shared, l2: tuple) -> bool:
-    """Who stays as it is has nothing that it would have to give up."""
+    """Return whether the client may take the step; STUTTER only if it holds nothing that it would have to give up."""
     return action is not STUTTER or l.pc not in ("Ready", "Created")
 
 
 def arrives(request: tuple, ok: bool, action: str, s: Shared, l: tuple, s2: Shared, l2: tuple) -> bool:
-    """It was this request, and it was applied, or refused, as it was."""
+    """Return whether the step takes this request out of the pool, and applies or refuses it as observed."""
     at = s.pool.index(request) if request in s.pool else None
     return at is not None and s2.pool == s.pool[:at] + s.pool[at + 1:] and (
         ok == ((s2.manifests, s2.compactions) != (s.manifests, s.compactions)))
@@ -220,12 +221,12 @@ def is_nowhere(s: Shared, k: Sst) -> bool:
     return not any(file and (k in file.l0 or k in file.compacted) for file in (*s.manifests, *under_way))
 
 
-OF_FLUSH = {  # what its caller is told -> when that is so
+OF_FLUSH = {  # response -> the condition under which it is true
     "committed": lambda k, s, l: (l.pc, l.k) == ("Idle", k + 1) and k in s.acked,
     "failed": lambda k, s, l: (l.pc, l.k) == ("Idle", k) and is_nowhere(s, k),
     "unknown": lambda k, s, l: (l.pc, l.k) == ("Idle", k),
 }
-OF_OTHERS = {  # of an open, or of a compaction that has not come to its end
+OF_OTHERS = {  # the same for an open, or for an unfinished compaction
     "not open": lambda l: l.task in OPENS and l.pc in ("Idle", "Fenced"),
     "nothing": lambda l: (l.pc, l.task) == ("Idle", "Pick"),
     "fenced": lambda l: l.pc == "Fenced",

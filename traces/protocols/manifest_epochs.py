@@ -1,12 +1,12 @@
-"""Safety: every request of the trace is some action of model/protocols/manifest_epochs.py, and what callers were told is what
-its history says.
+"""Safety: every request of the trace is an action of model/protocols/manifest_epochs.py, and each response to a caller agrees
+with the model's history.
 
-A client is one instance of the model, and has one life: after a crash another one opens. The SST "w.k" is the k-th flush of the
-model's writer w. A checkpoint that never ends is none of the model's, whose checkpoints have all ended.
+A client is one instance of the model, and has one life: after a crash another instance opens. The SST "w.k" is the k-th flush
+of the model's writer w. The model has no checkpoint that never expires: all of its checkpoints have expired.
 
-Of a create that was applied nobody knows yet whether its client hears of it: both are followed until the client is told
-something, or stops waiting. Of a read it is simpler: whose reply is lost has not read, and is where it was. Whose GET came to
-nothing may ask again, as an SDK does, or begin anew with LIST, for its LIST has changed nothing: both are followed.
+After an applied create the reply may be lost. Both cases are followed until the client responds to its caller, or stops
+waiting. For a read it is simpler: a client whose reply is lost has not read, and stays where it was. After a failed GET it may
+ask again, as an SDK does, or start over with LIST, because its LIST changed nothing. Both are followed.
 """
 
 from functools import partial
@@ -23,11 +23,11 @@ from highwater.traces.refine import STUTTER, Match, Refiner
 from highwater.traces.trace import refiner_without_witnesses, update_of
 
 MANIFESTS = Namespace("db", "manifest")
-Request = tuple[int, Manifest, str, int]  # of a create: id, content, role, which of that role
+Request = tuple[int, Manifest, str, int]  # a create: id, content, role, index in that role
 
 
 def constants(writers: int, compactors: int, collectors: int, readers: int, checkpoints: int, retries: bool) -> Constants:
-    """The model without bounds, for traces of so many clients. `retries`: an open that lost its race may try again."""
+    """Return the constants of a model without bounds, for so many clients. `retries`: an open that lost its race may retry."""
     return Constants(WRITERS=writers, COMPACTORS=compactors, COLLECTORS=collectors, READERS=readers, FLUSHES=None,
                      COMPACTIONS=None, COLLECTIONS=None, CHECKPOINTS=checkpoints, OPEN_RETRIES=-1 if retries else 0,
                      MAX_PENDING=None, MAX_LOST=None, MAX_CRASHES=None)
@@ -38,7 +38,7 @@ def refiner(c: Constants) -> Refiner:
 
 
 def decoded(body: bytes) -> Manifest:
-    """Raises InvalidManifest, ValueError."""
+    """Return the model's manifest for a body. Raises InvalidManifest, ValueError."""
     m = manifest_epochs_json.decode(body)
     return Manifest(m.writer_epoch, m.compactor_epoch, m.collector_epoch, frozenset(map(update_of, m.l0)),
                     frozenset(map(update_of, m.compacted)), m.last_wal, m.next_wal,
@@ -52,8 +52,8 @@ class Trace(trace.Trace):
 
     def __init__(self, refiner: Refiner, namespace: Namespace = MANIFESTS, skew_ms: int = 0):
         super().__init__(refiner, namespace, skew_ms)
-        self.before: dict[str, list[int]] = {}  # client -> its local part before what it has read last
-        self.begun: dict[str, list[int]] = {}  # client -> its local part before it has listed last
+        self.before: dict[str, list[int]] = {}  # client -> its local parts before its last read
+        self.begun: dict[str, list[int]] = {}  # client -> its local parts before its last LIST
 
     def _updates(self, e: Event) -> tuple[str, ...]:
         manifest = manifest_epochs_json.decode(e.body)
@@ -73,7 +73,7 @@ class Trace(trace.Trace):
         super()._take(e)
 
     def _take_back(self, e: Event) -> None:
-        """A read that was applied, and its client does not hear of it. A reader's poll is over then, whichever it was."""
+        """Undo an applied read whose reply is lost. A reader's poll ends with it, at LIST or GET."""
         if e.client.startswith("Reader"):
             lost = self.refiner.local(e.client).pc == "Listed"
         else:
@@ -86,19 +86,19 @@ class Trace(trace.Trace):
             self._begin_anew(e.client)
 
     def _begin_anew(self, client: str) -> None:
-        """A GET that came to nothing: what was listed for it may be forgotten."""
+        """After a failed GET, also follow the states in which the client has forgotten its LIST."""
         shift, values = BITS * (self.refiner.index[client] + 1), self.refiner.explorer.values[self.refiner.index[client] + 1]
         self.refiner.states = tuple(dict.fromkeys([*self.refiner.states, *(
             state & ~(FIELD << shift) | part << shift for state in self.refiner.states for part in self.begun.get(client, ())
             if values[state >> shift & FIELD].pc == "Listed")]))
 
-    # --- what a request is in the model
+    # --- requests as actions of the model
 
     def _crashed(self, e: Event) -> Match | None:
         return None if e.client.startswith("Reader") else super()._crashed(e)
 
     def _unanswered(self, e: Event) -> Match | None:
-        if e.op in READS or (e.kind == "refused" and e.status < 500):  # what it asked for has surely not happened
+        if e.op in READS or (e.kind == "refused" and e.status < 500):  # the request surely had no effect
             return None
         return Match(e.client, ("SendCreate", STUTTER), (), partial(is_unheard, *self._request(e)[:2]), e.op)
 
@@ -148,11 +148,11 @@ class Trace(trace.Trace):
 
         return Match("", ("ApplyPending",), None, agrees)
 
-    # --- what callers were told
+    # --- responses to callers
 
     def _told_of(self, e: Event) -> str:
-        """The body is: of `opened` the epoch, of `read` the SSTs, else the update; empty where an open came to no good. The key
-        is the manifest's in which the update is."""
+        """Check a response. Its body is the epoch for `opened`, the SSTs for `read`, else the update; empty for a failed open.
+        Its key is that of the manifest with the update."""
         role, _, number = e.client.partition("#")
         body, me = e.body.decode(), int(number)
         if e.op == "read":
@@ -176,7 +176,7 @@ class Trace(trace.Trace):
 
 
 def is_unheard(file_id: int, m: Manifest, action: str, s: Shared, l: tuple, s2: Shared, l2: tuple) -> bool:
-    """Of a create whose reply does not come: it is sent now, if it was not before, or it was applied, which is not known."""
+    """Return whether the step fits a create without a reply: it enters the pool now, or it was applied before."""
     if action is STUTTER:
         return not l.open or (l.pc, l.tries) == ("Idle", 1)
     return s2.pool[-1][:2] == (file_id, m)
@@ -191,7 +191,7 @@ def has_not_written(s: Shared, l: tuple, role: str, me: int) -> bool:
 
 
 def is_in(s: Shared, l: tuple, role: str, me: int) -> bool:
-    """A manifest of its own holds the change: it has written more than its open, and the updates that are done."""
+    """Return whether a manifest of its own holds the change: it has written more than its open and the finished updates."""
     return s.by.count((role, me, l.epoch)) > 1 + l.k
 
 
@@ -199,13 +199,13 @@ def is_nowhere(s: Shared, l: tuple, role: str, me: int) -> bool:
     return not is_in(s, l, role, me) and not may_arrive(s, role, me)
 
 
-OPENS = {  # what the caller of an open is told -> when that is so
+OPENS = {  # response to an open -> the condition under which it is true
     "version_exists": has_not_written, "failed": has_not_written, "unknown": lambda s, l, role, me: True,
 }
-UPDATES = {  # what the caller of an update is told that is not done -> when that is so
+UPDATES = {  # response to an unfinished update -> the condition under which it is true
     "version_exists": is_nowhere, "failed": is_nowhere, "unknown": lambda s, l, role, me: l.pc != "Fenced",
     "nothing": lambda s, l, role, me: role != "Writer" and (l.pc, l.tries) == ("Idle", 0),
     "fenced": lambda s, l, role, me: l.pc == "Fenced" and is_nowhere(s, l, role, me),
     "fenced_applied": lambda s, l, role, me: l.pc == "Fenced" and (role != "Writer" or is_in(s, l, role, me)),
 }
-DONE = {"committed": "Writer", "compacted": "Compactor", "collected": "Collector"}  # what is told of whose updates
+DONE = {"committed": "Writer", "compacted": "Compactor", "collected": "Collector"}  # response to a finished update -> its role

@@ -1,15 +1,16 @@
-"""Safety: every request of the trace is some action of model/protocols/manifest_migration.py, and what callers were told is
-what its history says: also that an update is refused, that a phase has begun, and that a manifest could not be read.
+"""Safety: every request of the trace is an action of model/protocols/manifest_migration.py, and each response to a caller
+agrees with the model's history. This includes the responses that an update is refused, that a phase has begun, and that a
+manifest could not be read.
 
 LIST is the model's read; the GET that follows must show the same manifest. The update "w.k" is the k-th of the model's writer
-w, to fields that both versions have; "w.kn" is one to the new field. A read changes nothing but what its writer knows, so who
-begins anew is put back to where it was (`Read`, `forgets`); and who gives an update up, of which nothing is anywhere, goes on
-to the next name (`gives up`). Whether a create is acknowledged the model decides when it is applied; the caller may be told
+w, to fields that both versions have; "w.kn" is one to the new field. A read changes only what its writer knows. So a writer
+that starts over is put back to where it was (`Read`, `forgets`). A writer that gives up an update of which no copy exists goes
+on to the next name (`gives up`). The model decides at the moment of the create whether it is acknowledged; the caller may learn
 less.
 
-The model has no boundary: an id whose file is collected is not created again. Here it may be, behind the boundary, by who was
-late: to the model that is a conflict, or a late create that is refused. Between LIST and GET one may read such a file; then
-its base is gone (`gone`), whatever is made of it is a conflict, and its content is not compared.
+The model has no boundary: an id whose file is collected is not created again. In a trace a late create may do that, behind the
+boundary. For the model this is a conflict, or a late create that is refused. A client may read such a file between LIST and
+GET. Then its base is gone (`gone`), every create based on it is a conflict, and its content is not compared.
 """
 
 from collections.abc import Iterator
@@ -34,7 +35,7 @@ COLLECTORS = 2
 
 
 def constants(writers: int, first: int) -> Constants:
-    """The model without bounds, for traces of exactly so many writers that begin in this phase."""
+    """Return the constants of a model without bounds, for traces of exactly so many writers that begin in this phase."""
     return Constants(WRITERS=writers, UPDATES=None, FIRST=first, MAX_PENDING=None)
 
 
@@ -43,13 +44,13 @@ def forgotten(w: Writer) -> Writer:
 
 
 def forget(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """It has read, and makes nothing of it."""
+    """Forget the manifest that was read."""
     if w.pc == "Ready":
         yield (), s, forgotten(w)
 
 
 def read_latest(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """It begins anew; a latest manifest that it cannot read it does not know."""
+    """Start over with a read. If the latest manifest is unreadable to the writer, it knows none."""
     yield from list(read(c, me, s, forgotten(w))) or [((), s, forgotten(w))]
 
 
@@ -65,7 +66,7 @@ MORE = {"forgets": forget, "Read": read_latest, "gives up": give_up, "Upgrade": 
 
 
 def refiner(c: Constants) -> Refiner:
-    """Collectors are clients here; in the model it is the store that loses a file."""
+    """Return a refiner in which collectors are clients; in the model the store itself loses a file."""
     of = model(c)._replace(sometimes={})
     writers = tuple(process._replace(actions={**process.actions, **MORE}) if process.name else process
                     for process in of.processes)
@@ -76,7 +77,7 @@ def refiner(c: Constants) -> Refiner:
 # --- updates in a manifest
 
 def update_of(name: str) -> Update:
-    """Raises ValueError."""
+    """Return the update named "w.k" or "w.kn". Raises ValueError for any other name."""
     writer, number = map(int, name.removesuffix(NEW).split("."))
     if name.removesuffix(NEW) != f"{writer}.{number}":
         raise ValueError(f"{name!r} is no name of an update")
@@ -84,34 +85,34 @@ def update_of(name: str) -> Update:
 
 
 def names_in(manifest: Manifest) -> list[str]:
-    """Of the updates: those to a field of both versions are in the sequence tracker; a segment is one to the new field."""
+    """Return the names of a manifest's updates: from the sequence tracker, and from segments for the new field."""
     return [*(manifest.sequence_tracker or b"").decode().split(), *(segment.prefix.decode() for segment in manifest.segments)]
 
 
 @lru_cache(10_000)
 def decoded(body: bytes) -> tuple[int, frozenset[Update]]:
-    """Version, updates. Raises InvalidFile, DamagedBuffer, ValueError."""
+    """Return version and updates of a body. Raises InvalidFile, DamagedBuffer, ValueError."""
     return version_of(body), frozenset(map(update_of, names_in(CODEC.decode(body))))
 
 
 class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
-    alien = (*trace.ALIEN, Definite)  # of the codec
+    alien = (*trace.ALIEN, Definite)  # Definite: raised by the codec
     collector = "Collector#"
 
     def _updates(self, e: Event) -> list[str]:
         return sorted(names_in(CODEC.decode(e.body)), key=update_of)
 
     def _file(self, e: Event) -> File:
-        """Raises InvalidFile, DamagedBuffer, ValueError."""
+        """Return the model's file for an event. Raises InvalidFile, DamagedBuffer, ValueError."""
         return self.namespace.file_id(e.key), *decoded(e.body)
 
     def _crashed(self, e: Event) -> Match:
         return Match(e.client, ("forgets", STUTTER))
 
     def _unanswered(self, e: Event) -> Match:
-        if e.op == "create" and (e.kind == "timeout" or e.status >= 500):  # an answer that tells nothing
+        if e.op == "create" and (e.kind == "timeout" or e.status >= 500):  # an indefinite error
             file = self._file(e)
             return Match(e.client, ("SendCreate", STUTTER), None, lambda a, s, l, s2, l2: (
                 l.pc == "Idle" if a is STUTTER else sends(file, s, l, s2)))
@@ -165,10 +166,10 @@ class Trace(trace.Trace):
         *_, (_, file), status = event
         return Match("", ("ApplyPending",), None, lambda a, s, l, s2, l2: arrives(file, status == 200, s, s2))
 
-    # --- what callers were told
+    # --- responses to callers
 
     def _told_of(self, e: Event) -> str:
-        """The body is the update's name; of `began` the phase. `committed` carries the file's key."""
+        """Check a response. Its body is the update's name, or the phase for `began`. `committed` has the file's key."""
         if e.op == "began":
             me, phase = int(e.client.partition("#")[2]), int(e.body)
             return self._tells(e, Match(e.client, ("Upgrade",), (), lambda a, s, l, s2, l2: s2.phases[me] == phase))
@@ -193,7 +194,7 @@ class Trace(trace.Trace):
             l.k == number + (a is STUTTER))))
 
 
-NOT_BEGUN = ("remains", "not begun")  # what a caller may be told who asks for phase 3
+NOT_BEGUN = ("remains", "not begun")  # negative responses to a request for phase 3
 
 
 def at(s: Shared, file_id: int) -> File | None:
@@ -201,18 +202,18 @@ def at(s: Shared, file_id: int) -> File | None:
 
 
 def gone(s: Shared, w: Writer) -> bool:
-    """What it has read is collected."""
+    """Return whether the manifest that the writer read was collected."""
     return w.pc == "Ready" and not at(s, w.base)
 
 
 def shows(ids: list[int], s: Shared) -> bool:
-    """What is there, and perhaps what was created again behind the boundary."""
+    """Return whether a listing has all files that exist, and otherwise only ids created again behind the boundary."""
     there = {file[0] for file in s.files}
     return max(ids, default=0) == s.files[-1][0] and there <= set(ids)
 
 
 def creates(action: str, file: File, won: bool, s: Shared, w: Writer, s2: Shared) -> bool:
-    """A conflict is also what is created again behind the latest, where a file is collected."""
+    """Return whether the step fits a create. One that puts a collected id again, behind the latest, counts as a conflict."""
     if action == "CreateNext":
         return won and s2.files[-1] == file
     return file[0] <= s.files[-1][0] and not (won and at(s, file[0])) and (action != "forgets" or gone(s, w))
@@ -223,7 +224,7 @@ def sends(file: File, s: Shared, w: Writer, s2: Shared) -> bool:
 
 
 def arrives(file: File, ok: bool, s: Shared, s2: Shared) -> bool:
-    """It was this request, applied or refused as it was; what is created behind the latest is refused in the model."""
+    """Return whether the step takes this request out of the pool as observed. The model refuses one behind the latest."""
     (was,) = [entry for place, entry in enumerate(s.pool) if s.pool[:place] + s.pool[place + 1:] == s2.pool][:1]
     if was != file and (was[0] != file[0] or file[0] > s.files[-1][0]):
         return False

@@ -1,8 +1,8 @@
-"""Safety: every request of the trace is some action of model/protocols/sequenced_metadata_boundary.py, and what callers were
-told is what the model's history says.
+"""Safety: every request of the trace is an action of model/protocols/sequenced_metadata_boundary.py, and each response to a
+caller agrees with the model's history.
 
-Client names are the model's process names: "Writer#0", "Collector#0", "Reader#0". An update id is "w.k", for the k-th
-update that the model's writer w begins.
+Client names are the model's process names: "Writer#0", "Collector#0", "Reader#0". An update id is "w.k", for the k-th update
+that the model's writer w begins.
 """
 
 import re
@@ -30,16 +30,16 @@ from highwater.traces.options import Options, Recorded, StrangeClient, Unfit
 from highwater.traces.refine import STUTTER, Match, Refiner, refiner_of
 from highwater.traces.trace import AGAIN, refiner_without_witnesses
 
-CLAIMS = {  # -> so many updates has it ended since
+CLAIMS = {  # response -> how many updates the writer may have ended since
     "committed": (1,), "recognised": (1,), "refused": (1,), "failed": (0,), "unknown": (0, 1),
 }
-FILES: dict[bytes, tuple[File, tuple[tuple[int, int], ...]]] = {}  # what a body says is the same in every run
+FILES: dict[bytes, tuple[File, tuple[tuple[int, int], ...]]] = {}  # body -> its decoded content, the same in every run
 LIMIT = 100_000
 
 
 def constants(writers: int, collectors: int, readers: int, page_size: int, checkpoints: bool,
               on_refusal: str = "told", known: bool = False) -> Constants:
-    """The model without bounds, for traces of so many clients; `page_size` 0: a listing has one page. `on_refusal`:
+    """Return the constants of a model without bounds, for so many clients. `page_size` 0: a listing has one page. `on_refusal`:
     "recognised" for writers that update by MetadataStore.update_once. `known`: for those that keep what they have committed."""
     return Constants(WRITERS=writers, COLLECTORS=collectors, READERS=readers, COMMITS=None, MAX_ID=None, PAGE=page_size,
                      CHECKPOINTS=None if checkpoints else 0, MAX_PENDING=None, MAX_LOST=None, MAX_CRASHES=None,
@@ -51,7 +51,7 @@ def refiner(c: Constants) -> Refiner:
 
 
 def decoded(body: bytes) -> tuple[File, tuple[tuple[int, int], ...]]:
-    """The model's content of a file, and of each checkpoint the id that it refers to and its expiry."""
+    """Return the model's content of a file, and for each checkpoint the id that it refers to and its expiry."""
     found = FILES.get(body)
     if found is None:
         if len(FILES) > LIMIT:
@@ -65,7 +65,7 @@ def decoded(body: bytes) -> tuple[File, tuple[tuple[int, int], ...]]:
 
 @lru_cache(LIMIT)
 def update_of(client: str, body: bytes) -> tuple[int, int]:
-    """The update that a writer is told of. Raises ValueError if it is no update of this writer's."""
+    """Return (writer, number) of the update in a response. Raises ValueError if it is not an update of this writer."""
     writer, number = map(int, body.split(b"."))
     if (client, body) != (f"Writer#{writer}", b"%d.%d" % (writer, number)):
         raise ValueError(f"{client} is told of {body!r}")
@@ -78,7 +78,7 @@ def would_apply(s: Shared, request: tuple) -> bool:
 
 
 def listed_up_to(local: Writer | Collector | Reader) -> int:
-    """The id after which the next page of its listing begins."""
+    """Return the id after which the next page of its listing begins."""
     return 0 if local.pc != "Listing" else max(local.listed) if isinstance(local, Collector) else local.n
 
 
@@ -86,7 +86,7 @@ class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
     alien = (*trace.ALIEN, manifest_json.InvalidManifest)
-    at_rest: tuple[str, ...] = ("Idle",)  # a writer, when its caller is told
+    at_rest: tuple[str, ...] = ("Idle",)  # a writer's `pc` at a response to its caller
 
     def _updates(self, e: Event) -> tuple[str, ...]:
         return manifest_json.decode(e.body).updates
@@ -102,12 +102,12 @@ class Trace(trace.Trace):
         if e.op == "create" and e.key != self.namespace.boundary_key:
             for file_id, expiry_ms in decoded(e.body)[1]:
                 if expiry_ms:
-                    heappush(self.expiries, (expiry_ms, file_id))  # of the file that the checkpoint refers to
+                    heappush(self.expiries, (expiry_ms, file_id))  # the file that the checkpoint refers to
 
-    # --- what a request is in the model
+    # --- requests as actions of the model
 
     def _unanswered(self, e: Event) -> Match | None:
-        """The client goes on from what it knows; it needs no reply to a delete."""
+        """Return the step of a client without a reply: it continues from what it knows. A delete needs no reply."""
         return super()._unanswered(e) if e.op != "delete" else None
 
     def _answered(self, e: Event) -> Match | None:
@@ -122,7 +122,7 @@ class Trace(trace.Trace):
         c = self.refiner.model.constants
         page = [i for i in map(self.namespace.file_id, e.keys) if i is not None], e.truncated
         cursor = self.namespace.file_id(e.condition) if e.condition else 0
-        if role == "Collector" and not e.truncated and not cursor and len(page[0]) < 2:  # there is nothing to collect
+        if role == "Collector" and not e.truncated and not cursor and len(page[0]) < 2:  # nothing to collect
             return Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: page_after(c, s, cursor) == page, e.op)
         return Match(e.client, ("List", "ListPage"), (),
                      lambda a, s, l, s2, l2: cursor == listed_up_to(l) and page_after(c, s, cursor) == page)
@@ -194,10 +194,10 @@ class Trace(trace.Trace):
                      lambda a, s, l, s2, l2: (status < 300) == would_apply(s, request) if request[0] != "Delete" else
                      status != 404 or not present(s, request[1]))
 
-    # --- what callers were told
+    # --- responses to callers
 
     def _told_of(self, e: Event) -> str | None:
-        """`committed` and `read` carry the file's key; the body is the update id, or for `read` the file's content."""
+        """Check a response. `committed` and `read` have the file's key; the body is the update id, for `read` the content."""
         if e.op != "read":
             return self._told_of_update(e, self.refiner.shared())
         reader, file_id = self.refiner.local(e.client), self.namespace.file_id(e.key)
@@ -205,7 +205,7 @@ class Trace(trace.Trace):
             raise self._misled(e, f"the reader of the model is {reader}")
         read = next((old.body for old in self.events[-2::-1] if (old.client, old.op, old.key) == (e.client, "get", e.key)
                      and old.awaited and old.status == 200), None)
-        if read != e.body:  # of what it read itself: by now there may be another's file
+        if read != e.body:  # compare with its own GET: another file may be there by now
             raise self._misled(e, "it has read another content")
         return AGAIN
 
@@ -230,12 +230,12 @@ class Trace(trace.Trace):
 
 
 class KnowingTrace(Trace):
-    """Of writers that may know their own file for the latest: such a one is ready for an update that it has not begun."""
+    """The trace of writers that may know that their own file is the latest. Such a writer is Ready before its update begins."""
 
     at_rest = ("Idle", "Ready")
 
     def _take(self, e: Event) -> None:
-        """Who lists all the same has forgotten it, as where no reply comes: its process has begun anew."""
+        """Take an event. A Ready writer that lists has forgotten its file, as after a lost reply: its process restarted."""
         lists = e.op == "list" and e.awaited and not e.condition and e.client.startswith("Writer")
         if lists and self.refiner.local(e.client).pc == "Ready":
             self.refiner.step(Match(e.client, ("LoseReply",)))
@@ -245,12 +245,12 @@ class KnowingTrace(Trace):
 # --- recorded traces
 
 ROLES = ("Writer", "Collector", "Reader")
-SHARED = (3, 2, 1)  # clients of each role that many traces share a model for; a trace of more has a model of its own
+SHARED = (3, 2, 1)  # clients of each role in a shared model; a trace with more clients has its own model
 CLIENT = re.compile(rf"({'|'.join(ROLES)})#\d{{1,2}}", re.ASCII)
 
 
 def recorded(events: list[Event], options: Options, shared: bool) -> Callable[[], Trace]:
-    """Make a Trace for the clients of these events. Clients that retry are checked by a Trace of their own. Raises Unfit."""
+    """Make a Trace for the clients of these events. Clients that retry have their own kind of Trace. Raises Unfit."""
     clients = list(dict.fromkeys(e.client for e in events))
     strange = [client for client in clients if not CLIENT.fullmatch(client)]
     if strange:

@@ -1,17 +1,18 @@
-"""Safety: a trace with retries passes only if each attempt could be an action of the model whose reply was not heard.
+"""Safety: a trace with retries passes only if each attempt could be an action of the model whose reply was lost.
 
-The attempts of one client at the same request, the same key and body, are one logical request. In the model an attempt whose
-reply the client does not hear does to the store what the request does, and leaves the client where it was: waiting. So of
-each action there is one that is `unheard`; and a writer that reads its own file back, at the id that it asked for, goes on as
-if it had heard (`FindOwn`). What a writer does as one whose create has had no effect (`GIVES_UP`) it may only do where that is
-so. That is all that is different, as `retrying` says; it is explored (tests/dst/test_sdk.py), not proved.
+The attempts of one client at the same request, with equal key and body, are one logical request. An attempt whose reply is lost
+has the request's effect on the store, and leaves the client where it was: waiting. So each action has a variant that is
+`unheard`. A writer that reads its own file back, at the id that it asked for, continues as if it had received the reply
+(`FindOwn`). The actions of a writer whose create had no effect (`GIVES_UP`) are possible only if that is true. These are all
+the differences, as `retrying` defines them. They are explored (tests/dst/test_sdk.py), not proved.
 
-Whether a reply was heard shows at the client's next request only. Until then the client is where the model without retries has
-it, and if it then asks the same again, it is put back to where it was before the attempt: nobody else can have seen the
+Only the client's next request shows whether a reply was received. Until then the client is where the model without retries has
+it. If it then sends the same request again, it is put back to where it was before the attempt. Nobody else can have seen the
 difference.
 
-A writer whose create is in doubt (an attempt had no answer) may take it for a conflict only if another's file is there
-and ahead of the boundary; that it was a failure, if no attempt was or can be applied; else it must say that it does not know.
+A create is in doubt if an attempt had no answer. Its writer may treat it as a conflict only if another writer's file is there
+and ahead of the boundary. It may report a failure only if no attempt was or can be applied. Otherwise it must report an unknown
+outcome.
 """
 
 from collections.abc import Callable, Iterator
@@ -40,13 +41,13 @@ READS = ("get", "get_if_changed", "head", "list")
 
 
 def find_own(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """GET the id that it asked for, and see its own file."""
+    """GET the id that it asked for, and find its own file there."""
     if w.pc == "Ready" and present(s, w.n + 1) and s.files[w.n] in [file for _, file in extended(c, me, w)]:
         yield (), s, w._replace(pc="Created", base=NO_FILE, late=w.n + 1 <= s.boundary)
 
 
 def unheard(action: Callable[..., Iterator]) -> Callable[..., Iterator]:
-    """The request reaches the store, or is on its way; the client waits on."""
+    """Return the action without its local effect: the request reaches the store or the pool, and the client still waits."""
     def waits_on(c: Constants, me: int, s: Shared, local: Local) -> Iterator:
         for choices, after, _ in action(c, me, s, local):
             yield choices, after, local
@@ -55,14 +56,16 @@ def unheard(action: Callable[..., Iterator]) -> Callable[..., Iterator]:
 
 
 def in_history(s: Shared, me: int, w: Writer) -> bool:
-    """The update is in the history, or a copy of its create may yet bring it there: one for an id that nobody has created.
-    (Any other copy can only land where a file was collected, behind the boundary.)"""
+    """Return whether the update is in the history, or a create in flight may still put it there.
+
+    Only a create for an id that nobody has created can. Any other copy can be applied only behind the boundary, where a file
+    was collected."""
     update = me, w.k
     return update in latest(s).updates or any(r[0] == "Create" and r[1] > s.high and update in r[2] for r in s.pool)
 
 
 def if_not_in_history(action: Callable[..., Iterator]) -> Callable[..., Iterator]:
-    """What the writer does as one whose create has had no effect: try the same update again."""
+    """Restrict an action that gives up a create to updates that are not in the history, so that they may be tried again."""
     def gives_up(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
         if w.pc != "Ready" or not in_history(s, me, w):
             yield from action(c, me, s, w)
@@ -71,7 +74,7 @@ def if_not_in_history(action: Callable[..., Iterator]) -> Callable[..., Iterator
 
 
 def retrying(of: Model, with_unheard: bool = True) -> Model:
-    """The model of clients that send requests again."""
+    """Return the model of clients that send requests again."""
     processes = []
     for process in of.processes:
         more = {f"{name}Unheard": unheard(action) for name, action in process.actions.items()} if with_unheard else {}
@@ -83,8 +86,7 @@ def retrying(of: Model, with_unheard: bool = True) -> Model:
 
 
 def refiner(c: Constants) -> Refiner:
-    """As traces/protocols/sequenced_metadata_boundary.py's. What is unheard is not among the actions: clients are put back
-    instead."""
+    """Return the refiner of clients that retry. It has no `unheard` actions: clients are put back instead."""
     return Refiner(retrying(model(c)._replace(sometimes={}), with_unheard=False))
 
 
@@ -104,7 +106,7 @@ class Create:
 
     def __init__(self, key: str, body: bytes, ready: Writer):
         self.key, self.body, self.ready = key, body, ready
-        self.doubt = False  # an attempt had no answer, or the writer reads back
+        self.doubt = False  # an attempt had no answer, or the writer is reading back
 
 
 class RetryingTrace(Trace):
@@ -114,7 +116,7 @@ class RetryingTrace(Trace):
         super().__init__(refiner, namespace, skew_ms)
         self.attempts: dict[str, Attempt] = {}
         self.creates: dict[str, Create] = {}
-        self.unheard: set[bytes] = set()  # updates that the model has acknowledged, and their writers have not heard of it
+        self.unheard: set[bytes] = set()  # updates that the model acknowledged with a lost reply
 
     def _take(self, e: Event) -> None:
         if e.kind == "told":
@@ -137,31 +139,31 @@ class RetryingTrace(Trace):
                 self.attempts.pop(e.client, None)
 
     def _still_open(self, client: str) -> str:
-        """What a writer goes by that goes on too soon."""
+        """Describe what a writer with an open create has received, for the message of a Failure; "" if none is open."""
         local = self.refiner.local(client)
         if not isinstance(local, Writer) or local.pc != "Ready":
             return ""
         key = self.namespace.key(local.n + 1)
         heard = {e.request: f"{e.op}: {e.status or e.kind}" for e in self.events[:-1]
-                 if e.client == client and e.key == key and e.awaited}  # of one request the last counts: no reply came
+                 if e.client == client and e.key == key and e.awaited}  # the last event of a request counts: no reply came
         return f"; its create of {key} is open, and all it heard of it is {', '.join(heard.values())}" if heard else ""
 
     def _put_back(self, client: str, local: Local) -> None:
-        """The same step, unheard: nobody but the client sees its local state, so all else is as it was."""
+        """Turn the last step into an unheard one. Only the client sees its local state, so nothing else changes."""
         r = self.refiner
         part = r.index[client] + 1
         number = r.explorer.intern(part, local)
         r.states = tuple([state + (number - (state >> BITS * part & FIELD) << BITS * part) for state in r.states])
 
     def _go_on(self, e: Event) -> None:
-        """Of the client's last request: if this one continues it, its reply was not heard."""
+        """Decide whether this request repeats the client's last one. If it does, the reply to that was lost."""
         attempt, create = self.attempts.get(e.client), self.creates.get(e.client)
         if attempt and attempt.number == e.request:
             attempt.failed = e.kind in ("timeout", "refused")
             return
         what = e.op, e.key, e.condition, b"" if e.op in READS else e.body
         if create and e.op == "get" and e.key == create.key:
-            create.doubt = True  # it reads back
+            create.doubt = True  # the writer reads back
             self._put_back(e.client, create.ready)
         elif attempt and attempt.failed and attempt.what == what:
             if isinstance(attempt.before, Writer) and attempt.before.pc == "Created":
@@ -177,14 +179,14 @@ class RetryingTrace(Trace):
         attempt.failed = e.kind in ("timeout", "refused")
 
     def _look_again(self, e: Event) -> None:
-        """A collector that reads the boundary a second time forgets what it knew, if that has changed."""
+        """Let a collector that reads the boundary again forget what it knew, if the boundary has changed."""
         if e.key == self.namespace.boundary_key and e.op in READS and e.kind == "applied":
             local = self.refiner.local(e.client)
             if isinstance(local, Collector) and local.pc == "Known" and local.b != self.refiner.shared().boundary:
                 self.refiner.step(Match(e.client, ("LoseReply",)))
 
     def _of_create(self, e: Event, create: Create) -> bool:
-        """What is otherwise than without retries: whether it was that, and has been taken."""
+        """Take an event that differs from a run without retries. Return whether it was one."""
         failed, ready = e.kind in ("timeout", "refused"), self.refiner.local(e.client).pc == "Ready"
         known = create.doubt
         if e.key == create.key and e.op == "create":
@@ -192,7 +194,7 @@ class RetryingTrace(Trace):
         if e.kind == "crash":
             return False
         if failed and ready and not (e.pending and e.op in MUTATIONS):
-            match = None  # it is for the writer to conclude something
+            match = None  # the writer will decide what to conclude
         elif e.key == create.key and e.op == "create" and e.status >= 300 and known:
             match = Match(e.client, (STUTTER,), None, lambda a, s, l, s2, l2: l.pc == "Ready" and present(s, l.n + 1), e.op)
         elif e.key == create.key and e.op == "get" and not failed:
@@ -218,13 +220,13 @@ class RetryingTrace(Trace):
         return Match(e.client, own, None, lambda a, s, l, s2, l2: present(s, l.n + 1) and s.files[l.n] == found, e.op)
 
     def _concluded(self, e: Event) -> None:
-        """The caller is told: of a create that is still open, what the writer makes of it."""
+        """Before a response, take the step by which the writer ends a create that is still open."""
         create = self.creates.pop(e.client, None)
         self.attempts.pop(e.client, None)
         shared, local = self.refiner.shared(), self.refiner.local(e.client)
         if create and local.pc == "Ready":
             doubtful = in_history(shared, int(e.client.partition("#")[2]), local)
-            if e.op == "unknown" and doubtful:  # as one that is under way and will never arrive
+            if e.op == "unknown" and doubtful:  # as a request in flight that will never arrive
                 own = decoded(create.body)[0]
                 request = ("Create", self.namespace.file_id(create.key), tuple(sorted(own.updates)),
                            tuple(sorted(own.checkpoints)))
@@ -234,8 +236,8 @@ class RetryingTrace(Trace):
                 self.refiner.step(Match(e.client, ("LoseReply",)))
 
     def _told(self, e: Event) -> None:
-        """The model acknowledges at the boundary's read. If that was not heard, the next one may refuse. A failure may be told
-        of an update of which copies are under way, or have landed, where they are stale."""
+        """Check a response. The model acknowledges at the read of the boundary. If its reply was lost, the next may refuse.
+        An update may be reported as failed while stale copies of it are in flight or behind the boundary."""
         if e.op == "failed":
             writer, number = map(int, e.body.split(b"."))
             if in_history(self.refiner.shared(), writer, Writer(k=number)):

@@ -1,11 +1,11 @@
-"""Safety: every request of the trace is some action of model/protocols/sequenced_write.py, and what callers were told is what
-its history says.
+"""Safety: every request of the trace is an action of model/protocols/sequenced_write.py, and each response to a caller agrees
+with the model's history.
 
-The update "w.k" is the k-th of the model's writer w. Whether the reply to a create is lost shows only afterwards: both are
-followed until the writer's next event decides. A read without a reply was, in the model, never asked: it changes nothing but
-what its client knows, so the client is put back to where it was (`forgets`). Clients may also begin anew, knowing nothing. A
-create without an answer, or with one that tells nothing (5xx), is in the pool from then on. Where a writer in doubt cannot go
-on to find out, it is as if it had crashed.
+The update "w.k" is the k-th of the model's writer w. Whether the reply to a create is lost shows only afterwards: both cases
+are followed until the writer's next event decides. A read without a reply never happened in the model. It changes only what its
+client knows, so the client is put back to where it was (`forgets`). Clients may also start over, knowing nothing. A create
+without an answer, or with an indefinite error (5xx), is in the pool from then on. If a writer in doubt cannot find out, it is
+treated as if it had crashed.
 """
 
 from collections.abc import Iterator
@@ -32,13 +32,13 @@ from highwater.traces.trace import refiner_without_witnesses, update_of
 
 
 def constants(use: str, writers: int, readers: int, resolve: str, unknown: str) -> Constants:
-    """The model without bounds, for traces of so many clients."""
+    """Return the constants of a model without bounds, for traces of so many clients."""
     return Constants(USE=use, WRITERS=writers, COMMITS=None, READERS=readers, MAX_PENDING=None, MAX_LOST=None, MAX_CRASHES=None,
                      RESOLVE=resolve, UNKNOWN=unknown)
 
 
 def writer_forget(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """The reply to its LIST was lost, or to its GET of the latest."""
+    """Lose the reply to LIST, or to the GET of the latest file."""
     if w.pc in ("Listed", "Ready"):
         yield ("list",), s, Writer(k=w.k)
     if w.pc == "Ready":
@@ -46,20 +46,20 @@ def writer_forget(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 
 def list_anew(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """It begins anew, between two updates."""
+    """Start over with a LIST between two updates."""
     if w.pc == "Ready":
         yield from writer_list(c, me, s, Writer(k=w.k))
 
 
 def reader_forget(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
-    """Its read has failed: the next begins anew, but of a log goes on from what was read."""
+    """End a failed read. The next one starts over; in a log it continues from what was read."""
     if r.pc in ("Listed", "Reading"):
         for heard in range(max(len(r.got) - 1, 0), len(r.got) + 1):
             yield (heard,), s, Reader("Idle", 0, r.must, r.got[:heard])
 
 
 def read_anew(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
-    """Of a log, from its beginning."""
+    """Read a log again from its beginning."""
     if r.got:
         yield from read_next(c, me, s, Reader(must=r.must))
 
@@ -91,16 +91,16 @@ class Trace(trace.Trace):
         return manifest_json.decode(e.body).updates if self.constants.USE == "state" else (e.body.decode(),)
 
     def _file(self, e: Event) -> File:
-        """Raises InvalidManifest, ValueError."""
+        """Return the model's file for an event. Raises InvalidManifest, ValueError."""
         return tuple(map(update_of, self._updates(e)))
 
     def _puts(self, client: str, w: Writer, file_id: int, file: File) -> bool:
-        """This is what the writer creates next."""
+        """Return whether this is the file that the writer creates next."""
         return (w.n + 1, content(self.constants, int(client.partition("#")[2]), w)) == (file_id, file)
 
     def _unanswered(self, e: Event) -> Match:
         client, file_id = e.client, self.namespace.file_id(e.key) if e.op != "list" else 0
-        if e.op == "create" and e.kind == "refused" and e.status < 500:  # it has no effect, and the client is told so
+        if e.op == "create" and e.kind == "refused" and e.status < 500:  # a definite error: it has no effect
             return Match(client, (STUTTER,), op=e.op)
         if e.op == "create":
             file = self._file(e)
@@ -150,10 +150,10 @@ class Trace(trace.Trace):
         return Match("", ("ApplyPending",), (request,),
                      lambda a, s, l, s2, l2: present(s, request[1] - 1) == (status != 200))
 
-    # --- what callers were told
+    # --- responses to callers
 
     def _told_of(self, e: Event) -> str:
-        """`committed` carries the file's key; the body is the update's name, or for `read` all that were read."""
+        """Check a response. `committed` has the file's key; the body is the update's name, for `read` all names read."""
         if e.op == "read":
             return self._told_read(e)
         writer, number = update = update_of(e.body.decode())
@@ -176,6 +176,6 @@ class Trace(trace.Trace):
 
 
 def is_nowhere(s: Shared, w: Writer, update: Update) -> bool:
-    """The writer is about this update, no file has it, and no create of it that is under way can bring it there."""
+    """Return whether this is the writer's current update, and no file has it, nor can a create in flight add it."""
     return (w.k == update[1] and w.pc not in ("Doubt", "Refused") and all(update not in file for file in s.files)
             and all(update not in file for _, i, file in s.pool if not present(s, i - 1)))

@@ -1,9 +1,9 @@
-"""Safety: every request of the trace is some action of model/protocols/simple_conditional.py, and what callers were told is
-what its history says.
+"""Safety: every request of the trace is an action of model/protocols/simple_conditional.py, and each response to a caller
+agrees with the model's history.
 
-The content is a log of updates; one of the name "w.k" is the k-th update of the model's writer w. A PUT without an answer, or
-with one that tells nothing (5xx), is in the model's pool from then on, whether or not it will ever be applied: its writer
-cannot know. A caller who is told that an update stays in doubt has its writer forget what it knew, as a crash does.
+The content is a log of updates; the one named "w.k" is the k-th update of the model's writer w. A PUT without an answer, or
+with an indefinite error (5xx), is in the model's pool from then on, whether or not it will ever be applied: its writer cannot
+know. If an update is reported as in doubt, its writer forgets what it knew, as after a crash.
 """
 
 from highwater.impl.codecs.json import manifest as manifest_json
@@ -20,7 +20,7 @@ Log = tuple[Update, ...]
 
 
 def constants(writers: int, readers: int, resolve: str, digest: bool) -> Constants:
-    """The model without bounds, for traces of so many clients; `digest`: the store's versions are digests."""
+    """Return the constants of a model without bounds, for so many clients. `digest`: the store's versions are digests."""
     return Constants(WRITERS=writers, UPDATES=None, READERS=readers, MAX_PENDING=None, MAX_LOST=None, MAX_CRASHES=None,
                      VERSION="digest" if digest else "unique", RESOLVE=resolve)
 
@@ -30,12 +30,12 @@ def refiner(c: Constants) -> Refiner:
 
 
 def log_of(body: bytes) -> Log:
-    """Raises InvalidManifest, ValueError."""
+    """Return the updates in a body. Raises InvalidManifest, ValueError."""
     return tuple(map(update_of, manifest_json.decode(body).updates))
 
 
 def puts(w: Writer, client: str, log: Log) -> bool:
-    """This is what the writer puts: its update, after what it knows."""
+    """Return whether this is the content that the writer puts: its update after what it knows."""
     me = int(client.partition("#")[2])
     return log == (*w.base, (me, w.k))
 
@@ -53,11 +53,11 @@ class Trace(trace.Trace):
         return manifest_json.decode(e.body).updates
 
     def _unanswered(self, e: Event) -> Match:
-        if e.kind == "refused" and (e.op == "get" or e.status < 500):  # nothing has happened, and the client is told so
+        if e.kind == "refused" and (e.op == "get" or e.status < 500):  # a definite error: nothing has happened
             return Match(e.client, (STUTTER,), op=e.op)
         if e.op == "get":
             return Match(e.client, ("LoseReply", STUTTER), (), lambda a, s, l, s2, l2: a is STUTTER or l.pc == "Ready")
-        return Match(e.client, ("LoseReply", "SendPut", STUTTER), (),  # applied; or not; or it was a conflict
+        return Match(e.client, ("LoseReply", "SendPut", STUTTER), (),  # applied; or not yet; or a conflict
                      lambda a, s, l, s2, l2: a != "LoseReply" or l.pc == "Written")
 
     def _answered(self, e: Event) -> Match:
@@ -86,7 +86,7 @@ class Trace(trace.Trace):
         return Match(client, ("SendPut",), None, lambda a, s, l, s2, l2: puts(l, client, log))
 
     def _arrives(self, event: tuple) -> Match:
-        """Requests are told apart by what they put: whether one still names the latest version changes."""
+        """Return the step that applies a request. Its content identifies it, because `latest` in it changes over time."""
         *_, log, status = event
         return Match("", ("ApplyPending",), None, lambda a, s, l, s2, l2: sorted([*under_way(s2), log]) == sorted(under_way(s))
                      and (s2.history != s.history) == (status == 200))
@@ -110,6 +110,6 @@ class Trace(trace.Trace):
 
 
 def is_nowhere(s: Shared, w: Writer, update: Update) -> bool:
-    """The writer is about this update, and no put of it has been applied, or can be."""
+    """Return whether this is the writer's current update, and no put of it was or can be applied."""
     return w.k == update[1] and w.pc != "Written" and not w.doubt and update not in s.content and all(
         of != update for of, *_ in s.pool)

@@ -1,8 +1,8 @@
-"""Safety: every request of the trace is sent, applied and replied to as in model/protocols/store_primitives.py, and what
-callers were told is what their requests came to.
+"""Safety: every request of the trace is sent, applied and answered as in model/protocols/store_primitives.py, and each response
+to a caller agrees with the outcome of its request.
 
-A trace shows a request when the store applies it: that is the model's sending and applying; the reply is what the caller is
-told. Which write of its key an object is the model counts, and no trace shows but by versions.
+A trace shows a request when the store applies it: that is the model's sending and applying. The model's reply is the response
+to the caller. The model counts the writes of each key; a trace shows them only as versions.
 """
 
 from highwater.model.protocols.store_primitives import Constants, Shared, model
@@ -20,20 +20,20 @@ DIGESTS_FAIL = {"UpdateIsNext", "NotModifiedIsUnwritten"}  # the rows store_dige
 
 
 def constants(clients: int, keys: int, bodies: int, version: str) -> Constants:
-    """The model without bounds, for traces of so many clients."""
+    """Return the constants of a model without bounds, for traces of so many clients."""
     return Constants(CLIENTS=clients, KEYS=keys, BODIES=bodies, WRITES=None, READS=None, LISTS=None, MAX_PENDING=None,
                      MAX_LOST=None, VERSION=version)
 
 
 def refiner(c: Constants) -> Refiner:
-    """With versions that are digests, what is not so of these is not judged."""
+    """Return the refiner. If versions are digests, the properties that fail with them are not checked."""
     of = model(c)
     always = {name: holds for name, holds in of.always.items() if c.VERSION == "unique" or name not in DIGESTS_FAIL}
     return Refiner(of._replace(sometimes={}, always=always))
 
 
 def number(key: str) -> int:
-    """Of a key, from 1. Raises ValueError."""
+    """Return the number of a key, from 1. Raises ValueError."""
     return int(key.removeprefix(PREFIX))
 
 
@@ -90,7 +90,7 @@ class Trace(trace.Trace):
                      lambda a, s, l, s2, l2: (status < 300) == (s2.objects != s.objects))
 
     def _crashed(self, e: Event) -> Match | None:
-        """A client that dies learns of its last request no more than one that has no reply."""
+        """Return the step of a client that crashes: it learns as little as after a lost reply."""
         return self._unanswered(e)
 
     def _told_of(self, e: Event) -> str:
@@ -103,13 +103,13 @@ class Trace(trace.Trace):
 
 
 def shown(s: Shared, local: tuple) -> str:
-    """What a caller has to be shown."""
+    """Return the text that the response must show."""
     if local.kind == "List":
         return " ".join(map(str, sorted(local.listed)))
     return str(local.got.front) if local.outcome == "Ok" else ""
 
 
-SAID = {  # what a caller is told -> of which requests, and how they ended
+SAID = {  # response -> the requests that it answers, and their outcome
     "stored": (("Put",), "Ok"), "created": (("Create",), "Ok"), "exists": (("Create",), "Conflict"),
     "updated": (("Update",), "Ok"), "changed": (("Update",), "Conflict"),
     "read": (("Get", "GetIfChanged"), "Ok"), "missing": (("Get",), "Missing"),

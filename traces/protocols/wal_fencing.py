@@ -1,9 +1,9 @@
-"""Safety: every request of the trace is some action of model/protocols/wal_fencing.py, and what callers were told is what its
-history says.
+"""Safety: every request of the trace is an action of model/protocols/wal_fencing.py, and each response to a caller agrees with
+the model's history.
 
-A record's body "w.k" says that it is the k-th of the model's writer w. A request that was applied, and whose reply did not
-come, is one action of the model (Lose..): so of each that is applied both are followed, that its client has heard of it and
-that it has not, until its next event tells.
+A record's body "w.k" names the k-th record of the model's writer w. A request that was applied and whose reply was lost is one
+action of the model (Lose..). So for each applied request both cases are followed, that its client received the reply and that
+it did not, until its next event decides.
 """
 
 from highwater.impl.codecs.json.wal import FENCE, InvalidWal, Record, WalManifest, decode_manifest, decode_record
@@ -22,7 +22,7 @@ BEFORE_READS = ("Closed", "Validating", "Created", "Reread")  # of the manifest
 
 
 def constants(writers: int, collectors: int) -> Constants:
-    """The model without bounds, for traces of so many clients."""
+    """Return the constants of a model without bounds, for traces of so many clients."""
     return Constants(WRITERS=writers, COLLECTORS=collectors, APPENDS=None, FLUSHES=None, MAX_PENDING=None, MAX_LOST=None,
                      MAX_CRASHES=None)
 
@@ -32,7 +32,7 @@ def refiner(c: Constants) -> Refiner:
 
 
 def record_of(record: Record | None) -> Body:
-    """Raises ValueError."""
+    """Return (writer, number) of a record "w.k"; () for a fence. Raises ValueError."""
     if record is None:
         return ()
     writer, number = map(int, record.body.split(b"."))
@@ -50,12 +50,12 @@ class Trace(trace.Trace):
     alien = (*trace.ALIEN, InvalidWal)
 
     def _updates(self, e: Event) -> list[str]:
-        """Of a record. (A flush puts none: it says that those of the log are in the database.)"""
+        """Return the update in a record. (A flush puts none: it says that the log's records are in the database.)"""
         record = decode_record(e.body)
         return [record.body.decode()] if record else []
 
     def _take(self, e: Event) -> None:
-        doubtful = e.kind == "timeout" or (e.kind == "refused" and e.status >= 500)  # a 503 to a mutation tells nothing
+        doubtful = e.kind == "timeout" or (e.kind == "refused" and e.status >= 500)  # a 503 to a mutation is indefinite
         if not doubtful or e.op not in MUTATIONS or e.client.startswith("Collector"):
             super()._take(e)
             return
@@ -65,7 +65,7 @@ class Trace(trace.Trace):
                 self._replied(e)
             self._well_formed(e)
             self.last[e.client] = e.request
-            if not applied:  # as one that is under way, and will never arrive
+            if not applied:  # as a request in flight that will never arrive
                 self.refiner.event(e.client, (0, 0, e.client, self._request(e)), self._sends)
             else:
                 self.refiner.step(Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: in_doubt(l), e.op))
@@ -73,7 +73,7 @@ class Trace(trace.Trace):
             super()._take(e)
 
     def _unanswered(self, e: Event) -> None:
-        """A read that nobody heard is sent again."""
+        """Take no step: a read without a reply is sent again."""
 
     def _answered(self, e: Event) -> Match | None:
         if e.client.startswith("Collector"):
@@ -127,7 +127,7 @@ class Trace(trace.Trace):
     # --- requests that nobody waits for
 
     def _sent(self, e: Event) -> None:
-        """A DELETE that is applied late is one that is sent late."""
+        """Treat a DELETE that is applied late as one that is sent late."""
         if e.op == "delete":
             self.pending[e.client, e.request] = ("Delete", WAL.file_id(e.key)), trace.sent(e)
         else:
@@ -158,7 +158,7 @@ class Trace(trace.Trace):
         *_, request, status = event
         return Match("", ("ApplyPending",), None, lambda a, s, l, s2, l2: arrives(s, s2, request, status < 300))
 
-    # --- what callers were told
+    # --- responses to callers
 
     def _told_of(self, e: Event) -> str:
         if e.op == "opened":
@@ -177,12 +177,12 @@ def present(s: Shared) -> list[int]:
 
 
 def in_doubt(w: Writer) -> bool:
-    """It has put something, and does not know what came of it."""
+    """Return whether the writer has a put of unknown outcome."""
     return w.pc in ("Doubt", "Listed", "Closed", "Reread")
 
 
 def arrives(s: Shared, s2: Shared, request: tuple, ok: bool) -> bool:
-    """It was this request, and it was applied, or refused, as it was."""
+    """Return whether the step takes this request out of the pool, and applies or refuses it as observed."""
     gone = list(s.pool)
     for one in s2.pool:
         gone.remove(one)
@@ -195,13 +195,13 @@ def is_nowhere(s: Shared, record: Body) -> bool:
         all(request[-1] != record for request in s.pool) and record not in s.manifest.flushed
 
 
-SAID = {  # of an append: what its caller is told -> when that is so
+SAID = {  # response to an append -> the condition under which it is true
     "committed": lambda s, w, record: w.pc == "Open" and w.k == record[1] + 1 and record in s.acked,
     "failed": lambda s, w, record: w.pc == "Open" and w.k == record[1] and is_nowhere(s, record),
     "fenced": lambda s, w, record: w.pc == "Fenced" and (record in s.refused or is_nowhere(s, record)),
     "unknown": lambda s, w, record: w.pc in ("Doubt", "Refused", "Created", "Fenced", "Open") and record not in s.acked,
 }
-OF_OTHERS = {  # of an open, or a flush
+OF_OTHERS = {  # the same for an open, or a flush
     "not open": lambda s, w: w.pc not in ("Open", "Created"),
     "flushed": lambda s, w: w.pc == "Open" and w.base is not None and w.base.flushed == w.has,
     "not flushed": lambda s, w: w.pc in ("Open", "Reread", "Fenced"),
