@@ -118,9 +118,9 @@ def read(path: Path, shrunk: bool = False) -> Saved:
     manifest = read_manifest(path)
     for name, hash_ in manifest["files"].items():
         if not (path / name).is_file():
-            raise Refused(f"{path}: the bundle is damaged: there is no {name}; get it anew")
+            raise Refused(f"{path}: the bundle is damaged: there is no {name}; get a new copy")
         if hashed(text_of(path / name)) != hash_:
-            raise Refused(f"{path}: the bundle is damaged: {name} is not what was written; get it anew")
+            raise Refused(f"{path}: the bundle is damaged: {name} is not what was written; get a new copy")
     name = (SHRUNK if shrunk else "") + "tape.json"
     if name not in manifest["files"]:
         raise Refused(f"{path}: it holds no {name}" + (f": highwater dst shrink {quote(str(path))}" if shrunk else ""))
@@ -133,11 +133,11 @@ def read_manifest(path: Path) -> dict[str, Any]:
         names = [name for name, _ in manifest["files"].items()]
         changed = manifest.pop("manifest", None) != hashed(json.dumps(manifest))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Refused(f"{path}: the bundle is damaged: manifest.json: {error!r}; get it anew") from None
+        raise Refused(f"{path}: the bundle is damaged: manifest.json: {error!r}; get a new copy") from None
     if manifest.get("format") != FORMAT:
         raise Refused(f"{path}: a bundle of format {manifest.get('format')!r}; this reads {FORMAT}")
     if changed:
-        raise Refused(f"{path}: the bundle is damaged: manifest.json is not what was written; get it anew")
+        raise Refused(f"{path}: the bundle is damaged: manifest.json is not what was written; get a new copy")
     if any(Path(name).name != name for name in names):
         raise Refused(f"{path}: the bundle is damaged: manifest.json names files outside of it")
     return manifest
@@ -155,7 +155,7 @@ def text_of(path: Path) -> str:
     except OSError as error:
         raise Refused(f"{path}: not a tape: {error.strerror}; give a bundle's folder, a tape.json, or a seed") from None
     except ValueError:
-        raise Refused(f"{path}: not a tape: it is no text") from None
+        raise Refused(f"{path}: not a tape: it is not text") from None
 
 
 def read_tape(path: Path, text: str) -> Saved:

@@ -136,7 +136,7 @@ def hint(events: list[Event]) -> str:
 
 def of_others(protocols: list[str]) -> str:
     return (f"its clients, its keys and what callers were told are as in {' and '.join(protocols)}: "
-            f"{' or '.join(f'--protocol {name}' for name in protocols)}, with --shape where `dst run -o` has told of one")
+            f"{' or '.join(f'--protocol {name}' for name in protocols)}, with --shape if `dst run -o` printed one")
 
 
 def fitting(events: list[Event]) -> list[str]:

@@ -33,7 +33,7 @@ class Asked(NamedTuple):
 
 
 class Known:
-    """What a process shares among its runs: parsed events, trace factories, cached effects. None of it depends on a single
+    """State that one process shares among runs: parsed events, trace factories, cached effects. None of it depends on a single
     run."""
 
     def __init__(self) -> None:

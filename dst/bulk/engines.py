@@ -59,7 +59,7 @@ def check(work: Work, jobs: int = 1, progress: Progress = lambda hundredths: Non
             try:
                 return in_turn(partial(unordered, pool), work, Path(folder), progress)
             except BrokenProcessPool:
-                raise BulkError("a process died, perhaps for want of memory: try fewer --jobs") from None
+                raise BulkError("a process died, perhaps because memory ran out: try fewer --jobs") from None
 
 
 def unordered(pool: ProcessPoolExecutor, function: Callable[[Any], Any], work: list[Any]) -> Iterator[Any]:

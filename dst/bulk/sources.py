@@ -122,7 +122,7 @@ def footer(file: str) -> pq.FileMetaData:
             check_columns(file, opened.schema_arrow)
             return opened.metadata
     except pa.ArrowException as error:
-        raise BadInput(f"{file}: no whole Parquet file ({one_line(error)}): get it anew") from None
+        raise BadInput(f"{file}: not a complete Parquet file ({one_line(error)}): get a new copy") from None
 
 
 def check_metadata(file: str, metadata: pq.FileMetaData) -> None:
@@ -161,7 +161,7 @@ def check_columns(file: str, schema: pa.Schema) -> None:
         raise BadInput(f"{file}: there is no column {', '.join(lacking)}; docs/bulk-traces.md says which there must be")
     strange = [name for name in there if name not in COLUMNS]
     if strange:
-        raise BadInput(f"{file}: column {strange[0]!r} is none of a trace's: rename it, or leave it out; there are "
+        raise BadInput(f"{file}: column {strange[0]!r} is not a trace's: rename it, or leave it out; there are "
                        f"{', '.join(COLUMNS)}")
     for name, type_ in there.items():
         if not is_a(COLUMNS[name], type_) and not (name == "run" and pa.types.is_integer(type_)):
@@ -197,8 +197,8 @@ def read(split: Split, choice: Choice = ALL) -> Read:
     try:
         return read_parquet(split, choice) if split.parquet else read_lines(split, choice)
     except (pa.ArrowException, OSError, BadInput) as error:
-        why = (f"{split.file}: cannot be read to its end ({one_line(error)}): get it anew; runs that have events there were "
-               "judged without these")
+        why = (f"{split.file}: cannot be read to its end ({one_line(error)}): get a new copy; runs with events there were "
+               "judged without them")
         return Read([], [], np.zeros((5, 0), np.int64), [((split.file, ""), split.number << OFFSETS, why)])
 
 

@@ -31,13 +31,13 @@ from highwater.dst.version import ROOT, code_version
 from highwater.model.explore.disk.own_folder import own
 
 VERSION = 3  # of a campaign's folder
-NO_LABEL = ("put a copy of it back; if there is none, any program that reads Parquet still reads the rows, and the campaign "
-            "is run anew, into a new folder")
+NO_LABEL = ("restore a copy of it; without one the rows can still be read as Parquet, but the campaign must be run again, "
+            "into a new folder")
 OURS = (".lock", ".campaign.json")
 
 
 class Asked(NamedTuple):
-    """What the user last requested of a campaign."""
+    """The last request for a campaign: its seeds and limits."""
 
     seeds: Seeds
     stop_after: int = 0  # failures; 0: no limit
@@ -97,7 +97,7 @@ def labelled(out: Path) -> tuple[Campaign, Asked]:
     if not said:
         raise Refused(f"{label} is damaged: {NO_LABEL}")
     if said.get("version") != VERSION:
-        raise Refused(f"{out} is of version {said.get('version')!r}, and this program reads {VERSION}: run the campaign anew")
+        raise Refused(f"{out} is of version {said.get('version')!r}, but this program reads {VERSION}: run the campaign again")
     try:
         asked = said["asked"]
         found = (Campaign(**{name: said[name] for name in Campaign._fields}),
@@ -205,8 +205,8 @@ def check_code(campaign: Campaign, out: Path, seed: int) -> None:
     if campaign.code != code_version():
         commit = commit_in(out)
         of = f"{campaign.code}, commit {commit}" if commit else campaign.code
-        again = "" if campaign.strategy == GUIDED else f"; or, for what the code that is here does: {replay_of(campaign, seed)}"
-        raise Refused(f"{out} is of other code ({of}; here is {code_version()}): check that out{again}")
+        again = "" if campaign.strategy == GUIDED else f"; or run the seed with this code: {replay_of(campaign, seed)}"
+        raise Refused(f"{out} was run with other code ({of}; this is {code_version()}): check out that commit{again}")
 
 
 def covered(asked: Asked, summary: dict) -> Seeds:
@@ -224,7 +224,7 @@ def check_rows(out: Path, seeds: np.ndarray, left: int, summary: dict) -> None:
         twice = int(seeds[:-1][np.diff(seeds) == 0][0])
         waves = [str(wave) for wave in sorted((out / "rows").glob("wave=*"))
                  if read(out, (twice, twice + 1), ["seed"], wave).num_rows]
-        raise CampaignError(f"{out / 'rows'} has more than one row of a seed, and each should have one: seed {twice} is in "
+        raise CampaignError(f"{out / 'rows'} has more than one row for a seed: seed {twice} is in "
                             f"{' and '.join(waves)}: keep one of them")
     if summary and left:
         raise CampaignError(f"{out} has lost the rows of {left:,} seeds since its summary was written: `highwater campaign "

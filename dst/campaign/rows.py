@@ -77,7 +77,7 @@ def run_range(work: Work, seeds: Seeds) -> pa.Table:
     def each(outcome: Outcome) -> None:
         set_alarm(0)  # if the alarm goes off now, Hung is raised here, before there is a row
         if outcome.seed != todo[len(rows)]:
-            raise CampaignError(f"the outcome of seed {outcome.seed} came instead")
+            raise CampaignError(f"expected seed {todo[len(rows)]}, but got the outcome of seed {outcome.seed}")
         if outcome.seed % TWICE == 0:
             sample.append(outcome)
         add(GUIDED if guided else outcome.strategy, outcome.shape.store, outcome.kind, outcome.signature, outcome.message,

@@ -84,7 +84,7 @@ def compared(campaign: Campaign, seeds: Seeds, out: Path) -> tuple[list[int], li
     try:
         different = doctor.check(sample, campaign.spec, tape_of=lambda seed: tape_of_row(campaign, seed, out))
     except doctor.Broken as error:
-        raise CampaignError(f"the self-check broke down: {error}") from error
+        raise CampaignError(f"the check for determinism could not run: {error}") from error
     if different is None:
         return sample, []
     replay = f"highwater dst doctor {protocol_words(campaign.scenario)} --seeds {different.seed}:{different.seed + 1}" + (

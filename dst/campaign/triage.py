@@ -59,7 +59,7 @@ def summary_of(out: Path) -> dict:
     labelled(out)
     summary = summary_in(out)
     if not summary:
-        raise Refused(f"{out} has no summary: `highwater campaign resume {out}` brings it to its end")
+        raise Refused(f"{out} has no summary: run `highwater campaign resume {out}` to finish the campaign")
     return summary
 
 
@@ -85,7 +85,7 @@ def compare(now: dict, earlier: list[dict]) -> list[Compared]:
 def rerun(campaign: Campaign, seed: int, tape: Tape | None = None) -> tuple[Outcome, Run]:
     """Run a row's seed again, with its tape in a guided campaign. Returns the outcome and the run. Raises CampaignError."""
     if tape is None and campaign.strategy == GUIDED:
-        raise CampaignError(f"the run of seed {seed} did not end, so that no tape tells of it")
+        raise CampaignError(f"the run of seed {seed} did not end, so there is no tape to replay")
     run = campaign.spec.at(seed)
     return simulate(run, tape=tape), run
 

@@ -41,7 +41,7 @@ def run(campaign: Campaign, asked: Asked, out: Path, start: Callable[[], Abstrac
     """Run the seeds that have no rows yet. Raises CampaignError."""
     began, (low, high) = time.monotonic(), asked.seeds
     if campaign.round_size and low != campaign.first:
-        raise Refused(f"{out}: the rounds of this campaign are counted from seed {campaign.first}, not {low}")
+        raise Refused(f"{out}: the rounds of this campaign count from seed {campaign.first}, not {low}: begin there")
     with opened(out, campaign, asked):
         todo = missing(out, asked.seeds)
         covered = covers(out, asked, todo)

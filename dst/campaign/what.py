@@ -49,7 +49,7 @@ class Campaign(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What an engine's processes need beside their seeds."""
+    """Parameters that an engine's processes need beside their seeds."""
 
     campaign: Campaign
     limit_s: float  # a seed that takes longer has hung
@@ -62,7 +62,7 @@ def campaign_of(scenario: str = DEFAULT, mutant: str = "", strategy: str = BASE,
     if strategy not in (BASE, GUIDED, *STRATEGIES):
         raise Refused(f"there is no strategy {strategy!r}; there are: {BASE}, {GUIDED}, {', '.join(STRATEGIES)}")
     if strategy == GUIDED and round_size < 1:
-        raise Refused("a guided campaign goes in rounds: how many seeds are in one?")
+        raise Refused("a guided campaign goes in rounds: give the number of seeds in one")
     rounds = (first, round_size) if strategy == GUIDED else (0, 0)
     campaign = Campaign(scenario, mutant, strategy, profile, shape, faults, *rounds, code_version())
     try:

@@ -76,7 +76,7 @@ def located(job: dict[str, Any], one: Place, two: Place, path: str = "") -> str:
     at = first_difference(*traces)
     if at is not None:
         said.append(f"event {at}: {event(traces[0], at)} with {one.name}, {event(traces[1], at)} with {two.name}")
-    return "; ".join(said) or "it differed, and then, run again, did not: it depends on more than the hash seed"
+    return "; ".join(said) or "the run differed once, but not when repeated: it depends on more than the hash seed"
 
 
 def first_difference(one: list, two: list) -> int | None:

@@ -36,8 +36,8 @@ def resolved(protocol: str | None = None, scenario: str | None = None) -> str:
         model = named(protocol).model
         raise LookupError(f"{protocol!r} is a scenario, not a protocol: --protocol {model} --scenario {protocol}")
     if scenario is not None and named(scenario).protocol != protocol:
-        raise LookupError(f"{scenario!r} is no scenario of {protocol}, but of {named(scenario).protocol}; "
-                          f"of {protocol} there are: {', '.join(scenarios_of(protocol))}")
+        raise LookupError(f"{scenario!r} is not a scenario of {protocol}, but of {named(scenario).protocol}; "
+                          f"{protocol} has: {', '.join(scenarios_of(protocol))}")
     return scenario or protocol
 
 

@@ -89,7 +89,7 @@ class Bounded(Chooser):
             self.path.append(Branch(0, options))
         taken, known = self.path[self.taken]
         if known != options:
-            raise RuntimeError(f"branch {self.taken} is {options} now, and was {known}: something is not deterministic")
+            raise RuntimeError(f"branch {self.taken} is now {options}, but was {known}: something is not deterministic")
         self.taken += 1
         choice, delays, faults = options[taken]
         self.delays -= delays

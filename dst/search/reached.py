@@ -47,7 +47,7 @@ def names_of(mask: int, scenario: str = DEFAULT) -> list[str]:
 
 
 class Watch:
-    """What the current run reached. Give `trace_of` to `simulate`, then call `reached` with the outcome."""
+    """The states and steps of the current run. Give `trace_of` to `simulate`, then call `reached` with the outcome."""
 
     def __init__(self, scenario: str = DEFAULT, every: int = MODEL_EVERY) -> None:
         self.scenario, self.every = named(scenario), every

@@ -101,14 +101,14 @@ class Strict(Chooser):
 
     def end(self) -> None:
         if self.left:
-            raise TapeMismatch(f"the run is over, the tape goes on with {self.left[0]}")
+            raise TapeMismatch(f"the run has ended, but the tape continues with {self.left[0]}")
 
     def _next(self, site: str, bound: int) -> int:
         if bound == 1:
             return 0
         recorded = self.left.popleft() if self.left else None
         if recorded is None or (recorded[0], recorded[2]) != (site, bound):
-            raise TapeMismatch(f"choice {len(self.tape)}: the run asks for {site!r} of {bound}, the tape holds "
+            raise TapeMismatch(f"choice {len(self.tape)}: the run requests {site!r} of {bound}, but the tape holds "
                                f"{recorded or 'nothing more'}")
         self.tape.append(recorded)
         return recorded[1]
