@@ -1,8 +1,8 @@
-"""Safety: none of its own; the clients of one run, which run impl/ unchanged, for traces/ to judge.
+"""Clients of one simulated run: start, crash, restart, retire, audit, and their callers. They run impl/ unchanged.
 
-What they do is their scenario's. Here is what all have: they are started, and after a crash started again knowing nothing,
-with what is left to do; some retire when the faults have stopped; and some work once more in the end. Here are also the loops
-of writers, readers and collectors that several scenarios have in common.
+The scenario says what each client does. After a crash a client starts again with no knowledge and with the work that is left.
+In some runs some clients retire once the faults have stopped. In some runs clients do one more operation at the end, the audit.
+This module also holds the loops of writers, readers and collectors that several scenarios share.
 """
 
 from collections.abc import Awaitable, Callable
@@ -32,11 +32,13 @@ class QuietMetrics:
         pass
 
 
-STORE, METRICS = ClientStore(), QuietMetrics()  # they hold nothing
+STORE, METRICS = ClientStore(), QuietMetrics()  # without state
 
 
 class Actors:
-    """`shape`: the scenario's. `left`: client -> how much it has still to do. `told`: what callers were told, in order."""
+    """The clients of one run, the work that each has left, and the responses that their callers received.
+
+    `shape` is the scenario's. `left` maps a client to its number of operations to do. `told` lists the responses in order."""
 
     def __init__(self, scenario: Scenario, kernel: Kernel, store: SimulatedStore, shape: Any,
                  choose: Callable[[str, int], int], trace: Any, tell: Callable[[Event], None], build: Any):
@@ -50,34 +52,35 @@ class Actors:
         self.auditing = False
         self.moments = 0
         self.operations: list[Operation] = []
-        self.open: dict[str, Operation] = {}  # client -> what it is about
+        self.open: dict[str, Operation] = {}  # client -> its operation in progress
 
     def _client(self, name: str) -> Client:
         skew_ms = self.shape.skew_ms
         return Client(name, offset_ms(self.choose, f"{name}.skew", skew_ms) if skew_ms else 0)
 
     def start(self, client: Client) -> None:
-        """Begin, or begin again after a crash, with what is left to do, and knowing nothing."""
+        """Start a client, or restart it after a crash: without knowledge, with the work that is left."""
         clock = ClientClock(self.kernel, client)
         world = World(STORE, clock, ClientIds(clock, *self.ids[client.name]), METRICS)
         role, _, number = client.name.partition("#")
         self.kernel.start(client, self.scenario.work[role](self, client, world, int(number)))
 
     def tell(self, client: Client, op: str, body: bytes, key: str = "") -> None:
-        """What the caller of a client is told, at this moment."""
+        """Record the response that a client's caller receives now."""
         event = NEW(Event, (self.kernel.now_ms, 0, client.name, "told", op, key, "", 0, "", body, (), False, True, False))
         self.told.append(event)
         self.tell_trace(event)
 
     def begin(self, client: Client, update: str = "") -> None:
-        """The caller of a client asks for an update of this name, or for a read. What never ends is of unknown outcome."""
+        """Record that a client's caller requests the update of this name, or a read. Without an `end` its outcome is
+        indeterminate."""
         if client.name in self.open:
             self.operations.append(self.open[client.name])
         self.moments += 1
         self.open[client.name] = Operation(client.name, self.moments, None, "", update)
 
     def end(self, client: Client, said: str, key: str = "", body: bytes | None = None, seen: tuple[str, ...] = ()) -> None:
-        """The caller is told what became of it: of a read what it saw, of an update, unless `body` is given, its name."""
+        """Record the response: `seen` for a read; for an update its name, unless `body` is given."""
         of = self.open.pop(client.name)
         self.moments += 1
         self.operations.append(of._replace(end=self.moments, said=said, seen=seen))
@@ -87,13 +90,13 @@ class Actors:
         return [*self.operations, *self.open.values()]
 
     def name_update(self, client: str) -> str:
-        """As the model counts them, so that bodies, and what was worked out for them, recur in many runs."""
+        """Name the next update as the model counts it, so that bodies, and cached results for them, recur in many runs."""
         self.begun += 1
         number = max(local.k for local in self.trace.refiner.locals(client)) if self.trace else self.begun
         return f"{client.partition('#')[2]}.{number}"
 
     async def pause(self, client: Client, world: World) -> None:
-        """Between two operations, up to the shape's `pause_ms`."""
+        """Wait between two operations, for at most the shape's `pause_ms`."""
         if self.shape.pause_ms > 1:
             await world.clock.sleep_ms(1 + self.choose(f"{client.name}.pause", self.shape.pause_ms))
 
@@ -101,8 +104,10 @@ class Actors:
 
     async def write_one_by_one(self, client: Client, world: World, write: Callable[[str], Awaitable[str]],
                                may_give_up: bool = False) -> None:
-        """Bring a writer's updates home one after another. `write` an update of a name: returns the key that tells where it
-        is, or "". One that surely did not happen is asked for again, unless the caller gives up; one in doubt is not."""
+        """Commit a writer's updates one after another.
+
+        `write` takes an update's name and returns the key that holds it, or "". After a definite error the update is requested
+        again, unless the caller gives up. After an indefinite error it is not."""
         while self.left[client.name]:
             self.left[client.name] -= 1
             update = self.name_update(client.name)
@@ -120,7 +125,7 @@ class Actors:
             await self.pause(client, world)
 
     async def read_one_by_one(self, client: Client, world: World, read: Callable[[], Awaitable[tuple[str, ...]]]) -> None:
-        """Read time after time, and tell the reader's caller the names of the updates that it sees."""
+        """Read repeatedly, and report the names of the updates that each read sees to the reader's caller."""
         while self.left[client.name]:
             self.left[client.name] -= 1
             await self.pause(client, world)
@@ -132,7 +137,7 @@ class Actors:
             self.end(client, "read", body=" ".join(seen).encode(), seen=seen)
 
     async def collect_in_rounds(self, client: Client, wait: Callable[[], Awaitable], collect: Callable[[], Awaitable]) -> None:
-        """Collect garbage time after time. A round that fails is over: the next one begins anew."""
+        """Collect garbage repeatedly. A round that fails is over, and the next one starts from the beginning."""
         while self.left[client.name]:
             self.left[client.name] -= 1
             await wait()
@@ -144,7 +149,7 @@ class Actors:
     # --- when the faults have stopped
 
     def who_retires(self) -> list[Client]:
-        """Of one run in four, a random set: the others have to get on without them."""
+        """Draw the clients that retire: a random set in one run in four, else none. The others must finish without them."""
         some = self.choose("retire", 4) == 3
         return [client for client in self.clients if some and self.choose(f"{client.name}.retires", 2)]
 
@@ -160,6 +165,6 @@ class Actors:
 
 
 def raise_anomalies(found: list[str]) -> None:
-    """Raise a Failure of the callers' history if anything is wrong with it. Each text is "name: what is wrong"."""
+    """Raise Failure for the callers' history if it has anomalies. Each text is "name: what is wrong"."""
     if found:
         raise Failure("safety", f"history:{found[0].partition(':')[0]}", "; ".join(found))

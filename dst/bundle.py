@@ -1,15 +1,15 @@
-"""Safety: a bundle is whole, or it is not there; what is damaged is refused, never replayed in part.
+"""Write and read bundles. Safety: a bundle is complete or absent, and a damaged one is refused, never replayed in part.
 
-A run in a folder, to be kept or mailed:
+A bundle is one run in a folder, to keep or to send:
 
-    manifest.json          what the run is a function of, what came of it, and a hash of every other file
-    tape.json              its choices; alone it is enough to replay the run
+    manifest.json          the run's parameters, its result, and a hash of every other file
+    tape.json              its choices; it is sufficient to replay the run
     trace.ndjson           its events, as `trace check` takes them
     report.txt             what happened, and why that is wrong
-    timeline.html          the same to look at
-    shrunk.*               the same of the run that `dst shrink` made of it
+    timeline.html          the same as a diagram
+    shrunk.*               the same files for the run that `dst shrink` made of it
 
-Nothing in it names a path, an address or a time of day: of one run, one code and one Python it is the same everywhere.
+No file names a path, an address or a time of day. With the same run, code and Python, a bundle is the same everywhere.
 """
 
 import json
@@ -28,27 +28,27 @@ from highwater.dst.simulate import Outcome
 from highwater.dst.world.faults import Weights
 from highwater.traces.event import to_json
 
-FORMAT = 2  # of a bundle; 1 had no hash of its manifest
-TAPE_FORMAT = 2  # of a tape.json; 1 had no strategy, shape, weights
+FORMAT = 2  # of a bundle; format 1 had no hash of its manifest
+TAPE_FORMAT = 2  # of a tape.json; format 1 had no strategy, shape, weights
 SHRUNK = "shrunk."
 
 
 class Refused(Exception):
-    """The folder, or what is in it, is not for this. One line that says why, and what to do."""
+    """The folder or its content cannot be used. The message is one line: the reason, and what to do."""
 
 
 class Saved(NamedTuple):
     run: Run
     tape: list[Choice]
     digest: str
-    code: str | None  # None: not known
+    code: str | None  # None: unknown
 
 
 # --- to write
 
 
 def tape_text(run: Run, outcome: Outcome, code: str) -> str:
-    """One choice a line."""
+    """Format a tape, with one choice a line."""
     head = {"v": TAPE_FORMAT, **fields_of(run), "digest": outcome.digest, "code": code}
     lines = ",\n".join(json.dumps(choice, separators=(",", ":")) for choice in outcome.tape)
     return json.dumps(head, indent=1)[:-2] + f',\n "tape": [\n{lines}\n]}}\n'
@@ -65,8 +65,9 @@ def files_of(run: Run, outcome: Outcome, code: str, report: str, timeline: str |
 
 
 def write(folder: Path, run: Run, outcome: Outcome, code: str, files: dict[str, str]) -> None:
-    """`files` of the run, and perhaps of what it was shrunk to. A bundle that is there is replaced. Raises OSError; Refused,
-    if something else is there."""
+    """Write a bundle, replacing an existing one. `files`: the run's, and perhaps those of its shrunk run.
+
+    Raises OSError; raises Refused if the folder holds something else."""
     manifest = {"format": FORMAT, **fields_of(run), "played": outcome.strategy, "profile": outcome.shape.store,
                 "kind": outcome.kind, "signature": outcome.signature, "requests": outcome.requests, "digest": outcome.digest,
                 "tape": tape_hash(outcome.tape), "code": code, "python": ".".join(map(str, sys.version_info[:3])),
@@ -86,17 +87,17 @@ def write(folder: Path, run: Run, outcome: Outcome, code: str, files: dict[str, 
 
 
 def may_be_replaced(folder: Path) -> None:
-    """Raises Refused if anything is there that is of no bundle."""
+    """Raises Refused if the folder holds anything that is not part of a bundle."""
     if folder.exists() and not folder.is_dir():
         raise Refused(f"{folder} is a file: give a new folder")
     there = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     try:
         own = ["manifest.json", *read_manifest(folder)["files"]] if there else []
     except Refused:
-        raise Refused(f"{folder} is not empty, and no bundle: delete it, or give a new folder") from None
+        raise Refused(f"{folder} is not empty, and is not a bundle: delete it, or give a new folder") from None
     strange = [name for name in there if name not in own]
     if strange:
-        raise Refused(f"{folder} holds {strange[0]}, which is of no bundle: give a new folder")
+        raise Refused(f"{folder} holds {strange[0]}, which is not part of a bundle: give a new folder")
 
 
 def hashed(text: str) -> str:
@@ -111,15 +112,15 @@ def tape_hash(tape: list[Choice]) -> str:
 
 
 def read(path: Path, shrunk: bool = False) -> Saved:
-    """A bundle, or a tape by itself. Raises Refused."""
+    """Read a bundle, or a single tape. Raises Refused."""
     if not path.is_dir():
         return read_tape(path, text_of(path))
     manifest = read_manifest(path)
     for name, hash_ in manifest["files"].items():
         if not (path / name).is_file():
-            raise Refused(f"{path}: the bundle is damaged: there is no {name}; get it anew")
+            raise Refused(f"{path}: the bundle is damaged: there is no {name}; get a new copy")
         if hashed(text_of(path / name)) != hash_:
-            raise Refused(f"{path}: the bundle is damaged: {name} is not what was written; get it anew")
+            raise Refused(f"{path}: the bundle is damaged: {name} is not what was written; get a new copy")
     name = (SHRUNK if shrunk else "") + "tape.json"
     if name not in manifest["files"]:
         raise Refused(f"{path}: it holds no {name}" + (f": highwater dst shrink {quote(str(path))}" if shrunk else ""))
@@ -132,29 +133,29 @@ def read_manifest(path: Path) -> dict[str, Any]:
         names = [name for name, _ in manifest["files"].items()]
         changed = manifest.pop("manifest", None) != hashed(json.dumps(manifest))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Refused(f"{path}: the bundle is damaged: manifest.json: {error!r}; get it anew") from None
+        raise Refused(f"{path}: the bundle is damaged: manifest.json: {error!r}; get a new copy") from None
     if manifest.get("format") != FORMAT:
         raise Refused(f"{path}: a bundle of format {manifest.get('format')!r}; this reads {FORMAT}")
     if changed:
-        raise Refused(f"{path}: the bundle is damaged: manifest.json is not what was written; get it anew")
+        raise Refused(f"{path}: the bundle is damaged: manifest.json is not what was written; get a new copy")
     if any(Path(name).name != name for name in names):
         raise Refused(f"{path}: the bundle is damaged: manifest.json names files outside of it")
     return manifest
 
 
 def files_there(path: Path) -> dict[str, str]:
-    """Of the run itself, not of what it was shrunk to. Raises Refused."""
+    """Return the files of the run itself, without those of its shrunk run. Raises Refused."""
     return {name: text_of(path / name) for name in read_manifest(path)["files"] if not name.startswith(SHRUNK)}
 
 
 def text_of(path: Path) -> str:
-    """Raises Refused."""
+    """Read a file as UTF-8. Raises Refused."""
     try:
         return path.read_bytes().decode()
     except OSError as error:
         raise Refused(f"{path}: not a tape: {error.strerror}; give a bundle's folder, a tape.json, or a seed") from None
     except ValueError:
-        raise Refused(f"{path}: not a tape: it is no text") from None
+        raise Refused(f"{path}: not a tape: it is not text") from None
 
 
 def read_tape(path: Path, text: str) -> Saved:
@@ -175,7 +176,7 @@ def read_tape(path: Path, text: str) -> Saved:
 
 
 def shape_of(scenario: str, saved: dict[str, Any] | None) -> Shape | None:
-    """Raises ValueError."""
+    """Return the saved shape. Raises ValueError."""
     try:
         of = named(scenario)
     except LookupError as error:

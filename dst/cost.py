@@ -1,8 +1,7 @@
-"""Safety: counts of requests are what the implementation sent in runs without faults; latencies and prices are inputs, and
-what is worked out with them is no better than they are.
+"""Measure the cost of a commit. Safety: requests are counted in runs of the implementation without faults.
 
-A protocol's scenario says in `cost` at which contention it is measured: name -> shape. Every commit that a caller was told of
-is taken apart into the requests that its client sent for it.
+Latencies and prices are inputs, and derived figures are no better than they are. `cost` of a protocol's scenario names the
+contentions to measure: name -> shape. Each commit reported to a caller is attributed the requests that its client sent for it.
 """
 
 from collections import Counter
@@ -19,13 +18,13 @@ from highwater.dst.world.faults import NONE
 from highwater.traces.event import Event
 
 MUTATIONS = ("create", "update", "put")
-COMMITTERS = ("Writer", "Appender")  # the roles whose clients are told of commits
-SAMPLES = 4096  # of a distribution of latencies
+COMMITTERS = ("Writer", "Appender")  # the roles whose clients commit
+SAMPLES = 4096  # in a table of a latency distribution
 P99 = NormalDist().inv_cdf(0.99)
 
 
 class Latency(NamedTuple):
-    """Of one kind of request, lognormal."""
+    """The latency of one kind of request, lognormal."""
 
     p50_ms: float
     p99_ms: float
@@ -41,13 +40,13 @@ class Cost(NamedTuple):
     protocol: str
     contention: str  # a name in `cost`
     commits: int
-    kinds: dict[str, Spread]  # requests of each kind for a commit, by its client
+    kinds: dict[str, Spread]  # for one commit, requests of each kind by its client
     requests: Spread  # of all kinds
-    conflicts: Spread  # for a commit
-    trips: Spread | None  # of one conflict: the attempt that failed, what is read after it, the next attempt
-    unchanged: float | None  # of the boundary checks, the share that is answered "not modified"
+    conflicts: Spread  # for one commit
+    trips: Spread | None  # for one conflict: the failed attempt, the reads after it, the next attempt
+    unchanged: float | None  # share of boundary checks answered "not modified"
     latency_ms: Spread
-    all_kinds: dict[str, float]  # of all clients, collectors too, for one commit
+    all_kinds: dict[str, float]  # for one commit, the requests of all clients, collectors too
     refused: int  # updates that were not committed
 
 
@@ -57,7 +56,7 @@ class Commit(NamedTuple):
 
 
 def sampler(latencies: Mapping[str, Latency], seed: int) -> Callable[[str], int]:
-    """delay_ms(op), drawn from the quantiles of its distribution."""
+    """Return delay_ms(op), which draws from the quantiles of the op's latency distribution."""
     tables = {op: [max(1, round(quantile(of, (i + 0.5) / SAMPLES))) for i in range(SAMPLES)] for op, of in latencies.items()}
     draw = drawing(seed, "delay")
     return lambda op: tables[op][draw(SAMPLES)]
@@ -69,7 +68,7 @@ def quantile(of: Latency, q: float) -> float:
 
 
 def measure(protocol: str, contention: str, latencies: Mapping[str, Latency], runs: int) -> Cost:
-    """Of so many runs without faults."""
+    """Measure a protocol's cost in this number of runs without faults. Raises ValueError if a run fails."""
     commits: list[Commit] = []
     trips: list[int] = []
     checks: Counter[int] = Counter()
@@ -100,8 +99,10 @@ def measure(protocol: str, contention: str, latencies: Mapping[str, Latency], ru
 
 
 def commits_of(own: list[Event]) -> Iterator[Commit]:
-    """Of one client's events: what it sent between two tellings, where the second tells of a commit. Its latency is that from
-    one to the other: clients are busy, and begin the next update at once."""
+    """Yield one client's commits: the requests that it sent between two responses to its caller, if the second reports a
+    commit.
+
+    The latency is the time between the two responses, because a busy client begins the next update at once."""
     since: list[Event] = []
     told_ms = 0
     for e in own:
@@ -118,7 +119,7 @@ def conflicts(e: Event) -> bool:
 
 
 def trips_of(own: list[Event]) -> Iterator[int]:
-    """From each attempt that met a conflict to the next one, both counted."""
+    """Yield, for each conflict, the number of requests from the failed attempt to the next one, both included."""
     for place, e in enumerate(own):
         if conflicts(e):
             rest = [later for later in own[place + 1:] if later.kind in ("applied", "told")]
@@ -137,5 +138,5 @@ def dollars(per_commit: Mapping[str, float], per_thousand: Mapping[str, float], 
 
 
 def all_of(protocol: str) -> Mapping[str, Any]:
-    """The contentions at which a protocol is measured; empty for one without commits."""
+    """Return the contentions at which a protocol is measured; empty for one without commits."""
     return named(protocol).cost

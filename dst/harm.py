@@ -1,7 +1,7 @@
-"""Tell of a run that has left the model whether its callers came to harm: run it again, judged by their history alone.
+"""Tell whether a run that left the model harmed its callers: run it again, judged by the callers' history alone.
 
-A refinement failure says that an implementation did what its model does not do. That need not hurt anyone, and the run ends
-there. Without the model the harness numbers updates by itself, so an update may have another number than in the failing run.
+A refinement failure ends a run when the implementation does something that its model does not do. That need not harm anyone.
+Without the model the harness numbers updates itself, so an update may have another number than in the failing run.
 """
 
 from highwater.dst.run_spec import Run
@@ -10,7 +10,8 @@ from highwater.dst.simulate import Build, Outcome, simulate
 
 
 def without_the_model(outcome: Outcome, build: Build | None) -> Outcome:
-    """Run the same choices again, to the end. Further choices are the seed's, or drawn anew if the tape is not the seed's."""
+    """Run the same choices again, to the end. Later choices come from the seed, or are drawn anew if the tape is not the
+    seed's."""
     sites = {site.partition(".")[0] for site, *_ in outcome.tape}
     run = Run(outcome.seed, outcome.scenario, None, outcome.strategy, None if "shape" in sites else outcome.shape,
               None if "swarm" in sites else outcome.weights)
@@ -22,7 +23,7 @@ def without_the_model(outcome: Outcome, build: Build | None) -> Outcome:
 
 
 def callers(outcome: Outcome, build: Build | None) -> str:
-    """One line of a run that fails by refinement; "" of any other, whose own failure says it."""
+    """Describe in one line the harm in a run that fails by refinement; "" for other runs, whose failure already says it."""
     if outcome.kind != "refinement":
         return ""
     found = without_the_model(outcome, build)

@@ -1,6 +1,6 @@
-"""Say what is to be run, once, from the command line to a row: a `RunSpec`, whatever the seed, and a `Run`, one seed of it.
+"""Specify what to run, from the command line to a row: a `RunSpec` for any seed, and a `Run` for one seed.
 
-Safety: what was asked for is what is run, or it is refused with a line that says what there is.
+Safety: the run is what the user requested, or the request is refused with a line that lists what is possible.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,17 +18,17 @@ from highwater.dst.zoo import build_of
 
 
 class Run(NamedTuple):
-    """What one run is a function of, apart from the code and its tape."""
+    """The parameters of one run, apart from the code and its tape."""
 
     seed: int
     scenario: str = DEFAULT
     mutant: str | None = None  # None: the implementation itself
-    strategy: str = "portfolio"  # one of these is drawn
+    strategy: str = "portfolio"  # portfolio: one strategy is drawn
     shape: Shape | None = None  # None: drawn
     weights: Weights | None = None  # of faults; None: drawn
 
     def command(self) -> str:
-        """What a user types to see this run again, if its shape and weights are drawn."""
+        """Return the command that repeats this run, if its shape and weights are drawn."""
         return RunSpec(self.scenario, self.mutant, self.strategy).command(self.seed)
 
 
@@ -39,24 +39,24 @@ def fields_of(run: Run) -> dict[str, Any]:
 
 
 def run_of(fields: dict[str, Any]) -> Run:
-    """Make the run of its fields again, which are `fields_of` one: nothing is checked."""
+    """Make a run from `fields_of` it. Nothing is checked."""
     run = Run(**fields)
     return run._replace(shape=run.shape and named(run.scenario).shape(**run.shape),
                         weights=run.weights and Weights(**run.weights))
 
 
 class RunSpec(NamedTuple):
-    """What runs are a function of, apart from seed, code and tape, as a user wrote it."""
+    """The parameters of runs as the user wrote them, apart from seed, code and tape."""
 
     scenario: str = DEFAULT
     mutant: str | None = None
     strategy: str = "portfolio"
-    profile: str | None = None  # of the store; None: drawn
-    shape: tuple[str, ...] = ()  # NAME=VALUE in place of what is drawn
-    faults: tuple[str, ...] = ()  # NAME=N, of 1,000 requests; then there are no others
+    profile: str | None = None  # the store's; None: drawn
+    shape: tuple[str, ...] = ()  # NAME=VALUE, in place of drawn values
+    faults: tuple[str, ...] = ()  # NAME=N, of 1,000 requests, and no other faults
 
     def at(self, seed: int) -> Run:
-        """Resolve the run of a seed. Raises LookupError or ValueError for what there is not."""
+        """Resolve the run of a seed. Raises LookupError for unknown names, ValueError for bad values."""
         build_of(self.mutant, self.scenario)
         if self.profile and self.profile not in PROFILES:
             raise LookupError(f"there is no profile {self.profile!r}; there are {', '.join(PROFILES)}")
@@ -64,7 +64,7 @@ class RunSpec(NamedTuple):
         return Run(seed, self.scenario, self.mutant, strategy, shape_at(seed, self), weights_of(self.faults))
 
     def command(self, seed: int) -> str:
-        """What a user types to see the run of a seed again."""
+        """Return the command that repeats the run of a seed."""
         words = [f"highwater dst run {protocol_words(self.scenario)} --seed {seed}"]
         words += [f"--mutant {self.mutant}"] if self.mutant else []
         words += [f"--strategy {self.strategy}"] if self.strategy != "portfolio" else []
@@ -73,20 +73,21 @@ class RunSpec(NamedTuple):
 
 
 def protocol_words(scenario: str) -> str:
-    """The options that choose a scenario."""
+    """Return the options that select a scenario."""
     protocol = named(scenario).protocol
     return f"--protocol {protocol}" + (f" --scenario {scenario}" if scenario != protocol else "")
 
 
 def strategy_of(name: str) -> str:
-    """Raises LookupError."""
+    """Return the name if it is a strategy's. Raises LookupError."""
     if name != "portfolio" and name not in STRATEGIES:
         raise LookupError(f"there is no strategy {name!r}; there are portfolio, {', '.join(STRATEGIES)}")
     return name
 
 
 def shape_at(seed: int, spec: RunSpec) -> Shape | None:
-    """The shape of a seed's run, drawn but for what is set. None: it is drawn, all of it. Raises ValueError."""
+    """Return the shape of a seed's run: the settings, and drawn values for the other fields. None: all of it is drawn. Raises
+    ValueError."""
     if not (spec.profile or spec.shape):
         return None
     scenario = named(spec.scenario)
@@ -100,17 +101,17 @@ def shape_at(seed: int, spec: RunSpec) -> Shape | None:
 
 
 def drawn_shape(seed: int, scenario: str = DEFAULT) -> Any:
-    """The shape of the run of this seed, if none is given."""
+    """Draw the shape of this seed's run."""
     return named(scenario).draw_shape(among(Chooser(seed).stream("workload")))
 
 
 def among(choose: Callable[[str, int], int]) -> Callable[..., Any]:
-    """Make what a shape is drawn with: of a field, one of these values."""
+    """Make the function that draws a field of a shape: it picks one of the given values."""
     return lambda field, *values: values[choose(f"shape.{field}", len(values))]
 
 
 def weights_of(faults: tuple[str, ...]) -> Weights | None:
-    """None: they are drawn. Raises ValueError."""
+    """Return the weights of the faults; None: they are drawn. Raises ValueError."""
     weights = set_in(NONE, faults, "--fault") if faults else None
     if weights and sum(weights) > 1000:
         raise ValueError(f"--fault: {sum(weights)} of 1,000 requests")
@@ -118,7 +119,7 @@ def weights_of(faults: tuple[str, ...]) -> Weights | None:
 
 
 def set_in(usual: Any, settings: tuple[str, ...], option: str, most: Mapping[str, int] = MappingProxyType({})) -> Any:
-    """The usual record with what is set. Raises ValueError, with the option."""
+    """Return the usual record with the settings. Raises ValueError, prefixed with the option."""
     try:
         return settings_in(usual, settings, most)
     except ValueError as error:
@@ -126,7 +127,7 @@ def set_in(usual: Any, settings: tuple[str, ...], option: str, most: Mapping[str
 
 
 def settings_in(usual: Any, settings: tuple[str, ...], most: Mapping[str, int] = MappingProxyType({})) -> Any:
-    """With these NAME=VALUE. Raises ValueError."""
+    """Return the usual record with these NAME=VALUE settings. Raises ValueError."""
     values: dict[str, Any] = {}
     for setting in settings:
         name, _, text = setting.partition("=")
@@ -139,7 +140,8 @@ def settings_in(usual: Any, settings: tuple[str, ...], most: Mapping[str, int] =
 
 
 def record(usual: Any, saved: dict[str, Any] | None, at_most: Mapping[str, int] = MappingProxyType({})) -> Any:
-    """Raises ValueError where a field is not of its kind, or beyond what the scenario is made for."""
+    """Return the usual record with saved fields. Raises ValueError if a field has a wrong type or exceeds the scenario's
+    limit."""
     if saved is None:
         return None
     for name, value in saved.items():

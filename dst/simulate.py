@@ -1,6 +1,7 @@
-"""Safety: a run passes only if its trace refines the model, its callers were told the truth, and everyone got on in the end.
+"""Simulate one run. Safety: it passes only if its trace refines the model, responses to callers are true, and all clients
+finish.
 
-One run of a scenario: chaos, then quiet (faults off, whatever is under way arrives), then an audit.
+A run has three phases: chaos, quiet (no faults, and requests in flight arrive), and perhaps an audit.
 """
 
 import gc
@@ -23,18 +24,18 @@ from highwater.dst.zoo import build_of
 from highwater.traces.event import Event, digest
 from highwater.traces.refine import Failure
 
-MOST_STEPS = 20_000  # of the kernel, for each phase: many times what any run needs
-MOST_TIMES = 1000  # of the scenario's unit, for each phase, in virtual time
+MOST_STEPS = 20_000  # of the kernel in each phase: many times a usual run
+MOST_TIMES = 1000  # scenario units of virtual time in each phase
 
 
 class Outcome(NamedTuple):
-    """What one simulated run did, and the verdict on it."""
+    """The result of one simulated run, with its verdict."""
 
     seed: int
-    kind: str  # "" if all is well; refinement, safety, liveness, nondeterminism; an exception is "safety"
-    signature: str  # short and stable: what kind of failure, of what
+    kind: str  # "" if the run succeeded; refinement, safety, liveness, nondeterminism; an exception is "safety"
+    signature: str  # short and stable: the kind of failure, and its place
     message: str
-    digest: str  # of the trace, 128 bits in hex
+    digest: str  # of the trace: 128 bits in hex
     shape: Shape
     strategy: str
     requests: int
@@ -43,20 +44,20 @@ class Outcome(NamedTuple):
     tape: list[Choice]
     failure: Failure | None
     scenario: str = DEFAULT
-    weights: Weights = NONE  # of faults
-    steps: int = 0  # of the kernel
+    weights: Weights = NONE  # of the faults
+    steps: int = 0  # events of the kernel
 
 
 def simulate(run: Run, build: Build | None = None, tape: list[Choice] | None = None, by_model: bool = True,
              chooser: Chooser | None = None, watch: Callable[..., None] | None = None,
              trace_of: Callable[[Shape], Any] | None = None, delay_ms: Callable[[str], int] | None = None) -> Outcome:
-    """Run one seed of a scenario, with the clients of its mutant, or of production. What is not given is drawn.
+    """Simulate one seed of a scenario, with the clients of its mutant or of production. Parameters that are not given are
+    drawn.
 
-    A `build` makes other clients. With a tape, its choices are replayed strictly. A `chooser` stands in for seed and tape, and
-    finds the events so far in its `events`: dst/sim/choose.py has a lenient one. Without `by_model` only the callers' history
-    is judged: whether anyone came to harm, not whether anyone did what the model does not. `watch(ms, what, client, request
-    number)` is told what no trace shows. `trace_of` stands in for what judges, and `delay_ms(op)` for how long requests take
-    where the strategy is "times"."""
+    `build` makes other clients. `tape` is replayed strictly. `chooser` replaces seed and tape, and gets the events so far in
+    its `events`; dst/sim/choose.py has a lenient one. Without `by_model` only the callers' history is judged, that is, harm and
+    not refinement. `watch(ms, what, client, request number)` receives what a trace does not show. `trace_of` replaces the
+    judge. `delay_ms(op)` gives the duration of requests with the strategy "times"."""
     of, seed = named(run.scenario), run.seed
     chooser = chooser or (Chooser(seed) if tape is None else Strict(seed, tape))
     workload, fault, decide = chooser.stream("workload"), chooser.stream("fault"), chooser.decider()
@@ -86,8 +87,8 @@ def simulate(run: Run, build: Build | None = None, tape: list[Choice] | None = N
     except TapeMismatch as error:
         failure, kind, signature = error, "nondeterminism", "nondeterminism:tape"
     except MemoryError:
-        raise  # of this process, not of the implementation
-    except Exception as error:  # the implementation let out what it never should
+        raise  # caused by this process, not by the implementation
+    except Exception as error:  # the implementation must not raise it
         failure, kind, signature = error, "safety", f"exception:{type(error).__name__}"
         error.args = (f"{error} ({place_of(error)})",)
     kernel.close()
@@ -97,19 +98,21 @@ def simulate(run: Run, build: Build | None = None, tape: list[Choice] | None = N
         except TapeMismatch as error:
             failure, kind, signature = error, "nondeterminism", "nondeterminism:tape"
     if failure:
-        failure.__traceback__ = None  # it leads to this frame, which leads to it
+        failure.__traceback__ = None  # a traceback refers to this frame, which refers to the failure
     return Outcome(seed, kind, signature, str(failure or ""), digest(events), shape, name, network.requests, kernel.now_ms,
                    events, chooser.tape, failure, run.scenario, weights, kernel.steps)
 
 
 def stalls_ms(scenario: Scenario, shape: Shape) -> tuple[int, ...]:
-    """What stalls are drawn around."""
+    """Return the times around which stalls are drawn."""
     return (shape.stall_ms,) if shape.stall_ms else scenario.waits_ms(shape)
 
 
 def store_of(shape: Shape, chooser: Chooser) -> SimulatedStore:
-    """A store that is free to lag behind chooses on the tape. Pages that are empty though more follow are below the seam: who
-    talks to such a store follows its token (impl/stores/s3.py)."""
+    """Make the run's store. A store whose reads may lag makes its choices on the tape.
+
+    Empty pages before the last one are below the seam: a real client follows the store's continuation token
+    (impl/stores/s3.py)."""
     of = profile_of(shape.store)
     return SimulatedStore(shape.page_size, of._replace(empty_pages=False), chooser.stream("store") if of.stale else None)
 
@@ -119,7 +122,8 @@ def is_untimed(strategy: str) -> int:
 
 
 def scheduled(of: type[Strategy] | None, draw: Callable[[int], int], decide: Decide, length: int) -> Callable:
-    """What the kernel asks for the next event. (A tape of untimed picks may be replayed under a seed that draws times.)"""
+    """Return the function that picks the kernel's next event. (A tape of untimed picks may be replayed under a seed that draws
+    times.)"""
     strategy = (of or STRATEGIES["random"])()
     strategy.begin(draw, length)
 
@@ -136,7 +140,7 @@ def noted(watch: Callable[[int, str, str, int], None], kernel: Kernel) -> Callab
 
 
 def place_of(error: Exception) -> str:
-    """File and line that raised it, the same on every machine."""
+    """Return file name and line that raised an error, the same on every machine."""
     trace = error.__traceback__
     while trace.tb_next:
         trace = trace.tb_next
@@ -153,7 +157,7 @@ def run_phases(kernel: Kernel, network: Network, actors: Actors) -> None:
     kernel.in_time()
     for client in actors.who_retires():
         network.retire(client)
-    run(kernel, unit_ms)  # until there is nothing left to do, and nothing left to arrive
+    run(kernel, unit_ms)  # until all work is done, and all requests have arrived
     stuck = actors.unfinished()
     if stuck:
         raise Failure("liveness", f"liveness:{stuck[0].split('#')[0]}", f"{', '.join(stuck)} did not finish within "
@@ -171,8 +175,9 @@ def run(kernel: Kernel, unit_ms: int) -> None:
 
 def many(runs: Iterable[Run], each: Callable[[Outcome], None], build: Build | None = None,
          chooser_of: Callable[[Run], Chooser | None] = lambda run: None, **hooks: Any) -> None:
-    """Simulate run after run in this process; `hooks` are those of `simulate`, the same for all. A run leaves no cycles, so the
-    garbage collector rests meanwhile."""
+    """Simulate runs in this process, with the same `hooks` of `simulate` for all.
+
+    The garbage collector is off meanwhile, because a run leaves no cycles."""
     gc.disable()
     try:
         for run in runs:

@@ -1,6 +1,6 @@
-"""Safety: a trace is held against the protocol that it is said to be of, and one that cannot be of it is told so.
+"""Judge a trace by its protocol. Safety: a trace that cannot be of the stated protocol is refused.
 
-What `highwater trace check` decides of the events of one trace: of one file, and of each of millions of runs (dst/bulk/).
+This is the verdict of `highwater trace check`, for one file and for each of millions of runs (dst/bulk/).
 """
 
 import shlex
@@ -22,12 +22,12 @@ USUAL = Options()
 
 
 def stem_of(options: Options) -> str:
-    """The protocol that the trace is said to be of."""
+    """Return the protocol that the options state."""
     return options.protocol or DEFAULT
 
 
 def words(options: Options) -> str:
-    """The options that tell of such a trace, as they are typed."""
+    """Return the options for such a trace, as a user types them."""
     protocol = ["--protocol", stem_of(options)] if stem_of(options) != stem_of(USUAL) else []
     return " ".join([*protocol, *(word for name in recorded_of(stem_of(options)).takes for word in options.typed(name))])
 
@@ -47,7 +47,7 @@ def parser() -> Words:
 
 @lru_cache(10_000)
 def options_of(text: str, usual: Options) -> Options:
-    """What a run's own words say, and else what is usual. Raises Unfit."""
+    """Parse a run's own options; `usual` supplies the others. Raises Unfit."""
     try:
         given = vars(parser().parse_args(shlex.split(text)))
     except ValueError as error:
@@ -62,7 +62,7 @@ def options_of(text: str, usual: Options) -> Options:
 # --- one trace
 
 def judged(events: list[Event], trace: Any, options: Options) -> Failure | None:
-    """Why the model cannot have done that. Raises Unfit where it is a trace of another protocol."""
+    """Return why the model cannot produce these events; None if it can. Raises Unfit if they are of another protocol."""
     try:
         for event in events:
             trace.observe(event)
@@ -75,13 +75,14 @@ def judged(events: list[Event], trace: Any, options: Options) -> Failure | None:
 
 
 def recorded_of(stem: str) -> Recorded:
-    """How recorded traces of a protocol are checked. Raises LookupError."""
+    """Return how a protocol's recorded traces are checked. Raises LookupError."""
     return protocols.recorded(known(stem)) or Recorded(("shape",), partial(by_shape, stem))
 
 
 def beginner(events: list[Event], options: Options, shared: bool = False) -> Callable[[], Any]:
-    """What makes a Trace for the clients that these events are of. Raises Unfit. `shared`: with room for more clients, so that
-    many traces share what was worked out of the model."""
+    """Return a function that makes a Trace for the clients of these events. Raises Unfit.
+
+    `shared`: with room for more clients, so that many traces share results computed from the model."""
     try:
         of = recorded_of(stem_of(options))
     except LookupError as error:
@@ -95,7 +96,7 @@ def beginner(events: list[Event], options: Options, shared: bool = False) -> Cal
 
 
 def not_of(options: Options, of: Recorded) -> str:
-    """Why some of the options tell nothing of this protocol's traces, and which do."""
+    """Explain which options do not apply to this protocol's traces, and which do."""
     others = [name for name in Options._fields if name not in (*of.takes, "protocol")]
     given = [name for name in others if getattr(options, name) != getattr(USUAL, name)]
     owners = [stem for stem in STEMS if set(given) <= set(recorded_of(stem).takes)]
@@ -105,13 +106,15 @@ def not_of(options: Options, of: Recorded) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """As they are typed: `--root, --namespace and --retries`."""
+    """List options as a user types them: `--root, --namespace and --retries`."""
     *most, last = map(option, names)
     return f"{', '.join(most)} and {last}" if most else last
 
 
 def by_shape(stem: str, events: list[Event], options: Options, shared: bool) -> Callable[[], Any]:
-    """Of a protocol whose scenario's Shape tells. Its model is for as many clients as a run may have, so always shared."""
+    """Return a trace's maker for a protocol that is described by its scenario's Shape.
+
+    The model has as many clients as a run may have, so it is always shared."""
     of = named(stem)
     try:
         shape = settings_in(of.shape(), options.shape, of.most)
@@ -133,18 +136,18 @@ def hint(events: list[Event]) -> str:
 
 def of_others(protocols: list[str]) -> str:
     return (f"its clients, its keys and what callers were told are as in {' and '.join(protocols)}: "
-            f"{' or '.join(f'--protocol {name}' for name in protocols)}, with --shape where `dst run -o` has told of one")
+            f"{' or '.join(f'--protocol {name}' for name in protocols)}, with --shape if `dst run -o` printed one")
 
 
 def fitting(events: list[Event]) -> list[str]:
-    """The protocols of which a trace may be by its clients, its keys, and the words that callers were told."""
+    """Return the protocols that fit a trace's clients, keys and kinds of response."""
     return [stem for stem in STEMS if fits(stem, events)]
 
 
 def fits(protocol: str, events: list[Event]) -> bool:
     of = named(protocol)
     usual = of.shape()
-    flags = [name for name, value in usual._asdict().items() if isinstance(value, bool)]  # keys may depend on one
+    flags = [name for name, value in usual._asdict().items() if isinstance(value, bool)]  # keys may depend on a flag
     spaces = [of.trace_of(shape).namespace for shape in (usual, *(usual._replace(**{name: not getattr(usual, name)})
                                                                   for name in flags))]
     asked, told = ([e for e in events if (e.kind == "told") == is_told] for is_told in (False, True))

@@ -1,15 +1,15 @@
-"""Safety: what was run by other code is not taken for a run of this one."""
+"""Identify the code of a run. Safety: a run of other code is not taken for a run of this code."""
 
 from hashlib import blake2b
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent  # the package highwater
 CODE = ("model/*.py", "model/protocols/*.py", "model/explore/**/*.py", "impl/**/*.py", "traces/**/*.py",
-        "dst/**/*.py")  # what a run is a function of, beside its choices
+        "dst/**/*.py")  # what determines a run, beside its choices
 
 
 def code_version() -> str:
-    """A hash of the sources that a run depends on."""
+    """Return a hash of the sources that a run depends on."""
     hasher = blake2b(digest_size=8)
     for path in sorted(path for pattern in CODE for path in ROOT.glob(pattern)):
         source = path.read_bytes()

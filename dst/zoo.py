@@ -1,8 +1,6 @@
-"""Safety: none, on purpose: what known-bad implementations there are of each protocol (dst/mutants/STEM.py), and which bugs of
-real systems they are.
+"""Find mutants (dst/mutants/STEM.py) by name, and the bugs of real systems that they represent.
 
-A simulation that does not find a mutant within its budget is no good, and one that finds it by another oracle than expected
-has found something else.
+The simulation must find each mutant within its budget, and by the expected oracle.
 """
 
 from highwater.dst.mutants.catalogue import CATALOGUE
@@ -11,7 +9,7 @@ from highwater.dst.scenarios import DEFAULT, mutants_of, named
 
 
 def build_of(mutant: str | None, scenario: str = DEFAULT) -> Build:
-    """The implementation to run: production's, or a mutant's. Raises LookupError."""
+    """Return the implementation to run: production's, or a mutant's. Raises LookupError."""
     if not mutant:
         return named(scenario).production
     mutants = mutants_of(scenario).builds
@@ -21,7 +19,7 @@ def build_of(mutant: str | None, scenario: str = DEFAULT) -> Build:
 
 
 def expected(mutant: str, by_model: bool, scenario: str = DEFAULT) -> tuple[str, ...]:
-    """What the signatures of its failures begin with."""
+    """Return the prefixes of a mutant's expected signatures."""
     oracles = mutants_of(scenario).oracles
     return oracles[mutant][not by_model] if mutant in oracles else ("",)
 

@@ -1,7 +1,7 @@
-"""Safety: a run's row says what `trace check` says of it alone.
+"""Judge one run of a bulk check. Safety: its row says what `trace check` says of the run alone.
 
-What was worked out of a model serves all runs of a process. A run that fails is judged again by what serves it alone, so that
-its explanation is word for word the same.
+A process shares what it computed from a model among all its runs. A run that fails is judged again without sharing, so that its
+explanation is the same word for word.
 """
 
 import gc
@@ -23,28 +23,32 @@ from highwater.traces.refine import Failure, Refiner
 
 
 class Asked(NamedTuple):
-    """`usual`: of runs whose rows do not say otherwise. `command`: what reads the same input; "": no explanations."""
+    """The parameters of a bulk check.
+
+    `usual`: options of runs whose rows do not give their own. `command`: the command that reads the same input; "" for no
+    explanations."""
 
     usual: Options = Options()
     command: str = ""
 
 
 class Known:
-    """What a process has met: it serves every run, as none of it depends on one."""
+    """State that one process shares among runs: parsed events, trace factories, cached effects. None of it depends on a single
+    run."""
 
     def __init__(self) -> None:
         self.rests: list[tuple] = []
-        self.numbers: dict[tuple, int] = {}  # of the rests
-        self.clients: list[str] = []  # of the rests
-        self.begin: dict[tuple, Callable[[], Any]] = {}  # options, clients -> what begins a trace of them
-        self.acquaintances: dict[int, Acquaintances] = {}  # of the refiner at this address, which they hold
+        self.numbers: dict[tuple, int] = {}  # rest -> its place in `rests`
+        self.clients: list[str] = []  # of each rest in `rests`
+        self.begin: dict[tuple, Callable[[], Any]] = {}  # (options, clients) -> the factory of a trace for them
+        self.acquaintances: dict[int, Acquaintances] = {}  # by the address of their refiner, which they keep alive
 
     def met(self) -> None:
-        """There may be rests more."""
+        """Extend `clients` to the rests that were added since."""
         self.clients += [rest[0] for rest in self.rests[len(self.clients):]]
 
     def begun(self, of: Unpacked, options: Options) -> Any:
-        """A trace that has observed nothing. Raises Unfit."""
+        """Begin a trace that has observed nothing. Raises Unfit."""
         what = options, frozenset(map(self.clients.__getitem__, set(of.numbers[2])))
         if what not in self.begin:
             begin = self.begin[what] = beginner(Events.whole(of.numbers, self.rests), options, shared=True)
@@ -58,13 +62,13 @@ class Known:
         return found
 
 
-REFINER_LIMIT = 300_000  # instead of traces/refine.py's: there are more runs here than anywhere
-LIMIT = 500_000  # rests, or beginnings; beyond it a process starts anew, so that its memory is bounded
+REFINER_LIMIT = 300_000  # larger than the one in traces/refine.py: a bulk check has more runs
+LIMIT = 500_000  # rests, or factories of traces; beyond it a process forgets all, so that its memory is bounded
 KNOWN = [Known()]
 
 
 def judge(payloads: Iterable[bytes], asked: Asked) -> pa.Table:
-    """What all splits have packed for one part -> its rows."""
+    """Return the rows of one part. `payloads` are its packets from all splits."""
     if max(len(KNOWN[0].rests), len(KNOWN[0].begin)) > LIMIT:
         KNOWN[0] = Known()
     known, collects = KNOWN[0], gc.isenabled()
@@ -101,7 +105,7 @@ def row_of(of: Unpacked, known: Known, asked: Asked) -> tuple:
 
 
 def options_for(of: Unpacked, usual: Options) -> Options:
-    """A run's own. Its namespace tells where the files are, of a protocol that may have them anywhere. Raises Unfit."""
+    """Return a run's own options. If the protocol's files may be anywhere, the namespace gives their place. Raises Unfit."""
     options = options_of(of.options, usual)
     options = options._replace(protocol=of.protocol or options.protocol)
     if of.run[1] and anywhere(stem_of(options)):
@@ -116,7 +120,7 @@ def anywhere(stem: str) -> bool:
 
 
 def failed(run: tuple[str, str], events: list[Event], options: Options, asked: Asked) -> tuple:
-    """Kind, signature, message, number of events, number of the first bad one, explanation."""
+    """Return kind, signature, message, number of events, index of the first bad event, and explanation."""
     trace = beginner(events, options)()
     failure = judged(events, trace, options)
     if failure is None:

@@ -1,6 +1,6 @@
-"""Safety: rows do not depend on who made them. Traces in bulk in this process, or in others of this machine.
+"""Check traces in bulk, in this process or in other local ones. Safety: the rows do not depend on the number of processes.
 
-What is packed lies in files meanwhile, for input that does not fit in memory.
+Packets are kept in files between the two steps, so that the input need not fit in memory.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ from highwater.dst.bulk.rows import SCHEMA, BulkError
 from highwater.dst.bulk.sources import ALL, Choice, Plan, Split, read
 from highwater.dst.campaign.processes import new_pool
 
-PART_EVENTS = 250_000  # of a part, about: what one process has in memory
+PART_EVENTS = 250_000  # about, in one part: what one process holds in memory
 Progress = Callable[[int], None]  # how many of 100 hundredths are done
 
 
@@ -51,7 +51,7 @@ def pool_of(jobs: int) -> Iterator[ProcessPoolExecutor]:
 
 def check(work: Work, jobs: int = 1, progress: Progress = lambda hundredths: None, pool: ProcessPoolExecutor | None = None
           ) -> pa.Table:
-    """The rows of all runs, in the order of their names. Raises BulkError."""
+    """Return the rows of all runs, sorted by name. Raises BulkError."""
     with TemporaryDirectory(prefix="highwater-") as folder:
         if jobs == 1:
             return in_turn(map, work, Path(folder), progress)
@@ -59,7 +59,7 @@ def check(work: Work, jobs: int = 1, progress: Progress = lambda hundredths: Non
             try:
                 return in_turn(partial(unordered, pool), work, Path(folder), progress)
             except BrokenProcessPool:
-                raise BulkError("a process died, perhaps for want of memory: try fewer --jobs") from None
+                raise BulkError("a process died, perhaps because memory ran out: try fewer --jobs") from None
 
 
 def unordered(pool: ProcessPoolExecutor, function: Callable[[Any], Any], work: list[Any]) -> Iterator[Any]:
@@ -80,7 +80,7 @@ def in_turn(run: Callable[..., Iterator], work: Work, folder: Path, progress: Pr
 
 
 def pack(work: Work, folder: Path, number: int) -> tuple[int, list[tuple[int, int, int]]]:
-    """A split -> its number, and where in its file is what of which part."""
+    """Pack a split into a file. Returns its number and, for each packet, its part and its byte range in the file."""
     places = []
     with open(folder / str(number), "wb") as out:
         for part, payload in packets(read(work.splits[number], work.choice), work.parts):

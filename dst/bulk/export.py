@@ -1,4 +1,4 @@
-"""Safety: what is written is what was run, event by event. Events of runs -> Parquet or NDJSON, as `trace check` takes them."""
+"""Write the events of runs as Parquet or NDJSON, in the form that `trace check` reads."""
 
 import json
 from pathlib import Path
@@ -19,11 +19,11 @@ SCHEMA = pa.schema([
     ("version", TEXT), ("body", pa.binary()), ("keys", pa.list_(TEXT)), ("truncated", pa.bool_()), ("awaited", pa.bool_()),
     ("pending", pa.bool_()),
 ])
-GROUP_EVENTS = 100_000  # of a row group
+GROUP_EVENTS = 100_000  # in a row group
 
 
 class Export:
-    """A file to be written to, run by run; it is whole only once it is closed without an exception, and else not there."""
+    """A file that is written run by run. It appears under its name only when it is closed without an exception."""
 
     def __init__(self, file: Path):
         self.file, self.half = file, file.with_name(f".{file.name}.writing")
@@ -37,7 +37,7 @@ class Export:
         return self
 
     def outcome(self, outcome: Outcome) -> None:
-        """A run of the simulator, with what `trace check` has to be told of it."""
+        """Write a run of the simulator, with the options that `trace check` needs for it."""
         options = named(outcome.scenario).trace_options(outcome.shape)
         self.add(str(outcome.seed), outcome.scenario, " ".join(options), outcome.events)
 

@@ -1,8 +1,8 @@
-"""Safety: what arrives of a run is what was read of it, each event once, in the order of its index.
+"""Pack events by part and unpack them by run. Safety: each event of a run arrives exactly once, in the order of its index.
 
-Most events of most runs differ from one another in nothing but time and number of the request. So what is behind these two is
-kept once, and an event is four numbers: index, time, request, and which of the rest it is. Packets are of one machine's Python,
-or of one cluster's: marshal writes and reads faster than anything else.
+Most events differ from others only in time and request number. So the other fields, the rest, are stored once. An event is four
+numbers: index, time, request, and the place of its rest. Packets use marshal, the fastest format, so all processes must run the
+same Python.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,20 +17,21 @@ Run = tuple[str, str]  # run, namespace
 
 
 class Group(NamedTuple):
-    """Events of one run that have these in common, as all of a run should."""
+    """The fields that all events of one run should share."""
 
     run: str
     namespace: str
     protocol: str
     options: str
-    indexed: bool  # else its place in the file is its index
+    indexed: bool  # if False, an event's place in the file is its index
 
 
 class Read(NamedTuple):
-    """Of a split. `damage`: of runs that cannot be judged, where (a number that rises through the input) and why."""
+    """The events of one split. `damage` lists runs that cannot be judged: the run, a number that rises through the input, the
+    reason."""
 
     groups: list[Group]
-    rests: list[tuple]  # Event's fields from the third on, in the order in which they were met
+    rests: list[tuple]  # Event's fields from the third on, in the order of first occurrence
     numbers: np.ndarray  # 5 rows of int64: place in `groups`, index, t_ms, request, place in `rests`
     damage: list[tuple[Run, int, str]]
 
@@ -40,7 +41,7 @@ def part_of(run: Run, parts: int) -> int:
 
 
 def packets(read: Read, parts: int) -> Iterator[tuple[int, bytes]]:
-    """For each part that has any of it."""
+    """Yield (part, packet) for each part that has events or damage."""
     of_group = np.array([part_of(group[:2], parts) for group in read.groups], np.int64)
     of_event = of_group[read.numbers[0]] if read.groups else np.zeros(0, np.int64)
     order = np.argsort(of_event, kind="stable")
@@ -59,7 +60,7 @@ def packets(read: Read, parts: int) -> Iterator[tuple[int, bytes]]:
 
 
 def narrow(row: np.ndarray) -> tuple[str, bytes]:
-    """In as many bytes as the largest needs: packets go through disks, and through Spark."""
+    """Encode a row with as few bytes a number as its largest value needs: packets go through disks and Spark's shuffle."""
     if len(row) and row.min() >= 0:
         most = row.max()
         for kind, limit in (("u1", 1 << 8), ("u2", 1 << 16), ("u4", 1 << 32)):
@@ -69,7 +70,8 @@ def narrow(row: np.ndarray) -> tuple[str, bytes]:
 
 
 class Unpacked(NamedTuple):
-    """One run. `numbers`: t_ms, request and place in `rests` of each event, in order. `damage`: why it cannot be judged."""
+    """One run. `numbers`: t_ms, request and place in `rests` of each event, in order. `damage`: why the run cannot be judged,
+    or ""."""
 
     run: Run
     protocol: str
@@ -79,7 +81,7 @@ class Unpacked(NamedTuple):
 
 
 def unpacked(payloads: Iterable[bytes], rests: list[tuple], known: dict[tuple, int]) -> Iterator[Unpacked]:
-    """The runs of a part, in the order of their names. `rests` and `known`, its inverse, grow by what is new in them."""
+    """Yield the runs of a part, sorted by name. New rests are added to `rests` and to `known`, its inverse."""
     runs: dict[Run, int] = {}
     groups: dict[Run, list[tuple]] = {}
     damage: dict[Run, list[tuple[int, str]]] = {}
@@ -112,7 +114,7 @@ def unpacked(payloads: Iterable[bytes], rests: list[tuple], known: dict[tuple, i
 
 
 def in_order(of_run: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """By run, then by index. Events mostly are in order already, and one key that is sorts in no time."""
+    """Return the order by run, then by index. A single sort key is fast, because most events are already in order."""
     if not len(index):
         return np.zeros(0, np.int64)
     least, most = int(index.min()), int(index.max())
@@ -129,7 +131,7 @@ def number_of(rest: tuple, rests: list[tuple], known: dict[tuple, int]) -> int:
 
 
 def differing(groups: list[tuple]) -> str:
-    """What all events of a run should have in common, and those of this one have not."""
+    """Describe the field that should be the same in all events of a run but is not; "" if there is none."""
     groups = [Group(*group) for group in groups]
     for name in ("protocol", "options"):
         values = sorted({getattr(group, name) for group in groups})

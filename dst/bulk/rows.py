@@ -1,4 +1,4 @@
-"""Safety: a run that could not be judged is never taken for one that is in order."""
+"""The columns and the errors of a bulk check. Safety: a run that could not be judged is never reported as ok."""
 
 import pyarrow as pa
 
@@ -14,12 +14,12 @@ SCHEMA = pa.schema([
     ("first_bad", pa.int64()),  # number of the event, in the order of the run, from 0; null if there is none
     ("explanation", pa.string()),  # of a run that failed; else ""
 ])
-INPUT = "input"  # the kind of what could not be judged
+INPUT = "input"  # the kind of a run that could not be judged
 
 
 class BulkError(Exception):
-    """Nothing was checked, or not all; one line that says why."""
+    """The check did not finish. Its one line gives the reason."""
 
 
 class BadInput(BulkError):
-    """What was given cannot be read; it names the file, and what to do."""
+    """The input cannot be read. The message names the file and what to do."""

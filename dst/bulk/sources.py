@@ -1,6 +1,7 @@
-"""Safety: every event of the input is read exactly once, or the input is refused, or the run that it is of is damaged.
+"""Read events from Parquet and NDJSON. Safety: each event is read exactly once, or its input is refused or its run is damaged.
 
-Parquet: the columns of COLUMNS, an event a row. NDJSON: what `trace check` reads, with the same names for what is more.
+Parquet files have the columns COLUMNS and one event a row. NDJSON files have the lines that `trace check` reads, and may have
+the further columns as fields of the same names.
 """
 
 import json
@@ -20,27 +21,27 @@ from highwater.dst.bulk.rows import BadInput
 from highwater.traces.event import EMPTY, Event, NewerVersion, check_version, from_fields, no_event
 
 PARQUET, LINES = (".parquet",), (".ndjson", ".jsonl")
-SPLIT_EVENTS, SPLIT_BYTES = 250_000, 32 << 20  # of Parquet, of NDJSON
-OFFSETS = 40  # bits of a place in the input: of the offset in a file; above them is the number of the file
+SPLIT_EVENTS, SPLIT_BYTES = 250_000, 32 << 20  # for Parquet, for NDJSON
+OFFSETS = 40  # low bits of a place in the input, for the offset in a file; the bits above hold the file's number
 GROUP = ("run", "namespace", "protocol", "options")
 OURS = (*GROUP, "index")
 EVENT_VERSION = b"highwater.event_version"  # in the metadata of a Parquet file; one without it is of version 1
 TEXT, NUMBER, BYTES, TRUTH, TEXTS = "text", "a whole number", "bytes", "true or false", "a list of texts"
-COLUMNS = {  # name -> what is in it
+COLUMNS = {  # name -> its type
     **dict.fromkeys(GROUP, TEXT), "index": NUMBER,
     **{name: {str: TEXT, int: NUMBER, bytes: BYTES, bool: TRUTH, tuple: TEXTS}[type(value)]
        for name, value in EMPTY._asdict().items()},
 }
 NEEDED = ("index", *Event._fields[:10])
-MAY_LACK = (*GROUP, *Event._fields[10:])  # one of run and namespace is needed
+MAY_LACK = (*GROUP, *Event._fields[10:])  # run or namespace is needed
 LARGEST = (1 << 63) - 1
 
 
 class Split(NamedTuple):
-    """A part of a file: row groups of Parquet from `low` up to and without `high`, or of NDJSON lines that begin between these
-    bytes."""
+    """A part of a file: the Parquet row groups `low` to `high - 1`, or the NDJSON lines that begin in bytes `low` to `high -
+    1`."""
 
-    number: int  # of the file
+    number: int  # the file's
     file: str
     parquet: bool
     low: int
@@ -48,7 +49,7 @@ class Split(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What is read of the input, if not all; "": any."""
+    """The run and the namespace to read; "" for any."""
 
     run: str = ""
     namespace: str = ""
@@ -59,7 +60,8 @@ ALL = Choice()
 # --- which files, which splits
 
 def files(inputs: Iterable[str]) -> list[str]:
-    """Files as they are; of folders all that are Parquet or NDJSON by name, at any depth; what globs match. Raises BadInput."""
+    """Return the files to read: files as given, all Parquet and NDJSON files in folders at any depth, matches of globs. Raises
+    BadInput."""
     found: list[str] = []
     for given in inputs:
         path = Path(given)
@@ -83,11 +85,12 @@ def files(inputs: Iterable[str]) -> list[str]:
 
 class Plan(NamedTuple):
     splits: list[Split]
-    events: int  # about so many
+    events: int  # approximate number
 
 
 def plan(inputs: Iterable[str]) -> Plan:
-    """Looks into each file, so that most of what is wrong is told before anything is checked. Raises BadInput."""
+    """Cut the files into splits. Looks into each file, so that most faults are reported before the check begins. Raises
+    BadInput."""
     splits, events = [], 0
     for number, file in enumerate(files(inputs)):
         try:
@@ -119,11 +122,11 @@ def footer(file: str) -> pq.FileMetaData:
             check_columns(file, opened.schema_arrow)
             return opened.metadata
     except pa.ArrowException as error:
-        raise BadInput(f"{file}: no whole Parquet file ({one_line(error)}): get it anew") from None
+        raise BadInput(f"{file}: not a complete Parquet file ({one_line(error)}): get a new copy") from None
 
 
 def check_metadata(file: str, metadata: pq.FileMetaData) -> None:
-    """Raises BadInput for a file whose events are of a newer version."""
+    """Raises BadInput if the events of a file have a newer version."""
     said = (metadata.metadata or {}).get(EVENT_VERSION, b"1").decode(errors="replace")
     try:
         check_version(int(said) if said.isascii() and said.isdigit() else said)
@@ -132,8 +135,8 @@ def check_metadata(file: str, metadata: pq.FileMetaData) -> None:
 
 
 def check_first_line(file: str) -> None:
-    """Raises BadInput for a file that begins with an event of a newer version. What else is wrong damages a run, and is told
-    when the file is read."""
+    """Raises BadInput if a file begins with an event of a newer version. Other faults damage a run, and are reported when the
+    file is read."""
     with open(file, "rb") as stream:
         line = next((line for line in stream if line.strip()), b"{}")
     try:
@@ -158,7 +161,7 @@ def check_columns(file: str, schema: pa.Schema) -> None:
         raise BadInput(f"{file}: there is no column {', '.join(lacking)}; docs/bulk-traces.md says which there must be")
     strange = [name for name in there if name not in COLUMNS]
     if strange:
-        raise BadInput(f"{file}: column {strange[0]!r} is none of a trace's: rename it, or leave it out; there are "
+        raise BadInput(f"{file}: column {strange[0]!r} is not a trace's: rename it, or leave it out; there are "
                        f"{', '.join(COLUMNS)}")
     for name, type_ in there.items():
         if not is_a(COLUMNS[name], type_) and not (name == "run" and pa.types.is_integer(type_)):
@@ -176,7 +179,7 @@ def is_a(what: str, type_: pa.DataType) -> bool:
 
 
 def bundled(rows: list[int], most: int) -> Iterator[tuple[int, int]]:
-    """Of row groups with so many rows: neighbours together while they have at most so many."""
+    """Group consecutive row groups, given their numbers of rows, so that a group has at most `most` rows if possible."""
     low, held = 0, 0
     for i, number in enumerate(rows):
         if held and held + number > most:
@@ -188,13 +191,14 @@ def bundled(rows: list[int], most: int) -> Iterator[tuple[int, int]]:
 
 
 def read(split: Split, choice: Choice = ALL) -> Read:
-    """The events of a split. Events that do not say of which run they are, and what is damaged of we know not which run, are of
-    a run that is named as the file."""
+    """Read the events of a split.
+
+    Events without a run, and damage that cannot be attributed to a run, belong to a run named after the file."""
     try:
         return read_parquet(split, choice) if split.parquet else read_lines(split, choice)
     except (pa.ArrowException, OSError, BadInput) as error:
-        why = (f"{split.file}: cannot be read to its end ({one_line(error)}): get it anew; runs that have events there were "
-               "judged without these")
+        why = (f"{split.file}: cannot be read to its end ({one_line(error)}): get a new copy; runs with events there were "
+               "judged without them")
         return Read([], [], np.zeros((5, 0), np.int64), [((split.file, ""), split.number << OFFSETS, why)])
 
 
@@ -234,7 +238,7 @@ def read_parquet(split: Split, choice: Choice) -> Read:
 
 
 class Column(NamedTuple):
-    """Values by their numbers."""
+    """The values of a column, dictionary-encoded."""
 
     codes: np.ndarray
     values: list
@@ -248,7 +252,7 @@ def text_of(table: pa.Table, name: str) -> pa.ChunkedArray:
 
 
 def column_of(table: pa.Table, name: str) -> Column:
-    """Null is what it is in NDJSON where it is not there: empty."""
+    """Encode a column. Null means the same as a missing field in NDJSON: the empty value."""
     usual = getattr(EMPTY, name, "")
     if name not in table.column_names:
         return Column(np.zeros(len(table), np.int64), [usual])
@@ -272,7 +276,7 @@ def column_of(table: pa.Table, name: str) -> Column:
 
 
 def of_lists(column: pa.ChunkedArray) -> Column:
-    """Arrow encodes no lists. Most are empty; of the others the joined texts are encoded, where these tell them apart."""
+    """Encode a column of lists, which Arrow cannot: by their joined texts if these are unambiguous. Most lists are empty."""
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
     there = np.flatnonzero(lengths)
     codes = np.zeros(len(column), np.int64)
@@ -286,7 +290,7 @@ def of_lists(column: pa.ChunkedArray) -> Column:
     texts = Column(encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_pylist())
     codes[there], first = distinct([texts, Column(lengths[there], range(int(lengths.max()) + 1))], len(there))
     values = [tuple(value) for value in lists.take(pa.array(first)).to_pylist()]
-    if any(text.count("\0") >= len(value) for text, value in zip(texts.at(first), values)):  # a key has one in it
+    if any(text.count("\0") >= len(value) for text, value in zip(texts.at(first), values)):  # a key contains the separator
         known: dict[tuple, int] = {}
         codes[there] = [known.setdefault(tuple(value), len(known)) for value in lists.to_pylist()]
         values = list(known)
@@ -295,7 +299,8 @@ def of_lists(column: pa.ChunkedArray) -> Column:
 
 
 def distinct(columns: list[Column], rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """A number for each different row, in the order in which they come; and where each comes first."""
+    """Number the different rows in the order of first occurrence. Returns each row's number, and the place of each first
+    occurrence."""
     mixed, size = np.zeros(rows, np.int64), 1
     for codes, values in columns:
         if size * len(values) > LARGEST:
@@ -318,11 +323,11 @@ RUN = re.compile(rb'"(run|namespace)"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)')
 
 
 OWN = re.compile(rb'"(index|t_ms|request|run)"\s*:\s*(?:(?<!"run":)(-?(?:0|[1-9]\d{0,17}))(?=\s*[,}])'
-                 rb'|(?<="run":)"([^"\\\x00-\x1f]*)")')  # a number, or the text of a run, without anything escaped
+                 rb'|(?<="run":)"([^"\\\x00-\x1f]*)")')  # a number, or the text of a run, without escapes
 
 
 def read_lines(split: Split, choice: Choice) -> Read:
-    """What begins between `low` and `high`. Raises OSError.
+    """Read the lines that begin between `low` and `high`. Raises OSError.
 
     Lines that differ in nothing but run, index, time and number are parsed once."""
     groups: list[tuple] = []
@@ -330,7 +335,7 @@ def read_lines(split: Split, choice: Choice) -> Read:
     known_groups, known = {}, {}
     numbers: list[tuple[int, int, int, int, int]] = []
     damage = []
-    alike: dict[tuple, tuple[tuple, int]] = {}  # the rest of a line -> what is behind the run's name, and which of the rests
+    alike: dict[tuple, tuple[tuple, int]] = {}  # rest of a line -> (group without the run, place of the event's rest)
     for offset, line in lines(split):
         place = split.number << OFFSETS | offset
         try:
@@ -368,7 +373,7 @@ def lines(split: Split) -> Iterator[tuple[int, bytes]]:
         offset = split.low
         if offset:
             stream.seek(offset - 1)
-            offset += len(stream.readline()) - 1  # whatever began before is another split's
+            offset += len(stream.readline()) - 1  # a line that began before `low` belongs to another split
         while offset < split.high and (line := stream.readline()):
             if line.strip():
                 yield offset, line
@@ -376,7 +381,7 @@ def lines(split: Split) -> Iterator[tuple[int, bytes]]:
 
 
 def line_of(line: bytes, file: str, place: int) -> tuple[Group, int, Event]:
-    """Raises ValueError."""
+    """Parse a line. Raises ValueError."""
     try:
         text = line.decode().strip()
         fields = json.loads(text)
@@ -400,7 +405,7 @@ def line_of(line: bytes, file: str, place: int) -> tuple[Group, int, Event]:
 
 
 def run_in(line: bytes, file: str) -> tuple[str, str]:
-    """Of what is no event: the run that it says it is of, if that much can be read; else that of the file."""
+    """Return the run that a malformed line names, if that can be read; else the run named after the file."""
     found = {}
     for name, value in RUN.findall(line):
         try:

@@ -1,13 +1,13 @@
-"""Safety: a campaign passes only if every seed that was asked for has exactly one row, and no row is a failure.
+"""Safety: a campaign passes only if every requested seed has exactly one row, and no row is a failure.
 
-A row is a function of what is simulated (`Campaign`), seed and code (all but `cpu_us`, and which seeds are too slow or too
-large for their limits): the same with either engine, for any cut into ranges, on any machine. What goes wrong in a seed is its
-row: a simulation's failure, an exception of the harness (kind "harness"), a seed that hangs ("timeout"), that uses up the
-memory ("memory") or kills its process ("death"), one of a sample that is not the same when it is run again ("nondeterminism").
+A row is a function of the `Campaign`, the seed and the code. It is the same with either engine, any cut into ranges, and any
+machine. The exceptions are `cpu_us`, and which seeds exceed their limits. Whatever goes wrong in a seed becomes its row: a
+failure of the simulation, an exception of the harness (kind "harness"), a hang ("timeout"), too much memory ("memory"), the
+death of its process ("death"), or a second run that differs from the first ("nondeterminism", checked for a sample).
 
-    rows.py      a range of seeds -> a table, one row a seed
-    folder.py    where the rows are, and which are missing
-    waves.py     runs what is missing, some ranges at a time, until all is done or the budget is used up
-    processes.py, spark.py   the engines: who runs the ranges of a wave
-    summary.py   what the rows say
+    rows.py      a range of seeds -> a table with one row a seed
+    folder.py    stores the rows, and knows which are missing
+    waves.py     runs the missing seeds in waves, until all are done or the budget is used up
+    processes.py, spark.py   the engines, which run the ranges of a wave
+    summary.py   summarizes the rows
 """

@@ -1,9 +1,10 @@
-"""Safety: what is read was written whole; a folder is one campaign's, and one process at a time writes to it.
+"""Keep a campaign in a folder. Safety: only complete files are read; a folder belongs to one campaign, and has one writer at a
+time.
 
-    campaign.json       what is simulated, by which code (a hash of the sources, and git's commit); what was asked for last
+    campaign.json       the campaign, its code (a hash of the sources, and git's commit), and the last request
     rows/wave=N/        Parquet, columns as in rows.SCHEMA, some seeds each; renamed into place, so never half-written
-    summary.json        failures by signature; there only when all that was asked for is done
-    .lock  .writing-*/  one writer at a time; what a killed one has left is thrown away
+    summary.json        failures by signature; exists only when all requested seeds are done
+    .lock  .writing-*/  one writer at a time; leftovers of a killed one are deleted
 """
 
 import fcntl
@@ -30,23 +31,23 @@ from highwater.dst.version import ROOT, code_version
 from highwater.model.explore.disk.own_folder import own
 
 VERSION = 3  # of a campaign's folder
-NO_LABEL = ("put a copy of it back; if there is none, any program that reads Parquet still reads the rows, and the campaign "
-            "is run anew, into a new folder")
+NO_LABEL = ("restore a copy of it; without one the rows can still be read as Parquet, but the campaign must be run again, "
+            "into a new folder")
 OURS = (".lock", ".campaign.json")
 
 
 class Asked(NamedTuple):
-    """What a campaign was last asked for."""
+    """The last request for a campaign: its seeds and limits."""
 
     seeds: Seeds
-    stop_after: int = 0  # failures; 0: it goes on whatever fails
-    range_size: int = 0  # seeds in a task; 0: some seconds' worth
+    stop_after: int = 0  # failures; 0: no limit
+    range_size: int = 0  # seeds in a task; 0: as many as take some seconds
     limit_s: float = 60.0  # a seed that takes longer has hung
 
 
 @contextmanager
 def opened(out: Path, campaign: Campaign, asked: Asked | None = None) -> Iterator[None]:
-    """The folder, made if it is not there, for this process alone, without leftovers. Raises Refused."""
+    """Open the folder for this process alone, making it if necessary and removing leftovers. Raises Refused."""
     label = out / "campaign.json"
     with own(out, label.name, OURS, "campaign", Refused):
         wanted = {"version": VERSION, **campaign._asdict()}
@@ -62,7 +63,7 @@ def opened(out: Path, campaign: Campaign, asked: Asked | None = None) -> Iterato
 
 
 def commit() -> str:
-    """That is checked out, with a + if it was edited since; "" where there is no git, or the sources are no checkout."""
+    """Return the current commit, with a + if the tree is dirty; "" outside git."""
     if not (ROOT.parent / ".git").exists():
         return ""
     unnamed = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # a hook's GIT_DIR is another
@@ -75,14 +76,14 @@ def commit() -> str:
 
 
 def compare(out: Path, there: dict, wanted: dict) -> None:
-    """Raises Refused."""
+    """Raises Refused if the folder holds a campaign with other parameters."""
     differences = [f"{name} {there.get(name)!r}, not {value!r}" for name, value in wanted.items() if there.get(name) != value]
     if differences:
         raise Refused(f"{out} holds another campaign ({'; '.join(differences)}): give a new folder")
 
 
 def labelled(out: Path) -> tuple[Campaign, Asked]:
-    """What a folder says of itself. Raises Refused."""
+    """Return the campaign that a folder holds and what was last requested of it. Raises Refused."""
     label = out / "campaign.json"
     if out.is_file():
         raise Refused(f"{out} is a file: give a campaign's folder")
@@ -96,7 +97,7 @@ def labelled(out: Path) -> tuple[Campaign, Asked]:
     if not said:
         raise Refused(f"{label} is damaged: {NO_LABEL}")
     if said.get("version") != VERSION:
-        raise Refused(f"{out} is of version {said.get('version')!r}, and this program reads {VERSION}: run the campaign anew")
+        raise Refused(f"{out} is of version {said.get('version')!r}, but this program reads {VERSION}: run the campaign again")
     try:
         asked = said["asked"]
         found = (Campaign(**{name: said[name] for name in Campaign._fields}),
@@ -108,7 +109,7 @@ def labelled(out: Path) -> tuple[Campaign, Asked]:
 
 
 def check_types(campaign: Campaign, asked: Asked) -> None:
-    """Raises ValueError, TypeError."""
+    """Raises ValueError or TypeError if a field of campaign.json has a wrong type."""
     low, high = asked.seeds
     for name, value, usual in (("seeds", low, 0), ("seeds", high, 0), *zip(campaign._fields, campaign, Campaign()),
                                *zip(asked._fields[1:], asked[1:], Asked((0, 1))[1:])):
@@ -119,7 +120,7 @@ def check_types(campaign: Campaign, asked: Asked) -> None:
 
 
 def is_running(out: Path) -> bool:
-    """Somebody writes to it now."""
+    """Tell whether a process is writing to the campaign now."""
     try:
         with open(out / ".lock") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -131,8 +132,8 @@ def is_running(out: Path) -> bool:
 
 
 def read(out: Path, seeds: Seeds, columns: list[str], wave: Path | None = None) -> pa.Table:
-    """The rows of these seeds, in no order; of one wave, or all. Raises CampaignError if a file is not whole: then it is not
-    ours."""
+    """Return the rows of these seeds, in no particular order, of one wave or of all. Raises CampaignError if a file is
+    damaged."""
     try:
         return ds.dataset(wave or out / "rows", schema=SCHEMA, format="parquet").to_table(columns=columns, filter=within(seeds))
     except (pa.ArrowException, OSError) as error:
@@ -144,7 +145,7 @@ def damage(out: Path, columns: list[str], error: Exception, wave: Path | None = 
 
 
 def damaged_file(out: Path, columns: list[str], wave: Path | None = None) -> CampaignError | None:
-    """The first file that cannot be read, and what mends it."""
+    """Return an error that names the first unreadable file and how to repair the folder; None if all can be read."""
     for file in sorted((wave or out / "rows").rglob("*.parquet")):
         try:
             pq.read_table(file, columns=columns, partitioning=None)
@@ -155,7 +156,7 @@ def damaged_file(out: Path, columns: list[str], wave: Path | None = None) -> Cam
 
 
 def missing(out: Path, seeds: Seeds) -> list[Seeds]:
-    """The gaps between the seeds that there are rows of."""
+    """Return the ranges of seeds that have no rows."""
     there = read(out, seeds, ["seed"])["seed"].to_numpy()
     edges = np.concatenate(([seeds[0] - 1], np.unique(there), [seeds[1]]))
     gaps = np.flatnonzero(np.diff(edges) > 1)
@@ -168,8 +169,9 @@ def within(seeds: Seeds) -> pc.Expression:
 
 @contextmanager
 def committed(out: Path) -> Iterator[Path]:
-    """A folder to write to, whose files are rows all together, and only if the block ends without an exception. Its name is
-    new: what an engine whose driver was killed still writes goes elsewhere."""
+    """Provide a folder to write rows to, and commit all its files together if the block ends without an exception.
+
+    The folder's name is new. So an engine whose driver was killed cannot write into it."""
     writing = out / f".writing-{token_hex(8)}"
     writing.mkdir()
     yield writing
@@ -178,7 +180,7 @@ def committed(out: Path) -> Iterator[Path]:
 
 
 def read_json(path: Path) -> dict:
-    """Nothing, if it is not an object."""
+    """Read a JSON object; {} if the file is missing or is not one."""
     try:
         return dict(json.loads(path.read_text()))
     except (OSError, ValueError, TypeError):
@@ -186,7 +188,7 @@ def read_json(path: Path) -> dict:
 
 
 def summary_in(out: Path) -> dict:
-    """Nothing, if there is none yet. Raises CampaignError."""
+    """Return the summary; {} if there is none yet. Raises CampaignError."""
     mend = f"delete it, and `highwater campaign resume {out}` writes it anew"
     found = whole(out / "summary.json", ("seeds", "failures", "reached", "never"), mend)
     if found and not re.fullmatch(r"\d+:\d+", str(found["seeds"]), re.ASCII):
@@ -199,28 +201,30 @@ def commit_in(out: Path) -> str:
 
 
 def check_code(campaign: Campaign, out: Path, seed: int) -> None:
-    """Raises Refused where other code is here: a seed says nothing of what it does there."""
+    """Raises Refused if the code differs from the campaign's: the same seed may run differently with it."""
     if campaign.code != code_version():
         commit = commit_in(out)
         of = f"{campaign.code}, commit {commit}" if commit else campaign.code
-        again = "" if campaign.strategy == GUIDED else f"; or, for what the code that is here does: {replay_of(campaign, seed)}"
-        raise Refused(f"{out} is of other code ({of}; here is {code_version()}): check that out{again}")
+        again = "" if campaign.strategy == GUIDED else f"; or run the seed with this code: {replay_of(campaign, seed)}"
+        raise Refused(f"{out} was run with other code ({of}; this is {code_version()}): check out that commit{again}")
 
 
 def covered(asked: Asked, summary: dict) -> Seeds:
-    """What a campaign tells of: all seeds, or those that its summary covers, which are less after `--stop-after`. What it has
-    run beyond them depends on how the seeds were cut."""
+    """Return the seeds that a campaign reports on: those in its summary (fewer than all after `--stop-after`), else all.
+
+    Rows beyond them are ignored, because which exist depends on how the seeds were cut into ranges."""
     low, _, high = summary.get("seeds", "").partition(":")
     return (int(low), int(high)) if summary else asked.seeds
 
 
 def check_rows(out: Path, seeds: np.ndarray, left: int, summary: dict) -> None:
-    """`seeds`: of all rows, ascending; `left`: seeds that have none. Raises CampaignError."""
+    """Check that each seed has one row. `seeds`: of all rows, ascending; `left`: number of seeds without a row. Raises
+    CampaignError."""
     if len(seeds) and (np.diff(seeds) == 0).any():
         twice = int(seeds[:-1][np.diff(seeds) == 0][0])
         waves = [str(wave) for wave in sorted((out / "rows").glob("wave=*"))
                  if read(out, (twice, twice + 1), ["seed"], wave).num_rows]
-        raise CampaignError(f"{out / 'rows'} has more than one row of a seed, and each should have one: seed {twice} is in "
+        raise CampaignError(f"{out / 'rows'} has more than one row for a seed: seed {twice} is in "
                             f"{' and '.join(waves)}: keep one of them")
     if summary and left:
         raise CampaignError(f"{out} has lost the rows of {left:,} seeds since its summary was written: `highwater campaign "
@@ -228,7 +232,7 @@ def check_rows(out: Path, seeds: np.ndarray, left: int, summary: dict) -> None:
 
 
 def whole(path: Path, names: tuple[str, ...], mend: str) -> dict:
-    """An object with these names; nothing, if there is no such file. Raises CampaignError."""
+    """Read a JSON object that has these names; {} if there is no such file. Raises CampaignError."""
     if not path.exists():
         return {}
     found = read_json(path)

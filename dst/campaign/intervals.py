@@ -1,5 +1,7 @@
-"""Safety: campaigns of different days, or of different commits, share no seed, so who runs one each night runs nothing twice;
-and the interval is a function of the day, or of the commit, alone.
+"""Turn a day or a commit into an interval of seeds.
+
+Safety: the intervals of different days, or of different commits, are disjoint, so nightly campaigns run no seed twice. An
+interval depends on the day or the commit alone.
 """
 
 import re
@@ -7,13 +9,13 @@ from datetime import date
 
 from highwater.dst.campaign.what import Refused, Seeds
 
-EACH = 1 << 32  # seeds of a day or a commit
-OF_COMMITS = 1 << 62  # seeds from there on
-DIGITS = 7  # of a commit's hash that tell: git's own short form
+EACH = 1 << 32  # seeds for a day or a commit
+OF_COMMITS = 1 << 62  # commits have the seeds from this one on
+DIGITS = 7  # of a commit's hash that are used: git's own short form
 
 
 def interval(text: str) -> Seeds:
-    """Of "N@2026-11-22" or "N@COMMIT". Raises Refused."""
+    """Return the seeds of "N@2026-11-22" or "N@COMMIT". Raises Refused."""
     count, _, of = text.partition("@")
     if not re.fullmatch(r"\d{1,10}", count, re.ASCII) or not 1 <= int(count) <= EACH:
         raise Refused(f"seeds {text!r}: before the @ write how many, 1 to {EACH:,}")
@@ -22,7 +24,7 @@ def interval(text: str) -> Seeds:
 
 
 def place(text: str, of: str) -> int:
-    """Raises Refused."""
+    """Return the number of a day's or commit's interval. Raises Refused."""
     if re.fullmatch(rf"[0-9a-f]{{{DIGITS},64}}", of):
         return OF_COMMITS // EACH + int(of[:DIGITS], 16)
     try:

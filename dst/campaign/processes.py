@@ -1,4 +1,4 @@
-"""Safety: a seed that kills its process is a row, and its neighbours' rows are as ever. The engine of local processes."""
+"""The engine of local processes. Safety: a seed that kills its process has a row, and the other seeds' rows are unaffected."""
 
 import json
 import os
@@ -27,12 +27,12 @@ ALONE = "import sys; from highwater.dst.campaign.processes import alone; alone(s
 
 @contextmanager
 def local_engine(jobs: int) -> Iterator[Engine]:
-    """Processes that are started anew, not forked: the caller may have threads."""
+    """Provide an engine of processes that are spawned, not forked, because the caller may have threads."""
     pools = [new_pool(jobs)]
 
     def engine(work: Work, ranges: list[Seeds], folder: Path, progress: Progress) -> None:
         todo = write_with_pool(pools[0], work, ranges, folder, progress)
-        if todo:  # a worker has died, and the pool with it: whose fault it was is found out range by range
+        if todo:  # a worker died and broke the pool: run each range alone to find the cause
             pools[0].shutdown(wait=True, cancel_futures=True)
             pools[0] = new_pool(jobs)
             for seeds in todo:
@@ -49,7 +49,7 @@ def new_pool(jobs: int) -> ProcessPoolExecutor:
 
 
 def begin_worker() -> None:
-    """Ctrl-C ends a worker at once, and so does the end of its parent, even by SIGKILL."""
+    """Prepare a worker: Ctrl-C ends it at once, and so does the end of its parent, even by SIGKILL."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     threading.Thread(target=end_with, args=(parent_process(),), daemon=True).start()
 
@@ -61,7 +61,7 @@ def end_with(parent: Any) -> None:
 
 def write_with_pool(pool: ProcessPoolExecutor, work: Work, ranges: list[Seeds], folder: Path, progress: Progress
                     ) -> list[Seeds]:
-    """The ranges that are not written, because a worker has died."""
+    """Write the ranges. Returns those that were not written because a worker died."""
     done, todo = 0, set(ranges)
     try:
         futures = {pool.submit(write_range, work, seeds, folder): seeds for seeds in ranges}
@@ -74,7 +74,7 @@ def write_with_pool(pool: ProcessPoolExecutor, work: Work, ranges: list[Seeds], 
         pass
     except CampaignError:
         raise
-    except Exception as error:  # a full disk; nothing that a seed did
+    except Exception as error:  # for example a full disk; not caused by a seed
         raise CampaignError(f"a worker failed: {type(error).__name__}: {error}") from error
     return sorted(todo)
 
@@ -84,7 +84,7 @@ def write_range(work: Work, seeds: Seeds, folder: Path) -> None:
 
 
 def write(table: pa.Table, seeds: Seeds, folder: Path) -> None:
-    """Whole or not at all: a killed worker may have left half of it under another name."""
+    """Write a file completely or not at all: a killed worker may have left a part under another name."""
     half = folder / f".{seeds[0]}-{seeds[1]}.parquet"
     pq.write_table(table, half)
     half.rename(folder / half.name[1:])
@@ -93,7 +93,7 @@ def write(table: pa.Table, seeds: Seeds, folder: Path) -> None:
 # --- where a worker has died
 
 def run_carefully(work: Work, seeds: Seeds) -> pa.Table:
-    """In a process of its own; if that dies, half by half, until it is known which seed it was."""
+    """Run a range in its own process. If the process dies, run each half, until the seed that caused it is known."""
     table, why = in_child(work, seeds)
     if table is not None:
         return table
@@ -104,7 +104,7 @@ def run_carefully(work: Work, seeds: Seeds) -> pa.Table:
 
 
 def in_child(work: Work, seeds: Seeds) -> tuple[pa.Table | None, str]:
-    """The rows; or None, and how the process died. Raises CampaignError where it could not run them."""
+    """Return the rows; or None, and how the process died. Raises CampaignError if it could not run the range."""
     done = subprocess.run([sys.executable, "-c", ALONE], input=json.dumps([*work, seeds]).encode(), capture_output=True,
                           env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
     if done.returncode == 0:
@@ -116,13 +116,13 @@ def in_child(work: Work, seeds: Seeds) -> tuple[pa.Table | None, str]:
     return None, f"it ended its process, with exit code {done.returncode}"
 
 
-FAILED = 97  # the exit code of what could not run the range: no seed's
+FAILED = 97  # exit code of a process that could not run the range, for a reason other than a seed
 
 
 def alone(job: str) -> None:
-    """A range, as Arrow's stream to standard output."""
+    """Run a range, and write its rows to standard output as an Arrow stream."""
     out = os.dup(1)
-    os.dup2(2, 1)  # whatever a run prints is not among the rows
+    os.dup2(2, 1)  # keeps output of a run out of the rows
     try:
         campaign, limit_s, corpus, seeds = json.loads(job)
         table = run_range(Work(Campaign(*campaign), limit_s, Corpus(*corpus)), tuple(seeds))

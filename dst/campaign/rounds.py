@@ -1,9 +1,9 @@
-"""Safety: none; a guided campaign's runs are made from runs of its rounds before, and a row keeps the tape that replays it.
+"""Make a guided campaign's runs from its earlier rounds. Each row keeps the tape that replays its run.
 
-What a round has reached (its rows' sketches) is merged, in the order of the seeds, into a corpus: few tapes, that together
-reach all that was reached so far. Each run of the next round is drawn from its seed: three in ten from nothing, the others
-from a tape of the corpus and one of dst/search/guide.py's mutations. So a row depends on its seed and on the rows of the rounds
-before, and not on how a round was cut into ranges, or on who ran them.
+The sketches of a round's rows are merged, in the order of the seeds, into a corpus: a few tapes that together reach everything
+reached so far. Each run of the next round is drawn from its seed. Three in ten start from nothing; the others apply one of
+dst/search/guide.py's mutations to a tape of the corpus. So a row depends on its seed and on the earlier rounds' rows, not on
+how a round was cut into ranges or which engine ran them.
 """
 
 import heapq
@@ -18,7 +18,8 @@ from highwater.dst.sim.choose import drawing
 
 
 class Corpus(NamedTuple):
-    """What a round is made from. `tapes`: JSON; `energies`: each is picked in proportion to its own."""
+    """The tapes from which a round's runs are made. `tapes`: JSON; a tape is picked in proportion to its number in
+    `energies`."""
 
     number: int = 0
     tapes: tuple[str, ...] = ()
@@ -27,19 +28,19 @@ class Corpus(NamedTuple):
 
 class Kept(NamedTuple):
     seed: int
-    born: int  # in which round
+    born: int  # its round
     tape: str
     reached: frozenset[int]
 
 
 class Merged:
-    """All that the rounds so far have reached, and the tapes that are kept."""
+    """Everything that the rounds so far reached, and the tapes that are kept."""
 
     def __init__(self) -> None:
         self.number, self.seen, self.kept = 0, set(), []
 
     def add(self, table: pa.Table) -> None:
-        """The rows of the next round, by seed: seed, tape, model_states, model_steps."""
+        """Add the rows of the next round, sorted by seed: seed, tape, model_states, model_steps."""
         for row in table.to_pylist():
             reached = frozenset((*row["model_states"], *row["model_steps"]))
             if row["tape"] and not reached <= self.seen:
@@ -49,13 +50,13 @@ class Merged:
         self.kept = covering(self.kept, MOST_KEPT)
 
     def corpus(self) -> Corpus:
-        """What was reached lately, and by it alone, is tried most."""
+        """Return the corpus. Tapes that recently reached something that no earlier one reaches have the most energy."""
         energies = tuple(1 + 16 * gain // (self.number - one.born) for gain, one in zip(gains(self.kept), self.kept))
         return Corpus(self.number, tuple(one.tape for one in self.kept), energies)
 
 
 def covering(kept: list[Kept], most: int) -> list[Kept]:
-    """So few of them that they still reach all that they reach (greedily), the one that reaches most first; at most so many."""
+    """Choose a small subset that reaches everything that all of them reach, greedily, largest gain first; at most `most`."""
     heap = [(-len(one.reached), len(one.tape), one.seed, place) for place, one in enumerate(kept)]
     heapq.heapify(heap)
     covered: set[int] = set()
@@ -72,7 +73,7 @@ def covering(kept: list[Kept], most: int) -> list[Kept]:
 
 
 def gains(kept: list[Kept]) -> list[int]:
-    """Of each, what none before it reaches."""
+    """Return, for each tape, the number of things that it reaches and none before it does."""
     covered: set[int] = set()
     found = []
     for one in kept:
@@ -82,14 +83,14 @@ def gains(kept: list[Kept]) -> list[int]:
 
 
 class Maker:
-    """Of tapes for a round's runs."""
+    """Maker of the tapes for a round's runs."""
 
     def __init__(self, corpus: Corpus):
         self.sums, self.tapes = list(accumulate(corpus.energies)), corpus.tapes
         self.read: dict[int, Tape] = {}
 
     def tape(self, seed: int) -> Tape:
-        """Empty: a run drawn from nothing."""
+        """Make a seed's tape; [] for a run drawn from nothing."""
         draw = drawing(seed, "guide")
         if not self.tapes or draw(100) < FRESH:
             return []

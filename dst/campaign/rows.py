@@ -1,4 +1,4 @@
-"""Safety: each seed of a range has one row, whatever becomes of it."""
+"""Run a range of seeds and make its rows. Safety: each seed has one row, whatever happens in its run."""
 
 import json
 import resource
@@ -48,14 +48,15 @@ SCHEMA = pa.schema([
     ("cpu_us", pa.int64()),  # CPU time; the only column that differs from run to run
 ])
 SQL_TYPES = {pa.int64(): "bigint", pa.int32(): "int", pa.string(): "string", COUNTS: "map<string,int>", HASHES: "array<bigint>"}
-NO_RUN = ("", 0, 0, 0, "", [], [], 0, [], [])  # of a seed that has no outcome: from digest to round
-TWICE = 500  # each seed that this divides is run twice
-MEMORY_MB = 4_096  # that a process may use
+NO_RUN = ("", 0, 0, 0, "", [], [], 0, [], [])  # for a seed without an outcome: the columns digest to round
+TWICE = 500  # each seed divisible by this is run twice
+MEMORY_MB = 4_096  # limit for a process
 
 
 def run_range(work: Work, seeds: Seeds) -> pa.Table:
-    """One row a seed, in order; of a guided campaign, seeds of one round. To be called in a main thread: the alarm goes off
-    there. Raises CampaignError."""
+    """Run the seeds and return one row each, in order. In a guided campaign all seeds must be of one round.
+
+    Must be called in a main thread, because the alarm goes off there. Raises CampaignError."""
     campaign, limit_s, corpus = work
     if code_version() != campaign.code:
         raise CampaignError("the code has changed since the campaign started: start it again, with a new folder")
@@ -74,9 +75,9 @@ def run_range(work: Work, seeds: Seeds) -> pa.Table:
         began = ended
 
     def each(outcome: Outcome) -> None:
-        set_alarm(0)  # if it has just gone off, Hung is raised here, and there is no row yet
+        set_alarm(0)  # if the alarm goes off now, Hung is raised here, before there is a row
         if outcome.seed != todo[len(rows)]:
-            raise CampaignError(f"the outcome of seed {outcome.seed} came instead")
+            raise CampaignError(f"expected seed {todo[len(rows)]}, but got the outcome of seed {outcome.seed}")
         if outcome.seed % TWICE == 0:
             sample.append(outcome)
         add(GUIDED if guided else outcome.strategy, outcome.shape.store, outcome.kind, outcome.signature, outcome.message,
@@ -91,7 +92,7 @@ def run_range(work: Work, seeds: Seeds) -> pa.Table:
             failure = run_until_failure(campaign, todo[len(rows):], each, limit_s, watch, of)
             if len(rows) < len(todo):
                 add(campaign.strategy, campaign.profile, *failure, *NO_RUN, corpus.number, "")
-                REFINERS.clear()  # it may have been amid a change to them
+                REFINERS.clear()  # an exception may have interrupted a change to them
         for outcome in reversed(sample):
             failure = run_again(campaign, outcome, limit_s, of)
             if any(failure):
@@ -101,7 +102,7 @@ def run_range(work: Work, seeds: Seeds) -> pa.Table:
 
 
 def choosers(campaign: Campaign, corpus: Corpus) -> Callable[[Run], Chooser | None]:
-    """Of a guided campaign, what goes on from a tape of the corpus; of others none but the run's own."""
+    """Return a function from a run to its chooser: from the corpus in a guided campaign; else None, so the run uses its own."""
     if campaign.strategy != GUIDED:
         return lambda run: None
     maker = Maker(corpus)
@@ -113,13 +114,13 @@ def table_of(rows: list[tuple]) -> pa.Table:
 
 
 def row_of_death(work: Work, seed: int, why: str) -> pa.Table:
-    """Of a seed whose process did not live to write one."""
+    """Return the row of a seed whose process died before it could write one."""
     return table_of([(seed, *work.campaign[:4], "death", "death", why, *NO_RUN, work.corpus.number, "", 0)])
 
 
 @contextmanager
 def memory_limited():
-    """A run that uses up the memory raises MemoryError, and its neighbours go on."""
+    """Limit the memory of this process, so that an excessive run raises MemoryError and does not harm other processes."""
     before = resource.getrlimit(resource.RLIMIT_AS)
     most = MEMORY_MB << 20
     if before[0] == resource.RLIM_INFINITY or before[0] > most:
@@ -131,7 +132,8 @@ def memory_limited():
 
 
 def befallen(events: Iterable[Event]) -> list[tuple[str, int]]:
-    """How often a client stopped waiting for a request, or was refused by what is no condition: by fault, operation and phase.
+    """Count the requests that a client stopped waiting for, or that failed other than by their condition: "fault op phase" ->
+    count.
 
     The phase: "applied" by then, "later" (it was applied, and nobody waited), "never"."""
     ended: dict[tuple[str, int], tuple[str, str]] = {}
@@ -147,7 +149,7 @@ def befallen(events: Iterable[Event]) -> list[tuple[str, int]]:
 
 
 def run_again(campaign: Campaign, first: Outcome, limit_s: float, of: Callable[[Run], Chooser | None]) -> tuple[str, str, str]:
-    """After all that has been run since: kind, signature and message, all "" if it is the same."""
+    """Run a seed again, after all others. Returns kind, signature and message of a difference; all "" if there is none."""
     found: list[Outcome] = []
     watch, again = Watch(campaign.scenario), range(first.seed, first.seed + 1)
     failure = run_until_failure(campaign, again, found.append, limit_s, watch, of)
@@ -166,7 +168,7 @@ def run_again(campaign: Campaign, first: Outcome, limit_s: float, of: Callable[[
 
 def run_until_failure(campaign: Campaign, seeds: range, each: Callable[[Outcome], None], limit_s: float, watch: Watch,
                       of: Callable[[Run], Chooser | None]) -> tuple[str, str, str]:
-    """Kind, signature, and message of the row of the first seed that had no outcome, if there is one."""
+    """Run the seeds up to the first without an outcome. Returns the kind, signature and message for that seed's row."""
     try:
         try:
             set_alarm(limit_s)

@@ -1,5 +1,7 @@
-"""Safety: the processes that work for an exploration on disk end with it. Its stages (model/explore/disk/search.py) without
-Spark."""
+"""Run the stages of an exploration on disk (model/explore/disk/search.py) in local processes, without Spark.
+
+Safety: the processes end when the exploration does.
+"""
 
 import os
 from collections.abc import Iterator

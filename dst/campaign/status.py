@@ -1,4 +1,4 @@
-"""Safety: nothing is written, and only what is committed is told of: a campaign may be running meanwhile."""
+"""Report the status of a campaign that may be running. Safety: it writes nothing, and reports only committed rows."""
 
 from pathlib import Path
 
@@ -8,11 +8,11 @@ import pyarrow.compute as pc
 from highwater.dst.campaign.folder import check_rows, covered, is_running, labelled, read, summary_in
 from highwater.dst.campaign.summary import failures_of
 
-LATELY = 4  # waves, of which the rate is
+LATELY = 4  # last waves, for the rate
 
 
 def status(out: Path) -> dict:
-    """Raises Refused, CampaignError."""
+    """Return the numbers that `campaign status` shows. Raises Refused or CampaignError."""
     campaign, asked = labelled(out)
     summary = summary_in(out)
     low, high = covered(asked, summary)
@@ -26,7 +26,7 @@ def status(out: Path) -> dict:
 
 
 def rate(out: Path) -> float:
-    """Seeds a second in the last waves; 0 if there are too few."""
+    """Return seeds per second in the last waves; 0 if there are too few waves."""
     waves = sorted((out / "rows").glob("wave=*"), key=lambda path: int(path.name.partition("=")[2]))[-LATELY:]
     if len(waves) < 2:
         return 0

@@ -1,4 +1,4 @@
-"""Safety: what is said of a campaign is a function of its rows, one of each seed, without `cpu_us` or how they came there."""
+"""Summarize a campaign. Safety: the summary is a function of the rows without `cpu_us`, and there is one row for each seed."""
 
 from collections.abc import Iterator
 from hashlib import blake2b
@@ -19,13 +19,13 @@ from highwater.dst.search.guide import Tape
 from highwater.dst.search.reached import bits
 from highwater.dst.search.sketch import SAMPLE
 
-PIECE = 500_000  # seeds whose rows are in memory together
-MOST_IN_PROCESSES = 20  # of the seeds that are run twice, so many at most in other processes, too
+PIECE = 500_000  # seeds whose rows are in memory at once
+MOST_IN_PROCESSES = 20  # at most this many seeds of the sample are also run in other processes
 COLUMNS = ("seed", "kind", "signature", "message", "digest", "requests", "reached", "model_states", "model_steps")
 
 
 def summarize(campaign: Campaign, seeds: Seeds, out: Path) -> dict:
-    """Failures by signature, the most frequent first. Raises CampaignError unless each seed has one row."""
+    """Summarize failures by signature, the most frequent first. Raises CampaignError unless each seed has one row."""
     hasher, requests, failed, sketches = blake2b(digest_size=16), 0, [], {"model_states": None, "model_steps": None}
     reached: dict[str, dict[str, int]] = {}
     for table in pieces(seeds, out):
@@ -42,12 +42,12 @@ def summarize(campaign: Campaign, seeds: Seeds, out: Path) -> dict:
             "requests": requests, "digest": hasher.hexdigest(), "failures": failures_of(campaign, failures) + different,
             "reached": {name: reached[name] for name in bits(campaign.scenario) if name in reached},
             "never": [name for name in bits(campaign.scenario) if name not in reached],
-            **{name: SAMPLE * len(of) for name, of in sketches.items()},  # about: the sample's size, times what it is a part of
+            **{name: SAMPLE * len(of) for name, of in sketches.items()},  # estimated from the sample
             "in_other_processes": twice}
 
 
 def pieces(seeds: Seeds, out: Path) -> Iterator[pa.Table]:
-    """The rows, by seed, not all of them at once. Raises CampaignError unless each seed has one."""
+    """Yield the rows sorted by seed, in pieces. Raises CampaignError unless each seed has exactly one."""
     for low in range(*seeds, PIECE):
         those = low, min(low + PIECE, seeds[1])
         table = read(out, those, list(COLUMNS)).sort_by("seed")
@@ -67,7 +67,7 @@ def failures_of(campaign: Campaign, failed: pa.Table) -> list[dict]:
 
 
 def add_witnessed(reached: dict[str, dict[str, int]], table: pa.Table, scenario: str) -> None:
-    """Of each witness that was reached: in how many runs, and in which first. The table is sorted by seed."""
+    """Add, for each witness reached, the number of runs and the first seed. The table is sorted by seed."""
     masks, seeds = table["reached"].to_numpy(), table["seed"].to_numpy()
     for name, bit in bits(scenario).items():
         those = seeds[masks & bit > 0]
@@ -76,15 +76,15 @@ def add_witnessed(reached: dict[str, dict[str, int]], table: pa.Table, scenario:
 
 
 def compared(campaign: Campaign, seeds: Seeds, out: Path) -> tuple[list[int], list[dict]]:
-    """Which of the sample were run in two fresh processes under two hash seeds, and the failure that this brought, if any.
-    Raises CampaignError."""
+    """Run a sample in two fresh processes under two hash seeds. Returns the sample, and the failure if runs differ. Raises
+    CampaignError."""
     sample = list(range(seeds[0] + -seeds[0] % rows.TWICE, seeds[1], rows.TWICE))[:MOST_IN_PROCESSES]
     if seeds[1] - seeds[0] < rows.TWICE or not sample:
         return [], []
     try:
         different = doctor.check(sample, campaign.spec, tape_of=lambda seed: tape_of_row(campaign, seed, out))
     except doctor.Broken as error:
-        raise CampaignError(f"the self-check broke down: {error}") from error
+        raise CampaignError(f"the check for determinism could not run: {error}") from error
     if different is None:
         return sample, []
     replay = f"highwater dst doctor {protocol_words(campaign.scenario)} --seeds {different.seed}:{different.seed + 1}" + (
@@ -94,7 +94,7 @@ def compared(campaign: Campaign, seeds: Seeds, out: Path) -> tuple[list[int], li
 
 
 def tape_of_row(campaign: Campaign, seed: int, out: Path) -> Tape | None:
-    """Of a guided campaign: what else its run is a function of. None: its seed is enough, or the run has none."""
+    """Return the tape of a guided campaign's run; None if the seed suffices, or the run has none."""
     if campaign.strategy != GUIDED:
         return None
     text = read(out, (seed, seed + 1), ["tape"])["tape"][0].as_py()
@@ -102,6 +102,6 @@ def tape_of_row(campaign: Campaign, seed: int, out: Path) -> Tape | None:
 
 
 def add_digest(hasher: Any, table: pa.Table) -> None:
-    """Of all rows: two campaigns with the same one have found the same, and their traces are equal."""
+    """Add rows to the campaign's digest. Campaigns with equal digests have the same failures and equal traces."""
     for batch in table.select(["seed", "kind", "signature", "digest"]).to_batches(10_000):
         hasher.update("".join(f"{row}\n" for row in zip(*(column.to_pylist() for column in batch.columns))).encode())

@@ -1,8 +1,9 @@
-"""Safety: of each signature that a campaign has found the smallest failing seed is shrunk, and what is shrunk fails alike; a
-failure is called known only if an earlier campaign of the same scenario and mutant has its signature.
+"""Shrink what a campaign found, and compare it with earlier campaigns.
 
-Shrinking goes where the campaign's runs go: to processes, or to Spark's workers. What comes back is a tape, which the caller
-replays and writes down (a bundle each).
+Safety: for each signature the smallest failing seed is shrunk, and the shrunk run fails with the same signature. A failure is
+called known only if an earlier campaign of the same scenario and mutant has its signature.
+
+Shrinking runs in local processes or on Spark's workers. It returns a tape, which the caller replays and writes as a bundle.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -26,23 +27,25 @@ from highwater.dst.simulate import Build, Outcome, Shape, simulate
 from highwater.dst.world.faults import Weights
 from highwater.dst.zoo import build_of
 
-LONGEST_S = 600.0  # to shrink one
+LONGEST_S = 600.0  # for one run
 
 
 class Small(NamedTuple):
-    """What a seed's failure was shrunk to."""
+    """A shrunk failure of a seed."""
 
     seed: int
     strategy: str
     shape: Shape | None
     weights: Weights | None
     tape: list[tuple[str, int, int]]
-    runs: int  # that it took
+    runs: int  # spent on shrinking
 
 
 class Compared(NamedTuple):
-    """`state`: new (no earlier campaign has the signature), known, gone (the last one has it, and this one has not). `first`:
-    of the earlier campaigns the first that has it: its code."""
+    """A signature compared with earlier campaigns.
+
+    `state`: new (no earlier campaign has it), known, or gone (the last campaign has it, this one has not). `first`: the code of
+    the first earlier campaign that has it."""
 
     signature: str
     state: str
@@ -52,16 +55,16 @@ class Compared(NamedTuple):
 # --- what is new
 
 def summary_of(out: Path) -> dict:
-    """Of a campaign that has come to its end. Raises Refused, CampaignError."""
+    """Return the summary of a finished campaign. Raises Refused or CampaignError."""
     labelled(out)
     summary = summary_in(out)
     if not summary:
-        raise Refused(f"{out} has no summary: `highwater campaign resume {out}` brings it to its end")
+        raise Refused(f"{out} has no summary: run `highwater campaign resume {out}` to finish the campaign")
     return summary
 
 
 def compare(now: dict, earlier: list[dict]) -> list[Compared]:
-    """`earlier`: summaries, the oldest first. Raises Refused where one is of something else."""
+    """Compare the signatures with `earlier`, summaries from the oldest on. Raises Refused for another scenario or mutant."""
     for one in earlier:
         for name in ("scenario", "mutant"):
             if one[name] != now[name]:
@@ -80,16 +83,17 @@ def compare(now: dict, earlier: list[dict]) -> list[Compared]:
 # --- what is small
 
 def rerun(campaign: Campaign, seed: int, tape: Tape | None = None) -> tuple[Outcome, Run]:
-    """A row's run, and what it was given; of a guided campaign, with its tape. Raises CampaignError."""
+    """Run a row's seed again, with its tape in a guided campaign. Returns the outcome and the run. Raises CampaignError."""
     if tape is None and campaign.strategy == GUIDED:
-        raise CampaignError(f"the run of seed {seed} did not end, so that no tape tells of it")
+        raise CampaignError(f"the run of seed {seed} did not end, so there is no tape to replay")
     run = campaign.spec.at(seed)
     return simulate(run, tape=tape), run
 
 
 def shrunk(of: tuple, seed: int, tape: Tape | None, signature: str, budget: int, *_: str) -> dict:
-    """A Small, for JSON. `of`: a Campaign's fields. Raises CampaignError where the seed does not fail as it did: then something
-    is not deterministic."""
+    """Shrink a seed's run. Returns the fields of a Small, for JSON. `of`: the fields of a Campaign.
+
+    Raises CampaignError if the seed no longer fails in the same way, which means that something is not deterministic."""
     campaign = Campaign(*of)
     outcome, run = rerun(campaign, seed, tape)
     if outcome.signature != signature:
@@ -101,7 +105,7 @@ def shrunk(of: tuple, seed: int, tape: Tape | None, signature: str, budget: int,
 
 
 def shrunk_in_time(outcome: Outcome, build: Build, run: Run, budget: int) -> Shrunk:
-    """As it was, if some smaller run does not end."""
+    """Shrink a run within LONGEST_S. Returns it unshrunk if a smaller run does not end."""
     with alarmed():
         set_alarm(LONGEST_S)
         try:
@@ -116,11 +120,11 @@ def small_of(campaign: Campaign, said: dict) -> Small:
 
 
 ToShrink = tuple[int, Tape | None, str]  # seed, tape, signature
-Shrinker = Callable[[Campaign, list[ToShrink], int], Iterable[Small]]  # within so many runs each; in their order
+Shrinker = Callable[[Campaign, list[ToShrink], int], Iterable[Small]]  # int: most runs for each; results in order
 
 
 def to_shrink(campaign: Campaign, summary: dict, out: Path) -> list[ToShrink]:
-    """Of each signature of a simulated run the smallest seed."""
+    """Return the smallest seed of each signature, for failures of the implementation."""
     return [(failure["smallest_seed"], tape_of_row(campaign, failure["smallest_seed"], out), failure["signature"])
             for failure in summary["failures"] if failure["kind"] not in UNJUDGED]
 
@@ -147,7 +151,7 @@ def small_run(run: Run, small: Small) -> Run:
 
 
 def names_of(signatures: Iterable[str]) -> dict[str, str]:
-    """Of folders, each its own, whatever upper case is to the file system: the signatures' letters."""
+    """Name a folder for each signature, unique even on file systems that ignore case."""
     found: dict[str, str] = {}
     for signature in signatures:
         plain = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in signature).strip("-.")[:100]

@@ -1,8 +1,8 @@
-"""Safety: a campaign is done only when each seed that it covers has its row; it may be stopped at any moment, and goes on.
+"""Run a campaign in waves. Safety: it is done only when each seed that it covers has a row; it can be stopped and resumed.
 
-It runs some ranges at a time, a wave, in the order of the seeds, and commits them together. After each wave it looks whether it
-may stop: when its time is used up, or when so many seeds have failed. Which failures are then told does not depend on how the
-seeds were cut into waves: it is the smallest ones, and the campaign covers the seeds up to the last of them.
+A wave is a number of ranges, in the order of the seeds, which are committed together. After each wave the campaign may stop:
+when its time is used up, or when enough seeds have failed. The reported failures do not depend on how the seeds were cut into
+waves. They are the smallest ones, and the campaign covers the seeds up to the last of them.
 """
 
 import time
@@ -18,19 +18,19 @@ from highwater.dst.campaign.rounds import Merged
 from highwater.dst.campaign.summary import summarize
 from highwater.dst.campaign.what import Campaign, Refused, Seeds, Work
 
-FIRST_SEEDS = 100  # in a range of the first wave; how long they take tells how many there are in the next
-TASK_S = 5.0  # that a range is to take
+FIRST_SEEDS = 100  # in a range of the first wave; their time determines the size of the next ranges
+TASK_S = 5.0  # wanted time for a range
 MOST_SEEDS = 20_000  # in a range
-WAVE = 10  # ranges for each job, committed together
+WAVE = 10  # ranges for each job in a wave
 
-Progress = Callable[[int], None]  # how many seeds of the wave are done
-Told = Callable[[int, int], None]  # how many seeds are done, and how many of those that are committed have failed
+Progress = Callable[[int], None]  # number of seeds of the wave that are done
+Told = Callable[[int, int], None]  # seeds done, and committed seeds that failed
 Engine = Callable[[Work, list[Seeds], Path, Progress], None]
 """Run the ranges, write their rows as Parquet files into the folder, and return when all are written; else raise."""
 
 
 class Done(NamedTuple):
-    """`summary` None: the time was used up first, and `left` seeds have no row yet."""
+    """The result of a campaign. `summary` None: the time was used up, and `left` seeds have no row yet."""
 
     summary: dict | None
     left: int
@@ -38,10 +38,10 @@ class Done(NamedTuple):
 
 def run(campaign: Campaign, asked: Asked, out: Path, start: Callable[[], AbstractContextManager[Engine]], jobs: int,
         budget_s: float = 0, told: Told = lambda done, failed: None) -> Done:
-    """Run what the folder does not hold yet, if anything. Raises CampaignError."""
+    """Run the seeds that have no rows yet. Raises CampaignError."""
     began, (low, high) = time.monotonic(), asked.seeds
     if campaign.round_size and low != campaign.first:
-        raise Refused(f"{out}: the rounds of this campaign are counted from seed {campaign.first}, not {low}")
+        raise Refused(f"{out}: the rounds of this campaign count from seed {campaign.first}, not {low}: begin there")
     with opened(out, campaign, asked):
         todo = missing(out, asked.seeds)
         covered = covers(out, asked, todo)
@@ -69,7 +69,8 @@ def ended(campaign: Campaign, covered: Seeds, out: Path) -> Done:
 
 
 def rounds(campaign: Campaign, asked: Asked, todo: list[Seeds], out: Path) -> Iterator[tuple[Work, list[Seeds]]]:
-    """What is to be done before the next can begin; all at once, if the campaign is not guided."""
+    """Yield the work that must be done before the next can begin: a round each, or all at once if the campaign is not
+    guided."""
     if not campaign.round_size:
         yield Work(campaign, asked.limit_s), todo
         return
@@ -84,10 +85,10 @@ def rounds(campaign: Campaign, asked: Asked, todo: list[Seeds], out: Path) -> It
 
 
 def covers(out: Path, asked: Asked, todo: list[Seeds]) -> Seeds:
-    """What the campaign covers once it has found as many failures as asked: up to the last of them. Else all seeds."""
+    """Return the seeds up to the failure at which the campaign stops; all seeds if it has not found that many."""
     if not asked.stop_after:
         return asked.seeds
-    whole = asked.seeds[0], min((lo for lo, _ in todo), default=asked.seeds[1])  # without a gap
+    whole = asked.seeds[0], min((lo for lo, _ in todo), default=asked.seeds[1])  # the seeds before the first gap
     table = read(out, whole, ["seed", "kind"])
     failed = sorted(table.filter(pc.field("kind") != "")["seed"].to_pylist())
     return (asked.seeds[0], failed[asked.stop_after - 1] + 1) if len(failed) >= asked.stop_after else asked.seeds
@@ -98,7 +99,7 @@ def failures_in(out: Path, seeds: Seeds, wave: Path | None = None) -> int:
 
 
 def waves(work: Work, cut: "Cut", out: Path, engine: Engine, told: Told) -> Iterator[tuple[int, int]]:
-    """So many ranges at a time, each time committed together; yields how many seeds are done, and how many of them failed."""
+    """Run and commit wave by wave. Yields the number of seeds done, and of those that failed."""
     done = failed = 0
     told(done, failed)
     while wave := cut.wave():
@@ -113,14 +114,14 @@ def waves(work: Work, cut: "Cut", out: Path, engine: Engine, told: Told) -> Iter
 
 
 class Cut:
-    """Seeds into ranges that take some seconds each, and ranges into waves. `size`: of a range; 0: such that it does."""
+    """Cuts seeds into ranges and ranges into waves. `size`: seeds in a range; 0: as many as take about TASK_S seconds."""
 
     def __init__(self, gaps: list[Seeds], jobs: int, size: int = 0) -> None:
         self.left, self.jobs, self.fixed = list(reversed(gaps)), jobs, size > 0
         self.size = size or max(1, min(FIRST_SEEDS, sum(hi - lo for lo, hi in gaps) // (4 * jobs)))
 
     def wave(self) -> list[Seeds]:
-        """Empty: all are done."""
+        """Return the ranges of the next wave; [] if all are done."""
         found: list[Seeds] = []
         while self.left and len(found) < WAVE * self.jobs:
             low, high = self.left.pop()

@@ -1,4 +1,4 @@
-"""Safety: rows of different campaigns are not mixed: what a campaign is, and of what code."""
+"""Define what a campaign is. Safety: rows of different campaigns, or of different code, are not mixed."""
 
 from pathlib import Path
 from shlex import quote
@@ -11,18 +11,18 @@ from highwater.dst.sim.strategies import STRATEGIES
 from highwater.dst.version import code_version
 
 WRONG = ("safety", "refinement", "liveness")  # kinds of failure of the implementation
-UNJUDGED = ("timeout", "memory", "death", "harness", "nondeterminism")  # kinds that say nothing of it
-Seeds = tuple[int, int]  # from, up to and without
+UNJUDGED = ("timeout", "memory", "death", "harness", "nondeterminism")  # kinds that say nothing about it
+Seeds = tuple[int, int]  # first, and end (exclusive)
 GUIDED = "guided"  # the strategy of campaigns in rounds: rounds.py
-BASE = "portfolio"  # what is drawn in them is drawn by
+BASE = "portfolio"  # the strategy that draws the parts of a guided run that have no tape
 
 
 class CampaignError(Exception):
-    """The campaign could not run to its end; the message opens with one line that says why."""
+    """The campaign could not finish. The message begins with one line that gives the reason."""
 
 
 class Refused(CampaignError):
-    """What was asked for makes no sense, or the folder is not for it. Nothing was written."""
+    """The request makes no sense, or the folder belongs to something else. Nothing was written."""
 
 
 class NoSpark(CampaignError):
@@ -30,16 +30,16 @@ class NoSpark(CampaignError):
 
 
 class Campaign(NamedTuple):
-    """What is simulated of each seed."""
+    """The parameters of a campaign, shared by all its seeds."""
 
     scenario: str = DEFAULT
     mutant: str = ""  # "": the implementation itself
     strategy: str = BASE
-    profile: str = ""  # "": each run draws the store that it has
-    shape: str = ""  # NAME=VALUE .. in place of what is drawn
-    faults: str = ""  # NAME=N .., of 1,000 requests, and no others; "": each run draws them
-    first: int = 0  # of a guided campaign the seed that its rounds are counted from; of others 0
-    round_size: int = 0  # its seeds in a round
+    profile: str = ""  # "": drawn for each run
+    shape: str = ""  # NAME=VALUE .., in place of drawn values
+    faults: str = ""  # NAME=N .., of 1,000 requests, and no other faults; "": drawn for each run
+    first: int = 0  # the seed from which the rounds of a guided campaign are counted; else 0
+    round_size: int = 0  # seeds in a round; 0 if not guided
     code: str = ""
 
     @property
@@ -49,7 +49,7 @@ class Campaign(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What an engine's processes are told beside their seeds."""
+    """Parameters that an engine's processes need beside their seeds."""
 
     campaign: Campaign
     limit_s: float  # a seed that takes longer has hung
@@ -58,11 +58,11 @@ class Work(NamedTuple):
 
 def campaign_of(scenario: str = DEFAULT, mutant: str = "", strategy: str = BASE, profile: str = "", shape: str = "",
                 faults: str = "", first: int = 0, round_size: int = 0) -> Campaign:
-    """Of the code that is here. Raises Refused."""
+    """Make a campaign of the current code. Raises Refused."""
     if strategy not in (BASE, GUIDED, *STRATEGIES):
         raise Refused(f"there is no strategy {strategy!r}; there are: {BASE}, {GUIDED}, {', '.join(STRATEGIES)}")
     if strategy == GUIDED and round_size < 1:
-        raise Refused("a guided campaign goes in rounds: how many seeds are in one?")
+        raise Refused("a guided campaign goes in rounds: give the number of seeds in one")
     rounds = (first, round_size) if strategy == GUIDED else (0, 0)
     campaign = Campaign(scenario, mutant, strategy, profile, shape, faults, *rounds, code_version())
     try:
@@ -73,10 +73,10 @@ def campaign_of(scenario: str = DEFAULT, mutant: str = "", strategy: str = BASE,
 
 
 def replay_of(campaign: Campaign, seed: int) -> str:
-    """What a user types to see a run of it again. DIR is the campaign's folder."""
+    """Return the command that replays a seed's run. DIR stands for the campaign's folder."""
     return f"highwater campaign replay DIR {seed}" if campaign.strategy == GUIDED else campaign.spec.command(seed)
 
 
 def replayed_in(replay: str, folder: Path | str) -> str:
-    """The same, where DIR is known."""
+    """Replace DIR in a replay command by the campaign's folder."""
     return replay.replace(" DIR ", f" {quote(str(folder))} ")

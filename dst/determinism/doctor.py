@@ -1,8 +1,8 @@
-"""Safety: that a seed gives the same run in another process, under another hash seed, on another Python is not believed but
-tried; where it does not, the first choice and the first event that differ are named.
+"""Check by experiment that a seed gives the same run in another process, under another hash seed, and on another Python.
 
-`python -m highwater.dst.determinism.doctor` is the other process: it reads a job from stdin, and writes what came of each run
-to stdout, as JSON.
+If it does not, the first different choice and the first different event are reported. `python -m
+highwater.dst.determinism.doctor` is the other process: it reads a job from stdin, and writes the result of each run to stdout,
+as JSON.
 """
 
 import json
@@ -23,17 +23,17 @@ from highwater.traces.explain.explain import words
 
 Tape = list[Choice]
 USUAL = RunSpec()
-PLACE = Path(__file__).parent.parent.parent.parent  # where `highwater` is imported from
+PLACE = Path(__file__).parent.parent.parent.parent  # the folder that contains the package `highwater`
 HASH_SEEDS = (1, 2)
-LONGEST_S = 600.0  # of one process
+LONGEST_S = 600.0  # for one process
 
 
 class Place(NamedTuple):
-    """Where runs are run."""
+    """A Python and a hash seed to run with."""
 
     python: str
     hash_seed: int
-    version: str = ""  # "": of this process
+    version: str = ""  # "": this process's Python
 
     @property
     def name(self) -> str:
@@ -46,14 +46,15 @@ class Difference(NamedTuple):
 
 
 class Broken(Exception):
-    """A process did not answer: nothing is known of determinism."""
+    """A process did not answer, so nothing is known about determinism. The message names the place and the reason."""
 
 
 def check(seeds: Iterable[int], spec: RunSpec = USUAL, places: Sequence[Place] = (), build: str = "", path: str = "",
           tape_of: Callable[[int], Tape | None] = lambda seed: None) -> Difference | None:
-    """The first seed whose run is not the same in all places, or None. `places`: two fresh processes under two hash seeds,
-    unless given. `build`: "module:name" of a Build to run in place of the spec's; `path`: the folder of that module. `tape_of`
-    a seed: what is replayed. Raises Broken."""
+    """Return the first seed whose run differs between places, or None.
+
+    `places`: two fresh processes under two hash seeds, unless given. `build`: "module:name" of a Build to use in place of the
+    spec's. `path`: the folder of that module. `tape_of`: seed -> the tape to replay, or None. Raises Broken."""
     places = places or [Place(sys.executable, hash_seed) for hash_seed in HASH_SEEDS]
     seeds = list(seeds)
     job = {"build": build, "runs": [(fields_of(spec.at(seed)), tape_of(seed)) for seed in seeds]}
@@ -66,7 +67,7 @@ def check(seeds: Iterable[int], spec: RunSpec = USUAL, places: Sequence[Place] =
 
 
 def located(job: dict[str, Any], one: Place, two: Place, path: str = "") -> str:
-    """Of a run that differs, where it begins to."""
+    """Run a seed again in two places, and describe the first choice and the first event that differ."""
     tapes, traces = zip(*(ask(place, {**job, "whole": True}, path)[0][-2:] for place in (one, two)))
     said = []
     at = first_difference(*tapes)
@@ -75,7 +76,7 @@ def located(job: dict[str, Any], one: Place, two: Place, path: str = "") -> str:
     at = first_difference(*traces)
     if at is not None:
         said.append(f"event {at}: {event(traces[0], at)} with {one.name}, {event(traces[1], at)} with {two.name}")
-    return "; ".join(said) or "it differed, and then, run again, did not: it depends on more than the hash seed"
+    return "; ".join(said) or "the run differed once, but not when repeated: it depends on more than the hash seed"
 
 
 def first_difference(one: list, two: list) -> int | None:
@@ -92,13 +93,13 @@ def event(lines: list[str], at: int) -> str:
 
 
 def replays(outcome: Outcome, run: Run) -> bool:
-    """Whether a fresh process, given the run and its tape, strictly, says the same. Raises Broken."""
+    """Tell whether a fresh process that replays the run's tape strictly gives the same result. Raises Broken."""
     job = {"build": "", "runs": [(fields_of(run), outcome.tape)]}
     return ask(Place(sys.executable, HASH_SEEDS[0]), job) == [summary(outcome)]
 
 
 def newer_python() -> Place | str:
-    """Another Python that runs here, the newest; or why there is none."""
+    """Find the newest other Python that runs here. Returns the reason if there is none."""
     own, unusable = sys.version_info.minor, []
     for minor in sorted({*range(11, own + 6)} - {own}, reverse=True):
         found = shutil.which(f"python3.{minor}")
@@ -113,7 +114,7 @@ def newer_python() -> Place | str:
 
 
 def ask(place: Place, job: dict[str, Any], path: str = "") -> list:
-    """Have it run in a fresh process. Raises Broken."""
+    """Run a job in a fresh process, and return its answer. Raises Broken."""
     environment = {"PYTHONHASHSEED": str(place.hash_seed), "PYTHONPATH": ":".join(filter(None, [str(PLACE), path])),
                    "PYTHONDONTWRITEBYTECODE": "1"}
     try:
@@ -139,10 +140,10 @@ def answer(job: dict[str, Any]) -> list[list]:
 
 
 def ran(run: Run, build: Build | None, tape: list[list] | None, whole: bool) -> list:
-    """JSON knows no tuples."""
+    """Run once, and return the result in the form that JSON gives: with lists, not tuples."""
     try:
         outcome = simulate(run, build, tape and [(site, choice, bound) for site, choice, bound in tape])
-    except TapeMismatch as error:  # before the run has begun
+    except TapeMismatch as error:  # raised before the run began
         return ["nondeterminism", str(error), "", ""]
     return [*summary(outcome), outcome.tape, list(map(to_json, outcome.events))] if whole else summary(outcome)
 

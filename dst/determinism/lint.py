@@ -1,10 +1,11 @@
-"""Safety: a run is a function of its choices only as long as no code that runs in it asks for anything else.
+"""Search the source for anything that can make two runs with the same choices differ.
 
-What makes Python differ from run to run, looked for in the source: the order of sets, addresses and hashes, time,
-randomness, threads, the environment, finalizers, floats that hold a time, caches, exceptions that hold frames. The rules
-are of syntax, and on the safe side: what is right all the same stands in dst/determinism/lint_allowed.py with its reason.
+Safety: a run is a function of its choices only if the code that runs in it depends on nothing else. Python differs between runs
+in the order of sets, addresses and hashes, time, randomness, threads, the environment, finalizers, floats that hold a time,
+caches, and exceptions that hold frames. The rules look at syntax only and report too much rather than too little. Exceptions
+are listed with their reasons in dst/determinism/lint_allowed.py.
 
-ruff could say some of it (DTZ, S311), but knows neither where the seam is nor what is allowed for a reason.
+ruff has some of these rules (DTZ, S311), but it does not know where the seam to the world is, nor what is allowed for a reason.
 """
 
 import ast
@@ -31,7 +32,7 @@ class Finding(NamedTuple):
         return f"{self.file}:{self.line}: {self.hazard}: {self.code}\n    {HAZARDS[self.hazard]}"
 
 
-HAZARDS = {  # -> what to do instead
+HAZARDS = {  # hazard -> what to do instead
     "set order": "the order of a set differs between processes: sorted(...), or keep a tuple or a dict",
     "address": "id() is an address: number the objects yourself",
     "hash": "hash() of a string differs between processes: use hashlib, or the value itself",
@@ -50,13 +51,13 @@ HAZARDS = {  # -> what to do instead
 
 # --- the rules
 
-HARMLESS = ("sorted", "len", "sum", "min", "max", "any", "all", "set", "frozenset", "Counter")  # no order comes out of them
+HARMLESS = ("sorted", "len", "sum", "min", "max", "any", "all", "set", "frozenset", "Counter")  # their results have no order
 MODULES = {
     **dict.fromkeys(("random", "uuid", "secrets", "ulid"), "randomness"), "time": "time", "datetime": "time",
     **dict.fromkeys(("asyncio", "threading", "concurrent", "multiprocessing", "queue", "signal", "sched"), "concurrency"),
     "weakref": "finalizer", "os": "environment", "glob": "directory order", "tempfile": "randomness",
 }
-PARTS = {  # of modules that are fine otherwise
+PARTS = {  # of modules that are otherwise fine
     "os.urandom": "randomness", "os.getpid": "environment", "sys.argv": "environment", "gc.get_objects": "address",
     "platform.node": "environment", "socket.gethostname": "environment",
 }
@@ -111,7 +112,7 @@ class Linter:
             self.say(node, "set order")  # its repr
 
     def consumed(self, node: ast.AST) -> bool:
-        """Whether it goes at once to what has no order: sorted(...), sum(...), a set."""
+        """Tell whether the value goes directly to something without order: sorted(...), sum(...), a set."""
         parent = self.parents.get(node)
         if isinstance(parent, ast.Call) and (name_of(parent.func) in HARMLESS or name_of(parent.func).endswith(
                 tuple(f".{of}" for of in (*SET_METHODS, "update", "issubset", "issuperset")))):
@@ -144,7 +145,7 @@ class Linter:
             self.say(node, MODULES[top])
 
     def sorted_later(self, node: ast.AST) -> bool:
-        """Within a comprehension that goes to sorted."""
+        """Tell whether it is inside a comprehension that goes to sorted."""
         while (node := self.parents.get(node)) is not None and not isinstance(node, ast.stmt):
             if isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp) and self.consumed(node):
                 return True
@@ -170,8 +171,9 @@ class Linter:
             self.say(node, "float time")
 
     def kept(self, handler: ast.ExceptHandler) -> None:
-        """An exception that is assigned, or put into something: it outlives its handler, with all frames that it went through,
-        unless its __traceback__ is taken away somewhere in the function."""
+        """Report an exception that outlives its handler because it is assigned or stored: it keeps all its frames alive.
+
+        It is fine if the function assigns __traceback__ somewhere."""
         if any(isinstance(node, ast.Attribute) and node.attr in ("__traceback__", "with_traceback")
                and not isinstance(self.parents.get(node), ast.Attribute) and isinstance(node.ctx, ast.Store)
                for node in ast.walk(self.function_of(handler))):
@@ -209,7 +211,7 @@ class Linter:
 
 
 def shows_address(node: ast.AST) -> bool:
-    """Whether it makes text of an object whose repr nobody knows: self, or %r of a log line."""
+    """Tell whether it formats an object whose repr may show an address: self, or %r of a log line."""
     def own(of: ast.AST) -> bool:
         return isinstance(of, ast.Name) and of.id == "self"
 
@@ -228,12 +230,12 @@ def cached(node: ast.AST) -> bool:
 
 
 def values(node: ast.AST) -> Iterator[ast.AST]:
-    """What an assignment stores: the elements of a tuple, or the value."""
+    """Yield the values that an assignment stores: the elements of a tuple, or the value."""
     yield from node.elts if isinstance(node, ast.Tuple | ast.List) else [node]
 
 
 def floating(node: ast.AST) -> bool:
-    """Whether an arithmetic expression is a float: a division or a float constant that no int() or round() is around."""
+    """Tell whether an arithmetic expression is a float: a division or a float constant outside int() and round()."""
     if isinstance(node, ast.Constant):
         return isinstance(node.value, float)
     if isinstance(node, ast.BinOp):
@@ -256,8 +258,9 @@ def covers(entry: Allowed, finding: Finding) -> bool:
 
 def lint(root: Path = ROOT, allowed: Iterable[Allowed] = ALLOWED, begin: Callable[[str], None] = lambda file: None
          ) -> tuple[list[Finding], list[Allowed]]:
-    """What is found and not allowed; and what is allowed and not found: then its reason has gone, too. `begin` is called with
-    the name of each file before it is searched."""
+    """Return findings that are not allowed, and allowed entries without a finding, which are obsolete.
+
+    `begin` is called with the name of each file before it is searched."""
     trees = {path.relative_to(root).as_posix(): ast.parse(path.read_text()) for path in sources(root)}
     found: list[Finding] = []
     for file, tree in trees.items():

@@ -1,5 +1,7 @@
-"""What dst/determinism/lint.py finds and is right all the same, with the reason. An entry that nothing is found of any more is
-an error. Entries of protocols are in lint_allowed_protocols.toml."""
+"""Findings of dst/determinism/lint.py that are allowed, with reasons. An entry without a finding is an error.
+
+Entries of protocols are in lint_allowed_protocols.toml.
+"""
 
 import tomllib
 from pathlib import Path
@@ -9,7 +11,7 @@ from typing import NamedTuple
 class Allowed(NamedTuple):
     file: str
     hazard: str  # of dst/determinism/lint.py's HAZARDS
-    code: str  # a part of what is found
+    code: str  # a part of the finding's code
     why: str
 
 

@@ -1,4 +1,4 @@
-"""Safety: none; it tells dst/determinism/lint.py which expressions are sets, as far as syntax and annotations say."""
+"""Tell dst/determinism/lint.py which expressions are sets, as far as syntax and annotations show."""
 
 import ast
 from collections.abc import Iterable, Iterator
@@ -8,7 +8,7 @@ SET_TYPES = ("set", "frozenset", "Set", "AbstractSet", "MutableSet", "FrozenSet"
 
 
 def of_set_type(annotation: ast.AST | None) -> bool:
-    """Whether an annotation says set[...], frozenset[...], or one of them or None."""
+    """Tell whether an annotation is set[...], frozenset[...], or a union that contains one."""
     if isinstance(annotation, ast.BinOp) and isinstance(annotation.op, ast.BitOr):
         return of_set_type(annotation.left) or of_set_type(annotation.right)
     if isinstance(annotation, ast.Subscript):
@@ -17,7 +17,7 @@ def of_set_type(annotation: ast.AST | None) -> bool:
 
 
 def annotated(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
-    """Attributes of this file's classes, and what they are said to be."""
+    """Yield the attributes of this file's classes with their annotations."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
             yield from ((of.target.id, of.annotation) for of in node.body
@@ -27,8 +27,10 @@ def annotated(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
 
 
 class Sets:
-    """What holds sets, in one file: attributes that are annotated so, here or, if nowhere otherwise, in another file;
-    functions that say that they return one; and names, by the function that they are in."""
+    """The sets of one file: attributes, functions and names.
+
+    An attribute counts if it is annotated as a set here, or elsewhere and nowhere as something else. A function counts if its
+    return annotation is a set. Names are found for each function."""
 
     def __init__(self, tree: ast.Module, trees: Iterable[ast.Module]):
         trees = list(trees)
@@ -43,7 +45,7 @@ class Sets:
             node.name for node in defined if not of_set_type(node.returns)}
 
     def holds(self, node: ast.AST, names: set[str]) -> bool:
-        """Whether an expression is a set, as far as syntax tells."""
+        """Tell whether an expression is a set, as far as syntax shows."""
         if isinstance(node, ast.Set | ast.SetComp):
             return True
         if isinstance(node, ast.Name):
@@ -67,13 +69,13 @@ class Sets:
         return isinstance(node, ast.DictComp) and any(self.holds(of.iter, names) for of in node.generators)
 
     def names(self, function: ast.AST, outer: set[str]) -> set[str]:
-        """The names that hold a set somewhere in a function or module: parameters and assignments."""
+        """Return the names that hold a set somewhere in a function or module: parameters and assignments."""
         found, arguments = set(outer), getattr(function, "args", None)
         for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs) if arguments else ():
             found.discard(argument.arg)
             if of_set_type(argument.annotation):
                 found.add(argument.arg)
-        for _ in range(2):  # a name may be given another's set
+        for _ in range(2):  # a name may be assigned another name's set
             for node in inside(function):
                 if isinstance(node, ast.Assign) and self.holds(node.value, found):
                     found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
@@ -88,7 +90,7 @@ SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def inside(scope: ast.AST) -> Iterator[ast.AST]:
-    """What is in a function or module, and in no function within it; those themselves, too."""
+    """Yield the nodes of a function or module, including functions inside it, but not the nodes inside those."""
     for node in ast.iter_child_nodes(scope):
         yield node
         if not isinstance(node, SCOPES):
@@ -96,7 +98,7 @@ def inside(scope: ast.AST) -> Iterator[ast.AST]:
 
 
 def name_of(node: ast.AST) -> str:
-    """a.b.c, as far as there are names; ".c" behind anything else."""
+    """Return a dotted name such as a.b.c; ".c" if the part before is not a name."""
     if isinstance(node, ast.Name):
         return node.id
     return f"{name_of(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else ""

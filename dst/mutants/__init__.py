@@ -1,1 +1,1 @@
-"""Known-bad implementations of each protocol. The simulation must find every one."""
+"""Known-bad implementations of each protocol. The simulation must find each of them."""

@@ -1,4 +1,4 @@
-"""Safety: none, on purpose. impl/protocols/baseline.py with one safeguard taken out; simulation must find each of them."""
+"""Mutants of impl/protocols/baseline.py, each with one safeguard removed. Simulation must find each of them."""
 
 from highwater.dst.scenario import Mutants
 from highwater.dst.scenarios.baseline import ROOT, Shape
@@ -24,14 +24,14 @@ class AcknowledgedUnheard(Baseline):
 
 
 class SharedKeys(Baseline):
-    """Every writer has its own count, and all have the same names."""
+    """Writers count separately but use the same names."""
 
     async def write(self, name: str, body: bytes) -> None:
         await super().write(f"0.{name.partition('.')[2]}", body)
 
 
 class OldListing(Baseline):
-    """Recovers by the first listing that it has seen, as a cache would."""
+    """Recovers from the first listing that it has seen, as a cache would."""
 
     listed: list[str] | None = None
 
@@ -48,16 +48,16 @@ def client(kind: type[Baseline]) -> object:
     return build
 
 
-BUILDS = {  # name -> (what it does wrong, its Build)
+BUILDS = {  # name -> (its bug, its Build)
     "timeout_is_failure": ("a write without a response is reported as failed", client(TimeoutIsFailure)),
     "acknowledged_unheard": ("a write without a response is reported as stored", client(AcknowledgedUnheard)),
     "shared_keys": ("writers share their keys", client(SharedKeys)),
     "old_listing": ("a reader uses a cached listing", client(OldListing)),
 }
-ORACLES = {  # name -> what its signatures begin with: by model; by harm
+ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "timeout_is_failure": (("told:failed", "refinement:Writer."), ("history:denied update", "history:applied twice")),
     "acknowledged_unheard": (("told:committed",), ("history:lost update",)),
-    "shared_keys": (("refinement:Writer.",), ()),  # names are unique where no model counts them
+    "shared_keys": (("refinement:Writer.",), ()),  # names are unique unless a model counts them
     "old_listing": (("refinement:Reader.",), ("history:stale read", "history:read went back")),
 }
 MUTANTS = Mutants(BUILDS, ORACLES)

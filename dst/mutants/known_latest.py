@@ -1,4 +1,4 @@
-"""Safety: none, on purpose: writers that know too much, or too little."""
+"""Mutants of the boundary protocol with a known latest file: writers that trust their knowledge too much."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ from highwater.impl.world import World
 
 
 class Sent(MetadataStore):
-    """As the row known_unanswered: it knows what it has sent, too, though it has no reply to it."""
+    """Also trusts a file that it sent without getting a response, as in the model's row known_unanswered."""
 
     async def update(self, change: Callable[[int, Any], Any], attempts: int | None = None) -> Committed:
         sent: list[tuple[int, Any]] = []
@@ -33,7 +33,7 @@ class Sent(MetadataStore):
 
 
 class Before(MetadataStore):
-    """It keeps the id of what it has put, and the content that it was made of."""
+    """Keeps the id of the file that it put, but the content of the file before."""
 
     async def update(self, change: Callable[[int, Any], Any], attempts: int | None = None) -> Committed:
         made_of: list[Any] = []
@@ -56,13 +56,13 @@ def of(kind: type[MetadataStore]) -> Callable:
     return lambda world, where, spare, client: kind(world, where, Codec, spare, keep_latest=True)
 
 
-BUILDS = {  # name -> (what it does wrong, its Build)
+BUILDS = {  # name -> (its bug, its Build)
     "known_no_check": ("a writer takes its known file for the latest without reading the boundary", unchecked),
     "known_unanswered": ("a writer takes a file whose create has no response for the latest", of(Sent)),
     "known_without_its_update": ("the next update is computed from the base of the last one", of(Before)),
 }
 HARM = ("history:duplicate commit", "history:lost update")
-ORACLES = {  # name -> what its signatures begin with: by model; by harm
+ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "known_no_check": (("told:committed",), HARM),
     "known_unanswered": (("refinement:Writer.CreateNext", "refinement:Writer.SendCreate", "refinement:Writer.CreateConflict"),
                          HARM),

@@ -1,9 +1,9 @@
-"""Safety: none, on purpose. impl/protocols/log_gc.py with one safeguard taken out; simulation must find each of them.
+"""Mutants of impl/protocols/log_gc.py, each with one safeguard removed. Simulation must find each of them.
 
-`naive` is the essay's own collection, by `min_age` alone: a client that stalls for longer, or that was idle for so long,
-makes a branch in the history. The others are the knobs of model/protocols/log_gc.py switched off: CHECK (`no_check`,
+`naive` is the collection of the essay on object-store protocols, by `min_age` alone. A client that stalls or is idle for longer
+makes the history branch. The others are the knobs of model/protocols/log_gc.py switched off: CHECK (`no_check`,
 `check_before_create`), REAPPEND, BOUNDARY_FIRST (`delete_before_advance`), CONDITIONAL_ADVANCE (`boundary_moves_backward`),
-SNAPSHOT_FIRST, KEEP_LATEST, KEEP_SNAPSHOT, CHECK_READS; and what the model takes for granted.
+SNAPSHOT_FIRST, KEEP_LATEST, KEEP_SNAPSHOT, CHECK_READS; and assumptions of the model.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ class ReportedAllTheSame(BoundedSequencedStorage):
 
 
 class WrittenBlindly(ObjectStoreBoundaryObject):
-    """Advances without the condition that the boundary be what was read."""
+    """Advances the boundary even if it has changed since it was read."""
 
     async def _write(self, boundary: int) -> str:
         return await self.world.store.put(self.key, b"%d" % boundary)
@@ -58,7 +58,7 @@ class PutBlindly(SequencedStorage):
 
 
 class AppendedAgain(AppendLog):
-    """What was refused is appended again."""
+    """Appends a refused entry again."""
 
     async def append(self, entry: bytes) -> int:
         while True:
@@ -69,7 +69,7 @@ class AppendedAgain(AppendLog):
 
 
 class DoubtIsConflict(SequencedStorage):
-    """Takes its own create, of which it got no answer, for somebody else's."""
+    """Treats its own create with an indeterminate outcome as another client's."""
 
     async def create(self, file_id: int, body: bytes) -> None:
         try:
@@ -79,7 +79,7 @@ class DoubtIsConflict(SequencedStorage):
 
 
 class ReadUnchecked(AppendLog):
-    """A recovery that comes to a missing entry takes it for the end of the log."""
+    """Treats a missing entry as the end of the log in a recovery."""
 
     async def recover(self) -> Recovered:
         snapshot = await self._latest_snapshot()
@@ -91,7 +91,7 @@ class ReadUnchecked(AppendLog):
 
 
 class ReadCheckedFirst(ReadUnchecked):
-    """It asks for the boundary before it reads the entries."""
+    """Reads the boundary before the entries."""
 
     async def _replayed(self, file_id: int, state: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
         await self.boundary.read()
@@ -99,7 +99,7 @@ class ReadCheckedFirst(ReadUnchecked):
 
 
 class Collecting(AppendLog):
-    """A round of collection in parts, as a mutant has them."""
+    """A round of collection in parts that mutants override."""
 
     async def collect(self, min_age_ms: int) -> list[int]:
         listed, now_ms = await self.bounded.list(), self.world.clock.now_ms()
@@ -160,7 +160,7 @@ class ForgetsToCollectSnapshots(Collecting):
 
 
 class GoesOnFromSnapshot(AppendLog):
-    """An appender takes the end of the log from the latest snapshot, and does not list the entries."""
+    """Takes the end of the log from the latest snapshot, without listing the entries."""
 
     async def append(self, entry: bytes) -> int:
         if self.latest is None:
@@ -182,7 +182,7 @@ def made(**parts: type) -> Callable[[World, Shape, int], AppendLog]:
     return lambda world, shape, number: build(world, shape, number, **parts)
 
 
-BUILDS = {  # name -> (what it does wrong, its Build)
+BUILDS = {  # name -> (its bug, its Build)
     "naive": ("entries are collected by min_age alone, without a boundary",
               lambda world, shape, number: AppendLog(world, ROOT, "min_age")),
     "no_check": ("an appender does not check the boundary", made(bounded=Unchecked)),
@@ -208,13 +208,13 @@ BUILDS = {  # name -> (what it does wrong, its Build)
     "snapshots_kept": ("old snapshots are never collected", made(log=ForgetsToCollectSnapshots)),
 }
 LOST, TWICE, STALE = "history:lost update", "history:applied twice", "history:stale read"
-ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> what its signatures begin with: by model; by harm
+ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefixes of its signatures: by model; by harm
     "naive": (("told:", "refinement:"), (LOST,)),
     "no_check": (("told:committed",), (LOST,)),
     "check_before_create": (("refinement:Appender.Accept|Reject",), (LOST,)),
     "reported_though_refused": (("told:committed",), (LOST,)),
     "one_old_client": (("told:committed",), (LOST,)),
-    # Of the next two the harm needs a client that stalls while the boundary is moved twice: it is rare.
+    # The harm of the next two is rare: a client must stall while the boundary moves twice.
     "cached_boundary": (("told:committed", "told:read", "told:snapshot", "refinement:"), ()),
     "boundary_moves_backward": (("refinement:put", "refinement:Collector."), ()),
     "refused_is_appended_again": (("refinement:Appender.", "told:failed"), (TWICE,)),

@@ -1,7 +1,6 @@
-"""Safety: none, on purpose. impl/protocols/manifest_compactions.py with one safeguard taken out; simulation must find each of
-them.
+"""Mutants of impl/protocols/manifest_compactions.py, each with one safeguard removed. Simulation must find each of them.
 
-Each knob of model/protocols/manifest_compactions.py has one or more here: CHECK (`manifest_unchecked`,
+Each knob of model/protocols/manifest_compactions.py has at least one mutant: CHECK (`manifest_unchecked`,
 `compactions_unchecked`), EPOCH_CHECK (`epochs_not_compared`), MANIFEST_FIRST (`bumped_second`), HEAL (`not_healed`:
 slatedb#1095, #1152), APPLY_FIRST (`claim_out_first`), RECOGNISE (`claim_not_looked_up`, `refused_is_repeated`), TAKE_OVER
 (`not_taken_over`).
@@ -26,7 +25,7 @@ class NotCompared(Compactor):
 
 
 class BumpedSecond(Compactor):
-    """The epoch is in the compactions first, and then in the manifest."""
+    """Writes the epoch into the compactions first, and then into the manifest."""
 
     async def open(self) -> int:
         opened = await self.stores.compactions.update(lambda _, c: c._replace(compactor_epoch=c.compactor_epoch + 1))
@@ -40,7 +39,7 @@ class BumpedSecond(Compactor):
 
 
 class NotHealed(Compactor):
-    """Each object's epoch goes on by one."""
+    """Adds one to the epoch of each object, instead of making them equal."""
 
     async def open(self) -> int:
         epoch = await self._bump()
@@ -59,7 +58,7 @@ class EpochInManifestAlone(Compactor):
 
 
 class NotTakenOver(Compactor):
-    """Looks for work of its own, whatever is claimed."""
+    """Picks new work although it has found a claim."""
 
     async def open(self) -> int:
         epoch = await super().open()
@@ -68,7 +67,7 @@ class NotTakenOver(Compactor):
 
 
 class ClaimOutFirst(Compactor):
-    """A claim is taken out before the manifest has what it claims."""
+    """Removes a claim before the manifest has the claimed compaction."""
 
     async def _apply(self, job: Job, merge: Callable[[Job], Awaitable[None]]) -> None:
         await self._finish(job)
@@ -76,14 +75,14 @@ class ClaimOutFirst(Compactor):
 
 
 class Unclaimed(Compactor):
-    """What it merges nobody else is told."""
+    """Merges without writing a claim."""
 
     async def _claim(self, job: Job) -> None:
         self.claimed = True
 
 
 class ClaimNotLookedUp(Compactor):
-    """Applies what is claimed without a look whether the manifest has it."""
+    """Applies a claimed compaction without checking whether the manifest has it."""
 
     async def _apply(self, job: Job, merge: Callable[[Job], Awaitable[None]]) -> None:
         await merge(job)
@@ -93,7 +92,7 @@ class ClaimNotLookedUp(Compactor):
 
 
 class UnknownIsApplied(Compactor):
-    """A compaction without a reply is taken for done."""
+    """Treats a compaction with an indeterminate or refused update as done."""
 
     async def _apply(self, job: Job, merge: Callable[[Job], Awaitable[None]]) -> None:
         try:
@@ -103,7 +102,7 @@ class UnknownIsApplied(Compactor):
 
 
 class PickedAnew(Compactor):
-    """After an error it forgets what it has claimed."""
+    """Forgets its claim after an error."""
 
     async def compact(self, merge: Callable[[Job], Awaitable[None]]) -> Job:
         self.job = self.job if not self.claimed or self.applied else ()
@@ -111,7 +110,7 @@ class PickedAnew(Compactor):
 
 
 async def flush_again(stores: Stores, sst: str) -> Committed:
-    """What is refused, or has no reply, is put again, without a look whether it is there."""
+    """Flush again after a refusal or an indeterminate outcome, without checking whether the SST is there."""
     while True:
         try:
             return await stores.manifest.update(lambda _, m: m._replace(l0=(*m.l0, sst)))
@@ -120,7 +119,7 @@ async def flush_again(stores: Stores, sst: str) -> Committed:
 
 
 async def flush_blindly(stores: Stores, sst: str) -> Committed:
-    """A flush without a reply is reported."""
+    """Report a flush with an indeterminate outcome as done."""
     try:
         return await stores.manifest.update(lambda _, m: m._replace(l0=(*m.l0, sst)))
     except OutcomeUnknown:
@@ -128,7 +127,7 @@ async def flush_blindly(stores: Stores, sst: str) -> Committed:
 
 
 class Unbounded:
-    """A SequencedStorage whose creates stand, wherever the boundary is."""
+    """A SequencedStorage whose creates succeed regardless of the boundary."""
 
     def __init__(self, world: World, store: MetadataStore):
         self.storage, self.boundary = store.bounded.storage, store.bounded.boundary
@@ -138,7 +137,7 @@ class Unbounded:
 
 
 class Overwriting(SequencedStorage):
-    """The next file is put whatever there is."""
+    """Puts the next file without a condition."""
 
     async def create(self, file_id: int, body: bytes) -> None:
         await self.world.store.put(self.namespace.key(file_id), body)
@@ -170,7 +169,7 @@ def with_flush(flush: Callable[..., Any]) -> Callable[[World, Shape, int], Impl]
 
 
 async def collect_first(stores: Stores, min_age_ms: int) -> None:
-    """Files are deleted before the boundary is put."""
+    """Delete files before advancing the boundary."""
     for store in stores:
         files = await store.bounded.list()
         for file in files[:-1]:
@@ -183,7 +182,7 @@ def collecting_first(world: World, shape: Shape, number: int) -> Impl:
     return production(world, shape, number)._replace(collect=collect_first)
 
 
-BUILDS = {  # name -> (what it does wrong, its Build)
+BUILDS = {  # name -> (its bug, its Build)
     "manifest_unchecked": ("the manifest's boundary is not checked after a create", unchecked("manifest")),
     "compactions_unchecked": ("the compactions' boundary is not checked after a create", unchecked("compactions")),
     "epochs_not_compared": ("a compactor does not compare epochs", with_compactor(NotCompared)),
@@ -204,7 +203,7 @@ BUILDS = {  # name -> (what it does wrong, its Build)
     "collects_first": ("files are deleted before the boundary is durable", collecting_first),
 }
 OF_COMPACTOR, LOST, TWICE = "refinement:Compactor.", "history:lost update", "history:applied twice"
-ORACLES = {  # name -> what its signatures begin with: by model; by harm
+ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "manifest_unchecked": (("refinement:", "told:"), ("history:",)),
     "compactions_unchecked": (("refinement:", "told:"), ()),
     "epochs_not_compared": ((OF_COMPACTOR, "told:"), ("history:lost epoch",)),

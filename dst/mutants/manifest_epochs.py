@@ -1,6 +1,6 @@
-"""Safety: none, on purpose. impl/protocols/manifest_epochs.py with one safeguard taken out; simulation must find each of them.
+"""Mutants of impl/protocols/manifest_epochs.py, each with one safeguard removed. Simulation must find each of them.
 
-The first eleven are the safeguards that model/protocols/manifest_epochs.py has knobs for, in its order.
+The first eleven are the knobs of model/protocols/manifest_epochs.py, in its order.
 """
 
 from highwater.dst.scenario import Mutants
@@ -20,7 +20,7 @@ class Overwrites(Instance):
 
 
 class ClaimsOnce(Instance):
-    """An open that has lost its race tries again with the epoch that it had chosen first."""
+    """Tries an open that lost its race again with the epoch of its first attempt."""
 
     claim = 0
 
@@ -58,7 +58,7 @@ class UncheckedCompactor(Instance):
 
 
 class NotReread(Instance):
-    """An update that has met a conflict is put at the next id, as it is."""
+    """Puts an update that met a conflict at the next id, unchanged."""
 
     async def _create(self, m: Manifest) -> Committed:
         while True:
@@ -71,7 +71,7 @@ class NotReread(Instance):
 
 
 class NotReapplied(Instance):
-    """After a conflict it reads the epochs anew, and keeps the lists that it had."""
+    """Reads the epochs again after a conflict, but keeps its old lists."""
 
     built_on: Manifest | None = None
 
@@ -105,7 +105,7 @@ class UnknownIsDone(Instance):
 
 
 class ListsOnce(ManifestReader):
-    """Polls the manifest that it knows."""
+    """Polls the manifest that it already knows."""
 
     known: Polled | None = None
 
@@ -117,7 +117,7 @@ class ListsOnce(ManifestReader):
 
 
 class UnheardIsConflict(Instance):
-    """Takes its own create, of which it has heard nothing, for another's."""
+    """Treats its own create with an indeterminate outcome as another instance's."""
 
     async def _create(self, m: Manifest) -> Committed:
         try:
@@ -127,7 +127,7 @@ class UnheardIsConflict(Instance):
 
 
 class AppliedAgain(Instance):
-    """Does not look whether the manifest has its update already."""
+    """Applies its update without checking whether the manifest already has it."""
 
     async def _prepare(self, *asked: object) -> Committed | None:
         self.tried = False
@@ -135,7 +135,7 @@ class AppliedAgain(Instance):
 
 
 class FencedIsDenied(Instance):
-    """Who is fenced says that its update has not been applied, and does not look."""
+    """Reports a fenced update as not applied, without checking."""
 
     def _compare(self, m: Manifest) -> None:
         doubt, self.doubt = self.doubt, 0
@@ -150,7 +150,7 @@ def client(instance: type[Instance] = Instance, reader: type[ManifestReader] = M
     return build
 
 
-BUILDS = {  # name -> (what it does wrong, its Build)
+BUILDS = {  # name -> (its bug, its Build)
     "overwrites": ("a manifest is put without a condition", client(Overwrites)),
     "claims_once": ("an open tries again with the epoch of its first attempt", client(ClaimsOnce)),
     "bumps_all": ("an open takes the next epoch of every role", client(BumpsAll)),
@@ -169,7 +169,7 @@ BUILDS = {  # name -> (what it does wrong, its Build)
 STALE = ("refinement:Writer.", "refinement:Compactor.", "refinement:Collector.")
 DONE = ("told:committed", "told:compacted", "told:collected")
 UNFENCED = (*STALE, *DONE, "told:nothing")
-ORACLES = {  # name -> what its signatures begin with: by model; by harm
+ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "overwrites": ((*STALE, "refinement:.ApplyPending"), ("history:",)),
     "claims_once": (STALE, ("history:one epoch twice",)),
     "bumps_all": (STALE, ()),

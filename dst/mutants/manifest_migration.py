@@ -1,6 +1,6 @@
-"""Safety: none, on purpose. The migration with one safeguard taken out; simulation must find each of them.
+"""Mutants of the migration, each with one safeguard removed. Simulation must find each of them.
 
-Each knob of model/protocols/manifest_migration.py has one or more here: REFUSE (`drops_newer_fields`: slatedb#779,
+Each knob of model/protocols/manifest_migration.py has at least one mutant: REFUSE (`drops_newer_fields`: slatedb#779,
 `writes_what_v1_cannot_hold`), ORDERED (`writes_v2_early`), LOOK (`begins_without_a_look`, `looks_first`), BARRIER
 (`begins_without_a_barrier`).
 """
@@ -20,12 +20,12 @@ from highwater.impl.world import World
 
 
 def in_v1(manifest: Manifest) -> Manifest:
-    """What V1 has a place for."""
+    """Return the manifest without the fields that V1 does not have."""
     return manifest._replace(segments=(), segment_extractor_name=None)
 
 
 class DropsNewerFields(ManifestCodec):
-    """It reads V2 as a client of V1 reads a table with more slots than it knows, and writes what it has read."""
+    """Reads V2 as a V1 client reads a table with unknown slots, dropping them, and writes the rest."""
 
     def decode(self, body: bytes) -> Manifest:
         manifest = super().decode(body)
@@ -33,21 +33,21 @@ class DropsNewerFields(ManifestCodec):
 
 
 class WritesWhatV1CannotHold(ManifestCodec):
-    """What V1 has no place for it leaves out as it writes, its own update too."""
+    """Drops whatever V1 cannot hold when it writes, even from its own update."""
 
     def encode(self, manifest: Manifest) -> bytes:
         return super().encode(in_v1(manifest) if self.phase == Phase.WRITE_V1 else manifest)
 
 
 class WritesV2Early(ManifestCodec):
-    """In phase 1, though there may be clients that know V1 alone."""
+    """Writes V2 in phase 1, although some clients may know only V1."""
 
     def __init__(self, phase: Phase):
         super().__init__(Phase.WRITE_V2 if phase == Phase.WRITE_V1 else phase)
 
 
 class UnheardIsReported(MetadataStore):
-    """An update without a reply is reported."""
+    """Reports an update with an indeterminate outcome as committed."""
 
     async def update(self, change: Callable[[int, Manifest], Manifest], attempts: int | None = None) -> Committed:
         try:
@@ -57,7 +57,7 @@ class UnheardIsReported(MetadataStore):
 
 
 class Overwrites(SequencedStorage):
-    """The next manifest is put whatever there is."""
+    """Puts the next manifest without a condition."""
 
     async def create(self, file_id: int, body: bytes) -> None:
         await self.world.store.put(self.namespace.key(file_id), body)
@@ -120,7 +120,7 @@ def overwriting(world: World, shape: Shape, phase: int) -> Impl:
     return impl
 
 
-BUILDS = {  # name -> (what it does wrong, its Build)
+BUILDS = {  # name -> (its bug, its Build)
     "drops_newer_fields": ("a client in phase 1 drops the newer fields of V2 when it rewrites the manifest",
                            with_codec(DropsNewerFields)),
     "writes_what_v1_cannot_hold": ("a client in phase 1 drops updates that V1 cannot hold", with_codec(WritesWhatV1CannotHold)),
@@ -134,12 +134,12 @@ BUILDS = {  # name -> (what it does wrong, its Build)
 
 CREATE, LOST, UNREADABLE = "refinement:Writer.CreateNext", "history:lost update", "history:unreadable manifest"
 BEHIND = "liveness:behind"
-ORACLES = {  # name -> what its signatures begin with: by model; by harm
+ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "drops_newer_fields": ((CREATE, "refinement:Writer.SendCreate"), (LOST,)),
     "writes_what_v1_cannot_hold": ((CREATE, "refinement:Writer.SendCreate"), (LOST,)),
     "writes_v2_early": ((CREATE, "refinement:Writer.SendCreate"), (UNREADABLE,)),
     "begins_without_a_look": (("told:began",), (UNREADABLE,)),
-    "begins_without_a_barrier": (("told:began", BEHIND), (UNREADABLE, BEHIND)),  # also: if nobody else writes V2
+    "begins_without_a_barrier": (("told:began", BEHIND), (UNREADABLE, BEHIND)),  # BEHIND: if nobody else writes V2
     "looks_first": (("told:began", BEHIND), (UNREADABLE, BEHIND)),
     "unheard_is_reported": (("told:committed",), (LOST,)),
     "overwrites": (("refinement:Writer.put",), (LOST,)),

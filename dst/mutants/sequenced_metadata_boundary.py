@@ -1,7 +1,7 @@
-"""Safety: none, on purpose. Each mutant is the implementation with one safeguard taken out; a simulation that does not
-find it within its budget is no good, and one that finds it by another oracle than expected has found something else.
+"""Mutants of impl/protocols/sequenced_metadata_boundary.py, each with one safeguard removed.
 
-A mutant is a `Build`: it makes the MetadataStore of one client. Which oracle must find it is in ORACLES.
+Simulation must find each mutant within its budget, by the oracle in ORACLES. A mutant is a `Build`: it makes the MetadataStore
+of one client.
 """
 
 from collections.abc import Callable
@@ -48,7 +48,7 @@ class AppliedAgain(BoundedSequencedStorage):
         try:
             await super().create(file_id, body)
         except (ObjectVersionBehindBoundary, OutcomeUnknown):
-            raise ObjectVersionExists(file_id) from None  # so that the caller applies its update to the latest again
+            raise ObjectVersionExists(file_id) from None  # makes the caller apply its update to the latest file again
 
 
 class ReadUnchecked(BoundedSequencedStorage):
@@ -57,7 +57,7 @@ class ReadUnchecked(BoundedSequencedStorage):
 
 
 class MissingIsAskedAgain(BoundedSequencedStorage):
-    """Of a file that was listed and has been collected since: asks for it for ever, and does not list again."""
+    """Requests a file that was listed and then collected, forever, without listing again."""
 
     async def latest(self) -> tuple[int, bytes]:
         files = await self.list()
@@ -69,7 +69,7 @@ class MissingIsAskedAgain(BoundedSequencedStorage):
 
 
 class ConflictNotLookedAt(MetadataStore):
-    """After a conflict it tries the same id again, and does not look who won: its attempts are soon used up."""
+    """Tries the same id again after a conflict, without reading the winner's file, until its attempts are used up."""
 
     async def update(self, change: Callable[[int, Any], Any], attempts: int | None = None) -> Committed:
         latest, body = await self.bounded.latest()
@@ -84,7 +84,7 @@ class ConflictNotLookedAt(MetadataStore):
 
 
 class KeepsNothing(MetadataStore):
-    """Takes the latest file, too, for something to delete."""
+    """Deletes the latest file too."""
 
     async def collect(self, min_age_ms: int) -> list[int]:
         now_ms = self.world.clock.now_ms()
@@ -119,7 +119,7 @@ class SparesNothing(MetadataStore):
 
 
 class WrittenBlindly(ObjectStoreBoundaryObject):
-    """Advances without the condition that the boundary be what was read."""
+    """Advances the boundary even if it has changed since it was read."""
 
     async def _write(self, boundary: int) -> str:
         return await self.world.store.put(self.key, b"%d" % boundary)
@@ -133,7 +133,7 @@ class NeverAskedAgain(ObjectStoreBoundaryObject):
 
 
 class LostReplyIsConflict(SequencedStorage):
-    """Takes its own create, of which it got no answer, for somebody else's."""
+    """Treats its own create with an indeterminate outcome as another client's."""
 
     async def create(self, file_id: int, body: bytes) -> None:
         try:
@@ -142,7 +142,7 @@ class LostReplyIsConflict(SequencedStorage):
             raise ObjectVersionExists(file_id) from None
 
 
-BUILDS = {  # name -> (what it does wrong, its Build)
+BUILDS = {  # name -> (its bug, its Build)
     "no_check": ("a writer does not check the boundary",
                  lambda w, n, spare, i: build(w, n, spare, bounded=Unchecked)),
     "check_before_create": ("a writer checks the boundary only before its create",
@@ -178,18 +178,18 @@ BUILDS |= ambiguity.BUILDS
 
 DUPLICATE, LOST, TWICE = "history:duplicate commit", "history:lost update", "history:applied twice"
 WRITES_AGAIN = ("refinement:Writer.CreateNext", "refinement:Writer.SendCreate", "told:failed")
-LISTS_AGAIN = ("refinement:Writer.List|ListPage", *WRITES_AGAIN, TWICE)  # of clients that retry
-ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> what its signatures begin with: by model; by harm
+LISTS_AGAIN = ("refinement:Writer.List|ListPage", *WRITES_AGAIN, TWICE)  # for clients that retry
+ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefixes of its signatures: by model; by harm
     "no_check": (("told:committed",), (DUPLICATE, LOST)),
     "check_before_create": (("refinement:Writer.Accept|Reject",), (DUPLICATE, LOST)),
     "reported_though_refused": (("told:committed",), (DUPLICATE, LOST)),
     "one_old_writer": (("told:committed",), (DUPLICATE, LOST)),
     "cached_boundary": (("told:committed", "told:read", "refinement:Collector."), (DUPLICATE, LOST)),
-    # Where it deletes what an earlier boundary allows, only that it then advances is wrong.
+    # It may delete files that an earlier boundary covers. Then only its advance afterwards is wrong.
     "delete_before_advance": (("refinement:Collector.Delete", "refinement:Collector.SendDelete", "refinement:Collector.Advance",
                                "refinement:Collector.SendAdvance"), (DUPLICATE, LOST)),
     "boundary_moves_backward": (("refinement:Collector.Advance", "refinement:.ApplyPending"),
-                                (DUPLICATE, LOST, "exception:InvalidBoundary")),  # who has seen it before notices
+                                (DUPLICATE, LOST, "exception:InvalidBoundary")),  # noticed by who saw the higher one
     "latest_deleted": (("refinement:Collector.",), ("history:", "liveness:", "exception:")),
     "age_ignored": (("history:too young",), ()),
     "checkpoints_not_spared": (("refinement:Collector.Delete", "refinement:Collector.SendDelete"), ()),
@@ -197,7 +197,7 @@ ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> what 
     "lost_reply_is_conflict": (LISTS_AGAIN, (TWICE,)),
     "refused_is_applied_again": (LISTS_AGAIN, (TWICE,)),
     "Z7": (LISTS_AGAIN, (TWICE,)),
-    # Without the latest file the boundary is at what is latest then, which no client goes on from.
+    # Without the latest file the boundary is at the file that is latest then. No client can continue from it.
     "Z8": (("refinement:Writer.Delete", "refinement:Writer.SendDelete", *WRITES_AGAIN),
            ("history:", "liveness:", "exception:InvalidBoundary")),
     "Z9": (LISTS_AGAIN, (TWICE,)),

@@ -1,8 +1,7 @@
-"""Safety: none, on purpose. What goes wrong where the answer to a create is lost: presets that reach it, and the known-bad
-clients that it must kill. (traces/histories/ambiguity.py has witnesses that tell whether a run has.)
+"""Mutants that mishandle a create whose response is lost, and presets of runs in which that happens.
 
-As in sequenced_metadata_boundary.py a mutant is a `Build`; ids are those of simulation.md. docs/ambiguity.md has a paragraph on
-each.
+A mutant is a `Build`, as in sequenced_metadata_boundary.py. docs/ambiguity.md has a paragraph on each. The witnesses in
+traces/histories/ambiguity.py show which of the situations a run reached.
 """
 
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from highwater.impl.world import ObjectStore, World
 
 
 class Preset(NamedTuple):
-    """A shape and faults that make one thing likely."""
+    """A shape and faults that make one situation likely."""
 
     shape: Shape
     weights: Weights
@@ -40,7 +39,7 @@ PRESETS = {
 # --- mutants -------------------------------------------------------------------------------------------------------------
 
 def below(store: ObjectStore) -> ObjectStore:
-    """The SDK itself, or whatever is under the verification."""
+    """Return the store below the verification, if there is one."""
     return store.inner if isinstance(store, VerifiedStore) else store
 
 
@@ -53,7 +52,7 @@ class TakenForConflict(SequencedStorage):
 
 
 class RolledBack(SequencedStorage):
-    """«The commit has failed»: it removes what it may have written, and says so."""
+    """Treats an indeterminate commit as failed: deletes its file, and reports failure."""
 
     async def create(self, file_id: int, body: bytes) -> None:
         try:
@@ -68,7 +67,7 @@ class Fenced(Definite):
 
 
 class FencedByItself(SequencedStorage):
-    """Any 412 to its create means that another writer has taken over."""
+    """Concludes from any 412 to its create that another writer has taken over."""
 
     async def create(self, file_id: int, body: bytes) -> None:
         try:
@@ -78,7 +77,7 @@ class FencedByItself(SequencedStorage):
 
 
 class BusyIsExists:
-    """A 409 is the answer to a create of what is there, so it seems."""
+    """Treats 409 as proof that the object exists."""
 
     def __init__(self, inner: ObjectStore):
         self.inner, self.caches = inner, inner.caches
@@ -95,7 +94,7 @@ class BusyIsExists:
 
 
 class GoneIsNotMine(VerifiedStore):
-    """What is not there was never written."""
+    """Concludes from a missing file that it never wrote it."""
 
     async def verified(self, conflict: type[Exception], key: str, body: bytes, error: Exception) -> str:
         try:
@@ -107,7 +106,7 @@ class GoneIsNotMine(VerifiedStore):
 
 
 class AnothersIsNotMine(VerifiedStore):
-    """What another's is there instead of was never written."""
+    """Concludes from another writer's file that its own create was never applied."""
 
     async def verified(self, conflict: type[Exception], key: str, body: bytes, error: Exception) -> str:
         try:
@@ -127,7 +126,7 @@ class NothingHappened(SequencedStorage):
 
 
 def on(wrap: Callable[[ObjectStore], ObjectStore], storage: type = SequencedStorage) -> Build:
-    """Production, but for how it creates files and on which store."""
+    """Make production clients with another store below, and perhaps another way to create files."""
     def made(world: World, where: Namespace, spare: bool, client: int) -> MetadataStore:
         world = world._replace(store=wrap(world.store))
         bounded = BoundedSequencedStorage(storage(world, where), ObjectStoreBoundaryObject(world, where))
@@ -155,7 +154,7 @@ def trusting_409(store: ObjectStore) -> ObjectStore:
     return VerifiedStore(BusyIsExists(store.inner), store.clock, store.put_id, store.kept)
 
 
-BUILDS: dict[str, tuple[str, Build]] = {  # name -> (what it does wrong, its Build)
+BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
     "Z7": ("a create with an indeterminate outcome counts as a conflict: the update is applied to the latest file again",
            of(TakenForConflict)),
     "Z8": ("a create with an indeterminate outcome counts as a failure: the file that it may have written is removed",

@@ -1,5 +1,4 @@
-"""Safety: none, on purpose. impl/protocols/sequenced_write.py with one safeguard taken out; simulation must find each of
-them."""
+"""Mutants of impl/protocols/sequenced_write.py, each with one safeguard removed. Simulation must find each of them."""
 
 from typing import Any
 
@@ -11,21 +10,21 @@ from highwater.impl.protocols.sequenced_write import Known, LogReader, LogWriter
 
 
 class Overwrites(SequencedStorage):
-    """A plain PUT, which does not ask whether there is a file."""
+    """Puts a file without a condition."""
 
     async def create(self, file_id: int, body: bytes) -> None:
         await self.world.store.put(self.namespace.key(file_id), body)
 
 
 class TakesNextId(StateWriter):
-    """After a conflict it puts the old content under the next id, which is right for a log."""
+    """Puts the old content under the next id after a conflict, which is right only for a log."""
 
     def _learn(self, file_id: int, lost: Lost) -> None:
         self.known = Known(file_id, self.known.value, True)
 
 
 class SkipsAnId(StateWriter):
-    """After a conflict it reads what is there, and leaves an id out for the next rival."""
+    """Reads the winner's file after a conflict, and then leaves out an id."""
 
     def _learn(self, file_id: int, lost: Lost) -> None:
         self.skips = True
@@ -47,7 +46,7 @@ class LogSkipsAnId(LogWriter):
 
 
 class LostReplyIsConflict(NextFile):
-    """Takes its own create, of which it got no answer, for somebody else's; so its update is applied again."""
+    """Treats its own create with an indeterminate outcome as another writer's, so its update is applied again."""
 
     async def create(self, file_id: int, body: bytes) -> Lost | None:
         try:
@@ -57,7 +56,7 @@ class LostReplyIsConflict(NextFile):
 
 
 class ConflictIsAnothers(NextFile):
-    """It sends the create again, and does not look whose file then is in the way: it takes it for another's."""
+    """Sends the create again, and assumes without reading that an existing file is another writer's."""
 
     async def create(self, file_id: int, body: bytes) -> Lost | None:
         for _ in range(3):
@@ -71,7 +70,7 @@ class ConflictIsAnothers(NextFile):
 
 
 class ConflictIsMine(NextFile):
-    """It sends the create again, and does not look whose file then is in the way: it takes it for its own."""
+    """Sends the create again, and assumes without reading that an existing file is its own."""
 
     async def create(self, file_id: int, body: bytes) -> Lost | None:
         try:
@@ -102,7 +101,7 @@ class AcknowledgedUnheard(NextFile):
 
 
 class AbsentHasFailed(NextFile):
-    """It looks for the file of which it heard nothing, and takes it for failed if it is not there: it may yet arrive."""
+    """Looks for its file after an indeterminate create, and reports failure if it is absent, although it may still arrive."""
 
     def __init__(self, storage: SequencedStorage, unknown: str):
         super().__init__(storage)
@@ -118,7 +117,7 @@ class AbsentHasFailed(NextFile):
 
 
 class OldListing(SequencedStorage):
-    """A reader is answered by a cache, every second time."""
+    """Answers every second listing of a reader from a cache."""
 
     listed: list[Listed] | None = None
 
@@ -143,7 +142,7 @@ class OldEntriesReader(LogReader):
 
 
 class BackwardReader(LogReader):
-    """It reads two files at a time, the later one first, and resolves them as they come."""
+    """Reads two files at a time, the later one first, and resolves them in that order."""
 
     async def read(self) -> list[bytes]:
         while True:
@@ -163,7 +162,7 @@ def client(**parts: Any) -> object:
     return lambda world, shape, number: made(world, shape, **parts)
 
 
-BUILDS = {  # name -> (what it does wrong, its Build)
+BUILDS = {  # name -> (its bug, its Build)
     "overwrites": ("files are put without a condition", client(storage=Overwrites)),
     "unresolved": ("state: after a conflict the old content is put under the next id", client(state=TakesNextId)),
     "gap": ("after a conflict an id is left out", client(state=SkipsAnId, log=LogSkipsAnId)),
@@ -187,7 +186,7 @@ LOST, TWICE, DENIED, STALE = "history:lost update", "history:applied twice", "hi
 ORDER = "history:out of order"
 CREATES = ("refinement:Writer.Create", "refinement:Writer.SendCreate")  # CreateNext, CreateConflict
 GOES_ON = (*CREATES, "refinement:Writer.List", "refinement:Writer.Read", "refinement:Writer.get", "told:failed")
-ORACLES = {  # name -> what its signatures begin with: by model; by harm
+ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "overwrites": (("refinement:Writer.put",), (LOST, "history:read")),
     "unresolved": (CREATES, (LOST, "history:read")),
     "gap": (CREATES, (LOST, STALE, ORDER, "history:read")),

@@ -1,5 +1,4 @@
-"""Safety: none, on purpose. impl/protocols/simple_conditional.py with one safeguard taken out; simulation must find each of
-them."""
+"""Mutants of impl/protocols/simple_conditional.py, each with one safeguard removed. Simulation must find each of them."""
 
 from typing import Any
 
@@ -12,14 +11,14 @@ from highwater.impl.world import World
 
 
 class Unconditional(SimpleConditional):
-    """PUTs as the baseline does: «one writer would simply overwrite the data from another»."""
+    """Puts without a condition, as the baseline does: «one writer would simply overwrite the data from another»."""
 
     async def _put(self, value: Any) -> Content:
         return Content(value, await self.world.store.put(self.key, self.codec.encode(value)))
 
 
 class OldContent(SimpleConditional):
-    """After a conflict it asks for the new version only, and puts what it made of the old content."""
+    """Gets only the new version after a conflict, and puts its result of the old content."""
 
     async def _put(self, value: Any) -> Content:
         try:
@@ -30,7 +29,7 @@ class OldContent(SimpleConditional):
 
 
 class OthersDropped(SimpleConditional):
-    """It reads anew after a conflict, and resolves it in its own favour: what it made before goes over what it has read."""
+    """Reads again after a conflict, and then puts its own old result over what it has read."""
 
     made: tuple[str, ...] = ()
 
@@ -42,7 +41,7 @@ class OthersDropped(SimpleConditional):
 
 
 class ConflictNotReread(SimpleConditional):
-    """After a conflict it puts the same over the same version again; in the end it reads."""
+    """Repeats the same put after a conflict, and reads only after that."""
 
     async def _put(self, value: Any) -> Content:
         try:
@@ -69,7 +68,7 @@ class AcknowledgedUnheard(SimpleConditional):
 
 
 class LostReplyIsConflict(SimpleConditional):
-    """What it has put without hearing of it is applied again, without a look whether it is there."""
+    """Applies an update with an indeterminate outcome again, without checking whether it is there."""
 
     async def _put(self, value: Any) -> Content:
         try:
@@ -79,7 +78,7 @@ class LostReplyIsConflict(SimpleConditional):
 
 
 class ConflictIsMine(SimpleConditional):
-    """It sends the same PUT again where it has heard nothing, and takes a conflict then for its own success."""
+    """Repeats a put with an indeterminate outcome, and takes a conflict then for its own success."""
 
     async def _put(self, value: Any) -> Content:
         try:
@@ -92,7 +91,7 @@ class ConflictIsMine(SimpleConditional):
 
 
 class AbsentHasFailed(SimpleConditional):
-    """What it has put without hearing of it, and does not find, it takes for failed: it may yet arrive."""
+    """Reports an update with an indeterminate outcome as failed if it is absent, although it may still arrive."""
 
     async def update(self, update: str, *asked: Any) -> Content:
         try:
@@ -105,14 +104,14 @@ class AbsentHasFailed(SimpleConditional):
 
 
 class LastPlace(tuple):
-    """Holds, so it says, its last element only."""
+    """Claims to contain only its last element."""
 
     def __contains__(self, update: object) -> bool:
         return self[-1:] == (update,)
 
 
 class LastPlaceOnly(SimpleConditional):
-    """It looks for what it has put in the last place only, as if a content told of one update."""
+    """Looks for its update only in the last place."""
 
     async def current(self) -> Content:
         value, version = await super().current()
@@ -120,7 +119,7 @@ class LastPlaceOnly(SimpleConditional):
 
 
 class OldReads(SimpleConditional):
-    """A reader is answered by a cache, every second time."""
+    """Answers every second read from a cache."""
 
     kept: Content | None = None
     reader = True
@@ -143,7 +142,7 @@ def client(kind: type[SimpleConditional]) -> object:
     return build
 
 
-BUILDS = {  # name -> (what it does wrong, its Build)
+BUILDS = {  # name -> (its bug, its Build)
     "unconditional": ("a writer puts without a condition", client(Unconditional)),
     "old_content": ("after a conflict the old content is put over the new version", client(OldContent)),
     "others_dropped": ("after a conflict the other's update is dropped", client(OthersDropped)),
@@ -159,7 +158,7 @@ BUILDS = {  # name -> (what it does wrong, its Build)
 
 LOST, TWICE, DENIED = "history:lost update", "history:applied twice", "history:denied update"
 PUTS = ("refinement:Writer.Put", "refinement:Writer.SendPut")  # PutOk, PutConflict
-ORACLES = {  # name -> what its signatures begin with: by model; by harm
+ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "unconditional": (("refinement:Writer.put",), (LOST, "history:read")),
     "old_content": (("refinement:Writer.Head", *PUTS), (LOST, "history:read")),
     "others_dropped": (PUTS, (LOST, "history:read")),

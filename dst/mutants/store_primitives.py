@@ -1,6 +1,6 @@
-"""Safety: none, on purpose. Layers between a client and its store that break what a store promises; simulation must find each.
+"""Layers between a client and its store that break a promise of the store. Simulation must find each of them.
 
-They stand for stores and proxies that do so: an emulated condition, a cache, an SDK that makes success of silence.
+They represent faulty stores and proxies: an emulated condition, a cache, an SDK that reports success without a response.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from highwater.impl.world import Object, ObjectStore, Page, World
 
 
 class Layer:
-    """Passes everything on."""
+    """Passes every request to the store."""
 
     caches = False
 
@@ -55,7 +55,7 @@ class SilenceIsSuccess(Layer):
 
 
 class CachedReads(Layer):
-    """The first content of a key that it has read is that of all later reads."""
+    """Answers all later reads of a key with the first content that it read."""
 
     def __init__(self, store: ObjectStore):
         super().__init__(store)
@@ -86,7 +86,7 @@ def above(layer: type[Layer]) -> Callable[[World, Shape, int], ObjectStore]:
     return lambda world, shape, number: layer(world.store)
 
 
-BUILDS = {  # name -> (what it does wrong, its Build)
+BUILDS = {  # name -> (its bug, its Build)
     "create_by_looking": ("PUT If-None-Match is emulated: GET, and PUT if it is not there", above(CreateByLooking)),
     "update_by_looking": ("PUT If-Match is emulated: GET, and PUT if the version is right", above(UpdateByLooking)),
     "blind_update": ("the condition of an update is ignored", above(BlindUpdate)),
@@ -96,6 +96,6 @@ BUILDS = {  # name -> (what it does wrong, its Build)
     "cached_listing": ("listings are answered from a cache", above(CachedListing)),
 }
 HARM = ("history:not linearizable",)
-# name -> what its signatures begin with: by model; by harm
+# name -> prefixes of its signatures: by model; by harm
 ORACLES = dict.fromkeys(BUILDS, (("told:", "refinement:Client.", *HARM), HARM))
 MUTANTS = Mutants(BUILDS, ORACLES)

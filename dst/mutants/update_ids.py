@@ -1,4 +1,4 @@
-"""Safety: none, on purpose: the RFC with the retry of released code, and the amendment with a part of it left out."""
+"""Mutants of update ids: the RFC with the retry of released code, and the amendment with a part left out."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ from highwater.impl.protocols.sequenced_storage import ObjectVersionExists
 
 
 class Unchecked(MetadataStore):
-    """As the row recognised_unchecked: it believes any file that it finds its update in."""
+    """Trusts any file in which it finds its update, as in the model's row recognised_unchecked."""
 
     looks = True
 
@@ -31,7 +31,7 @@ class Unchecked(MetadataStore):
 
 
 class Retried(Unchecked):
-    """As the row refused_is_retried; of lost replies, too."""
+    """Applies a refused or indeterminate update again; compare the model's row refused_is_retried."""
 
     looks = False
 
@@ -40,11 +40,11 @@ def client(kind: type[MetadataStore]) -> Callable:
     return lambda world, where, spare, number: kind(world, where, Codec, spare)
 
 
-BUILDS = {  # name -> (what it does wrong, its Build)
+BUILDS = {  # name -> (its bug, its Build)
     "refused_is_retried": ("the RFC, with the retry of released code: a refused update is applied again", client(Retried)),
     "recognised_unchecked": ("the update is looked for in a file that no boundary was read after", client(Unchecked)),
 }
-ORACLES = {  # name -> what its signatures begin with: by model; by harm
+ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "refused_is_retried": (("refinement:Writer.",), ("history:applied twice",)),
     "recognised_unchecked": (("told:recognised", "refinement:Writer."), ()),
 }

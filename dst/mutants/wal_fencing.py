@@ -1,7 +1,7 @@
-"""Safety: none, on purpose. impl/protocols/wal_fencing.py with one safeguard taken out; simulation must find each of them.
+"""Mutants of impl/protocols/wal_fencing.py, each with one safeguard removed. Simulation must find each of them.
 
-Of SlateDB's bugs these are: #352 and #1622 (`unchecked`), #1682 (`fence_not_ahead`), #271 (`claimed_after_fence`), #1694
-(`gone_is_skipped`, with what it takes), #1625 (`flushed_too_far`), #766 (`doubt_is_fenced`).
+Some are bugs that SlateDB had: #352 and #1622 (`unchecked`), #1682 (`fence_not_ahead`), #271 (`claimed_after_fence`), #1694
+(`gone_is_skipped`), #1625 (`flushed_too_far`), #766 (`doubt_is_fenced`).
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from highwater.impl.world import World, list_all
 
 
 class Unchecked(Wal):
-    """Appends are acknowledged when their object is created."""
+    """Acknowledges an append as soon as its object is created."""
 
     async def append(self, body: bytes) -> Record:
         self.ensure_open()
@@ -31,7 +31,7 @@ class Unchecked(Wal):
 
 
 class FenceNotAhead(Wal):
-    """The fence goes behind what is listed, though that may have been flushed and collected."""
+    """Puts the fence after the listed objects, although objects up to replay_after may have been flushed and collected."""
 
     async def _fence(self) -> int:
         known = self.known
@@ -43,7 +43,7 @@ class FenceNotAhead(Wal):
 
 
 class NotValidated(Wal):
-    """A replay is trusted without a look at the manifest."""
+    """Trusts a replay without reading the manifest again."""
 
     async def _refresh(self) -> None:
         if self.last_id:
@@ -62,7 +62,7 @@ async def nothing() -> None:
 
 
 class GoneIsSkipped(NotValidated):
-    """Of a WAL object that is gone, the replay goes on to the next; and nothing is validated."""
+    """Skips a missing WAL object in a replay, and validates nothing."""
 
     async def _replay(self, fence: int, flush_every: int | None) -> None:
         self.records, self.last_id = list(self.known.manifest.flushed), self.known.manifest.replay_after
@@ -77,7 +77,7 @@ class GoneIsSkipped(NotValidated):
 
 
 class FlushedTooFar(Wal):
-    """replay_after is put one further than the records that are flushed."""
+    """Puts replay_after one beyond the flushed records."""
 
     async def flush(self) -> None:
         self.last_id += 1
@@ -86,7 +86,7 @@ class FlushedTooFar(Wal):
 
 
 class BlindManifest(Wal):
-    """The manifest is put whatever there is."""
+    """Puts the manifest without a condition."""
 
     def __init__(self, world: World, root: str, attempts: int = 5):
         super().__init__(world, root, attempts)
@@ -97,21 +97,21 @@ class BlindManifest(Wal):
 
 
 class BlindCreate(Wal):
-    """WAL objects are put whatever there is."""
+    """Puts WAL objects without a condition."""
 
     async def _create(self, i: int, record: Record) -> None:
         await self.world.store.put(self.namespace.key(i), encode_record(record))
 
 
 class DoubtIsFenced(Wal):
-    """What is there after a lost reply is taken for another's."""
+    """Treats the object that it finds after a lost response as another writer's."""
 
     async def _is_own(self, i: int, record: Record, doubt: OutcomeUnknown) -> bool:
         raise self._stop(f"WAL id {i} is taken")
 
 
 class DoubtIsSkipped(Wal):
-    """After a lost reply the next slot is tried, with the same record."""
+    """Tries the next slot with the same record after a lost response."""
 
     async def _create(self, i: int, record: Record) -> None:
         for _ in range(self.attempts):
@@ -131,7 +131,7 @@ class DoubtIsSkipped(Wal):
 
 
 class DoubtIsConcluded(Wal):
-    """After a lost reply another's object is there: so its own was never applied, it says."""
+    """Concludes from another writer's object, after a lost response, that its own create was never applied."""
 
     async def _create(self, i: int, record: Record) -> None:
         try:
@@ -143,7 +143,7 @@ class DoubtIsConcluded(Wal):
 
 
 class ClaimIsConcluded(Wal):
-    """An open whose claims met conflicts says that it has claimed nothing, though of one it had no reply."""
+    """Reports an open with conflicts as having claimed nothing, although one of its claims had no response."""
 
     async def _claim(self) -> None:
         try:
@@ -153,7 +153,7 @@ class ClaimIsConcluded(Wal):
 
 
 class StaysOpen(Wal):
-    """After a lost reply it cannot read what is there, and goes on with the next append."""
+    """Continues with the next append when it cannot read the object after a lost response."""
 
     async def _is_own(self, i: int, record: Record, doubt: OutcomeUnknown) -> bool:
         try:
@@ -164,14 +164,14 @@ class StaysOpen(Wal):
 
 
 class EpochNotCompared(Wal):
-    """A flush that met a conflict takes the manifest as it is, and puts its own again."""
+    """Takes the manifest as it is after a conflict in a flush, and puts its own again."""
 
     async def _reread(self, unknown: OutcomeUnknown | None) -> None:
         self.known = await self._again(lambda: self.object.read(self.known))
 
 
 async def collect_all(world: World, root: str) -> list[int]:
-    """Anything but the latest."""
+    """Delete all WAL objects but the latest."""
     namespace = Namespace(root, "wal")
     ids = [namespace.file_id(entry.key) for entry in await list_all(world.store, namespace.prefix)]
     for i in ids[:-1]:
@@ -180,7 +180,7 @@ async def collect_all(world: World, root: str) -> list[int]:
 
 
 async def open_fenced_first(world: World, root: str, flush_every: int | None = None, attempts: int = 5) -> Wal:
-    """Fenced first, and claimed after it."""
+    """Open by putting the fence first, and claiming the epoch after it."""
     wal = Wal(world, root, attempts)
     wal.known = await wal.object.read()
     fence = await wal._fence()
@@ -199,7 +199,7 @@ def opening(kind: type[Wal]) -> Callable[[World, Shape, int], Impl]:
     return lambda world, shape, number: Impl(partial(open, attempts=shape.attempts), wal_fencing.collect)
 
 
-BUILDS = {  # name -> (what it does wrong, its Build)
+BUILDS = {  # name -> (its bug, its Build)
     "unchecked": ("an append is acknowledged without a look at the manifest", opening(Unchecked)),
     "fence_not_ahead": ("the fence is put behind what is listed, not ahead of replay_after", opening(FenceNotAhead)),
     "not_validated": ("a replay is trusted without a look at the manifest", opening(NotValidated)),
@@ -218,14 +218,14 @@ BUILDS = {  # name -> (what it does wrong, its Build)
     "claimed_after_fence": ("the epoch is claimed after the fence is put",
                             lambda world, shape, number: Impl(open_fenced_first, wal_fencing.collect)),
 }
-# No drawn run has found these (docs/zoo.md). StaysOpen takes a lost reply, and then as many reads without an answer as the
-# writer tries. Of ClaimIsConcluded no run can tell: a caller whose open has failed is told so in one word, whatever the error.
+# No drawn run has found these (docs/zoo.md). StaysOpen needs a lost response, and then as many unanswered reads as the writer
+# tries. No run can show ClaimIsConcluded: the caller of a failed open gets the same response for any error.
 STAYS_OPEN = opening(StaysOpen), {"attempts": 2}, NONE._replace(refused=250, reply_lost=200)  # its Build, Shape, weights
 LOST, HARM = "history:lost update", "history:"
-ORACLES = {  # name -> what its signatures begin with: by model; by harm
+ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "unchecked": (("told:committed",), (LOST,)),
     "fence_not_ahead": (("refinement:Writer.List",), (LOST,)),
-    "not_validated": (("told:opened",), ()),  # a slot must be collected, and a stale create land in it, amid the replay: rare
+    "not_validated": (("told:opened",), ()),  # rare: during the replay a slot must be collected, and a stale create land in it
     "gone_is_skipped": (("told:opened", "refinement:Writer."), ("history:read", LOST)),
     "flushed_too_far": (("refinement:Writer.",), (LOST,)),
     "blind_manifest": (("refinement:put",), (LOST,)),

@@ -1,7 +1,7 @@
-"""Find scenarios and known-bad clients by name.
+"""Find scenarios and mutants by name.
 
-A scenario is the module dst/scenarios/STEM.py, which ends with SCENARIO: dst/scenario.py says what is in it. A protocol has the
-scenario of its own stem, and perhaps others, whose `model` it is. The known-bad clients are in dst/mutants/STEM.py.
+A scenario is the module dst/scenarios/STEM.py, which ends with SCENARIO (see dst/scenario.py). A protocol has a scenario with
+its own stem. It may have others, which name it in `model`. The mutants are in dst/mutants/STEM.py.
 """
 
 from functools import cache
@@ -16,17 +16,17 @@ STEMS = tuple(sorted(path.stem for path in Path(__file__).parent.glob("[a-z]*.py
 
 @cache
 def named(stem: str) -> Scenario:
-    """Raises LookupError."""
+    """Return the scenario of this stem. Raises LookupError."""
     return import_module(f"{__name__}.{known(stem)}").SCENARIO
 
 
 def scenarios_of(protocol: str) -> list[str]:
-    """The stems of the scenarios of a protocol, its own first; [] if there is no such protocol."""
+    """Return the stems of a protocol's scenarios, its own first; [] if there is no such protocol."""
     return sorted((stem for stem in STEMS if named(stem).protocol == protocol), key=lambda stem: stem != protocol)
 
 
 def resolved(protocol: str | None = None, scenario: str | None = None) -> str:
-    """Find the scenario that the options --protocol and --scenario ask for; a scenario alone is enough. Raises LookupError."""
+    """Find the scenario that the options --protocol and --scenario select; a scenario alone is enough. Raises LookupError."""
     if protocol is None:
         return known(scenario or DEFAULT)
     if protocol not in STEMS:
@@ -36,14 +36,14 @@ def resolved(protocol: str | None = None, scenario: str | None = None) -> str:
         model = named(protocol).model
         raise LookupError(f"{protocol!r} is a scenario, not a protocol: --protocol {model} --scenario {protocol}")
     if scenario is not None and named(scenario).protocol != protocol:
-        raise LookupError(f"{scenario!r} is no scenario of {protocol}, but of {named(scenario).protocol}; "
-                          f"of {protocol} there are: {', '.join(scenarios_of(protocol))}")
+        raise LookupError(f"{scenario!r} is not a scenario of {protocol}, but of {named(scenario).protocol}; "
+                          f"{protocol} has: {', '.join(scenarios_of(protocol))}")
     return scenario or protocol
 
 
 @cache
 def mutants_of(stem: str) -> Mutants:
-    """Raises LookupError."""
+    """Return the mutants of this stem. Raises LookupError."""
     return import_module(f"highwater.dst.mutants.{known(stem)}").MUTANTS
 
 

@@ -1,6 +1,7 @@
-"""Safety: none of its own; writers and readers of impl/protocols/baseline.py, for traces/protocols/baseline.py to judge.
+"""Simulate writers and readers of impl/protocols/baseline.py, for traces/protocols/baseline.py to judge.
 
-Each writer brings its writes home one after another; of unknown outcome none is repeated by its caller. Readers recover.
+Each writer does its writes one after another. Its caller does not repeat a write with an indeterminate outcome. Readers
+recover.
 """
 
 from collections.abc import Callable
@@ -20,16 +21,16 @@ ROOT = "db"
 
 
 class Shape(NamedTuple):
-    """How large a run is, drawn from its seed unless given."""
+    """The size of a run, drawn from its seed unless given."""
 
     writers: int = 2
     updates: int = 3
     readers: int = 1
     reads: int = 2
-    attempts: int = 1  # of a write that has no reply
+    attempts: int = 1  # of a write that has no response
     pause_ms: int = 60  # between two operations of a client, at most
     page_size: int = 1000
-    chaos: int = 30  # after so many times pause_ms the faults stop
+    chaos: int = 30  # times pause_ms until the faults stop
     audit: bool = True
     skew_ms: int = 0
     store: str = "s3"
@@ -78,7 +79,10 @@ async def reader(actors: Actors, client: Client, world: World, number: int) -> N
 
 
 def final_check(actors: Actors, events: list[Event]) -> None:
-    """«If at any point the database crashes, we'll have only acknowledged writes stored»: and those of unknown outcome."""
+    """Judge the callers' history against the final state.
+
+    «If at any point the database crashes, we'll have only acknowledged writes stored»: or writes with an indeterminate
+    outcome."""
     final = [stored[0].body.decode() for key, stored in sorted(actors.store.objects.items()) if key.startswith(PREFIX)]
     found = anomalies(actors.history(), final, ordered=False)
     raise_anomalies(found)

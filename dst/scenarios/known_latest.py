@@ -1,7 +1,7 @@
-"""Safety: none of its own; the boundary protocol's clients, whose writers begin an update from what they have committed last,
-without LIST and GET (`MetadataStore(keep_latest=True)`): the least that a commit can cost, docs/cost.md.
+"""Simulate the boundary protocol's clients whose writers begin an update from their own last commit, without LIST and GET.
 
-The model is sequenced_metadata_boundary's with KNOWN = "accepted"; all else is as it is there.
+This is `MetadataStore(keep_latest=True)`, the cheapest commit (docs/cost.md). The model is sequenced_metadata_boundary's with
+KNOWN = "accepted". All else is as in that scenario.
 """
 
 from collections.abc import Callable

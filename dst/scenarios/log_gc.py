@@ -1,9 +1,9 @@
-"""Safety: none of its own; appenders, readers that write snapshots, and collectors, of impl/protocols/log_gc.py, for
-traces/protocols/log_gc.py to judge.
+"""Simulate appenders, readers that write snapshots, and collectors of impl/protocols/log_gc.py.
 
-Each appender brings its entries home one after another: an entry of unknown outcome is not appended again, one that surely is
-nowhere may be. A reader recovers the log, or writes a snapshot of it. After the faults have stopped one appender, reader and
-collector must each get on, and nothing may be left that a snapshot holds, but the last entry.
+traces/protocols/log_gc.py judges them. Each appender appends its entries one after another. An entry with an indeterminate
+outcome is not appended again; one that was certainly not applied may be. A reader recovers the log, or writes a snapshot of it.
+After the faults have stopped, one appender, one reader and one collector must each succeed. Then no entry that a snapshot holds
+may be left, except the last entry.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ ROOT = "db"
 
 
 class Shape(NamedTuple):
-    """How large a run is, drawn from its seed unless given."""
+    """The size of a run, drawn from its seed unless given."""
 
     appenders: int = 2
     entries: int = 4
@@ -39,9 +39,9 @@ class Shape(NamedTuple):
     min_age_ms: int = 60
     pause_ms: int = 60  # between two entries of an appender, at most
     page_size: int = 1000  # the model has no pages: a listing has one
-    chaos: int = 30  # after so many times min_age the faults stop
+    chaos: int = 30  # times min_age until the faults stop
     audit: bool = True
-    skew_ms: int = 0  # clients' clocks are at most so far ahead of the store's, or behind
+    skew_ms: int = 0  # at most, between a client's clock and the store's
     store: str = "s3"
     stall_ms: int = 0
     sdk: str = ""
@@ -62,7 +62,7 @@ def unit_ms(shape: Shape) -> int:
 
 
 def waits_ms(shape: Shape) -> tuple[int, ...]:
-    """What the protocol and its callers wait by."""
+    """Return the waiting times of the protocol and its callers."""
     return shape.min_age_ms, TIMEOUT_MS, shape.pause_ms
 
 
@@ -86,11 +86,11 @@ async def appender(actors: Actors, client: Client, world: World, number: int) ->
         while await appended(actors, client, log) and not actors.choose(f"{client.name}.gives_up", 2):
             pass
         await actors.pause(client, world)
-    actors.tell(client, "closed", b"")  # who begins again, in the end, lists again
+    actors.tell(client, "closed", b"")  # a client that starts again lists again
 
 
 async def appended(actors: Actors, client: Client, log: AppendLog) -> bool:
-    """Whether the entry is surely nowhere, and may be appended again."""
+    """Append one entry. Returns True if it was certainly not applied and may be appended again."""
     entry = actors.name_update(client.name)
     actors.begin(client, entry)
     try:
@@ -125,7 +125,7 @@ async def written(actors: Actors, client: Client, log: AppendLog) -> None:
         if file_id:
             actors.end(client, "snapshot", body=b"%d" % file_id)
     except (Definite, Indefinite):
-        pass  # nobody is told anything
+        pass  # the caller gets no response
 
 
 async def recovered(actors: Actors, client: Client, log: AppendLog) -> None:
@@ -153,7 +153,7 @@ def pause_ms(actors: Actors, client: Client) -> int:
 # --- when the faults have stopped
 
 def recoverable(store: SimulatedStore) -> list[str]:
-    """What a recovery gives that nobody disturbs."""
+    """Return the entries that an undisturbed recovery finds."""
     latest = max(numbers(store, SNAPSHOT), default=0)
     found = list(texts_decoded(store.objects[SNAPSHOT.key(latest)][0].body)) if latest else []
     while LOG.key(latest + 1) in store.objects:
@@ -167,7 +167,7 @@ def numbers(store: SimulatedStore, of: object) -> list[int]:
 
 
 def final_check(actors: Actors, events: list[Event]) -> None:
-    """Every acknowledged entry is recovered, once, in the order of the log, and every recovery was a beginning of it."""
+    """Check that every acknowledged entry is recovered once, in log order, and that every recovery saw a prefix of the log."""
     shape, store = actors.shape, actors.store
     found = anomalies(actors.history(), recoverable(store))
     raise_anomalies(found)
@@ -181,7 +181,7 @@ def final_check(actors: Actors, events: list[Event]) -> None:
 
 
 def gets_on(actors: Actors) -> None:
-    """The last that Appender#0 is told is of the entry that it appended alone, without a fault."""
+    """Check that Appender#0's last append, without faults or other clients, was committed."""
     told = next(e for e in reversed(actors.told) if e.client == "Appender#0" and e.op != "closed")
     if told.op != "committed":
         raise Failure("liveness", "liveness:append", f"Appender#0 was told {told.op!r} of {told.body.decode()}, with nobody "
@@ -201,7 +201,7 @@ def nothing_stale(store: SimulatedStore) -> None:
 
 def moments_of(events: list[Event], shape: Shape) -> set[str]:
     found: set[str] = set()
-    before: dict[str, Event] = {}  # client -> what it asked last
+    before: dict[str, Event] = {}  # client -> its last request
     collected: set[str] = set()
     for e in events:
         if e.kind != "applied":
@@ -216,7 +216,7 @@ def moments_of(events: list[Event], shape: Shape) -> set[str]:
     return found
 
 
-REPLIED = {  # (this request of a client, its last one, if any)
+REPLIED = {  # a condition on a request and the client's request before it, if any
     "append conflict": lambda e, last: e.op == "create" and e.status != 200 and e.key.startswith(LOG.prefix),
     "idle append": lambda e, last: e.op == "create" and e.key.startswith(LOG.prefix) and last is not None and
     last.key == BOUNDARY,

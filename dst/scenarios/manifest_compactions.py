@@ -1,9 +1,8 @@
-"""Safety: none of its own; a writer, compactors that take over from each other, and collectors, of
-impl/protocols/manifest_compactions.py, for traces/protocols/manifest_compactions.py to judge.
+"""Simulate a writer, compactors that take over from each other, and collectors, of impl/protocols/manifest_compactions.py.
 
-The writer flushes, each SST until it is told that it is in the manifest, or gives up for now. Each compactor is one instance,
-and has one life: it opens, perhaps while another is at work, compacts now and then, and ends when it is fenced, or dies.
-Compactor#0 comes in the end, if there is an audit, and must leave neither a claim nor anything in L0.
+traces/protocols/manifest_compactions.py judges them. The writer flushes each SST until it is acknowledged, or gives up for now.
+Each compactor is one instance with one life: it opens, perhaps while another works, compacts a few times, and ends when it is
+fenced or crashes. With an audit Compactor#0 opens at the end, and must leave no claim and an empty L0.
 """
 
 from collections.abc import Callable
@@ -38,19 +37,19 @@ ROOT = "db"
 
 
 class Shape(NamedTuple):
-    """How large a run is, drawn from its seed unless given."""
+    """The size of a run, drawn from its seed unless given."""
 
     writers: int = 1
     flushes: int = 4
-    compactors: int = 3  # over time; with an audit the first of them comes last
+    compactors: int = 3  # over time; with an audit the first of them opens last
     compactions: int = 2
     collectors: int = 1
     rounds: int = 3
     min_age_ms: int = 60
-    apart_ms: int = 300  # an instance opens so late at most
+    apart_ms: int = 300  # an instance opens at most this late
     pause_ms: int = 60  # between two operations of a client, at most
     page_size: int = 1000
-    chaos: int = 30  # after so many times pause_ms the faults stop
+    chaos: int = 30  # times pause_ms until the faults stop
     audit: bool = True
     skew_ms: int = 0
     store: str = "s3"
@@ -82,7 +81,7 @@ def trace_of(shape: Shape) -> Trace:
 
 
 class Impl(NamedTuple):
-    """What a client is built of."""
+    """The parts of a client, each of which a mutant may replace."""
 
     stores: Stores
     compactor: type[Compactor]
@@ -110,7 +109,7 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
             actors.begin(client, name)
             said = await flushed(impl, name)
             if said == "failed" and any(of.update == name and of.said != "failed" for of in actors.operations):
-                said = "unknown"  # that an earlier call is nowhere it does not say
+                said = "unknown"  # does not say whether an earlier call was applied
             actors.end(client, said)
             if said != "committed" and not actors.auditing and actors.choose(f"{client.name}.gives_up", 2):
                 break
@@ -181,7 +180,7 @@ def final(store: SimulatedStore) -> tuple[Manifest, Compactions]:
 
 
 def final_check(actors: Actors, events: list[Event]) -> None:
-    """Of flushes, their callers' history; of compactions, that those reported are there; of opens, who has which epoch."""
+    """Check the callers' history of flushes, that reported compactions are there, and that epochs are unique and not lost."""
     manifest, compactions = final(actors.store)
     found = anomalies(actors.history(), manifest.compacted + manifest.l0)
     found += [f"lost compaction: {e.client} was told that {sst} is compacted, and it is not" for e in actors.told
@@ -198,7 +197,7 @@ def final_check(actors: Actors, events: list[Event]) -> None:
 
 
 def nothing_left(manifest: Manifest, compactions: Compactions) -> None:
-    """The last compactor had nobody in its way."""
+    """Check that the last compactor, which nobody disturbed, left no work."""
     if manifest.compactor_epoch != compactions.compactor_epoch:
         raise Failure("liveness", "liveness:epochs apart", f"the epochs are {manifest.compactor_epoch} in the manifest and "
                       f"{compactions.compactor_epoch} in the compactions after the last open")

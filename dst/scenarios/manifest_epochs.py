@@ -1,9 +1,9 @@
-"""Safety: none of its own; writers, compactors, collectors and readers of impl/protocols/manifest_epochs.py, for
-traces/protocols/manifest_epochs.py to judge.
+"""Simulate writers, compactors, collectors and readers of impl/protocols/manifest_epochs.py.
 
-Each client but a reader is one instance, and has one life: it opens, perhaps while others do, and then updates until another
-of its role has fenced it; after a crash it does not come back, others have yet to open. Readers poll. Where there is an audit,
-the first of each role is kept for it: it must open, flush, compact and collect with nobody in the way.
+traces/protocols/manifest_epochs.py judges them. Each client except readers is one instance with one life. It opens, perhaps
+while others do, and updates until another instance of its role fences it. After a crash it does not return, but others have yet
+to open. Readers poll. With an audit, the first client of each role is kept for it: it must open, flush, compact and collect
+undisturbed.
 """
 
 from collections.abc import Callable, Coroutine
@@ -40,7 +40,7 @@ LONG_AGO_MS = -1_000_000
 
 
 class Shape(NamedTuple):
-    """How large a run is, drawn from its seed unless given."""
+    """The size of a run, drawn from its seed unless given."""
 
     writers: int = 2
     flushes: int = 2
@@ -50,14 +50,14 @@ class Shape(NamedTuple):
     collections: int = 1
     readers: int = 0
     polls: int = 2
-    checkpoints: int = 2  # of the first manifest, beside one that lasts
-    ends_every_ms: int = 0  # one of them after another; 0: all have ended before
-    retry_for_s: int = 0  # an open that has lost its race tries again for so long; 0: it fails
+    checkpoints: int = 2  # in the first manifest, beside one that never ends
+    ends_every_ms: int = 0  # time between their ends; 0: all have ended before the run
+    retry_for_s: int = 0  # how long an open that lost its race tries again; 0: it fails
     deadline_ms: int = 0  # of an update; 0: none
-    apart_ms: int = 300  # an instance opens so late at most
+    apart_ms: int = 300  # an instance opens at most this late
     pause_ms: int = 60  # between two operations of a client, at most
     page_size: int = 1000
-    chaos: int = 30  # after so many times pause_ms the faults stop
+    chaos: int = 30  # times pause_ms until the faults stop
     audit: bool = True
     skew_ms: int = 0
     store: str = "s3"
@@ -77,7 +77,7 @@ def draw_shape(of: Callable[..., Any]) -> Shape:
                  skew_ms=of("skew_ms", 0, 50), store=of("store", "s3", "s3", "s3", *STORES))
 
 
-STORES = ("gcs", "azure", "r2", "minio-2025-08", "minio-2024-03", "ceph", "strict-rfc9110")  # that refuse a second create
+STORES = ("gcs", "azure", "r2", "minio-2025-08", "minio-2024-03", "ceph", "strict-rfc9110")  # those that refuse a second create
 
 
 def waits_ms(shape: Shape) -> tuple[int, ...]:
@@ -112,7 +112,7 @@ def begin(store: SimulatedStore, shape: Shape) -> None:
 # --- instances
 
 async def opened(actors: Actors, client: Client, world: World) -> Instance | None:
-    """An instance that is open, or None: its open came to no good."""
+    """Open an instance. Returns None if that fails."""
     shape, role = actors.shape, client.name.partition("#")[0].lower()
     instance = actors.build(world, shape, role)
     if shape.apart_ms > 1 and not actors.auditing:
@@ -138,7 +138,7 @@ Update = Callable[[Instance, str, int | None], Coroutine[Any, Any, Committed | N
 
 
 async def live(actors: Actors, client: Client, world: World, number: int, update: Update, done: str) -> None:
-    """Open, and then so many updates, one after another, until it is fenced, or gives up one that is in doubt."""
+    """Open, and then update until the work is done, the instance is fenced, or the caller gives up an update in doubt."""
     times, deadline_ms = actors.left[client.name], actors.shape.deadline_ms
     if not times or (actors.shape.audit and number == 0 and not actors.auditing):
         return
@@ -165,7 +165,7 @@ def deadline_of(world: World, deadline_ms: int) -> int | None:
 
 
 async def updated(asked: Coroutine[Any, Any, Committed | None], done: str) -> tuple[str, str]:
-    """What the caller is told, and the key of the manifest in which the update is."""
+    """Return the response to the caller, and the key of the manifest that has the update."""
     try:
         committed = await asked
         return (done, MANIFESTS.key(committed.id)) if committed else ("nothing", "")
@@ -211,12 +211,12 @@ async def reader(actors: Actors, client: Client, world: World, number: int) -> N
 # --- when the faults have stopped
 
 def in_order(manifest: Manifest) -> tuple[str, ...]:
-    """Its SSTs as they came: a compaction takes all of L0."""
+    """Return its SSTs in the order of their flushes: a compaction takes all of L0."""
     return manifest.compacted + manifest.l0
 
 
 def final_check(actors: Actors, events: list[Event]) -> None:
-    """Of flushes, their callers' history; of opens, who has which epoch; of checkpoints, that the one which lasts is there."""
+    """Check the callers' history of flushes, that epochs are unique, and that the lasting checkpoint is there."""
     last = [key for key in actors.store.keys if key.startswith(MANIFESTS.prefix)][-1]
     final = manifest_epochs_json.decode(actors.store.objects[last][0].body)
     found = [*anomalies(flushes(actors.history()), in_order(final)), *taken_twice(actors.told)]
@@ -227,11 +227,11 @@ def final_check(actors: Actors, events: list[Event]) -> None:
         nothing_left(actors, final)
 
 
-MEANS = {"version_exists": "failed", "fenced": "failed", "fenced_applied": "committed"}  # of a flush
+MEANS = {"version_exists": "failed", "fenced": "failed", "fenced_applied": "committed"}  # for a flush
 
 
 def flushes(history: list[Operation]) -> list[Operation]:
-    """Reads, and a writer's flushes: each from when it was asked for first to what was said of it last."""
+    """Return reads, and a writer's flushes: each from its first call to its last response."""
     found: dict[object, Operation] = {}
     for place, of in enumerate(history):
         if of.client.startswith("Reader"):
@@ -249,7 +249,7 @@ def taken_twice(told: list[Event]) -> list[str]:
 
 
 def nothing_left(actors: Actors, final: Manifest) -> None:
-    """The last compactor, and the last collector, have had nobody in their way."""
+    """Check that the last compactor and the last collector, which nobody disturbed, left no work."""
     shape = actors.shape
     ended = [checkpoint for checkpoint in final.checkpoints if checkpoint != LASTING]
     if (shape.compactors and shape.compactions and final.l0) or (shape.collectors and shape.collections and ended):

@@ -1,11 +1,10 @@
-"""Safety: none of its own; writers of several releases at once, and collectors, for traces/protocols/manifest_migration.py to
-judge.
+"""Simulate writers of several releases at once, and collectors, for traces/protocols/manifest_migration.py to judge.
 
-Each writer is of one phase of source 001's migration, and now and then its operator replaces it by one of the next. What the
-operator has to see to is kept: a phase begins when nobody is two phases before it. Phase 3 begins by
-impl/protocols/manifest_migration.py. Updates are to fields that both versions have (the sequence tracker), or to one that V1
-has not (a segment): a writer in phase 1 may be asked for such a one, too, and must refuse. The first manifest may have a
-checkpoint that keeps it. If there is an audit, the operator brings the migration to its end.
+Each writer is in one phase of the migration in SlateDB's RFC on checkpoints and clones. Now and then its operator replaces it
+by a writer of the next phase. The operator's duty is kept: a phase begins only when no writer is two phases behind it. Phase 3
+begins by impl/protocols/manifest_migration.py. An update changes a field that both versions have (the sequence tracker), or
+one that only V2 has (a segment). A writer in phase 1 may be asked for the latter, and must refuse it. A checkpoint may keep the
+first manifest. With an audit, the operator brings the migration to its end.
 """
 
 from collections.abc import Awaitable, Callable
@@ -37,18 +36,18 @@ LASTING_S = 1000
 
 
 class Shape(NamedTuple):
-    """How large a run is, drawn from its seed unless given."""
+    """The size of a run, drawn from its seed unless given."""
 
     writers: int = 2
     updates: int = 5  # of a writer: updates, and phases that it begins
     collectors: int = 1
     rounds: int = 3
-    first: int = 1  # the phase in which everyone begins: 0 or 1
-    kept_s: int = 0  # so long a checkpoint keeps the first manifest; 0: there is none
+    first: int = 1  # the phase in which all begin: 0 or 1
+    kept_s: int = 0  # how long a checkpoint keeps the first manifest; 0: no checkpoint
     min_age_ms: int = 60
     pause_ms: int = 60  # between two operations of a client, at most
     page_size: int = 1000
-    chaos: int = 30  # after so many times pause_ms the faults stop
+    chaos: int = 30  # times pause_ms until the faults stop
     audit: bool = True
     skew_ms: int = 0
     store: str = "s3"
@@ -81,14 +80,14 @@ def trace_options(shape: Shape) -> list[str]:
 
 
 class Impl(NamedTuple):
-    """A writer of one phase, and how it comes into phase 3."""
+    """A writer of one phase, and its way into phase 3."""
 
     store: MetadataStore
     begin_v2_only: Callable[[World, str], Awaitable[MetadataStore]]
 
 
 def codec_of(phase: int, codec: type[ManifestCodec] = ManifestCodec) -> ManifestCodec:
-    """That of phase 0 is the release before the migration: it has no phases, and knows V1 alone."""
+    """Return a phase's codec. Phase 0 is the release before the migration, which has no phases and knows only V1."""
     if phase:
         return codec(Phase(phase))
     old = codec(Phase.WRITE_V1)
@@ -110,7 +109,7 @@ def begin(store: SimulatedStore, shape: Shape) -> None:
 # --- writers, and who replaces them
 
 def phases(actors: Actors) -> dict[str, int]:
-    """Who is in which phase."""
+    """Return the phase of each writer."""
     first = {f"Writer#{i}": actors.shape.first for i in range(actors.shape.writers)}
     return {**first, **{e.client: int(e.body) for e in actors.told if e.op == "began"}}
 
@@ -122,7 +121,7 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
         phase = phases(actors)[client.name]
         if phase != known:
             impl, known = actors.build(world, actors.shape, phase), phase
-        may = phase < 3 and min(phases(actors).values()) >= phase  # nobody is two phases before the next
+        may = phase < 3 and min(phases(actors).values()) >= phase  # no writer would be two phases behind
         if may and (actors.auditing or actors.choose(f"{client.name}.is_replaced", 3)):
             await begin_phase(actors, client, world, impl, phase + 1)
         else:
@@ -146,13 +145,13 @@ async def begin_phase(actors: Actors, client: Client, world: World, impl: Impl, 
 
 
 async def read_kept(actors: Actors, client: Client, store: MetadataStore) -> None:
-    """The manifests that checkpoints keep."""
+    """Read the manifests that checkpoints keep."""
     try:
         for file_id in sorted({checkpoint.manifest_id for checkpoint in (await store.current()).value.checkpoints}):
             await store.read(file_id)
     except InvalidFile:
         actors.tell(client, "unreadable", b"")
-    except (Definite, Indefinite):  # it has ended, or the store was not to be had
+    except (Definite, Indefinite):  # the checkpoint has ended, or the store is unavailable
         pass
 
 
@@ -185,7 +184,7 @@ async def update(actors: Actors, client: Client, impl: Impl, phase: int) -> None
 
 
 async def collector(actors: Actors, client: Client, world: World, number: int) -> None:
-    store = actors.build(world, actors.shape, Phase.WRITE_V2).store  # it writes no manifest, and reads both versions
+    store = actors.build(world, actors.shape, Phase.WRITE_V2).store  # writes no manifest, and reads both versions
 
     async def wait() -> None:
         await actors.pause(client, world)
@@ -201,7 +200,7 @@ MEANS = {"refused": "failed", "unreadable": "failed"}
 
 
 def final_check(actors: Actors, events: list[Event]) -> None:
-    """The callers' history; nobody has met a manifest that they could not read; and the migration comes to its end."""
+    """Check the callers' history, that no client met an unreadable manifest, and that the migration finishes."""
     shape, objects = actors.shape, actors.store.objects
     there = {key: objects[key][0].body for key in actors.store.keys if key.startswith(MANIFESTS.prefix)}
     final = names_in(CODEC.decode(there[max(there)]))

@@ -1,8 +1,8 @@
-"""Safety: none of its own; writers, collectors and readers that run impl/ unchanged, for traces/ to judge.
+"""Simulate writers, collectors and readers of the boundary protocol, with impl/ unchanged, for traces/ to judge.
 
-Each writer brings its updates home one after another: an update of unknown outcome is not repeated, one that surely did
-not happen is. Collectors work in rounds. Readers read the current value. After the faults have stopped, and everything
-still under way has arrived, one writer, reader and collector must each get on, and nothing stale may be left.
+Each writer does its updates one after another. An update with an indeterminate outcome is not repeated; one that was certainly
+not applied is. Collectors work in rounds. Readers read the current value. After the faults have stopped and every request in
+flight has arrived, one writer, one reader and one collector must each succeed, and nothing stale may be left.
 """
 
 from collections.abc import Callable, Iterator
@@ -37,11 +37,11 @@ from highwater.traces.refine import Failure, refiner_of
 Build = Callable[[World, Namespace, bool, int], MetadataStore]  # world, namespace, spare checkpoints, number of the client
 
 
-Lifetime = int | None  # in ms, of the checkpoint that an update takes; None: it takes none; 0: for ever
+Lifetime = int | None  # of the checkpoint that an update takes, in ms; None: no checkpoint; 0: it never ends
 
 
 class Shape(NamedTuple):
-    """How large a run is, drawn from its seed unless given."""
+    """The size of a run, drawn from its seed unless given."""
 
     writers: int = 2
     commits: int = 3
@@ -51,17 +51,17 @@ class Shape(NamedTuple):
     reads: int = 0
     page_size: int = 1000
     min_age_ms: int = 150
-    manifest: bool = False  # the namespace that has checkpoints
-    think_ms: int = 300  # a writer's pause between two updates is at most so long
-    chaos: int = 1000  # after so many times min_age the faults stop
-    audit: bool = True  # in the end one more update, round of collection and read
-    skew_ms: int = 0  # clients' clocks are at most so far ahead of the store's, or behind
-    store: str = "s3"  # of dst/world/profiles.py
-    stall_ms: int = 0  # stalls are drawn around this; 0: around each of waits_ms()
-    sdk: str = ""  # of dst/world/sdk.py, between every client and the network; "": each request is sent once
+    manifest: bool = False  # True: the namespace with checkpoints
+    think_ms: int = 300  # longest pause of a writer between two updates
+    chaos: int = 1000  # times min_age until the faults stop
+    audit: bool = True  # at the end one more update, round of collection and read
+    skew_ms: int = 0  # at most, between a client's clock and the store's
+    store: str = "s3"  # a profile in dst/world/profiles.py
+    stall_ms: int = 0  # length around which stalls are drawn; 0: around each of waits_ms()
+    sdk: str = ""  # of dst/world/sdk.py, for every client; "": each request is sent once
 
 
-MOST = {"writers": 3, "collectors": 2, "readers": 1}  # the model is made for so many; a run may have fewer
+MOST = {"writers": 3, "collectors": 2, "readers": 1}  # the model's limits; a run may have fewer
 
 
 def draw_shape(of: Callable[..., Any]) -> Shape:
@@ -73,8 +73,8 @@ def draw_shape(of: Callable[..., Any]) -> Shape:
 
 
 SDKS = tuple(IN_SIMULATION)
-DRAWN_SDKS = (*SDKS, "object_store")  # drawn twice as often: it reads back what it has sent but once
-NO_SDK = ("",) * (2 * len(DRAWN_SDKS))  # most runs are without
+DRAWN_SDKS = (*SDKS, "object_store")  # drawn twice as often, because it reads back after a single attempt
+NO_SDK = ("",) * (2 * len(DRAWN_SDKS))  # most runs have no SDK
 
 
 def unit_ms(shape: Shape) -> int:
@@ -82,12 +82,12 @@ def unit_ms(shape: Shape) -> int:
 
 
 def waits_ms(shape: Shape) -> tuple[int, ...]:
-    """What the protocol and its callers wait by: min_age, a request's time-out, a checkpoint's lifetime, a poll."""
+    """Return the waiting times of the protocol and its callers: min_age, time-out, lifetime of a checkpoint, pause."""
     return shape.min_age_ms, TIMEOUT_MS, 3 * shape.min_age_ms, shape.think_ms
 
 
 def length(shape: Shape) -> int:
-    """About how many events happen in a run without faults: calibrated in tests."""
+    """Estimate the number of events in a run without faults. Tests calibrate it."""
     return 6 * shape.writers * shape.commits + 6 * shape.collectors * shape.rounds + 4 * shape.readers * shape.reads
 
 
@@ -99,13 +99,13 @@ def trace_of(shape: Shape) -> Trace:
 
 
 def trace_options(shape: Shape) -> list[str]:
-    """What `trace check` has to be told of a run of this shape."""
+    """Return the options that `trace check` needs for a run of this shape."""
     return [f"--namespace {namespace(shape).name}"] + [f"--page-size {shape.page_size}"] * (shape.page_size < 1000) + [
         f"--skew-ms {shape.skew_ms}"] * bool(shape.skew_ms) + ["--retries"] * bool(shape.sdk)
 
 
 def shape_options(shape: Shape) -> list[str]:
-    """The same where another scenario has this one's shape and keys: `trace check --protocol` is told by --shape."""
+    """Return the same options for another scenario with this shape and these keys: `trace check --protocol` takes --shape."""
     return [f"--shape {name}={getattr(shape, name)}" for name in ("manifest", "page_size", "skew_ms")
             if getattr(shape, name) != Shape._field_defaults[name]]
 
@@ -118,7 +118,7 @@ def namespace(shape: Shape) -> Namespace:
 
 
 class Codec:
-    """manifest_json, which is a function of its argument, and so asked for each value once in a process."""
+    """The functions of manifest_json, cached for each process."""
 
     referenced = staticmethod(manifest_json.referenced)
     encode = staticmethod(lru_cache(100_000)(manifest_json.encode))
@@ -134,8 +134,8 @@ def begin(store: SimulatedStore, shape: Shape) -> None:
 
 
 def made(actors: Actors, client: Client, world: World, number: int) -> tuple[World, MetadataStore]:
-    """The client's implementation, in its world. With an SDK its requests may be sent again; so what it is told of its
-    creates is verified."""
+    """Make a client's world and implementation. With an SDK, which may repeat requests, the outcome of its creates is
+    verified."""
     shape = actors.shape
     if shape.sdk:
         policy = IN_SIMULATION[shape.sdk]
@@ -151,7 +151,7 @@ def key_of(actors: Actors, file_id: int) -> str:
 async def writer(actors: Actors, client: Client, world: World, number: int) -> None:
     world, store = made(actors, client, world, number)
     while actors.left[client.name]:
-        actors.left[client.name] -= 1  # begun: not repeated after a crash
+        actors.left[client.name] -= 1  # counted when begun: not repeated after a crash
         update = actors.name_update(client.name)
         lifetime_ms = drawn_lifetime_ms(actors, client)
 
@@ -208,15 +208,17 @@ async def reader(actors: Actors, client: Client, world: World, number: int) -> N
 def pause_ms(actors: Actors, client: Client) -> int:
     shape = actors.shape
     if actors.auditing:
-        return 4 * shape.min_age_ms + 2 * shape.skew_ms + 1  # everything is old; checkpoints are over
+        return 4 * shape.min_age_ms + 2 * shape.skew_ms + 1  # everything is old; checkpoints have ended
     return shape.min_age_ms // 2 + actors.choose(f"{client.name}.pause", 2 * shape.min_age_ms)
 
 
 # --- when the faults have stopped
 
 def final_check(actors: Actors, events: list[Event]) -> None:
-    """Of the callers' history; and: «Eventually the garbage collector will LIST and notice the conflicting file,
-    cleaning it up.» (source 004)"""
+    """Check the callers' history, and that nothing young was deleted and nothing stale is left.
+
+    The essay on object-store protocols: «Eventually the garbage collector will LIST and notice the conflicting file, cleaning
+    it up.»"""
     shape, where, store = actors.shape, namespace(actors.shape), actors.store
     files = [key for key in store.keys if key.startswith(where.prefix)]
     if not files:
@@ -228,7 +230,7 @@ def final_check(actors: Actors, events: list[Event]) -> None:
     young = actors.trace and too_young(events, where, shape.min_age_ms - shape.skew_ms - store.profile.last_modified_ms + 1)
     if young:
         raise Failure("safety", "history:too young", young)
-    many = actors.trace and too_many(  # slow, and no harm to a caller
+    many = actors.trace and too_many(  # slow, and harmless to callers
         events, where, bool(shape.sdk), actors.trace.refiner.model.constants.KNOWN != "never")
     if many:
         raise Failure("liveness", "liveness:requests", many)
@@ -246,11 +248,11 @@ def nothing_stale(shared: Shared) -> None:
 
 # --- what a campaign should reach
 
-WITH_SDK = tuple(name for name in AMBIGUOUS if not name.startswith("late_after_"))  # a request sent again has to do with it
+WITH_SDK = tuple(name for name in AMBIGUOUS if not name.startswith("late_after_"))  # those that need a repeated request
 MOMENTS = ("create conflict", "advance conflict", "listing of many pages", "file gone before it was read", "boundary unchanged",
            "reader refused", "nobody waits for it: condition failed", *WITH_SDK, "late_after_timeout", "late_after_crash")
 WITHOUT_SDK = tuple(name for name in MOMENTS if name not in WITH_SDK)
-REPLIED = {  # op, status, whether of the boundary
+REPLIED = {  # (op, status, whether it is the boundary) -> witness
     ("create", 412, False): "create conflict", ("create", 412, True): "advance conflict",
     ("update", 412, True): "advance conflict", ("get", 404, False): "file gone before it was read",
     ("get_if_changed", 304, True): "boundary unchanged",
@@ -279,7 +281,8 @@ def moments_of(events: list[Event], shape: Shape) -> set[str]:
 
 
 def reader_refused(events: list[Event]) -> Iterator[bool]:
-    """A reader that asked for the boundary asked for a listing next, and was told nothing in between."""
+    """Yield True where a reader that asked for the boundary asks for a listing next, with no response to its caller in
+    between."""
     asked: set[str] = set()
     for e in events:
         if e.client.startswith("Reader"):
@@ -303,7 +306,7 @@ SCENARIO = Scenario(
     production=production,
     begin=begin,
     work={"Writer": writer, "Collector": collector, "Reader": reader},
-    audit=(("Writer#0",), ("Collector#0", "Reader#0")),  # when everything is old enough, one more round and one more read
+    audit=(("Writer#0",), ("Collector#0", "Reader#0")),  # when everything is old enough, one more round and read
     trace_of=trace_of,
     trace_options=trace_options,
     final_check=final_check,

@@ -1,8 +1,7 @@
-"""Safety: none of its own; writers and readers of impl/protocols/sequenced_write.py, for traces/protocols/sequenced_write.py
-to judge.
+"""Simulate writers and readers of impl/protocols/sequenced_write.py, for traces/protocols/sequenced_write.py to judge.
 
-Both uses: files that are the full state each, and files that are the entries of a log. Each writer brings its updates home one
-after another; one that surely did not happen is asked for again, one of unknown outcome is not.
+There are two uses: each file is the full state, or each file is an entry of a log. Each writer does its updates one after
+another. An update that was certainly not applied is repeated; one with an indeterminate outcome is not.
 """
 
 from collections.abc import Callable
@@ -23,19 +22,19 @@ from highwater.traces.refine import refiner_of
 
 
 class Shape(NamedTuple):
-    """How large a run is, drawn from its seed unless given."""
+    """The size of a run, drawn from its seed unless given."""
 
     writers: int = 2
     updates: int = 3
     readers: int = 1
     reads: int = 2
-    log: bool = False  # a file is an entry of a log; else it is the full state
-    list: bool = False  # state: after a conflict the latest is listed anew; else what is there is read
-    recognise: bool = False  # a create without a reply is sent again, and recognised; else the caller is told
-    attempts: int = 0  # of one update; 0: without end
+    log: bool = False  # True: a file is an entry of a log; False: the full state
+    list: bool = False  # state: after a conflict a writer lists; False: it reads the winner's file
+    recognise: bool = False  # True: a create without a response is repeated and recognised; False: the caller is told
+    attempts: int = 0  # of one update; 0: no limit
     pause_ms: int = 60  # between two operations of a client, at most
     page_size: int = 1000
-    chaos: int = 30  # after so many times pause_ms the faults stop
+    chaos: int = 30  # times pause_ms until the faults stop
     audit: bool = True
     skew_ms: int = 0
     store: str = "s3"
@@ -62,7 +61,7 @@ NAMESPACES = {True: Namespace("db", "wal"), False: Namespace("db", "manifest")}
 
 
 def options(shape: Shape) -> tuple[str, str]:
-    """What is done after a conflict, and of an unknown outcome."""
+    """Return what a writer does after a conflict, and after an indeterminate outcome."""
     return "list" if shape.list and not shape.log else "get", "recognise" if shape.recognise else "report"
 
 
@@ -76,7 +75,7 @@ def trace_options(shape: Shape) -> list[str]:
 
 
 class Ends(NamedTuple):
-    """What a client has: it is a writer, or a reader."""
+    """The two interfaces of a client, which is a writer or a reader."""
 
     writer: StateWriter | LogWriter
     reader: StateReader | LogReader
@@ -95,7 +94,7 @@ def production(world: World, shape: Shape, number: int) -> Ends:
 
 
 async def put(of: StateWriter | LogWriter, update: str, attempts: int | None) -> int:
-    """The id of its file."""
+    """Put an update, and return the id of its file."""
     if isinstance(of, LogWriter):
         return await of.append(update.encode(), attempts)
     return (await of.update(lambda _, value: value.with_update(update), attempts)).id
@@ -124,7 +123,9 @@ async def reader(actors: Actors, client: Client, world: World, number: int) -> N
 
 
 def final_check(actors: Actors, events: list[Event]) -> None:
-    """«the state of the system is represented by reading all the files and resolving them in order»; or by the last of them."""
+    """Check the callers' history against the final state: all log entries in order, or the latest file.
+
+    «the state of the system is represented by reading all the files and resolving them in order»"""
     where, objects = NAMESPACES[actors.shape.log], actors.store.objects
     files = [objects[key][0].body for key in sorted(objects) if key.startswith(where.prefix)]
     if actors.shape.log:
@@ -136,7 +137,7 @@ def final_check(actors: Actors, events: list[Event]) -> None:
 
 
 def moments_of(events: list[Event], shape: Shape) -> set[str]:
-    found, last = set(), {}  # client -> its last create, since it has listed
+    found, last = set(), {}  # client -> its last create since its last listing
     for e in events:
         if e.op == "list" or e.kind == "crash":
             last.pop(e.client, None)

@@ -1,8 +1,7 @@
-"""Safety: none of its own; writers and readers of impl/protocols/simple_conditional.py, for
-traces/protocols/simple_conditional.py to judge.
+"""Simulate writers and readers of impl/protocols/simple_conditional.py, for traces/protocols/simple_conditional.py to judge.
 
-One object is the whole database, and its content a log of updates. Each writer brings its updates home one after another; one
-that surely did not happen is asked for again, one of unknown outcome is not. The store's versions may be digests.
+One object is the whole database, and its content is a log of updates. Each writer does its updates one after another. An update
+that was certainly not applied is repeated; one with an indeterminate outcome is not. The store's versions may be digests.
 """
 
 from collections.abc import Callable
@@ -23,17 +22,17 @@ from highwater.traces.refine import refiner_of
 
 
 class Shape(NamedTuple):
-    """How large a run is, drawn from its seed unless given."""
+    """The size of a run, drawn from its seed unless given."""
 
     writers: int = 2
     updates: int = 3
     readers: int = 1
     reads: int = 2
-    check: bool = False  # of a PUT without a reply the writer looks for its update; else its caller is told
-    attempts: int = 0  # of one update; 0: without end
+    check: bool = False  # True: after a PUT without a response the writer looks for its update; False: the caller is told
+    attempts: int = 0  # of one update; 0: no limit
     pause_ms: int = 60  # between two operations of a client, at most
     page_size: int = 1000
-    chaos: int = 30  # after so many times pause_ms the faults stop
+    chaos: int = 30  # times pause_ms until the faults stop
     audit: bool = True
     skew_ms: int = 0
     store: str = "s3"
@@ -95,14 +94,16 @@ async def reader(actors: Actors, client: Client, world: World, number: int) -> N
 
 
 def final_check(actors: Actors, events: list[Event]) -> None:
-    """«one writer would simply overwrite the data from another»: not if the puts are conditional."""
+    """Check the callers' history against the object's content.
+
+    «one writer would simply overwrite the data from another»: conditional puts prevent that."""
     final = manifest_json.decode(actors.store.objects[KEY][0].body).updates
     found = anomalies(actors.history(), final)
     raise_anomalies(found)
 
 
 def moments_of(events: list[Event], shape: Shape) -> set[str]:
-    found, last = set(), {}  # client -> how its last request ended, and whether it was overtaken before
+    found, last = set(), {}  # client -> the end of its last request, and its conflicts in a row
     for e in events:
         if e.kind == "applied" and not e.awaited and e.op == "update":
             found.add("late put applied" if e.status == 200 else "late put refused")

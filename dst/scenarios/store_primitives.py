@@ -1,7 +1,7 @@
-"""Safety: none of its own; clients of the store itself, simulated, for traces/protocols/store_primitives.py to judge.
+"""Simulate clients of the store itself, for traces/protocols/store_primitives.py to judge.
 
-Each client sends one of source 004's primitives after another: PUT, PUT If-None-Match, PUT If-Match, GET, GET If-None-Match,
-LIST.
+Each client sends one primitive of the essay on object-store protocols after another: PUT, PUT If-None-Match, PUT If-Match, GET,
+GET If-None-Match, LIST.
 """
 
 from collections.abc import Callable
@@ -19,11 +19,11 @@ from highwater.traces.histories.linearizable import CONFLICT, MISSING, UNCHANGED
 from highwater.traces.protocols.store_primitives import KEYS, PREFIX, Trace, constants, refiner
 from highwater.traces.refine import Failure, refiner_of
 
-FEW, UNIQUE = 3, 60  # contents: so few that they recur, or no two alike
+FEW, UNIQUE = 3, 60  # number of different contents: few, so that they recur, or all different
 
 
 class Shape(NamedTuple):
-    """How large a run is, drawn from its seed unless given."""
+    """The size of a run, drawn from its seed unless given."""
 
     clients: int = 2
     requests: int = 6
@@ -31,7 +31,7 @@ class Shape(NamedTuple):
     bodies: int = UNIQUE
     pause_ms: int = 30  # between two requests of a client, at most
     page_size: int = 1000
-    chaos: int = 30  # after so many times pause_ms the faults stop
+    chaos: int = 30  # times pause_ms until the faults stop
     audit: bool = True
     skew_ms: int = 0
     store: str = "s3"
@@ -76,7 +76,7 @@ def production(world: World, shape: Shape, number: int) -> ObjectStore:
 
 async def client(actors: Actors, me: Client, world: World, number: int) -> None:
     store, shape = actors.build(world, actors.shape, number), actors.shape
-    known: dict[str, str] = {}  # key -> the version that it learned last
+    known: dict[str, str] = {}  # key -> the last version that it learned
     while actors.left[me.name]:
         actors.left[me.name] -= 1
         key = f"{PREFIX}{1 + actors.choose(f'{me.name}.key', shape.keys)}"
@@ -94,7 +94,7 @@ async def client(actors: Actors, me: Client, world: World, number: int) -> None:
 
 
 async def ask(store: ObjectStore, op: str, key: str, body: bytes, version: str) -> tuple[str, str, str]:
-    """What the caller is told, what it is shown, and the version that it learns, if any."""
+    """Send a request. Returns the response to the caller, the content that it shows, and the version that it gives, or ""."""
     try:
         match op:
             case "put":
@@ -125,7 +125,7 @@ async def ask(store: ObjectStore, op: str, key: str, body: bytes, version: str) 
 
 
 def final_check(actors: Actors, events: list[Event]) -> None:
-    """The callers' history alone, of no two contents alike: is there an order that explains every reply?"""
+    """Check that the callers' history is linearizable, if no two contents are equal."""
     if actors.shape.bodies != UNIQUE:
         return
     found = check(map(operation, (of for of in actors.history() if of.said != "failed")))

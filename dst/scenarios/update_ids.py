@@ -1,7 +1,7 @@
-"""Safety: none of its own; the boundary protocol's clients, whose writers try again what was refused or is in doubt, and look
-for the update's id (`MetadataStore.update_once`): the amendment of docs/committed-but-rejected.md.
+"""Simulate the boundary protocol's clients with update ids, the amendment of docs/committed-but-rejected.md.
 
-The model is sequenced_metadata_boundary's with ON_REFUSAL = "recognised"; collectors and readers are as they are there.
+Writers repeat a refused or indeterminate update and look for its id (`MetadataStore.update_once`). The model is
+sequenced_metadata_boundary's with ON_REFUSAL = "recognised". Collectors and readers are as in that scenario.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ def production(world: World, where: Namespace, spare_checkpoints: bool, client: 
 
 
 async def writer(actors: Actors, client: Client, world: World, number: int) -> None:
-    """It tries an update until it is told that it is there, and after a crash again: then its number is still the model's."""
+    """Try each update until it is acknowledged, also after a crash, so that its number remains the model's."""
     world, store = made(actors, client, world, number)
     while actors.left[client.name]:
         update = actors.name_update(client.name)

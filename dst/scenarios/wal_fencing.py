@@ -1,8 +1,7 @@
-"""Safety: none of its own; writers that open one after another, or at once, and collectors, of impl/protocols/wal_fencing.py,
-for traces/protocols/wal_fencing.py to judge.
+"""Simulate writers that open one after another or at once, and collectors, of impl/protocols/wal_fencing.py.
 
-Each writer opens once, appends, and flushes now and then; what stops it is its end, for another one takes over. Writer#0 comes
-in the end, if there is an audit, and must find every acknowledged record.
+traces/protocols/wal_fencing.py judges them. Each writer opens once, appends, and flushes now and then. It ends when it is
+stopped, because another one takes over. With an audit Writer#0 opens at the end, and must find every acknowledged record.
 """
 
 from collections.abc import Callable
@@ -27,18 +26,18 @@ ROOT = "db"
 
 
 class Shape(NamedTuple):
-    """How large a run is, drawn from its seed unless given."""
+    """The size of a run, drawn from its seed unless given."""
 
-    writers: int = 3  # over time; with an audit the first of them comes last
+    writers: int = 3  # over time; with an audit the first of them opens last
     appends: int = 4
     collectors: int = 1
     rounds: int = 3
     flush_every: int = 2  # appends; 0: never
-    replay_flush: int = 0  # records that are flushed at a time during a replay; 0: none
-    attempts: int = 5  # how often a request is sent whose outcome stays unknown, or a read that gets no answer
+    replay_flush: int = 0  # records flushed at a time during a replay; 0: none
+    attempts: int = 5  # of a request whose outcome stays unknown, or of a read without an answer
     pause_ms: int = 60  # between two operations of a client, at most
     page_size: int = 1000
-    chaos: int = 30  # after so many times pause_ms the faults stop
+    chaos: int = 30  # times pause_ms until the faults stop
     audit: bool = True
     skew_ms: int = 0
     store: str = "s3"
@@ -64,7 +63,7 @@ def trace_of(shape: Shape) -> Trace:
 
 
 class Impl(NamedTuple):
-    """What a client is built of: `open(world, root, flush_every)` and `collect(world, root)`."""
+    """The parts of a client that mutants replace: `open(world, root, flush_every)` and `collect(world, root)`."""
 
     open: Callable
     collect: Callable
@@ -75,11 +74,11 @@ def production(world: World, shape: Shape, number: int) -> Impl:
 
 
 def begin(store: SimulatedStore, shape: Shape) -> None:
-    """There is nothing: the first writer creates the manifest."""
+    """Begin with an empty store: the first writer creates the manifest."""
 
 
 class Names:
-    """The ids of records, which nobody but their writer compares."""
+    """The ids of a writer's records, which only that writer compares."""
 
     def __init__(self, writer: int):
         self.writer, self.given = writer, 0
@@ -93,7 +92,7 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
     shape = actors.shape
     if number == 0 and shape.audit and not actors.auditing:
         return
-    todo, actors.left[client.name] = actors.left[client.name], 0  # a writer that died does not come back
+    todo, actors.left[client.name] = actors.left[client.name], 0  # a writer that crashed does not return
     if not todo:
         return
     if not actors.auditing:
@@ -115,7 +114,7 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
 
 
 async def appended(actors: Actors, client: Client, wal: Wal) -> bool:
-    """Whether it may go on."""
+    """Append one record. Returns False if the writer must stop."""
     name = actors.name_update(client.name)
     actors.begin(client, name)
     try:
@@ -146,7 +145,7 @@ async def collector(actors: Actors, client: Client, world: World, number: int) -
 
 
 def recoverable(store: SimulatedStore) -> list[str]:
-    """The records that a writer would have that opened now, in their order."""
+    """Return the records that a writer would recover if it opened now, in order."""
     found = store.objects.get(MANIFEST)
     manifest = decode_manifest(found[0].body) if found else None
     names = [record.body.decode() for record in manifest.flushed] if manifest else []
@@ -159,8 +158,8 @@ def recoverable(store: SimulatedStore) -> list[str]:
 
 
 def final_check(actors: Actors, events: list[Event]) -> None:
-    """Every acknowledged record is recovered, once, in the order of the log; an open has found a beginning of it."""
-    said = {"opened": "read", "fenced": "failed"}  # who is told that it is fenced is told that the record is in no log
+    """Check that every acknowledged record is recovered once, in log order, and that every open saw a prefix of the log."""
+    said = {"opened": "read", "fenced": "failed"}  # a caller told "fenced" may conclude that no log has the record
     found = anomalies([of._replace(said=said.get(of.said, of.said)) for of in actors.history()], recoverable(actors.store))
     raise_anomalies(found)
 

@@ -1,13 +1,12 @@
-"""Safety: `complete` is said only if every run of the scope within the bounds was run: then none of them fails, or the
-failures that are told are all that there are.
+"""Search a tiny scope exhaustively within bounds. Safety: `complete` is reported only if every run within the bounds was run.
 
-Delay-bounded search (Emmi et al., POPL 2011) for tiny scopes. Unbothered, events happen in a fixed order: the earliest first.
-A delay passes over the event that is next, and from then on its client falls behind all that were not delayed after it: one
-delay is a stall for as long as anybody else can go on. A run may have `delays` of them, and `faults` faults, each one of a
-given list that befalls one request. Whatever else a run chooses is the mildest: what is proved is of these runs.
+This is delay-bounded search (Emmi et al., POPL 2011). By default events happen in a fixed order, the earliest first. A delay
+skips the next event, and its client falls behind all others that have not been delayed since. So one delay is a stall for as
+long as any other client can continue. A run may have `delays` of them, and `faults` faults, each of a given list and affecting
+one request. All other choices of a run are the mildest, and the result holds for these runs only.
 
-The search is depth-first over the tape: the first run takes no delay and no fault; each next one differs from the last in
-its last choice that has an alternative within what is left of the bounds. No state is kept but one run's choices.
+The search is depth-first over the tape. The first run has no delay and no fault. Each later run differs from the one before in
+its last choice that has an alternative within the bounds. Only one run's choices are kept in memory.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,30 +19,30 @@ from highwater.dst.sim.kernel import Event
 from highwater.dst.simulate import Build, Outcome, Shape, simulate
 from highwater.dst.world.faults import FATES, Weights
 
-LATE = ("reply_lost", "late", "crash")  # the faults after which a request may be applied with nobody waiting
+LATE = ("reply_lost", "late", "crash")  # faults after which a request may be applied although nobody waits
 
 
 class Bounds(NamedTuple):
     delays: int = 2
     faults: int = 0
-    of: tuple[str, ...] = LATE  # which faults
+    of: tuple[str, ...] = LATE  # the faults to use
 
 
 class Branch(NamedTuple):
-    """A choice that has alternatives: the one that is taken, of `options`, of which each is (choice, delays, faults)."""
+    """A choice with alternatives: `taken` is a place in `options`, and each option is (choice, delays, faults)."""
 
     taken: int
     options: tuple[tuple[int, int, int], ...]
 
 
 class Bounded(Chooser):
-    """Takes the branches of a path, and beyond its end the first option of each, which is the mildest."""
+    """Takes the branches of a path, and beyond its end the first option of each branch, which is the mildest."""
 
     def __init__(self, bounds: Bounds, path: list[Branch]):
         super().__init__(0)
         self.path, self.taken = path, 0
         self.delays, self.faults, self.kinds = bounds.delays, bounds.faults, [FATES.index(name) for name in bounds.of]
-        self.behind: dict[str, int] = {}  # client -> the number of its last delay
+        self.behind: dict[str, int] = {}  # client -> number of its last delay
 
     def stream(self, name: str) -> Choose:
         return self._mild
@@ -55,7 +54,7 @@ class Bounded(Chooser):
         if bound == 1:
             return 0
         choice = 0
-        if site.endswith(".crash"):  # when it dies
+        if site.endswith(".crash"):  # the moment of the crash
             choice = self._branch(tuple((when, 0, 0) for when in range(bound)))
         self.tape.append((site, choice, bound))
         return choice
@@ -74,9 +73,9 @@ class Bounded(Chooser):
         return choice
 
     def _next_event(self, events: list[Event]) -> int:
-        """Who passes over an event passes over all of its client's."""
+        """Choose the next event. Delaying an event delays all events of its client."""
         behind = self.behind
-        order = sorted(range(len(events)), key=lambda place: behind.get(events[place].owner, 0))  # stable: then the earliest
+        order = sorted(range(len(events)), key=lambda place: behind.get(events[place].owner, 0))  # ties: the earliest
         owners = list(dict.fromkeys(events[place].owner for place in order))
         passed = self._branch(tuple((i, i, 0) for i in range(min(len(owners), self.delays + 1))))
         for owner in owners[:passed]:
@@ -90,7 +89,7 @@ class Bounded(Chooser):
             self.path.append(Branch(0, options))
         taken, known = self.path[self.taken]
         if known != options:
-            raise RuntimeError(f"branch {self.taken} is {options} now, and was {known}: something is not deterministic")
+            raise RuntimeError(f"branch {self.taken} is now {options}, but was {known}: something is not deterministic")
         self.taken += 1
         choice, delays, faults = options[taken]
         self.delays -= delays
@@ -100,16 +99,17 @@ class Bounded(Chooser):
 
 class Searched(NamedTuple):
     runs: int
-    traces: int  # that differ
-    complete: bool  # no run of the scope within the bounds is left
-    failures: dict[str, tuple[int, Outcome]]  # signature -> which run was the first, and that one
-    failed: int  # runs
+    traces: int  # number of different ones
+    complete: bool  # every run of the scope within the bounds was run
+    failures: dict[str, tuple[int, Outcome]]  # signature -> number and outcome of the first run with it
+    failed: int  # number of failed runs
 
 
 def outcomes(bounds: Bounds, shape: Shape | None = None, build: Build | None = None, by_model: bool = True,
              scenario: str = DEFAULT) -> Iterator[Outcome]:
-    """Every run within the bounds, each once; of the scenario's tiny shape, unless another is given.
-    `simulate(Run(0, scenario, shape=shape), build, outcome.tape)` is the same run again."""
+    """Yield the outcome of every run within the bounds once, for the scenario's tiny shape unless another is given.
+
+    `simulate(Run(0, scenario, shape=shape), build, outcome.tape)` repeats a run."""
     shape = shape or named(scenario).tiny
     path: list[Branch] = []
     while True:
@@ -129,7 +129,7 @@ def outcomes(bounds: Bounds, shape: Shape | None = None, build: Build | None = N
 def search(bounds: Bounds, shape: Shape | None = None, build: Build | None = None, by_model: bool = True,
            most: int = 1_000_000, first: bool = False, progress: Callable[[int], None] = lambda runs: None,
            scenario: str = DEFAULT) -> Searched:
-    """At most so many runs; `first`: only up to the first failure."""
+    """Run at most `most` runs, and summarize them. `first`: stop at the first failure."""
     runs, failed, traces, failures = 0, 0, set(), {}
     every = outcomes(bounds, shape, build, by_model, scenario)
     for outcome in every:

@@ -1,10 +1,10 @@
-"""Safety: none; guidance says only which run is next. What it runs are legal runs, and each replays from its seed and tape.
+"""Guide a campaign by coverage: choose its next run. Every run is legal, and replays from its seed and tape.
 
-Coverage is of the model: its states that a campaign's traces have reached, and the steps between them (a state and the
-action taken there). A run that reached new ones is kept, and others are made from it: cut and drawn anew from there, spliced
-with another, one fault more, less or other, a stall moved. Three runs in ten are drawn from nothing. The same seeds, base
-strategy and implementation give the same campaign. (ModelFuzz, OOPSLA 2025, guides by a model's states.) Whether it pays is
-measured in docs/zoo.md.
+Coverage means model states that the campaign's traces reached, and steps (a state and the action taken there). A run that
+reached something new is kept, and later runs are made from it. They cut its tape and draw the rest, splice it with another,
+add, remove or change a fault, or move a stall. Three runs in ten are drawn from nothing. The same seeds, base strategy and
+implementation give the same campaign. (ModelFuzz, OOPSLA 2025, also guides by model states.) docs/zoo.md measures whether
+guidance pays.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ Tape = list[Choice]
 
 
 class Walked(Refiner):
-    """Notes each step. Its numbers of states hold as long as it lives: only what it has looked up is ever forgotten."""
+    """A refiner that records each step. Its numbers of states remain valid: it only forgets what can be computed again."""
 
     def begin(self) -> None:
         if max(self.met, len(self.effects)) > LIMIT:
@@ -49,14 +49,14 @@ class Walked(Refiner):
 
 
 class Coverage:
-    """What the traces of a campaign have reached: give its `trace_of` to `simulate`, and call `gain` after each run."""
+    """The coverage of a campaign. Give its `trace_of` to `simulate`, and call `gain` after each run."""
 
     def __init__(self, scenario: str = DEFAULT) -> None:
         self.scenario = named(scenario)
         self.states: set[tuple] = set()
         self.steps: set[tuple] = set()
-        self.refiners: dict[int, tuple[int, Refiner, Walked]] = {}  # id of the scenario's -> number, that, and the campaign's
-        self.now: tuple[int, Refiner, Walked]  # of the last run
+        self.refiners: dict[int, tuple[int, Refiner, Walked]] = {}  # by the scenario's id: number, it, the campaign's
+        self.now: tuple[int, Refiner, Walked]  # for the last run
 
     def trace_of(self, shape: Shape) -> Any:
         trace = self.scenario.trace_of(shape)
@@ -72,7 +72,7 @@ class Coverage:
         return forgiving(self.trace_of(shape))
 
     def gain(self) -> int:
-        """How many states and steps the last run was the first to reach."""
+        """Return the number of states and steps that the last run reached first."""
         number, _, walked = self.now
         before = len(self.states) + len(self.steps)
         self.steps.update([(number, *step) for step in walked.steps])
@@ -81,8 +81,8 @@ class Coverage:
 
 
 def forgiving(trace: Any) -> Any:
-    """Follows a run as far as the model can, and lets it go on where it cannot: for a campaign that looks for harm."""
-    follow, walked, names = trace.observe, trace.refiner, count(1000)  # beyond the model's numbers of updates: no name twice
+    """Make a trace follow a run as far as the model can, and then only record it: for a campaign that looks for harm."""
+    follow, walked, names = trace.observe, trace.refiner, count(1000)  # above the model's numbers, so names are unique
 
     def observe(e: Event) -> None:
         try:
@@ -96,17 +96,17 @@ def forgiving(trace: Any) -> Any:
     return trace
 
 
-NO_HARM = ("history:too young", "liveness:stale", "liveness:requests")  # what only the model's judge can know
+NO_HARM = ("history:too young", "liveness:stale", "liveness:requests")  # failures that only the model's judge can recognise
 
 
 class Kept(NamedTuple):
     tape: Tape
     gain: int
-    used: int  # how often something was made from it since
+    used: int  # number of tapes made from it since
 
 
 class Guide:
-    """Runs of one campaign, one after another. `base`: the strategy of what is drawn. The seeds name the campaign."""
+    """The runs of one campaign, in order. `base`: the strategy for drawn parts. The first seed identifies the campaign."""
 
     def __init__(self, seed: int, base: str = "portfolio", scenario: str = DEFAULT):
         self.draw, self.base, self.coverage, self.kept = drawing(seed, "guide"), base, Coverage(scenario), []
@@ -127,7 +127,7 @@ class Guide:
         return outcome
 
     def _next_tape(self) -> Tape:
-        """Empty: a run drawn from nothing."""
+        """Make the next tape; [] for a run drawn from nothing."""
         if not self.kept or self.draw(100) < FRESH:
             return []
         place = self._pick()
@@ -136,14 +136,14 @@ class Guide:
         return MUTATIONS[self.draw(len(MUTATIONS))](kept.tape, self.kept[self.draw(len(self.kept))].tape, self.draw)
 
     def _pick(self) -> int:
-        """One of the kept, in proportion to its energy."""
+        """Pick one of the kept tapes, in proportion to its energy."""
         sums = list(accumulate(map(energy, self.kept)))
         mark = self.draw(sums[-1])
         return next(place for place, total in enumerate(sums) if total > mark)
 
 
 def energy(kept: Kept) -> int:
-    """What it was the first to reach, less with each use."""
+    """Return a tape's weight: it rises with its gain, and falls with each use."""
     return 1 + 16 * kept.gain // (1 + kept.used)
 
 
@@ -160,14 +160,14 @@ def splice(tape: Tape, other: Tape, draw: Draw) -> Tape:
 
 
 def flip_fault(tape: Tape, _: Tape, draw: Draw) -> Tape:
-    """What befalls one request: something else, or nothing if it was something."""
+    """Change the fate of one request: to a fault, or from a fault to none."""
     asked = fates_of(tape)
     place = asked[draw(len(asked))]
     return changed(tape, place, 0 if tape[place][1] else 1 + draw(len(FATES) - 1))
 
 
 def move_stall(tape: Tape, _: Tape, draw: Draw) -> Tape:
-    """A stall from one request to another; where there is none, it is new."""
+    """Move a stall from one request to another, or add one if there is none."""
     asked = fates_of(tape)
     stalls = [place for place in asked if tape[place][1] == STALL]
     if stalls:
@@ -176,7 +176,7 @@ def move_stall(tape: Tape, _: Tape, draw: Draw) -> Tape:
 
 
 def fates_of(tape: Tape) -> list[int]:
-    """Where the choices are of what befalls a request; there is no run without a request."""
+    """Return the places of the choices of requests' fates. Every run has at least one."""
     return [place for place, (site, _, bound) in enumerate(tape) if bound == len(FATES) and "#" in site]
 
 
@@ -190,14 +190,14 @@ MUTATIONS = (cut, splice, flip_fault, move_stall)
 
 def guided(seeds: range, build: Build | None = None, by_model: bool = True, base: str = "portfolio",
            scenario: str = DEFAULT) -> Iterator[Outcome]:
-    """A campaign: one run a seed, each made from those before. `simulate(Run(seed), build, outcome.tape)` runs one alone."""
+    """Yield a guided campaign: one run for each seed. `simulate(Run(seed), build, outcome.tape)` repeats one alone."""
     guide = Guide(seeds.start, base, scenario)
     for seed in seeds:
         yield guide.run(seed, build, by_model)
 
 
 def covered(seeds: range, strategy: str, build: Build | None = None) -> Iterator[tuple[int, int]]:
-    """After each run, how many states and steps of the model the campaign has reached: of any strategy, "guided" too."""
+    """Yield after each run the numbers of states and steps that a campaign of any strategy, or "guided", has reached."""
     guide, coverage = Guide(seeds.start), Coverage()
     for seed in seeds:
         if strategy == "guided":

@@ -1,10 +1,10 @@
-"""Safety: none; how soon a failure is found, in independent campaigns, and what may be said of that.
+"""Measure how soon independent campaigns find a failure, and estimate from that.
 
-A campaign is one strategy's runs of one implementation up to the first failure, or to the cap. Campaign i has the seeds from
-i * 1,000,000 on, so that no two have a run in common, and a higher cap only goes on.
+A campaign is one strategy's runs of one implementation, up to the first failure or the cap. Campaign i has the seeds from i *
+1,000,000 on. So no two share a run, and a higher cap only extends them.
 
-What is said of many campaigns is free of assumptions about how waits are distributed: a quantile's interval is between two
-of the sorted waits (the binomial distribution says which), and a wait that the cap cut off is longer than all others.
+The estimates do not assume a distribution of waits. A quantile's interval lies between two of the sorted waits, chosen by the
+binomial distribution. A wait cut off by the cap counts as longer than all others.
 """
 
 import gc
@@ -23,7 +23,7 @@ NAMES = ("portfolio", *STRATEGIES, "guided")
 
 
 class First(NamedTuple):
-    """The first failure of a campaign. `runs`: up to and with it; `signature`: "" if the cap came first."""
+    """The first failure of a campaign. `runs` includes the failing one; `signature` is "" if the cap came first."""
 
     runs: int
     signature: str
@@ -31,7 +31,7 @@ class First(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """inf: beyond the cap."""
+    """An estimate with its interval; inf means beyond the cap."""
 
     value: float
     low: float
@@ -47,8 +47,9 @@ def outcomes(strategy: str, seeds: range, build: Build | None = None, by_model: 
 
 def first_failure(strategy: str, campaign: int, cap: int, build: Build | None, by_model: bool, clock: Callable[[], float],
                   scenario: str = DEFAULT) -> First:
-    """`clock()`: CPU-seconds of this process. What earlier campaigns of the process worked out of the model serves this one,
-    too, as it does in a long campaign."""
+    """Run a campaign up to its first failure. `clock()` returns CPU-seconds of this process. Raises ValueError for a bad cap.
+
+    Results cached from the model by earlier campaigns of this process are reused, as in a long campaign."""
     if not 0 < cap <= STRIDE:
         raise ValueError(f"a campaign has 1 to {STRIDE:,} runs, not {cap:,}")
     began, runs, signature = clock(), 0, ""
@@ -67,7 +68,8 @@ def first_failure(strategy: str, campaign: int, cap: int, build: Build | None, b
 
 def hunt(build: Build | None, failures: int, budget: int, by_model: bool = True, strategy: str = "portfolio",
          scenario: str = DEFAULT) -> tuple[list[int], set[str]]:
-    """Runs from each failure to the next, for as many failures as asked or within the budget; and their signatures."""
+    """Return the number of runs from each failure to the next, and the signatures; stop at that many failures or at the
+    budget."""
     waits, signatures, last = [], set(), 0
     for runs, outcome in enumerate(outcomes(strategy, range(budget), build, by_model, scenario), 1):
         if outcome.kind:
@@ -83,9 +85,10 @@ def hunt(build: Build | None, failures: int, budget: int, by_model: bool = True,
 
 
 def quantile(waits: list[float], q: float, confidence: float = 0.95) -> Estimate:
-    """The q-quantile (the smallest wait that a share of q does not exceed; of an even number, the median is the middle of
-    two), and an interval that holds the true one with that confidence at least. Where there are too few waits for an end of
-    it, that end is 0 or inf."""
+    """Estimate the q-quantile of waits with a confidence interval.
+
+    The quantile is the smallest wait that a share of q does not exceed. The median of an even number is the mean of the middle
+    two. The interval has at least the given confidence. An end for which there are too few waits is 0 or inf."""
     waits, n = sorted(waits), len(waits)
     value = waits[ceil(q * n) - 1]
     if q == 0.5 and n % 2 == 0:
@@ -98,7 +101,7 @@ def quantile(waits: list[float], q: float, confidence: float = 0.95) -> Estimate
 
 
 def share(found: int, of: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Of a share that was estimated as found/of: an interval that holds it with that confidence at least (Clopper, Pearson)."""
+    """Return a confidence interval for a share that was estimated as found/of (Clopper, Pearson)."""
     tail = (1 - confidence) / 2
 
     def at_least(p: float) -> float:
@@ -113,7 +116,7 @@ def share(found: int, of: int, confidence: float = 0.95) -> tuple[float, float]:
 
 
 def bisected(holds: Callable[[float], bool]) -> float:
-    """Where in 0..1 it begins to hold."""
+    """Return the point in 0..1 from which the condition holds."""
     low, high = 0.0, 1.0
     for _ in range(50):
         middle = (low + high) / 2

@@ -1,8 +1,8 @@
-"""Safety: what is said to have made a run fail was tried: with that one choice of its tape as mild as can be, the run passes.
+"""Find the nearest passing run of a failing one. Safety: each reported change was tried, and with it alone the run passes.
 
-The tape of a failing run is changed at one choice after another (a fault does not befall, a pick of the schedule is the
-earliest event, a time is the shortest) and run leniently. Of the changes after which nothing fails those are nearest that
-leave the longest part of the trace as it was.
+The search makes one choice of the failing tape mild at a time, and runs the tape leniently. A fault does not happen, the
+schedule picks the earliest event, or a time is the shortest. Among the changes that make the run pass, the nearest keep the
+longest prefix of the trace.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,13 +16,13 @@ from highwater.dst.world.network import OPS, REFUSALS
 from highwater.traces.event import Event
 
 BUDGET = 400  # runs
-REQUESTS = 60_000  # and so many requests, about: a long run is not run so often
+REQUESTS = 60_000  # about so many requests in all: long runs are repeated less often
 DRAWN = ("crash", "late", "cut_off", "stall", "stall.around", "late.around", "restart", "restart.around")  # with a fate
-FAULTS, PICKS, TIMES = range(3)  # in this order they are tried, and told of
+FAULTS, PICKS, TIMES = range(3)  # they are tried and reported in this order
 
 
 class Change(NamedTuple):
-    """One choice of the tape made mild."""
+    """A choice of the tape made mild."""
 
     place: int  # in the tape
     kind: int
@@ -32,17 +32,17 @@ class Change(NamedTuple):
 class Passing(NamedTuple):
     change: Change
     outcome: Outcome
-    parts: int  # the number of the first event that is not the same
+    parts: int  # number of the first event that differs
 
 
 class Search(NamedTuple):
-    passing: list[Passing]  # the nearest first
+    passing: list[Passing]  # nearest first
     tried: int
-    changes: int  # that there were to try
+    changes: int  # number of possible changes
 
 
 def nearest(outcome: Outcome, run: Callable[[list[Choice]], Outcome], budget: int = BUDGET) -> Search:
-    """`run` takes a tape leniently. Faults first; what else could be changed only if no fault made the difference."""
+    """Search for passing runs. `run` runs a tape leniently. Other choices are tried only if no change of a fault helps."""
     found: list[Passing] = []
     changes = sorted(changes_of(outcome), key=lambda change: (change.kind, -change.place))
     tried, budget = 0, min(budget, 10 + REQUESTS // max(outcome.requests, 1))
@@ -57,7 +57,8 @@ def nearest(outcome: Outcome, run: Callable[[list[Choice]], Outcome], budget: in
 
 
 def without(tape: list[Choice], change: Change) -> list[Choice]:
-    """The tape with that choice 0, and with what was drawn for a fault left out, so that it goes to no other fault."""
+    """Return the tape with that choice 0. Choices drawn for a removed fault are removed too, so that no other fault takes
+    them."""
     site, _, bound = tape[change.place]
     rest = change.place + 1
     if change.kind == FAULTS:
@@ -66,7 +67,7 @@ def without(tape: list[Choice], change: Change) -> list[Choice]:
 
 
 def drawn_with(tape: list[Choice], place: int) -> int:
-    """How many choices after a fate belong to it."""
+    """Return the number of choices after a fate that belong to it."""
     client, rest = tape[place][0].partition(".")[0], place + 1
     while rest < len(tape) and tape[rest][0].partition(".")[0] == client and tape[rest][0].partition(".")[2] in DRAWN:
         rest += 1
@@ -74,7 +75,7 @@ def drawn_with(tape: list[Choice], place: int) -> int:
 
 
 def parting(one: list[Event], other: list[Event]) -> int:
-    """Where two traces show different things, times and numbers of requests aside."""
+    """Return the first event at which two traces differ, apart from times and numbers of requests."""
     number = 0
     for number, (x, y) in enumerate(zip(one, other)):
         if x._replace(t_ms=0, request=0) != y._replace(t_ms=0, request=0):
@@ -85,7 +86,7 @@ def parting(one: list[Event], other: list[Event]) -> int:
 # --- what a choice was, in words ------------------------------------------------------------------------------------------
 
 def changes_of(outcome: Outcome) -> Iterator[Change]:
-    """All that may be milder, without what was drawn for the run as a whole."""
+    """Yield every choice that may be milder, except those drawn for the run as a whole."""
     requests: dict[str, int] = {}
     picks = 0
     around_ms = stalls_ms(named(outcome.scenario), outcome.shape)
@@ -137,7 +138,7 @@ def ordinal(number: int) -> str:
 
 
 def told(search: Search, outcome: Outcome, words: Callable[[Event], str]) -> str:
-    """What made the difference, and what happened instead."""
+    """Describe which single choices make the difference, and what happens instead."""
     if not search.passing:
         of = "all" if search.tried == search.changes else f"{search.tried} of {search.changes}"
         return (f"The nearest passing run: none is one choice away ({of} single choices tried: faults, picks of the schedule, "

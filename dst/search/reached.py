@@ -1,8 +1,8 @@
-"""Safety: none; what a campaign never reached it has not tested, and here is what counts as reached.
+"""Record what a run reached, as one bit for each witness. What a campaign never reached it has not tested.
 
-Of each run, one bit for each witness: the model's own `sometimes` properties, on all states that the trace has led through
-(of every fourth seed, for to ask them of all costs a tenth of a campaign, and to sketch them another); each fault; each thing
-that a caller can be told; and the moments that the protocol is about, seen in the events.
+Witnesses are the model's `sometimes` properties in the states that the trace visits, each fault, each kind of response to a
+caller, and the protocol's own moments, seen in the events. The model is asked only for every fourth seed: asking costs a tenth
+of a campaign, and sketching another tenth.
 """
 
 from collections.abc import Iterable
@@ -20,14 +20,14 @@ from highwater.model.explore.tabulated import BITS, FIELD
 from highwater.traces.event import Event
 from highwater.traces.refine import Refiner
 
-MOMENTS = ("nobody waits for it: applied", "retired", "audited")  # of every scenario
-MODEL_EVERY = 4  # of the seeds that this divides the model's witnesses are looked for
+MOMENTS = ("nobody waits for it: applied", "retired", "audited")  # witnesses of every scenario
+MODEL_EVERY = 4  # the model's witnesses are looked for in seeds divisible by this
 CONFLICT = FATES.index("conflict")
 
 
 @cache
 def bits(scenario: str = DEFAULT) -> dict[str, int]:
-    """Of each witness of a scenario; of 63: what a column of Parquet holds."""
+    """Return the bit of each witness of a scenario. There are at most 63, so that a Parquet column can hold them."""
     of = named(scenario)
     witnesses = (*(f"model: {name}" for name in sometimes(scenario)), *(f"fault: {name}" for name in FATES[1:]),
                  *(f"told: {name}" for name in of.told), *(f"seen: {name}" for name in (*of.moments, *MOMENTS)))
@@ -35,7 +35,7 @@ def bits(scenario: str = DEFAULT) -> dict[str, int]:
 
 
 def sometimes(scenario: str) -> dict[str, Any]:
-    """The model's witnesses that drawn shapes allow: (role, or None for the shared state; what holds there)."""
+    """Return the model's witnesses that drawn shapes allow: name -> (role, or None for the shared state; condition)."""
     of = named(scenario)
     model = import_module(f"highwater.model.protocols.{of.protocol}").model
     drawn = {of.trace_of(drawn_shape(seed, scenario)).refiner.model.constants: None for seed in range(50)}
@@ -47,16 +47,16 @@ def names_of(mask: int, scenario: str = DEFAULT) -> list[str]:
 
 
 class Watch:
-    """Give `trace_of` to `simulate`, then ask `reached` of the outcome."""
+    """The states and steps of the current run. Give `trace_of` to `simulate`, then call `reached` with the outcome."""
 
     def __init__(self, scenario: str = DEFAULT, every: int = MODEL_EVERY) -> None:
         self.scenario, self.every = named(scenario), every
         self.bits, self.sometimes = bits(scenario), sometimes(scenario)
         self.roles = {role for role, _ in self.sometimes.values() if role}
-        self.known: dict[int, tuple[object, dict[tuple[int, int], int]]] = {}  # refiner -> its tables, and what they show
+        self.known: dict[int, tuple[object, dict[tuple[int, int], int]]] = {}  # refiner -> its tables, bits of their values
         self.refiner: Refiner
         self.states: set[int]
-        self.steps: set[tuple[int, int]]  # from one state to the next; where a trace leaves a choice, the first
+        self.steps: set[tuple[int, int]]  # from state to state; if several are possible, the first
         self.sketcher = Sketcher()
 
     def trace_of(self, shape: Shape) -> Any:
@@ -84,13 +84,13 @@ class Watch:
             self.bits[f"seen: {name}"] for name in sorted(seen))
 
     def sketch(self, outcome: Outcome) -> tuple[list[int], list[int]]:
-        """Of the run's states of the model, and of its steps: dst/search/sketch.py."""
+        """Return sketches of the run's model states and steps (dst/search/sketch.py)."""
         return self.sketcher.sketch(self.refiner, self.states, self.steps) if outcome.seed % self.every == 0 else ([], [])
 
     def of_model(self) -> int:
         explorer = self.refiner.explorer
         tables, known = self.known.get(id(self.refiner), (None, {}))
-        if tables is not explorer:  # its numbers mean something else now
+        if tables is not explorer:  # the numbers have another meaning now
             known = {}
             self.known[id(self.refiner)] = explorer, known
         mask = 0
@@ -122,7 +122,7 @@ class Watch:
 
 
 def of_tape(tape: Iterable[tuple[str, int, int]], bit: dict[str, int]) -> int:
-    """What was to befall a request is a choice, among all fates, of the site `<client>.<op>`."""
+    """Return the bits of the faults on a tape. A fate is a choice among all fates at the site `<client>.<op>`."""
     mask, bound = 0, len(FATES)
     for site, choice, of in tape:
         if of == bound and choice and site.rpartition(".")[2] in OPS and not (

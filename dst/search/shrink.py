@@ -1,12 +1,11 @@
-"""Safety: none of its own; what it hands back fails as the run did that it was given (the same kind and signature), is no
-larger, and replays strictly from its tape.
+"""Shrink a failing run. Safety: the result fails with the same kind and signature, is no larger, and replays strictly.
 
-A run is taken apart into a Plan: how large the workload is; the choices by their sites; and the order in which the trace's
-events happened. A candidate is a plan with something left out or made milder. It is run by a lenient chooser that picks, of
-what waits, the next event of the order; what was left out of the order happens after all the rest, so most often after the
-failure. The candidate's own tape and trace become the next plan, if it failed in the same way and is smaller.
+A run is split into a Plan: the size of the workload, the choices by site, and the order of the trace's events. A candidate is a
+plan with something left out or made milder. A lenient chooser runs it and picks the waiting event that comes first in the
+order. Events left out of the order happen after the rest, so usually after the failure. If the candidate fails in the same way
+and is smaller, its own tape and trace become the next plan.
 
-Smaller means: fewer requests, then fewer choices that are not the mildest, then a smaller sum of choices.
+Smaller means fewer requests, then fewer choices that are not the mildest, then a smaller sum of choices.
 """
 
 from collections.abc import Callable
@@ -25,35 +24,36 @@ from highwater.traces.event import Event
 BUDGET = 2_000  # runs
 ACTIONS = {"applied": ("apply",), "timeout": ("time_out",), "crash": ("crash",), "refused": ("refuse", "apply")}  # of kinds
 
-Step = tuple[str, str, bool]  # of the trace: client, kind, awaited
+Step = tuple[str, str, bool]  # of a trace's event: client, kind, awaited
 Measure = tuple[int, int, int]
 
 
 class Plan(NamedTuple):
     shape: Shape
-    tape: tuple[Choice, ...]  # without those of the shape, and with an order without the schedule's
-    order: tuple[Step, ...] | None  # None: as the tape says
+    tape: tuple[Choice, ...]  # without the shape's choices, and with an order without the schedule's
+    order: tuple[Step, ...] | None  # None: as on the tape
 
 
 class Shrunk(NamedTuple):
-    """`outcome` is what simulating the run of this shape, these weights and `outcome.strategy` with its tape gives again."""
+    """The result of shrinking. Simulating `shape`, `weights` and `outcome.strategy` with the outcome's tape repeats
+    `outcome`."""
 
     outcome: Outcome
-    shape: Shape | None  # as the run was given
+    shape: Shape | None  # as given for the run
     weights: Weights | None
     before: Outcome
     runs: int
 
 
 class Steered(Lenient):
-    """Lenient, and has the trace's events happen in this order as far as they wait."""
+    """Plays a plan leniently, and picks waiting events in the plan's order."""
 
     def __init__(self, seed: int, plan: Plan):
         super().__init__(seed, plan.tape)
         self.order = None if plan.order is None else list(plan.order)
         self.events: list[Event] = []
         self.seen = 0
-        self.when: list[int] = []  # of each choice on the tape: how many events there had been
+        self.when: list[int] = []  # for each choice on the tape: number of events before it
 
     def _next(self, site: str, bound: int, how: Callable[[Any], int], argument: Any) -> int:
         if bound == 1:
@@ -82,7 +82,7 @@ def step_of(event: Event) -> Step:
 
 
 def leads_to(waiting: Waiting, step: Step) -> bool:
-    """Whether it is that step, or its client wakes up and so comes nearer to it."""
+    """Tell whether the waiting event is that step, or wakes its client and so brings the step closer."""
     client, kind, awaited = step
     if request_of(waiting) is None:
         return waiting.owner == client and awaited
@@ -92,25 +92,26 @@ def leads_to(waiting: Waiting, step: Step) -> bool:
 
 
 def measure(outcome: Outcome) -> Measure:
-    """0 of a client's fault, latency and pause is the mildest, and so is 0 of the schedule: the earliest event."""
+    """Return the size of a run. Choice 0 is the mildest: no fault, shortest latency or pause, earliest event."""
     chosen = [choice for _, choice, _ in outcome.tape if choice]
     return outcome.requests, len(chosen), sum(chosen)
 
 
 def faults(outcome: Outcome) -> int:
-    """How many requests something befell."""
+    """Return the number of requests that a fault affected."""
     return sum(1 for site, choice, bound in outcome.tape if choice and befalls(site, bound))
 
 
 def befalls(site: str, bound: int) -> bool:
-    """Whether it is the choice of what befalls a request."""
+    """Tell whether the choice is a request's fate."""
     return bound == len(FATES) and site.rpartition(".")[2] in OPS
 
 
 def shrink(outcome: Outcome, build: Build | None, shape: Shape | None = None, weights: Weights | None = None,
            budget: int = BUDGET) -> Shrunk:
-    """`shape` and `weights` as `outcome` was run with. Deterministic; at most `budget` runs. Raises ValueError for a run that
-    has not failed, or not by the run's own doing."""
+    """Shrink a failed run in at most `budget` runs, deterministically. `shape` and `weights`: those it was run with.
+
+    Raises ValueError if the run did not fail, or failed by nondeterminism."""
     if not outcome.kind or outcome.kind == "nondeterminism":
         raise ValueError("there is nothing to shrink: the run has not failed")
     search = Search(outcome, build, weights, budget)
@@ -133,12 +134,13 @@ class Search:
         self.seed, self.strategy, self.wanted = outcome.seed, outcome.strategy, (outcome.kind, outcome.signature)
         self.best, self.size = outcome, measure(outcome)
         self.plan = plan_of(outcome, outcome.shape, ordered=False)
-        self.when: list[int] = []  # of each choice of the plan's tape: how many events there had been
+        self.when: list[int] = []  # for each choice of the plan's tape: number of events before it
         self.seen: set[Plan] = set()
 
     def start(self) -> None:
-        """From times, or from a tape of picks, to an order of events. Files grow old by the collectors' pauses, where no
-        stalls make time go by."""
+        """Replace times, or a tape of picks, by an order of events.
+
+        Without stalls, the collectors' pauses must be long enough for files to grow old."""
         plan = plan_of(self.best, self.best.shape._replace(chaos=1000), ordered=True)
         kept = plan_of(self.best, self.best.shape, ordered=False)
         for candidate in (plan, patient(plan), kept):
@@ -147,7 +149,8 @@ class Search:
                     return
 
     def attempt(self, plan: Plan, equal: bool = False, whatever: bool = False) -> bool:
-        """Run it, and go on from it if it is better; or, if `equal`, no worse; or whatever its size."""
+        """Run a plan, and continue from it if it is better; with `equal`, also if it is no worse; with `whatever`, at any
+        size."""
         if self.runs >= self.budget or plan in self.seen:
             return False
         self.seen.add(plan)
@@ -167,13 +170,13 @@ class Search:
         return True
 
     def attempt_less(self, plan: Plan) -> bool:
-        """With less going on before it a collector may have to wait longer."""
+        """Attempt a plan with less work. A collector may then need longer pauses, so a patient plan is tried too."""
         return self.attempt(plan) or self.attempt(patient(plan))
 
     # --- less to do
 
     def fewer_clients(self) -> None:
-        """One after another is left out, those behind it take its place."""
+        """Leave out one client after another; the next of its role takes its name."""
         for role, (number, _) in self.scenario.roles.items():
             client = getattr(self.plan.shape, number)
             while client > 0:
@@ -198,7 +201,7 @@ class Search:
     # --- fewer events before the failure
 
     def fewer_steps(self) -> None:
-        """What a client does from some step on, then some steps in a row, then any one step, is left for later."""
+        """Move a client's later steps, then some steps in a row, then any single step, to the end."""
         if self.plan.order is None:
             return
         for client in sorted({step[0] for step in self.plan.order}):
@@ -215,7 +218,7 @@ class Search:
             chunk //= 2
 
     def fewer_operations(self) -> None:
-        """Some requests in a row of one client are left out, with what was chosen for them: what it does later stays."""
+        """Leave out some consecutive requests of one client with their choices, but keep what it does later."""
         for client in self.clients():
             size = len(self.places(client))
             while size:
@@ -229,7 +232,7 @@ class Search:
         return [i for i, event in enumerate(self.best.events) if event.client == client and event.kind != "told"]
 
     def cut(self, client: str, first: int, end: int) -> Plan:
-        """A client chooses after its last event what will be for its next."""
+        """Leave out a range of a client's requests. Choices for a request are made after the client's previous event."""
         places = self.places(client)
         after, until = places[first - 1] if first else -1, places[end - 1]
         tape = tuple(choice for choice, when in zip(self.plan.tape, self.when)
@@ -238,7 +241,7 @@ class Search:
         return dropped(self.plan._replace(tape=tape), set(steps[first:end]))
 
     def other_orders(self) -> None:
-        """What one client does in a row, before what another did before it; and one step of it."""
+        """Move a client's steps in a row, or a single one, before the steps of another client that precede them."""
         for single in (False, True):
             at = 0
             while at < len(self.plan.order or ()) - 1:
@@ -255,7 +258,7 @@ class Search:
     # --- milder choices
 
     def fewer_choices(self) -> None:
-        """Faults, sites, clients, and then each that is not the mildest, made so."""
+        """Make choices the mildest: those of faults, then of clients, then of sites."""
         for group in (befalls, *map(of_client, self.clients()),
                       *map(of_site, sorted({choice[0] for choice in self.plan.tape if choice[1]}))):
             self.attempt(self.plan._replace(tape=tuple(
@@ -301,7 +304,7 @@ def dropped(plan: Plan, places: set[int]) -> Plan:
 
 
 def without(plan: Plan, role: str, number: int) -> Plan:
-    """Without that client: its steps and choices are gone, the next of its role has its name."""
+    """Remove a client with its steps and choices, and rename the later ones of its role."""
 
     def renamed(name: str) -> str | None:
         of, _, rest = name.partition("#")

@@ -1,8 +1,8 @@
-"""Safety: none; a row's sketch of which states and steps of the model its run has reached.
+"""Sketch which model states and steps a run reached, for its row.
 
-A sketch is a sample by hash: of 64-bit hashes of what was reached, those whose lowest bits are zero. So sketches of one
-campaign are united by set union, in any order, and SAMPLE times the size of the union estimates how much there is. A hash is of
-the values and the model's constants, so it is the same in every process, and in every version of Python.
+A sketch is a sample by hash: it keeps the 64-bit hashes whose lowest bits are zero. So the sketches of a campaign merge by set
+union in any order, and SAMPLE times the size of the union estimates the number of states or steps. A hash covers the values and
+the model's constants. It is the same in every process and Python version.
 """
 
 from collections.abc import Iterable
@@ -12,19 +12,19 @@ from typing import Any
 from highwater.model.explore.tabulated import BITS, FIELD
 from highwater.traces.refine import LIMIT, Refiner
 
-SAMPLE = 8  # one hash of so many is kept
+SAMPLE = 8  # one of this many hashes is kept
 WORD = (1 << 64) - 1
 
 
 def canonical(value: Any) -> Any:
-    """Its repr is the same in every process."""
+    """Return a value whose repr is the same in every process."""
     if isinstance(value, tuple):
         return tuple(map(canonical, value))
     if isinstance(value, frozenset):
         return ("set", *sorted(map(canonical, value), key=repr))
     if isinstance(value, dict):
         return ("map", *sorted(((canonical(k), canonical(v)) for k, v in value.items()), key=repr))
-    return int(value) if isinstance(value, bool) else value  # which are equal
+    return int(value) if isinstance(value, bool) else value  # the two are equal
 
 
 def hash_of(*values: Any) -> int:
@@ -32,17 +32,17 @@ def hash_of(*values: Any) -> int:
 
 
 class Sketcher:
-    """Of one refiner after another; what it has worked out of their values serves every run."""
+    """Makes sketches for one refiner after another, with a cache that all runs share."""
 
     def __init__(self) -> None:
-        self.known: dict[int, tuple] = {}  # refiner -> its tables; hashes of its values' parts, of its values, of its states
+        self.known: dict[int, tuple] = {}  # refiner -> its tables; hashes of fields, of values, of states
 
     def sketch(self, refiner: Refiner, states: Iterable[int], steps: Iterable[tuple[int, int]]) -> tuple[list[int], list[int]]:
-        """Of states and of steps (from a state to the next): signed, ascending."""
+        """Return the sketches of states and of steps (from state to state): signed numbers, ascending."""
         explorer, salt, of_fields, of_values, of_states = self._tables(refiner)
 
         def of_value(part: int, number: int) -> int:
-            """The sum of its fields' hashes, most of which are known of other values."""
+            """Return the sum of its fields' hashes, most of which other values share."""
             value, found = explorer.values[part][number], 0
             for place, field in enumerate(value if isinstance(value, tuple) else (value,)):
                 key = part, place, field
@@ -70,7 +70,7 @@ class Sketcher:
 
     def _tables(self, refiner: Refiner) -> tuple:
         found = self.known.get(id(refiner))
-        if found is None or found[0] is not refiner.explorer:  # its numbers mean something else now
+        if found is None or found[0] is not refiner.explorer:  # the numbers have another meaning now
             explorer, salt = refiner.explorer, hash_of(*refiner.model.constants)
             found = explorer, salt, {}, [{} for _ in explorer.values], {}
             self.known[id(refiner)] = found

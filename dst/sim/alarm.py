@@ -1,20 +1,20 @@
-"""Safety: a run that does not end is told of, as a failure of its own class; what ran before it is kept."""
+"""Stop a run that does not end. Safety: it is reported as a failure of its own class, and earlier results are kept."""
 
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-LONGEST_RUN_S = 60.0  # thousands of times what a run takes
+LONGEST_RUN_S = 60.0  # thousands of times a usual run
 
 
 class Hung(BaseException):
-    """A run has used up its time. Not an Exception: the simulation takes those for the implementation's."""
+    """A run used up its time. Not an Exception, because the simulation attributes those to the implementation."""
 
 
 @contextmanager
 def alarmed() -> Iterator[None]:
-    """Within it `set_alarm` raises Hung, in the main thread."""
+    """Let `set_alarm` raise Hung, in the main thread, inside this block."""
     handler = signal.signal(signal.SIGALRM, raise_hung)
     try:
         yield
@@ -24,7 +24,7 @@ def alarmed() -> Iterator[None]:
 
 
 def set_alarm(after_s: float) -> None:
-    """0: off. It goes off again each second, lest Hung be lost in a destructor."""
+    """Set the alarm; 0 turns it off. It repeats each second, because a destructor may swallow Hung."""
     signal.setitimer(signal.ITIMER_REAL, after_s, 1)
 
 

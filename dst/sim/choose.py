@@ -1,8 +1,8 @@
-"""Safety: a run is a function of its tape: every decision that is not the implementation's own is one labelled, bounded
-choice `(site, choice, bound)`, and nothing else in a run is random.
+"""Draw, record and replay choices. Safety: a run is a function of its tape.
 
-Choices are drawn from named streams of one master seed, so that a draw more in one stream does not move the others. The
-generator is BLAKE2b in counter mode: the same numbers on every machine and version of Python. Of every choice 0 is the
+Every decision that is not the implementation's own is one labelled, bounded choice `(site, choice, bound)`. Nothing else in a
+run is random. Choices are drawn from named streams of one master seed, so one more draw in a stream does not change the others.
+The generator is BLAKE2b in counter mode, with the same numbers on every machine and Python version. Choice 0 is always the
 mildest: no fault, the earliest event, the shortest time.
 """
 
@@ -21,11 +21,11 @@ BLOCK = Struct("<16I")
 
 
 class TapeMismatch(Exception):
-    """The run asked for another choice than the tape holds: the code has changed, or something is not deterministic."""
+    """The run requested another choice than the tape holds: the code has changed, or something is not deterministic."""
 
 
 def words(seed: int, stream: str) -> Callable[[], int]:
-    """word() -> a number of 32 bits, uniform."""
+    """Return word(), which draws a uniform 32-bit number."""
     return chain.from_iterable(blocks(seed, stream)).__next__
 
 
@@ -36,26 +36,26 @@ def blocks(seed: int, stream: str) -> Iterator[tuple[int, ...]]:
 
 
 def drawing(seed: int, stream: str) -> Callable[[int], int]:
-    """draw(bound) -> a number in 0..bound-1, recorded nowhere."""
+    """Return draw(bound), which draws a number in 0..bound-1 and does not record it."""
     word = words(seed, stream)
     return lambda bound: word() * bound >> 32
 
 
 def drawing_of(seed: int, stream: str) -> Callable[[Sequence[int]], int]:
-    """draw(table) -> one of its entries, recorded nowhere."""
+    """Return draw(table), which draws one of its entries and does not record it."""
     word = words(seed, stream)
     return lambda table: table[word() * len(table) >> 32]
 
 
 class Chooser:
-    """Draws, and records."""
+    """Draws choices and records them on a tape."""
 
     def __init__(self, seed: int):
         self.seed = seed
         self.tape: list[Choice] = []
 
     def stream(self, name: str) -> Choose:
-        """A bound of 1 leaves no choice and is not recorded."""
+        """Return choose(site, bound) for a stream. A choice with bound 1 is not recorded."""
         word, record = words(self.seed, name), self.tape.append
 
         def choose(site: str, bound: int) -> int:
@@ -68,8 +68,9 @@ class Chooser:
         return choose
 
     def decider(self) -> Decide:
-        """For choices that are not drawn evenly, such as what befalls a request, or which event is next: what
-        `how(argument)` says is recorded, and on replay it is not asked."""
+        """Return decide(site, bound, how, argument) for choices that are not drawn evenly, such as a fate or the next event.
+
+        It records the result of `how(argument)`. On replay `how` is not called."""
         record = self.tape.append
 
         def decide(site: str, bound: int, how: How, argument: Any) -> int:
@@ -82,11 +83,11 @@ class Chooser:
         return decide
 
     def end(self) -> None:
-        """Raises TapeMismatch if a tape that is replayed holds more choices than the run has asked for."""
+        """End the run. Raises TapeMismatch if a replayed tape holds more choices than the run requested."""
 
 
 class Strict(Chooser):
-    """Replays a tape; the first mismatch is named."""
+    """Replays a tape. Raises TapeMismatch at the first difference."""
 
     def __init__(self, seed: int, tape: Iterable[Choice]):
         super().__init__(seed)
@@ -100,23 +101,25 @@ class Strict(Chooser):
 
     def end(self) -> None:
         if self.left:
-            raise TapeMismatch(f"the run is over, the tape goes on with {self.left[0]}")
+            raise TapeMismatch(f"the run has ended, but the tape continues with {self.left[0]}")
 
     def _next(self, site: str, bound: int) -> int:
         if bound == 1:
             return 0
         recorded = self.left.popleft() if self.left else None
         if recorded is None or (recorded[0], recorded[2]) != (site, bound):
-            raise TapeMismatch(f"choice {len(self.tape)}: the run asks for {site!r} of {bound}, the tape holds "
+            raise TapeMismatch(f"choice {len(self.tape)}: the run requests {site!r} of {bound}, but the tape holds "
                                f"{recorded or 'nothing more'}")
         self.tape.append(recorded)
         return recorded[1]
 
 
 class Lenient(Chooser):
-    """Takes for each choice the next that the tape holds for its site, and the mildest where there is none or where it is
-    out of bounds; or, if `fresh`, draws there. So a tape survives changes of the code that keep the sites' labels, and
-    choices can be cut out of it. What was chosen in the end is a tape that replays strictly."""
+    """Takes for each choice the tape's next choice at its site.
+
+    If there is none, or it is out of bounds, the mildest is taken; with `fresh`, a missing one is drawn. So a tape survives
+    changes of the code that keep the sites' labels, and choices can be cut out of it. The recorded choices form a tape that
+    replays strictly."""
 
     def __init__(self, seed: int, tape: Iterable[Choice], fresh: bool = False):
         super().__init__(seed)

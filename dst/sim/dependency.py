@@ -1,7 +1,7 @@
-"""Safety: two requests that are not `dependent` can be applied in either order: the same replies, the same store.
+"""Decide which requests commute. Safety: two requests that are not `dependent` give the same replies and store in any order.
 
-Of the requests alone: what the store holds is not asked, so some pairs that would commute are called dependent, such as a
-listing and a create that fails, or one behind the page's last key. (How many is in tests/dst/test_strategies.py.)
+The decision uses the requests alone, not the store's content. So some pairs that commute count as dependent, such as a listing
+and a create that fails. tests/dst/test_strategies.py counts them.
 """
 
 from highwater.dst.sim.kernel import Request
@@ -10,8 +10,10 @@ READS = ("get", "get_if_changed", "head", "list")
 
 
 def dependent(one: Request, other: Request) -> bool:
-    """Reads depend on no read, deletes on no delete; a listing on every put and delete of its prefix that it could show; the
-    rest on its own key."""
+    """Tell whether the order of two requests may matter.
+
+    Reads do not depend on reads, nor deletes on deletes. A listing depends on puts and deletes of keys that it could show. All
+    else depends on requests for the same key."""
     if (one.op in READS and other.op in READS) or one.op == other.op == "delete":
         return False
     if one.op == "list":

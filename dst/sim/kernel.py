@@ -1,11 +1,11 @@
-"""Safety: nothing happens but one event after another, in an order that is a function of the run's choices.
+"""Run coroutines in virtual time. Safety: events happen one after another, in an order that the run's choices determine.
 
-A trampoline for coroutines in virtual time. What a client awaits it yields: a Request to the store, or a Sleep; whoever
-drives the kernel says when, and with what, it goes on. There is no asyncio here and no thread.
+A client yields what it awaits: a Request to the store, or a Sleep. The caller of the kernel says when, and with what result,
+the client continues. There is no asyncio and no thread.
 
-Without a `schedule` events happen at their time. With one, the time of an event is only the earliest at which it may happen:
-the schedule picks any of those that are waiting, and time goes on to the latest picked so far. What is not picked is
-late, as in a store or a client that stalls.
+Without a `schedule` events happen at their time. With one, an event's time is the earliest at which it may happen. The schedule
+picks any waiting event, and time advances to the latest time picked so far. An event that is not picked is late, as in a store
+or a client that stalls.
 """
 
 from bisect import insort
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 
 class Request(NamedTuple):
-    """What a client asks of the store."""
+    """A client's request to the store."""
 
     op: str
     key: str
@@ -30,7 +30,7 @@ class Sleep(NamedTuple):
 
 
 class Sites(dict[str, str]):
-    """The labels of a client's choices."""
+    """The labels of a client's choices, made when first used."""
 
     def __init__(self, client: str):
         self.client = client
@@ -46,7 +46,7 @@ def sites(client: str) -> Sites:
 
 
 class Client:
-    """A process that may crash: `incarnation` counts its lives, and what an earlier life awaited finds nobody."""
+    """A process that may crash. `incarnation` counts its lives; results for an earlier life are dropped."""
 
     __slots__ = ("clock_offset_ms", "coroutine", "done", "incarnation", "name", "number", "request", "sites", "under_way",
                  "waiting")
@@ -55,27 +55,27 @@ class Client:
         self.name, self.clock_offset_ms = name, clock_offset_ms
         self.incarnation, self.done = 0, False
         self.coroutine: Coroutine | None = None
-        self.waiting = 0  # the number of the request that it waits for; 0: none
-        self.request: Request | None = None  # its last one
-        self.number = 0  # of that
-        self.under_way = False  # whether that may still be applied
+        self.waiting = 0  # number of the request that it awaits; 0: none
+        self.request: Request | None = None  # its last request
+        self.number = 0  # number of its last request
+        self.under_way = False  # whether its last request may still be applied
         self.sites = sites(name)
 
 
 class Event(NamedTuple):
-    """What waits to happen. A schedule sees these, sorted."""
+    """An event that may happen. A schedule sees these sorted."""
 
     t_ms: int
     number: int
-    owner: str  # the client that it is the next step of; or "late Writer#0", for a request that nobody waits for
+    owner: str  # the client whose next step it is; or "late Writer#0", for a request that nobody awaits
     action: Callable
-    args: tuple  # of a request on its way: client, its incarnation that sent it, number, request, ..; see network.py
+    args: tuple  # for a request in flight: client, its sending incarnation, number, request, ..; see network.py
 
 
 class Kernel:
     def __init__(self, schedule: Callable[[list[Event]], int] | None = None) -> None:
         self.now_ms, self._number = 0, count(1).__next__
-        self.steps = 0  # that were taken
+        self.steps = 0  # events taken
         self.schedule = schedule
         self.waiting: list[Event] = []  # a heap; or, with a schedule, sorted
         self._graveyard: list[Coroutine] = []  # of crashed clients: never resumed, closed after the run
@@ -92,7 +92,7 @@ class Kernel:
         self.resume(client, client.incarnation, None)
 
     def crash(self, client: Client) -> None:
-        """Its coroutine is never resumed, so no `finally` of it runs before the verdict."""
+        """Crash a client. Its coroutine is never resumed, so none of its `finally` blocks runs before the verdict."""
         if client.coroutine is not None:
             self._graveyard.append(client.coroutine)
         client.incarnation += 1
@@ -113,11 +113,11 @@ class Kernel:
             self.at(self.now_ms + max(asked.duration_ms, 1), client.name, self.resume, client, incarnation, None)
 
     def run(self, until_ms: int, max_steps: int) -> None:
-        """Take the events up to that time, at most so many."""
+        """Take events up to that time, at most `max_steps`."""
         self.steps += (self._run_timed if self.schedule is None else self._run_scheduled)(until_ms, max_steps)
 
     def _run_timed(self, until_ms: int, max_steps: int) -> int:
-        """How many were taken."""
+        """Take events by their times. Returns the number taken."""
         heap = self.waiting
         for steps in range(max_steps):
             if not heap:
@@ -144,13 +144,13 @@ class Kernel:
         return max_steps
 
     def in_time(self) -> None:
-        """From now on events happen at their time; those that are late happen at once."""
+        """Drop the schedule: from now on events happen at their times, and late ones at once."""
         self.schedule = None
         self.waiting = [(max(event[0], self.now_ms), *event[1:]) for event in self.waiting]
         self.waiting.sort()
 
     def close(self) -> None:
-        """End the crashed clients, and let go of everything, so that a run leaves no cycles behind."""
+        """Close the coroutines of crashed clients, and drop all references, so that a run leaves no cycles."""
         for work in self._graveyard:
             work.close()
         self._graveyard.clear()

@@ -1,11 +1,11 @@
-"""Safety: none; a strategy says only which of the events that may happen next does. Whatever it says is a legal run.
+"""Decide which waiting event happens next. Every decision gives a legal run.
 
-A strategy has three methods: `begin` a run, `pick` one of the waiting events, and hear that it `ran`. Its own random numbers go
-onto no tape, only its picks do, so that a tape means the same whatever strategy made it: pick 0 is the earliest event, and a
-run of such picks is what would happen without any strategy.
+A strategy has three methods: `begin` a run, `pick` a waiting event, and `ran`, which reports the event that happened. Its own
+random numbers are not on the tape; its picks are. So a tape means the same with any strategy. Pick 0 is the earliest event, and
+a run with only such picks is a run without a strategy.
 
-`times` is none of these classes but the absence of one: events happen at their time, which is drawn, with stalls around the
-protocol's own constants (faults.py).
+`times` is the absence of a strategy: events happen at their times, which are drawn, with stalls around the protocol's own
+constants (faults.py).
 """
 
 from collections.abc import Callable
@@ -19,17 +19,17 @@ Draw = Callable[[int], int]  # draw(bound) -> 0..bound-1
 
 class Strategy(Protocol):
     def begin(self, draw: Draw, length: int) -> None:
-        """`draw` gives the strategy's random numbers; a run of this shape takes about `length` picks."""
+        """Begin a run. `draw` gives the strategy's random numbers; a run of this shape has about `length` picks."""
 
     def pick(self, events: list[Event]) -> int:
-        """The place of the next one. `events` are sorted by their time, and at least two."""
+        """Return the place of the next event. `events` has at least two, sorted by time."""
 
     def ran(self, event: Event, left: list[Event]) -> None:
-        """`event` is what was picked; `left` may still happen."""
+        """Note that `event` was picked; `left` are the events that may still happen."""
 
 
 class Random:
-    """Any event is as likely as any other."""
+    """Picks every event with equal probability."""
 
     def begin(self, draw: Draw, length: int) -> None:
         self.draw = draw
@@ -42,10 +42,11 @@ class Random:
 
 
 class PCT:
-    """Probabilistic concurrency testing (Burckhardt et al., ASPLOS 2010): the client of the highest priority goes on; at
-    depth - 1 places of the run, drawn before, who has just gone on falls behind all that never fell, to a rank that was
-    drawn as well (so that who fell first may, or may not, go on first). One of depth 2 to 5 is drawn. A client of low
-    priority is one that stalls. A bug of depth d among n clients and k steps shows with 1 / (n k^(d-1)) at least."""
+    """Probabilistic concurrency testing (Burckhardt et al., ASPLOS 2010).
+
+    The client with the highest priority continues. At depth - 1 places drawn in advance, the client that has just continued
+    falls to a drawn rank below all that never fell. Depths 2 to 5 are drawn. A client of low priority is one that stalls. With
+    n clients and k steps, a bug of depth d shows with probability at least 1 / (n k^(d-1))."""
 
     def __init__(self, depth: int = 0):
         self.depth = depth  # 0: drawn
@@ -53,7 +54,7 @@ class PCT:
     def begin(self, draw: Draw, length: int) -> None:
         self.draw, self.step = draw, 0
         depth = self.depth or 2 + draw(4)
-        self.changes = {1 + draw(max(length, 1)): -rank for rank in range(1, depth)}  # after which step, to which priority
+        self.changes = {1 + draw(max(length, 1)): -rank for rank in range(1, depth)}  # step -> the priority after it
         self.priorities: dict[str, int] = {}
 
     def pick(self, events: list[Event]) -> int:
@@ -66,8 +67,10 @@ class PCT:
 
 
 class POS:
-    """Partial order sampling (Yuan et al., CAV 2018): each event has a priority, and the highest happens; those that race
-    with it, as `dependent` says, are given another."""
+    """Partial order sampling (Yuan et al., CAV 2018).
+
+    Each event has a random priority, and the highest happens. Events that race with it, as `dependent` says, get new
+    priorities."""
 
     def begin(self, draw: Draw, length: int) -> None:
         self.draw, self.priorities = draw, {}
@@ -83,7 +86,7 @@ class POS:
 
 
 def highest(priorities: dict[Any, int], keys: list[Any], draw: Draw) -> int:
-    """The place of the key of the highest priority. One that has none is given one."""
+    """Return the place of the key with the highest priority. Keys without one get a random one."""
     for key in keys:
         if key not in priorities:
             priorities[key] = draw(1 << 30)
@@ -96,9 +99,10 @@ def request_of(event: Event) -> Request | None:
 
 
 def racing(one: Request | None, other: Request | None) -> bool:
-    """Whether the order of two events may matter. What is no request (a client wakes up) races with nothing."""
+    """Tell whether the order of two events may matter. An event that is not a request, such as a wake-up, races with
+    nothing."""
     return one is not None and other is not None and dependent(one, other)
 
 
 STRATEGIES: dict[str, type | None] = {"times": None, "random": Random, "pct": PCT, "pos": POS}
-PORTFOLIO = ("times", "times", "times", "times", "pct", "pct", "pos", "random")  # one of these is drawn for each run
+PORTFOLIO = ("times", "times", "times", "times", "pct", "pct", "pos", "random")  # one is drawn for each run

@@ -1,11 +1,11 @@
-"""Safety: none; a Hypothesis strategy whose values are runs, so that `@given(runs(...))` searches them and shrinks what fails.
+"""Provide a Hypothesis strategy whose values are runs, so that `@given(runs(...))` searches them and shrinks failures.
 
     @given(runs(shape=Shape(writers=2, commits=2)))
     def test_refines(run):
         assert not run.kind, run.message
 
-Hypothesis draws every choice of the tape, and shrinks each toward 0, the mildest. What it ends with is a tape like any other:
-`simulate(Run(0, shape=run.shape, weights=run.weights), build, run.tape)` replays it, strictly, without Hypothesis.
+Hypothesis draws every choice of the tape, and shrinks each towards 0, the mildest. The result is an ordinary tape:
+`simulate(Run(0, shape=run.shape, weights=run.weights), build, run.tape)` replays it strictly, without Hypothesis.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ Draw = Callable[[st.SearchStrategy], Any]
 
 
 class Drawn(Chooser):
-    """What the run's own streams would draw evenly is drawn so; what befalls a request, as often as its weights say."""
+    """Lets Hypothesis draw every choice: evenly, or a request's fate by its weights."""
 
     def __init__(self, draw: Draw):
         super().__init__(0)
@@ -41,7 +41,7 @@ class Drawn(Chooser):
         return self._recorded(site, self.draw(st.integers(0, bound - 1)), bound)
 
     def _decide(self, site: str, bound: int, how: Callable[[Any], int], argument: Any) -> int:
-        if isinstance(argument, str):  # the name of a strategy: of times or of the order, which Hypothesis draws
+        if isinstance(argument, str):  # a strategy's name says whether Hypothesis draws the order
             return self._recorded(site, how(argument), bound)
         if isinstance(argument, bytes):  # the fates, the mildest first
             return self._recorded(site, argument[self.draw(st.integers(0, len(argument) - 1))], bound)
@@ -65,6 +65,7 @@ class Played(Outcome):
 @st.composite
 def runs(draw: Draw, build: Build | None = None, shape: Shape | None = None, weights: Weights | None = None,
          by_model: bool = True, strategy: str = "times", scenario: str = DEFAULT) -> Played:
-    """Runs of a scenario. `strategy`: "times", or any other for an order of events that Hypothesis draws. Small shapes are
-    best: Hypothesis gives up on a run of some thousand choices."""
+    """Draw runs of a scenario. `strategy`: "times", or another for an order of events that Hypothesis draws.
+
+    Use small shapes: Hypothesis gives up on a run with thousands of choices."""
     return Played(*simulate(Run(0, scenario, None, strategy, shape, weights), build, by_model=by_model, chooser=Drawn(draw)))

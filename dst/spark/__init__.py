@@ -2,7 +2,7 @@
 
     session.py   start a session, end it; Java
     shipping.py  send our sources to the workers
-    tasks.py     watch a job; one answer a task
+    tasks.py     watch a job; collect one answer for each task
     engine.py    a campaign's ranges of seeds; its shrinking
     stages.py    an exploration's stages
     bulk.py      the traces of many runs

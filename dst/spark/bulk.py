@@ -1,4 +1,4 @@
-"""Safety: whatever Spark judges the runs on, the rows are those of any other engine. session.py starts a session."""
+"""Check traces in bulk on Spark. Safety: the rows are the same as those of any other engine."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -20,13 +20,13 @@ from highwater.dst.version import code_version
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OF_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # it hands on some packets: what it compiles for more it never earns back
+OF_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for short-lived JVMs, in which better compilation never pays
 PACKED = "part int, payload binary"
 ROWS = ", ".join(f"{field.name} {'bigint' if field.type == pa.int64() else 'string'}" for field in SCHEMA)
 
 
 def check(spark: "SparkSession", work: Work, progress: Progress = lambda hundredths: None) -> pa.Table:
-    """The rows of all runs, in the order of their names. Raises BulkError. One task a split, one a part."""
+    """Return the rows of all runs, sorted by name, with one task for each split and each part. Raises BulkError."""
     pack, rows = tasks_of(work)
     frame = (spark.range(0, len(work.splits), 1, len(work.splits)).mapInArrow(pack, PACKED)
              .repartitionById(work.parts, "part").mapInArrow(rows, ROWS))
@@ -34,12 +34,12 @@ def check(spark: "SparkSession", work: Work, progress: Progress = lambda hundred
     try:
         (watch_remote if is_remote(spark) else watch)(spark, lambda: found.append(frame.toArrow()), 100, progress)
     except CampaignError as error:
-        raise BulkError(f"Spark: {str(error).strip().splitlines()[-1].strip()}") from error  # of a traceback its end
+        raise BulkError(f"Spark: {str(error).strip().splitlines()[-1].strip()}") from error  # the end of a traceback
     return sort_rows([found[0].cast(SCHEMA)])
 
 
 def tasks_of(work: Work) -> tuple:
-    """What workers do: it is sent by its code, so it must name nothing of ours but within."""
+    """Return the workers' functions. Spark sends them as code, so they may refer to our modules only inside."""
     asked = tuple(work.asked.usual), work.asked.command
     module, plain = shipped(code_version()), (list(map(tuple, work.splits)), work.parts, asked, tuple(work.choice))
 
@@ -69,6 +69,6 @@ def packed(work: Work, number: int) -> Iterator[pa.RecordBatch]:
 
 
 def judged(work: Work, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches are of one part."""
+    """Judge batches, which must be of one part."""
     payloads = (payload for batch in batches for payload in batch.column("payload").to_pylist())
     yield from judge(payloads, work.asked).to_batches()

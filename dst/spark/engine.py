@@ -1,8 +1,7 @@
-"""Safety: whatever Spark runs the ranges on, the rows are those of any other engine. A campaign's engine on Spark.
+"""The engine of campaigns on Spark. Safety: the rows are the same as those of any other engine.
 
-Each task carries the sources that a run depends on (shipping.py). Where a worker died in a range, its task is tried again, and
-then runs the range in processes that may die (dst/campaign/processes.py). Rows are written by the tasks, so the folder must be
-one that they and the driver share.
+Each task carries the sources that a run depends on (shipping.py). If a worker dies, its task is tried again and runs the range
+in expendable processes (dst/campaign/processes.py). The tasks write the rows, so they must share the folder with the driver.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -34,7 +33,7 @@ def spark_engine(jobs: int, master: str = "") -> Iterator[Engine]:
 
 
 def task_of(work: Work, ranges: list[Seeds]) -> Callable[[Iterable["pa.RecordBatch"]], Iterator]:
-    """What a worker does."""
+    """Return a worker's function, which runs its ranges."""
     module, ranges = shipped(work.campaign.code), list(map(tuple, ranges))
     campaign, limit_s, corpus = tuple(work.campaign), work.limit_s, tuple(work.corpus)
 
@@ -53,10 +52,10 @@ def task_of(work: Work, ranges: list[Seeds]) -> Callable[[Iterable["pa.RecordBat
 
 
 def write_with_spark(spark: "SparkSession", work: Work, ranges: list[Seeds], folder: Path, progress: Progress) -> None:
-    """One task a range: one row with its number in, one row a seed out, written by the task."""
+    """Run one task for each range. It receives the range's number, and writes one row for each seed."""
     def write() -> None:
         frame = spark.range(0, len(ranges), 1, len(ranges)).mapInArrow(task_of(work, ranges), COLUMNS)
-        frame.write.mode("append").parquet(f"file://{folder.absolute()}")  # Hadoop does not want it quoted
+        frame.write.mode("append").parquet(f"file://{folder.absolute()}")  # Hadoop expects it unquoted
 
     seeds = sum(hi - lo for lo, hi in ranges)
     (watch_remote if is_remote(spark) else watch)(spark, write, seeds, progress)
@@ -64,7 +63,7 @@ def write_with_spark(spark: "SparkSession", work: Work, ranges: list[Seeds], fol
 
 @contextmanager
 def shrinking_on_spark(jobs: int, master: str = "") -> Iterator[Shrinker]:
-    """As triage.py's `shrinking_in_processes`."""
+    """Provide a Shrinker on Spark; compare `shrinking_in_processes` in triage.py."""
     with session(jobs, master) as spark:
         def each(campaign: Campaign, those: list[ToShrink], budget: int = BUDGET) -> list[Small]:
             tasks = [(tuple(campaign), *one, budget) for one in those]

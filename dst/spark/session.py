@@ -1,7 +1,7 @@
-"""Start and end a session of Spark: a local one, one on a cluster (`--master spark://.., yarn, local-cluster[..]`), or one by
-Spark Connect (`--master sc://host:port`).
+"""Start and end a Spark session.
 
-Safety: a local session listens to nothing outside of the machine, and a session ends with what needed it.
+It may be local, on a cluster (`--master spark://.., yarn, local-cluster[..]`), or use Spark Connect (`--master
+sc://host:port`). Safety: a local session does not listen outside the machine, and a session ends with its user.
 """
 
 import importlib.util
@@ -21,14 +21,14 @@ from highwater.dst.version import ROOT
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CONNECT_PORT = 15002  # where Connect listens, if no port is said
+CONNECT_PORT = 15002  # Connect's usual port
 REACH_S = 10
-ATTEMPTS = 2  # of a task: the second is careful
+ATTEMPTS = 2  # of a task; the second one is careful
 
 
 @contextmanager
 def session(jobs: int, master: str = "", of_java: str = "") -> Iterator["SparkSession"]:
-    """Raises NoSpark."""
+    """Provide a session for a block. Raises NoSpark."""
     spark = start_spark(jobs, master, of_java)
     try:
         yield spark
@@ -38,12 +38,13 @@ def session(jobs: int, master: str = "", of_java: str = "") -> Iterator["SparkSe
 
 
 def start_spark(jobs: int, master: str = "", of_java: str = "") -> "SparkSession":
-    """A session of this process; of a local one nothing listens outside of the machine. `of_java`: options of the one that runs
-    here. Raises NoSpark."""
+    """Start a session of this process. A local one does not listen outside the machine. `of_java`: options of the local JVM.
+
+    Raises NoSpark."""
     os.environ.update(PYSPARK_PYTHON=sys.executable)
     from pyspark.sql import SparkSession
 
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # where Java was killed we say so, in a line
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # if Java was killed, our own message says so
     if master.startswith("sc://"):
         try:
             reach(master)
@@ -63,11 +64,11 @@ def start_spark(jobs: int, master: str = "", of_java: str = "") -> "SparkSession
         **({"spark.driver.extraJavaOptions": of_java} if of_java else {}),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "FATAL",  # of a task that fails we tell ourselves
+        "spark.log.level": "FATAL",  # our own message reports a failed task
         "spark.task.maxFailures": str(ATTEMPTS),
-        "spark.python.worker.faulthandler.enabled": "true",  # a worker that crashes says where
+        "spark.python.worker.faulthandler.enabled": "true",  # a worker that crashes reports where
         "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
-        "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",  # tasks put files in place: we commit the folder
+        "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",  # tasks move files in place; we commit the folder
     }
     builder = SparkSession.builder.appName("highwater campaign").master(master or f"local[{jobs},{ATTEMPTS}]")
     try:
@@ -77,7 +78,7 @@ def start_spark(jobs: int, master: str = "", of_java: str = "") -> "SparkSession
 
 
 def reach(master: str) -> None:
-    """A Connect client tries for ten minutes, and says nothing. Raises OSError, ValueError."""
+    """Check that a Connect server answers, because its client tries silently for ten minutes. Raises OSError or ValueError."""
     url = urlsplit(master)
     socket.create_connection((url.hostname or "localhost", url.port or CONNECT_PORT), timeout=REACH_S).close()
 
@@ -94,7 +95,7 @@ def is_remote(spark: "SparkSession") -> bool:
 
 
 def is_there(spark: "SparkSession") -> bool:
-    """Its Java process, that is."""
+    """Tell whether the session's Java process is alive."""
     try:
         spark.sparkContext.statusTracker().getActiveStageIds()
     except Exception:

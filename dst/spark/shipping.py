@@ -1,6 +1,6 @@
 """Send our sources along with each task.
 
-Safety: a worker that has other code, or none, runs the sources that the driver has.
+Safety: a worker with other code, or none, runs the driver's sources.
 """
 
 import io
@@ -13,7 +13,7 @@ from highwater.dst.version import CODE, ROOT
 
 
 def sources() -> bytes:
-    """What a run depends on, as a zip file: the same bytes for the same code."""
+    """Return the sources that a run depends on, as a zip file: the same bytes for the same code."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(path for pattern in ("__init__.py", *CODE) for path in ROOT.glob(pattern)):
@@ -22,8 +22,9 @@ def sources() -> bytes:
 
 
 def shipped(code: str) -> Callable[[str], ModuleType]:
-    """What a worker imports our modules with: of these sources, sent along if it has others. It is sent by its code, as is
-    what calls it, so both must name nothing of ours but within."""
+    """Return the function with which a worker imports our modules: from these sources, which are sent if its own differ.
+
+    Spark sends the function and its callers as code, so they may refer to our modules only inside."""
     packed, root = sources(), str(ROOT.parent)
 
     def module(name: str) -> Any:
@@ -35,7 +36,7 @@ def shipped(code: str) -> Callable[[str], ModuleType]:
         from pathlib import Path
 
         def unpacked() -> str:
-            """The sources that were sent: one folder for each version of the code, put there in one step."""
+            """Unpack the sources into a folder for this version of the code, in one atomic step."""
             place = Path(tempfile.gettempdir()) / f"highwater-{code}"
             if not place.is_dir():
                 half = tempfile.mkdtemp(prefix="highwater-")

@@ -1,4 +1,4 @@
-"""Do the stages of an exploration on disk (model/explore/disk/search.py) on Spark; dst/campaign/stages.py does them without."""
+"""Run the stages of an exploration on disk (model/explore/disk/search.py) on Spark; dst/campaign/stages.py is without Spark."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,5 +23,5 @@ def spark_stages(jobs: int, master: str = "") -> Iterator[Stages]:
 
 
 def run_stage(spark: "SparkSession", module: Callable[[str], ModuleType], work: str, tasks: list[dict]) -> list[dict]:
-    """Raises CampaignError."""
+    """Run a stage's tasks, and return their results. Raises CampaignError."""
     return answers(spark, module, "highwater.model.explore.disk.work", "do", [(work, task) for task in tasks])

@@ -1,4 +1,4 @@
-"""Do work in tasks of Spark: watch a job and tell how far it is, and collect one answer a task."""
+"""Run tasks on Spark: watch a job and report its progress, and collect one answer for each task."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 
 def watch(spark: "SparkSession", job: Callable[[], None], seeds: int, progress: Progress) -> None:
-    """Do the job in another thread, and tell how far it is meanwhile. Raises CampaignError if it fails."""
+    """Run the job in another thread, and report its progress meanwhile. Raises CampaignError if it fails."""
     with ThreadPoolExecutor(1) as thread:
         future, part = thread.submit(job), 0.0
         try:
             while not wait([future], timeout=0.5).done:
-                part = max(part, part_done(spark))  # no stage is active before the first, nor after the last
+                part = max(part, part_done(spark))  # no stage is active before the first or after the last
                 progress(int(seeds * part))
             future.result()
         except Exception as error:
             raise CampaignError(f"Spark: {'' if is_there(spark) else 'its Java process has ended: '}{error}") from error
         finally:
             if is_there(spark):
-                spark.sparkContext.cancelAllJobs()  # there is one left only after Ctrl-C, or an exception here
+                spark.sparkContext.cancelAllJobs()  # a job is left only after Ctrl-C or an exception here
 
 
 def part_done(spark: "SparkSession") -> float:
@@ -37,7 +37,7 @@ def part_done(spark: "SparkSession") -> float:
 
 
 def watch_remote(spark: "SparkSession", job: Callable[[], None], seeds: int, progress: Progress) -> None:
-    """The same by Spark Connect, whose server tells."""
+    """Run the job by Spark Connect, whose server reports the progress. Raises CampaignError if it fails."""
     def told(stages: Any = (), **_: object) -> None:
         tasks, done = (sum(getattr(stage, name) for stage in stages) for name in ("num_tasks", "num_completed_tasks"))
         progress(int(seeds * done / max(tasks, 1)))
@@ -54,8 +54,10 @@ def watch_remote(spark: "SparkSession", job: Callable[[], None], seeds: int, pro
 
 def answers(spark: "SparkSession", module: Callable[[str], ModuleType], of: str, function: str, tasks: list[tuple]
             ) -> list[Any]:
-    """One task each, in their order: what the function of module `of` makes of it and of a name of the attempt. What goes there
-    is of Python's own types; what comes back, JSON. Raises CampaignError."""
+    """Call a function of module `of` in one task for each argument tuple, and return the results in order.
+
+    The function also receives a name of the attempt. Arguments must be of Python's own types; results go through JSON. Raises
+    CampaignError."""
     def done(batches: Iterable[Any]) -> Iterator[Any]:
         import pyarrow
         from pyspark import TaskContext

@@ -1,7 +1,7 @@
-"""Safety: a client learns of its request by the reply alone; that it stopped waiting, or died, does not call it back.
+"""Carry requests between clients and the store. Safety: a client learns about its request only by the response.
 
-The life of each request: issued; applied, or never; replied, or lost, or late. Every application, and every time that a
-client stops waiting, is an event of the trace.
+A time-out or a crash does not cancel a request in flight. A request is issued; then it is applied or not; then its response
+arrives, is late, or is lost. Each application, and each time a client stops waiting, is an event of the trace.
 """
 
 from collections.abc import Callable
@@ -17,24 +17,26 @@ from highwater.impl.errors import OutcomeUnknown, Unavailable
 from highwater.traces.event import Event
 
 TIMEOUT_MS = 200
-LATENCY_MS = 40  # from one request of a client to its next: 1 to this, if nothing is wrong
+LATENCY_MS = 40  # from a client's request to its next: 1 to this, without faults
 READS = ("get", "get_if_changed", "head", "list")
 OPS = (*READS, "create", "update", "put", "delete")
-REFUSALS = {"refused": 503, "conflict": 409, "forbidden": 403}  # never applied; of a mutation only the 503 leaves doubt
+REFUSALS = {"refused": 503, "conflict": 409, "forbidden": 403}  # never applied; for a mutation only the 503 leaves doubt
 KINDS = len(FATES)
-KEY = itemgetter(0)  # of an entry of a listing
+KEY = itemgetter(0)  # of a listing's entry
 CUT_OFF = ("forbidden", "request_lost", "reply_lost")
 
 
 def offset_ms(choose: Choose, site: str, skew_ms: int) -> int:
-    """Of a client's clock from the store's: -skew_ms .. skew_ms, and 0 is the mildest."""
+    """Draw the offset of a client's clock from the store's, in -skew_ms .. skew_ms; choice 0 gives 0."""
     return (choose(site, 2 * skew_ms + 1) + skew_ms) % (2 * skew_ms + 1) - skew_ms
 
 
 class Network:
-    """`draw(fates)`: one of them. `around_ms`: what stalls are drawn around. `timed`: requests take time; else the schedule
-    alone makes them late. `delay_ms(op)`: so long such a request takes, if not up to LATENCY_MS. `watch(what, client, number of
-    the request)` is told what no trace shows."""
+    """The network of one run, which draws a fate for each request.
+
+    `draw(fates)` draws a fate. `around_ms`: times around which stalls are drawn. `timed`: requests take time; else only the
+    schedule delays them. `delay_ms(op)`: duration of a request, else drawn up to LATENCY_MS. `watch(what, client, number of the
+    request)` receives what a trace does not show."""
 
     def __init__(self, kernel: Kernel, store: SimulatedStore, observe: Callable[[Event], None], latency: Choose, fault: Choose,
                  decide: Decide, draw: Callable[[bytes], int], fates: bytes, around_ms: tuple[int, ...], skew_ms: int,
@@ -44,7 +46,7 @@ class Network:
         self.latency, self.fault, self.decide, self.draw = latency, fault, decide, draw
         self.fates, self.around_ms, self.skew_ms, self.restart = fates, around_ms, skew_ms, restart
         self.timed, self.delay_ms = kernel.schedule is None, delay_ms
-        self.cut_off: dict[str, tuple[int, str]] = {}  # client -> until when, and how
+        self.cut_off: dict[str, tuple[int, str]] = {}  # client -> (until when, how)
         self.requests = 0
         kernel.on_request = self.issue
 
@@ -65,7 +67,7 @@ class Network:
             kernel.at(there_ms, client.name, self.apply, client, client.incarnation, number, request, 0)
 
     def _befall(self, fate: str, there_ms: int, *sent: Any) -> None:
-        """`sent` here and below: a request on its way. It lives apart from its caller, who may be gone before it is applied."""
+        """Apply a fate. `sent`, here and below, is a request in flight. It may outlive its caller."""
         kernel, (client, _, number, request) = self.kernel, sent
         name, late = client.name, f"late {client.name}"
         if self.watch and fate != "ok":
@@ -107,19 +109,18 @@ class Network:
         if when == 0:  # before the request leaves
             client.under_way = False
             kernel.at(kernel.now_ms, client.name, self.crash, *sent)
-        elif when == 1:  # before its reply
+        elif when == 1:  # before its response
             kernel.at(there_ms, late, self.apply, *sent, None)
             kernel.at(there_ms + 1, client.name, self.crash, *sent)
-        else:  # with the request under way
+        else:  # while the request is in flight
             kernel.at(kernel.now_ms, client.name, self.crash, *sent)
             kernel.at(there_ms + self._long(client, "late"), late, self.apply, *sent, None)
 
     def apply(self, client: Client, incarnation: int, number: int, request: Request, back_ms: int | None) -> None:
-        """The request reaches the store. Its client goes on after `back_ms`, or its reply is lost (None).
+        """Apply a request at the store. Its client continues after `back_ms`, or its response is lost (None).
 
-        What a client does between a reply and its next request nobody sees, so that the way back takes no time of its own:
-        it is in the latency of the next request.
-        """
+        Nobody sees what a client does between a response and its next request. So the way back takes no time of its own, but is
+        part of the next request's latency."""
         op, key, body, condition = request
         kernel = self.kernel
         now_ms = kernel.now_ms
@@ -127,7 +128,7 @@ class Network:
         awaited, error, keys, truncated = client.waiting == number, None, (), False
         if status >= 300:
             error = error_of(self.store.profile, op, status, key)
-            if type(error) is Unavailable:  # throttled, or another was under way: the answer tells nothing of the object
+            if type(error) is Unavailable:  # the response says nothing about the object
                 self.refuse(client, incarnation, number, request, status)
                 return
         if awaited:
@@ -144,13 +145,13 @@ class Network:
                 kernel.resume(client, incarnation, answer, error)
 
     def wake(self, client: Client, incarnation: int, answer: object, error: Exception | None) -> None:
-        """After a stall; its clock has been put right meanwhile, as right as clocks are."""
+        """Resume a client after a stall. Its clock has been adjusted meanwhile, within the skew."""
         if self.skew_ms:
             client.clock_offset_ms = offset_ms(self.fault, client.sites["clock"], self.skew_ms)
         self.kernel.resume(client, incarnation, answer, error)
 
     def refuse(self, client: Client, incarnation: int, number: int, request: Request, status: int) -> None:
-        """Answer with an error status, and never apply the request. Whether its client can tell is up to `error_of`."""
+        """Answer with an error status, and never apply the request. `error_of` says whether the client knows that."""
         if client.waiting == number:
             client.under_way = False
             self._tell(client, "refused", status)
@@ -172,18 +173,18 @@ class Network:
             self.kernel.at(self.kernel.now_ms + self._long(client, "restart"), client.name, self._start_again, client)
 
     def _start_again(self, client: Client) -> None:
-        if not client.done:  # retired meanwhile
+        if not client.done:  # it may have retired meanwhile
             self.restart(client)
 
     def retire(self, client: Client) -> None:
-        """It dies, and is not started again."""
+        """Crash a client, and do not restart it."""
         if client.request:
             self._tell(client, "crash", 0, client.waiting > 0 and client.under_way)
         self.kernel.crash(client)
         client.done = True
 
     def _tell(self, client: Client, kind: str, status: int, pending: bool = False) -> None:
-        """That it stops waiting for its last request, which may still be applied, or was, or never will be."""
+        """Record that a client stops waiting for its last request. `pending`: the request may still be applied."""
         op, key, body, condition = client.request
         self.observe(NEW(Event, (self.kernel.now_ms, client.number, client.name, kind, op, key, condition, status, "", body,
                                  (), False, True, pending)))

@@ -1,11 +1,10 @@
-"""How each object store answers the same conditional request, as data. A protocol may rely on what all of them do.
+"""How object stores answer conditional requests, as data. A protocol may rely on what all of them do.
 
-Nothing in the simulator knows a store by name. A field that is named in `unverified` is from memory or guessed by likeness,
-and was checked against neither a document nor a server. The
-rest is from the fault catalogue (F1-F25 of simulation.md), what was measured, the stores' documents, or the
-threads named beside it. A 0 of the last two fields: nothing of the kind is known.
+Nothing else in the simulator knows a store by name. A field named in `unverified` is from memory or guessed by similarity, and
+was not checked against a document or a server. The other fields are from the fault catalogue (F1-F25), from measurements, from
+the stores' documents, or from the threads named beside them. A 0 in the last two fields means that no such behaviour is known.
 
-What succeeds is 200, and 204 for a delete, of whatever store: some say 201 or 202.
+Success is 200, and 204 for a delete, for all stores, although some return 201 or 202.
 """
 
 from typing import NamedTuple
@@ -16,7 +15,7 @@ READS = ("get", "get_if_changed", "head", "list")
 
 
 class Profile(NamedTuple):
-    """Defaults are what most stores with the S3 API do."""
+    """The answers of one store. The defaults are those of most stores with the S3 API."""
 
     name: str
     create_exists: int = 412  # status of `If-None-Match: *` if the object exists; 200: the condition is ignored
@@ -41,7 +40,7 @@ class Profile(NamedTuple):
     unverified: tuple[str, ...] = ()
 
 
-# As in nobody's documents; but one of a store that speaks S3 very likely does as S3.
+# No document says so, but a store with the S3 API most likely does as S3 does.
 LIKE_S3 = ("update_weak", "get_weak", "get_requoted", "delete_missing", "delete_many", "last_modified_ms", "throttled")
 
 PROFILES: dict[str, Profile] = {profile.name: profile for profile in (
@@ -68,13 +67,13 @@ PROFILES: dict[str, Profile] = {profile.name: profile for profile in (
     Profile("r2", throttled=429, mutation_gap_ms=1000, unverified=(
         "create_contended", "update_stale", "update_missing", "update_contended", "get_unchanged", "version", "page_size",
         "empty_pages", "lexicographic", *[name for name in LIKE_S3 if name != "throttled"])),
-    # minio#21526: an update of nothing was accepted; a later MinIO was run: 404, and the rest as here.
+    # minio#21526: an update of a missing object was accepted. A later MinIO was run: 404, and the rest as here.
     Profile("minio-2025-08", update_missing=200, unverified=("update_contended", "create_contended", "empty_pages", *LIKE_S3)),
     # minio#19442, fixed 2024-04: 304 to a PUT If-None-Match. (There of an ETag; of `*`, F9.)
     Profile("minio-2024-03", create_exists=304, update_missing=200, unverified=(
         "create_exists", "create_contended", "update_stale", "update_missing", "update_contended", "get_unchanged",
         "empty_pages", *LIKE_S3)),
-    # F7, minio#21526; ceph#63348 (merged 2025) makes the update of nothing 404.
+    # F7, minio#21526; ceph#63348 (merged 2025) answers 404 to an update of a missing object.
     Profile("ceph", unverified=("create_contended", "update_contended", "get_unchanged", "version", "page_size",
                                 "empty_pages", "lexicographic", *LIKE_S3)),
     # pithings/mountx#19, F8: conditions of a PUT were parsed and dropped. Two owners at one epoch, every time.
@@ -82,29 +81,28 @@ PROFILES: dict[str, Profile] = {profile.name: profile for profile in (
         "create_contended", "update_missing", "update_contended", "get_unchanged", "version", "page_size", "empty_pages",
         "lexicographic", *LIKE_S3)),
     # RFC 9110: 412 and 304 in 13.1.1, 13.1.2 and 13.2.2; weak and strong comparison in 8.8.3.2; a date has whole seconds.
-    # What it leaves open is chosen: the answer to a DELETE of nothing, and the limits.
+    # It leaves open the answer to a DELETE of a missing object, and the limits; these are our choices.
     Profile("strict-rfc9110", version="random", get_requoted=200, delete_missing=404, unverified=(
         "create_contended", "update_contended", "version", "delete_missing", "delete_many", "page_size", "empty_pages",
         "lexicographic", "throttled")),
-    # No store that one should use: S3 as it would be if reads lagged behind. To show which guarantees a protocol needs.
+    # Not a real store: S3 with reads that lag, to show which guarantees a protocol needs.
     Profile("eventual", create_contended=409, update_missing=404, update_contended=409, empty_pages=True, stale=3),
 )}
 S3 = PROFILES["s3"]
 
 
 def scaled(profile: Profile, second_ms: int) -> Profile:
-    """The same store in a run in which a second lasts so long: a run's own times are fractions of a real second."""
+    """Return the profile for a run in which a second lasts `second_ms`: a run's times are fractions of real ones."""
     return profile._replace(last_modified_ms=max(profile.last_modified_ms * second_ms // 1000, 1),
                             mutation_gap_ms=profile.mutation_gap_ms * second_ms // 1000)
 
 
 def error_of(profile: Profile, op: str, status: int, key: str) -> StoreError | None:
-    """What a careful client makes of a status (0: there was no answer); None: it is no error. As impl/stores/s3.py does when
-    it has given up sending again, and has found no trace of its request.
+    """Return the error that a careful client derives from a status (0: no response); None if the status is no error.
 
-    A 409 does not tell that there is such an object, but of a store that has no other answer to say so. A 503 to a mutation
-    leaves its outcome unknown: a store that has lost some of its disks answers so to what the others have kept.
-    """
+    impl/stores/s3.py does the same after it has given up repeating the request and found no trace of it. A 409 does not prove
+    that the object exists, unless the store has no other way to say so. A 503 to a mutation leaves its outcome indeterminate: a
+    store that lost some of its disks answers so for a change that the others have kept."""
     if 200 <= status < 300 or (op == "get_if_changed" and status == 304) or (op == "delete" and status == 404):
         return None
     if status == 404 and op in ("get", "get_if_changed", "head"):

@@ -1,14 +1,14 @@
-"""Safety: none of its own; this is what real clients do between a program and the network: they send requests again.
+"""Repeat requests as the libraries of real clients do (retransmission).
 
-One call of the program is one request or many, each with a number and a fate of its own, and all of them in the trace. What the
-program hears is the last. The policies are the clients' own defaults, times included; a run of the simulation lasts some
-seconds, so there they are a tenth as long (`scaled`).
+One call of the program is one or more requests, each with its own number and fate, and all of them are in the trace. The
+program receives the last response. The policies are the libraries' own defaults, including times. A run of the simulation
+lasts some seconds, so its times are a tenth as long (`scaled`).
 
     boto3       botocore 1.x: retryhandler.py and data/_retry.json (legacy), retries/standard.py, retries/adaptive.py
     object_store  Apache's, for Rust: src/client/retry.rs, backoff.rs, aws/mod.rs
 
-None of boto3's modes asks whether a request is idempotent. object_store does: of one that was sent it repeats after a time-out
-only those that are; after a 5xx it repeats any (and says AlreadyExists for the 409 to a create).
+None of boto3's modes checks whether a request is idempotent. object_store does: after a time-out it repeats only idempotent
+requests. After a 5xx it repeats any request, and it reports AlreadyExists for a 409 to a create.
 """
 
 from collections.abc import Awaitable, Callable
@@ -20,28 +20,28 @@ from highwater.impl.world import Clock, Entry, Object, ObjectStore, Page
 
 ANY = ("get", "get_if_changed", "head", "list", "create", "update", "put", "delete")
 SAFE = ("get", "get_if_changed", "head", "list")
-STEPS = 16  # a pause is drawn from so many
+STEPS = 16  # number of possible pauses
 
 
 class RetryPolicy(NamedTuple):
     name: str
     attempts: int  # in all
-    first_ms: int  # the first pause is at most so long (and at least `least_ms`); each next at most twice as long,
+    first_ms: int  # longest first pause (at least `least_ms`); each next one is at most twice as long,
     most_ms: int  # but no longer than this
-    total_ms: int = 0  # after so long no attempt is begun; 0: however long it takes
+    total_ms: int = 0  # no attempt begins after this time; 0: no limit
     least_ms: int = 0
-    statuses: tuple[int, ...] = (500, 502, 503, 504)  # after these any request is sent again,
-    timeouts: tuple[str, ...] = ANY  # after a time-out these,
+    statuses: tuple[int, ...] = (500, 502, 503, 504)  # any request is repeated after these,
+    timeouts: tuple[str, ...] = ANY  # after a time-out these are,
     conflicts: tuple[str, ...] = ()  # and after a 409 these
     conflict_is_exists: bool = False  # a 409 to a create is reported as AlreadyExists
-    tells: bool = True  # an error says how many attempts it stands for
-    gap_ms: int = 0  # adaptive: from one attempt of a client to the next, after it was throttled
+    tells: bool = True  # an error tells the number of attempts
+    gap_ms: int = 0  # adaptive: between two attempts of a client, after it was throttled
 
 
 POLICIES = {policy.name: policy for policy in (
     RetryPolicy("boto3_legacy", 5, 1000, 1 << 30),  # rand(0, 1) * 2^i s
     RetryPolicy("boto3_standard", 3, 1000, 20_000),  # min(rand(0, 1) * 2^i, 20) s; its quota of 500 outlasts our runs
-    # standard, and the client slows down when it is throttled. Really a token bucket whose rate follows a cubic; here the gap
+    # standard, and the client slows down when throttled. Really a token bucket whose rate follows a cubic; here the gap
     # between attempts doubles with each 503 or 429, from gap_ms, and shrinks by a fifth with each success.
     RetryPolicy("boto3_adaptive", 3, 1000, 20_000, gap_ms=500),
     RetryPolicy("object_store", 11, 200, 15_000, 180_000, 100, (*range(500, 600), 429, 408), (*SAFE, "put"), ("update",),
@@ -58,7 +58,7 @@ IN_SIMULATION = {name: scaled(policy, 10) for name, policy in POLICIES.items()}
 
 
 class SdkStore:
-    """The ObjectStore of a client that retries. An error has `attempts`, where the policy `tells`."""
+    """The ObjectStore of a client that repeats requests. Its errors have `attempts` if the policy `tells`."""
 
     caches = False
 
@@ -120,7 +120,7 @@ class SdkStore:
 
 
 def repeats(policy: RetryPolicy, op: str, error: StoreError) -> bool:
-    """Whether the request is sent again. An error without a status is a time-out."""
+    """Tell whether the request is sent again. An error without a status is a time-out."""
     if not isinstance(error, (Unavailable, OutcomeUnknown)):
         return False
     status = getattr(error, "status", 0)

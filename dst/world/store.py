@@ -1,8 +1,7 @@
-"""Safety: a request is applied at one moment, all of it or nothing, in the order in which the kernel says.
+"""The simulated store. Safety: a request is applied at one moment, completely or not at all, in the kernel's order.
 
-The simulated store: linearizable, and listing sees every put before it (source 004). What it answers, where stores differ,
-is data of profiles.py. What goes wrong on the way is not here but in faults.py, which decides when a request is applied and
-whether anyone hears of it.
+It is linearizable, and a listing sees every earlier put, as the essay on object-store protocols assumes. profiles.py holds the
+answers in which stores differ. faults.py decides when a request is applied and whether its response arrives.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -18,32 +17,32 @@ from highwater.impl.world import Entry, Object, Page
 
 Answer = TypeVar("Answer")
 Asked = Generator[Request, Any, Answer]  # what a client awaits
-NEW = tuple.__new__  # makes a NamedTuple of its fields in order, in half the time
+NEW = tuple.__new__  # makes a NamedTuple from its fields in order, in half the time
 
 
 class Reply(NamedTuple):
-    status: int  # as HTTP
+    status: int  # an HTTP status
     version: str = ""
     body: bytes = b""
-    answer: Object | Page | Entry | str | tuple | None = None  # what the client is given
+    answer: Object | Page | Entry | str | tuple | None = None  # the client's result
 
 
-Stored = tuple[Object, Entry, Reply]  # the last: to a GET
+Stored = tuple[Object, Entry, Reply]  # the last: the reply to a GET
 NO_CONTENT, NOT_FOUND = Reply(204), Reply(404)
-S3_IN_MS = scaled(S3, 1)  # a run lasts some seconds: last_modified to the millisecond
+S3_IN_MS = scaled(S3, 1)  # a run lasts some seconds, so last_modified is exact to the millisecond
 
 
-SECOND_MS = 10  # of a run: its min_age, hours of real time, is some hundreds of ms
+SECOND_MS = 10  # a second in a run: its min_age, really hours, is some hundreds of ms
 
 
 @cache
 def profile_of(name: str) -> Profile:
-    """Of a run, by its name in profiles.py."""
+    """Return the profile of this name, scaled to the times of a run."""
     return scaled(PROFILES[name], SECOND_MS) if name != "s3" else S3_IN_MS
 
 
 def refusals(name: str) -> dict[int, str]:
-    """Why the store of this name refuses a write without a look at the object, as its profile has it: status -> why."""
+    """Return the statuses with which a store refuses a write regardless of the object: status -> reason."""
     of, in_a_run = PROFILES[name], profile_of(name)
     contended = filter(None, (of.create_contended, of.update_contended))
     found = dict.fromkeys(contended, "another write to that key was under way")
@@ -54,11 +53,10 @@ def refusals(name: str) -> dict[int, str]:
 
 
 class SimulatedStore:
-    """Objects in memory. `page_size`: keys on one page of a listing, if not as many as the profile says.
+    """Objects in memory. `page_size`: keys on a page of a listing, in place of the profile's.
 
-    `choose(site, bound)`, 0 being the mildest, decides what a store is free to do: whether a page is empty though more
-    follow, how far a read lags behind, which keys of a multi-delete fail. Without it a store does the mildest.
-    """
+    `choose(site, bound)` decides what a store is free to do, 0 being the mildest: whether a page is empty although more follow,
+    how far a read lags, which keys of a multi-delete fail. Without it the store does the mildest."""
 
     def __init__(self, page_size: int | None = None, profile: Profile = S3_IN_MS,
                  choose: Callable[[str, int], int] | None = None):
@@ -72,13 +70,14 @@ class SimulatedStore:
         self._tick_ms = profile.last_modified_ms
         self._special = bool(profile.mutation_gap_ms or profile.stale or choose)
         self._writes = 0
-        self._changed_ms: dict[str, int] = {}  # key -> when it was last changed
-        self._past: list[tuple[str, Stored | None]] = []  # of each change: key, what was there before
+        self._changed_ms: dict[str, int] = {}  # key -> time of its last change
+        self._past: list[tuple[str, Stored | None]] = []  # for each change: the key, and the object before
 
     def apply(self, op: str, key: str, body: bytes, condition: str, now_ms: int, contended: bool = False) -> Reply:
-        """`contended`: another mutation of the key is under way. Where a mutation is not answered with 2xx nothing was applied.
-        By `contended`, or as `throttled`, it is refused without a look at its condition: the answer tells nothing of the
-        object."""
+        """Apply a request, and return the reply. A mutation whose status is not 2xx was not applied.
+
+        `contended`: another mutation of the key is in flight. A mutation refused for that reason, or throttled, is refused
+        before its condition is checked, so the reply says nothing about the object."""
         if contended or self._special:
             reply = self._before(op, key, condition, now_ms, contended)
             if reply is not None:
@@ -122,7 +121,7 @@ class SimulatedStore:
         return NEW(Reply, (200, version, b"", version))
 
     def delete_many(self, keys: Sequence[str], now_ms: int) -> Reply:
-        """A multi-delete: each key for itself. The answer: (key, status) of each."""
+        """Delete each key separately. Returns (key, status) for each as the answer."""
         if len(keys) > self.profile.delete_many:
             return Reply(400)
         done = []
@@ -155,11 +154,11 @@ class SimulatedStore:
     # --- what only some stores do, and only some of the time
 
     def _of_another(self, version: str, condition: str) -> Reply | None:
-        """The answer to an update that does not name this version; None: it is done all the same."""
+        """Return the reply to an update whose condition does not equal the version; None: it is applied all the same."""
         return refusal(self.profile.update_weak) if condition == f"W/{version}" else self._differs
 
     def _form(self, version: str, condition: str) -> int:
-        """The answer to a conditional GET that does not name this version as it was given: but perhaps in another form."""
+        """Return the status of a conditional GET whose version differs in form, and perhaps only in form."""
         if condition == f"W/{version}":
             return self.profile.get_weak
         return self.profile.get_requoted if condition.strip('"') == version.strip('"') else 200
@@ -176,7 +175,7 @@ class SimulatedStore:
             self._past.append((key, self.objects.get(key)))
 
     def _before(self, op: str, key: str, condition: str, now_ms: int, contended: bool) -> Reply | None:
-        """The answer, if the store gives one without a look at the object as it is now."""
+        """Return the reply of a store that answers without the object's current state; None if it does not."""
         profile, choose = self.profile, self.choose
         if op not in READS:
             changed_ms = self._changed_ms.get(key)
@@ -210,23 +209,23 @@ def etag(body: bytes) -> str:
 
 @cache
 def refusal(status: int) -> Reply | None:
-    """None for 0 and 200: the store does as it is asked."""
+    """Return the reply that refuses a request; None for 0 and 200, which mean that it is applied."""
     return Reply(status) if status > 200 else None
 
 
 @lru_cache(1_000)
 def behind(prefix: str) -> str:
-    """The least key that is greater than all with this prefix."""
+    """Return the least key greater than all keys with this prefix."""
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)
 
 
 def scattered(key: str) -> bytes:
-    """An order of keys that is no order of their letters."""
+    """Return a sort key that is unrelated to the key's letters."""
     return blake2b(key.encode(), digest_size=8).digest()
 
 
 class ClientStore:
-    """The ObjectStore that a client sees: each method asks the kernel, and its reply brings what the seam says."""
+    """The ObjectStore of a client. Each method yields a request to the kernel, which resumes it with the result."""
 
     caches = False
 
@@ -264,7 +263,7 @@ class ClientStore:
 
 
 class ClientClock:
-    """Virtual time, as this client's own clock shows it."""
+    """Virtual time with this client's offset."""
 
     def __init__(self, kernel: Kernel, client: Client):
         self.kernel, self.client = kernel, client

@@ -460,12 +460,12 @@ def columns(change: Callable[[pa.Table], pa.Table]) -> Callable[[Path], None]:
 
 @pytest.mark.parametrize(("spoil", "message"), [
     (lambda path: path.unlink(), "there is no such file or folder"),
-    (lambda path: path.write_bytes(path.read_bytes()[:-100]), "no whole Parquet file"),
-    (lambda path: path.write_bytes(path.read_bytes()[:50]), "no whole Parquet file"),
-    (lambda path: path.write_bytes(b""), "no whole Parquet file"),
+    (lambda path: path.write_bytes(path.read_bytes()[:-100]), "not a complete Parquet file"),
+    (lambda path: path.write_bytes(path.read_bytes()[:50]), "not a complete Parquet file"),
+    (lambda path: path.write_bytes(b""), "not a complete Parquet file"),
     (columns(lambda table: table.drop_columns(["client", "index"])), "there is no column index, client; docs/bulk-traces.md"),
     (columns(lambda table: table.drop_columns(["run"])), "there is no column run or namespace"),
-    (columns(lambda table: table.rename_columns([*table.column_names[:-1], "pendign"])), "column 'pendign' is none of a trace"),
+    (columns(lambda table: table.rename_columns([*table.column_names[:-1], "pendign"])), "column 'pendign' is not a trace"),
     (columns(lambda table: table.set_column(4, "t_ms", table["t_ms"].cast(pa.string()))),
      "column 't_ms' is string, and should be a whole number"),
     (columns(lambda table: table.append_column("run", table["run"])), "two columns are named 'run'"),

@@ -256,7 +256,7 @@ def test_strict_names_the_first_mismatch_and_lenient_goes_on(carried):
         choices = [*saved["tape"][:at], ["Writer#0.renamed", 1, 3], *saved["tape"][at:]]
         tape.write_text(json.dumps({**saved, "tape": choices}))
         result = ran("dst", "replay", str(tape))
-        assert result.exit_code == 13 and f"choice {at}: the run asks for" in result.output
+        assert result.exit_code == 13 and f"choice {at}: the run requests" in result.output
         assert "Writer#0.renamed" in result.output and "code has changed" not in result.output
         result = ran("dst", "replay", str(tape), "--lenient")
         assert result.exit_code == CODE and "told:committed" in result.output

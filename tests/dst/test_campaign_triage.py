@@ -159,7 +159,7 @@ def test_a_campaign_that_is_not_done_is_refused(copy):
 def test_other_code_is_refused(copy):
     write_json(copy / "campaign.json", read_json(copy / "campaign.json") | {"code": "0" * 16, "commit": "abc1234"})
     code, text = called("campaign", "triage", copy)
-    assert code == exits.BAD_INPUT and "is of other code (0000000000000000, commit abc1234; here is " in text
+    assert code == exits.BAD_INPUT and "was run with other code (0000000000000000, commit abc1234; this is " in text
     again = "highwater dst run --protocol sequenced_metadata_boundary --seed 20 --mutant age_ignored"
     assert text.strip().endswith(again)
     code, text = called("campaign", "replay", copy, 21)

@@ -141,7 +141,7 @@ def test_a_seed_with_two_rows_is_told(tmp_path):
     with pytest.raises(CampaignError, match="seed 1 is in .*wave=1 and .*wave=2: keep one of them"):
         figures(out)
     code, said = called("status", out)
-    assert code == exits.HARNESS and "more than one row of a seed" in said
+    assert code == exits.HARNESS and "more than one row for a seed" in said
 
 
 def test_seeds_a_second_leave_pauses_out(tmp_path):

@@ -122,7 +122,7 @@ def test_tape_and_trace_of_a_run(tmp_path):
     (tmp_path / "tape.json").write_text(json.dumps({**tape, "tape": tape["tape"][:30]}))
     assert ran("dst", "replay", str(tmp_path / "tape.json")).exit_code == 13
     (tmp_path / "tape.json").write_text(json.dumps({**tape, "tape": [*tape["tape"], ["more", 0, 2]]}))
-    assert "the tape goes on" in ran("dst", "replay", str(tmp_path / "tape.json")).output
+    assert "the tape continues" in ran("dst", "replay", str(tmp_path / "tape.json")).output
     for bad in ({"mutant": ["x"]}, {"scenario": "other"}, {"tape": [["site", 5, 2]]}, {"seed": "x"}):
         (tmp_path / "tape.json").write_text(json.dumps({**tape, **bad}))
         assert ran("dst", "replay", str(tmp_path / "tape.json")).exit_code == 2
