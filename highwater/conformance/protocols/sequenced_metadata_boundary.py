@@ -1,4 +1,5 @@
-"""Define small runs, a mutant and `unlike_the_store` for the boundary protocol: its last files and boundary must be the store's."""
+"""Define small runs, a mutant and `unlike_the_store` for the boundary protocol: its last files and boundary must be the
+store's."""
 
 from typing import Any
 
