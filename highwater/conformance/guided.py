@@ -75,8 +75,8 @@ class Path(Record):
                     yield (match.process, action, choices), State(shared, locals_)
 
     def labels(self) -> list[Label]:
-        """Return the steps of one path to a state that the trace may be in. Raises TooLarge if there is none: a trace may reset a
-        client, which is no step."""
+        """Return the steps of one path to a state that the trace may be in. Raises TooLarge if there is none: a trace may
+        reset a client, which is no step."""
         for state in self.unpacked():
             if (found := self.back_from(state)) is not None:
                 return found
