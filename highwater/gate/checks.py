@@ -122,7 +122,7 @@ def proved(of, system: dict) -> Found:
     if not found.holds:
         failing = [f"{row.action} {row.clause} {row.verdict}\n{row.counterexample}"
                    for row in found.rows if row.verdict != "proved"]
-        return Found("", PROOF, "\n".join(failing) or f"nothing is proved of actions that are never possible: {found.impossible}")
+        return Found("", PROOF, "\n".join(failing) or f"nothing is proved of actions that never fire: {found.impossible}")
     return Found(f"{len(found.rows):,} queries, slowest {max(row.ms for row in found.rows):.0f} ms")
 
 

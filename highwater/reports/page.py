@@ -26,7 +26,7 @@ Move = tuple[str, tuple, int, int]  # action, choices, number of shared', number
 
 
 class Tables(NamedTuple):
-    """The graph around some states. The moves of a process depend on its pair (shared, own local) only, so they are kept by pair."""
+    """The graph around some states. Moves depend only on the pair (shared, own local) of a process, and are kept by pair."""
 
     values: list[list[Any]]  # of the shared part, then of each process's local part: number -> value
     numbers: list[dict[Any, int]]  # and value -> number
@@ -231,8 +231,8 @@ def noted(record: Any) -> dict[str, str]:
 
 
 def fields(model: Model, part: int, value: Any) -> list:
-    """Return the value that the page shows for each field: a text, or `["{", element ..]`, `["(", element ..]`, `["=", [key, text] ..]`, whose
-    elements are compared one by one."""
+    """Return the value to show for each field: a text, or `["{", element ..]`, `["(", element ..]`, `["=", [key, text] ..]`,
+    whose elements are compared one by one."""
     if not hasattr(value, "_fields"):
         return [shown(value)] if value != () else []
     written = as_spec_of(model.name) if part == 0 else {}

@@ -341,6 +341,6 @@ def folders(given: list[Path]) -> list[Path]:
             raise Refused(f"{path}: there is no such folder")
         inside = list(campaigns_in(path))
         if not inside:
-            raise Refused(f"{path} has no campaign: neither it nor a folder below has a campaign.json")
+            raise Refused(f"{path} is no campaign's folder, and holds none: it has no campaign.json")
         found += inside
     return list(dict.fromkeys(found))

@@ -143,7 +143,7 @@ def met(f: Figures) -> set[str]:
 
 
 def most_more(growth: Growth, runs: int) -> str:
-    """Bound the new states of as many runs again: each adds at most the next one's (Good-Turing), all at most the present total."""
+    """Bound the new states of as many runs again: each adds at most the next one's (Good-Turing), all at most the total."""
     more = min(growth.next_run * runs, growth.total)
     return f"{short(more)} more ({100 * more / growth.total:.0f} %)"
 
