@@ -102,8 +102,7 @@ def as_spec_of(stem: str) -> dict[str, Callable[[Any], Any]]:
 
 
 def in_words_of_the_spec(row: Row, model: Model) -> Callable[[State], Canonical]:
-    """Return a function that writes a state as the spec does. It caches shared parts and locals, since they recur in many
-    states."""
+    """Return a function that writes a state as the spec does. It caches shared parts and locals, which recur."""
     written = as_spec_of(row.stem)
     clients = sorted((p.name, p.role, i) for i, p in enumerate(model.processes) if p.name)
     kept: dict[tuple[str, Any], Canonical] = {}

@@ -1,8 +1,8 @@
 """Safety: FizzBee judges a run independently of our model's code, by following the steps that the run's trace stands for.
 
 The run is accepted if FizzBee can take every step, its assertions hold after each, and its last state is the one that the
-model ends in. If the protocol defines `unlike_the_store`, FizzBee's state must also equal the store's final content. Both
-judges share only the mapping of events to steps (traces/). A response to a caller is no step, so FizzBee does not judge it.
+model ends in. If the protocol defines `unlike_the_store`, FizzBee's state must also equal the store's final content. The judges
+share only the mapping of events to steps (traces/). A response to a caller is no step, so FizzBee does not judge it.
 
 A protocol's own part is highwater/conformance/protocols/STEM.py.
 """

@@ -122,7 +122,7 @@ def proved(of, system: dict) -> Found:
     if not found.holds:
         failing = [f"{row.action} {row.clause} {row.verdict}\n{row.counterexample}"
                    for row in found.rows if row.verdict != "proved"]
-        return Found("", PROOF, "\n".join(failing) or f"the proof says nothing about actions that are never possible: {found.impossible}")
+        return Found("", PROOF, "\n".join(failing) or f"nothing is proved of actions that never fire: {found.impossible}")
     return Found(f"{len(found.rows):,} queries, slowest {max(row.ms for row in found.rows):.0f} ms")
 
 
@@ -211,7 +211,7 @@ def judged(protocol: str) -> Iterator[Check]:
     from highwater.conformance.judge import PROTOCOLS
 
     if protocol in PROTOCOLS:
-        yield Check(protocol, "simulation", "FizzBee accepts the runs that refinement accepts, and refuses a mutant's", lambda: second_judge(protocol))
+        yield Check(protocol, "simulation", "FizzBee accepts good runs and refuses a mutant's", lambda: second_judge(protocol))
 
 
 def second_judge(protocol: str) -> Found:

@@ -1,4 +1,4 @@
-"""Safety: whatever a text holds, on a page it is that text, and no markup."""
+"""Safety: a text appears on a page unchanged and is never read as markup."""
 
 from html import escape
 
@@ -6,12 +6,12 @@ ALONE = ("circle", "line", "meta", "polyline", "rect")  # elements that hold not
 
 
 class Html(str):
-    """Is markup already."""
+    """Text that is markup already."""
 
 
 def el(name: str, /, *children: object, **attributes: object) -> Html:
-    """An element. Children that are no Html are texts; an attribute that is None or False is left out; of its name the last
-    underscore is, others are hyphens."""
+    """Make an element. Children that are not Html are escaped. Attributes that are None or False are left out. In names of
+    attributes a final underscore is dropped, and others become hyphens."""
     said = "".join(f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{escape(str(value))}"')
                    for key, value in attributes.items() if value is not None and value is not False)
     return Html(f"<{name}{said}/>" if name in ALONE else f"<{name}{said}>{joined(*children)}</{name}>")
@@ -22,12 +22,12 @@ def joined(*children: object) -> Html:
 
 
 def row(*cells: object, **attributes: object) -> Html:
-    """Of a table. Cells that are no element `td` become one."""
+    """Make a table row. Cells that are no `td` element become one."""
     return el("tr", *(cell if isinstance(cell, Html) and cell.startswith("<td") else el("td", cell) for cell in cells),
               **attributes)
 
 
 def table(head: list[object], rows: list[Html], **attributes: object) -> Html:
-    """It scrolls by itself if it is too wide."""
+    """Make a table, which scrolls by itself if it is too wide."""
     top = el("thead", el("tr", *(el("th", of) for of in head)))
     return el("div", el("table", top, el("tbody", *rows), **attributes), class_="sheet")

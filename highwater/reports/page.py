@@ -21,22 +21,22 @@ from highwater.model.guards import Refusal, choices_of, doc, guards_of, notes, p
 
 ASSETS = Path(__file__).parent / "assets"
 MAX_STATES = 20_000
-Numbered = tuple[int, ...]  # a state: the numbers of its shared part and of each local
+Numbered = tuple[int, ...]  # a state: the numbers of its shared part and of each local part
 Move = tuple[str, tuple, int, int]  # action, choices, number of shared', number of local'
 
 
 class Tables(NamedTuple):
-    """The graph around some states. A process moves as its pair (shared, own local) lets it: so its moves are told by pair."""
+    """The graph around some states. Moves depend only on the pair (shared, own local) of a process, and are kept by pair."""
 
     values: list[list[Any]]  # of the shared part, then of each process's local part: number -> value
     numbers: list[dict[Any, int]]  # and value -> number
     moves: list[dict[tuple[int, int], list[Move]]]  # of each process: pair -> its moves
     states: dict[Numbered, int]  # steps from the nearest start
-    radius: int | None  # all states within so many steps are here; None: there are no others
+    radius: int | None  # all states within this many steps are included; None: all states
 
 
 def tabulate(model: Model, starts: list[State], max_states: int | None = None) -> Tables:
-    """Breadth first from `starts`, as many whole levels as have at most `max_states` states; the starts in any case."""
+    """Tabulate the graph breadth-first from `starts`: the starts, and whole levels up to `max_states` states."""
     values: list[list[Any]] = [[] for _ in range(len(model.processes) + 1)]
     numbers: list[dict[Any, int]] = [{} for _ in values]
     moves: list[dict[tuple[int, int], list[Move]]] = [{} for _ in model.processes]
@@ -73,7 +73,7 @@ def tabulate(model: Model, starts: list[State], max_states: int | None = None) -
 
 
 class Interned(list):
-    """Each thing once, in the order of its first use. `key`: what tells things apart."""
+    """A list of distinct things, in the order of their first use. Things with equal `key` are the same."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class Interned(list):
 
 def page(model: Model, trace: tuple[Step, ...] = (), violated: str | None = None, *, loop: int | None = None,
          command: str = "", more: str = "", max_states: int = MAX_STATES) -> str:
-    """The HTML text, the same bytes for the same arguments.
+    """Return the HTML text: the same bytes for the same arguments.
 
     `trace`: from the initial state; `violated`: the property that fails in its last state, or on its cycle, which goes from
     the last state back to step `loop`. `command`: what writes this page; `more`: what writes one with more states. Raises
@@ -100,8 +100,8 @@ def page(model: Model, trace: tuple[Step, ...] = (), violated: str | None = None
 
 
 def written(stem: str, title: str, data: dict, *styles: str) -> str:
-    """<stem>.html with its style, after these other styles, its script and its data in it; "@SIZE@" in the data is the
-    page's size."""
+    """Fill <stem>.html with these styles, its own style, its script and the data. "@SIZE@" in the data becomes the page's
+    size."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -180,8 +180,8 @@ def embedded(model: Model, trace: tuple[Step, ...], violated: str | None, loop: 
 
 
 def plain_steps(model: Model, number: int, before: Step, after: Step) -> list[Step]:
-    """The step, which must be the model's; one of a merged model (model/explore/reductions.py) as the steps that it is made
-    of."""
+    """Return the model's steps for a step of a trace: one, or several for a step of a merged model
+    (model/explore/reductions.py). Raises ValueError if the model has no such step."""
     (process, action, choices), state = after
     role = next((p.role for p in model.processes if p.name == process), "")
     waiting = [(step,) for step in moves(model, before.state) if step.label[:2] == (process, action)]
@@ -203,7 +203,7 @@ def edges(tables: Tables) -> int:
 
 
 def labelled(model: Model, texts: Interned, label: Label) -> list[int]:
-    """Number of the process, of the action among its own (-1: Init), of the text of the choices."""
+    """Return the numbers of the process, of its action (-1: Init), and of the text of the choices."""
     process, action, choices = label
     p = next((p for p, of in enumerate(model.processes) if of.name == process and action in of.actions), -1)
     if p < 0:
@@ -226,13 +226,13 @@ def about(name: str, action: Callable) -> list:
 
 
 def noted(record: Any) -> dict[str, str]:
-    """Names and comments of the fields; a part that is no record, and not empty, has one field without a name."""
+    """Return the names and comments of the fields. A part that is no record has one unnamed field, unless it is empty."""
     return notes(type(record)) if hasattr(record, "_fields") else {"": ""} if record != () else {}
 
 
 def fields(model: Model, part: int, value: Any) -> list:
-    """What the page shows of each field: a text, or `["{", element ..]`, `["(", element ..]`, `["=", [key, text] ..]`, whose
-    elements are compared one by one."""
+    """Return the value to show for each field: a text, or `["{", element ..]`, `["(", element ..]`, `["=", [key, text] ..]`,
+    whose elements are compared one by one."""
     if not hasattr(value, "_fields"):
         return [shown(value)] if value != () else []
     written = as_spec_of(model.name) if part == 0 else {}

@@ -1,4 +1,4 @@
-"""A counterexample in words, with Rich's markup: which actions were taken, which guards they passed, and what changed."""
+"""Print a counterexample with Rich's markup: the actions, the guards that they passed, and the changes."""
 
 from rich.markup import escape
 
@@ -8,14 +8,14 @@ from highwater.model.liveness import Lasso
 
 
 def told_lasso(model: Model, lasso: Lasso) -> str:
-    """The way to the cycle, the cycle, and how each fair action is served on it."""
+    """Format a lasso: the steps to the cycle, the cycle, and how each fair action is treated on it."""
     whose = f" for {escape(lasso.process)}" if lasso.process else ""
     lines = [f"[bold red]{escape(lasso.violated)} fails{whose}[/]: {escape(doc_of(model, lasso.violated))}", "",
              *told_steps(model, lasso.stem)]
     if lasso.cycle:
         lines += ["[bold]and then for ever[/]", *told_steps(model, lasso.stem + lasso.cycle, len(lasso.stem))]
     else:
-        lines.append("[bold]and then nothing more happens[/], for no fair action is enabled")
+        lines.append("[bold]and then nothing more happens[/], because no fair action is enabled")
     told = {"taken": "taken in step {}", "disabled": "not enabled after step {}", "never enabled": "never enabled"}
     lines += [escape(f"    fair: {w.process}.{w.action}".replace(": .", ": ")) + " "
               + told[w.how].format(w.at + len(lasso.stem) - 1) for w in lasso.fair if w.how != "never enabled"]
@@ -27,13 +27,13 @@ def doc_of(model: Model, name: str) -> str:
 
 
 def told(model: Model, violated: str, trace: tuple[Step, ...]) -> str:
-    """A counterexample, step by step: which action, which guard it passed, what changed."""
+    """Format a counterexample step by step: the action, the guards that it passed, the changes."""
     text = doc_of(model, violated)
     return "\n".join([f"[bold red]{escape(violated)} fails[/]{': ' * bool(text)}{escape(text)}", "", *told_steps(model, trace)])
 
 
 def told_steps(model: Model, trace: tuple[Step, ...], first: int = 0) -> list[str]:
-    """The steps from the first on: which action, which guard it passed, what changed."""
+    """Format the steps from number `first` on: the action, the guards that it passed, the changes."""
     lines: list[str] = []
     actions = {(p.name, name): action for p in model.processes for name, action in p.actions.items()}
     for number, step in enumerate(trace[first:], first):
@@ -58,7 +58,7 @@ def changes(model: Model, before: Step, after: Step) -> list[str]:
 
 
 def shown(value: object) -> str:
-    """Sets in order, and without their wrappings."""
+    """Format a value, with sets sorted and without "frozenset"."""
     if hasattr(value, "_asdict"):
         return "{" + ", ".join(f"{k} {shown(v)}" for k, v in value._asdict().items()) + "}"
     if isinstance(value, frozenset):

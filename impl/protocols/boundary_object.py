@@ -103,7 +103,7 @@ class ObjectStoreBoundaryObject:
             value = parse(self.key, found.body)
             if self.seen is not None and value < self.seen[0]:
                 raise InvalidBoundary(f"{self.key!r} went back from {self.seen[0]} to {value}: somebody has overwritten it "
-                                      "without the condition that it be the version read")
+                                      "without the condition on the version read")
             self.seen = value, found.version
         return self.at_least
 

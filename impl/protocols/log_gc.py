@@ -130,7 +130,7 @@ class AppendLog:
             if self.boundary is None or await self.boundary.read() <= snapshot:
                 return Recovered(file_id, state, snapshot)
             self.world.metrics.count("recoveries_overtaken")
-        raise NotRecovered(f"{self.entries.namespace.prefix!r}: {self.read_attempts} times over a collector was faster than "
+        raise NotRecovered(f"{self.entries.namespace.prefix!r}: {self.read_attempts} times a collector was faster than "
                            "this recovery: collect with a larger min_age")
 
     async def _latest_snapshot(self) -> int:

@@ -183,7 +183,7 @@ class Instance:
         self._check_role("writer")
         if self.update != Flush(sst):
             if self.doubt:
-                raise InDoubt(f"{self.update} is of unknown outcome: repeat it first, which finds out")
+                raise InDoubt(f"{self.update} has an indeterminate outcome: repeat it first to find out")
             self._forget()
             self.update = Flush(sst)
         return await self._update(lambda _: self.update, None, deadline_ms)
@@ -315,7 +315,7 @@ class Instance:
 
     def _check_role(self, role: str) -> None:
         if self.role != role:
-            raise RuntimeError(f"that is for a {role} to do, and this is a {self.role}")
+            raise RuntimeError(f"only a {role} may do this, and this is a {self.role}")
         self._check_not_over()
         if not self.epoch:
             raise RuntimeError(f"open this {self.role} first")
@@ -323,7 +323,7 @@ class Instance:
     def _check_not_over(self) -> None:
         match self.over:
             case Fenced() as fenced:
-                raise FencedUnapplied(self.role, fenced.epoch, fenced.stored, "it was told so, and does nothing any more")
+                raise FencedUnapplied(self.role, fenced.epoch, fenced.stored, "it was told so before, and stays fenced")
             case StoreError() as failed:
                 raise RuntimeError(f"this {self.role} failed to open, make another: {failed}")
             case _:

@@ -125,7 +125,7 @@ def test_what_cannot_be_followed_is_told_with_its_limit() -> None:
     outcomes = (simulate(Run(seed, "log_gc")) for seed in range(50))
     with pytest.raises(TooLarge, match="at most 100 actions"):
         guided(next(outcome for outcome in outcomes if len(outcome.events) > 250))
-    with pytest.raises(TooLarge, match="refused for what is no step of the spec"):
+    with pytest.raises(TooLarge, match="refused for something that is no step of the spec"):
         guided(small_run("log_gc", 0, "blind_create"))
 
 

@@ -1,4 +1,4 @@
-"""What the FizzBee judge needs of the boundary protocol with a known latest file: runs of its smallest shape, and a mutant."""
+"""Define runs of the smallest shape and a mutant for the FizzBee judge: the boundary protocol with a known latest file."""
 
 from highwater.dst.scenarios.known_latest import SCENARIO
 

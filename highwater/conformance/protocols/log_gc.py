@@ -1,4 +1,4 @@
-"""What the FizzBee judge needs of the log with collection: runs of its smallest shape, and a mutant."""
+"""Define runs of the smallest shape and a mutant for the FizzBee judge: the log with collection."""
 
 from highwater.dst.scenarios.log_gc import SCENARIO
 

@@ -1,4 +1,4 @@
-"""What the FizzBee judge needs of the manifest and compactions protocol: runs of its smallest shape, and a mutant."""
+"""Define runs of the smallest shape and a mutant for the FizzBee judge: the manifest and compactions protocol."""
 
 from highwater.dst.scenarios.manifest_compactions import SCENARIO
 

@@ -1,4 +1,4 @@
-"""What the FizzBee judge needs of the manifest with epochs: runs of its smallest shape, and a mutant."""
+"""Define runs of the smallest shape and a mutant for the FizzBee judge: the manifest with epochs."""
 
 from highwater.dst.scenarios.manifest_epochs import SCENARIO
 

@@ -1,4 +1,4 @@
-"""What the FizzBee judge needs of the migration of the manifest's format: runs of its smallest shape, and a mutant."""
+"""Define runs of the smallest shape and a mutant for the FizzBee judge: the migration of the manifest's format."""
 
 from highwater.dst.scenarios.manifest_migration import SCENARIO
 

@@ -1,5 +1,4 @@
-"""Define small runs, a mutant and `unlike_the_store` for the boundary protocol: its last files and boundary must be the
-store's."""
+"""Define small runs, a mutant and `unlike_the_store` (final files and boundary) for the boundary protocol."""
 
 from typing import Any
 

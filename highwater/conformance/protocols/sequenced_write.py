@@ -1,4 +1,4 @@
-"""What the FizzBee judge needs of the sequenced write protocol: runs of its smallest shape, and a mutant."""
+"""Define runs of the smallest shape and a mutant for the FizzBee judge: the sequenced write protocol."""
 
 from highwater.dst.scenarios.sequenced_write import SCENARIO
 

@@ -1,4 +1,4 @@
-"""What the FizzBee judge needs of the single object with conditional writes: runs of its smallest shape, and a mutant."""
+"""Define runs of the smallest shape and a mutant for the FizzBee judge: the single object with conditional writes."""
 
 from highwater.dst.scenarios.simple_conditional import SCENARIO
 

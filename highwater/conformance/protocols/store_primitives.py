@@ -1,4 +1,4 @@
-"""What the FizzBee judge needs of the store's own requests: runs of its smallest shape, and a mutant."""
+"""Define runs of the smallest shape and a mutant for the FizzBee judge: the store's own requests."""
 
 from highwater.dst.scenarios.store_primitives import SCENARIO
 

@@ -1,4 +1,4 @@
-"""What the FizzBee judge needs of the boundary protocol with ids of updates: runs of its smallest shape, and a mutant."""
+"""Define runs of the smallest shape and a mutant for the FizzBee judge: the boundary protocol with ids of updates."""
 
 from highwater.dst.scenarios.update_ids import SCENARIO
 

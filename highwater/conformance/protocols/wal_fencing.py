@@ -1,4 +1,4 @@
-"""What the FizzBee judge needs of the write-ahead log with fencing: runs of its smallest shape, and a mutant."""
+"""Define runs of the smallest shape and a mutant for the FizzBee judge: the write-ahead log with fencing."""
 
 from highwater.dst.scenarios.wal_fencing import SCENARIO
 

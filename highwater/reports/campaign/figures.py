@@ -1,8 +1,8 @@
-"""Safety: what is told of a campaign is a function of the rows that are committed, each counted once; it may be running, may
-have been stopped, and may be of other code. Nothing is written.
+"""Safety: the figures of a campaign are a function of its committed rows, each counted once. The campaign may be running,
+stopped, or of other code. Nothing is written.
 
-Rows are read some 100,000 at a time, and summed up at once: what stays in memory is a few numbers of each seed, and the
-sketches' hashes.
+Rows are read about 100,000 at a time and summarised at once. Only a few numbers of each seed and the hashes of the sketches
+stay in memory.
 """
 
 import os
@@ -36,16 +36,16 @@ from highwater.dst.version import code_version
 COLUMNS = ("seed", "strategy", "profile", "kind", "signature", "requests", "steps", "virtual_ms", "reached", "faults",
            "model_states", "model_steps", "cpu_us")
 AT_ONCE = 100_000  # rows
-UNION = 4_000_000  # hashes, before they are counted
+UNION = 4_000_000  # hashes to collect before they are counted
 POINTS = 200  # of a curve
 PHASES = {"timeout": ("applied", "later", "never"), "crash": ("applied", "later", "never"), "503": ("never",),
-          "409": ("never",), "403": ("never",)}  # fault -> what can have become of its request
-OF_MUTATIONS = ("409", "429")  # two reads are no conflict, and not too many
+          "409": ("never",), "403": ("never",)}  # fault -> the phases that its request can have
+OF_MUTATIONS = ("409", "429")  # reads get neither answer: they do not conflict, and are not limited
 READS = ("get", "get_if_changed", "head", "list")
 
 
 class Cell(NamedTuple):
-    """Runs of one strategy and one profile. `failed` counts what is wrong, `unjudged` what no run came of."""
+    """Counts of the runs of one strategy and one profile. `unjudged`: seeds without a verdict."""
 
     strategy: str
     profile: str
@@ -66,9 +66,10 @@ class Failed(NamedTuple):
 
 
 class Growth(NamedTuple):
-    """Of what the runs have reached of the model, by sketches: so many seeds of a sample of runs, so many hashes of a sample of
-    states. `points`: after so many seeds so many in all; `last_tenth`: which share of them the last tenth of the seeds brought;
-    `next_run`: how many a run more will bring on average, by Good and Turing: those that one run alone has reached, a run."""
+    """The growth of model coverage, estimated by sketches of a sample of runs and a sample of states.
+
+    `points`: (seeds, distinct hashes so far). `last_tenth`: the share of hashes that the last tenth of the seeds added.
+    `next_run`: the expected new hashes of one more run (Good-Turing: hashes that only one run reached, divided by runs)."""
 
     points: list[tuple[int, int]]
     total: int
@@ -77,7 +78,7 @@ class Growth(NamedTuple):
 
 
 class Round(NamedTuple):
-    """Of a guided campaign. `states`: that no round before it has reached, by sketches."""
+    """A round of a guided campaign. `states`: those that no earlier round reached, by sketches."""
 
     number: int
     runs: int
@@ -89,8 +90,8 @@ class Figures(NamedTuple):
     out: Path
     campaign: Campaign
     asked: Asked
-    commit: str  # of its code; "": not known
-    here: bool  # the code that is here is the campaign's
+    commit: str  # of the campaign's code; "": not known
+    here: bool  # whether the current code is the campaign's
     running: bool
     done: int
     left: int
@@ -123,7 +124,7 @@ class Figures(NamedTuple):
 
 
 def figures(out: Path) -> Figures:
-    """Of what is committed now. Raises Refused if it is no campaign's folder, CampaignError if a file is not whole."""
+    """Compute the figures of the committed rows. Raises Refused for another folder, CampaignError for a damaged file."""
     campaign, asked = labelled(out)
     try:
         return summed(out, campaign, asked)
@@ -168,7 +169,7 @@ def summed(out: Path, campaign: Campaign, asked: Asked) -> Figures:
 
 
 def tables(out: Path, seeds: Seeds) -> Iterator[pa.Table]:
-    """Rows of these, many at a time, with the number of their wave."""
+    """Yield the rows of these seeds in large tables, with the number of their wave."""
     if not (out / "rows").is_dir():
         return
     wave = pa.schema([("wave", pa.int64())])
@@ -192,7 +193,7 @@ def of_each(table: pa.Table) -> list[dict]:
 
 
 def add_row(row: dict, cells: dict, signatures: dict) -> None:
-    """Of a group, to what there is of its strategy and profile, and of its signature."""
+    """Add a group of rows to the counts of its strategy and profile, and of its signature."""
     cell = cells.setdefault((row["strategy"], row["profile"]), [0, 0, 0, 0])
     unjudged = row["kind"] in UNJUDGED
     for place, more in enumerate((row["seed_count"], row["seed_count"] * (bool(row["kind"]) and not unjudged),
@@ -222,7 +223,7 @@ def befallen(faults: pa.ChunkedArray) -> dict[str, int]:
 
 
 def failures_of(out: Path, campaign: Campaign, signatures: dict[tuple[str, str], list], summary: dict) -> list[Failed]:
-    """The most frequent first."""
+    """List the kinds of failure, the most frequent first."""
     first = [seed for _, seed, _ in signatures.values()]
     rows = ds.dataset(out / "rows", schema=SCHEMA, format="parquet").to_table(
         columns=["seed", "message"], filter=ds.field("seed").isin(first)).to_pylist() if first else []
@@ -236,7 +237,7 @@ def failures_of(out: Path, campaign: Campaign, signatures: dict[tuple[str, str],
 
 
 def witnesses_of(summary: dict) -> dict[str, tuple[int, int]] | None:
-    """As the campaign's own code named them."""
+    """Return the witnesses by the names of the campaign's own code; None if they are unknown."""
     if not summary:
         return None
     reached = {name: (of["runs"], of["smallest_seed"]) for name, of in summary["reached"].items()}
@@ -258,8 +259,8 @@ def of_cpu(parts: list[np.ndarray]) -> tuple[float, float, float]:
 
 
 def of_waves(out: Path, waves: Counter) -> tuple[float, float]:
-    """Seeds a second in the median wave, from its predecessor's end to its own, so that pauses do not count; and the end of the
-    last. Files that were copied have lost their times."""
+    """Return the seeds per second of the median wave, and the time at which the last wave ended. A wave lasts from the end of
+    its predecessor to its own, so that pauses do not count. Copied files have lost their times."""
     ended_s = {wave: (out / "rows" / f"wave={wave}").stat().st_mtime for wave in sorted(w for w in waves if w is not None)}
     rates = [waves[wave] / (ended_s[wave] - ended_s[wave - 1]) for wave in ended_s
              if wave - 1 in ended_s and ended_s[wave] > ended_s[wave - 1]]
@@ -267,17 +268,17 @@ def of_waves(out: Path, waves: Counter) -> tuple[float, float]:
 
 
 def cells_of(faults: dict[tuple[str, str, str], int]) -> dict[tuple[str, str, str], int]:
-    """All that could be, 0 where it was not: of operations that anything has befallen, and other answers that were met."""
+    """Fill in 0 for possible faults that did not occur: of operations that had a fault, and of answers that occurred."""
     ops, others = sorted({op for _, op, _ in faults}), sorted({fault for fault, _, _ in faults} - set(PHASES))
     could = {(fault, op, phase): 0 for fault, phases in (PHASES | dict.fromkeys(others, ("never",))).items() for op in ops
              for phase in phases if fault not in OF_MUTATIONS or op not in READS}
     return could | faults
 
 
-# --- what was reached of the model
+# --- coverage of the model
 
 class Union:
-    """Of sketches: each hash, the first seed that has it, and how many runs have it."""
+    """The union of sketches: each hash, the first seed that has it, and the number of runs that have it."""
 
     def __init__(self) -> None:
         self.parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
@@ -301,7 +302,7 @@ class Union:
         return self.parts[0] if self.parts else (np.empty(0, np.int64),) * 3
 
     def growth(self, seeds: np.ndarray) -> Growth:
-        """`seeds`: all there are, ascending."""
+        """Return the growth of the union. `seeds`: all sketched seeds, ascending."""
         _, first, runs = self.merge()
         first = np.sort(np.searchsorted(seeds, first))  # how many seeds are before it
         total, last = len(first), int(0.9 * len(seeds))
@@ -312,7 +313,7 @@ class Union:
 
 
 def counted(hashes: np.ndarray, first: np.ndarray, runs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Each hash once."""
+    """Merge equal hashes: the lowest first seed, and the sum of the runs."""
     if not len(hashes):
         return hashes, first, runs
     order = np.lexsort((first, hashes))
@@ -324,7 +325,7 @@ def counted(hashes: np.ndarray, first: np.ndarray, runs: np.ndarray) -> tuple[np
 # --- many campaigns
 
 def campaigns_in(path: Path) -> Iterator[Path]:
-    """However deep; none is within another."""
+    """Yield the campaigns' folders below `path`, at any depth. No campaign contains another."""
     for root, folders, files in os.walk(path):
         folders.sort()
         if "campaign.json" in files:
@@ -333,7 +334,7 @@ def campaigns_in(path: Path) -> Iterator[Path]:
 
 
 def folders(given: list[Path]) -> list[Path]:
-    """Campaigns' folders: what is given, or what is in it. Raises Refused where there is none."""
+    """Return the campaigns' folders among and below these. Raises Refused if one has none."""
     found = []
     for path in given:
         if not path.is_dir():

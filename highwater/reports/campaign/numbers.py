@@ -1,5 +1,5 @@
-"""Safety: a share is never said without how sure it is: 95 %, both sides by Wilson; where there is none, at most, by the rule
-of three (the exact form of it: what would give none of N with 5 % at least)."""
+"""Safety: a share is always given with a 95 % bound. It is Wilson's interval, or for none of N the exact form of the rule of
+three: the share at which none of N has a probability of 5 %."""
 
 from math import floor, sqrt
 
@@ -7,7 +7,7 @@ Z = 1.959964  # of a normal distribution: 95 % within
 
 
 def wilson(k: int, n: int) -> tuple[float, float]:
-    """Between which the share is of which k of n were seen. (0, 1) of nothing."""
+    """Return the 95 % interval of a share of which k of n were seen; (0, 1) if n is 0."""
     if not n:
         return 0.0, 1.0
     share, more = k / n, Z * Z / n
@@ -16,12 +16,12 @@ def wilson(k: int, n: int) -> tuple[float, float]:
 
 
 def at_most(n: int) -> float:
-    """The share, 95 %, of what was seen in none of n: 3/n, nearly. 1 of nothing."""
+    """Return the 95 % upper bound of a share of which none of n was seen: about 3/n; 1 if n is 0."""
     return 1 - 0.05 ** (1 / n) if n else 1.0
 
 
 def sure(k: int, n: int) -> str:
-    """E.g. "at most 30 in a million" or "1.2 to 3.4 %"."""
+    """Describe the share of k of n, e.g. "at most 30 in a million" or "1.2 to 3.4 %"."""
     if not n:
         return "nothing is known"
     if not k:
@@ -33,12 +33,12 @@ def sure(k: int, n: int) -> str:
 
 
 def share(x: float) -> str:
-    """Small ones in a million."""
+    """Format a share in %, or a small one in a million."""
     return f"{digits(100 * x)} %" if x >= 0.001 else f"{digits(1e6 * x)} in a million"
 
 
 def of_runs(words: str) -> str:
-    """How many fail: `words` is as `sure` and `share` say it."""
+    """Say how many runs fail: `words` comes from `sure` or `share`."""
     return f"{words} {'of ' * words.endswith('%')}runs fail"
 
 
@@ -48,7 +48,7 @@ def between(low: float, high: float) -> str:
 
 
 def digits(x: float) -> str:
-    """Two that count."""
+    """Format a number with two significant digits."""
     if x >= 100:
         return f"{x:,.0f}" if x < 1000 else f"{round(x, -2):,.0f}"
     if x >= 10:
@@ -57,14 +57,14 @@ def digits(x: float) -> str:
 
 
 def short(n: float) -> str:
-    """E.g. 12,345, 130 k, 1.2 M."""
+    """Format a count: 12,345, 130 k, 1.2 M."""
     if n < 100_000:
         return f"{n:,.0f}"
     return f"{n / 1e3:,.0f} k" if n < 1e6 else f"{n / 1e6:,.1f} M" if n < 1e9 else f"{n / 1e9:,.1f} G"
 
 
 def lasting(seconds: float) -> str:
-    """E.g. 12 s, 3 min, 4.5 h."""
+    """Format a duration: 12 s, 3 min, 4.5 h."""
     if seconds < 120:
         return f"{digits(seconds)} s"
     return f"{seconds / 60:,.0f} min" if seconds < 7200 else f"{seconds / 3600:,.1f} h"

@@ -1,4 +1,4 @@
-"""Safety: none; how the coverage of a campaign has grown, as a picture: of its numbers alone, the same for the same."""
+"""Draw the growth of a campaign's coverage as SVG. The same numbers give the same picture."""
 
 from math import floor, log10
 
@@ -7,12 +7,12 @@ from highwater.reports.campaign.numbers import short
 from highwater.reports.markup import Html, el
 
 WIDE, HIGH, LEFT, RIGHT, TOP, FOOT = 720, 260, 54, 122, 14, 44
-APART = 15  # at least, between two names
+APART = 15  # minimum distance of two names, in pixels
 
 
 def growth_plot(named: dict[str, Growth]) -> Html:
-    """A curve of each, distinct ones over seeds; the last tenth of the seeds is marked. A curve that is flat there has levelled
-    off."""
+    """Draw a curve for each name: distinct hashes over seeds. The last tenth of the seeds is marked; a curve that is flat there
+    has levelled off."""
     most_x = max((points[-1][0] for points, *_ in named.values()), default=0)
     most_y = max((growth.total for growth in named.values()), default=0)
     if not most_x or not most_y:
@@ -45,7 +45,7 @@ def growth_plot(named: dict[str, Growth]) -> Html:
 
 
 def ticks(most: float) -> list[int]:
-    """Some round numbers, up to `most`."""
+    """Return some round numbers up to `most`."""
     size = 10 ** max(0, floor(log10(most / 5)))
     step = next(of * size for of in (1, 2, 5, 10) if most / (of * size) <= 5)
     return list(range(0, int(most) + 1, step))

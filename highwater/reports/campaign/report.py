@@ -1,8 +1,8 @@
-"""Safety: the report of a campaign calls safe nothing that has failed, and says of what has not how sure that is and what was
-not tried. One file that needs no network: campaign.css, and the timelines of what failed, are in it.
+"""Safety: the report of a campaign calls nothing safe that has failed. Without a failure it says how sure that is and what was
+not tried.
 
-Of folders alone: highwater/reports/campaign/figures.py reads them. The same bytes for the same folders, and the same paths to
-them.
+The report is one file that needs no network. It contains campaign.css and the timelines of failures. It depends only on the
+folders and their paths: the same folders give the same bytes. highwater/reports/campaign/figures.py reads them.
 """
 
 from collections.abc import Iterable
@@ -21,16 +21,16 @@ from highwater.reports.markup import Html, el, joined, row, table
 
 ASSETS = Path(__file__).parent.parent / "assets"
 TONES = ("bad", "found", "open", "good")  # in this order
-OPEN = 3  # of many campaigns with failures so many are unfolded
+OPEN = 3  # campaigns with failures to unfold, of many
 
 
 class Report(NamedTuple):
     text: str  # HTML; links and commands in it are for `target`'s folder
-    damaged: list[str]  # of many folders those that cannot be read, and why
+    damaged: list[str]  # for each unreadable folder: why
 
 
 def report(given: list[Path], against: list[Path], target: Path) -> Report:
-    """Raises Refused, CampaignError, OSError."""
+    """Make the report of campaigns, compared with earlier ones. Raises Refused, CampaignError, OSError."""
     pairs, damaged = readable(folders(given))
     pairs.sort(key=lambda pair: (TONES.index(verdict(pair[0]).tone), -pair[0].failed, str(pair[0].out)))
     found = [f for f, _ in pairs]
@@ -53,7 +53,7 @@ def report(given: list[Path], against: list[Path], target: Path) -> Report:
 
 
 def readable(folders: list[Path]) -> tuple[list[tuple[Figures, dict[str, Bundle]]], list[str]]:
-    """What is told of each, and why others cannot be read: they do not hide it. Raises the first error where none can be."""
+    """Return the figures of the readable folders, and the errors of the others. Raises the first error if none is readable."""
     found: list[tuple[Figures, dict[str, Bundle]]] = []
     damaged: list[CampaignError] = []
     for out in folders:
@@ -75,7 +75,7 @@ def page(title: str, parts: list[Html]) -> str:
     return "<!doctype html>\n" + el("html", head, el("body", el("div", *parts, class_="report")), lang="en") + "\n"
 
 
-# --- what is said first
+# --- the answers at the top
 
 
 def header(title: str, found: list[Figures]) -> Html:
@@ -126,7 +126,7 @@ def top_of_many(found: list[Figures], damaged: list[str]) -> Html:
 
 
 def sureness_of_many(real: list[Figures], bad: list[Figures]) -> tuple[str, str]:
-    """Of the worst; else of the least sure of those without a failure."""
+    """Say how sure the verdict on many campaigns is: that of the worst, else of the least sure without a failure."""
     if bad:
         words, why = sureness(bad[0])
         return words, f"{name_of(bad[0])}, {why} The others are in the table."
@@ -149,7 +149,7 @@ def tag(judged: Verdict) -> Html:
 
 
 def matrix(found: list[Figures]) -> Html:
-    """A row a campaign."""
+    """Make the table of campaigns, one row each."""
     strategies = sorted({cell.strategy for f in found for cell in f.cells if cell.strategy})
     more = {name: of for name, of in (("left", lambda f: f.left), ("unjudged", lambda f: f.unjudged)) if any(map(of, found))}
     rows = []
@@ -170,7 +170,7 @@ def matrix(found: list[Figures]) -> Html:
 # --- what triage has kept, and what earlier campaigns found
 
 def bundles_of(f: Figures) -> dict[str, Bundle]:
-    """By signature. Nothing, if there was no triage. Raises CampaignError."""
+    """Return the triaged bundles by signature; none without triage. Raises CampaignError for a damaged triage.json."""
     found = {}
     file, mend = f.out / "triage.json", f"`highwater campaign triage {f.out}` writes it anew"
     try:
@@ -192,7 +192,7 @@ def text_of(path: Path) -> str:
 
 
 def with_states(f: Figures, earlier: list[Figures], bundles: dict[str, Bundle]) -> dict[str, Bundle]:
-    """By these earlier campaigns, if any are given; else as triage found them."""
+    """Set each bundle's state (new, known, gone) by these earlier campaigns, if given; else keep triage's."""
     if not earlier:
         return bundles
     found = {}

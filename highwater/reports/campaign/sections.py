@@ -1,4 +1,4 @@
-"""Safety: none of its own; the sections of a campaign's report: what failed, where, what was reached, and what ran."""
+"""Make the sections of a campaign's report: the failures, where they occur, the coverage, and the runs."""
 
 from collections.abc import Iterable
 from os.path import relpath
@@ -24,7 +24,7 @@ MEANING = {
 
 
 class Bundle(NamedTuple):
-    """What `campaign triage` kept of a signature. `folder` is relative to the campaign's; "" if it was not shrunk."""
+    """The bundle that `campaign triage` kept for a signature. `folder` is relative to the campaign's; "" if not shrunk."""
 
     state: str  # new, known, gone; "": not said
     folder: str = ""
@@ -34,17 +34,17 @@ class Bundle(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where the page will be, and how many timelines it may still hold."""
+    """The folder of the page, and the number of timelines that it may still embed."""
 
     target: Path
     budget: list[int]
 
     def seen(self, path: Path) -> str:
-        """From the page's folder: a page that moves together with its campaigns stays right."""
+        """Return a path relative to the page, so that links work after page and campaigns move together."""
         return relpath(path, self.target.parent)
 
     def of(self, folder: Path) -> str:
-        """For a shell there."""
+        """Return a folder for a command in a shell in the page's folder."""
         return quote(self.seen(folder))
 
 
@@ -90,7 +90,7 @@ def failure_of(f: Figures, failure: Failed, bundle: Bundle, place: Place) -> Htm
 
 
 def shrunk(folder: Path, failure: Failed, bundle: Bundle, place: Place) -> list[Html]:
-    """What triage kept of it."""
+    """Show the shrunk run of a failure: command, report and timeline."""
     report, timeline = map(elsewhere, (bundle.report, bundle.timeline))
     parts = [el("p", f"Shrunk, requests {bundle.requests}:", class_="soft"),
              command(f"highwater dst replay {place.of(folder)} --shrunk"),
@@ -104,7 +104,7 @@ def shrunk(folder: Path, failure: Failed, bundle: Bundle, place: Place) -> list[
 
 
 def elsewhere(text: str) -> str:
-    """What a bundle says of its own folder, said on another page."""
+    """Rewrite a bundle's reference to its own folder for another page."""
     return text.replace("in this folder: ", "in the bundle's folder: ")
 
 
@@ -127,7 +127,7 @@ def by_strategy(f: Figures) -> Html:
 
 
 def added(cells: Iterable[Cell], field: str) -> dict[str, Cell]:
-    """Over all of the other field."""
+    """Sum the cells by one field, over all values of the other."""
     found: dict[str, Cell] = {}
     for cell in cells:
         before = found.get(getattr(cell, field), Cell("", "", 0, 0, 0, 0))
@@ -136,7 +136,7 @@ def added(cells: Iterable[Cell], field: str) -> dict[str, Cell]:
 
 
 def found_cell(cell: Cell, interval: bool = False) -> Html:
-    """A `td`: the redder, the more have failed."""
+    """Make a table cell: the more runs failed, the redder it is."""
     n = cell.runs - cell.unjudged
     text = [counted(cell.failed, n), *([el("span", sure(cell.failed, n), class_="sub")] if interval else [])]
     if not cell.failed:
@@ -169,7 +169,7 @@ def coverage(f: Figures) -> Html:
 
 
 def by_round(f: Figures) -> list[Html]:
-    """Of a guided campaign."""
+    """Make the table by round of a guided campaign."""
     rows = [row(of.number, counted(of.failed, of.runs), short(of.states)) for of in f.rounds]
     head = ["round", "failed/all", "new states"]
     return [el("details", el("summary", f"By round: {len(rows)}"), table(head, rows, class_="grid"), open=True)] if rows else []

@@ -1,7 +1,7 @@
-"""Safety: a query sees each committed row of a campaign once, whichever engine is asked; of itself it writes nothing.
+"""Safety: a query sees each committed row of a campaign once, with either engine. Defining the views writes nothing.
 
-The same views in two dialects: duckdb reads the Parquet in this process, Spark SQL where Spark is. Of several campaigns each
-has its rows, told apart by the column `campaign`, the name of its folder.
+The same views exist in two dialects: duckdb reads the Parquet in this process, Spark SQL in Spark. The column `campaign`, the
+name of the folder, tells the rows of several campaigns apart.
 """
 
 import logging
@@ -24,11 +24,11 @@ MOST_BITS = 63
 OF_CAMPAIGN = ("scenario", "mutant", "strategy", "profile", "shape", "faults", "round_size", "code")
 CAMPAIGNS = ("campaign", *OF_CAMPAIGN, "first_seed", "end_seed", "stop_after", "options")
 FAILED = "(" + ", ".join(f"'{kind}'" for kind in WRONG) + ")"
-LEFT_OUT = ("model_states", "model_steps", "faults", "swarm")  # of the view runs: they have views of their own
-BEFORE = r"(?:[\s(;]|--[^\n]*|/\*.*?\*/)*+"  # blanks and comments, all that there are
+LEFT_OUT = ("model_states", "model_steps", "faults", "swarm")  # of the view `runs`: these columns have views of their own
+BEFORE = r"(?:[\s(;]|--[^\n]*|/\*.*?\*/)*+"  # all blanks and comments
 READS = re.compile(BEFORE + r"(?:explain\b\s*(?:analyze\b|extended\b|codegen\b|cost\b|formatted\b|\([^)]*\))?" + BEFORE + r")?"
                    r"(?:select|with|from|values|table|pivot|unpivot|describe|desc|summarize|show)\b", re.IGNORECASE | re.DOTALL)
-OF_ENGINE: dict[str, dict[str, Callable[[str], str]]] = {  # what the dialects say differently, of a column of `parquet_rows`
+OF_ENGINE: dict[str, dict[str, Callable[[str], str]]] = {  # the differences of the dialects, for a column of `parquet_rows`
     "duckdb": {
         "map": lambda name: f"(SELECT *, unnest(map_entries({name})) AS e FROM parquet_rows)",
         "key": lambda _: "e.key", "value": lambda _: "e.value",
@@ -44,7 +44,7 @@ OF_ENGINE: dict[str, dict[str, Callable[[str], str]]] = {  # what the dialects s
         "of_json": lambda name: f"get_json_object({name}, '$.' || name)",
     },
 }
-VIEWS = {  # name -> what it holds, its SELECT; in < > what OF_ENGINE says
+VIEWS = {  # name -> its rows, its SELECT; < > is replaced by OF_ENGINE
     "runs": ("a row for each run: the Parquet columns, `wave`, whether it was `judged`, and whether it `failed`", f"""
 SELECT campaign, {', '.join(name for name in SCHEMA.names if name not in LEFT_OUT)}, wave,
        kind = '' OR kind IN {FAILED} AS judged, kind IN {FAILED} AS failed
@@ -86,8 +86,8 @@ FROM parquet_rows GROUP BY campaign, strategy"""),
 
 
 def statements(folders: list[Path], engine: str) -> list[str]:
-    """CREATE VIEW .. of `parquet_rows` (everything, as it is in the files), `campaigns`, `all_witnesses`, and VIEWS. Raises
-    Refused."""
+    """Return the CREATE VIEW statements for `parquet_rows` (all columns of the files), `campaigns`, `all_witnesses` and VIEWS.
+    Raises Refused."""
     names, given = names_of(folders), []
     for name, out in zip(names, folders):
         try:
@@ -120,7 +120,7 @@ def labelled_with_rows(out: Path) -> tuple[Campaign, Asked]:
 
 
 def the_others(folders: list[Path]) -> str:
-    """What to do where one of several cannot be asked."""
+    """Say what to do if one of several campaigns cannot be queried."""
     return "" if len(folders) == 1 else (f" (of part of {len(folders)} campaigns the answer would be wrong: mend this one, "
                                          "or ask each of the others by itself)")
 
@@ -135,26 +135,26 @@ def values(name: str, columns: tuple[str, ...], rows: list[tuple], engine: str) 
 
 
 def text(value: str, engine: str) -> str:
-    """A literal."""
+    """Quote a string as a literal of the dialect."""
     if engine == "spark":
         value = value.replace("\\", "\\\\")
     return "'" + value.replace("'", "''") + "'"
 
 
 def row_of(name: str, campaign: Campaign, asked: Asked) -> tuple:
-    """Of the view `campaigns`."""
+    """Make the row of a campaign in the view `campaigns`."""
     options = replay_of(campaign, 0).partition(" --seed 0")[2]
     return name, *(getattr(campaign, of) for of in OF_CAMPAIGN), *asked.seeds, asked.stop_after, options
 
 
 def names_of(folders: list[Path]) -> list[str]:
-    """Of their folders; of two that have one name, all of the path."""
+    """Return the names of the folders, or their whole paths if two have the same name."""
     names = [out.absolute().name for out in folders]
     return [name if names.count(name) == 1 else str(out) for name, out in zip(names, folders)]
 
 
 def witnesses_of(campaign: Campaign) -> dict[str, int]:
-    """Rows of other code may mean something else by a bit: then it has no name."""
+    """Map witness names to bits. A campaign of other code has none, because its bits may differ."""
     if campaign.code == code_version():
         return bits(campaign.scenario)
     return {f"bit {place}": 1 << place for place in range(MOST_BITS)}
@@ -170,13 +170,13 @@ def in_dialect(select: str, engine: str) -> str:
 
 
 def protocol_in_sql() -> str:
-    """What chooses the scenario of a row, as an expression."""
+    """Return the SQL expression for the options that choose a row's scenario."""
     others = [f"WHEN {stem!r} THEN {protocol_words(stem)!r}" for stem in STEMS if named(stem).model]
     return f"CASE r.scenario {' '.join(others)} ELSE '--protocol ' || r.scenario END"
 
 
 def query(folders: list[Path], sql: str, engine: str = "duckdb", master: str = "") -> pa.Table:
-    """Raises Refused where the query is wrong; CampaignError where the rows are; NoSpark."""
+    """Run one query. Raises Refused for a wrong query, CampaignError for damaged rows, NoSpark."""
     if not READS.match(sql):
         raise Refused(f"{sql.strip()[:60]!r} is no query: one begins with SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, or "
                       "EXPLAIN and one of these")
@@ -208,7 +208,7 @@ def with_spark(folders: list[Path], sql: str, master: str) -> pa.Table:
 
     from highwater.dst.spark.session import session
 
-    logging.getLogger("SQLQueryContextLogger").disabled = True  # what is wrong with a query we tell ourselves
+    logging.getLogger("SQLQueryContextLogger").disabled = True  # we report errors of a query ourselves
     with session(2, master) as spark:
         try:
             for statement in statements(folders, "spark"):
@@ -230,18 +230,18 @@ def unreadable(folders: list[Path], error: Exception) -> CampaignError:
 
 
 def damaged(folders: list[Path]) -> CampaignError | None:
-    """The first file that cannot be read, whatever column was asked for, and what mends it."""
+    """Return an error that names the first unreadable file and how to repair it; None if all are readable."""
     found = next(filter(None, (damaged_file(out, SCHEMA.names) for out in folders)), None)
     return found and CampaignError(f"{found}{the_others(folders)}")
 
 
 def said(value: object) -> str:
-    """A value of a result, as it is shown."""
+    """Format a value of a result."""
     return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def wrong(error: Exception) -> str:
-    """With a query, and what there is to be asked."""
+    """Describe the error of a query, with the names of the views."""
     views = ", ".join(("campaigns", "all_witnesses", *VIEWS))
     return f"{first_line(error)} (the views are {views}; DESCRIBE one for its columns)"
 

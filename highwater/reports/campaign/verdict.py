@@ -1,5 +1,5 @@
-"""Safety: a verdict calls safe nothing that has failed, and open what is not known; it never stands without how sure it is, and
-what was not tried.
+"""Safety: a verdict calls nothing safe that has failed, and calls open what is not known. It always comes with how sure it is
+and what was not tried.
 """
 
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from highwater.dst.world.profiles import PROFILES
 from highwater.reports.campaign.figures import PHASES, Figures, Growth, cells_of
 from highwater.reports.campaign.numbers import at_most, of_runs, share, short, sure
 
-LEVEL, SLOWER = 0.01, 0.05  # of what was reached the last tenth of the seeds brought less
+LEVEL, SLOWER = 0.01, 0.05  # share of the coverage that the last tenth of the seeds added: below
 Untried = list[tuple[str, str]]  # each in two words, and in a line
 
 
@@ -57,7 +57,7 @@ def verdict(f: Figures) -> Verdict:
 
 
 def sureness(f: Figures) -> tuple[str, str]:
-    """How sure a verdict is, in a few words, and what they mean."""
+    """Say how sure a verdict is, in a few words, and what they mean."""
     n = f.judged
     if not n:
         return "Not at all", "No run was judged."
@@ -69,7 +69,7 @@ def sureness(f: Figures) -> tuple[str, str]:
             "(Wilson).")
 
 
-# --- what was not tried: what is nearest to a user's own case first
+# --- what was not tried, the most relevant to a user first
 
 def untried(f: Figures) -> Untried:
     found = unfinished(f.left, f.done + f.left) + never_met([f])
@@ -114,7 +114,7 @@ def unfinished(left: int, of: int) -> Untried:
 
 
 def never_met(found: list[Figures]) -> Untried:
-    """In none of the campaigns."""
+    """List the stores and the kinds of faults that no campaign met."""
     stores = {cell.profile for f in found for cell in f.cells}
     drawn = {name for f in found for name in drawn_stores(f.campaign.scenario)}
     faults = set().union(*map(met, found))
@@ -127,7 +127,7 @@ def never_met(found: list[Figures]) -> Untried:
 
 
 def drawn_stores(scenario: str) -> set[str]:
-    """That a run of it may have, if none is asked for."""
+    """Return the stores that a run of the scenario may draw."""
     found: set[str] = set()
 
     def of(name: str, *values: Any) -> Any:
@@ -143,7 +143,7 @@ def met(f: Figures) -> set[str]:
 
 
 def most_more(growth: Growth, runs: int) -> str:
-    """What so many runs more would bring: each no more than the next one (Good and Turing), and all no more than these did."""
+    """Bound the new states of as many runs again: each adds at most the next one's (Good-Turing), all at most the total."""
     more = min(growth.next_run * runs, growth.total)
     return f"{short(more)} more ({100 * more / growth.total:.0f} %)"
 
@@ -153,7 +153,7 @@ def missed(names: list[str], one: str, many: str, line: str) -> Untried:
 
 
 def few(names: list[str], most: int = 12) -> str:
-    """All of them, if it is but one more."""
+    """Join at most `most` names, or one more, and count the rest."""
     return ", ".join(names) if len(names) <= most + 1 else f"{', '.join(names[:most])} and {len(names) - most} more, below"
 
 
