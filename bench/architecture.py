@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "ARCHITECTURE.md"
-NODES = {  # node of the picture -> (the folders whose imports it has, what it says)
+NODES = {  # node of the picture -> (the folders whose imports it has, its text)
     "specs": (("specs",), "FizzBee specs"),
     "model": (("model",), "executable models, explorers, proofs"),
     "impl": (("impl",), "implementations, codecs, stores"),

@@ -95,7 +95,7 @@ def main() -> None:
         ways |= {peer: measured_by(peer, name) for *_, peer, of, _ in TARGETS if of == name}
         seen: dict[str, list[float]] = {way: [] for way in ways}
         memory = 0.0
-        for turn in range(RUNS[name]):  # taking turns, so that a slow minute of the machine is everybody's
+        for turn in range(RUNS[name]):  # by turns, so that a slow minute of the machine affects all
             for way, measure in ways.items():
                 if turn and way == "FizzBee":  # a minute each
                     continue

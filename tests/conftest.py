@@ -33,7 +33,7 @@ os.environ.update(OURS if os.environ.get("HIGHWATER_S3_ENDPOINT") else OURS | NO
 
 @pytest.fixture(scope="session", autouse=True)
 def no_module_is_loaded_twice():
-    """In this process, and in each of xdist's: tests/highwater/test_modules.py says why."""
+    """Check this process and each of xdist's workers; tests/highwater/test_modules.py says why."""
     from tests.support.watched import loaded_twice, of_this_process
 
     yield

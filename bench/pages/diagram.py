@@ -116,7 +116,7 @@ def svg(role: str, initial: str, edges: Edges) -> str:
     drawn, entered = [], set()
 
     def around(port: Port, y: float, side: int) -> None:
-        """From (the state's side, y) to the lane of the target, along it, and into the target; `side`: -1 left, 1 right."""
+        """Draw an arrow from (side, y) along the target's lane into the target; `side`: -1 left, 1 right."""
         start, x = (x1, lane_right[port.target]) if side > 0 else (x0, lane_left[port.target])
         end = bottom[port.target] - 12 if side > 0 else top[port.target] + 12
         stub = f"M{start:.1f} {y:.1f}H{x - CORNER * side:.1f}Q{x:.1f} {y:.1f} {x:.1f} {y - CORNER * side:.1f}"

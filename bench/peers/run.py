@@ -228,7 +228,7 @@ def kept(name: str, sources: list[Path], make: Callable[[Path, Path], None]) -> 
             make(scratch, out)
             try:
                 out.rename(home)
-            except OSError:  # somebody else was quicker
+            except OSError:  # another process was quicker
                 if not home.exists():
                     raise
     return home

@@ -78,7 +78,7 @@ class Run:
     def __init__(self, hosts: Any, build: Build, tally: Counter):
         self.hosts, self.build, self.tally, self.choose = hosts, build, tally, hosts.choose
         self.loop = asyncio.get_running_loop()
-        self.outside = contextvars.copy_context()  # of all hosts: what is under way outlives who sent it
+        self.outside = contextvars.copy_context()  # outside all hosts: a request in flight outlives its sender
         self.over, self.under_way, self.requests = self.loop.create_future(), 0, 0
         self.store = MemoryStore(self.now_ms, SHAPE.page_size)
         self.namespace, self.events, self.begun = namespace(SHAPE), [], 0

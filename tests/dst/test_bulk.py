@@ -41,7 +41,7 @@ COMMAND = "highwater trace check x"
 
 
 def outcomes() -> list[tuple[str, Outcome]]:
-    """By the names of their runs: of several protocols, with mutants hidden among them."""
+    """Return (name of the run, outcome) for runs of several protocols, with mutants hidden among them."""
     found = [(f"seed-{seed}", simulate(Run(seed))) for seed in range(12)]
     for stem, mutants in ((BOUNDARY, ("no_check", "age_ignored", "latest_deleted")), ("sequenced_write", (None,)),
                           ("wal_fencing", (None,)), ("manifest_epochs", (None,))):
@@ -293,7 +293,7 @@ def test_a_choice_is_of_the_same_rows(folder: Path, runs: list, expected: pa.Tab
             assert checked(place, choice=Choice(run=name)).equals(expected.filter(pc.equal(expected["run"], name)))
 
 
-# --- what is damaged
+# --- damage
 
 def rows_of(*runs: tuple[str, Outcome]) -> list[dict]:
     return [{"run": name, "protocol": of.scenario, "options": " ".join(named(of.scenario).trace_options(of.shape)),
@@ -379,7 +379,7 @@ def test_events_of_no_run_are_damage(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_damaged_inside_takes_no_other_along(tmp_path: Path, runs: list) -> None:
-    """Its footer is whole, so nobody knows until it is read."""
+    """The file's footer is intact, so the damage shows only when the rows are read."""
     good = write(tmp_path / "good.parquet", runs[:3])
     bad = write(tmp_path / "bad.parquet", runs[3:6])
     expected = by_run(checked(good))
@@ -452,7 +452,7 @@ def test_lines_of_a_newer_version_are_refused(runs: list, tmp_path: Path) -> Non
     assert not (tmp_path / "out.parquet").exists()
 
 
-# --- what is refused
+# --- refusals
 
 def columns(change: Callable[[pa.Table], pa.Table]) -> Callable[[Path], None]:
     return lambda path: pq.write_table(change(pq.read_table(path)), path)

@@ -199,7 +199,7 @@ def test_rows_and_summary_are_the_same_under_another_hash_seed(local: Start, exp
     assert (tmp_path / "a" / "summary.json").read_bytes() == (tmp_path / "b" / "summary.json").read_bytes()
 
 
-# --- a campaign that was stopped goes on
+# --- a stopped campaign resumes
 
 
 def test_only_missing_ranges_run(local: Start, expected: list[dict], tmp_path: Path) -> None:
@@ -618,7 +618,7 @@ def test_a_campaign_of_a_day(tmp_path: Path) -> None:
     assert code == 0 and [row["seed"] for row in rows(tmp_path / "out", (0, 2 ** 62))] == [low, low + 1, low + 2]
 
 
-# --- what is refused
+# --- refusals
 
 
 @pytest.mark.parametrize(("changed", "message"), [

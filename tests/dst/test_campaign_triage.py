@@ -58,7 +58,7 @@ def copy(found, tmp_path) -> Path:
     return Path(shutil.copytree(found, tmp_path / "copy"))
 
 
-# --- what is kept
+# --- kept bundles
 
 def test_it_keeps_a_bundle_of_each_signature(triaged):
     row, = read_json(triaged / "triage.json")["failures"]
@@ -90,7 +90,7 @@ def test_spark_shrinks_alike(triaged, copy):
 
 
 def test_of_a_guided_campaign_it_shrinks_the_tape_of_the_row(tmp_path):
-    """By `run --triage`: nothing else is to be typed."""
+    """`run --triage` needs no other command."""
     words = ("--mutant", MUTANT[1], "--strategy", "guided", "--round-size", 10, "--seeds", "0:30", "--engine", "local")
     code, text = called("campaign", "run", "--scenario", MUTANT[0], *words, "--jobs", 1, "--out", tmp_path / "out", "--triage")
     row, = read_json(tmp_path / "out" / "triage.json")["failures"]
@@ -105,7 +105,7 @@ def test_again_it_is_the_same(triaged, tmp_path):
         assert path.read_bytes() == (again / path.relative_to(triaged)).read_bytes(), path.name
 
 
-# --- what is new
+# --- new signatures
 
 def changed(out: Path, signature: str) -> Path:
     """Change the campaign's summary, so that its first failure has another signature."""
@@ -147,7 +147,7 @@ def test_nothing_failed(tmp_path):
     assert read_json(out / "triage.json") == {"against": [], "failures": []}
 
 
-# --- what is refused
+# --- refusals
 
 def test_a_campaign_that_is_not_done_is_refused(copy):
     (copy / "summary.json").unlink()

@@ -37,7 +37,7 @@ def told(outcomes: Iterator[Outcome]) -> set[str]:
     return found
 
 
-FAULTS = {  # -> what callers are then told, too; a mutant that dies of it; the client's SDK
+FAULTS = {  # fault -> the response that it adds; a mutant that it kills; the client's SDK
     "stall": ("refused", "missing_is_asked_again", ""),
     "refused": ("failed", "refused_is_applied_again", ""),
     "conflict": ("failed", "Z10", "boto3_standard"),
@@ -150,7 +150,7 @@ TELLS = {"refused": (False, Indefinite), "conflict": (False, Definite), "forbidd
 
 
 def befallen(fate: str, op: str) -> tuple[int, Exception | None]:
-    """How many requests the store applied, and what the client was told."""
+    """Send a request with a fate; return the number of applied requests, and the client's error or None."""
     kernel, told, applied = Kernel(None), [], []
     network = Network(kernel, SimulatedStore(2), lambda e: applied.append(e) if e.kind == "applied" else None,
                       lambda site, n: 0, lambda site, n: 0, None, None, b"", (60,), 0, lambda client: None)

@@ -76,7 +76,7 @@ def listens(port: int) -> bool:
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """By this machine's processes."""
+    """Run the campaign in processes on this machine."""
     out = tmp_path_factory.mktemp("expected") / "out"
     assert called("campaign", "run", *MUTANT, "--out", out, "--engine", "local")[0] == 10
     return out

@@ -411,8 +411,8 @@ def test_mutant_harms_its_callers(name):
 
 @pytest.mark.parametrize("kind", ["timeout", "crash"])
 def test_a_create_that_lands_late_is_in_the_history_and_nobody_was_told_otherwise(kind):
-    """Its update is in the final history exactly once, or its file was a stale one; its caller, if any lives, was told that
-    nobody knows; and in the model it left the pool at that moment."""
+    """The update is in the final history exactly once, or its file was stale. A caller that is alive got an indeterminate
+    outcome. In the model the create left the pool at that moment."""
     seen = 0
     for outcome in runs("late"):
         given_up = {e.request: place for place, e in enumerate(outcome.events) if e.kind == kind and e.pending}

@@ -28,7 +28,7 @@ from highwater.specs.manifest import rows
 
 @cache
 def failing(mutant: str, amount: int = 3) -> list[Outcome]:
-    """Its first failing runs."""
+    """Return the first `amount` failing runs of a mutant."""
     outcomes = (simulate(Run(seed), ZOO[mutant][1]) for seed in range(400))
     return list(islice((outcome for outcome in outcomes if outcome.kind), amount))
 

@@ -34,7 +34,7 @@ REQUESTS = st.one_of(
 
 
 def commute(held: dict[str, bytes], page_size: int, one: Request, other: Request) -> bool:
-    """Whether both orders give the same replies and the same store. (What was there is older than what is put now.)"""
+    """Return whether both orders give the same replies and the same store. (Objects in the store are older than new ones.)"""
     first = SimulatedStore(page_size)
     for key, body in held.items():
         first.put(key, body, 0)
@@ -96,7 +96,7 @@ BUGS = {  # depth -> (steps of each owner, the order that is the bug: that of th
     1: ({"a": 5, "b": 5}, lambda run: run.endswith("a")),
     2: ({"a": 6, "b": 2}, lambda run: "abba" in run),
     3: ({"a": 4, "b": 4}, lambda run: "abb" in run and "bab" in run),
-    4: ({"a": 2, "b": 2, "c": 1}, lambda run: run == "abcba"),  # who fell first goes on last
+    4: ({"a": 2, "b": 2, "c": 1}, lambda run: run == "abcba"),  # the owner that is delayed first continues last
 }
 
 

@@ -94,7 +94,7 @@ def test_how_sure_in_words():
     assert [lasting(of) for of in (12, 300, 9000)] == ["12 s", "5 min", "2.5 h"]
 
 
-# --- what is summed up
+# --- sums
 
 @pytest.fixture(scope="module")
 def real() -> pa.Table:
@@ -450,7 +450,7 @@ def test_of_other_code_witnesses_are_told_as_it_named_them_or_not_at_all(tmp_pat
     assert "0" * 16 + ", which is not what is here" in page_of(out).texts
 
 
-# --- what is refused
+# --- refusals
 
 def test_bad_input_is_one_line(tmp_path):
     assert called("report", tmp_path / "x") == (exits.BAD_INPUT, f"{tmp_path / 'x'}: there is no such folder\n")

@@ -218,7 +218,7 @@ def test_neither_report_nor_queries_start_spark(campaigns):
     assert done.returncode == 0, done.stderr
 
 
-# --- what is refused
+# --- refusals
 
 def test_a_query_that_is_wrong_is_one_line(campaigns):
     for sql in ("SELECT nothing FROM runs", "SELEC 1", "SELECT CAST('x' AS INT) FROM runs", "SELECT * FROM nowhere", ""):

@@ -17,12 +17,12 @@ MACHINERY = (  # rooms, with all below them but `PROTOCOLS`; and files
     "specs", "model", "impl/codecs", "impl/stores", "impl/errors.py", "impl/layout.py", "impl/world.py", "traces", "dst",
     "highwater/cli", "highwater/conformance", "highwater/gate", "highwater/recorder", "highwater/reports", "highwater/probe",
 )
-PROTOCOLS = (  # the rooms of protocols: a module is of the protocol whose stem its name begins with
+PROTOCOLS = (  # the rooms of protocols: a module's name begins with its protocol's stem
     "model/protocols", "model/proofs", "impl/protocols", "impl/kv", "traces/protocols", "traces/damage/protocols",
     "dst/scenarios", "dst/mutants",
     "highwater/conformance/protocols", "highwater/gate/protocols",
 )
-OF_A_SYSTEM = ("traces/recorded/systems",)  # what a system's log is in our protocols: it names the protocols that it has
+OF_A_SYSTEM = ("traces/recorded/systems",)  # maps a system's log to our protocols, so it names them
 BELOW_PROOFS = "model/proofs/engine"  # is machinery again
 # Tools of SlateDB's databases, which are sequences of metadata files, may import the protocols that these databases have.
 TOOLS = {"highwater/admin/gc.py": {"impl/protocols/sequenced_metadata_boundary"}}

@@ -107,7 +107,7 @@ def test_a_bad_rule_is_told_with_its_line_and_changes_nothing(text, says):
 
 
 def fed(framing, data: bytes, seed: int) -> int:
-    """In pieces; how much was taken."""
+    """Feed the data in random pieces; return how many bytes were taken."""
     choose, at = random.Random(seed), 0
     while at < len(data) and not framing.done:
         at += framing.feed(data[at:at + choose.randint(1, 9)])

@@ -105,7 +105,7 @@ def test_a_server_that_ignores_conditions_is_convicted(report_of):
 
 
 def test_gofakes3_is_convicted_of_what_it_ignores(report_of):
-    """Nothing that the protocols here ask for; but whoever reads in parts, or deletes on a condition, is deceived."""
+    """No protocol here uses these requests, but a client that reads in parts or deletes on a condition gets wrong results."""
     report = report_of("gofakes3", 10)
     assert report.unsafe(PROTOCOLS) == {}
     assert set(report.unsafe(USES)) == {"conditional_delete", "copy_if_absent", "upload_if_absent", "reads_in_parts"}

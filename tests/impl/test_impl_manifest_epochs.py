@@ -556,7 +556,7 @@ def test_what_it_is_made_of_is_checked():
     assert Collection((Checkpoint("c", 1, 1),)).landed(Manifest())
 
 
-# --- who stops waiting
+# --- time-outs of opens
 
 
 class Silent:

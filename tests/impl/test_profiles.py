@@ -212,7 +212,7 @@ def throttled(s):
 
 
 def mutation_gap(s):
-    """So many ms after a mutation of an object the next one is taken: of any kind."""
+    """Return the least gap in ms after which the store accepts another mutation of an object, of any kind."""
     for gap_ms in (0, 1, 999, 1000, 1001):
         s = s.changed()
         replies = [s.store.apply("put", "k", b"", "", NOW_MS), s.store.apply("delete", "k", b"", "", NOW_MS + gap_ms),
@@ -230,7 +230,7 @@ def empty_page(s):
 
 
 def lag(s, op):
-    """By how many changes a read is behind at the most."""
+    """Return the largest number of changes by which a read may be behind."""
     s = Simulated(s.profile)
     s.store.choose, s.store._special = lambda site, bound: (bound - 1) * (site == f"store.stale.{op}"), True
     for number in range(9):
@@ -326,7 +326,7 @@ def test_a_simulated_store_answers_as_its_profile(name, case):
 @pytest.mark.parametrize("name", PROFILES)
 @pytest.mark.parametrize("field", [field for field in Profile._fields if field not in ("name", "unverified")])
 def test_every_datum_matters(name, field):
-    """With another value the table does not hold."""
+    """Changing any entry of a profile makes the table fail."""
     profile = with_another(PROFILES[name], field)
 
     def holds(case):
@@ -415,7 +415,7 @@ def test_a_second_of_a_store_is_as_long_as_a_run_needs():
 
 SERVER = os.environ.get("HIGHWATER_S3_ENDPOINT")  # its credentials and region: as ever, AWS_*
 CREDENTIALS = {name: os.environ.get(name.upper()) for name in ("aws_access_key_id", "aws_secret_access_key")}
-DIVERGES = {  # server -> case -> what it answers instead, and why that is no fault of the profile
+DIVERGES = {  # server -> case -> its response, and why the profile is still right
     "moto": {
         "get_weak": ("200", "it compares the text; RFC 9110 has weak comparison here, and S3 was not asked"),
         "delete_many": ("1001", "it takes any number of keys; the API reference of S3 says 1000"),
@@ -494,7 +494,7 @@ class Http:
 
 @pytest.fixture(scope="module", params=[*SERVERS, *["server"] * bool(SERVER)])
 def server(request):
-    """Its name; a client; a bucket."""
+    """Yield a server's name, a client and a bucket."""
     url = SERVER if request.param == "server" else request.getfixturevalue(f"{request.param}_url")
     credentials = CREDENTIALS if request.param == "server" else {}
     config = Config(retries={"total_max_attempts": 1}, s3={"addressing_style": "path"},

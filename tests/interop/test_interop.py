@@ -30,7 +30,7 @@ FIRST = {"k00": "a", "k01": "b", "k10": "c", "k11": "d"}
 
 
 class Database:
-    """In a folder: `name` below `root`; a client is told it by its whole path."""
+    """A database in the folder `name` below `root`; clients get the whole path."""
 
     def __init__(self, root: Path, name: str = "db"):
         self.root, self.name = root, name
@@ -321,7 +321,7 @@ def latest_of(database: Database, folder: str) -> Path:
     return max((database.root / database.name / folder).iterdir())
 
 
-HARM = {  # file by file; what a manifest says is harmed in tests/highwater/test_admin.py
+HARM = {  # damage to each file; tests/highwater/test_admin.py damages the contents of manifests
     "gap": lambda d: sorted((d.root / d.name / "manifest").iterdir())[-3].unlink(),
     "unreadable file": lambda d: latest_of(d, "manifest").write_bytes(latest_of(d, "manifest").read_bytes()[:80]),
     "boundary ahead": lambda d: (d.root / d.namespace("manifest").boundary_key).write_bytes(b"99"),

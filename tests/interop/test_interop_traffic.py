@@ -29,7 +29,7 @@ def check(log: Path, *options: str) -> tuple[int, str]:
 
 
 def refines(log: Path, *options: str) -> dict[str, int]:
-    """How many of each action there were."""
+    """Check that a log refines the models; return the number of steps of each action."""
     code, text = check(log, *options)
     assert code == 0, text
     assert "of kinds that no mapping knows" not in text, text

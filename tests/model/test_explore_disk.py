@@ -313,7 +313,7 @@ def test_the_command_is_killed_and_given_again(tmp_path: Path) -> None:
     assert f"resumes at depth {last}" in done.stdout and "471,789 states, 1,947,144 transitions, depth 42" in done.stdout
 
 
-# --- what is refused
+# --- refusals
 
 def halfway(out: Path, model: Model | None = None) -> Exploration:
     return explore(model or counter(), out, {"model": "counter"}, partitions=2, bounds=Bounds(depth=6))

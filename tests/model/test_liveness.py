@@ -150,7 +150,7 @@ def drawn(seed: int) -> tuple[dict, set, int]:
 
 
 def fails_by_brute_force(table: dict, goal: set) -> bool:
-    """Whether the run around some set of states without the goal is fair: any set, not the largest ones."""
+    """Return whether a fair run stays in some set of states without the goal; every set is tried, not only the largest."""
     edges = [(s, p, a, t) for (p, a), steps in table.items() for s, targets in steps.items() for t in targets]
     whole = networkx.DiGraph([(s, t) for s, _, _, t in edges])
     whole.add_node(0)

@@ -456,7 +456,7 @@ def test_the_command_says_so(monkeypatch, brief, action, mutant, says):
 # --- no answer is no proof
 
 def hard(c, s, i: proofs.Id, j: proofs.Id, k: proofs.Id):
-    """Whether 114 is a sum of three cubes nobody knows."""
+    """Ask an open question: whether 114 is a sum of three cubes."""
     return i * i * i + j * j * j + k * k * k != 114
 
 

@@ -253,7 +253,7 @@ def test_whatever_the_parser_says_on_stderr_is_an_error(fizz, spec, tmp_path, sa
 
 @pytest.mark.parametrize("said, end, told", [("something broke", "", "something broke"), ("", "kill -9 $$", "by signal 9")])
 def test_a_run_that_complains_has_no_verdict_and_is_not_kept(fizz, spec, tmp_path, monkeypatch, said, end, told):
-    """Its output says PASSED."""
+    """The run's output says PASSED, although it also complains."""
     monkeypatch.setenv("HIGHWATER_CACHE", str(tmp_path / "cache"))
     fizz, path = replace(fizz, checker=telling(tmp_path / "checker", fizz.checker, said, end)), spec(COUNTER)
     for ask in (fizz.check, lambda path, **options: fizz.guided(path, {}, ["Inc"], **options)):
@@ -386,7 +386,7 @@ atomic action Again:
 
 
 def test_values(fizz, spec):
-    """How each of FizzBee's types comes out, and that `canonical` brings Python's to the same."""
+    """FizzBee's types are read as the values to which `canonical` maps Python's."""
     Point = namedtuple("Point", "z a")
     values = {
         "set([1, 9, 10, 100, -2])": {1, 9, 10, 100, -2},
@@ -492,7 +492,7 @@ def test_what_is_cached_is_of_this_spec_these_constants_and_this_fizzbee(fizz, s
     monkeypatch.setattr(wrapper, "execute", ran)
 
     def runs(ask) -> bool:
-        """Whether FizzBee is run, and the second time is not."""
+        """Return whether the first call runs FizzBee; the second must not."""
         before = len(asked)
         ask()
         came = len(asked)

@@ -55,7 +55,7 @@ def test_some_damage_is_always_noticed(tally, event, damage):
     assert tally.tried[cell] and (tally.noticed[cell] == tally.tried[cell] or damage == "drop")
 
 
-OFF = {  # a check of the Trace, or of the history, is switched off -> damage of which something is then not explained
+OFF = {  # a check that is switched off -> damage that is then not fully noticed
     "form": lambda m: m.setattr(Trace, "_well_formed", lambda trace, e: None),
     "numbers": lambda m: m.setattr(Trace, "_replied", lambda trace, e: None),
     "versions and contents": lambda m: m.setattr(Trace, "_stored", lambda trace, e: None),
@@ -96,7 +96,7 @@ def test_a_trace_that_is_not_good_is_refused(good):
         measure([good[0]._replace(events=good[0].events[1:])])
 
 
-# --- other protocols, of whose survivors only some are explained
+# --- other protocols, with survivors that are only partly explained
 
 OTHERS = {"sequenced_write": 0.89, "simple_conditional": 0.88}  # -> so much is noticed at least
 

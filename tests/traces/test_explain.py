@@ -290,7 +290,7 @@ def test_the_verb(tmp_path):
 # --- exports
 
 def happens_before(events: list) -> list[set[int]]:
-    """By the definition, without clocks: a host's own order, a request to its application, that to its reply."""
+    """Compute happens-before by its definition: a host's own order, request before application, application before reply."""
     before: list[set[int]] = []
     last: dict[str, int] = {}
     sent: dict[int, int] = {}

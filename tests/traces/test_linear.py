@@ -77,7 +77,7 @@ def test_each_rule_has_a_history_that_breaks_it_alone(rule: str) -> None:
     assert broken(*RULES[rule]) - ALSO.get(rule, set()) == {rule}
 
 
-@pytest.mark.parametrize(("rule", "history"), [  # as those of RULES, but at the same time, so that either may have been first
+@pytest.mark.parametrize(("rule", "history"), [  # as in RULES, but concurrent, so that either may have been first
     ("commit went back", ("b a", begins(A), begins(B), told(A, "committed", "a", 3), told(B, "committed", "b", 2))),
     ("stale read", ("a", begins(A), begins(R), told(A, "committed", "a", 2), told(R, "read", "", 1))),
     ("reads went back", ("a", begins(A), begins(R), begins(Q), told(R, "read", "a", 2), told(Q, "read", "", 1))),
@@ -96,7 +96,7 @@ def test_one_that_no_longer_shows_what_it_did() -> None:
         "read went back", "reads went back"}
 
 
-# --- what is open
+# --- indeterminate outcomes
 
 
 def test_what_failed_may_be_read_only_while_it_is_tried_again() -> None:

@@ -40,7 +40,7 @@ def steps(*spans: tuple[int, int, str, int]) -> list[Step]:
 
 
 def has_order(given: list[Step]) -> bool:
-    """By trying every order of every choice of what is applied of that which has no answer."""
+    """Try every order, for every choice of the unanswered requests that were applied."""
     sure, doubtful = ([one for one in given if (one.answered == NEVER) == never] for never in (False, True))
     return any(fits(order) for n in range(len(doubtful) + 1) for some in combinations(doubtful, n)
                for order in permutations([*sure, *some]))

@@ -194,7 +194,7 @@ def all_faults(outcome: Outcome) -> bool:
 
 BUSY = Shape(writers=2, commits=3, collectors=1, rounds=2, readers=1, reads=1, min_age_ms=150)
 STALLS = Weights(stall=200, refused=0, request_lost=0, reply_lost=0, late=0, crash=0)
-GOLDEN_TRACES = {  # name -> its verdict; what is searched for, with what
+GOLDEN_TRACES = {  # name -> its verdict; the searched failure, and the build
     "good": ("", all_faults, production, BUSY, FAULTY),
     "no_check": ("told:committed", stale_create, ZOO["no_check"][1],
                  Shape(writers=2, commits=2, collectors=1, rounds=2, min_age_ms=400), STALLS._replace(reply_lost=200)),
@@ -265,7 +265,7 @@ def test_golden_stale_writer_is_told_in_words():
 
 
 def test_safety_failure_is_explained_by_its_property():
-    """The same trace under a model whose writers do not check: it can do that, and a property fails."""
+    """A model whose writers do not check can take the same trace; then a property fails."""
     events = golden("no_check")
     signature, number = verdict(plain_trace(CHECK="off"), events)
     text = explain(events, Failure("safety", "", ""), plain_trace(CHECK="off"))

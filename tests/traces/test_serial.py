@@ -11,7 +11,7 @@ from highwater.traces.histories.serial import Operation, anomalies
 
 
 def is_serial(operations: list[Operation], final: tuple[str, ...], ordered: bool) -> bool:
-    """By trying every order of the updates that are there, and asking for a cycle."""
+    """Try every order of the existing updates, and look for a cycle."""
     of = {op.update: op for op in operations if op.update}
     if len(set(final)) < len(final) or any(
             (op.said == "committed" and op.update not in final) or (op.said == "failed" and op.update in final)
@@ -34,7 +34,7 @@ def fits(operations: list[Operation], order: tuple[str, ...], ordered: bool) -> 
             before.add_edges_from((at[u], number) for u in prefix if u in at)
             before.add_edges_from((number, at[u]) for u in order[len(op.seen):] if u in at)
         for other, each in enumerate(there):
-            if each.said in ("committed", "read") and each.end < op.begin:  # what is unknown may come about later
+            if each.said in ("committed", "read") and each.end < op.begin:  # an indeterminate operation may take effect later
                 before.add_edge(other, number)
     return nx.is_directed_acyclic_graph(before)
 

@@ -215,7 +215,7 @@ def test_what_overlaps_may_have_come_first():
 @pytest.mark.parametrize("read", ["get", "list"])
 @pytest.mark.parametrize("method", ["PUT", "DELETE"])
 def test_what_overlaps_may_be_the_first_to_tell(method, read):
-    """Nobody knew what was there; a read that was sent, or answered, before the change may still have come after it."""
+    """The content was unknown. A read sent or answered before the change may have been applied after it."""
     shows = {"listed": (Listed("x", 1, "a", ""),)} if read == "list" else {"version": "a", "body": b"1"}
     puts = {"body": b"1", "version": "a", "conditions": {"if-none-match": "*"}} if method == "PUT" else {}
     for sent, answered in ((1, 4), (1, 9), (3, 4), (3, 9)):
@@ -278,7 +278,7 @@ def test_several_deletes_in_one_request():
 
 @pytest.mark.parametrize("status", [200, 404])
 def test_of_several_deletes_one_may_fail(status):
-    """Whether it was done nobody knows."""
+    """The outcome of that delete is indeterminate."""
     log = Log().ask("A", "PUT", "x", version="a").ask("A", "PUT", "y", version="b")
     log.ask("A", "POST", "", op="delete_many")
     sent, got = (Body(9, "", f"<R>{text}</R>".encode()) for text in (

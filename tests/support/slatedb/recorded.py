@@ -31,7 +31,7 @@ from tests.support.stores.s3_servers import KEY, SECRET, s3_server
 BUCKET = "bucket"
 URL = f"s3://{BUCKET}"
 KEEP_BYTES = 1 << 20  # of each body, so that a manifest is in the log as a whole
-A_SECOND_OLD_S = 1.2  # servers tell times in whole seconds, and collectors spare what is of this one
+A_SECOND_OLD_S = 1.2  # servers give times in whole seconds, and collectors spare objects of the current one
 LIMIT_S = 120
 
 
@@ -75,7 +75,7 @@ class Scene:
         self.session.wait(lambda session: session.held(), LIMIT_S)
 
     def collect_all(self, name: str, path: str = "db", **options: Any) -> None:
-        """By the client of that name: whatever may be collected is old enough."""
+        """Let the client of that name collect, after a wait that makes every file old enough."""
         time.sleep(A_SECOND_OLD_S)
         self.clients[name].collect(path=path, url=URL, **options)
 

@@ -58,7 +58,7 @@ def compactions_of(file_id: int, compactions: Compactions) -> dict[str, Any]:
 
 
 def plainly(shown: Any) -> Any:
-    """Without what is computed; ids and sources in one form, whichever release shows them."""
+    """Drop computed fields and normalise ids and sources, so that all releases show the same."""
     if isinstance(shown, list):
         return [plainly(one) for one in shown]
     if not isinstance(shown, dict):

@@ -111,7 +111,7 @@ async def what_is_at(store: LocalStore, key: str) -> bytes | None:
 
 
 def dies_at_line(number: int, act) -> bool:
-    """Whether a child process that does `act`, and kills itself at that line of local.py, lived to the end of it."""
+    """Run `act` in a child that kills itself at the `number`th line of local.py; return True if `act` ended first."""
     child = os.fork()
     if child == 0:
         left = itertools.count(number, -1)

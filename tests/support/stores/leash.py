@@ -49,7 +49,7 @@ def free_port() -> int:
 
 
 def answers(server: subprocess.Popen, port: int) -> bool:
-    """Whether it takes connections, within the limit; not if it ends."""
+    """Return whether the server accepts connections before the time limit and before it ends."""
     end_s = time.monotonic() + START_LIMIT_S
     while time.monotonic() < end_s and server.poll() is None:
         try:

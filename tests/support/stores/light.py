@@ -16,7 +16,7 @@ class MemoryStores:
         self.now_ms = wall_clock_ms
 
     def open(self, page_size: int = 1000) -> ObjectStore:
-        """The same object each time; its page size is what the first caller asks for."""
+        """Return the same store each time; the first caller chooses its page size."""
         self._store = self._store or MemoryStore(self.now_ms, page_size)
         return self._store
 

@@ -28,7 +28,7 @@ def found(name: str) -> Path | None:
 
 @contextmanager
 def s3_server(name: str) -> Iterator[str]:
-    """Its URL, while it runs. `moto-plain` and `moto-deaf` are there to be convicted."""
+    """Start a server and yield its URL. Tests must reject `moto-plain` and `moto-deaf`."""
     name, _, kind = name.partition("-")
     if name == "moto":
         with leashed(name, lambda port: [sys.executable, str(MOTO), str(port), *[kind] * bool(kind)]) as url:
@@ -60,7 +60,7 @@ def minio(program: str, folder: str):
 
 
 def gofakes3(program: str, folder: str):
-    """In memory; it does not ask who is asking."""
+    """Start gofakes3 with its data in memory; it checks no credentials."""
     return lambda port: [program, "-host", f"127.0.0.1:{port}", "-backend", "memory", "-quiet"]
 
 
