@@ -13,7 +13,7 @@ TIMES_S = {"expire_time_s", "create_time_s"}
 
 
 def plain(value: Any) -> Any:
-    """As JSON has it. Bytes are text, with \\x escapes for what is no printable ASCII; a union says which kind it is."""
+    """Turn a value into what JSON can hold. Bytes become text with \\x escapes; a union names its kind."""
     if isinstance(value, bytes):
         return repr(value)[2:-1]
     if isinstance(value, tuple) and hasattr(value, "_asdict"):

@@ -299,10 +299,10 @@ def explore(model: Model, max_states: int | None = None, progress: Progress | No
             symmetry: bool = False, bounds: Bounds | None = None) -> Exploration:
     """Search from the initial state to the first violation of an `always` property, or to the end, or to a bound.
 
-    Breadth-first a violation is a nearest one, and its trace a shortest. Of the violations at the same depth the one is
-    told whose property stands first in `always`. `progress(states, depth)` is called now and then. With `symmetry` one
-    state stands for all that differ from it in the names of interchangeable clients (model/explore/reductions.py, which checks
-    that they are).
+    The search is breadth-first unless `depth_first`. A violation that it finds is a nearest one, and its trace a shortest.
+    Among violations at equal depth, the first property of `always` is reported. `progress(states, depth)` is called now and
+    then. With `symmetry`, one state stands for all that differ from it in the names of interchangeable clients;
+    model/explore/reductions.py checks that they are interchangeable.
     """
     bounds = bounds or Bounds(states=max_states)
     x, canonical = Explorer(model), None

@@ -1,6 +1,6 @@
 """Counts the events in which a client of a run met an ambiguous answer: a lost one, or one about another attempt.
 
-Known-bad clients that such events must kill are in dst/mutants/STEM_ambiguity.py.
+Such events must kill the known-bad clients of dst/mutants/ that misread an ambiguous answer.
 """
 
 from collections.abc import Callable, Iterator
