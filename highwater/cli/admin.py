@@ -92,7 +92,7 @@ async def loaded(world: Any, root: str) -> Any:
 
     database = await load(world, root)
     if database.is_none:
-        raise ValueError("no database found: no manifest, compactions, WAL or SST")
+        raise ValueError("there is no database here: no manifest, compactions, WAL or SST")
     return database
 
 

@@ -484,7 +484,7 @@ def test_a_file_that_is_no_traces_is_refused_in_a_line(tmp_path: Path, spoil: Ca
     (["FOLDER/*.parquet", "FOLDER"], "no file matches"),
     (["FILE", "--out", "FOLDER"], "is a folder: give a file to --out"),
     (["FILE", "--out", "FILE/x"], "cannot be written"),
-    (["FILE", "--run", "nobody"], "there is no event in it of what was chosen"),
+    (["FILE", "--run", "nobody"], "no events found for --run or --of"),
     (["FILE", "--set", "BOUNDARY=False"], "give a single log"),
 ])
 def test_bad_input(tmp_path: Path, words: list[str], message: str) -> None:

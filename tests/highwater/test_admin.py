@@ -223,7 +223,7 @@ def test_the_json_has_everything(bench):
 @pytest.mark.parametrize("words", [("inspect",), ("inspect", "--json"), ("history",), ("gc", "--dry-run")], ids=" ".join)
 def test_where_nothing_is_there_is_no_database(tmp_path, words):
     result = ran(words[0], tmp_path, *words[1:])
-    assert result.exit_code == 2 and "no database found" in result.output and list(tmp_path.iterdir()) == []
+    assert result.exit_code == 2 and "there is no database here" in result.output and list(tmp_path.iterdir()) == []
 
 
 def test_the_tree_names_everything(bench):

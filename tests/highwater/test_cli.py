@@ -62,7 +62,7 @@ def test_the_lowest_failure_wins_and_incomplete_is_never_green():
     (["dst", "run", "--seed", "1", "--scenario", "nothing"], "there is no scenario 'nothing'"),
     (["dst", "replay", "nowhere.json"], "nowhere.json: not a tape"),
     (["model", "explore", "--set", "CHEQUE=off"], "there is no constant 'CHEQUE'; choose one of WRITERS,"),
-    (["model", "explore", "--set", "COMMITS=many"], "COMMITS is 2 unless set"),
+    (["model", "explore", "--set", "COMMITS=many"], "the default of COMMITS is 2"),
     (["model", "conform", "nothing"], "there is no run 'nothing' in specs/*.toml"),
     (["trace", "check", "nowhere.ndjson"], "nowhere.ndjson"),
     (["trace", "check", "/dev/null"], "the file has no events"),
@@ -72,8 +72,8 @@ def test_the_lowest_failure_wins_and_incomplete_is_never_green():
     (["dst", "run", "--seed", "1", "--out", "/dev/null/x"], "cannot be written"),
     (["verify", "--json", "/dev/null/x"], "cannot be written"),
     (["model", "explore", "--set", "PAGE=-1"], "PAGE must be from 0 to 100"),
-    (["model", "explore", "--set", "WRITERS=0"], "WRITERS is from 1 to 100"),
-    (["model", "explore", "--set", "CHECK=foo"], "CHECK is after, before or off"),
+    (["model", "explore", "--set", "WRITERS=0"], "WRITERS must be from 1 to 100"),
+    (["model", "explore", "--set", "CHECK=foo"], "CHECK must be after, before or off"),
     (["trace", "check", str(GOLDEN / "good.ndjson"), "--namespace", "wal"], "manifest or compactions"),
 ])
 def test_bad_input_is_refused_in_one_line(arguments, says):

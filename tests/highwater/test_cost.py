@@ -122,7 +122,7 @@ def cells(line: str, between: str) -> list[str]:
     ("", "dollars_per_1000_requests"), ("x = [", "x.toml"),
     (INPUTS.read_text().replace("get = [25, 100]", "get = [100, 25]"), "0 < p50 < p99"),
     (INPUTS.read_text().replace("get = [25, 100]", "get = 25"), "[p50, p99]"),
-    (INPUTS.read_text().replace("put = 0.005", "put = -1"), "not negative")])
+    (INPUTS.read_text().replace("put = 0.005", "put = -1"), "must not be negative")])
 def test_bad_inputs_are_refused(tmp_path: Path, text: str, says: str):
     (tmp_path / "x.toml").write_text(text)
     found = ran("--inputs", tmp_path / "x.toml", "--runs", 1)

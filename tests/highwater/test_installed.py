@@ -191,10 +191,10 @@ def test_the_core_explores_simulates_and_checks_a_trace(core, tmp_path):
         "trace damage --seeds 0:1": (0, ""),
         "trace record --help": (0, "Usage"),
         "cost --protocol baseline --runs 1 --html cost.html": (0, "baseline"),
-        "admin inspect empty": (BAD_INPUT, "no database found"),
-        "admin history empty": (BAD_INPUT, "no database found"),
+        "admin inspect empty": (BAD_INPUT, "there is no database here"),
+        "admin history empty": (BAD_INPUT, "there is no database here"),
         "admin check empty": (SAFETY, "no manifest"),
-        "admin gc empty --dry-run": (BAD_INPUT, "no database found"),
+        "admin gc empty --dry-run": (BAD_INPUT, "there is no database here"),
     })
     for page in ("timeline.html", "cost.html"):
         assert (tmp_path / page).read_text().startswith("<!doctype html>")

@@ -538,7 +538,7 @@ ACCESS = ('79a5 bucket [22/Nov/2026:00:00:{s:02d} +0000] 10.0.0.{n} arn:{n} 3E57
 def test_options_of_traces_are_refused(tmp_path, option):
     (tmp_path / "log").write_text(ACCESS.format(s=1, n=1, op="PUT", key="x", status=200, size=9))
     result = CliRunner().invoke(app, ["trace", "check", str(tmp_path / "log"), *option])
-    assert result.exit_code == 2 and f"{option[0]}: of traces of events" in result.output
+    assert result.exit_code == 2 and f"{option[0]}: only for traces of events" in result.output
 
 
 def test_access_logs_of_a_server(tmp_path):
