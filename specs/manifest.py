@@ -1,4 +1,4 @@
-"""What is run of each spec: NAME.toml holds the rows of NAME.fizz, checked as they are read."""
+"""Read the table of runs of each spec: NAME.toml holds the rows of NAME.fizz. Rows are checked as they are read."""
 
 import tomllib
 from collections.abc import Set
@@ -17,8 +17,8 @@ class Row(NamedTuple):
     constants: dict[str, object] = {}  # noqa: RUF012  (never written to)
     violates: str = ""
     never: tuple[str, ...] = ()
-    silent: tuple[str, ...] = ()  # actions that do not fire in this run alone; see `silent` below
-    eventually: str = ""  # the one property that is judged, where how = "live"
+    silent: tuple[str, ...] = ()  # actions that do not fire in this run; `silent` below has those of many runs
+    eventually: str = ""  # the one property that is checked, if how = "live"
 
     @property
     def path(self) -> Path:
@@ -26,12 +26,12 @@ class Row(NamedTuple):
 
     @property
     def stem(self) -> str:
-        """The spec's name as the protocol's modules have it: of "TwoWords" two_words."""
+        """The name of the protocol's modules: two_words for the spec "TwoWords"."""
         return "".join(f"_{c.lower()}" if c.isupper() else c for c in self.spec).lstrip("_")
 
 
 def rows(folder: Path = FOLDER) -> list[Row]:
-    """Of all specs. Raises ValueError for a row that is not well formed, naming it."""
+    """Return the rows of all specs. Raises ValueError, which names the row, if one is not well formed."""
     found: list[Row] = []
     for path in sorted(folder.glob("*.toml")):
         found += rows_of(path, {row.id for row in found})
@@ -39,7 +39,7 @@ def rows(folder: Path = FOLDER) -> list[Row]:
 
 
 def rows_of(path: Path, taken: Set[str] = frozenset()) -> list[Row]:
-    """Of one spec. `taken`: ids that rows of others have."""
+    """Return the rows of one spec. `taken`: ids of rows of other specs. Raises ValueError."""
     found: list[Row] = []
     for number, entry in enumerate(tomllib.loads(path.read_text())["run"], 1):
         try:
@@ -59,7 +59,7 @@ def rows_of(path: Path, taken: Set[str] = frozenset()) -> list[Row]:
 
 
 def silent(spec: str, constants: dict[str, object]) -> set[str]:
-    """The actions, as "Writer.Crash", that are said not to fire where the constants have these values."""
+    """Return the actions, such as "Writer.Crash", that are declared not to fire if the constants have these values."""
     said = tomllib.loads((FOLDER / f"{spec}.toml").read_text()).get("silent", ())
     return {action for entry in said for action in entry["actions"]
             if all(constants.get(name) == value for name, value in entry["where"].items())}

@@ -3,7 +3,7 @@ model/protocols/log_gc.py, by an inductive invariant, action by action.
 
 The invariant. Let high be the number of ids ever written, and first what was first written under each: the history.
 
-Of the store
+The store
 - FirstIsOne: one entry was first under each id from 1 to high, EntryIsOnce: and that under no other.
 - BoundaryIsMonotone. BoundaryIsBehindEnd: 0 <= boundary <= high, and where the last entry of a listing is kept, below high
   once there is one. BoundaryIsBehindSnapshot: some snapshot is at or ahead of it.
@@ -11,29 +11,29 @@ Of the store
   entry; EntryIsFirst: and it is the first. So an id can be written a second time only at or behind the boundary.
 - SnapshotIsTrue: the snapshot of id i holds the first entries 1 .. i, and 1 <= i <= high. So it follows from its id.
 - AckedIsFirst: an acknowledged entry is the first of its id. So AppendIsUnique.
-Of an appender
+An appender
 - AppenderKnowsIds: 0 <= n <= high, and what it created is at most high.
 - AcceptedIsFirst: what it created ahead of the boundary is the first of its id.
 - EntryIsFresh: an entry that it has not begun is nowhere in first; the one that it is at, only where it created it.
-Of a reader. It is to be trusted when it is done, or while its snapshot is at or ahead of the boundary: then no entry after
+A reader. It is to be trusted when it is done, or while its snapshot is at or ahead of the boundary: then no entry after
 that snapshot has been deleted.
 - ReaderKnowsIds: its snapshot, what it has got and what it must have are at most high.
 - GotIsTrue: if it is to be trusted, it has got the first entries, in their order.
 - EndIsTrue: if it has come to the end, too, it has got all that it must have.
-Of a collector
+A collector
 - ListedIsWritten: 1 <= i <= high for what it listed. OldIsHeld: what may go is held by the snapshot that it listed, and, where
   the last entry of a listing is kept, below high. SnapshotIsKept: that snapshot, or a later one, is there.
 - KnownIsDurable: the boundary that it knows is at most the boundary.
-Of a request under way, which may be applied at any time
+A request in flight, which may be applied at any time
 - PendingCreateIsNext: 1 <= id <= high+1. PendingIsOne: it puts one entry; PendingIsFresh: which is nowhere in first,
-  PendingIsOnce: nor under way otherwise; PendingIsBegun: nor still to be begun.
+  PendingIsOnce: nor in flight otherwise; PendingIsBegun: nor still to be begun.
 - PendingSnapshotIsTrue, as of snapshots. PendingAdvanceIsHeld: as of what may go; it is forward. PendingDeleteIsFree: the id is
   at or behind the boundary. PendingSnapshotIsOld: there is a later snapshot than the one that is to be deleted.
 
 Snapshots need no boundary: to delete one is harmless because there is a later, and to put one again because it is true.
 
-What ties this to the model: `tie` evaluates the relation below in plain Python, on every reachable state of an instance; and
-`walked` does, on random walks through a larger one.
+Two checks tie this to the model. `tie` evaluates the relation below in plain Python, on every reachable state of an instance.
+`walked` does so on random walks through a larger instance.
 """
 
 from collections import defaultdict
@@ -49,7 +49,7 @@ from highwater.model.protocols import log_gc as m
 Id = NewType("Id", int)  # of an entry or a snapshot; and a place in a state, from 1
 Count = NewType("Count", int)
 Entry = NewType("Entry", object)
-Request = NewType("Request", object)  # under way, nobody waits for it
+Request = NewType("Request", object)  # in flight, nobody waits for it
 Appender, Reader, Collector = NewType("Appender", View), NewType("Reader", View), NewType("Collector", View)
 
 ROLES = {"Appender": Appender, "Reader": Reader, "Collector": Collector}
@@ -86,7 +86,7 @@ def initial(c: m.Constants) -> dict[str, dict]:
     return {"": shared, "Appender": APPENDER, "Reader": READER, "Collector": COLLECTOR}
 
 
-# --- the transition relation: action by action that of model/protocols/log_gc.py
+# --- the transition relation, action by action as in model/protocols/log_gc.py
 # ----------------------------------------------------
 
 def bounded_gc(c: m.Constants) -> bool:
@@ -123,7 +123,7 @@ def about_to_create(c, a):
 
 
 def created(s, i, is_entry):
-    """With `is_entry` of id i; and first, where none has been."""
+    """Return the changes of a create of `is_entry` at id i; it becomes the first of i if there was none."""
     fresh = i > s.high
     return s.but(
         high=larger(i, s.high), present=lambda j: Or(j == i, s.present(j)),
@@ -161,7 +161,7 @@ def reject(c, s, a):
 
 
 def sent(c, s, r, kind, **fields):
-    """The guard that `r` is not in use, and the shared state with `r` under way."""
+    """Return the guard that `r` is unused, and the shared state with `r` in flight."""
     guard = And(at(s.kind(r), "None"), room(lambda: s.count(Request, lambda q: Not(at(s.kind(q), "None"))), c.MAX_PENDING))
 
     def put(field, value):
@@ -264,7 +264,7 @@ def collector_list(c, s, g):
 
 
 def rest(s, guard, g, listed, last):
-    """What it still has to do, Idle if that is nothing: (guard, its state)."""
+    """Yield (guard, state) of a collector for its remaining work; it is Idle if nothing is left."""
     more = Or(last > 1, s.some(Id, listed))
     yield And(guard, more), g.but(listed=listed, s=last)
     yield And(guard, Not(more)), g.but(**COLLECTOR)
@@ -399,12 +399,12 @@ ACTIONS = {
 # --- the invariant, as in the docstring -----------------------------------------------------------------------------------
 
 def held(s, i):
-    """Some snapshot is at or ahead of `i`."""
+    """Say that some snapshot is at or ahead of `i`."""
     return s.some(Id, lambda j: And(s.snap(j), j >= i))
 
 
 def below_end(c, s, i):
-    """As what a collector may take for old."""
+    """Say that `i` is below the end of the log, as for the entries that a collector may treat as old."""
     return i < s.high if c.KEEP_LATEST else i <= s.high
 
 
@@ -493,7 +493,7 @@ def known_is_durable(c, s, g: Collector):
 
 
 def creates(s, r, u):
-    """The request puts the entry `u`."""
+    """Say that the request puts the entry `u`."""
     return And(at(s.kind(r), "Create"), s.with_holds(r, s.id(r), u))
 
 
@@ -554,17 +554,17 @@ CLAUSES = {
 # --- the properties, as the model states them: of the latest snapshot that is there ---------------------------------------
 
 def is_top(s, i):
-    """`i` is the latest snapshot, 0 if there is none."""
+    """Say that `i` is the latest snapshot, 0 if there is none."""
     return And(Or(i == 0, s.snap(i)), s.every(Id, lambda j: Implies(s.snap(j), j <= i)))
 
 
 def in_history(s, top, p):
-    """The history has so many places."""
+    """Say that `p` is a place of the history."""
     return And(p >= 1, Or(p <= top, s.every(Id, lambda q: Implies(And(q > top, q <= p), s.present(q)))))
 
 
 def history(s, top, p, u):
-    """At this place of the history is this entry."""
+    """Say that the history has this entry at this place."""
     return And(in_history(s, top, p), If(p <= top, s.snap_holds(top, p, u), s.holds(p, u)))
 
 
@@ -669,13 +669,13 @@ def choices(action: str, chosen: tuple, shared: Tables) -> tuple:
 
 
 def scope(c: m.Constants) -> Scope:
-    """What there is in an instance in which everything is bounded."""
+    """Return all values of each sort in an instance in which everything is bounded."""
     return {Id: [*range(c.MAX_ID + 1)], Count: [*range(max(c.ENTRIES, c.MAX_LOST, c.MAX_CRASHES) + 1)],
             Entry: [(w, k) for w in range(c.APPENDERS) for k in range(c.ENTRIES)], Request: [*range(c.MAX_PENDING)],
             Appender: [*range(c.APPENDERS)], Reader: [*range(c.READERS)], Collector: [*range(c.COLLECTORS)]}
 
 
-# Counterexamples to induction are looked for here.
+# Instances in which counterexamples to induction are searched.
 SMALL = scope(m.Constants(MAX_PENDING=1)) | {Count: [0, 1]}
 SYSTEM = System(FIELDS, ROLES, RIGID, authored, initial, ACTIONS, CLAUSES, PROPERTIES, SMALL, read, write, choices)
 UNBOUNDED = dict.fromkeys(("ENTRIES", "MAX_ID", "MAX_PENDING", "MAX_LOST", "MAX_CRASHES"))
@@ -684,16 +684,16 @@ SAFEGUARDS_OFF = (
     {"GC": "min_age"}, {"CHECK": "off"}, {"CHECK": "before"}, {"BOUNDARY_FIRST": False}, {"CONDITIONAL_ADVANCE": False},
     {"SNAPSHOT_FIRST": False}, {"KEEP_LATEST": False}, {"KEEP_SNAPSHOT": False}, {"CHECK_READS": False}, {"REAPPEND": True},
 )
-# What is proved, each by itself.
+# The systems that are proved, each separately.
 SYSTEMS = {"": {}, " where the last entry may go, too": {"keep_latest": False}}
-# Instances that together take every action, for the tie.
+# Instances for the tie that together take every action.
 INSTANCES = (
     {"APPENDERS": 1, "ENTRIES": 2, "MAX_LOST": 1}, {"MAX_ID": 1, "KEEP_LATEST": False, "END": "boundary", "MAX_CRASHES": 1},
     {"APPENDERS": 1, "MAX_ID": 1, "KEEP_LATEST": False, "END": "boundary", "COLLECTORS": 2},
     {"APPENDERS": 1, "MAX_ID": 1, "KEEP_LATEST": False, "END": "boundary", "MAX_PENDING": 1},
     {"APPENDERS": 1, "ENTRIES": 2, "COLLECTORS": 0, "MAX_PENDING": 1}, {},
 )
-# And one that is too large for all of its states, so many walks through it, and steps of a walk.
+# An instance too large to explore fully, the number of random walks through it, and the steps of a walk.
 WALKED = {"APPENDERS": 3, "ENTRIES": 3, "READERS": 2, "COLLECTORS": 2, "MAX_ID": 6, "MAX_PENDING": 1, "MAX_LOST": 1,
           "MAX_CRASHES": 1}
 WALKS, STEPS = 8, 80
@@ -705,9 +705,9 @@ def system(_: m.Constants) -> System:
 
 def prove(constants: m.Constants | None = None, progress: Callable[[inductive.Row], None] | None = None,
           explain: bool = True, keep_latest: bool = True, timeout_ms: int = inductive.TIMEOUT_MS) -> inductive.Proof:
-    """Of the constants only the safeguards count: nothing is bounded. `explain`: with counterexamples to induction. Not
-    `keep_latest`: the last entry may go, and appenders ask the boundary for the end. Where Z3 finds no state that enables an
-    action, within its budget, a reachable one of a small instance will do: all clauses hold there."""
+    """Prove the protocol. Of the constants only the safeguards matter: nothing is bounded. `explain`: find counterexamples to
+    induction. Without `keep_latest` the last entry may be deleted, and appenders ask the boundary for the end. If Z3 finds no
+    state that enables an action, within its budget, a reachable one of a small instance serves: all clauses hold there."""
     c = (constants or m.Constants())._replace(**UNBOUNDED)
     c = c if keep_latest else c._replace(KEEP_LATEST=False, END="boundary")
     return inductive.prove(SYSTEM, c, progress, explain, timeout_ms)

@@ -10,24 +10,24 @@ least that of the other, and if it takes nothing back: SSTs, what is compacted, 
 - CommitsAreOfLatest: the author of a manifest has at least the epoch of all manifests before it.
 - WriterIsPast, and so of each role: no opened epoch is higher than the latest manifest's; WriterIsUnique: nor is one of two.
 - AckedIsKept: a reported flush is in the latest manifest.
-- Of an instance of any role: WriterKnowsIds: 1 <= n <= latest, once it has listed; and once it has read it has a base.
+- An instance of any role: WriterKnowsIds: 1 <= n <= latest, once it has listed; and once it has read it has a base.
   WriterBaseIsRead, WriterBaseHoldsSsts, WriterBaseHoldsCheckpoints: its base is manifest n. WriterEpochIsNext: it opens with
   the epoch after that of its base, and updates with one that is no lower than that.
 - WriterIsFresh: a flush that a writer has not begun is in no manifest; nor is the one that it is at, unless it met a conflict
   or had no reply, and then it looks: FlushIsNew, what it adds is not in its base. FencedIsTold.
 - PickedIsKept: what a compactor has merged is in the latest manifest.
-- Of a request under way: PendingIsNext: the manifest of the id before its own is there; PendingNumbersFollow,
+- A request in flight: PendingIsNext: the manifest of the id before its own is there; PendingNumbersFollow,
   PendingSstsFollow, PendingCheckpointsFollow: it follows that. PendingSstIsOnce, PendingWalIsBehind, PendingIsFresh: as of
   manifests.
-- Of a reader: ReaderKnowsIds. OwedIsKept: what it must show is in the latest manifest, or in the one that it has listed;
+- A reader: ReaderKnowsIds. OwedIsKept: what it must show is in the latest manifest, or in the one that it has listed;
   GotIsKept: what it showed is in the latest. ReadIsCurrent.
 
 So an instance whose create is not refused had read the latest manifest: n is the latest id, and what it puts follows that.
-Requests under way are in a row, as in the model: where one is applied those behind it move up. How often an open is tried
+Requests in flight are in a row, as in the model: where one is applied those behind it move up. How often an open is tried
 again is a number of which nothing is known.
 
-What ties this to the model: `tie` evaluates the relation below in plain Python, on every reachable state of an instance; and
-`walked` does, on random walks through a larger one. ENDLESS, which leaves ids and content out, is not in it.
+Two checks tie this to the model. `tie` evaluates the relation below in plain Python, on every reachable state of an instance.
+`walked` does so on random walks through a larger instance. ENDLESS, which leaves ids and content out, is not in it.
 """
 
 from collections import defaultdict
@@ -45,7 +45,7 @@ Id = NewType("Id", int)  # of a manifest
 Count = NewType("Count", int)
 Epoch = NewType("Epoch", int)
 Wal = NewType("Wal", int)
-Place = NewType("Place", int)  # of a request under way, in their row, from 0
+Place = NewType("Place", int)  # of a request in flight, in their row, from 0
 Checkpoint = NewType("Checkpoint", object)
 Writer, Compactor = NewType("Writer", View), NewType("Compactor", View)
 Collector, Reader = NewType("Collector", View), NewType("Reader", View)
@@ -96,14 +96,14 @@ LOCALS = {"Writer": {**IDLE, "unheard": False}, "Compactor": {**IDLE, "picked": 
 
 
 def initial(c: m.Constants) -> dict[str, dict]:
-    """Every checkpoint is of the first manifest."""
+    """Return the initial tables. Every checkpoint is of the first manifest."""
     first = {name: nothing if signature[-1] is bool else zero for name, signature in FIELDS[""].items() if len(signature) > 1}
     first |= {"file_next_wal": lambda i: 1, "file_checkpoints": lambda i, x: i == 1, "by_role": lambda i: "None",
               "with_by_role": lambda q: "None"}
     return {"": {"top": 1, "size": 0, "lost": 0, "crashes": 0, **first}, **LOCALS}
 
 
-# --- the transition relation: action by action that of model/protocols/manifest_epochs.py
+# --- the transition relation, action by action as in model/protocols/manifest_epochs.py
 # -------------------------------------------
 
 def updates(c: m.Constants, role: str) -> int | None:
@@ -111,7 +111,7 @@ def updates(c: m.Constants, role: str) -> int | None:
 
 
 def manifest(view: View, prefix: str, *of: Any) -> m.Manifest:
-    """The one that this is a part of: numbers, and of each set what is in it."""
+    """Return the manifest with this prefix: its numbers, and a membership test for each set."""
     fields = {f: (getattr(view, prefix + f), signature) for f, signature in MANIFEST.items()}
     return m.Manifest(**{f: partial(field, *of) if len(signature) > 1 else field(*of) if of else field
                          for f, (field, signature) in fields.items()})
@@ -122,7 +122,7 @@ def file(s: View, i: Any) -> m.Manifest:
 
 
 def chosen(when: Any, a: Any, b: Any) -> Any:
-    """A number or a set."""
+    """Return `a` or `b`: numbers or sets."""
     return (lambda *xs: If(when, a(*xs), b(*xs))) if callable(a) else If(when, a, b)
 
 
@@ -151,17 +151,17 @@ def role_epoch(a: m.Manifest, role: str) -> Any:
 
 
 def begun(i: View, pc: str, **changes: Any) -> View:
-    """As it was initially, but for this."""
+    """Return the initial local state with this `pc` and these changes."""
     return i.but(**{**LOCALS[i.role], "pc": pc, **changes})
 
 
 def own(i: View) -> Callable:
-    """The SST that a writer is about to name."""
+    """Return the test for the SST that a writer is about to name."""
     return lambda v, k: And(v == i.me, k == i.k)
 
 
 def changed(c: m.Constants, i: View) -> dict[str, Any]:
-    """What it puts next, an open or an update, and whose it is."""
+    """Return the record that an instance puts next, an open or an update, with its author."""
     a = manifest(i, "base_")
     if c.BUMP_OWN_ONLY:
         opens = a._replace(**{EPOCHS[i.role]: i.epoch})
@@ -184,7 +184,7 @@ def signed(content: dict[str, Any], by: dict[str, Any]) -> dict[str, Any]:
 
 
 def written(s: View, at_: Any, prefix: str, by_prefix: str, record: dict[str, Any]) -> dict[str, Callable]:
-    """The fields of that prefix, with this record at that place."""
+    """Return the fields of that prefix, with this record at that place."""
     names = {f: by_prefix + f.removeprefix("by_") if f.startswith("by_") else prefix + f for f in record}
 
     def field(old: Callable, value: Any) -> Callable:
@@ -197,7 +197,7 @@ def put(s: View, i: Any, record: dict[str, Any]) -> View:
 
 
 def refused(c: m.Constants, s: View, n: Any) -> Any:
-    """There is an id after n."""
+    """Say that a create after n is refused: a file after n exists."""
     return And(c.CREATE_IF_ABSENT, n < s.top)
 
 
@@ -217,7 +217,7 @@ def fenced(c, s, i):
 
 
 def landed(s, i):
-    """The manifest that it reads holds its change already."""
+    """Say that the manifest just read already holds the change."""
     a = file(s, i.n)
     if i.role == "Writer":
         there = ssts(a)(i.me, i.k)
@@ -233,7 +233,7 @@ def some_sst(s, holds: Callable) -> Any:
 
 
 def some_of(s, i, holds: Callable) -> Any:
-    """Of what this role picks."""
+    """Say that `holds` is true of some thing that this role can pick: an SST or a checkpoint."""
     return some_sst(s, holds) if i.role == "Compactor" else s.some(Checkpoint, holds)
 
 
@@ -269,7 +269,7 @@ def read_landed(c, s, i):
 
 
 def committed(s, i, opened):
-    """Its open, or its update, is done and reported."""
+    """Return shared and local state after an open or an update is finished and reported."""
     if not opened:
         name = f"opened_{i.role}"
         after = {name: union(getattr(s, name), lambda x, e: And(x == i.me, e == i.epoch))}
@@ -294,7 +294,7 @@ def create_conflict(c, s, i):
 
 
 def again(c, guard, s, i):
-    """From the start, if it may; an open that may not has failed."""
+    """Yield the steps that start over; an open without further tries fails."""
     yield And(guard, i.open), (), s, i.but(pc="Idle", n=0, tries=1, **(NO_BASE if c.REAPPLY else {}))
     last = i.tries == s.retries
     yield And(guard, Not(i.open), last), (), s, begun(i, "Failed")
@@ -374,12 +374,12 @@ def under_way(s, q):
 
 
 def follows(s, i, j):
-    """Both are there. (To say i + 1 instead of j would name ever larger ids.)"""
+    """Say that both files exist, `j` right after `i`. (The term i + 1 in place of j would name ever larger ids.)"""
     return And(i >= 1, j == i + 1, j <= s.top)
 
 
 def numbers_follow(a, b, role, epoch):
-    """`b`, by an instance of this role with this epoch, follows `a`."""
+    """Say that `b`, by an instance of this role with this epoch, follows `a`."""
     epochs = And(*(And(x <= y, If(at(role, of), x <= epoch, x >= y))
                    for of, x, y in ((of, role_epoch(a, of), role_epoch(b, of)) for of in EPOCHS)))
     return And(epochs, a.last_wal <= b.last_wal, a.next_wal <= b.next_wal)
@@ -422,7 +422,7 @@ def latest_holds_all(c, s, i: Id, v: Writer, k: Count):
 
 
 def commit_is_of_latest(s, role, i, j):
-    """Manifest `j`, if an instance of this role put it, has no lower epoch than `i` before it."""
+    """Say that manifest `j`, if an instance of this role put it, has no lower epoch than the earlier `i`."""
     return Implies(And(is_id(s, j), i >= 1, i < j, at(s.by_role(j), role)), file_epoch(s, i, role) <= s.by_epoch(j))
 
 
@@ -460,7 +460,7 @@ def pending_wal_is_behind(c, s, q: Place):
 
 
 def may_hold(w, k):
-    """A manifest may hold this flush of the writer."""
+    """Say that a manifest may hold this flush of the writer."""
     alive = at(w.pc, "Idle", "Listed", "Ready")
     return Or(Not(alive), And(w.open, Or(k < w.k, And(k == w.k, w.tries != 0))))
 
@@ -502,7 +502,7 @@ def owed_is_got(c, s, r: Reader, v: Writer, k: Count):
 
 
 def of_role(role: str, sort: Any) -> dict[str, Callable]:
-    """What is said of every role."""
+    """Return the clauses that hold for every role, named for this one."""
     def opened(s, x, e):
         return getattr(s, f"opened_{role}")(x.me, e)
 
@@ -617,7 +617,7 @@ PROPERTIES = {
 # --- the model's values as tables, and back ------------------------------------------------------------------------------
 
 def contents(prefix: str, those: list[tuple[int, m.Manifest]]) -> Tables:
-    """Of manifests, each with its id or place."""
+    """Return the tables of the contents of manifests, each given with its id or place."""
     tables: Tables = {}
     for f, signature in MANIFEST.items():
         pairs = [(i, getattr(one, f)) for i, one in those]
@@ -683,7 +683,7 @@ def write(role: str, t: Tables) -> Any:
 
 
 def scope(c: m.Constants) -> Scope:
-    """What there is in an instance in which everything is bounded."""
+    """Return all values of each sort in an instance in which everything is bounded."""
     attempts = 1 + max(c.OPEN_RETRIES, 0)
     numbers = {"Writer": c.WRITERS, "Compactor": c.COMPACTORS, "Collector": c.COLLECTORS}
     ids = 1 + c.MAX_LOST + sum(number * (attempts + updates(c, role)) for role, number in numbers.items())
@@ -693,7 +693,7 @@ def scope(c: m.Constants) -> Scope:
             **{sort: [*range(numbers[role])] for role, sort in INSTANCES_OF.items()}, Reader: [*range(c.READERS)]}
 
 
-# Counterexamples to induction are looked for here.
+# Instances in which counterexamples to induction are searched.
 SMALL = scope(m.Constants(WRITERS=2, COMPACTORS=1, COLLECTORS=1, READERS=1, MAX_PENDING=1)) | {
     **{number: [0, 1, 2, 3] for number in (Id, Epoch, Wal)}, Count: [0, 1]}
 SYSTEM = System(FIELDS, ROLES, RIGID, meaning, initial, ACTIONS, CLAUSES, PROPERTIES, SMALL, read, write)
@@ -705,9 +705,9 @@ SAFEGUARDS_OFF = (
     {"CHECK_AFTER_CONFLICT": False}, {"COMPACTOR_EPOCH": False}, {"REREAD": False}, {"REAPPLY": False},
     {"SWALLOW_FENCED": True}, {"UNKNOWN_IS_DONE": True}, {"POLL_LIST": False},
 )
-# What is proved, each by itself.
+# The systems that are proved, each separately.
 SYSTEMS = {"": {}}
-# Instances that together take every action, for the tie.
+# Instances for the tie that together take every action.
 INSTANCES = (
     {"FLUSHES": 2, "OPEN_RETRIES": 1}, {"WRITERS": 1, "COMPACTORS": 1, "MAX_LOST": 1}, {"READERS": 1, "OPEN_RETRIES": -1},
     {"WRITERS": 1, "COMPACTORS": 1, "MAX_PENDING": 1, "MAX_LOST": 1},
@@ -715,7 +715,7 @@ INSTANCES = (
     {"WRITERS": 1, "COMPACTORS": 2, "MAX_CRASHES": 1},
     {"MAX_PENDING": 2},
 )
-# And one that is too large for all of its states, so many walks through it, and steps of a walk.
+# An instance too large to explore fully, the number of random walks through it, and the steps of a walk.
 WALKED = {"WRITERS": 3, "COMPACTORS": 2, "COLLECTORS": 2, "READERS": 1, "FLUSHES": 3, "COMPACTIONS": 2, "CHECKPOINTS": 2,
           "OPEN_RETRIES": 2, "MAX_PENDING": 2, "MAX_LOST": 2, "MAX_CRASHES": 1}
 WALKS, STEPS = 8, 80
@@ -728,6 +728,6 @@ def system(_: m.Constants) -> System:
 
 def prove(constants: m.Constants | None = None, progress: Callable[[inductive.Row], None] | None = None,
           explain: bool = True, timeout_ms: int = inductive.TIMEOUT_MS) -> inductive.Proof:
-    """Of the constants only the safeguards count: nothing is bounded. `explain`: with counterexamples to induction."""
+    """Prove the protocol. Of the constants only the safeguards matter: nothing is bounded. `explain`: find counterexamples."""
     c = (constants or m.Constants())._replace(**UNBOUNDED)
     return inductive.prove(SYSTEM, c, progress, explain, timeout_ms, rlimit=RLIMIT)

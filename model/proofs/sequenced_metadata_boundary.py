@@ -3,7 +3,7 @@ property of model/protocols/sequenced_metadata_boundary.py, by an inductive inva
 
 The invariant. Let high be the largest id ever created; the clauses say of it what is true of the latest file.
 
-Of the store
+The store
 - BoundaryIsMonotone: the boundary is the largest that ever was. BoundaryIsBelowLatest: 0 <= boundary < high.
 - LatestIsKept: file high is there. FileIsCreated: 1 <= i <= high for every file i.
 - DeletedIsBehindBoundary: every id above the boundary, up to high, has its file. So an id can be created a second time only
@@ -15,7 +15,7 @@ Of the store
 - CheckpointedIsKept: the file of an active checkpoint of the latest file is there.
 - FileKnowsCheckpoints: every file i, even one that came back from the dead, has the active checkpoints up to i. (An id that is
   an active checkpoint cannot come back: its file is there.) So a collector may read them from any file that it listed last.
-Of a writer
+A writer
 - WriterKnowsCreated: it has listed 0 <= n <= high, and created n+1 <= high.
 - Ready to create the next latest file (n = high): BaseHasLatest, its base has the updates of the latest file, and
   BaseIsOfLatest, exactly its checkpoints. To create an older one: BaseKnowsCheckpoints, as of files.
@@ -30,30 +30,30 @@ Of a writer
   ahead of the boundary nobody deletes it, so nobody puts another in its place. Once accepted it is a base as good as one got.
   (Were it kept though refused, it would be behind the boundary, so not the latest, and its next create refused or a conflict:
   so that is sound, too.)
-Of a collector
+A collector
 - ListedIsCreated: 1 <= i <= high for what it listed. So what it listed before another is below high.
 - KnownIsDurable: the boundary that it knows is at most the boundary.
 - MarkedIsFree: once it has read the checkpoints, what it may delete is no active checkpoint, and will never be: a later
   latest file adds no checkpoint but itself.
-Of a request under way, which may be applied at any time: what its sender knew, in terms that time does not change
+A request in flight, which may be applied at any time: what its sender knew, in terms that time does not change
 - PendingCreateIsNext: 1 <= id <= high+1. If it is high+1, PendingHasLatest and PendingIsOfLatest, else
   PendingKnowsCheckpoints: as for a base.
 - PendingAdvanceIsForward: 0 <= the boundary that it replaces < the boundary to be < high.
 - PendingDeleteIsFree: the id is at or behind the boundary, and no active checkpoint.
-Of a reader (must: what the read has to show; got: what it has seen)
+A reader (must: what the read has to show; got: what it has seen)
 - OwedIsKept: the latest file has what it must show. GotIsKept: and what it has seen, unless it is about to discard it.
 - While n > boundary, file n cannot have been replaced. So ListedHasOwed: file n has what it must show, and ReadHasOwed: so has
   what it got. ReadIsCurrent: when it is done, too.
 
-Where CHECKPOINTS is 0 a collector does not read them, which is another system and has its own proof, with three more clauses:
-no file, base or request has any. Other bounds only take steps away from the unbounded system, so it speaks for all of them.
+If CHECKPOINTS is 0 a collector does not read them. That is another system with its own proof, and three more clauses: no file,
+base or request has any. Other bounds only take steps away from the unbounded system, so its proof covers all of them.
 
 Every clause but LatestIsKept, which follows, is necessary. `high` needs no definition by the files, and with it no query
 needs induction over them. That a set of ids has a greatest (a listing ends with it) is taken from the sets being finite.
 
-What ties this to the model: `tie` evaluates the relation below in plain Python, on every reachable state of an instance; and
-`walked` does, on random walks through a larger one. What cross-checks the explorer: `bounded` unrolls the same relation for
-one instance.
+Two checks tie this to the model. `tie` evaluates the relation below in plain Python, on every reachable state of an instance.
+`walked` does so on random walks through a larger instance. To cross-check the explorer, `bounded` unrolls the same
+relation for one instance.
 """
 
 from collections import defaultdict
@@ -69,7 +69,7 @@ from highwater.model.protocols import sequenced_metadata_boundary as m
 Id = NewType("Id", int)  # of a file
 Count = NewType("Count", int)
 Update = NewType("Update", object)  # s.update(writer, k)
-Request = NewType("Request", object)  # under way, nobody waits for it
+Request = NewType("Request", object)  # in flight, nobody waits for it
 Writer, Collector, Reader = NewType("Writer", View), NewType("Collector", View), NewType("Reader", View)
 
 ROLES = {"Writer": Writer, "Collector": Collector, "Reader": Reader}
@@ -115,7 +115,7 @@ def initial(c: m.Constants) -> dict[str, dict]:
     return {"": shared, "Writer": WRITER, "Collector": COLLECTOR, "Reader": READER}
 
 
-# --- the transition relation: action by action that of model/protocols/sequenced_metadata_boundary.py
+# --- the transition relation, action by action as in model/protocols/sequenced_metadata_boundary.py
 # -----------------------------
 
 def checks(c: m.Constants, s: View, w: View, when: str) -> Any:
@@ -123,7 +123,7 @@ def checks(c: m.Constants, s: View, w: View, when: str) -> Any:
 
 
 def full_page(c: m.Constants, s: View, cursor: Any, end: Any) -> Any:
-    """The page after `cursor` ends with the id `end`, and more follow. PAGE None: a page may have any size."""
+    """Say that the page after `cursor` ends with the id `end`, and more follow. PAGE None: a page may have any size."""
     size = True if c.PAGE is None else s.count(Id, lambda i: And(s.present(i), cursor < i, i <= end)) == c.PAGE
     more = s.some(Id, lambda i: And(s.present(i), i > end))
     return And(c.PAGE != 0, s.present(end), cursor < end, size, more)
@@ -134,7 +134,7 @@ def last_page(c: m.Constants, s: View, cursor: Any) -> Any:
 
 
 def listed_after(s: View, cursor: Any) -> Any:
-    """The last id of a listing that ends now and had got to `cursor`."""
+    """Return the last id of a listing that ends now, after `cursor`."""
     return s.greatest(Id, lambda i: Or(i == cursor, And(s.present(i), i > cursor)))
 
 
@@ -143,7 +143,7 @@ def writer_idle(w: View, k: Any) -> View:
 
 
 def holding(c, w, updates, checkpoints):
-    """What becomes of a writer that knows what it has just put: (guard, its state), by whether it has another update."""
+    """Yield (guard, state) of a writer that knows the file it just put: with another update, and without."""
     more = room(w.k + 1, c.COMMITS)
     yield more, w.but(pc="Ready", n=w.n + 1, base_updates=updates, base_checkpoints=checkpoints, k=w.k + 1, late=False)
     yield Not(more), writer_idle(w, w.k + 1)
@@ -207,7 +207,7 @@ def about_to_create(c, s, w):
 
 
 def extended(c, s, w):
-    """The contents that the writer may put next: `pin`, its guard, the updates, the checkpoints."""
+    """Return the contents that the writer may put next: `pin`, its guard, the updates, the checkpoints."""
     for pin in (False, True):
         guard = Or(not pin, room(lambda: s.count(Id, w.base_checkpoints), c.CHECKPOINTS))
         yield (pin, guard, lambda u: Or(w.base_updates(u), u == s.update(w.me, w.k)),
@@ -291,7 +291,7 @@ def in_doubt(c, w, updates, checkpoints):
 
 
 def sent(c, s, r, kind, **fields):
-    """The guard that `r` is not in use, and the shared state with `r` under way."""
+    """Return the guard that `r` is unused, and the shared state with `r` in flight."""
     guard = And(at(s.kind(r), "None"), room(lambda: s.count(Request, lambda q: Not(at(s.kind(q), "None"))), c.MAX_PENDING))
 
     def put(field, value):
@@ -322,7 +322,7 @@ def writer_crash(c, s, w):
 
 
 def collector_listing(c, s, g):
-    """What the collector has of a listing that goes on or begins, and where it got to."""
+    """Return the ids of a listing so far, and the largest of them; none when the listing begins."""
     def listed(i):
         return And(at(g.pc, "Listing"), g.listed(i))
     return listed, s.greatest(Id, listed)
@@ -363,7 +363,7 @@ def read_boundary(c, s, g):
 
 
 def is_old(c, s, g, i):
-    """The collector may take `i` for old: it listed it, and (KEEP_LATEST) another after it."""
+    """Say that the collector may treat `i` as old: it listed `i`, and (KEEP_LATEST) another after it."""
     return And(g.listed(i), not c.KEEP_LATEST or s.some(Id, lambda j: And(g.listed(j), i < j)))
 
 
@@ -389,7 +389,7 @@ def may_delete(c, s, g, i):
 
 
 def without(c, s, g, i):
-    """What becomes of a collector that is done with `i`: (guard, its state), by whether it has more."""
+    """Yield (guard, state) of a collector that is done with `i`: with more to delete, and without."""
     more = s.some(Id, lambda j: And(g.listed(j), j != i))
     yield more, g.but(listed=lambda j: And(g.listed(j), j != i))
     yield Not(more), g.but(**COLLECTOR)
@@ -423,7 +423,7 @@ def collector_crash(c, s, g):
 
 
 def reader_listing(s, r):
-    """Where a listing that goes on or begins got to, and what the read must show."""
+    """Return the cursor of a listing that begins or continues, and the updates that the read must show."""
     begun = at(r.pc, "Listing")
 
     def must(u):
@@ -816,13 +816,13 @@ def choices(action: str, chosen: tuple, shared: Tables) -> tuple:
 
 
 def scope(c: m.Constants) -> Scope:
-    """What there is in an instance in which everything is bounded."""
+    """Return all values of each sort in an instance in which everything is bounded."""
     return {Id: [*range(c.MAX_ID + 1)], Count: [*range(max(c.COMMITS, c.MAX_LOST, c.MAX_CRASHES) + 1)],
             Update: [(w, k) for w in range(c.WRITERS) for k in range(c.COMMITS)], Request: [*range(c.MAX_PENDING)],
             Writer: [*range(c.WRITERS)], Collector: [*range(c.COLLECTORS)], Reader: [*range(c.READERS)]}
 
 
-# Counterexamples to induction are looked for here. A writer may begin any update that there is.
+# Instances in which counterexamples to induction are searched. A writer may begin any update that there is.
 SMALL = scope(m.Constants(WRITERS=2, COMMITS=2, COLLECTORS=2, READERS=1, MAX_ID=3, MAX_PENDING=2)) | {Count: [0, 1]}
 SYSTEM = System(FIELDS, ROLES, RIGID, meaning, initial, ACTIONS, CLAUSES, PROPERTIES, SMALL, read, write, choices)
 UNBOUNDED = dict.fromkeys(("COMMITS", "MAX_ID", "CHECKPOINTS", "PAGE", "MAX_PENDING", "MAX_LOST", "MAX_CRASHES"))
@@ -833,11 +833,11 @@ SAFEGUARDS_OFF = (
     {"BOUNDARY": False}, {"ON_REFUSAL": "failed"}, {"ON_REFUSAL": "retried"}, {"ON_REFUSAL": "unchecked"},
     {"KNOWN": "unanswered"},
 )
-SYSTEMS = {  # what is proved, each by itself
+SYSTEMS = {  # the systems that are proved, each separately
     "": {}, " where CHECKPOINTS is 0": {"checkpoints": False}, " where ON_REFUSAL is recognised": {"recognised": True},
     " where KNOWN is accepted": {"known": "accepted"},
 }
-# Instances that together take every action, for the tie.
+# Instances for the tie that together take every action.
 INSTANCES = (
     {}, {"CHECK": "before"},
     {"WRITERS": 1, "PAGE": 1, "MAX_LOST": 1},
@@ -850,7 +850,7 @@ INSTANCES = (
     {"ON_REFUSAL": "recognised", "COMMITS": 1, "MAX_LOST": 1},
     {"KNOWN": "accepted", "MAX_LOST": 1}, {"KNOWN": "accepted", "WRITERS": 1, "CHECKPOINTS": 1, "MAX_PENDING": 1},
 )
-# And one that is too large for all of its states, so many walks through it, and steps of a walk.
+# An instance too large to explore fully, the number of random walks through it, and the steps of a walk.
 WALKED = {"WRITERS": 3, "COMMITS": 4, "COLLECTORS": 2, "READERS": 1, "MAX_ID": 8, "CHECKPOINTS": 1, "PAGE": 3,
           "MAX_PENDING": 1, "MAX_LOST": 1, "MAX_CRASHES": 1}
 WALKS, STEPS = 16, 120
@@ -863,9 +863,9 @@ def system(c: m.Constants) -> System:
 def prove(constants: m.Constants | None = None, progress: Callable[[inductive.Row], None] | None = None,
           explain: bool = True, checkpoints: bool = True, timeout_ms: int = inductive.TIMEOUT_MS,
           recognised: bool = False, known: str = "never") -> inductive.Proof:
-    """Of the constants only the safeguards count: nothing is bounded, a page of a listing may have any size, and OLD_WRITERS is
-    any set of the writers. `explain`: with counterexamples to induction. Not `checkpoints`: with CHECKPOINTS=0. `recognised`:
-    with the amendment. `known`: when a writer knows its own file for the latest."""
+    """Prove the protocol. Of the constants only the safeguards matter: nothing is bounded, a page of a listing may have any
+    size, and OLD_WRITERS is any set of the writers. `explain`: find counterexamples to induction. Without `checkpoints`:
+    CHECKPOINTS=0. `recognised`: with the amendment. `known`: when a writer knows that its own file is the latest."""
     c = (constants or m.Constants())._replace(**UNBOUNDED)
     c = c if checkpoints else c._replace(CHECKPOINTS=0)
     c = c._replace(ON_REFUSAL="recognised") if recognised else c

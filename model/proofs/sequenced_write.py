@@ -4,21 +4,21 @@ model/protocols/sequenced_write.py, by an inductive invariant, action by action.
 Where USE is "state" the file of id i has i places, and the history is that of the latest file; where it is "log" a file has
 one, and the history is all files in order. Let top be the number of files. The invariant:
 - IdsAreContiguous: there is a file of each id from 1 to top. FileIsFull: all its places. PlaceIsOfOne: one update in each.
-- FileIsPrefix: a file is a beginning of the history. OldFileIsKept: it is what was first written under its id.
+- FileIsPrefix: a file is a prefix of the history. OldFileIsKept: it is what was first written under its id.
 - AckedIsKept: an acknowledged update is in the history at the place of its id. So CommitIsUnique.
 - UpdateIsOnce. UpdateIsFresh: an update that a writer has not begun is nowhere; the one that it is about to put is not in the
   history, unless it is in doubt of it: then only at the place after n.
 - WriterKnowsIds: 0 <= n <= top. WriterKnowsHistory: what it builds on is the history up to n.
-- Of a request under way: PendingIsNext, its id is at most top+1; PendingKnowsHistory, it holds the history and one more;
+- A request in flight: PendingIsNext, its id is at most top+1; PendingKnowsHistory, it holds the history and one more;
   PendingIsFresh, if its id is top+1 its update is not in the history; PendingIsKnown: what a writer is about to put is under
   way only for ids that are taken, or for the same id while it is in doubt.
-- Of a reader: ReaderKnowsIds; ReadIsAPrefix; OwedIsKept: what it must show is in the history, up to n where it has listed;
+- A reader: ReaderKnowsIds; ReadIsAPrefix; OwedIsKept: what it must show is in the history, up to n where it has listed;
   ReadIsCurrent.
 
 An update is known by its writer and its number: what is said of one is said of all with these two.
 
-What ties this to the model: `tie` evaluates the relation below in plain Python, on every reachable state of an instance; and
-`walked` does, on random walks through a larger one. ENDLESS, which leaves ids out, is not in it.
+Two checks tie this to the model. `tie` evaluates the relation below in plain Python, on every reachable state of an instance.
+`walked` does so on random walks through a larger instance. ENDLESS, which leaves ids out, is not in it.
 """
 
 from collections import defaultdict
@@ -34,7 +34,7 @@ from highwater.model.protocols import sequenced_write as m
 Id = NewType("Id", int)  # of a file; and a place in one, from 1
 Count = NewType("Count", int)
 Update = NewType("Update", object)
-Request = NewType("Request", object)  # under way, nobody waits for it
+Request = NewType("Request", object)  # in flight, nobody waits for it
 Writer, Reader = NewType("Writer", View), NewType("Reader", View)
 
 ROLES = {"Writer": Writer, "Reader": Reader}
@@ -68,7 +68,7 @@ def initial(c: m.Constants) -> dict[str, dict]:
     return {"": shared, "Writer": WRITER, "Reader": READER}
 
 
-# --- the transition relation: action by action that of model/protocols/sequenced_write.py
+# --- the transition relation, action by action as in model/protocols/sequenced_write.py
 # -------------------------------------------
 
 def is_state(c: m.Constants) -> bool:
@@ -76,7 +76,7 @@ def is_state(c: m.Constants) -> bool:
 
 
 def content(s, w):
-    """What the writer puts next: what each place holds, how many there are."""
+    """Return the file that the writer puts next: a test of what each place holds, and the number of places."""
     return lambda p, u: Or(w.base_holds(p, u), And(p == w.base_size + 1, own(s, w, u))), w.base_size + 1
 
 
@@ -141,7 +141,7 @@ def create_conflict(c, s, w):
 
 
 def in_the_way(s, w):
-    """The file after n is the writer's own."""
+    """Say that the file after n is the writer's own."""
     return s.some(Update, lambda u: And(own(s, w, u), s.holds(w.n + 1, s.size(w.n + 1), u)))
 
 
@@ -183,7 +183,7 @@ def crash(c, s, w):
 
 
 def expected(s, r):
-    """What a read must show."""
+    """Return the test for the updates that a read must show."""
     return lambda u: Or(r.must(u), s.some(Id, lambda p: r.got_holds(p, u)), s.some(Id, lambda i: s.acked(i, u)))
 
 
@@ -236,7 +236,7 @@ ACTIONS = {
 # --- the invariant, as in the docstring -----------------------------------------------------------------------------------
 
 def history(c, s, p, u):
-    """At this place of the history is this update."""
+    """Say that the history has this update at this place."""
     return s.holds(s.top, p, u) if is_state(c) else And(s.present(p), s.holds(p, 1, u))
 
 
@@ -307,7 +307,7 @@ def pending_knows_history(c, s, r: Request, p: Id, u: Update, v: Update):
 
 
 def puts(s, r, u):
-    """The update that the request adds."""
+    """Say that this is the update that the request adds."""
     return And(s.busy(r), s.with_holds(r, s.with_size(r), u))
 
 
@@ -420,14 +420,14 @@ def choices(action: str, chosen: tuple, shared: Tables) -> tuple:
 
 
 def scope(c: m.Constants) -> Scope:
-    """What there is in an instance in which everything is bounded."""
+    """Return all values of each sort in an instance in which everything is bounded."""
     ids = c.WRITERS * c.COMMITS * (2 if c.GAPS else 1)
     return {Id: [*range(ids + 2)], Count: [*range(max(c.COMMITS, c.MAX_LOST, c.MAX_CRASHES) + 1)],
             Update: [(w, k) for w in range(c.WRITERS) for k in range(c.COMMITS)], Request: [*range(c.MAX_PENDING)],
             Writer: [*range(c.WRITERS)], Reader: [*range(c.READERS)]}
 
 
-# Counterexamples to induction are looked for here.
+# Instances in which counterexamples to induction are searched.
 SMALL = scope(m.Constants(WRITERS=2, COMMITS=1, READERS=1, MAX_PENDING=1)) | {Count: [0, 1]}
 SYSTEM = System(FIELDS, ROLES, RIGID, authored, initial, ACTIONS, CLAUSES, PROPERTIES, SMALL, read, write, choices)
 UNBOUNDED = dict.fromkeys(("COMMITS", "MAX_PENDING", "MAX_LOST", "MAX_CRASHES"))
@@ -437,11 +437,11 @@ SAFEGUARDS_OFF = (
     {"GAPS": True, "USE": "log"}, {"UNKNOWN": "reapply"}, {"UNKNOWN": "reapply", "USE": "log"},
     {"IN_ORDER": False, "USE": "log"},
 )
-# What is proved, each by itself.
+# The systems that are proved, each separately.
 SYSTEMS = {"": {}, " where an unknown outcome is recognised": {"unknown": "recognise"}, " of the log": {"use": "log"},
            " of the log, where an unknown outcome is recognised": {"use": "log", "unknown": "recognise"},
            " where a conflict is resolved by a new LIST": {"resolve": "list"}}
-# Instances that together take every action, for the tie.
+# Instances for the tie that together take every action.
 INSTANCES = (
     {}, {"USE": "log"}, {"READERS": 1, "COMMITS": 1}, {"USE": "log", "READERS": 1, "COMMITS": 1},
     {"MAX_PENDING": 1, "MAX_LOST": 1, "MAX_CRASHES": 1, "COMMITS": 1},
@@ -449,7 +449,7 @@ INSTANCES = (
     {"USE": "log", "UNKNOWN": "recognise", "MAX_PENDING": 1, "MAX_LOST": 1, "COMMITS": 1},
     {"RESOLVE": "list", "MAX_CRASHES": 1},
 )
-# And one that is too large for all of its states, so many walks through it, and steps of a walk.
+# An instance too large to explore fully, the number of random walks through it, and the steps of a walk.
 WALKED = {"WRITERS": 3, "COMMITS": 3, "READERS": 1, "MAX_PENDING": 2, "MAX_LOST": 2, "MAX_CRASHES": 1}
 WALKS, STEPS = 8, 60
 
@@ -461,7 +461,7 @@ def system(_: m.Constants) -> System:
 def prove(constants: m.Constants | None = None, progress: Callable[[inductive.Row], None] | None = None,
           explain: bool = True, use: str = "", unknown: str = "", resolve: str = "",
           timeout_ms: int = inductive.TIMEOUT_MS) -> inductive.Proof:
-    """Of the constants only the safeguards and USE count: nothing is bounded. `explain`: with counterexamples to induction."""
+    """Prove the protocol. Only the safeguards and USE matter: nothing is bounded. `explain`: find counterexamples."""
     c = (constants or m.Constants())._replace(**UNBOUNDED)
     c = c._replace(**{name: value for name, value in (("USE", use), ("UNKNOWN", unknown), ("RESOLVE", resolve)) if value})
     never = {"Writer.ReadOwn", "Writer.ReadOther"} if c.UNKNOWN != "recognise" else set()

@@ -4,7 +4,7 @@ of model/protocols/wal_fencing.py, by an inductive invariant, action by action.
 The invariant. Let high be the largest WAL id ever written, first what was first written under each: the log; after is the
 manifest's replay_after, epoch its writer_epoch.
 
-Of the store
+The store
 - IdsAreContiguous: 0 <= after <= high; an object is of an id from 1 to high, and there is one of every id after `after`. So
   what is created ahead of `after` is created at high+1. FirstIsOne: one record, or none, was first under an id.
   ObjectIsFirst: ahead of `after` an object is what was first written there. What is behind is nobody's business.
@@ -12,7 +12,7 @@ Of the store
   some id, so flushed or ahead: nothing need be said of the way to it, for no id is missing. RefusedIsNowhere: a refused one
   under none.
 - OpenedIsClaimed: top <= epoch. ClaimedIsPast: a claimed epoch is at most that. OneWriterPerEpoch. OneWriterAcks.
-Of a writer. It is current while its epoch is the manifest's and it is not stopped. It serves when it has opened. It is sound
+A writer. It is current while its epoch is the manifest's and it is not stopped. It serves when it has opened. It is sound
 if it serves, or is current and has begun to replay: nobody else can have moved `after`, so what it has read was ahead of it.
 - WriterHasItsEpoch, which it has claimed, and top is at least that if it serves. WriterKnowsIds: n is at most high, ahead of
   the base, before the fence while it replays, not before it when it serves.
@@ -27,19 +27,19 @@ if it serves, or is current and has begun to replay: nobody else can have moved 
 - CreatedIsFirst: what a current one has created is first under n+1; so to acknowledge is to compare the epoch after the
   create.
 - RecordIsFresh: a record that it has not begun is nowhere in first. RefusedIsOver: a refused one is not put again.
-Of a request under way, which may be applied at any time
+A request in flight, which may be applied at any time
 - PendingCreateIsNext: 1 <= id <= high+1. PendingIsOne, record or fence; PendingIsBegun, and not refused: a writer tells its
   caller that a record is nowhere only if it never had another request for it.
 - PendingManifestIsNext: it claims the epoch after the one that it replaces, or flushes in it. Where that is the manifest's,
   PendingManifestIsFirst, as of flushed, and PendingFlushIsBehind: not ahead of what the current writer has replayed.
-Of a collector
+A collector
 - KnownIsDurable: the replay_after that it knows is at most the manifest's.
 
 The same clauses hold where a writer lists before it claims; where it puts no fence; where fences are not collected; and where a
 replay passes over what is missing. RESOLVE_ONCE off is in the relation, but nothing is proved of it: ReplayIsContiguous fails.
 
-What ties this to the model: `tie` evaluates the relation below in plain Python, on every reachable state of an instance; and
-`walked` does, on random walks through a larger one.
+Two checks tie this to the model. `tie` evaluates the relation below in plain Python, on every reachable state of an instance.
+`walked` does so on random walks through a larger instance.
 """
 
 from collections import defaultdict
@@ -56,7 +56,7 @@ Id = NewType("Id", int)  # of a WAL object
 Epoch = NewType("Epoch", int)
 Count = NewType("Count", int)
 Record = NewType("Record", object)
-Request = NewType("Request", object)  # under way, nobody waits for it
+Request = NewType("Request", object)  # in flight, nobody waits for it
 Writer, Collector = NewType("Writer", View), NewType("Collector", View)
 
 ROLES = {"Writer": Writer, "Collector": Collector}
@@ -101,11 +101,11 @@ def initial(c: m.Constants) -> dict[str, dict]:
     return {"": shared, "Writer": WRITER, "Collector": {"n": 0}}
 
 
-# --- the transition relation: action by action that of model/protocols/wal_fencing.py
+# --- the transition relation, action by action as in model/protocols/wal_fencing.py
 # -----------------------------------------------
 
 def put(s, i, is_record):
-    """With `is_record` in the object of id i; and first, where none has been."""
+    """Return the changes of a put of `is_record` at id i; it becomes the first of i if there was none."""
     return s.but(
         high=larger(i, s.high), present=lambda j: Or(j == i, s.present(j)),
         holds=lambda j, u: If(j == i, is_record(u), s.holds(j, u)), was=lambda j: Or(j == i, s.was(j)),
@@ -121,7 +121,7 @@ def is_fence(s, i):
 
 
 def unlike(c, s, epoch, after, flushed):
-    """A put of the manifest on the condition that it be this is refused."""
+    """Say that a put of the manifest, conditional on this one, is refused."""
     same = And(s.epoch == epoch, s.after == after, s.every(Record, lambda u: s.flushed(u) == flushed(u)))
     return And(c.MANIFEST_CAS, Not(same))
 
@@ -213,7 +213,7 @@ def settled(c, guard, s, w) -> Ways:
 
 
 def list_again(c, s, w, i: Id):
-    """`i`: the lowest of those that it shows."""
+    """Return the steps of a second listing. `i`: the lowest id that it shows."""
     if c.RESOLVE_ONCE:
         return
 
@@ -307,7 +307,7 @@ def create_conflict(c, s, w):
 
 
 def in_the_way(s, w):
-    """The object after n is the writer's own."""
+    """Say that the object after n is the writer's own."""
     return And(s.present(w.n + 1), s.some(Record, lambda u: And(own(s, w, u), s.holds(w.n + 1, u))))
 
 
@@ -339,7 +339,7 @@ def reject(c, s, w):
 # It flushes.
 
 def flushing(c, s, w):
-    """Whether it may flush, and what: replay_after, records."""
+    """Return whether it may flush, and the flush: replay_after, records."""
     upto = w.n if c.FLUSH_EXACT else If(at(w.pc, "Open"), w.n, w.end)
     news = Or(upto != w.base_after, s.some(Record, lambda u: And(w.has(u), Not(w.base_flushed(u)))))
     return (And(at(w.pc, "Open", "Replaying"), room(w.f, c.FLUSHES), news), upto,
@@ -374,7 +374,7 @@ def in_doubt(c, w):
 
 
 def sent(c, s, r, kind, **fields):
-    """The guard that `r` is not in use, and the shared state with `r` under way."""
+    """Return the guard that `r` is unused, and the shared state with `r` in flight."""
     def with_r(field, value):
         if callable(value):
             return lambda q, u: If(q == r, value(u), getattr(s, field)(q, u))
@@ -410,7 +410,7 @@ def lose_fence(c, s, w):
 
 
 def putting(c, s, w):
-    """(guard, the manifest that it puts now, itself when it does not know what came of it)."""
+    """Yield (guard, the manifest that it puts now, its local state if the outcome stays unknown)."""
     yield at(w.pc, "Ready"), (w.base_epoch + 1, w.base_after, w.base_flushed), w.but(pc=before_claim(c), **UNKNOWING)
     may, upto, flushed = flushing(c, s, w)
     yield may, (w.base_epoch, upto, flushed), w.but(pc="Reread", f=one_more(w.f, c.FLUSHES))
@@ -435,7 +435,7 @@ def crash(c, s, w):
            s.but(crashes=one_more(s.crashes, c.MAX_CRASHES)), w.but(**{**WRITER, "pc": "Dead"}))
 
 
-# A collector, and requests that nobody waits for.
+# A collector, and zombie requests.
 
 def collector_read_manifest(c, s, g):
     yield True, (), s, g.but(n=s.after)
@@ -477,7 +477,7 @@ ACTIONS = {
 # --- the invariant, as in the docstring -----------------------------------------------------------------------------------
 
 def upto(s, n, u):
-    """Among what was first written under the ids up to `n` is this record."""
+    """Say that this record was first written under some id up to `n`."""
     return s.some(Id, lambda i: And(i <= n, s.first(i, u)))
 
 
@@ -486,27 +486,27 @@ SETTLED = ("Replaying", "Validating", "Open", "Created", "Doubt", "Refused", "Re
 
 
 def current(s, w):
-    """It has the latest epoch that was claimed, and is neither fenced nor dead."""
+    """Say that it has the latest claimed epoch, and is neither fenced nor dead."""
     return And(w.epoch == s.epoch, at(w.pc, *UNSETTLED, *SETTLED))
 
 
 def serves(w):
-    """It has opened, and may yet serve."""
+    """Say that it has opened, and may still serve."""
     return Or(at(w.pc, *m.SERVING), And(at(w.pc, "Reread"), w.n + 1 >= w.end))
 
 
 def sound(s, w):
-    """Its replay, as far as it got, is of the log."""
+    """Say that its replay so far is part of the log."""
     return And(at(w.pc, *SETTLED), Or(serves(w), w.epoch == s.epoch))
 
 
 def last_before(c, w):
-    """What was written before it claimed is up to here: its fence, or the end of the listing where it puts none."""
+    """Return the end of what was written before its claim: its fence, or without one the end of the listing."""
     return w.fence if c.FENCE else w.fence + -1
 
 
 def reach(w):
-    """Up to here it has replayed, and may have flushed."""
+    """Return the id up to which it has replayed, and may have flushed."""
     return If(at(w.pc, *UNSETTLED), w.base_after, w.n)
 
 
@@ -598,7 +598,7 @@ def writer_knows_log(c, s, w: Writer, u: Record):
 
 
 def replay_is_whole(c, s, w: Writer, i: Id):
-    """So far."""
+    """Say that the replay is complete so far."""
     got = And(w.since < i, i <= w.n, i < w.fence)
     return If(at(w.pc, *SETTLED), Implies(sound(s, w), w.got(i) == got), Not(w.got(i)))
 
@@ -621,7 +621,7 @@ def created_is_first(c, s, w: Writer, u: Record):
 
 
 def begun(s, w, u):
-    """Of this writer's records it may be that one was put."""
+    """Say that the record is another writer's, or one of this writer's that may have been put."""
     stopped = at(w.pc, "Fenced", "Dead")
     mine = And(s.number(u) == w.k, at(w.pc, "Doubt", "Refused", "Created"))
     return Or(s.author(u) != w.me, s.number(u) < w.k, stopped, mine)
@@ -694,7 +694,7 @@ CLAUSES = {
 # --- the properties, as the model states them -----------------------------------------------------------------------------
 
 def acked_is_durable(c, s, u: Record):
-    """What is flushed, or in the log from there to the first free slot."""
+    """Say that an acknowledged record is flushed, or in the log from there to the first free slot."""
     def whole(i):
         return s.every(Id, lambda j: Implies(And(j > s.after, j <= i), s.present(j)))
     return Implies(s.acked(u), Or(s.flushed(u), s.some(Id, lambda i: And(
@@ -787,7 +787,7 @@ def request(t: Tables, r: int) -> tuple:
 
 
 def scope(c: m.Constants) -> Scope:
-    """What there is in an instance in which everything is bounded."""
+    """Return all values of each sort in an instance in which everything is bounded."""
     faults = c.MAX_PENDING + c.MAX_LOST
     return {Id: [*range(c.WRITERS * (1 + c.APPENDS) + faults + 2)], Epoch: [*range(c.WRITERS + faults + 1)],
             Count: [*range(max(c.APPENDS, c.FLUSHES, c.MAX_PENDING, c.MAX_LOST, c.MAX_CRASHES) + 1)],
@@ -795,7 +795,7 @@ def scope(c: m.Constants) -> Scope:
             Writer: [*range(c.WRITERS)], Collector: [*range(c.COLLECTORS)]}
 
 
-# Counterexamples to induction are looked for here.
+# Instances in which counterexamples to induction are searched.
 SMALL = {Id: [*range(5)], Epoch: [*range(4)], Count: [0, 1], Record: [(w, k) for w in range(2) for k in range(2)], Request: [0],
          Writer: [0, 1], Collector: [0]}
 SYSTEM = System(FIELDS, ROLES, RIGID, authored, initial, ACTIONS, CLAUSES, PROPERTIES, SMALL, read, write)
@@ -807,15 +807,15 @@ SAFEGUARDS_OFF = (
     {"EPOCH_CHECK": False}, {"GC_BEHIND": False}, {"UNKNOWN": "conclude"}, {"UNKNOWN": "refuse"}, {"UNKNOWN": "skip"},
     {"FENCE": False, "CHECK": "none"}, {"FENCE_GC": False, "CHECK": "none"}, {"MISSING_IS_FENCED": False, "VALIDATE": "before"},
 )
-# What is proved, each by itself.
+# The systems that are proved, each separately.
 SYSTEMS = {"": {}, " where a writer lists before it claims": {"order": "list"}, " where there is no fence": {"fence": False}}
-# Instances that together take every action but ListAgain, for the tie.
+# Instances for the tie that together take every action but ListAgain.
 INSTANCES = (
     {"COLLECTORS": 0}, {"MAX_LOST": 1, "FLUSHES": 0, "COLLECTORS": 0}, {"MAX_PENDING": 1, "WRITERS": 1},
     {"MAX_CRASHES": 1, "COLLECTORS": 0, "FLUSHES": 0}, {"ORDER": "list", "COLLECTORS": 0}, {"FENCE": False, "MAX_LOST": 1},
     {"MAX_PENDING": 1, "APPENDS": 0, "COLLECTORS": 0}, {"APPENDS": 0},
 )
-# And one that is too large for all of its states, so many walks through it, and steps of a walk.
+# An instance too large to explore fully, the number of random walks through it, and the steps of a walk.
 WALKED = {"WRITERS": 3, "APPENDS": 3, "FLUSHES": 2, "COLLECTORS": 2, "MAX_PENDING": 2, "MAX_LOST": 2, "MAX_CRASHES": 1}
 WALKS, STEPS = 24, 100
 
@@ -826,7 +826,7 @@ def system(_: m.Constants) -> System:
 
 def prove(constants: m.Constants | None = None, progress: Callable[[inductive.Row], None] | None = None,
           explain: bool = True, order: str = "", fence: bool = True, timeout_ms: int = inductive.TIMEOUT_MS) -> inductive.Proof:
-    """Of the constants only the safeguards count: nothing is bounded. `explain`: with counterexamples to induction."""
+    """Prove the protocol. Of the constants only the safeguards matter: nothing is bounded. `explain`: find counterexamples."""
     c = (constants or m.Constants())._replace(**UNBOUNDED)
     c = c._replace(ORDER=order or c.ORDER, FENCE=c.FENCE and fence)
     return inductive.prove(SYSTEM, c, progress, explain, timeout_ms)

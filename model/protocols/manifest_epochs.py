@@ -345,7 +345,7 @@ def only_own_epoch_is_bumped(c: Constants, s: Shared) -> bool:
 
 
 def commits_are_of(role: str, s: Shared) -> bool:
-    """Of this role, only the instance with the highest epoch so far commits."""
+    """Check that only the instance of this role with the highest epoch so far commits."""
     return all(epochs(m)[role] <= epoch for i, (by, _, epoch) in enumerate(s.by) if by == role for m in s.files[:i])
 
 
@@ -521,7 +521,7 @@ def initial(c: Constants) -> Shared:
 
 
 def witnesses(c: Constants) -> dict[str, tuple[str | None, Callable]]:
-    """What such constants leave possible."""
+    """Return the witnesses that are possible with these constants."""
     possible = {
         "WritersSucceedEachOther": c.WRITERS > 1, "WriterIsFenced": c.WRITERS > 1,
         "OpenFails": c.OPEN_RETRIES >= 0 and (c.WRITERS > 1 or c.COMPACTORS > 0 or c.COLLECTORS > 0),

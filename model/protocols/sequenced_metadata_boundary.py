@@ -405,7 +405,7 @@ def reader_list(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
 
 
 def expected(s: Shared, r: Reader) -> frozenset[Update]:
-    """What a read must show: updates reported before its first request, and those that this reader has seen."""
+    """Return what a read must show: updates reported before its first request, and those that this reader has seen."""
     return r.must if r.pc == "Listing" else r.must | r.got | {(w, k) for _, w, k in s.acked}
 
 

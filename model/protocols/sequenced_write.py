@@ -197,7 +197,7 @@ def crash(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 # --- a reader: LIST and GET the latest (state), or GET the next until there is none (log) -------------------------------
 
 def expected(s: Shared, r: Reader) -> frozenset[Update]:
-    """What a read must show: updates reported before its first request, and those that this reader has seen."""
+    """Return what a read must show: updates reported before its first request, and those that this reader has seen."""
     return r.must | frozenset(r.got) | {(w, k) for _, w, k in s.acked}
 
 

@@ -1,7 +1,7 @@
-"""Keep what FizzBee found, in the cache folder, so that what has not changed is not asked twice.
+"""Cache the results of FizzBee, so that an unchanged question is not asked twice.
 
-Safety: an entry is found only for the same spec, constants, options, FizzBee and sources of this folder: an entry of an earlier
-wrapper, which may have let something pass, is not. A run that came to no verdict (ERROR, STOPPED) is not kept.
+Safety: an entry is used only for the same spec, constants, options, FizzBee and sources of this folder. So no entry of an
+earlier wrapper is used, which may have let something pass. A run without a verdict (ERROR, STOPPED) is not kept.
 """
 
 import hashlib

@@ -1,9 +1,9 @@
 """The only wrapper of the FizzBee CLI: check | graph | guided trace.
 
-Claim: a verdict and a graph are of the spec and the constants that were asked for, whole, or there is an exception. FizzBee
-0.5.4 alone does not promise that; what it does instead, measured, and what is done here about it:
+Safety: a verdict and a graph are complete, and belong to the spec and the constants that were asked for; otherwise an
+exception is raised. FizzBee 0.5.4 alone does not guarantee that. Its measured behaviour, and the remedy here:
 
-- Its exit status tells nothing. Verdicts are read from its output and its files.
+- Its exit status means nothing. Verdicts are read from its output and its files.
 - It cuts every path after 100 actions unless told otherwise, and says PASSED. Here `max_actions` is 10^9 unless the spec's
   front matter says otherwise, and a graph that was cut is an error.
 - `--preinit-hook 'N = 3'` does not reach what was computed from N before: a constant `M = N + 1`, and every top-level `def`,
@@ -16,15 +16,15 @@ Claim: a verdict and a graph are of the spec and the constants that were asked f
   let pass. What the checker's source has for stderr is what breaks: panics, "Error in executing init", a module that "failed
   to load" and is done without. (Its bar of progress, and that of simulations, are for terminals and for runs that are not made
   here.)
-- Both programs run in an environment of few names (`INHERITED`), so that what they say does not hang on who calls.
+- Both programs run in an environment of few names (`INHERITED`), so that their output does not depend on the caller.
 - In a guided trace an action that is disabled uses up its line, and the run PASSED. Here the path is walked again in the
   graph that the run wrote.
 - `--experimental_no_graph` is 1.4 times faster, but crashes where a transition assertion fails, sees deadlocks that are
   none, and gives no states. Here it is used for what then passes (or lacks a witness); anything else is run again.
 - `always eventually`: a FAILED is right, a PASSED may be wrong. What it judges is weak fairness, per role instance and action:
   a cycle counts unless some `fair` action is enabled in each of its states and taken by none of its steps; a self-loop
-  counts as a step; a state may last for ever where no `fair` action is enabled (a deadlock, too); whoever takes a fair
-  action may choose badly for ever (`oneof`; `fair oneof` is another matter). All of that is as it should be. But it
+  counts as a step; a state may last for ever if no `fair` action is enabled (a deadlock, too); a client that takes a
+  fair action may choose badly for ever (`oneof`; `fair oneof` is another matter). All of that is as it should be. But it
   searches once, depth first, for cycles that close over the search's own path: a cycle that leads through a state already
   left is never looked at. Of 3,000 random graphs of 2 to 6 states (2 role instances, 2 fair actions each) it agreed about
   the 570 that hold, about all 1,120 with a run that just stops, and about 1,276 of the 1,310 that fail on a cycle; the
@@ -65,7 +65,7 @@ class Fizz:
 
     @classmethod
     def find(cls) -> "Fizz":
-        """The `fizz` on PATH, else the one that tools/fizzbee/build.py built. FizzMissing when there is neither."""
+        """Return the `fizz` on PATH, else the one built by tools/fizzbee/build.py. Raises FizzMissing if there is neither."""
         found = build_module().find()
         if not found:
             place = BUILD.resolve()  # in an installed package there is no tools/ below the current folder
@@ -76,7 +76,7 @@ class Fizz:
     def check(self, spec: Path, constants: dict[str, object] | None = None, *, liveness: bool | None = None,
               only: Collection[str] | None = None, graph: bool = False, timeout: float | None = None,
               cache: bool = False) -> CheckResult:
-        """Explores every state and checks every assertion. Raises SpecError; a run-time error is the verdict ERROR.
+        """Explore every state and check every assertion. Raises SpecError; a run-time error is the verdict ERROR.
 
         `liveness`: None checks `eventually` assertions where the spec has some, False leaves them out. `only` leaves out
         all assertions but these. `graph` keeps FizzBee's state graph while exploring: slower, no other result. `timeout` is
@@ -109,7 +109,7 @@ class Fizz:
 
     def graph(self, spec: Path, constants: dict[str, object] | None = None, *, timeout: float | None = None,
               cache: bool = False) -> Graph:
-        """The whole state graph, assertions left out (so that an ablated spec has one too). Raises FizzError, SpecError."""
+        """Return the whole state graph, without assertions, so that ablated specs have one. Raises FizzError, SpecError."""
         spec, constants = Path(spec), dict(constants or {})
         if cache:
             return kept("graph", self.version, spec, constants, [], lambda: self.graph(spec, constants, timeout=timeout))
@@ -130,7 +130,7 @@ class Fizz:
 
     def guided(self, spec: Path, constants: dict[str, object] | None, trace: Iterable[str], *,
                assertions: bool = True, timeout: float | None = None, cache: bool = False) -> CheckResult:
-        """Drives FizzBee along link names, at most 100 actions, checking `always` and `transition` assertions on the way,
+        """Drive FizzBee along link names, at most 100 actions, checking `always` and `transition` assertions on the way,
         unless `assertions` is False.
 
         The names are those of CheckResult.trace: `Writer#0.Create`, then for each choice that the action makes a line
@@ -170,7 +170,7 @@ class Fizz:
         return replace(result, verdict=verdict, trace=path, followed=followed)
 
     def _parse(self, scratch: Path, spec: Path, text: str) -> Path:
-        """Writes the spec into the scratch folder and parses it there, where the parser leaves its JSON. Raises SpecError."""
+        """Write the spec into the scratch folder and parse it there, where the parser leaves its JSON. Raises SpecError."""
         (scratch / "fizz.yaml").write_text(OPTIONS)
         (scratch / "spec.fizz").write_text(text)
         _, errors, status, _ = execute([str(self.parser), "spec.fizz"], scratch, None)
@@ -180,7 +180,7 @@ class Fizz:
         return scratch
 
     def _run(self, scratch: Path, name: str, options: list[str], timeout: float | None) -> Run:
-        """Runs the checker on the parsed spec, its files in a folder of that name."""
+        """Run the checker on the parsed spec, with its files in a folder of that name."""
         started = time.monotonic()
         command = [str(self.checker), *options, "--output-dir", str(scratch / name), "spec.json"]
         output, errors, status, stopped = execute(command, scratch, timeout)

@@ -1,4 +1,4 @@
-"""What can go wrong when FizzBee is asked."""
+"""Errors of a run of FizzBee."""
 
 
 class FizzError(Exception):
@@ -6,7 +6,7 @@ class FizzError(Exception):
 
 
 class FizzMissing(FizzError):
-    """There is no FizzBee CLI on this machine."""
+    """This machine has no FizzBee CLI."""
 
 
 class SpecError(FizzError):

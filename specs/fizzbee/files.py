@@ -31,7 +31,7 @@ class Graph:
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number at `at`, and where the next thing starts."""
+    """Return the number at `at`, and the index after it."""
     number = shift = 0
     while True:
         byte = data[at]
@@ -43,7 +43,7 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def message(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """A message's fields in order: (number, an int or, where the length is written, bytes)."""
+    """Yield a message's fields in order: (number, an int, or bytes for a field with a length)."""
     at = 0
     while at < len(data):
         tag, at = varint(data, at)
@@ -64,7 +64,7 @@ def message(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def read_nodes(out: Path, pattern: str) -> list[dict]:
-    """The nodes' JSON in order (message Nodes: 1 = json)."""
+    """Return the nodes' JSON in order (message Nodes: 1 = json)."""
     return [json.loads(value) for path in sorted(out.glob(pattern))
             for number, value in message(path.read_bytes()) if number == 1]
 
@@ -81,7 +81,7 @@ def read_links(out: Path, pattern: str) -> list[tuple[int, str, int]]:
 
 
 def plain_state(node: dict) -> dict:
-    """For people and for traces: globals and roles side by side."""
+    """Return a state as people and traces show it: globals and roles side by side."""
     return node["state"] | {role["ref_string"]: role["fields"] for role in node["roles"] or []}
 
 
@@ -91,7 +91,7 @@ def canonical_state(node: dict) -> State:
 
 
 def choice(link: str) -> tuple[tuple[str, Value], ...]:
-    """The choice in the name of a link that leaves an inner node."""
+    """Return the choice in the name of a link that leaves an inner node."""
     kind, colon, rest = link.partition(":")
     if kind == "Any" and colon:
         name, _, text = rest.partition("=")
@@ -104,7 +104,7 @@ def choice(link: str) -> tuple[tuple[str, Value], ...]:
 
 
 def read_graph(out: Path, max_actions: int) -> Graph:
-    """FizzBee's files as a Graph: inner nodes collapsed, their choices joined."""
+    """Return FizzBee's files as a Graph: inner nodes collapsed, their choices joined."""
     nodes = read_nodes(out, "nodes_0*.pb")
     if max((node["stats"]["totalActions"] for node in nodes), default=0) >= max_actions:
         raise FizzError(f"the graph is cut off after max_actions: {max_actions}; leave that option out")
@@ -143,13 +143,13 @@ def read_graph(out: Path, max_actions: int) -> Graph:
 
 
 def error_trace(out: Path) -> tuple[tuple[str, dict], ...]:
-    """The path that a failed run wrote."""
+    """Return the path that a failed run wrote."""
     names = ["Init", *(name for _, name, _ in read_links(out, "adjacency_lists_errors.pb"))]
     return tuple(zip(names, map(plain_state, read_nodes(out, "nodes_errors.pb"))))
 
 
 def walked(out: Path, links: list[str]) -> tuple[tuple[str, dict], ...]:
-    """As much of a guided trace as the run's own graph has."""
+    """Return the longest prefix of a guided trace that the run's own graph has, each link with its state."""
     nodes = read_nodes(out, "nodes_0*.pb")
     if not nodes:
         return ()

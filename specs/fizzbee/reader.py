@@ -1,9 +1,9 @@
 """Read the text of a .fizz file: its claim, constants, roles, actions, functions and assertions, each with its line.
 
 This is the only reader of .fizz text. It goes by lines and their indentation, which is enough for names, modifiers, choices and
-the text of a block; what a block means is FizzBee's to say, and so is whether the file is well formed. Text that it does not
-know is passed over. Lines are counted from 1. A block ends before the next line that is indented no deeper than its header;
-blank lines and comments end none.
+the text of a block. FizzBee decides what a block means, and whether the file is well formed. Unknown text is skipped. Lines
+are counted from 1. A block ends before the next line that is indented no deeper than its header. Blank lines and comments do
+not end a block.
 """
 
 import ast
@@ -84,7 +84,7 @@ class Constant(NamedTuple):
 
     @property
     def value(self) -> object:
-        """Raises ValueError or SyntaxError for a constant that is not plain."""
+        """The value. Raises ValueError or SyntaxError for a constant that is not plain."""
         return ast.literal_eval(self.source.strip())
 
 
@@ -100,7 +100,7 @@ class Spec(NamedTuple):
 
     @property
     def actions(self) -> tuple[Block, ...]:
-        """Of all roles and of the top level; Init is one of them."""
+        """The actions of all roles and of the top level, Init included."""
         return self._of("action")
 
     @property
@@ -118,11 +118,11 @@ class Spec(NamedTuple):
 
     @property
     def symmetric(self) -> bool:
-        """Whether it may ask for symmetry reduction: whether it has the word."""
+        """Whether the spec may ask for symmetry reduction: whether it has the word."""
         return bool(re.search(r"symmetric|symmetry", self.text))
 
     def action(self, role: str, name: str) -> Block | None:
-        """`role`: "" is the top level."""
+        """Return the action, or None. `role`: "" is the top level."""
         return next((block for block in self.actions if (block.role, block.name) == (role, name)), None)
 
     def assertion(self, name: str) -> Block | None:
@@ -139,7 +139,7 @@ def read(text: str) -> Spec:
 
 
 def stands(line: str) -> bool:
-    """Whether there is anything in the line beside a comment."""
+    """Return whether the line has anything but a comment."""
     return bool(line.strip()) and not line.lstrip().startswith("#")
 
 
@@ -148,7 +148,7 @@ def indentation(line: str) -> int:
 
 
 def after_front_matter(lines: list[str]) -> int:
-    """The index of the first line behind the front matter; 0 where the file does not begin with one."""
+    """Return the index of the first line after the front matter; 0 if there is none."""
     if lines[0].rstrip() != "---":
         return 0
     return next((at + 1 for at, line in enumerate(lines) if at and line.rstrip() == "---"), 0)
@@ -185,7 +185,7 @@ def blocks_in(lines: list[str], start: int) -> Iterator[Block]:
 
 
 def end_of(lines: list[str], at: int) -> tuple[int, int]:
-    """The indexes of the block's last line, and of what comes behind it, for the block whose header is the line `at`."""
+    """Return the indexes of a block's last line and of the next line after it. `at`: the line of its header."""
     depth, last = indentation(lines[at]), at
     for here in range(at + 1, len(lines)):
         inside = indentation(lines[here]) > depth
@@ -197,7 +197,7 @@ def end_of(lines: list[str], at: int) -> tuple[int, int]:
 
 
 def doc_of(lines: list[str], at: int) -> tuple[str, ...]:
-    """The comment right above a header and as deep as it; a heading, `# --- ..`, is none."""
+    """Return the comment lines right above a header, indented as it is; a heading, `# --- ..`, is not part of them."""
     said: list[str] = []
     margin = lines[at][:indentation(lines[at])] + "# "
     while at and lines[at - 1].startswith(margin) and not lines[at - 1].startswith(margin + "---"):

@@ -1,5 +1,5 @@
-"""Rewrite the text of a spec: other values for its constants, or fewer assertions. The number of lines stays, so that a line
-that FizzBee names is a line of the spec's own file."""
+"""Rewrite the text of a spec: other values for its constants, or fewer assertions. The number of lines stays the same, so that
+a line that FizzBee names is a line of the spec's own file."""
 
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -10,7 +10,7 @@ from highwater.specs.fizzbee.values import literal
 
 
 def with_constants(text: str, constants: dict[str, object], spec: Path) -> str:
-    """The spec's text with its top-level `NAME = ...` lines rewritten. Raises SpecError."""
+    """Return the spec's text with its top-level `NAME = ...` lines rewritten. Raises SpecError."""
     known, lines = read(text).constants, text.split("\n")
     for name, value in constants.items():
         found = [constant for constant in known if constant.name == name]
@@ -31,7 +31,7 @@ def without_liveness(text: str) -> str:
 
 
 def with_only(names: Collection[str], text: str, spec: Path) -> str:
-    """The spec's text without all assertions but these. Raises SpecError for a name that the spec does not have."""
+    """Return the spec's text with only these assertions. Raises SpecError for a name that the spec does not have."""
     assertions = read(text).assertions
     known = {assertion.name for assertion in assertions}
     unknown = [name for name in names if name not in known]
@@ -41,7 +41,7 @@ def with_only(names: Collection[str], text: str, spec: Path) -> str:
 
 
 def blanked(text: str, blocks: Iterable[Block]) -> str:
-    """The text with these blocks, and the comments behind each, as empty lines."""
+    """Return the text with these blocks, and the comments after each, as empty lines."""
     lines = text.split("\n")
     for block in blocks:
         lines[block.line - 1:block.until - 1] = [""] * (block.until - block.line)

@@ -16,7 +16,7 @@ INHERITED = ("PATH", "HOME", "LD_LIBRARY_PATH", "GOGC", "GOMEMLIMIT", "GOMAXPROC
 
 
 def build_module() -> ModuleType:
-    """tools/fizzbee/build.py, which knows where the CLI and the cache folder are."""
+    """Return the module tools/fizzbee/build.py, which knows where the CLI and the cache folder are."""
     found = importlib.util.spec_from_file_location("highwater_fizzbee_build", BUILD)
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
@@ -25,7 +25,7 @@ def build_module() -> ModuleType:
 
 @dataclass(frozen=True)
 class Run:
-    """One run of the checker, over and its files still there."""
+    """One finished run of the checker, its files still present."""
 
     output: str
     errors: str
@@ -35,14 +35,14 @@ class Run:
 
 
 def environment(scratch: Path) -> dict[str, str]:
-    """What FizzBee's programs run in. With Go's usual settings, collecting garbage was 1/3 of a run."""
+    """Return the environment of FizzBee's programs. With Go's default settings, garbage collection took 1/3 of a run."""
     inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
     return {"GOGC": "400", "GOMEMLIMIT": "4GiB"} | inherited | {"LANG": "C.UTF-8", "PYTHONUTF8": "1", "TMPDIR": str(scratch)}
 
 
 def execute(command: list[str], scratch: Path, timeout: float | None) -> tuple[str, str, int, bool]:
-    """stdout, stderr, the exit status, and whether it was asked to stop (and, when it did not, killed) after `timeout`
-    seconds."""
+    """Run a command. Return stdout, stderr, the exit status, and whether it was stopped after `timeout` seconds (killed if it
+    did not stop)."""
     process = subprocess.Popen(command, cwd=scratch, env=environment(scratch), stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8", errors="replace")
     stopped = False

@@ -30,7 +30,7 @@ State = tuple[tuple[tuple[str, Value], ...], tuple[tuple[str, tuple[tuple[str, V
 
 
 def order(value: Value) -> tuple:
-    """A total order on canonical values: None, bool, number, string, tuple."""
+    """Return a sort key that orders all canonical values: None, bool, number, string, tuple."""
     if isinstance(value, tuple):
         return (4, tuple(order(part) for part in value))
     if isinstance(value, str):
@@ -43,7 +43,7 @@ def pairs(items: Iterable[tuple[Value, Value]]) -> tuple[tuple[Value, Value], ..
 
 
 def json_text(value: Any) -> str:
-    """A Python value as FizzBee's JSON has it: what it sorts sets by."""
+    """Return a Python value as FizzBee's JSON has it: the text by which FizzBee sorts sets."""
     if hasattr(value, "_asdict"):
         value = value._asdict()
     if isinstance(value, dict):
@@ -60,7 +60,7 @@ def json_text(value: Any) -> str:
 
 
 def canonical(value: Any) -> Value:
-    """A plain Python value (a model's, say) in the form in which FizzBee's come out of `graph`."""
+    """Return a plain Python value, for example a model's, in the form of the values in `graph`."""
     if hasattr(value, "_asdict"):
         value = value._asdict()
     if isinstance(value, dict):
@@ -73,7 +73,7 @@ def canonical(value: Any) -> Value:
 
 
 def key_value(text: str) -> Value:
-    """A dict's key from its string: ints, tuples, None, bools are parsed, so the string "1" cannot be told from 1."""
+    """Return a dict's key from its string: ints, tuples, None, bools are parsed, so the string "1" cannot be told from 1."""
     if re.fullmatch(r"-?\d+|\(.*\)|None|True|False", text, re.DOTALL):
         try:
             return canonical(ast.literal_eval(text))
@@ -83,7 +83,7 @@ def key_value(text: str) -> Value:
 
 
 def decoded(value: Any) -> Value:
-    """FizzBee's JSON as a canonical value."""
+    """Return FizzBee's JSON as a canonical value."""
     if isinstance(value, list):
         return tuple(decoded(v) for v in value)
     if isinstance(value, dict):
@@ -92,7 +92,7 @@ def decoded(value: Any) -> Value:
 
 
 def printed(text: str) -> Value:
-    """A value as FizzBee prints it in a link's name, `(1, "a")` or `set([1])`, as a canonical value; else the text."""
+    """Return the canonical value of a text in a link's name, such as `(1, "a")` or `set([1])`; else the text."""
     role = re.match(r"role \w+#\d+", text)
     if role:
         return role[0]
@@ -115,7 +115,7 @@ def printed(text: str) -> Value:
 
 
 def literal(value: Any) -> str:
-    """A Python value as FizzBee source; also how FizzBee prints it, sets of more than one element aside."""
+    """Return a Python value as FizzBee source. FizzBee prints it the same, except sets of several elements."""
     if value is None or isinstance(value, (bool, int)):
         return repr(value)
     if isinstance(value, str):
@@ -132,7 +132,7 @@ def literal(value: Any) -> str:
 
 
 def link_names(label: Label) -> list[str]:
-    """The lines of a guided trace for an edge of the graph; several choices in the order in which the action makes them."""
+    """Return the lines of a guided trace for an edge of the graph. Choices keep the order in which the action makes them."""
     role, action, choices = label
     return [f"{role}.{action}" if role else action,
             *(f"Stmt:{v}" if name == "oneof" else f"Any:{name}={literal(v)}" for name, v in choices)]

@@ -15,7 +15,7 @@ UNWITNESSED = "FAILED: Expected states never reached"
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What FizzBee found.
+    """The result of one run of FizzBee.
 
     `states` are FizzBee's unique states, `nodes` its nodes, inner ones included; a run that ends at a failure does not count
     states: 0. `trace` is what led to a failure (or, guided, what was followed): `("Init", state)`, then one entry for each of
@@ -35,12 +35,12 @@ class CheckResult:
 
     @property
     def failed_assertion(self) -> str | None:
-        """The first of them; only `exists` assertions fail together."""
+        """The first failed assertion; only `exists` assertions fail together."""
         return self.failed_assertions[0] if self.failed_assertions else None
 
 
 def parse_error(errors: str, status: int, spec: Path) -> str | None:
-    """What the parser said on stderr, in one line that opens with the file, or None: it said nothing and exits with 0."""
+    """Return the parser's error as one line that opens with the file; None if stderr is empty and it exited with 0."""
     found = re.search(r"line (\d+):(\d+) (.*)$", errors, re.MULTILINE)
     if found:
         return f"{spec}:{found[1]}:{int(found[2]) + 1}: {found[3]}"
@@ -50,7 +50,7 @@ def parse_error(errors: str, status: int, spec: Path) -> str | None:
 
 
 def runtime_error(run: Run, spec: Path) -> str:
-    """Why a run has no verdict, in one line."""
+    """Return in one line why a run has no verdict."""
     said = f"{run.errors}\n{run.output}"
     detail = re.search(r"^E\d+ .*?\] (.*)$", said, re.MULTILINE)
     panic = re.search(r"^(?:panic|Error|.* refused): ?(.*)$", said, re.MULTILINE)
@@ -61,8 +61,8 @@ def runtime_error(run: Run, spec: Path) -> str:
 
 
 def read_result(run: Run, spec: Path) -> CheckResult:
-    """The verdict, from the output's lines; ERROR for a run with anything on stderr, whatever its output says. States and
-    nodes come from whatever count it printed."""
+    """Return the verdict from the output's lines. It is ERROR if anything is on stderr, whatever the output says. States and
+    nodes come from the count that it printed."""
     output = run.output
     counts = re.search(r"^(?:Valid Nodes|Visited entries): (\d+)\s+Unique states: (\d+)", output, re.MULTILINE)
     visited = re.findall(r"^Nodes: (\d+),", output, re.MULTILINE)
