@@ -27,30 +27,37 @@ class Shape(Protocol):
     @property
     def page_size(self) -> int:
         """How many keys a page of a listing holds."""
+        ...
 
     @property
     def chaos(self) -> int:
         """After so many units of time (`unit_ms`) the faults stop."""
+        ...
 
     @property
     def audit(self) -> bool:
         """Whether some clients work once more in the end, with nothing in their way."""
+        ...
 
     @property
     def skew_ms(self) -> int:
         """How far a client's clock is ahead of the store's, or behind, at most."""
+        ...
 
     @property
     def store(self) -> str:
         """The name of the store's profile, of dst/world/profiles.py."""
+        ...
 
     @property
     def stall_ms(self) -> int:
         """The length that stalls are drawn around; 0: around each of the scenario's `waits_ms`."""
+        ...
 
     @property
     def sdk(self) -> str:
         """The SDK between a client and the network, of dst/world/sdk.py; "": each request is sent once."""
+        ...
 
     def _replace(self, **fields: Any) -> Self: ...
 

@@ -23,6 +23,7 @@ class Strategy(Protocol):
 
     def pick(self, events: list[Event]) -> int:
         """The place of the next one. `events` are sorted by their time, and at least two."""
+        ...
 
     def ran(self, event: Event, left: list[Event]) -> None:
         """`event` is what was picked; `left` may still happen."""

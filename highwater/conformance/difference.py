@@ -86,8 +86,8 @@ def compare(row: Row, model: Model, graph: Graph) -> Compared:
 
 
 def back(parents: dict[int, tuple[int, Label] | None], packed: int) -> Iterator[Label]:
-    while parents[packed]:
-        packed, label = parents[packed]
+    while before := parents[packed]:
+        packed, label = before
         yield label
 
 
@@ -223,7 +223,7 @@ def both(what: str, row: Row, block: Block | None, function: Callable | None) ->
         return [*lines, f"the model has no {what}"]
     try:
         text, start = inspect.getsourcelines(function)
-        where = f"{short(Path(inspect.getsourcefile(function)))}:{start}"
+        where = f"{short(Path(inspect.getsourcefile(function)))}:{start}"  # pyright: ignore[reportArgumentType]
     except (OSError, TypeError):  # what was not read from a file
         return [*lines, f"{what} in the model: {function!r}"]
     return [*lines, f"{what} in the model, {where}", indent(dedent("".join(text)).rstrip(), "  | "), *model_helpers(function)]
@@ -248,7 +248,7 @@ def model_helpers(function: Callable) -> list[str]:
 
 def place(helper: Callable, function: Callable) -> str:
     """The line of a helper; with its file, if that is another than the function's."""
-    path = "" if helper.__module__ == function.__module__ else short(Path(inspect.getsourcefile(helper)))
+    path = "" if helper.__module__ == function.__module__ else short(Path(inspect.getsourcefile(helper) or ""))
     return f"{path}:{helper.__code__.co_firstlineno}"
 
 

@@ -14,6 +14,7 @@ its base is gone (`gone`), whatever is made of it is a conflict, and its content
 
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import Any
 
 from highwater.impl.codecs.slatedb.header import version_of
 from highwater.impl.codecs.slatedb.manifest import Manifest, ManifestCodec
@@ -196,7 +197,7 @@ class Trace(trace.Trace):
 NOT_BEGUN = ("remains", "not begun")  # what a caller may be told who asks for phase 3
 
 
-def at(s: Shared, file_id: int) -> File | None:
+def at(s: Shared, file_id: int | None) -> Any:
     return next((file for file in s.files if file[0] == file_id), None)
 
 

@@ -5,6 +5,8 @@ A trace shows a request when the store applies it: that is the model's sending a
 told. Which write of its key an object is the model counts, and no trace shows but by versions.
 """
 
+from typing import Any
+
 from highwater.model.protocols.store_primitives import Constants, Shared, model
 from highwater.traces import trace
 from highwater.traces.event import Event
@@ -102,7 +104,7 @@ class Trace(trace.Trace):
             l.outcome == outcome and shown(s, l) == said)))
 
 
-def shown(s: Shared, local: tuple) -> str:
+def shown(s: Shared, local: Any) -> str:
     """What a caller has to be shown."""
     if local.kind == "List":
         return " ".join(map(str, sorted(local.listed)))

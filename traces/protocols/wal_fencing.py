@@ -6,6 +6,8 @@ come, is one action of the model (Lose..): so of each that is applied both are f
 that it has not, until its next event tells.
 """
 
+from typing import Any
+
 from highwater.impl.codecs.json.wal import FENCE, InvalidWal, Record, WalManifest, decode_manifest, decode_record
 from highwater.impl.layout import Namespace
 from highwater.model.protocols.wal_fencing import Body, Constants, Manifest, Shared, Writer, model, slot
@@ -31,7 +33,7 @@ def refiner(c: Constants) -> Refiner:
     return refiner_without_witnesses(model(c))
 
 
-def record_of(record: Record | None) -> Body:
+def record_of(record: Record | None) -> Any:
     """Raises ValueError."""
     if record is None:
         return ()
