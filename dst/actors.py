@@ -61,7 +61,8 @@ class Actors:
     def start(self, client: Client) -> None:
         """Start a client, or restart it after a crash: without knowledge, with the work that is left."""
         clock = ClientClock(self.kernel, client)
-        world = World(STORE, clock, ClientIds(clock, *self.ids[client.name]), METRICS)
+        ids = ClientIds(clock, *self.ids[client.name])  # pyright: ignore[reportArgumentType]  # a clock of generators
+        world = World(STORE, clock, ids, METRICS)  # pyright: ignore[reportArgumentType]  # the same of both
         role, _, number = client.name.partition("#")
         self.kernel.start(client, self.scenario.work[role](self, client, world, int(number)))
 

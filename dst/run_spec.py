@@ -40,9 +40,8 @@ def fields_of(run: Run) -> dict[str, Any]:
 
 def run_of(fields: dict[str, Any]) -> Run:
     """Make a run from `fields_of` it. Nothing is checked."""
-    run = Run(**fields)
-    return run._replace(shape=run.shape and named(run.scenario).shape(**run.shape),
-                        weights=run.weights and Weights(**run.weights))
+    run, shape, weights = Run(**fields), fields.get("shape"), fields.get("weights")
+    return run._replace(shape=shape and named(run.scenario).shape(**shape), weights=weights and Weights(**weights))
 
 
 class RunSpec(NamedTuple):

@@ -27,30 +27,37 @@ class Shape(Protocol):
     @property
     def page_size(self) -> int:
         """Number of keys in a page of a listing."""
+        ...
 
     @property
     def chaos(self) -> int:
         """Number of time units (`unit_ms`) after which the faults stop."""
+        ...
 
     @property
     def audit(self) -> bool:
         """True if some clients do one more operation at the end, without faults."""
+        ...
 
     @property
     def skew_ms(self) -> int:
         """Largest difference between a client's clock and the store's, in either direction."""
+        ...
 
     @property
     def store(self) -> str:
         """Name of the store's profile in dst/world/profiles.py."""
+        ...
 
     @property
     def stall_ms(self) -> int:
         """Length around which stalls are drawn; 0: around each of the scenario's `waits_ms`."""
+        ...
 
     @property
     def sdk(self) -> str:
         """Name of the SDK between client and network, of dst/world/sdk.py; "": each request is sent once."""
+        ...
 
     def _replace(self, **fields: Any) -> Self: ...
 

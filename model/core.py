@@ -15,7 +15,7 @@ the faster ways, model/explore/tabulated.py and model/explore/wide.py, must equa
 """
 
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 Shared = Any
@@ -49,9 +49,9 @@ class Model(NamedTuple):
     constants: Any
     shared: Shared  # initial
     processes: tuple[Process, ...]
-    always: dict[str, Property]
-    sometimes: dict[str, Property]
-    eventually: dict[str, Property] = {}  # noqa: RUF012  # from every state on, again and again, if the fair actions are fair
+    always: Mapping[str, Property]
+    sometimes: Mapping[str, Property]
+    eventually: Mapping[str, Property] = {}  # from each state on, again and again, if the fair actions are fair
     fair: dict[str, frozenset[str]] = {}  # noqa: RUF012
     unseen: dict[str, frozenset[str]] = {}  # noqa: RUF012
     renamed: dict[str, Callable[[Any, tuple[int, ...]], Any] | None] = {}  # noqa: RUF012

@@ -12,8 +12,8 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
-from types import CodeType
-from typing import Any, NamedTuple
+from types import CodeType, FunctionType
+from typing import Any, NamedTuple, TypeGuard
 
 from highwater.model import parts
 
@@ -275,7 +275,7 @@ def helpers_of(functions: list[Callable]) -> dict[str, str]:
     return sources
 
 
-def is_helper(named: Any, function: Callable) -> bool:
+def is_helper(named: Any, function: Callable) -> TypeGuard[FunctionType]:
     """Whether a reader of `function` needs the source of what it names: a function beside it, or one that all models share."""
     return inspect.isfunction(named) and named.__module__ in (getattr(function, "__module__", ""), parts.__name__)
 

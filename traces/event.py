@@ -10,7 +10,7 @@ from hashlib import blake2b
 from marshal import dumps
 from operator import itemgetter
 from struct import pack
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 VERSION = 1  # of the format; a line, or a file, that names none is of version 1
 LIMIT = 100_000
@@ -98,8 +98,8 @@ def from_fields(fields: dict, line: str) -> Event:
         check_version(fields.pop("v", 1))
         body = fields.pop("body", "").encode("utf-8", "surrogateescape")
         event = EMPTY._replace(**{**fields, "keys": tuple(fields.get("keys", ()))})
-        values: tuple[Any, ...] = event  # of whatever types the line has
-        for name, value, usual in zip(Event._fields, values, EMPTY):
+        values, usuals = cast("tuple[tuple[Any, ...], ...]", (event, EMPTY))  # of whatever types the line has
+        for name, value, usual in zip(Event._fields, values, usuals):
             if type(value) is not type(usual) or (name == "keys" and not all(isinstance(key, str) for key in value)):
                 raise ValueError(f"{name} is {value!r}")
         return event._replace(body=body)

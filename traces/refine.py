@@ -27,7 +27,7 @@ class Match(NamedTuple):
     process: str
     actions: tuple[str | None, ...]
     choices: tuple | None = None  # None: any
-    agrees: Callable[[Any, Shared, Local, Shared, Local], bool] | None = None  # action: None for STUTTER
+    agrees: Callable[[Any, Shared, Local, Shared, Local], Any] | None = None  # action: None for STUTTER
     op: str = ""
     unheard: bool = False
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from glob import glob, has_magic
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -333,7 +333,7 @@ def read_lines(split: Split, choice: Choice) -> Read:
     groups: list[tuple] = []
     rests: list[tuple] = []
     known_groups, known = {}, {}
-    numbers: list[tuple[int, int, int, int, int]] = []
+    numbers: list[tuple[int, ...]] = []
     damage = []
     alike: dict[tuple, tuple[tuple, int]] = {}  # rest of a line -> (group without the run, place of the event's rest)
     for offset, line in lines(split):
@@ -364,7 +364,7 @@ def read_lines(split: Split, choice: Choice) -> Read:
     return Read([Group(*group) for group in groups], rests, np.array(numbers, np.int64).reshape(-1, 5).T, damage)
 
 
-def either(number: bytes | None, text: bytes | None) -> bytes:
+def either(number: Any, text: Any) -> bytes:
     return text if number is None else number
 
 

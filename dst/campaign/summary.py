@@ -26,7 +26,8 @@ COLUMNS = ("seed", "kind", "signature", "message", "digest", "requests", "reache
 
 def summarize(campaign: Campaign, seeds: Seeds, out: Path) -> dict:
     """Summarize failures by signature, the most frequent first. Raises CampaignError unless each seed has one row."""
-    hasher, requests, failed, sketches = blake2b(digest_size=16), 0, [], {"model_states": None, "model_steps": None}
+    hasher, requests, failed = blake2b(digest_size=16), 0, []
+    sketches: dict[str, Any] = {"model_states": None, "model_steps": None}
     reached: dict[str, dict[str, int]] = {}
     for table in pieces(seeds, out):
         failed.append(table.filter(pc.field("kind") != "").select(["seed", "kind", "signature", "message"]))

@@ -142,7 +142,7 @@ def answer(job: dict[str, Any]) -> list[list]:
 def ran(run: Run, build: Build | None, tape: list[list] | None, whole: bool) -> list:
     """Run once, and return the result in the form that JSON gives: with lists, not tuples."""
     try:
-        outcome = simulate(run, build, tape and [(site, choice, bound) for site, choice, bound in tape])
+        outcome = simulate(run, build, None if tape is None else [(site, choice, bound) for site, choice, bound in tape])
     except TapeMismatch as error:  # raised before the run began
         return ["nondeterminism", str(error), "", ""]
     return [*summary(outcome), outcome.tape, list(map(to_json, outcome.events))] if whole else summary(outcome)

@@ -1,6 +1,6 @@
 """Mutants of impl/protocols/baseline.py, each with one safeguard removed. Simulation must find each of them."""
 
-from highwater.dst.scenario import Mutants
+from highwater.dst.scenario import Build, Mutants
 from highwater.dst.scenarios.baseline import ROOT, Shape
 from highwater.impl.errors import OutcomeUnknown, Unavailable
 from highwater.impl.protocols.baseline import Baseline
@@ -41,7 +41,7 @@ class OldListing(Baseline):
         return {name: await self.read(name) for name in self.listed}
 
 
-def client(kind: type[Baseline]) -> object:
+def client(kind: type[Baseline]) -> Build:
     def build(world: World, shape: Shape, number: int) -> Baseline:
         return kind(world, ROOT, shape.attempts)
 

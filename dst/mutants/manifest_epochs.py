@@ -3,7 +3,9 @@
 The first eleven are the knobs of model/protocols/manifest_epochs.py, in its order.
 """
 
-from highwater.dst.scenario import Mutants
+from typing import Any
+
+from highwater.dst.scenario import Build, Mutants
 from highwater.dst.scenarios.manifest_epochs import ROOT, Shape
 from highwater.impl.codecs.json.manifest_epochs import Manifest
 from highwater.impl.errors import OutcomeUnknown
@@ -85,7 +87,7 @@ class NotReapplied(Instance):
 class Swallows(Instance):
     """SlateDB's page on the manifest: it «aborts and logs an error without retry», and «no error is ever returned»."""
 
-    async def _update(self, *asked: object) -> Committed | None:
+    async def _update(self, *asked: Any) -> Committed | None:
         try:
             return await super()._update(*asked)
         except Fenced:
@@ -129,7 +131,7 @@ class UnheardIsConflict(Instance):
 class AppliedAgain(Instance):
     """Applies its update without checking whether the manifest already has it."""
 
-    async def _prepare(self, *asked: object) -> Committed | None:
+    async def _prepare(self, *asked: Any) -> Committed | None:
         self.tried = False
         return await super()._prepare(*asked)
 
@@ -143,7 +145,7 @@ class FencedIsDenied(Instance):
         self.doubt = doubt
 
 
-def client(instance: type[Instance] = Instance, reader: type[ManifestReader] = ManifestReader) -> object:
+def client(instance: type[Instance] = Instance, reader: type[ManifestReader] = ManifestReader) -> Build:
     def build(world: World, shape: Shape, role: str) -> Instance | ManifestReader:
         return reader(world, ROOT) if role == "reader" else instance(world, ROOT, role)
 

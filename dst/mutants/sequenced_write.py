@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from highwater.dst.scenario import Mutants
+from highwater.dst.scenario import Build, Mutants
 from highwater.dst.scenarios.sequenced_write import made
 from highwater.impl.errors import NotFound, OutcomeUnknown, Unavailable
 from highwater.impl.protocols.sequenced_storage import FIRST_ID, Listed, ObjectVersionExists, SequencedStorage
@@ -158,7 +158,7 @@ class BackwardReader(LogReader):
             self.entries.append(first)
 
 
-def client(**parts: Any) -> object:
+def client(**parts: Any) -> Build:
     return lambda world, shape, number: made(world, shape, **parts)
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from highwater.dst.scenario import Mutants
+from highwater.dst.scenario import Build, Mutants
 from highwater.dst.scenarios.simple_conditional import KEY, Shape, resolve
 from highwater.impl.codecs.json.manifest import Manifest
 from highwater.impl.errors import OutcomeUnknown, PreconditionFailed, Unavailable
@@ -135,7 +135,7 @@ class OldReads(SimpleConditional):
         return kept
 
 
-def client(kind: type[SimpleConditional]) -> object:
+def client(kind: type[SimpleConditional]) -> Build:
     def build(world: World, shape: Shape, number: int) -> SimpleConditional:
         return kind(world, KEY, resolve=resolve(shape))
 

@@ -22,7 +22,7 @@ def draw_shape(of: Callable[..., Any]) -> Shape:
 
 def trace_of(shape: Shape) -> KnowingTrace:
     page = shape.page_size if shape.page_size < 1000 else 0
-    of = constants(*boundary.MOST.values(), page, shape.manifest, known=True)
+    of = constants(*boundary.MOST.values(), page_size=page, checkpoints=shape.manifest, known=True)
     return KnowingTrace(refiner_of(refiner, of), boundary.namespace(shape), shape.skew_ms)
 
 

@@ -90,7 +90,7 @@ def length(shape: Shape) -> int:
 
 
 def trace_of(shape: Shape) -> Trace:
-    of = refiner_of(refiner, constants(*MOST.values(), shape.checkpoints, bool(shape.retry_for_s)))
+    of = refiner_of(refiner, constants(*MOST.values(), checkpoints=shape.checkpoints, retries=bool(shape.retry_for_s)))
     return Trace(of, MANIFESTS, shape.skew_ms)
 
 

@@ -94,7 +94,7 @@ def length(shape: Shape) -> int:
 def trace_of(shape: Shape) -> Trace:
     page = shape.page_size if shape.page_size < 1000 else 0
     of = refiner_of(retries.refiner if shape.sdk else refiner,
-                    constants(*MOST.values(), page, shape.manifest))
+                    constants(*MOST.values(), page_size=page, checkpoints=shape.manifest))
     return (retries.RetryingTrace if shape.sdk else Trace)(of, namespace(shape), shape.skew_ms)
 
 

@@ -133,7 +133,7 @@ def final_check(actors: Actors, events: list[Event]) -> None:
         raise Failure("safety", "history:not linearizable", found)
 
 
-def operation(of: tuple) -> Operation:
+def operation(of: Any) -> Operation:
     op, key, body, version = of.update.split(" ")
     body = body.encode() if op in ("put", "create", "update") else b""
     key = PREFIX if op == "list" else key

@@ -31,7 +31,7 @@ def draw_shape(of: Callable[..., Any]) -> Shape:
 
 def trace_of(shape: Shape) -> Trace:
     page = shape.page_size if shape.page_size < 1000 else 0
-    of = constants(*boundary.MOST.values(), page, False, "recognised")
+    of = constants(*boundary.MOST.values(), page_size=page, checkpoints=False, on_refusal="recognised")
     return Trace(refiner_of(refiner, of), boundary.namespace(shape), shape.skew_ms)
 
 

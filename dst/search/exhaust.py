@@ -127,7 +127,7 @@ def outcomes(bounds: Bounds, shape: Shape | None = None, build: Build | None = N
 
 
 def search(bounds: Bounds, shape: Shape | None = None, build: Build | None = None, by_model: bool = True,
-           most: int = 1_000_000, first: bool = False, progress: Callable[[int], None] = lambda runs: None,
+           most: int = 1_000_000, first: bool = False, progress: Callable[[int], object] = lambda runs: None,
            scenario: str = DEFAULT) -> Searched:
     """Run at most `most` runs, and summarize them. `first`: stop at the first failure."""
     runs, failed, traces, failures = 0, 0, set(), {}

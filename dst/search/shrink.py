@@ -66,11 +66,12 @@ class Steered(Lenient):
         return choice
 
     def _pick(self, waiting: list[Waiting]) -> int:
+        order = self.order or []
         for event in self.events[self.seen:]:
-            if event.kind != "told" and step_of(event) in self.order:
-                self.order.remove(step_of(event))
+            if event.kind != "told" and step_of(event) in order:
+                order.remove(step_of(event))
         self.seen = len(self.events)
-        for step in self.order:
+        for step in order:
             for place, event in enumerate(waiting):
                 if leads_to(event, step):
                     return place
@@ -244,8 +245,7 @@ class Search:
         """Move a client's steps in a row, or a single one, before the steps of another client that precede them."""
         for single in (False, True):
             at = 0
-            while at < len(self.plan.order or ()) - 1:
-                order = self.plan.order
+            while at < len(order := self.plan.order or ()) - 1:
                 ends = [i for i in range(at, len(order)) if i + 1 == len(order) or order[i][0] != order[i + 1][0]]
                 if len(ends) < 2:
                     break
@@ -306,7 +306,7 @@ def dropped(plan: Plan, places: set[int]) -> Plan:
 def without(plan: Plan, role: str, number: int) -> Plan:
     """Remove a client with its steps and choices, and rename the later ones of its role."""
 
-    def renamed(name: str) -> str | None:
+    def renamed(name: str) -> Any:
         of, _, rest = name.partition("#")
         if of != role:
             return name

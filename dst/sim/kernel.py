@@ -54,7 +54,7 @@ class Client:
     def __init__(self, name: str, clock_offset_ms: int = 0):
         self.name, self.clock_offset_ms = name, clock_offset_ms
         self.incarnation, self.done = 0, False
-        self.coroutine: Coroutine | None = None
+        self.coroutine: Any = None  # a Coroutine, or None
         self.waiting = 0  # number of the request that it awaits; 0: none
         self.request: Request | None = None  # its last request
         self.number = 0  # number of its last request
@@ -77,7 +77,7 @@ class Kernel:
         self.now_ms, self._number = 0, count(1).__next__
         self.steps = 0  # events taken
         self.schedule = schedule
-        self.waiting: list[Event] = []  # a heap; or, with a schedule, sorted
+        self.waiting: list[Any] = []  # a heap of tuples; or, with a schedule, sorted Events
         self._graveyard: list[Coroutine] = []  # of crashed clients: never resumed, closed after the run
         self.on_request: Callable[[Client, Request], None]
 

@@ -23,6 +23,7 @@ class Strategy(Protocol):
 
     def pick(self, events: list[Event]) -> int:
         """Return the place of the next event. `events` has at least two, sorted by time."""
+        ...
 
     def ran(self, event: Event, left: list[Event]) -> None:
         """Note that `event` was picked; `left` are the events that may still happen."""

@@ -58,7 +58,7 @@ def start_spark(jobs: int, master: str = "", of_java: str = "") -> "SparkSession
     os.environ.update(JAVA_HOME=home)
     if not master or master.startswith("local"):
         os.environ.update(SPARK_LOCAL_IP="127.0.0.1")
-    settings = {
+    settings: dict[str, bool | float | int | str | None] = {
         **({"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
            if not master or master.startswith("local") else {}),
         **({"spark.driver.extraJavaOptions": of_java} if of_java else {}),
@@ -85,6 +85,7 @@ def reach(master: str) -> None:
 
 def load_java() -> ModuleType:
     found = importlib.util.spec_from_file_location("highwater_java", ROOT / "tools" / "java.py")
+    assert found and found.loader  # as for every file that ends in .py
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
     return module

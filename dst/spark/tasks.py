@@ -42,14 +42,14 @@ def watch_remote(spark: "SparkSession", job: Callable[[], None], seeds: int, pro
         tasks, done = (sum(getattr(stage, name) for stage in stages) for name in ("num_tasks", "num_completed_tasks"))
         progress(int(seeds * done / max(tasks, 1)))
 
-    spark.registerProgressHandler(told)
+    spark.registerProgressHandler(told)  # pyright: ignore[reportArgumentType]  # it is called with keywords
     try:
         job()
     except Exception as error:
         raise CampaignError(f"Spark: {error}") from error
     finally:
         spark.interruptAll()
-        spark.removeProgressHandler(told)
+        spark.removeProgressHandler(told)  # pyright: ignore[reportArgumentType]  # as above
 
 
 def answers(spark: "SparkSession", module: Callable[[str], ModuleType], of: str, function: str, tasks: list[tuple]
@@ -62,7 +62,9 @@ def answers(spark: "SparkSession", module: Callable[[str], ModuleType], of: str,
         import pyarrow
         from pyspark import TaskContext
 
-        do, mark = getattr(module(of), function), str(TaskContext.get().taskAttemptId())
+        context = TaskContext.get()
+        assert context  # in a task there is one
+        do, mark = getattr(module(of), function), str(context.taskAttemptId())
         for batch in batches:
             for number in batch.column("id").to_pylist():
                 columns = pyarrow.array([number], pyarrow.int64()), pyarrow.array([json.dumps(do(*tasks[number], mark))])

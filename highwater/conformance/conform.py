@@ -4,7 +4,7 @@ result, in FizzBee and in the model.
 
 from collections.abc import Iterable
 from importlib import import_module
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from highwater.conformance.difference import compare, property_read, short, spelt, told
 from highwater.model.core import Exploration, Model, Step
@@ -125,7 +125,7 @@ def verdicts(row: Row, fizz: Fizz, model: Model, cache: bool) -> Result:
     return result or Result(row, True, "", f"{row.expect} as expected", "")
 
 
-def judged(fizz: Fizz, row: Row, cache: bool, **options: object) -> CheckResult:
+def judged(fizz: Fizz, row: Row, cache: bool, **options: Any) -> CheckResult:
     """Return FizzBee's verdict, PASSED or FAILED. Raises FizzError for any other outcome."""
     checked = fizz.check(row.path, row.constants, cache=cache, **options)
     if checked.verdict not in ("PASSED", "FAILED"):

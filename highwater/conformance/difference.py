@@ -86,8 +86,8 @@ def compare(row: Row, model: Model, graph: Graph) -> Compared:
 
 
 def back(parents: dict[int, tuple[int, Label] | None], packed: int) -> Iterator[Label]:
-    while parents[packed]:
-        packed, label = parents[packed]
+    while before := parents[packed]:
+        packed, label = before
         yield label
 
 
@@ -248,7 +248,7 @@ def model_helpers(function: Callable) -> list[str]:
 
 def place(helper: Callable, function: Callable) -> str:
     """Return the line of a helper, with its file if that differs from the function's."""
-    path = "" if helper.__module__ == function.__module__ else short(Path(inspect.getsourcefile(helper)))
+    path = "" if helper.__module__ == function.__module__ else short(Path(inspect.getsourcefile(helper) or ""))
     return f"{path}:{helper.__code__.co_firstlineno}"
 
 

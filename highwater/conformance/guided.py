@@ -114,7 +114,7 @@ def guided(outcome: Outcome) -> Guided:
     path, failure = path_of(outcome.events, named(outcome.scenario).trace_of(outcome.shape))
     if failure and failure.kind == "refinement" and not failure.match:
         raise TooLarge(f"the run is refused for something that is no step of the spec: {failure}")
-    steps, last = path.labels(), [refused_step(path, failure)] if failure and failure.match else []
+    steps, last = path.labels(), [refused_step(path, failure, failure.match)] if failure and failure.match else []
     count = len(steps) + len(last)
     if count > LONGEST_GUIDED:
         raise TooLarge(f"FizzBee follows at most {LONGEST_GUIDED} actions of a guided trace; this run has {count}")
@@ -122,12 +122,13 @@ def guided(outcome: Outcome) -> Guided:
     constants = fitting(row, path.model.constants._asdict(), count)
     model = model_of(row._replace(constants={}), **constants)
     ends = walked(model, steps)
-    return Guided(row, model, constants, as_links(row, [Step(label, None) for label in steps + last]), ends, bool(last))
+    links = as_links(row, [Step(label, None) for label in steps + last])  # pyright: ignore[reportArgumentType]  # of no state
+    return Guided(row, model, constants, links, ends, bool(last))
 
 
-def refused_step(path: Path, failure: Failure) -> Label:
+def refused_step(path: Path, failure: Failure, refused: Match) -> Label:
     """Return the step that an event was refused as. A disabled step is preferred, because FizzBee sees no contents."""
-    refused, state = failure.match, path.unpacked()[0]
+    state = path.unpacked()[0]
     actions = [action for action in refused.actions if action]
     if not actions:
         raise TooLarge(f"what {refused.process} did is no action of the spec: {failure}")

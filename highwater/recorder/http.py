@@ -76,11 +76,14 @@ class Content:
 class Framing(Protocol):
     """Finds the end of a message's body."""
 
-    done: bool
+    @property
+    def done(self) -> bool: ...
+
     left: int  # the least number of bytes still to come, if known; else 0
 
     def feed(self, data: bytes) -> int:
         """Return how many of these bytes belong to this message."""
+        ...
 
 
 class Counted:

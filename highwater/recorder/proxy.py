@@ -11,7 +11,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TextIO
+from typing import Any, TextIO
 from urllib.parse import urlsplit
 
 from highwater.recorder.http import Content, Framing, Head, Malformed, framing_of_reply, framing_of_request, head_of
@@ -63,7 +63,7 @@ class Exchange:
     def request(self) -> Request:
         sent = self.sent.body(not self.framing or self.framing.done)
         got = self.got.body(bool(self.reply) and (not self.reply_framing or self.reply_framing.done))
-        found = Request(*self.who, self.conditions, *self.edges, tuple(self.times_us), told=self.told, sent_body=sent,
+        found = Request(*self.who, self.conditions, *self.edges, times_us=tuple(self.times_us), told=self.told, sent_body=sent,
                         rule=self.rule.text if self.rule else "")
         if not self.reply:
             return found
@@ -175,8 +175,8 @@ class Connection:
 
     def __init__(self, recorder: Recorder, client: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
         self.recorder, self.client, self.reader, self.writer = recorder, client, reader, writer
-        self.up_reader: asyncio.StreamReader | None = None
-        self.up_writer: asyncio.StreamWriter | None = None
+        self.up_reader: Any = None  # a StreamReader, once there is a connection
+        self.up_writer: Any = None  # its StreamWriter
 
     async def one(self) -> bool:
         """Serve one request; return whether there may be another."""

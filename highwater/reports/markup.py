@@ -1,5 +1,6 @@
 """Safety: a text appears on a page unchanged and is never read as markup."""
 
+from collections.abc import Sequence
 from html import escape
 
 ALONE = ("circle", "line", "meta", "polyline", "rect")  # elements that hold nothing
@@ -27,7 +28,7 @@ def row(*cells: object, **attributes: object) -> Html:
               **attributes)
 
 
-def table(head: list[object], rows: list[Html], **attributes: object) -> Html:
+def table(head: Sequence[object], rows: list[Html], **attributes: object) -> Html:
     """Make a table, which scrolls by itself if it is too wide."""
     top = el("thead", el("tr", *(el("th", of) for of in head)))
     return el("div", el("table", top, el("tbody", *rows), **attributes), class_="sheet")

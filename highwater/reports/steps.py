@@ -1,5 +1,7 @@
 """Print a counterexample with Rich's markup: the actions, the guards that they passed, and the changes."""
 
+from typing import Any
+
 from rich.markup import escape
 
 from highwater.model.core import Model, Step
@@ -57,7 +59,7 @@ def changes(model: Model, before: Step, after: Step) -> list[str]:
             for field, x, y in (zip(old._fields, old, new) if hasattr(old, "_fields") else [("", old, new)]) if x != y]
 
 
-def shown(value: object) -> str:
+def shown(value: Any) -> str:
     """Format a value, with sets sorted and without "frozenset"."""
     if hasattr(value, "_asdict"):
         return "{" + ", ".join(f"{k} {shown(v)}" for k, v in value._asdict().items()) + "}"

@@ -668,7 +668,7 @@ def choices(action: str, chosen: tuple, shared: Tables) -> tuple:
     return (request(shared, *chosen),) if action == "ApplyPending" else chosen
 
 
-def scope(c: m.Constants) -> Scope:
+def scope(c: Any) -> Scope:  # a Constants without None
     """Return all values of each sort in an instance in which everything is bounded."""
     return {Id: [*range(c.MAX_ID + 1)], Count: [*range(max(c.ENTRIES, c.MAX_LOST, c.MAX_CRASHES) + 1)],
             Entry: [(w, k) for w in range(c.APPENDERS) for k in range(c.ENTRIES)], Request: [*range(c.MAX_PENDING)],

@@ -106,18 +106,19 @@ def initial(c: m.Constants) -> dict[str, dict]:
 # --- the transition relation, action by action as in model/protocols/manifest_epochs.py
 # -------------------------------------------
 
-def updates(c: m.Constants, role: str) -> int | None:
+def updates(c: Any, role: str) -> Any:
     return {"Writer": c.FLUSHES, "Compactor": c.COMPACTIONS, "Collector": c.COLLECTIONS}[role]
 
 
-def manifest(view: View, prefix: str, *of: Any) -> m.Manifest:
+def manifest(view: View, prefix: str, *of: Any) -> Any:
     """Return the manifest with this prefix: its numbers, and a membership test for each set."""
     fields = {f: (getattr(view, prefix + f), signature) for f, signature in MANIFEST.items()}
-    return m.Manifest(**{f: partial(field, *of) if len(signature) > 1 else field(*of) if of else field
-                         for f, (field, signature) in fields.items()})
+    parts: dict[str, Any] = {f: partial(field, *of) if len(signature) > 1 else field(*of) if of else field
+                             for f, (field, signature) in fields.items()}
+    return m.Manifest(**parts)
 
 
-def file(s: View, i: Any) -> m.Manifest:
+def file(s: View, i: Any) -> Any:
     return manifest(s, "file_", i)
 
 
@@ -134,7 +135,7 @@ def union(a: Callable, b: Callable) -> Callable:
     return lambda *xs: Or(a(*xs), b(*xs))
 
 
-def ssts(a: m.Manifest) -> Callable:
+def ssts(a: Any) -> Callable:
     return union(a.l0, a.compacted)
 
 
@@ -241,7 +242,7 @@ def read_latest(c, s, i):
     guard = And(at(i.pc, "Listed"), Not(fenced(c, s, i)), Not(landed(s, i)))
     there, had = file(s, i.n), manifest(i, "base_")
     had = had._replace(**{name: getattr(there, name) for name in EPOCHS.values()})
-    a = m.Manifest(*(chosen(i.has_base, *both) for both in zip(had, there)))
+    a: Any = m.Manifest(*(chosen(i.has_base, *both) for both in zip(had, there)))
     ready = i.but(pc="Ready", has_base=True, **{f"base_{f}": value for f, value in a._asdict().items()})
     yield (And(guard, Not(i.open)), (),
            s, ready.but(epoch=If(i.epoch == 0, role_epoch(a, i.role) + 1, i.epoch)))
@@ -503,31 +504,32 @@ def owed_is_got(c, s, r: Reader, v: Writer, k: Count):
 
 def of_role(role: str, sort: Any) -> dict[str, Callable]:
     """Return the clauses that hold for every role, named for this one."""
+    # `sort` is no type to the checker: it is given
     def opened(s, x, e):
         return getattr(s, f"opened_{role}")(x.me, e)
 
-    def is_past(c, s, x: sort, e: Epoch):
+    def is_past(c, s, x: sort, e: Epoch):  # pyright: ignore[reportInvalidTypeForm]
         return Implies(opened(s, x, e), e <= file_epoch(s, s.top, role))
 
-    def is_unique(c, s, x: sort, y: sort, e: Epoch):
+    def is_unique(c, s, x: sort, y: sort, e: Epoch):  # pyright: ignore[reportInvalidTypeForm]
         return Implies(And(opened(s, x, e), opened(s, y, e)), x.me == y.me)
 
-    def knows_ids(c, s, i: sort):
+    def knows_ids(c, s, i: sort):  # pyright: ignore[reportInvalidTypeForm]
         return And(Implies(at(i.pc, "Listed", "Ready"), is_id(s, i.n)), i.has_base == at(i.pc, "Ready"))
 
-    def base_is_read(c, s, i: sort):
+    def base_is_read(c, s, i: sort):  # pyright: ignore[reportInvalidTypeForm]
         a, b = manifest(i, "base_"), file(s, i.n)
         numbers = [f for f, signature in MANIFEST.items() if signature[-1] is not bool]
         return Implies(at(i.pc, "Ready"), And(*(getattr(a, f) == getattr(b, f) for f in numbers)))
 
-    def base_holds_ssts(c, s, i: sort, v: Writer, k: Count):
+    def base_holds_ssts(c, s, i: sort, v: Writer, k: Count):  # pyright: ignore[reportInvalidTypeForm]
         a, b = manifest(i, "base_"), file(s, i.n)
         return Implies(at(i.pc, "Ready"), And(a.l0(v.me, k) == b.l0(v.me, k), a.compacted(v.me, k) == b.compacted(v.me, k)))
 
-    def base_holds_checkpoints(c, s, i: sort, x: Checkpoint):
+    def base_holds_checkpoints(c, s, i: sort, x: Checkpoint):  # pyright: ignore[reportInvalidTypeForm]
         return Implies(at(i.pc, "Ready"), i.base_checkpoints(x) == s.file_checkpoints(i.n, x))
 
-    def epoch_is_next(c, s, i: sort):
+    def epoch_is_next(c, s, i: sort):  # pyright: ignore[reportInvalidTypeForm]
         after = role_epoch(manifest(i, "base_"), role) + 1
         return And(Implies(And(at(i.pc, "Idle", "Listed"), Not(i.open)), i.epoch == 0),
                    Implies(at(i.pc, "Ready"), If(i.open, i.epoch + 1 >= after, i.epoch == after)))
@@ -682,7 +684,7 @@ def write(role: str, t: Tables) -> Any:
         t["lost"], t["crashes"], frozenset(), tuple(author_at(t, "by_", i) for i in ids), opened, t["acked"])
 
 
-def scope(c: m.Constants) -> Scope:
+def scope(c: Any) -> Scope:  # a Constants without None
     """Return all values of each sort in an instance in which everything is bounded."""
     attempts = 1 + max(c.OPEN_RETRIES, 0)
     numbers = {"Writer": c.WRITERS, "Compactor": c.COMPACTORS, "Collector": c.COLLECTORS}

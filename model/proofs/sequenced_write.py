@@ -419,7 +419,7 @@ def choices(action: str, chosen: tuple, shared: Tables) -> tuple:
     return (request(shared, *chosen),) if action == "ApplyPending" else chosen
 
 
-def scope(c: m.Constants) -> Scope:
+def scope(c: Any) -> Scope:  # a Constants without None
     """Return all values of each sort in an instance in which everything is bounded."""
     ids = c.WRITERS * c.COMMITS * (2 if c.GAPS else 1)
     return {Id: [*range(ids + 2)], Count: [*range(max(c.COMMITS, c.MAX_LOST, c.MAX_CRASHES) + 1)],

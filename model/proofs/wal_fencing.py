@@ -774,7 +774,7 @@ def write(role: str, t: Tables) -> Any:
     pool = tuple(request(t, r) for r, kind in sorted(t["kind"].items()) if kind != "None")
     manifest = m.Manifest(t["epoch"], t["after"], t["flushed"])
     return m.Shared(manifest, wal, pool, *(t[f] for f in ("sent", "lost", "crashes", "claimed", "top", "late", "acked",
-                                                         "refused")), first)
+                                                         "refused")), first=first)
 
 
 def request(t: Tables, r: int) -> tuple:
@@ -786,7 +786,7 @@ def request(t: Tables, r: int) -> tuple:
             m.Manifest(t["to_epoch"][r], t["id"][r], carried("with_holds")))
 
 
-def scope(c: m.Constants) -> Scope:
+def scope(c: Any) -> Scope:  # a Constants without None
     """Return all values of each sort in an instance in which everything is bounded."""
     faults = c.MAX_PENDING + c.MAX_LOST
     return {Id: [*range(c.WRITERS * (1 + c.APPENDS) + faults + 2)], Epoch: [*range(c.WRITERS + faults + 1)],

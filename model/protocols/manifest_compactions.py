@@ -13,7 +13,7 @@ specs/ManifestCompactions.fizz is the twin of this file.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from highwater.model.core import Model
 from highwater.model.parts import MANY, below, clients, crashed, in_queue, one_more, queued, reply_lost, store, top, with_file
@@ -83,7 +83,7 @@ class Shared(NamedTuple):
 class Writer(NamedTuple):
     pc: str = "Idle"  # Idle, Ready, Created
     n: int = 0  # the latest id
-    base: Manifest | None = None  # the file of n
+    base: Any = None  # the file of n
     k: int = 0  # zero-based index of its current flush
     late: bool = False  # ghost: its create was applied at or behind the boundary
 
@@ -93,7 +93,7 @@ class Compactor(NamedTuple):
     task: str = "OpenManifest"  # OpenManifest, OpenCompactions, Pick, Claim, Apply, Finish
     epoch: int = 0
     n: int = 0
-    base: Manifest | Compactions | None = None
+    base: Any = None
     job: Job = ()
     late: bool = False
 
@@ -126,7 +126,7 @@ def put(s: Shared, manifest: bool, i: int, file: Manifest | Compactions | None) 
     return s._replace(compactions=with_file(s.compactions, i, file))
 
 
-def latest(files: tuple) -> Manifest | Compactions:
+def latest(files: tuple) -> Any:
     return files[top(files) - 1]
 
 
@@ -212,7 +212,7 @@ def fenced(c: Constants, o: Compactor, file: Manifest | Compactions) -> bool:
     return c.EPOCH_CHECK and o.task != first_task(c) and file.epoch > o.epoch
 
 
-def landed(c: Constants, o: Compactor, file: Manifest | Compactions) -> bool:
+def landed(c: Constants, o: Compactor, file: Any) -> bool:
     """Tell whether the file read holds the change already. (An open without a response takes the next epoch.)"""
     if not c.RECOGNISE or o.task == first_task(c):
         return False
@@ -257,7 +257,7 @@ def read_landed(c: Constants, me: int, s: Shared, o: Compactor) -> Iterator:
             yield (), *done(c, s, o, file)
 
 
-def changed(c: Constants, o: Compactor) -> Manifest | Compactions:
+def changed(c: Constants, o: Compactor) -> Any:
     """The file that the compactor puts next."""
     file = o.base
     match o.task:
@@ -271,7 +271,7 @@ def changed(c: Constants, o: Compactor) -> Manifest | Compactions:
             return file._replace(jobs=file.jobs - {o.job})
 
 
-def done(c: Constants, s: Shared, o: Compactor, file: Manifest | Compactions) -> tuple[Shared, Compactor]:
+def done(c: Constants, s: Shared, o: Compactor, file: Any) -> tuple[Shared, Compactor]:
     """The task is done, and its change is in `file`. Go to the next task; after the open, to a claim that was found."""
     s = s._replace(unchecked=s.unchecked or o.late)
     job = min(file.jobs, default=()) if o.task == "OpenCompactions" else o.job
@@ -519,5 +519,5 @@ def model(c: Constants) -> Model:
              ("Collector", c.COLLECTORS, Collector(), COLLECTOR))
     sometimes = {name: witness for name, witness in SOMETIMES.items()
                  if (c.COLLECTORS and c.COLLECTIONS != 0) or name not in COLLECTING}
-    renamed = dict.fromkeys(("Writer", "Compactor", "Collector"))  # named nowhere
+    renamed: dict[str, Any] = dict.fromkeys(("Writer", "Compactor", "Collector"))  # named nowhere
     return Model("manifest_compactions", c, shared, (*clients(*roles), store(STORE)), ALWAYS, sometimes, renamed=renamed)

@@ -13,7 +13,7 @@ are named (writer, zero-based index of its flush); a compaction moves names from
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from highwater.model.core import Model
 from highwater.model.parts import MANY, below, clients, crashed, in_queue, queued, reply_lost, store
@@ -196,7 +196,7 @@ def landed(c: Constants, me: int, s: Shared, i: Instance) -> bool:
             return not i.picked & m.checkpoints
 
 
-def read_latest(c: Constants, me: int, s: Shared, i: Instance) -> Iterator:
+def read_latest(c: Constants, me: int, s: Shared, i: Any) -> Iterator:
     """A compactor or collector picks its work once. If there is none, it looks again later."""
     if i.pc != "Listed" or fenced(c, s, i) or landed(c, me, s, i):
         return
@@ -231,7 +231,7 @@ def read_landed(c: Constants, me: int, s: Shared, i: Instance) -> Iterator:
 
 def changed(c: Constants, me: int, i: Instance) -> Manifest:
     """The manifest that the instance puts next: an open with its epoch, or an update with its change."""
-    m: Manifest = i.base
+    m: Manifest = i.base  # pyright: ignore[reportAssignmentType]  # it has one when it puts
     if not i.open:
         if c.BUMP_OWN_ONLY:
             return m._replace(**{EPOCH[i.__class__]: i.epoch})
@@ -251,7 +251,7 @@ def signed(me: int, i: Instance) -> By:
     return i.__class__.__name__, me, i.epoch
 
 
-def committed(c: Constants, me: int, s: Shared, i: Instance) -> tuple[Shared, Instance]:
+def committed(c: Constants, me: int, s: Shared, i: Any) -> tuple[Shared, Instance]:
     """The open or the update is done and reported."""
     if not i.open:
         return s._replace(opened=s.opened | {signed(me, i)}), i.__class__("Idle", True, i.epoch)

@@ -17,7 +17,7 @@ for the update in what it reads next, which needs a content that tells. "reapply
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from highwater.model.core import Model, Process
 from highwater.model.parts import MANY, below, clients, crashed, in_pool, pooled, reply_lost, store
@@ -52,7 +52,7 @@ LIMITS = {  # the values that an instance may have
 }
 
 Update = tuple[int, int]  # (writer, zero-based index of its update)
-Content = tuple[Update, ...] | int  # a log, or a flag
+Content = Any  # tuple[Update, ...], a log, or int, a flag
 Request = tuple[Update, Content, Content, bool]  # (update, content put, content named by the condition, is that the latest)
 
 

@@ -24,7 +24,7 @@ DELETE that is applied late is one that is sent late.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from highwater.model.core import Model
 from highwater.model.parts import MANY, all_but, below, clients, crashed, in_queue, one_more, queued, reply_lost, store
@@ -98,7 +98,7 @@ class Writer(NamedTuple):
     pc: str = "Closed"  # Closed, Probed, Ready, Claimed, Listed, Resolve, Replaying, Validating; Open, Created, Doubt,
     #                     Refused; Reread; Fenced, Dead
     epoch: int = 0
-    base: Manifest | None = None  # the manifest that it knows
+    base: Any = None  # the manifest that it knows
     n: int = 0  # the last id listed, then replayed, then written
     fence: int = 0
     end: int = 0  # its replay ends before this id
@@ -123,7 +123,7 @@ def in_slot(slots: tuple[Slot, ...], i: int) -> Slot:
     return slots[i - 1] if 0 < i <= len(slots) else ()
 
 
-def slot(s: Shared, i: int) -> Slot:
+def slot(s: Shared, i: Any) -> Slot:
     return in_slot(s.wal, i)
 
 

@@ -33,7 +33,7 @@ def kept(what: str, version: str, spec: Path, constants: dict[str, object], opti
     path = build_module().cache() / "specs" / f"{spec.stem}-{what}-{key(what, version, spec, constants, options)}.z"
     try:
         entry = marshal.loads(zlib.decompress(path.read_bytes()))
-        return Graph(*entry) if what == "graph" else CheckResult(**entry)
+        return Graph(*entry) if what == "graph" else CheckResult(**entry)  # pyright: ignore[reportReturnType]  # as `what`
     except (OSError, zlib.error, ValueError, TypeError, EOFError):
         pass
     result = compute()

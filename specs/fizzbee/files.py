@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from highwater.specs.fizzbee.errors import FizzError
 from highwater.specs.fizzbee.values import Label, State, Value, decoded, pairs, printed
@@ -42,7 +43,7 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
 
 
-def message(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+def message(data: bytes) -> Iterator[tuple[int, Any]]:
     """Yield a message's fields in order: (number, an int, or bytes for a field with a length)."""
     at = 0
     while at < len(data):
@@ -132,7 +133,7 @@ def read_graph(out: Path, max_actions: int) -> Graph:
             continue
         for name, target in leaving[source]:
             role, _, action = name.rpartition(".")
-            paths = [(target, ())]
+            paths: list[tuple[int, tuple[tuple[str, Value], ...]]] = [(target, ())]
             while paths:
                 here, choices = paths.pop()
                 if inner[here]:

@@ -18,6 +18,7 @@ INHERITED = ("PATH", "HOME", "LD_LIBRARY_PATH", "GOGC", "GOMEMLIMIT", "GOMAXPROC
 def build_module() -> ModuleType:
     """Return the module tools/fizzbee/build.py, which knows where the CLI and the cache folder are."""
     found = importlib.util.spec_from_file_location("highwater_fizzbee_build", BUILD)
+    assert found and found.loader  # as for every file that ends in .py
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
     return module

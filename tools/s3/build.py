@@ -32,6 +32,7 @@ SERVERS = {  # name -> its package; those with a folder here are pinned by its g
 def fizzbee() -> ModuleType:
     """Load tools/fizzbee/build.py, which knows the cache folder and how to get Go."""
     found = importlib.util.spec_from_file_location("highwater_fizzbee_build", HERE.parent / "fizzbee" / "build.py")
+    assert found and found.loader  # as for every file that ends in .py
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
     return module
@@ -45,7 +46,7 @@ def say(text: str) -> None:
     print(f"S3 servers: {text}", flush=True)
 
 
-common.say = say
+common.say = say  # pyright: ignore[reportAttributeAccessIssue]  # a name of that file
 
 
 def stamp(name: str) -> str:

@@ -173,7 +173,7 @@ def what_mattered(replayed: Replayed, found: list[Cause], failing: list[int]) ->
 class Record(Refiner):
     """A refiner that records the steps of each event and the states before the last step. It caches nothing, so it is slow."""
 
-    def event(self, process: str, event: tuple, match: Callable[[Event], Match | None]) -> None:
+    def event(self, process: str, event: Any, match: Callable[[Event], Match | None]) -> None:
         found = match(event)
         if found is not None:
             self.step(found)
@@ -186,7 +186,7 @@ class Record(Refiner):
                        if match.choices in (None, move[0]) and (not match.agrees or match.agrees(action, *of, *move[1:]))]
         super().step(match)
 
-    def arguments(self, process: str, state: State) -> tuple:
+    def arguments(self, process: str, state: State) -> tuple[Any, int, Any, Any]:
         p = self.index[process]
         return self.model.constants, self.model.processes[p].index, state.shared, state.locals[p]
 

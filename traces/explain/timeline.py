@@ -5,7 +5,7 @@ The result is the data of highwater/reports/assets/timeline.html, as plain JSON.
 between two events ends in .5.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from highwater.model.core import Model, State
@@ -42,7 +42,7 @@ class Numbered(list):
         return self.at[key]
 
 
-def timeline(replayed: Replayed, failing: list[int], found: list[Cause], watched: list[Watched] = ()) -> dict:
+def timeline(replayed: Replayed, failing: list[int], found: list[Cause], watched: Sequence[Watched] = ()) -> dict:
     """Return the data of a timeline. `failing`: numbers of the failing events. `found`: their causal slice."""
     model, events = replayed.record.model, [row.event for row in replayed.rows]
     clients = list(dict.fromkeys([p.name for p in model.processes if any(e.client == p.name for e in events)]))
@@ -110,7 +110,7 @@ class Said:
         return number(show(value))
 
 
-def sent_at(events: list[Event], watched: list[Watched]) -> dict[int, float]:
+def sent_at(events: list[Event], watched: Sequence[Watched]) -> dict[int, float]:
     """Return the place at which the request of each event was sent; if that was not watched, the client's previous event."""
     issued = {w.request: w.t_ms for w in watched if w.what == "issue"}
     found: dict[int, float] = {}
@@ -136,7 +136,7 @@ def place_of(events: list[Event], t_ms: int | None, before: int, number: int) ->
     return place - 0.5
 
 
-def pauses(events: list[Event], clients: list[str], watched: list[Watched], sent: dict[int, float]) -> Iterator[list]:
+def pauses(events: list[Event], clients: list[str], watched: Sequence[Watched], sent: dict[int, float]) -> Iterator[list]:
     """Yield [client, from, to, milliseconds, what] for each stall, and for the time that a crashed client is down."""
     stalled = {w.request for w in watched if w.what == "stall"}
     issued = {w.request: w.t_ms for w in watched if w.what == "issue"}

@@ -13,7 +13,7 @@ not, at any time after its call. Versions are compared for equality only, so dig
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 PUT, CREATE, UPDATE, GET, GET_IF_CHANGED, LIST = "put", "create", "update", "get", "get_if_changed", "list"
 WRITES = (PUT, CREATE, UPDATE)
@@ -33,7 +33,7 @@ class Operation(NamedTuple):
     named: str  # the version that the request names
     called: int  # `called` and `returned` are ordinals of one sequence for the whole history
     returned: int | None  # None: no response
-    result: object = None
+    result: Any = None
 
 
 Object = tuple[bytes, str] | None  # body and version; None: there is none
@@ -74,7 +74,7 @@ def unexplained(key: str, history: list[Operation]) -> str:
     versions = shown(history)
     must = sum(1 << i for i, o in enumerate(history) if o.returned is not None)
     stack: list[tuple[int, Object]] = [(0, None)]
-    tried = {(0, None)}
+    tried = set(stack)
     furthest = 0
     while stack:
         done, found = stack.pop()

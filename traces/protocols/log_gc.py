@@ -6,6 +6,8 @@ its id. Every request is one action, so the model is in one state. A request wit
 listing of an empty log, a deletion of a missing object).
 """
 
+from typing import Any
+
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.log_gc import InvalidSnapshot, texts_decoded
 from highwater.model.protocols.log_gc import Constants, Entry, Shared, State, model, present
@@ -35,7 +37,7 @@ def refiner(c: Constants) -> Refiner:
     return refiner_without_witnesses(model(c))
 
 
-def entry_of(body: bytes) -> Entry:
+def entry_of(body: bytes) -> tuple[int, int]:
     """Return (appender, number) of an entry named "w.k". Raises ValueError for any other name."""
     appender, number = map(int, body.split(b"."))
     if body != b"%d.%d" % (appender, number):
@@ -101,7 +103,7 @@ class Trace(trace.Trace):
             return Match(e.client, ("Advance",), (int(e.body),))
         return Match(e.client, ("AdvanceConflict",), ())
 
-    def _of_log(self, e: Event, i: int) -> Match:
+    def _of_log(self, e: Event, i: Any) -> Match:
         if e.op == "get" and e.status == 404:
             return Match(e.client, ("ReadEnd",), (), lambda a, s, l, s2, l2: len(l.got) + 1 == i)
         if e.op == "delete":
@@ -114,7 +116,7 @@ class Trace(trace.Trace):
         action = "CreateNext" if e.status == 200 else "CreateConflict"
         return Match(e.client, (action,), (), lambda a, s, l, s2, l2: l.n + 1 == i and entry == own(e.client, l.k))
 
-    def _of_snapshot(self, e: Event, i: int) -> Match:
+    def _of_snapshot(self, e: Event, i: Any) -> Match:
         if e.op == "get" and e.status == 404:
             return Match(e.client, ("SnapshotMissing",), (), lambda a, s, l, s2, l2: l.s == i)
         if e.op == "delete":

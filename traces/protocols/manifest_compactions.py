@@ -12,6 +12,7 @@ of such files is not compared. But their reader may believe that it is fenced (d
 """
 
 from functools import partial
+from typing import Any
 
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.manifest_compactions import Compactions as StoredCompactions
@@ -68,7 +69,7 @@ def job_of(names: tuple[str, ...] | list[str]) -> Job:
 
 def decoded(manifest: bool, body: bytes) -> Manifest | Compactions:
     """Return the content of a file. Raises InvalidContent, ValueError."""
-    stored = CODECS[manifest].decode(body)
+    stored: Any = CODECS[manifest].decode(body)
     if manifest:
         return Manifest(stored.compactor_epoch, frozenset(map(sst_of, stored.l0)), job_of(stored.compacted))
     return Compactions(stored.compactor_epoch, frozenset(map(job_of, stored.jobs)))
@@ -194,22 +195,22 @@ def ids_of(s: Shared, manifest: bool) -> list[int]:
     return [i for i, file in enumerate(files_of(s, manifest), 1) if file]
 
 
-def is_dead(s: Shared, manifest: bool, i: int) -> bool:
+def is_dead(s: Shared, manifest: bool, i: Any) -> bool:
     """Return whether id `i` is at or behind the boundary. A file there is refused, so its content need not be the model's."""
     return i <= boundary_of(s, manifest)
 
 
-def shown(s: Shared, manifest: bool, i: int) -> Manifest | Compactions | None:
+def shown(s: Shared, manifest: bool, i: Any) -> Manifest | Compactions | None:
     files = files_of(s, manifest)
     return files[i - 1] if i <= len(files) else None
 
 
-def rests(action: str, s: Shared, l: tuple, s2: Shared, l2: tuple) -> bool:
+def rests(action: str, s: Shared, l: Any, s2: Shared, l2: Any) -> bool:
     """Return whether the client may take the step; STUTTER only if it holds nothing that it would have to give up."""
     return action is not STUTTER or l.pc not in ("Ready", "Created")
 
 
-def arrives(request: tuple, ok: bool, action: str, s: Shared, l: tuple, s2: Shared, l2: tuple) -> bool:
+def arrives(request: tuple, ok: bool, action: str, s: Shared, l: Any, s2: Shared, l2: Any) -> bool:
     """Return whether the step takes this request out of the pool, and applies or refuses it as observed."""
     at = s.pool.index(request) if request in s.pool else None
     return at is not None and s2.pool == s.pool[:at] + s.pool[at + 1:] and (
@@ -217,7 +218,7 @@ def arrives(request: tuple, ok: bool, action: str, s: Shared, l: tuple, s2: Shar
 
 
 def is_nowhere(s: Shared, k: Sst) -> bool:
-    under_way = [file for name, _, file in s.pool if name == "manifest"]
+    under_way: list[Any] = [file for name, _, file in s.pool if name == "manifest"]
     return not any(file and (k in file.l0 or k in file.compacted) for file in (*s.manifests, *under_way))
 
 

@@ -10,6 +10,7 @@ ask again, as an SDK does, or start over with LIST, because its LIST changed not
 """
 
 from functools import partial
+from typing import Any
 
 from highwater.impl.codecs.json.manifest import InvalidManifest
 from highwater.impl.layout import Namespace
@@ -141,7 +142,7 @@ class Trace(trace.Trace):
     def _arrives(event: tuple) -> Match:
         *_, request, status = event
 
-        def agrees(action: str, s: Shared, l: tuple, s2: Shared, l2: tuple) -> bool:
+        def agrees(action: str, s: Shared, l: Any, s2: Shared, l2: Any) -> bool:
             at = next((at for at, (n, m, by) in enumerate(s.pool) if (n, m, *by[:2]) == request), None)
             return (at is not None and s2.pool == s.pool[:at] + s.pool[at + 1:]
                     and (status == 200) == (len(s2.files) > len(s.files)))
@@ -175,7 +176,7 @@ class Trace(trace.Trace):
         return self._says(e, lambda s, l: l.open and l.k == k and ended(s, l, role, me))
 
 
-def is_unheard(file_id: int, m: Manifest, action: str, s: Shared, l: tuple, s2: Shared, l2: tuple) -> bool:
+def is_unheard(file_id: int, m: Manifest, action: str, s: Shared, l: Any, s2: Shared, l2: Any) -> bool:
     """Return whether the step fits a create without a reply: it enters the pool now, or it was applied before."""
     if action is STUTTER:
         return not l.open or (l.pc, l.tries) == ("Idle", 1)
@@ -186,16 +187,16 @@ def may_arrive(s: Shared, role: str, me: int) -> bool:
     return any(by[:2] == (role, me) and n > len(s.files) for n, _, by in s.pool)
 
 
-def has_not_written(s: Shared, l: tuple, role: str, me: int) -> bool:
+def has_not_written(s: Shared, l: Any, role: str, me: int) -> bool:
     return not may_arrive(s, role, me) and (role, me) not in {by[:2] for by in s.by}
 
 
-def is_in(s: Shared, l: tuple, role: str, me: int) -> bool:
+def is_in(s: Shared, l: Any, role: str, me: int) -> bool:
     """Return whether a manifest of its own holds the change: it has written more than its open and the finished updates."""
     return s.by.count((role, me, l.epoch)) > 1 + l.k
 
 
-def is_nowhere(s: Shared, l: tuple, role: str, me: int) -> bool:
+def is_nowhere(s: Shared, l: Any, role: str, me: int) -> bool:
     return not is_in(s, l, role, me) and not may_arrive(s, role, me)
 
 

@@ -15,6 +15,7 @@ GET. Then its base is gone (`gone`), every create based on it is a conflict, and
 
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import Any
 
 from highwater.impl.codecs.slatedb.header import version_of
 from highwater.impl.codecs.slatedb.manifest import Manifest, ManifestCodec
@@ -197,7 +198,7 @@ class Trace(trace.Trace):
 NOT_BEGUN = ("remains", "not begun")  # negative responses to a request for phase 3
 
 
-def at(s: Shared, file_id: int) -> File | None:
+def at(s: Shared, file_id: int | None) -> Any:
     return next((file for file in s.files if file[0] == file_id), None)
 
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 from heapq import heappop, heappush
+from typing import Any
 
 from highwater.impl.codecs.json import manifest as manifest_json
 from highwater.impl.layout import Namespace
@@ -57,7 +58,7 @@ def decoded(body: bytes) -> tuple[File, tuple[tuple[int, int], ...]]:
         if len(FILES) > LIMIT:
             FILES.clear()
         manifest = manifest_json.decode(body)
-        tokens = [tuple(map(int, update.split("."))) for update in manifest.updates]
+        tokens: list[Any] = [tuple(map(int, update.split("."))) for update in manifest.updates]
         file = File(frozenset(tokens), frozenset([c.manifest_id for c in manifest.checkpoints]))
         found = FILES[body] = file, tuple([(c.manifest_id, c.expiry_ms) for c in manifest.checkpoints])
     return found
@@ -142,7 +143,7 @@ class Trace(trace.Trace):
             return Match(e.client, ("AdvanceConflict",), ())
         raise self._no_action(e, role=role)
 
-    def _file(self, e: Event, role: str, file_id: int | None) -> Match:
+    def _file(self, e: Event, role: str, file_id: Any) -> Match:
         client = e.client
         if e.op == "get" and role == "Collector":
             if e.status == 404:
@@ -260,7 +261,7 @@ def recorded(events: list[Event], options: Options, shared: bool) -> Callable[[]
     numbers = [max(few, 1 + max([int(client.partition("#")[2]) for client in clients if client.startswith(role)], default=0))
                for role, few in zip(ROLES, SHARED if shared else (1, 1, 1))]
     kind, checker = retrying() if options.retries else (Trace, refiner)
-    of = refiner_of(checker, constants(*numbers, options.page_size, options.namespace == "manifest"))
+    of = refiner_of(checker, constants(*numbers, page_size=options.page_size, checkpoints=options.namespace == "manifest"))
     where = Namespace(options.root, options.namespace)
     return lambda: kind(of, where, options.skew_ms)
 

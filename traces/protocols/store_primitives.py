@@ -5,6 +5,8 @@ A trace shows a request when the store applies it: that is the model's sending a
 to the caller. The model counts the writes of each key; a trace shows them only as versions.
 """
 
+from typing import Any
+
 from highwater.model.protocols.store_primitives import Constants, Shared, model
 from highwater.traces import trace
 from highwater.traces.event import Event
@@ -102,7 +104,7 @@ class Trace(trace.Trace):
             l.outcome == outcome and shown(s, l) == said)))
 
 
-def shown(s: Shared, local: tuple) -> str:
+def shown(s: Shared, local: Any) -> str:
     """Return the text that the response must show."""
     if local.kind == "List":
         return " ".join(map(str, sorted(local.listed)))

@@ -6,6 +6,8 @@ action of the model (Lose..). So for each applied request both cases are followe
 it did not, until its next event decides.
 """
 
+from typing import Any
+
 from highwater.impl.codecs.json.wal import FENCE, InvalidWal, Record, WalManifest, decode_manifest, decode_record
 from highwater.impl.layout import Namespace
 from highwater.model.protocols.wal_fencing import Body, Constants, Manifest, Shared, Writer, model, slot
@@ -31,7 +33,7 @@ def refiner(c: Constants) -> Refiner:
     return refiner_without_witnesses(model(c))
 
 
-def record_of(record: Record | None) -> Body:
+def record_of(record: Record | None) -> Any:
     """Return (writer, number) of a record "w.k"; () for a fence. Raises ValueError."""
     if record is None:
         return ()

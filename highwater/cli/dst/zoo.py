@@ -151,7 +151,7 @@ def oracles() -> str:
 
 def runs_part(lines: list[Line], cap: int) -> str:
     """Make the table of runs: a row for each mutant, a column for each strategy, with median, interval and P90."""
-    strategies, mutants = (list(dict.fromkeys(of[i] for of in lines)) for i in (1, 0))
+    strategies, mutants = list(dict.fromkeys(of.strategy for of in lines)), list(dict.fromkeys(of.mutant for of in lines))
     cells = {(of.mutant, of.strategy): ("" if of.found == of.campaigns else f"{of.found}/{of.campaigns}: ") +
              f"{halves(of.median)}; {number(of.p90.value)}" for of in lines}
     rows = [f"| {name} | {' | '.join(cells.get((name, strategy), '') for strategy in strategies)} |" for name in mutants]

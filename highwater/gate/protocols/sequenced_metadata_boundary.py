@@ -3,6 +3,7 @@ canary of the simulation.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS
 from highwater.dst.search.hunt import hunt
@@ -30,7 +31,7 @@ INSTANCES = {  # constants, and the witnesses that the instance is too small for
 
 
 LIVE = {"UpdatesEnd": {"MAX_ID": 5}, "ReadsEnd": {"COMMITS": 1, "READERS": 2}}
-BOUNDED = ({}, {"CHECK": "off"}, {"CONDITIONAL_ADVANCE": False, "COLLECTORS": 2, "WRITERS": 1})
+BOUNDED: tuple[dict[str, Any], ...] = ({}, {"CHECK": "off"}, {"CONDITIONAL_ADVANCE": False, "COLLECTORS": 2, "WRITERS": 1})
 
 
 def checks() -> Iterator[Check]:

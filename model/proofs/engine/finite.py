@@ -41,7 +41,7 @@ class Finite:
         self.processes = [("", None), *((role, me) for role, sort in system.roles.items() for me in scope[sort])]
         self.cells = {(role, me, f, xs): result for role, me in self.processes
                       for f, (*arguments, result) in system.fields[role].items()
-                      for xs in itertools.product(*map(scope.get, arguments))}
+                      for xs in itertools.product(*map(scope.__getitem__, arguments))}
 
     def every(self, sort: Sort, f: Callable) -> Any:
         return And(*map(f, self.scope[sort]))
@@ -103,7 +103,7 @@ class Finite:
     def view(self, state: Values, role: str = "", me: Any = None) -> View:
         fields = {}
         for f, (*arguments, result) in self.system.fields[role].items():
-            table = {xs: state[role, me, f, xs] for xs in itertools.product(*map(self.scope.get, arguments))}
+            table = {xs: state[role, me, f, xs] for xs in itertools.product(*map(self.scope.__getitem__, arguments))}
             fields[f] = self.looked_up(table, result) if arguments else table[()]
         if not role:
             fields |= {f: (lambda *xs, f=f: applied(self.rigid[f], *xs)) if callable(meant) else meant
@@ -133,7 +133,7 @@ class Finite:
                             changes = {**self.changes(state, "", None, s, s2), **self.changes(state, role, me, own, own2)}
                             yield Move(role, me, action, choices, guard, changes)
 
-    def changes(self, state: Values, role: str, me: Any, before: View | None, after: View | None) -> Values:
+    def changes(self, state: Values, role: str, me: Any, before: Any, after: Any) -> Values:
         changed = {}
         for cell in () if after is before else self.cells:
             of, who, f, xs = cell

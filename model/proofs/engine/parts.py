@@ -25,7 +25,7 @@ def room(used: Any, bound: int | None) -> Any:
     """Tell whether `used` is below the bound. A function that counts it is called only where there is a bound."""
     if not bound:
         return bound is None
-    return (used() if callable(used) else used) < bound
+    return (used() if callable(used) else used) < bound  # pyright: ignore[reportOperatorIssue]  # an int, or a z3 expression
 
 
 def one_more(used: Any, bound: int | None) -> Any:

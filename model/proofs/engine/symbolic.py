@@ -69,7 +69,7 @@ class Symbolic:
         initial, whole = self.system.initial(c), self.whole()
         return Whole(whole.shared.but(**initial[""]), lambda role, x: whole.local(role, x).but(**initial[role]))
 
-    def after(self, role: str, own: View | None, s2: View, own2: View | None) -> Whole:
+    def after(self, role: str, own: Any, s2: View, own2: Any) -> Whole:
         """Return the whole state after the shared part has become `s2` and the process `own` has become `own2`."""
         functions = dict(self.functions)
         if role:

@@ -139,7 +139,7 @@ class Comparison:
 
     def judge_all(self, state: State) -> None:
         for roles in {of_roles(holds) for holds in (*self.system.clauses.values(), *self.system.properties.values())}:
-            for given in itertools.product(*map(self.processes.get, roles)):
+            for given in itertools.product(*map(self.processes.__getitem__, roles)):
                 processes = tuple((self.model.processes[n].index, state.locals[n]) for n in given)
                 if (roles, state.shared, processes) not in self.judged:
                     self.judged.add((roles, state.shared, processes))
