@@ -72,7 +72,7 @@ class Step(NamedTuple):
 
 
 class Exploration(NamedTuple):
-    """What a search found: how much it visited, and the first violation or the bound that ended it."""
+    """The result of a search: how much it visited, and the first violation or the bound that ended it."""
 
     states: int
     transitions: int

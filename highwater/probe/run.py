@@ -22,7 +22,7 @@ FAILURES = (ClientError, BotoCoreError, ResponseParserError, OSError, RuntimeErr
 
 
 class NoStore(Exception):
-    """There is no store to ask."""
+    """The store cannot be asked."""
 
 
 class Result(NamedTuple):

@@ -266,7 +266,7 @@ def test_the_zoo_refuses_what_makes_no_sense(tmp_path):
 
 def test_exhaust_says_what_it_has_shown():
     result = ran("exhaust", "--delays", "1")
-    assert result.exit_code == 0 and "24 runs, 24 different traces, 0 failed: all that there are" in result.output
+    assert result.exit_code == 0 and "24 runs, 24 different traces, 0 failed: all runs of the scope" in result.output
     result = ran("exhaust", "--delays", "2", "--mutant", "delete_before_advance")
     assert result.exit_code == REFINEMENT and "highwater dst exhaust --delays 2" in result.output
     result = ran("exhaust", "--delays", "2", "--mutant", "no_check", "--every")

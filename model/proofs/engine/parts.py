@@ -1,6 +1,6 @@
-"""What the relations of several protocols share: bounds, initial values, and records that are known by author and number.
+"""Terms that the relations of several protocols share: bounds, initial values, and records that are known by author and number.
 
-As model/parts.py, of which these are the same words over Z3 terms. A relation must say each step itself: nothing here is an
+These are the words of model/parts.py over Z3 terms. A relation must say each step itself: nothing here is an
 action or a clause.
 """
 
