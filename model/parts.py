@@ -1,4 +1,4 @@
-"""Bookkeeping that the models of several protocols share: bounds, requests in flight, lost replies, crashes, files by id, processes.
+"""Bookkeeping that several models share: bounds, requests in flight, lost responses, crashes, files by id, processes.
 
 Only bookkeeping that no spec tells apart stands here. What a protocol does is in model/protocols/STEM.py. The functions expect
 the names that all models use: `pool`, `lost` and `crashes` in the shared state, MAX_LOST and MAX_CRASHES among the constants.

@@ -44,7 +44,7 @@ def row_of(stem: str) -> Row:
 
 def spec_of(scenario: str) -> str:
     """Return the stem of the spec and model that a scenario's runs are checked against."""
-    return getattr(named(scenario), "MODEL", scenario)
+    return named(scenario).protocol
 
 
 class Path(Record):
