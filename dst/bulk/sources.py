@@ -3,6 +3,9 @@
 Parquet: the columns of COLUMNS, an event a row. NDJSON: what `trace check` reads, with the same names for what is more.
 """
 
+# pyarrow.compute makes its functions when it is imported
+# pyright: reportAttributeAccessIssue=false
+
 import json
 import re
 from collections.abc import Iterable, Iterator

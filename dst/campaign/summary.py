@@ -1,5 +1,8 @@
 """Safety: what is said of a campaign is a function of its rows, one of each seed, without `cpu_us` or how they came there."""
 
+# pyarrow.compute makes its functions when it is imported
+# pyright: reportAttributeAccessIssue=false
+
 from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path

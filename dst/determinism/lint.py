@@ -10,7 +10,7 @@ ruff could say some of it (DTZ, S311), but knows neither where the seam is nor w
 import ast
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from highwater.dst.determinism.lint_allowed import ALLOWED, Allowed
 from highwater.dst.determinism.lint_sets import SCOPES, SET_METHODS, Sets, inside, name_of
@@ -75,7 +75,7 @@ class Linter:
             self.module_level(node)
         return sorted(self.found)
 
-    def say(self, node: ast.AST, hazard: str) -> None:
+    def say(self, node: Any, hazard: str) -> None:
         self.found.add(Finding(self.file, node.lineno, hazard, ast.unparse(node).partition("\n")[0][:160]))
 
     def scope(self, scope: ast.AST, outer: set[str]) -> None:
@@ -143,7 +143,7 @@ class Linter:
         if name not in ("os.path",) and top in MODULES:
             self.say(node, MODULES[top])
 
-    def sorted_later(self, node: ast.AST) -> bool:
+    def sorted_later(self, node: ast.AST | None) -> bool:
         """Within a comprehension that goes to sorted."""
         while (node := self.parents.get(node)) is not None and not isinstance(node, ast.stmt):
             if isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp) and self.consumed(node):

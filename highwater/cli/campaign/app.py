@@ -371,7 +371,7 @@ def print_reached(summary: dict, console: Console) -> None:
                   f"Everything that is looked for was reached: {number} witnesses", markup=False)
 
 
-def stop(code: int, message: str) -> None:
+def stop(code: int, message: str) -> NoReturn:
     Console(stderr=True, highlight=False, soft_wrap=True).print(message, markup=False)
     raise typer.Exit(code)
 

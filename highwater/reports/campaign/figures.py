@@ -5,6 +5,9 @@ Rows are read some 100,000 at a time, and summed up at once: what stays in memor
 sketches' hashes.
 """
 
+# pyarrow.compute makes its functions when it is imported
+# pyright: reportAttributeAccessIssue=false
+
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -239,7 +242,7 @@ def witnesses_of(summary: dict) -> dict[str, tuple[int, int]] | None:
     """As the campaign's own code named them."""
     if not summary:
         return None
-    reached = {name: (of["runs"], of["smallest_seed"]) for name, of in summary["reached"].items()}
+    reached: dict[str, tuple[int, int]] = {name: (of["runs"], of["smallest_seed"]) for name, of in summary["reached"].items()}
     return reached | dict.fromkeys(summary["never"], (0, -1))
 
 
