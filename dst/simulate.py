@@ -42,7 +42,7 @@ class Outcome(NamedTuple):
     virtual_ms: int
     events: list[Event]
     tape: list[Choice]
-    failure: Failure | None
+    failure: Any  # an exception; None: all is well
     scenario: str = DEFAULT
     weights: Weights = NONE  # of the faults
     steps: int = 0  # events of the kernel
@@ -70,7 +70,7 @@ def simulate(run: Run, build: Build | None = None, tape: list[Choice] | None = N
     trace = (trace_of or of.trace_of)(shape) if by_model else None
     events: list[Event] = trace.events if trace else []
     observe = trace.observe if trace else events.append
-    chooser.events = events
+    chooser.events = events  # pyright: ignore[reportAttributeAccessIssue]  # for one that is steered by them
 
     kernel, store = Kernel(schedule), store_of(shape, chooser)
     actors = Actors(of, kernel, store, shape, workload, trace, observe,
@@ -139,7 +139,7 @@ def noted(watch: Callable[[int, str, str, int], None], kernel: Kernel) -> Callab
     return lambda what, client, number: watch(kernel.now_ms, what, client, number)
 
 
-def place_of(error: Exception) -> str:
+def place_of(error: Any) -> str:
     """Return file name and line that raised an error, the same on every machine."""
     trace = error.__traceback__
     while trace.tb_next:

@@ -54,7 +54,7 @@ class Model(NamedTuple):
     eventually: Mapping[str, Property] = {}  # from each state on, again and again, if the fair actions are fair
     fair: dict[str, frozenset[str]] = {}  # noqa: RUF012
     unseen: dict[str, frozenset[str]] = {}  # noqa: RUF012
-    renamed: dict[str, Callable[[Any, tuple[int, ...]], Any] | None] = {}  # noqa: RUF012
+    renamed: Mapping[str, Callable[[Any, tuple[int, ...]], Any] | None] = {}
 
 
 class State(NamedTuple):

@@ -44,7 +44,7 @@ def show(value: Any) -> str:
     return text if len(text) <= LONGEST else text[:LONGEST] + "…"
 
 
-def why_not(function: Callable, *arguments: Any, observed: tuple | None = None) -> str:
+def why_not(function: Any, *arguments: Any, observed: tuple | None = None) -> str:
     """Say which guard of an action refuses these arguments, with the values that it saw."""
     return str(refusal(function, *arguments, observed=observed))
 

@@ -4,6 +4,9 @@ Parquet files have the columns COLUMNS and one event a row. NDJSON files have th
 the further columns as fields of the same names.
 """
 
+# pyarrow.compute makes its functions when it is imported
+# pyright: reportAttributeAccessIssue=false
+
 import json
 import re
 from collections.abc import Iterable, Iterator

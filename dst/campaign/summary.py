@@ -1,5 +1,8 @@
 """Summarize a campaign. Safety: the summary is a function of the rows without `cpu_us`, and there is one row for each seed."""
 
+# pyarrow.compute makes its functions when it is imported
+# pyright: reportAttributeAccessIssue=false
+
 from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path

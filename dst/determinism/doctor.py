@@ -84,11 +84,11 @@ def first_difference(one: list, two: list) -> int | None:
     return next(differing, None if len(one) == len(two) else min(len(one), len(two)))
 
 
-def choice(tape: list[list], at: int) -> str:
+def choice(tape: Any, at: int) -> str:
     return "{}: {} of {}".format(*tape[at]) if at < len(tape) else "no more choices"
 
 
-def event(lines: list[str], at: int) -> str:
+def event(lines: Any, at: int) -> str:
     return words(from_json(lines[at])).partition("\n")[0] if at < len(lines) else "no more events"
 
 

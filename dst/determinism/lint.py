@@ -11,7 +11,7 @@ ruff has some of these rules (DTZ, S311), but it does not know where the seam to
 import ast
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from highwater.dst.determinism.lint_allowed import ALLOWED, Allowed
 from highwater.dst.determinism.lint_sets import SCOPES, SET_METHODS, Sets, inside, name_of
@@ -76,7 +76,7 @@ class Linter:
             self.module_level(node)
         return sorted(self.found)
 
-    def say(self, node: ast.AST, hazard: str) -> None:
+    def say(self, node: Any, hazard: str) -> None:
         self.found.add(Finding(self.file, node.lineno, hazard, ast.unparse(node).partition("\n")[0][:160]))
 
     def scope(self, scope: ast.AST, outer: set[str]) -> None:
@@ -144,7 +144,7 @@ class Linter:
         if name not in ("os.path",) and top in MODULES:
             self.say(node, MODULES[top])
 
-    def sorted_later(self, node: ast.AST) -> bool:
+    def sorted_later(self, node: ast.AST | None) -> bool:
         """Tell whether it is inside a comprehension that goes to sorted."""
         while (node := self.parents.get(node)) is not None and not isinstance(node, ast.stmt):
             if isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp) and self.consumed(node):

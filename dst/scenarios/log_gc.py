@@ -162,7 +162,7 @@ def recoverable(store: SimulatedStore) -> list[str]:
     return found
 
 
-def numbers(store: SimulatedStore, of: object) -> list[int]:
+def numbers(store: SimulatedStore, of: Any) -> list[int]:
     return [of.file_id(key) for key in store.keys if key.startswith(of.prefix)]
 
 

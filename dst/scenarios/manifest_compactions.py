@@ -223,7 +223,7 @@ def moments_of(events: list[Event], shape: Shape) -> set[str]:
             created.add(e.key)
             waits[e.client] = KEYS.file_id(e.key), e.key.startswith(MANIFEST.prefix)
             manifest = e.key.startswith(MANIFEST.prefix)
-            value = JsonCodec(Manifest if manifest else Compactions).decode(e.body)
+            value: Any = JsonCodec(Manifest if manifest else Compactions).decode(e.body)
             epochs[manifest] = value.compactor_epoch
             for job in () if manifest else value.jobs:
                 claimed.setdefault(" ".join(job).encode(), e.client)

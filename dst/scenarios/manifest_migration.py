@@ -91,7 +91,7 @@ def codec_of(phase: int, codec: type[ManifestCodec] = ManifestCodec) -> Manifest
     if phase:
         return codec(Phase(phase))
     old = codec(Phase.WRITE_V1)
-    old.reads = (1,)
+    old.reads = (1,)  # pyright: ignore[reportAttributeAccessIssue]  # of this one alone
     return old
 
 
@@ -115,7 +115,8 @@ def phases(actors: Actors) -> dict[str, int]:
 
 
 async def writer(actors: Actors, client: Client, world: World, number: int) -> None:
-    impl, known = None, -1
+    impl: Any = None
+    known = -1
     while actors.left[client.name]:
         actors.left[client.name] -= 1
         phase = phases(actors)[client.name]

@@ -105,5 +105,5 @@ def racing(one: Request | None, other: Request | None) -> bool:
     return one is not None and other is not None and dependent(one, other)
 
 
-STRATEGIES: dict[str, type | None] = {"times": None, "random": Random, "pct": PCT, "pos": POS}
+STRATEGIES: dict[str, Any] = {"times": None, "random": Random, "pct": PCT, "pos": POS}
 PORTFOLIO = ("times", "times", "times", "times", "pct", "pct", "pos", "random")  # one is drawn for each run

@@ -64,7 +64,7 @@ def top(s: Shared) -> int:
 
 def latest(s: Shared) -> frozenset[Update]:
     n = top(s)
-    return s.files[n - 1] if n else NOTHING
+    return s.files[n - 1] if n else NOTHING  # pyright: ignore[reportReturnType]  # `top` is present
 
 
 def with_file(s: Shared, i: int, file: frozenset[Update] | None) -> Shared:

@@ -46,7 +46,7 @@ def told(counted: Counter, rounds: int, wrong: Counter, contended: str) -> Found
     words = ", ".join(f"{number} x {status or 'no answer'}" for status, number in sorted(counted.items()))
     if wrong:
         return Found(UNSAFE, "; ".join(f"{number} of {rounds} races: {what}" for what, number in wrong.items()))
-    data = {contended: 409} if counted[409] else {}
+    data: dict[str, object] = {contended: 409} if counted[409] else {}
     if not counted.keys() & {200, 201, 204}:
         return Found(NOT_ASKED, f"{rounds} races that nobody won: {words}")
     usual = counted.keys() <= {200, 201, 204, 404, 409, 412}

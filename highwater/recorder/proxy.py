@@ -36,7 +36,8 @@ class Exchange:
     def __init__(self, recorder: "Recorder", client: str, head: Head):
         self.head, self.recorder = head, recorder
         method, target, _ = head.first
-        self.edges, self.times_us = [recorder.tick(), 0, 0, 0], [recorder.now_us(), 0, 0, 0]
+        self.edges = [recorder.tick(), 0, 0, 0]
+        self.times_us: list[Any] = [recorder.now_us(), 0, 0, 0]
         self.op, bucket, key, query = named(method, target, "x-amz-copy-source" in head.fields)
         self.conditions = {name: value for name, value in head.fields.items() if name in CONDITIONS}
         self.sent, self.got = Content(self._keeps("delete_many")), Content(self._keeps("delete_many", "list"))

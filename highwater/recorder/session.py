@@ -120,7 +120,7 @@ def recording(upstream: str, clients: tuple[str, ...] = ("client",), rules: str 
               keep_bytes: int = 65_536) -> Iterator[Session]:
     """Record while the block runs; `session.urls[client]` is the URL to give to a client."""
     opened: Future = Future()
-    stopped: list[Callable[[], None]] = []
+    stopped: list[Callable[[], object]] = []
     file = log or io.StringIO()
 
     async def serve() -> None:

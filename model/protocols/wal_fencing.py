@@ -562,7 +562,7 @@ SOMETIMES = {
 
 def renamed_writers(part: tuple, names: tuple[int, ...]) -> tuple:
     """A shared or a local part in which writer i is called names[i]."""
-    def body(one: Body) -> Body:
+    def body(one: Body) -> Any:
         return (names[one[0]], one[1]) if one else ()
 
     def those(records: frozenset[Record]) -> frozenset[Record]:

@@ -234,7 +234,7 @@ def table(rows: list[tuple[str, ...]], head: tuple[str, ...] = HEAD) -> str:
     return "\n".join("  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
 
-def labelled(action: str, choices: tuple) -> str:
+def labelled(action: str, choices: Any) -> str:
     return " ".join([action, *map(show, choices)])
 
 

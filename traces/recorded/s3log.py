@@ -21,7 +21,7 @@ import json
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 VERSION = 1
@@ -99,7 +99,7 @@ CONDITIONS = frozenset(("if-match", "if-none-match", "if-modified-since", "if-un
 
 
 def to_json(request: Request) -> str:
-    fields = {name: value for name, value in zip(Request._fields, request) if value != getattr(EMPTY, name)}
+    fields: dict[str, Any] = {name: value for name, value in zip(Request._fields, request) if value != getattr(EMPTY, name)}
     for name in ("sent_body", "got_body"):
         if name in fields:
             fields[name] = body_to_json(fields[name])

@@ -234,7 +234,7 @@ def asked_for(request: Request) -> str | None:
     return SOME if version == "*" else version
 
 
-def shown(version: str) -> str:
+def shown(version: str | None) -> str:
     return f"version {version}" if version else "nothing"
 
 

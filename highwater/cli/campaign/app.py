@@ -371,7 +371,7 @@ def print_reached(summary: dict, console: Console) -> None:
                   f"All {number} witnesses were reached", markup=False)
 
 
-def stop(code: int, message: str) -> None:
+def stop(code: int, message: str) -> NoReturn:
     Console(stderr=True, highlight=False, soft_wrap=True).print(message, markup=False)
     raise typer.Exit(code)
 

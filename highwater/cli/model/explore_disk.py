@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 import typer
 
@@ -25,7 +26,7 @@ def search_on_disk(model: Model, what: dict[str, object], out: Path | None, spar
     goes_on = f"Finished depths are kept in {out}: the same command resumes." if out else "Nothing is kept: add --out DIR."
     began: list[int] = []
 
-    def stop(code: int, message: str) -> None:
+    def stop(code: int, message: str) -> NoReturn:
         console.print(message, style="red", markup=False)
         raise typer.Exit(code)
 

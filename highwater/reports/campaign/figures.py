@@ -5,6 +5,9 @@ Rows are read about 100,000 at a time and summarised at once. Only a few numbers
 stay in memory.
 """
 
+# pyarrow.compute makes its functions when it is imported
+# pyright: reportAttributeAccessIssue=false
+
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -240,7 +243,7 @@ def witnesses_of(summary: dict) -> dict[str, tuple[int, int]] | None:
     """Return the witnesses by the names of the campaign's own code; None if they are unknown."""
     if not summary:
         return None
-    reached = {name: (of["runs"], of["smallest_seed"]) for name, of in summary["reached"].items()}
+    reached: dict[str, tuple[int, int]] = {name: (of["runs"], of["smallest_seed"]) for name, of in summary["reached"].items()}
     return reached | dict.fromkeys(summary["never"], (0, -1))
 
 

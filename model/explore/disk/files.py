@@ -204,7 +204,7 @@ def read_label(label: Path) -> dict:
     return known
 
 
-def write_json(path: Path, value: dict) -> None:
+def write_json(path: Path, value: object) -> None:
     half = path.with_name(f".{path.name}")
     half.write_text(json.dumps(value) + "\n")
     half.replace(path)

@@ -63,7 +63,7 @@ class Finder:
         s.pop()
         return found
 
-    def broken(self, clause: Callable, move: Move | None) -> z3.BoolRef:
+    def broken(self, clause: Callable, move: Move | None) -> Any:
         """The clause does not hold of the state, or after the move, which stays in the scope."""
         if move is None:
             return z3.Not(z3.And(self.instances([clause], self.state)))

@@ -63,7 +63,7 @@ class Plain:
                 read[f] = lambda *xs, pairs=tables[f]: xs in pairs
         return View(self, me, read, role), tables
 
-    def written(self, role: str, view: View, was: View | None = None, before: Tables | None = None) -> Any:
+    def written(self, role: str, view: View, was: View | None = None, before: Any = None) -> Any:
         """Return a view as the model's value; parts unchanged since `was` are taken from `before`."""
         tables = {f: before[f] if was and view.fields[f] is was.fields[f] else table(
             view.fields[f], [self.scope[sort] for sort in signature[:-1]], signature[-1])
@@ -101,7 +101,7 @@ class Plain:
                                shared if s2 is s else self.written("", s2, s, before),
                                local if own2 is own else self.written(role, own2, own, mine))
 
-    def after(self, state: State, role: str, me: int | None, actions: Iterable[str]) -> Iterator[tuple[str, tuple, State]]:
+    def after(self, state: State, role: str, me: Any, actions: Iterable[str]) -> Iterator[tuple[str, tuple, State]]:
         """Yield (action, choices, state) for every step of this process."""
         n = self.processes.index((role, me)) if role else len(state.locals)
         own = state.locals[n] if role else ()
