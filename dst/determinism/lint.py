@@ -67,7 +67,7 @@ LISTINGS = ("glob", "rglob", "iterdir", "listdir", "scandir")
 class Linter:
     def __init__(self, file: str, tree: ast.Module, sets: Sets):
         self.file, self.sets, self.found = file, sets, set()
-        self.parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+        self.parents: dict[Any, ast.AST] = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
         self.tree = tree
 
     def findings(self) -> list[Finding]:

@@ -173,6 +173,8 @@ def what_mattered(replayed: Replayed, found: list[Cause], failing: list[int]) ->
 class Record(Refiner):
     """A refiner that records the steps of each event and the states before the last step. It caches nothing, so it is slow."""
 
+    taken: list[Any]  # Labels
+
     def event(self, process: str, event: Any, match: Callable[[Event], Match | None]) -> None:
         found = match(event)
         if found is not None:
@@ -205,7 +207,8 @@ def thing(key: str, body: bytes = b"") -> str:
 
 def request(e: Event) -> str:
     if e.kind == "told":
-        return " ".join(filter(None, ("was told:", e.op, e.op != "read" and e.body.decode(errors="replace"), thing(e.key))))
+        body = "" if e.op == "read" else e.body.decode(errors="replace")
+    return " ".join(filter(None, ("was told:", e.op, body, thing(e.key))))
     after = f" after {thing(e.condition)}" if e.op == "list" and e.condition else ""
     return REQUESTS.get(e.op, e.op + " {}").format(thing(e.key, e.body)) + after
 

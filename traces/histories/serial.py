@@ -7,7 +7,7 @@ first. It needs only the callers' history and the final content. So it judges an
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 HAPPENED, DID_NOT = ("committed", "recognised"), ("failed",)  # after any other response the update may have happened
 
@@ -18,7 +18,7 @@ class Operation(NamedTuple):
 
     client: str
     begin: int
-    end: int | None
+    end: Any
     said: str  # the response: committed, failed (it is nowhere), unknown and others (it may be there), read, "" (none)
     update: str = ""
     seen: tuple[str, ...] = ()  # the updates that a read saw

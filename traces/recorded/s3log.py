@@ -257,7 +257,7 @@ def field(text: str, name: str) -> str:
     return re.sub("&(#x?[0-9A-Fa-f]+|[a-z]+);", entity, found[1]) if found else ""
 
 
-def entity(match: re.Match) -> str:
+def entity(match: re.Match[str]) -> str:
     name = match[1]
     if name[0] != "#":
         return ENTITIES.get(name, match[0])

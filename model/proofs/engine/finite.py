@@ -95,7 +95,7 @@ class Finite:
         return {cell: next(v for v, when in x.when.items() if value(when)) if isinstance(x, Cases) else value(x)
                 for cell, x in state.items()}
 
-    def equals(self, state: Values, cell: Cell, value: Any) -> z3.BoolRef:
+    def equals(self, state: Values, cell: Cell, value: Any) -> Any:
         """Return the formula that a cell of an unknown state has this value of the scope."""
         known = state[cell]
         return known.when[value] if isinstance(known, Cases) else known if value else z3.Not(known)
