@@ -208,7 +208,7 @@ def thing(key: str, body: bytes = b"") -> str:
 def request(e: Event) -> str:
     if e.kind == "told":
         body = "" if e.op == "read" else e.body.decode(errors="replace")
-    return " ".join(filter(None, ("was told:", e.op, body, thing(e.key))))
+        return " ".join(filter(None, ("was told:", e.op, body, thing(e.key))))
     after = f" after {thing(e.condition)}" if e.op == "list" and e.condition else ""
     return REQUESTS.get(e.op, e.op + " {}").format(thing(e.key, e.body)) + after
 
