@@ -1,6 +1,6 @@
 ---------------------------- MODULE BoundaryPeer ----------------------------
 (* Safety: no id is acknowledged twice, the latest file is never deleted, and an acknowledged update stays in the latest.
-   BP(W, K, G, M), the boundary protocol as a benchmark, for TLC; bench/boundary_peer.py tells what the names mean.
+   BP(W, K, G, M), the boundary protocol as a benchmark, for TLC; highwater/gate/boundary_peer.py defines the names.
    A file is absent when its id is not in the domain of `files`. What is not alive in a pc is 0 or empty. *)
 EXTENDS Naturals, FiniteSets
 

@@ -1,7 +1,7 @@
 /* Safety: no id is acknowledged twice, the latest file is never deleted, and an acknowledged update stays in the latest.
 
    BP(W, K, G, M), the boundary protocol as a benchmark, for Spin: -DW=2 -DK=2 -DG=1 -DM=4, M at most 6.
-   bench/boundary_peer.py tells what the names mean. Sets of ids have bit i for i; a file's content has bit w * K + k for the
+   highwater/gate/boundary_peer.py defines the names. Sets of ids have bit i for i; a file's content has bit w * K + k for the
    update (w, k), and PRESENT. A d_step is one step; what is not alive in a pc is 0. */
 
 #define PRESENT  16384

@@ -1,4 +1,6 @@
-"""Safety: a run in a bulk check gets the verdict that `trace check` gives it alone, with any engine and any split of the
+"""Checks of the traces of many runs, on Spark or without it.
+
+Safety: a run in a bulk check gets the verdict that `trace check` gives it alone, with any engine and any split of the
 input.
 
 Every engine does the same two steps. `packets` packs the events of a split, a part of the input, by run into parts. `judge`

@@ -1,4 +1,6 @@
-"""Safety: a campaign passes only if every requested seed has exactly one row, and no row is a failure.
+"""Campaigns of many seeds, with one row for each seed.
+
+Safety: a campaign passes only if every requested seed has exactly one row, and no row is a failure.
 
 A row is a function of the `Campaign`, the seed and the code. It is the same with either engine, any cut into ranges, and any
 machine. The exceptions are `cpu_us`, and which seeds exceed their limits. Whatever goes wrong in a seed becomes its row: a

@@ -1,4 +1,4 @@
-"""Find scenarios and mutants by name.
+"""Scenarios: the clients of each protocol, their workload, and what judges a run. They are found by name.
 
 A scenario is the module dst/scenarios/STEM.py, which ends with SCENARIO (see dst/scenario.py). A protocol has a scenario with
 its own stem. It may have others, which name it in `model`. The mutants are in dst/mutants/STEM.py.

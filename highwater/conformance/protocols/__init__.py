@@ -1,4 +1,4 @@
-"""Define what the FizzBee judge needs for a protocol, in STEM.py. STEM is a scenario with a spec.
+"""For each protocol, what the FizzBee judge needs to know. STEM in STEM.py is a scenario with a spec.
 
     SMALL                           a Shape whose runs fit into a guided trace
     IMPOSSIBLE                      a mutant of dst/mutants/STEM.py that does what the spec cannot do

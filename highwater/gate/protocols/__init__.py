@@ -1,1 +1,1 @@
-"""Define checks of `highwater verify` for single protocols: `checks()` in STEM.py yields them. Most protocols have none."""
+"""For some protocols, further checks of `highwater verify`: `checks()` in STEM.py yields them."""

@@ -1,4 +1,4 @@
-"""Find the knowledge of a protocol's damaged traces: KNOWLEDGE in traces/damage/protocols/STEM.py."""
+"""For some protocols, why a damaged trace can still be a good one: KNOWLEDGE in traces/damage/protocols/STEM.py."""
 
 from functools import cache
 from importlib import import_module

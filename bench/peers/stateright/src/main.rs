@@ -1,6 +1,6 @@
 //! BP(W, K, G, M), the boundary protocol as a benchmark, for Stateright: `boundary_peer W K G M THREADS bfs|dfs`.
 //!
-//! bench/boundary_peer.py tells what the names mean. Stateright takes states of any shape; these are of a fixed size and need
+//! highwater/gate/boundary_peer.py defines the names. Stateright takes states of any shape; these are of a fixed size and need
 //! no heap, which is the fastest that it can be given. Prints one line: distinct, transitions, depth, seconds of the search.
 
 use stateright::{Checker, Model, Property};
