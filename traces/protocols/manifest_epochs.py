@@ -2,7 +2,7 @@
 with the model's history.
 
 A client is one instance of the model, and has one life: after a crash another instance opens. The SST "w.k" is the k-th flush
-of the model's writer w. A checkpoint without expiry is left out of the model's state. Every checkpoint in the model has expired.
+of the model's writer w. The model's state leaves out a checkpoint without expiry. Every checkpoint in the model has expired.
 
 After an applied create the reply may be lost. Both cases are followed until the client responds to its caller, or stops
 waiting. For a read it is simpler: a client whose reply is lost has not read, and stays where it was. After a failed GET it may
