@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from datetime import date
 from itertools import pairwise
@@ -121,14 +121,14 @@ def test_a_row_tells_what_simulate_found() -> None:
 def test_hang_and_exception_are_rows_and_the_others_are_as_ever(monkeypatch: pytest.MonkeyPatch, expected: list[dict]) -> None:
     whole = ranges.many
 
-    def faulty(seeds: range, each: object, build: object, **options: object) -> None:
-        for seed in seeds:
-            if seed == 2:
+    def faulty(runs: Iterable[Run], each: object, **options: object) -> None:
+        for run in runs:
+            if run.seed == 2:
                 while True:
                     pass
-            if seed in (4, 9):
+            if run.seed in (4, 9):
                 raise KeyError("of the harness")
-            whole(range(seed, seed + 1), each, build, **options)
+            whole([run], each, **options)
 
     monkeypatch.setattr(ranges, "many", faulty)
     found = comparable(ranges.run_range(Work(PRODUCTION, 2), (0, 10)))
@@ -514,11 +514,11 @@ def is_java_of(stat: Path, parent: int) -> bool:
 def test_memory_that_is_used_up_is_a_row(monkeypatch: pytest.MonkeyPatch, expected: list[dict]) -> None:
     whole, kept = ranges.many, []
 
-    def greedy(seeds: range, each: object, build: object, **options: object) -> None:
-        for seed in seeds:
-            if seed == 3:
+    def greedy(runs: Iterable[Run], each: object, **options: object) -> None:
+        for run in runs:
+            if run.seed == 3:
                 kept.append(bytearray(64 << 30))
-            whole(range(seed, seed + 1), each, build, **options)
+            whole([run], each, **options)
 
     monkeypatch.setattr(ranges, "many", greedy)
     found = comparable(ranges.run_range(Work(PRODUCTION, 60), (0, 6)))
@@ -593,7 +593,7 @@ def test_progress_in_a_plain_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("highwater.cli.campaign.app.EVERY_S", 0)
     _, output = called("--scenario", SCENARIO, "--mutant", "age_ignored", "--seeds", "0:40", "--out", tmp_path / "out",
                        "--engine", "local", "--range-size", 1)
-    lines = re.findall(r"^(\d+) of 40 seeds, (\d+) failed, [\d,]+/s, some [\d,]+ s left$", output, re.MULTILINE)
+    lines = re.findall(r"^(\d+) of 40 seeds, (\d+) failed, [\d,]+/s, about [\d,]+ s left$", output, re.MULTILINE)
     failed = [row["seed"] for row in rows(tmp_path / "out", (0, 40)) if row["kind"]]
     assert lines[-1] == ("40", str(len(failed))) and failed
     assert all(int(bad) <= int(done) for done, bad in lines)
@@ -771,7 +771,7 @@ def test_a_run_that_is_not_the_same_again_is_a_row(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(ranges, "TWICE", 5)
     assert comparable(ranges.run_range(Work(PRODUCTION, 60), (0, 12))) == expected[:12]
-    monkeypatch.setattr(ranges, "build_of", lambda *_: moody)
+    monkeypatch.setattr("highwater.dst.simulate.build_of", lambda *_: moody)
     found = comparable(ranges.run_range(Work(PRODUCTION, 60), (0, 20)))
     bad = [row for row in found if row["kind"] == "nondeterminism"]
     assert 0 in [row["seed"] for row in bad] and all(row["seed"] % 5 == 0 for row in bad)

@@ -259,11 +259,11 @@ def test_merging_is_checked_by_the_command(mine):
 def test_where_an_instance_is_large_merging_is_checked_of_the_usual_one(monkeypatch):
     monkeypatch.setattr(explore, "SMALL", 3_000)
     usual = ran("model", "explore", "highwater.gate.boundary_peer", "--merge", "--max-states", "10", "--set", "M=4")
-    assert "cannot be checked, neither of this instance nor of W=2, K=2, G=1, M=4" in usual.output
+    assert "cannot check that merging loses nothing" in usual.output and "(W=2, K=2, G=1, M=4" in usual.output
     assert usual.exit_code == SAFETY and "states, " not in usual.output
     monkeypatch.setattr(explore, "SMALL", 30_000)
     large = ran("model", "explore", "highwater.gate.boundary_peer", "--merge", "--max-states", "10", "--set", "W=3")
-    assert "checked of a smaller instance, W=2, K=2, G=1, M=4" in large.output and large.exit_code == INCOMPLETE
+    assert "checked on a smaller instance, W=2, K=2, G=1, M=4" in large.output and large.exit_code == INCOMPLETE
 
 
 def test_symmetry_is_not_believed(mine):
