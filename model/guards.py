@@ -84,6 +84,8 @@ def walked(function: Callable, *arguments: Any, observed: tuple | None) -> Refus
     operands, compared = [], [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
     for part in operands_of(node):
         value = value_of(part, scope)
+        if hasattr(value, "__next__"):  # an iterator has no value to show but its address, which differs from run to run
+            continue
         if part in compared or not (isinstance(part, ast.Name) and hasattr(value, "_fields")):  # not the whole of s or w
             operands.append(f"{'observed ' * (names_of(part) <= closed.keys())}{segment(part, module)} is {show(value)}")
     return Refusal(guard, where, tuple(dict.fromkeys(operands)))
