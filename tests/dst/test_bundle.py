@@ -128,7 +128,7 @@ def test_it_is_never_half_written(bundled, tmp_path, monkeypatch):
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("x")
     result = ran(*RUN, "--out", str(tmp_path))
-    assert result.exit_code == 2 and "not empty, and no bundle" in result.output and result.output.count("\n") == 1
+    assert result.exit_code == 2 and "not empty, and is not a bundle" in result.output and result.output.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
@@ -137,7 +137,7 @@ def test_what_is_of_no_bundle_is_left_alone(carried, tmp_path):
     (tmp_path / "ext/manifest.json").write_text('{"manifest_version": 3}')
     (tmp_path / "file.txt").write_text("mine")
     (carried / "notes.txt").write_text("mine")
-    for place, why in (("ext", "no bundle"), ("file.txt", "is a file"), ("elsewhere", "holds notes.txt")):
+    for place, why in (("ext", "is not a bundle"), ("file.txt", "is a file"), ("elsewhere", "holds notes.txt")):
         result = ran(*RUN, "--out", str(tmp_path / place))
         assert result.exit_code == 2 and why in result.output and result.output.count("\n") == 1, result.output
     assert (tmp_path / "ext/src").is_dir()
@@ -171,7 +171,7 @@ def test_what_does_not_replay_is_neither_drawn_nor_explained(carried, tmp_path):
 def test_changed_code_is_told_and_named(carried, monkeypatch):
     monkeypatch.setattr(dst_replay, "code_version", lambda: "0123456789abcdef")
     result = ran("dst", "replay", str(carried))
-    assert result.exit_code == CODE and "here is 0123456789abcdef" in result.output
+    assert result.exit_code == CODE and "this is 0123456789abcdef" in result.output
     assert result.output.startswith("the code has changed: it was recorded with ")
 
 

@@ -22,7 +22,7 @@ from highwater.dst.campaign import processes, triage, waves
 from highwater.dst.campaign.folder import Asked, read_json, write_json
 from highwater.dst.campaign.what import CampaignError, campaign_of
 from highwater.dst.search.shrink import Shrunk
-from highwater.dst.spark import engine as spark
+from highwater.dst.spark import session as spark
 from highwater.gate import exits
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -20,7 +20,7 @@ def test_a_scenario_is_found(protocol, scenario, stem):
     (None, "nothing", "there is no scenario 'nothing'; there are: baseline, known_latest"),
     ("log_gc", "nothing", "there is no scenario 'nothing'"),
     ("known_latest", None, f"--protocol {DEFAULT} --scenario known_latest"),
-    ("log_gc", "known_latest", f"is no scenario of log_gc, but of {DEFAULT}; of log_gc there are: log_gc")])
+    ("log_gc", "known_latest", f"is not a scenario of log_gc, but of {DEFAULT}; log_gc has: log_gc")])
 def test_what_there_is_not_is_refused_with_what_there_is(protocol, scenario, says):
     with pytest.raises(LookupError, match=says):
         resolved(protocol, scenario)

@@ -34,7 +34,7 @@ def test_a_shortest_counterexample_is_so_long(name):
 
 @pytest.mark.parametrize("constants", [{"CONTENT": "flag", "READERS": 1}, {"BUSY": 1}])
 def test_what_makes_no_sense_is_refused(constants):
-    with pytest.raises(ValueError, match="readers are of a log"):
+    with pytest.raises(ValueError, match="readers need CONTENT"):
         model(Constants(**constants))
 
 
