@@ -21,7 +21,8 @@ OF_A_SERVER = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION
 
 
 def test_only_what_is_named_is_there():
-    assert not [name for name in os.environ if not KEPT.fullmatch(name) and name not in OURS | NO_FILES and name not in OF_A_SERVER]
+    assert not [name for name in os.environ if not KEPT.fullmatch(name) and
+                name not in OURS | NO_FILES and name not in OF_A_SERVER]
     assert not set(STRANGE) & set(os.environ)
     assert os.environ["LANG"] == "C.UTF-8"
 
