@@ -286,7 +286,7 @@ def test_nothing_is_fetched_and_the_size_is_told():
 
 
 def test_bytes_do_not_depend_on_hashing():
-    code = ("import sys; sys.path.insert(0, 'tests'); from test_explorer_page import *; "
+    code = ("import sys; from tests.model.test_explorer_page import *; "
             "m = model_of(ROWS['checkpoints_not_spared']); f = explore(m); sys.stdout.write(page(m, f.trace, f.violated))")
     texts = {subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True,
                             env={**os.environ, "PYTHONHASHSEED": hashing, "PYTHONPATH": "."}).stdout for hashing in "12"}
