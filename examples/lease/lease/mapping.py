@@ -97,7 +97,7 @@ class Trace(trace.Trace):
 
     def _told_of(self, e: Event) -> str:
         client, k = update_of(e.body.decode())
-        if e.client != f"Client#{client}":
+        if e.client != f"Client#{client}" or e.key:
             raise self._misled(e, "that is another client's update")
         if e.op == "committed":
             return self._tells(e, Match(e.client, ("Acknowledge",), (), lambda a, s, l, s2, l2: l.k == k))

@@ -53,8 +53,8 @@ BUILDS = {  # name -> (its bug, its Build)
     "timeout_is_failure": ("an append without a response is reported as failed", client(TimeoutIsFailure)),
 }
 ORACLES = {  # name -> prefixes of its signatures: judged by the model; judged by harm to callers
-    "no_token": (("refinement:Client.",), ("history:token fell",)),
-    "blind_takeover": (("refinement:put",), ("history:token fell",)),
+    "no_token": (("refinement:Client.",), ("history:token",)),
+    "blind_takeover": (("refinement:put",), ("history:token",)),
     "blind_append": (("refinement:put",), ("history:lost update",)),
     "timeout_is_failure": (("told:failed",), ("history:denied update", "history:applied twice")),
 }

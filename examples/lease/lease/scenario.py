@@ -85,7 +85,9 @@ def final_check(actors: Actors, events: list[Event]) -> None:
     final = json.loads(actors.store.objects[DATA][0].body)
     raise_anomalies(anomalies(actors.history(), [update for _, update in final]))
     tokens = [token for token, _ in final]
+    holders = {(token, update.partition(".")[0]) for token, update in final}
     raise_anomalies(["token fell: an earlier holder wrote after a later one"] * (tokens != sorted(tokens)))
+    raise_anomalies(["token shared: two clients wrote with one token"] * (len(holders) > len(set(tokens))))
 
 
 def moments_of(events: list[Event], shape: Shape) -> set[str]:
