@@ -3,9 +3,9 @@ result, in FizzBee and in the model.
 """
 
 from collections.abc import Iterable
-from importlib import import_module
 from typing import Any, NamedTuple
 
+from highwater import project
 from highwater.conformance.difference import compare, property_read, short, spelt, told
 from highwater.model.core import Exploration, Model, Step
 from highwater.model.explore.tabulated import explore
@@ -29,10 +29,11 @@ class Result(NamedTuple):
 
 def model_of(row: Row, **constants: object) -> Model:
     """Make the model of a row. Raises ValueError for a constant that the model does not have."""
-    module = import_module(f"highwater.model.protocols.{row.stem}")
+    module = project.load("model", row.stem)
     unknown = [name for name in {**row.constants, **constants} if name not in module.Constants._fields]
     if unknown:
-        raise ValueError(f"model/protocols/{row.stem}.py has no constant {unknown[0]}, which the run {row.id} sets")
+        file = short(project.file_of("model", row.stem))
+        raise ValueError(f"{file} has no constant {unknown[0]}, which the run {row.id} sets")
     return module.model(module.Constants(**{**row.constants, **constants}))
 
 

@@ -5,9 +5,9 @@ can follow is refused with the limit that it exceeds.
 """
 
 from collections.abc import Iterator
-from importlib import import_module
 from typing import NamedTuple
 
+from highwater import project
 from highwater.conformance.conform import as_links, model_of
 from highwater.conformance.difference import spelt
 from highwater.dst.scenarios import named
@@ -139,7 +139,7 @@ def refused_step(path: Path, failure: Failure, refused: Match) -> Label:
 def fitting(row: Row, constants: dict[str, object], steps: int) -> dict[str, object]:
     """Return the constants that differ from the spec's own. A bound that the trace's model leaves open gets a value that this
     many steps cannot reach, or the largest value of the spec."""
-    module = import_module(f"highwater.model.protocols.{row.stem}")
+    module = project.load("model", row.stem)
     usual, limits = module.Constants()._asdict(), getattr(module, "LIMITS", {})
     found = {name: min(steps + 1, limits[name][-1]) if value is None else value for name, value in constants.items()}
     for name, value in found.items():

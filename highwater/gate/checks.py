@@ -10,11 +10,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from importlib import import_module
-from importlib.util import find_spec
 from statistics import median
 from typing import NamedTuple
 
+from highwater import project
 from highwater.gate.exits import HARNESS, INCOMPLETE, NONDETERMINISM, OF_KIND, PROOF, SPEC, of_kinds
 from highwater.gate.extras import install_command
 
@@ -106,9 +105,9 @@ def conformance(row, fizz) -> Found:
 # --- proof: any number of clients, ids and requests in flight
 
 def proofs(protocol: str) -> Iterator[Check]:
-    if not find_spec(f"highwater.model.proofs.{protocol}"):
+    if not project.has("proof", protocol):
         return
-    of = import_module(f"highwater.model.proofs.{protocol}")
+    of = project.load("proof", protocol)
     for note, system in of.SYSTEMS.items():
         yield Check(protocol, "proof", f"every action keeps every clause{note}", lambda system=system: proved(of, system))
     for off in of.SAFEGUARDS_OFF:
@@ -208,9 +207,7 @@ TRIED = 50  # small runs for the rate that FizzBee can follow
 
 
 def judged(protocol: str) -> Iterator[Check]:
-    from highwater.conformance.judge import PROTOCOLS
-
-    if protocol in PROTOCOLS:
+    if project.has("judge", protocol):
         yield Check(protocol, "simulation", "FizzBee accepts good runs and refuses a mutant's", lambda: second_judge(protocol))
 
 
@@ -239,8 +236,8 @@ def second_judge(protocol: str) -> Found:
 # --- a protocol's own
 
 def own_checks(protocol: str) -> Iterator[Check]:
-    if find_spec(f"highwater.gate.protocols.{protocol}"):
-        yield from import_module(f"highwater.gate.protocols.{protocol}").checks()
+    if project.has("checks", protocol):
+        yield from project.load("checks", protocol).checks()
 
 
 # --- mutants
