@@ -71,7 +71,7 @@ class Lease:
     # --- the lock
 
     async def hold(self) -> Lock:
-        """Return the lock once this client holds it: acquire it, or renew it in the second half of its time. Raises Unavailable."""
+        """Return the lock once this client holds it: acquire it, or renew it after half of its time. Raises Unavailable."""
         while True:
             held, now_ms = self.held, self.world.clock.now_ms()
             if held is not None and now_ms < held.expires_ms - self.lease_ms // 2:
@@ -101,7 +101,7 @@ class Lease:
             self.held = None
 
     async def write_lock(self, lock: Lock) -> None:
-        """PUT the lock, and remember it if it was applied. After a conflict or a lost response the client must read it again."""
+        """PUT the lock, and remember it if it was applied. After a conflict or a time-out the client must read it again."""
         self.held = None
         try:
             self.version = await self.put_lock(encode(lock), self.version)

@@ -1,5 +1,5 @@
-"""Safety: the holders' writes do not mix. Once a holder has written, no write of an earlier holder is applied. Each acknowledged
-write is in the guarded object.
+"""Safety: the holders' writes do not mix. Once a holder has written, no write of an earlier holder is applied. Each
+acknowledged write is in the guarded object.
 
 One object is the lock, another holds the data that the lock guards. A client takes the lock by a conditional PUT, then appends
 to the data by a conditional PUT that carries its fencing token. The token is the number of the lock's write that the client
@@ -238,8 +238,8 @@ def holder_is_fenced(c: Constants, s: Shared, w: Client) -> bool:
 CLIENT = {
     "ReadLock": read_lock, "Acquire": acquire, "TakeOver": take_over, "Renew": renew, "Release": release,
     "LockConflict": lock_conflict, "ReadData": read_data, "Fenced": fenced, "Append": append,
-    "AppendConflict": append_conflict, "Acknowledge": acknowledge, "GiveUp": give_up, "SendLock": send_lock, "SendData": send_data,
-    "LoseReply": lose_reply, "Crash": crash,
+    "AppendConflict": append_conflict, "Acknowledge": acknowledge, "GiveUp": give_up, "SendLock": send_lock,
+    "SendData": send_data, "LoseReply": lose_reply, "Crash": crash,
 }
 STORE = {"ApplyPending": apply_pending}
 ALWAYS = {

@@ -25,7 +25,7 @@ class Shape(NamedTuple):
     clients: int = 2
     updates: int = 3
     lease_ms: int = 400
-    release: bool = False  # a client gives the lock up after each update
+    release: bool = False  # a client gives the lock up after its last update
     pause_ms: int = 60  # between two updates of a client, at most
     page_size: int = 1000
     chaos: int = 30  # times pause_ms until the faults stop
@@ -91,7 +91,7 @@ def final_check(actors: Actors, events: list[Event]) -> None:
 
 
 def moments_of(events: list[Event], shape: Shape) -> set[str]:
-    """Return what a campaign should have seen: an entry is also a sign that the faults do their work."""
+    """Return which of `moments` the run has reached. A campaign says which were never reached."""
     late = [e for e in events if e.kind == "applied" and not e.awaited and e.op == "update" and e.key == DATA]
     return {"late append applied" if e.status == 200 else "late append refused" for e in late}
 

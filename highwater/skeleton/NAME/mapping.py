@@ -1,7 +1,8 @@
 """Safety: every request of a trace is an action of model.py, and each response to a caller agrees with the model.
 
-Each method returns a Match: a process of the model, and the actions of which one must explain the event. `agrees(action, shared,
-local, shared', local')` says whether a step shows what was observed. highwater's docs/mapping.md has the details.
+Each method returns a Match: a process of the model, and the actions of which one must explain the event. Its last argument,
+`agrees(action, shared, local, shared', local')`, says whether a step shows what was observed. The page docs/mapping.md of
+highwater explains the rest.
 """
 
 from highwater.traces import trace

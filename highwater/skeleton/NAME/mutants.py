@@ -1,4 +1,7 @@
-"""Mutants of impl.py, each with one safeguard removed. The simulation must find each of them. CHANGE: one for each safeguard."""
+"""Mutants of impl.py, each with one safeguard removed. The simulation must find each of them.
+
+CHANGE: write one for each safeguard.
+"""
 
 from highwater.dst.scenario import Mutants
 from highwater.impl.world import World
@@ -20,6 +23,6 @@ def overwrites(world: World, shape: Shape, number: int) -> Overwrites:
 
 
 MUTANTS = Mutants(
-    builds={"overwrites": ("a claim is put without a condition", overwrites)},  # name -> (its bug, a function that makes it)
-    oracles={"overwrites": (("refinement:put",), ("history:lost update",))},  # the signatures of its failures: by the model; by harm
+    builds={"overwrites": ("a claim is put without a condition", overwrites)},  # name -> (its bug, what makes a client)
+    oracles={"overwrites": (("refinement:put",), ("history:lost update",))},  # how its failures begin: by the model; by harm
 )

@@ -54,8 +54,8 @@ async def client(actors: Actors, client: Client, world: World, number: int) -> N
     claims = actors.build(world, actors.shape, number)
     while actors.left[client.name]:
         actors.left[client.name] -= 1
-        job = actors.shape.jobs - actors.left[client.name] - (not actors.auditing)
-        update = f"{number}.{job}"  # unique: client, and number of its operation
+        job = len({done.update for done in actors.history() if done.client == client.name})  # the number of jobs before this
+        update = f"{number}.{job}"  # a name that is never used again
         while True:
             actors.begin(client, update)
             try:
