@@ -26,7 +26,7 @@ from pathlib import Path
 from shlex import quote
 from traceback import extract_tb
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 PACKAGE = Path(__file__).parent  # highwater
 VARIABLE = "HIGHWATER_PROJECT"
@@ -88,6 +88,11 @@ def current() -> Project | None:
 def words() -> list[str]:
     """Return the option that selects the project, as the user typed it; [] without a project."""
     return ["--project", quote(given or os.environ[VARIABLE])] if os.environ.get(VARIABLE) else []
+
+
+def option() -> str:
+    """Return the option that selects the project, with a space before it, to end a command with; "" without a project."""
+    return "".join(f" {word}" for word in words())
 
 
 def environment() -> dict[str, str]:
@@ -240,6 +245,12 @@ def spec(name: str, suffix: str) -> Path:
     return folder_of(name) / f"{SPEC}{suffix}" if is_users(name) else PACKAGE / "specs" / f"{name}{suffix}"
 
 
+def settings() -> dict[str, Any]:
+    """Return the content of the project's highwater.toml; {} without a project."""
+    project = current()
+    return tomllib.loads((project.folder / FILE).read_text()) if project else {}
+
+
 def tables() -> list[tuple[str, Path]]:
     """Return (spec's name, path of the table of its runs) for each spec of the project, or of ours and installed packages."""
     project = current()
@@ -304,6 +315,11 @@ def sources() -> list[tuple[str, Path]]:
     places = [("", project.folder)] if project else tops()
     found = {f"{top}/{name}".lstrip("/"): path for top, folder in places for name, path in python_files(folder)}
     return sorted(found.items())
+
+
+def file_text() -> str:
+    """Return a highwater.toml that names all users' protocols."""
+    return "\n".join(["[protocols]", *(f'{stem} = "{package}"' for stem, package in sorted(users().items())), ""])
 
 
 def python_files(folder: Path) -> Iterator[tuple[str, Path]]:

@@ -4,6 +4,7 @@ from pathlib import Path
 from shlex import quote
 from typing import NamedTuple
 
+from highwater import project
 from highwater.dst.campaign.rounds import Corpus
 from highwater.dst.run_spec import RunSpec
 from highwater.dst.scenarios import DEFAULT
@@ -74,7 +75,8 @@ def campaign_of(scenario: str = DEFAULT, mutant: str = "", strategy: str = BASE,
 
 def replay_of(campaign: Campaign, seed: int) -> str:
     """Return the command that replays a seed's run. DIR stands for the campaign's folder."""
-    return f"highwater campaign replay DIR {seed}" if campaign.strategy == GUIDED else campaign.spec.command(seed)
+    of_guided = f"highwater campaign replay DIR {seed}{project.option()}"
+    return of_guided if campaign.strategy == GUIDED else campaign.spec.command(seed)
 
 
 def replayed_in(replay: str, folder: Path | str) -> str:

@@ -28,7 +28,7 @@ def use(folders: Iterable[str]) -> None:
 
 def option() -> Any:
     """Make the option, as typer makes it for a function."""
-    def verb(folders: Folders = None) -> None: ...
+    def verb(highwater_project: Folders = None) -> None: ...
 
     app = typer.Typer(add_completion=False)
     app.command()(verb)

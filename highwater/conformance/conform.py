@@ -37,11 +37,14 @@ def model_of(row: Row, **constants: object) -> Model:
     return module.model(module.Constants(**{**row.constants, **constants}))
 
 
-def conform(row: Row, fizz: Fizz, model: Model | None = None, cache: bool = True) -> Result:
-    """Run one row on FizzBee and on the model, and compare the results."""
+def conform(row: Row, fizz: Fizz | None, model: Model | None = None, cache: bool = True) -> Result:
+    """Run one row on FizzBee and on the model, and compare the results. `fizz`: None if the protocol has no .fizz; then the row
+    is compared with the model alone."""
     judge = {"graph": whole, "check": verdicts, "guided": verdicts, "live": live}[row.how]
     try:
         model = model or model_of(row)
+        if fizz is None:
+            return alone(row, model)
         differing = unlike_constants(row, model)
         return wrong(row, "spec", differing) if differing else judge(row, fizz, model, cache)
     except (ValueError, SpecError) as error:
@@ -64,6 +67,26 @@ def unlike_constants(row: Row, model: Model) -> str:
     lines += [f"the spec has no constant {name}" for name in ours if name not in where]
     lines += [f"the model has no constant {name}" for name in found if name not in ours]
     return "\n".join(lines)
+
+
+def alone(row: Row, model: Model) -> Result:
+    """Compare a row with the model, without FizzBee."""
+    counted = count(row, model)
+    if unlike := unlike_count(row, counted):
+        return wrong(row, "spec", unlike)
+    if row.how == "live":
+        if row.eventually not in model.eventually:
+            return wrong(row, "spec", f"the model has no eventually property {row.eventually}")
+        lasso = eventually(model, [row.eventually])[row.eventually]
+        if bool(lasso) != bool(row.violates):
+            return wrong(row, "liveness", f"the model: {around(lasso) if lasso else 'PASSED'}", f"the manifest: {row.expect}")
+    else:
+        found = explore(model)
+        if unlike := unlike_verdict(row, found):
+            return wrong(row, "safety", *unlike)
+        if unlike := unlike_silence(row, model, counted):
+            return wrong(row, "spec", unlike)
+    return Result(row, True, "", f"{counted.states:,} states, {row.expect} as expected, by the model alone", "")
 
 
 def whole(row: Row, fizz: Fizz, model: Model, cache: bool) -> Result:
@@ -90,6 +113,23 @@ def counted_in_words(row: Row, counted: Exploration) -> str:
     return f"more than {most(row):,} states (the search was cut)" if counted.stopped else f"{counted.states:,} states"
 
 
+def unlike_count(row: Row, counted: Exploration) -> str:
+    """Say how the number of states differs from the manifest's; "" if it does not."""
+    if not counted.stopped and counted.states == row.states:
+        return ""
+    theirs = f"the manifest says {row.states:,}" if row.states else "the row has no number yet: `--accept` writes it"
+    return f"the model has {counted_in_words(row, counted)}, {theirs}"
+
+
+def unlike_verdict(row: Row, found: Exploration) -> list[str]:
+    """Say how the model's verdict differs from the manifest's; [] if it does not."""
+    ours, steps = found.violated or "", [spelt(step.label) for step in found.trace[1:]]
+    if ours == row.violates and (ours or found.never == row.never):
+        return []
+    return [f"the model: {failing(ours, steps)}, never witnessed {list(found.never)}",
+            f"the manifest: {row.violates or 'PASSED'}, {list(row.never)}"]
+
+
 def unlike_silence(row: Row, model: Model, counted: Exploration) -> str:
     """Say where the idle actions differ from the manifest, which must list them: nothing is checked of an idle action."""
     idle = {f"{role}.{action}".lstrip(".") for role, action in counted.idle(model)}
@@ -102,8 +142,8 @@ def unlike_silence(row: Row, model: Model, counted: Exploration) -> str:
 def verdicts(row: Row, fizz: Fizz, model: Model, cache: bool) -> Result:
     """Compare the verdicts on the `always` properties with each other and with the manifest."""
     counted = count(row, model)
-    if counted.stopped or counted.states != row.states:
-        return wrong(row, "spec", f"the model has {counted_in_words(row, counted)}, the manifest says {row.states:,}")
+    if unlike := unlike_count(row, counted):
+        return wrong(row, "spec", unlike)
     found = explore(model)
     ours, steps = found.violated or "", [spelt(step.label) for step in found.trace[1:]]
     if row.how == "guided":
@@ -117,9 +157,8 @@ def verdicts(row: Row, fizz: Fizz, model: Model, cache: bool) -> Result:
             return wrong(row, "spec", f"the model: {failing(ours, steps)}", f"FizzBee: {failing(theirs, links(checked))}",
                          *(line for name in (ours, theirs) if name for line in property_read(row, model, name)),
                          figure="verdicts differ")
-    if ours != row.violates or (not ours and found.never != row.never):
-        return wrong(row, "safety", f"the model: {failing(ours, steps)}, never witnessed {list(found.never)}",
-                     f"the manifest: {row.violates or 'PASSED'}, {list(row.never)}",
+    if unlike := unlike_verdict(row, found):
+        return wrong(row, "safety", *unlike,
                      *(property_read(row, model, row.violates) if row.violates else []))
     if unlike := unlike_silence(row, model, counted):
         return wrong(row, "spec", unlike)

@@ -61,6 +61,15 @@ def of_protocol(protocol: str, seeds: int, has_scenario: bool) -> Iterator[Check
         yield from simulation(protocol, seeds)
         yield from judged(protocol)
         yield from mutants(protocol)
+    yield from missing(protocol)
+
+
+def missing(protocol: str) -> Iterator[Check]:
+    """Yield a check that cannot run for each part that a user's protocol lacks, so that the gate is incomplete."""
+    parts = ("model", "scenario", "mutants") if project.is_users(protocol) else ()
+    for part in (part for part in parts if not project.has(part, protocol)):
+        lacks = Found("", INCOMPLETE, f"{project.file_of(part, protocol)} is missing: it is for {project.PARTS[part].verbs}")
+        yield Check(protocol, part, f"there is no {part}.py", lambda lacks=lacks: lacks)
 
 
 def timed(check: Check) -> Row:
@@ -83,6 +92,9 @@ def specs(protocol: str) -> Iterator[Check]:
     from highwater.specs.fizzbee.errors import FizzMissing
     from highwater.specs.manifest import rows
 
+    if project.is_users(protocol) and not project.spec(protocol, ".fizz").is_file():
+        yield from model_alone(protocol)
+        return
     try:
         fizz = Fizz.find()
     except FizzMissing as error:
@@ -93,6 +105,21 @@ def specs(protocol: str) -> Iterator[Check]:
         if row.stem == protocol:
             what = f"{row.id}: {row.expect}" + (f" {row.violates}" if row.violates else "")
             yield Check(protocol, "spec", what, lambda row=row: conformance(row, fizz))
+
+
+def model_alone(protocol: str) -> Iterator[Check]:
+    """Yield the checks of a user's protocol without a .fizz: its rows hold for the model, and there is no second opinion."""
+    from highwater.specs.manifest import rows
+
+    if not project.has("model", protocol):
+        return
+    mine = [row for row in rows() if row.stem == protocol]
+    for row in mine:
+        yield Check(protocol, "model", f"{row.id}: {row.expect}" + (f" {row.violates}" if row.violates else ""),
+                    lambda row=row: conformance(row, None))
+    none = Found("not held against FizzBee") if mine else Found("", INCOMPLETE, (
+        "there is no spec.toml, so no instance of the model is explored: `highwater model conform --accept` writes one"))
+    yield Check(protocol, "spec", "no .fizz: the model has no second opinion", lambda: none)
 
 
 def conformance(row, fizz) -> Found:
@@ -245,6 +272,8 @@ def own_checks(protocol: str) -> Iterator[Check]:
 def mutants(protocol: str) -> Iterator[Check]:
     from highwater.dst.scenarios import mutants_of
 
+    if not project.has("mutants", protocol):
+        return
     for name, (what, build) in mutants_of(protocol).builds.items():
         yield Check(protocol, "mutant", f"{name}: {what}", lambda name=name, build=build: killed(protocol, name, build))
 

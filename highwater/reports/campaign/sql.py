@@ -116,7 +116,7 @@ def labelled_with_rows(out: Path) -> tuple[Campaign, Asked]:
     """Raises Refused."""
     said = labelled(out)
     if not any((out / "rows").glob("wave=*/*.parquet")):
-        raise Refused(f"{out} has no rows yet: `highwater campaign status {out}` says how far it is")
+        raise Refused(f"{out} has no rows yet: `highwater campaign status {out}{project.option()}` says how far it is")
     return said
 
 
@@ -174,7 +174,8 @@ def protocol_in_sql() -> str:
     """Return the SQL expression for the options that choose a row's scenario."""
     prefix = " ".join([*project.words(), "--protocol "])
     others = [f"WHEN {stem!r} THEN {in_quotes(protocol_words(stem))}" for stem in stems() if named(stem).model]
-    return f"CASE r.scenario {' '.join(others)} ELSE {in_quotes(prefix)} || r.scenario END"
+    usual = f"{in_quotes(prefix)} || r.scenario"
+    return f"CASE r.scenario {' '.join(others)} ELSE {usual} END" if others else f"({usual})"
 
 
 def in_quotes(text: str) -> str:
