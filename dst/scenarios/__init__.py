@@ -27,6 +27,8 @@ def default() -> str:
 def named(stem: str) -> Scenario:
     """Return the scenario of this stem. Raises LookupError."""
     found = project.load("scenario", known(stem)).SCENARIO
+    if not isinstance(found, Scenario):
+        raise project.ProjectError(f"{project.file_of('scenario', stem)}: SCENARIO is no highwater.Scenario")
     if found.stem != stem:
         file = project.file_of("scenario", stem)
         raise project.ProjectError(f"{file}: SCENARIO.stem is {found.stem!r}, and should be {stem!r}")
@@ -57,7 +59,10 @@ def resolved(protocol: str | None = None, scenario: str | None = None) -> str:
 @cache
 def mutants_of(stem: str) -> Mutants:
     """Return the mutants of this stem. Raises LookupError."""
-    return project.load("mutants", known(stem)).MUTANTS
+    found = project.load("mutants", known(stem)).MUTANTS
+    if not isinstance(found, Mutants):
+        raise project.ProjectError(f"{project.file_of('mutants', stem)}: MUTANTS is no highwater.Mutants")
+    return found
 
 
 def known(stem: str) -> str:

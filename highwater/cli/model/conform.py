@@ -1,6 +1,7 @@
 """highwater model conform: compare specs with their models, and accept what a table of runs should say."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -27,8 +28,7 @@ def conform_command(ids: Annotated[list[str] | None, typer.Argument(help="ids of
     from highwater.specs.fizzbee.check import Fizz
     from highwater.specs.fizzbee.errors import FizzMissing
 
-    if accept:
-        begin_tables()
+    new = begin_tables() if accept else []
     wanted = rows_named(ids)
     if not wanted:
         console.print("[bold yellow]skipped[/]: there is no spec.toml, so nothing is compared; --accept writes one")
@@ -40,7 +40,10 @@ def conform_command(ids: Annotated[list[str] | None, typer.Argument(help="ids of
     except FizzMissing as error:
         console.print(f"[bold yellow]skipped[/]: {error}")
         raise typer.Exit(INCOMPLETE) from None
-    raise typer.Exit(accept_rows(wanted, fizz, not no_cache) if accept else compare(wanted, fizz, not no_cache))
+    code = accept_rows(wanted, fizz, not no_cache) if accept else compare(wanted, fizz, not no_cache)
+    for path in new if code else ():
+        path.unlink()
+    raise typer.Exit(code)
 
 
 def rows_named(ids: list[str] | None) -> list["Row"]:
@@ -79,14 +82,21 @@ def show(result: "Result") -> int:
 
 # --- accepting
 
-def begin_tables() -> None:
-    """Write a table with one row for each of the project's protocols that has none."""
+def begin_tables() -> list[Path]:
+    """Write a table with one row for each of the project's protocols that has none. Returns the new files."""
     from highwater.conformance.accept import begin
 
     current = project.current()
-    for stem in current.packages if current else ():
-        if project.has("model", stem) and not project.spec(stem, ".toml").is_file():
-            console.print(f"written: {begin(stem)}", markup=False)
+    stems = [stem for stem in (current.packages if current else ())
+             if project.has("model", stem) and not project.spec(stem, ".toml").is_file()]
+    return [begin(stem) for stem in stems]
+
+
+def in_words(row: "Row") -> str:
+    """Say what is accepted of a row, so that its author can see what is not checked there."""
+    said = [f"{row.states:,} states", *(f"{what}: {', '.join(names)}" for what, names in (
+        ("never fires", row.silent), ("never witnessed", row.never)) if names)]
+    return f"     {'; '.join(said)}"
 
 
 def accept_rows(rows: list["Row"], fizz: "Fizz | None", cache: bool) -> int:
@@ -98,6 +108,8 @@ def accept_rows(rows: list["Row"], fizz: "Fizz | None", cache: bool) -> int:
         with console.status(row.id):
             found = accepted(row, fizz if row.path.is_file() else None, cache)
         codes.append(show(found.result))
+        if found.result.ok and found.changed:
+            console.print(in_words(found.row), markup=False)
         changed += [found.row] if found.changed else []
     if worst(codes):
         console.print("[bold red]nothing is accepted[/]: a row fails whatever its figures are")
