@@ -25,7 +25,7 @@ def new(name: Annotated[str, typer.Argument(metavar="NAME", help="the protocol's
                                                                                "[default: NAME]")] = None) -> None:
     """Write a project of one's own that runs: model, implementation, scenario, mapping, a mutant, tests, and a CI workflow."""
     folder = into or Path(name)
-    check_name(name)
+    check_name(name, folder)
     check_folder(folder)
     try:
         write(name, folder)
@@ -37,14 +37,14 @@ def new(name: Annotated[str, typer.Argument(metavar="NAME", help="the protocol's
         shown(f"    highwater {verb} --project {folder}", markup=False)
 
 
-def check_name(name: str) -> None:
-    """Refuse a name that cannot be a protocol's, or that another module or protocol has."""
+def check_name(name: str, folder: Path) -> None:
+    """Refuse a name that cannot be that of a protocol in this folder, or that another module or protocol has."""
     if iskeyword(name) or name in OF_THE_SKELETON:
         whose = "Python" if iskeyword(name) else "pytest"
         refuse(f"highwater new {name}: {name!r} has a meaning for {whose}: choose another name")
     try:
         project.check_entry("", name, name)
-        project.check_names(project.Project(Path(), {name: name}))
+        project.check_names(project.Project(folder.resolve(), {name: name}))
     except project.ProjectError as error:
         refuse(f"highwater new {name}: {str(error).partition(': ')[2]}")
 

@@ -41,7 +41,7 @@ class Shared(NamedTuple):
 
 
 class Client(NamedTuple):
-    """What a client knows. CHANGE: the variables of your client."""
+    """The knowledge of one client. CHANGE: the variables of your client."""
 
     pc: str = "Idle"  # Idle; Created: its PUT was applied, and the response is under way
     k: int = 0  # the job that it claims
