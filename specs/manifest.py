@@ -45,7 +45,13 @@ def rows_of(path: Path, taken: Set[str] = frozenset(), spec: str = "") -> list[R
     """Return the rows of one spec. `taken`: ids of rows of other specs. `spec`: its name, if the file has another one. Raises
     ValueError."""
     found: list[Row] = []
-    for number, entry in enumerate(tomllib.loads(path.read_text())["run"], 1):
+    try:
+        entries = tomllib.loads(path.read_text())["run"]
+    except ValueError as error:
+        raise ValueError(f"{path.name}: {error}") from None
+    except KeyError:
+        raise ValueError(f"{path.name}: there is no [[run]]") from None
+    for number, entry in enumerate(entries, 1):
         entry |= {name: tuple(entry.get(name, ())) for name in ("never", "silent")}
         try:
             row = Row(**{**entry, "spec": spec or path.stem})

@@ -42,8 +42,9 @@ def found_in(row: Row) -> Row:
     found = explore(model)
     if row.how == "live":  # nothing else of it is compared
         return row._replace(states=counted.states)
-    return row._replace(states=counted.states, never=row.never if found.violated else found.never,
-                        silent=tuple(sorted(idle - said)))
+    never, never_fires = row.never if found.violated else found.never, idle - said
+    return row._replace(states=counted.states, never=never,
+                        silent=row.silent if set(row.silent) == never_fires else tuple(sorted(never_fires)))
 
 
 def accepted(row: Row, fizz: Fizz | None, cache: bool = True) -> Accepted:

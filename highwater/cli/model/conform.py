@@ -52,7 +52,7 @@ def rows_named(ids: list[str] | None) -> list["Row"]:
 
     try:
         known = {row.id: row for row in rows()}
-    except (ValueError, KeyError) as error:
+    except ValueError as error:
         refuse(f"{error}")
     unknown = [name for name in ids or () if name not in known]
     if unknown:
