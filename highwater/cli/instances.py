@@ -14,7 +14,7 @@ import typer
 from highwater.cli.console import STEM, refuse
 from highwater.model.core import Model
 from highwater.model.explore.reads import NotPlain
-from highwater.specs.manifest import rows
+from highwater.specs.runs import rows
 
 Name = Annotated[str, typer.Argument(
     help="a protocol of this project, or any Python module with a NamedTuple Constants and a function model(constants)")]

@@ -29,7 +29,7 @@ from highwater.model.guards import refusal, show
 from highwater.model.liveness import eventually
 from highwater.model.protocols import sequenced_metadata_boundary as protocol
 from highwater.reports.page import embedded, fields, page, tabulate, told
-from highwater.specs.manifest import rows
+from highwater.specs.runs import rows
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = {row.id: row for row in rows()}
