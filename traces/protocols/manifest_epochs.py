@@ -167,7 +167,7 @@ class Trace(trace.Trace):
             return self._says(e, lambda s, l: not l.open and so(s, l, role, me))
         whose, k = update_of(body)
         if whose != me:
-            raise self._misled(e, "that is another's")
+            raise self._misled(e, "the update is another client's")
         if e.op in DONE:
             file_id = self.namespace.file_id(e.key)
             return self._says(e, lambda s, l: (l.open and (l.pc, l.k, l.tries) == ("Idle", k + 1, 0) and DONE[e.op] == role
