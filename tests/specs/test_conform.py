@@ -67,7 +67,8 @@ def test_a_guard_edited_in_the_model(fizz):
     line = SPEC.read_text().splitlines().index("  atomic fair action Delete:") + 1
     message = unequal(
         TINY, fizz, edited(TINY, "Delete", "Collector", later), "graphs differ", "after 6 steps: Writer#0.List,",
-        "Collector#0.Advance(1)\nthe state, the same in spec and model:\n", "  Collector#0: b = 1, listed = (1, 2), marked = True, pc = 'Known'",
+        "Collector#0.Advance(1)\nthe state, the same in spec and model:\n",
+            "  Collector#0: b = 1, listed = (1, 2), marked = True, pc = 'Known'",
         "only FizzBee can take Collector#0.Delete(1), which changes\n", "  files[1].updates: () → absent\n",
         "  Collector#0.listed: (1, 2) → (2)\n", f"Delete of Collector in the spec, specs/{NAME}.fizz:{line}\n",
         "  |   i = oneof may_delete(self.pc, self.listed, self.marked, self.b)", "  uses may_delete :",
