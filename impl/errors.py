@@ -7,7 +7,12 @@ error.
 
 
 class StoreError(Exception):
-    """The base of all errors of stores and of the protocols above them."""
+    """The base of all errors of stores and of the protocols above them.
+
+    Of what follows an error has only what its store knows."""
+
+    status: int  # of HTTP
+    attempts: int  # how often the store's client sent the request
 
 
 class Definite(StoreError):

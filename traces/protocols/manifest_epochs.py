@@ -176,7 +176,7 @@ class Trace(trace.Trace):
         return self._says(e, lambda s, l: l.open and l.k == k and ended(s, l, role, me))
 
 
-def is_unheard(file_id: int, m: Manifest, action: str, s: Shared, l: Any, s2: Shared, l2: Any) -> bool:
+def is_unheard(file_id: int, m: Manifest, action: str | None, s: Shared, l: Any, s2: Shared, l2: Any) -> bool:
     """Return whether the step fits a create without a reply: it enters the pool now, or it was applied before."""
     if action is STUTTER:
         return not l.open or (l.pc, l.tries) == ("Idle", 1)
