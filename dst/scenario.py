@@ -70,7 +70,7 @@ class Shape(Protocol):
 class Draw(Protocol):
     """Draws a field of a shape from the seed."""
 
-    def __call__(self, field: str, *values: Value) -> Value:
+    def __call__(self, field: str, /, *values: Value) -> Value:
         """Return one of the values."""
         ...
 

@@ -49,8 +49,8 @@ class Events:
 
     def __getitem__(self, which: int | slice) -> Event | Iterator[Event]:
         """Return one event; for a slice an iterator, because a search for one event rarely goes far."""
-        found = range(self.count)[which]
-        return map(self.at, found) if isinstance(which, slice) else self.at(found)
+        places = range(self.count)
+        return map(self.at, places[which]) if isinstance(which, slice) else self.at(places[which])
 
     def same(self, e: Event) -> Iterator[Event]:
         """Yield the earlier events of the same request as `e`, latest first."""

@@ -9,10 +9,10 @@ request to actions of the model.
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from highwater.impl.layout import InvalidName, Namespace
+from highwater.impl.layout import InvalidName
 from highwater.model.core import Local, Model, Shared
 from highwater.traces.event import Event
-from highwater.traces.form import MUTATIONS, PUTS, UNUSED, Keys, malformed
+from highwater.traces.form import MUTATIONS, PUTS, UNUSED, malformed
 from highwater.traces.refine import REST, STUTTER, Failure, Match, Refiner
 
 ALIEN = (LookupError, ValueError, TypeError, AttributeError, InvalidName)  # raised for an event that is not of this protocol
@@ -46,7 +46,7 @@ class Trace:
     writer = "Writer"  # the role with named updates: "w.k" is one of client number w
     collector = ""  # name prefix of clients without model state: a late write of theirs is their own action
 
-    def __init__(self, refiner: Refiner, namespace: Namespace | Keys, skew_ms: int = 0):
+    def __init__(self, refiner: Refiner, namespace: Any, skew_ms: int = 0):
         self.refiner, self.namespace, self.skew_ms = refiner, namespace, skew_ms
         self.events: Any = []  # a list of events; traces/follow.py puts columns of them there
         self.last: dict[str, int] = {}  # client -> number of its last request; it has one at a time

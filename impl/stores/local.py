@@ -79,7 +79,9 @@ class LocalStore:
         return await self._run(self._put, key, body)
 
     async def get(self, key: str) -> Object:
-        return await self._run(self._get, key)
+        found = await self._run(self._get, key)
+        assert found is not None  # without a known version it is read
+        return found
 
     async def get_if_changed(self, key: str, version: str) -> Object | None:
         return await self._run(self._get, key, version)

@@ -211,7 +211,7 @@ def rests(action: str | None, s: Shared, l: Any, s2: Shared, l2: Any) -> bool:
     return action is not STUTTER or l.pc not in ("Ready", "Created")
 
 
-def arrives(request: tuple, ok: bool, action: str, s: Shared, l: Any, s2: Shared, l2: Any) -> bool:
+def arrives(request: tuple, ok: bool, action: str | None, s: Shared, l: Any, s2: Shared, l2: Any) -> bool:
     """Return whether the step takes this request out of the pool, and applies or refuses it as observed."""
     at = s.pool.index(request) if request in s.pool else None
     return at is not None and s2.pool == s.pool[:at] + s.pool[at + 1:] and (

@@ -142,7 +142,7 @@ class Trace(trace.Trace):
     def _arrives(event: tuple) -> Match:
         *_, request, status = event
 
-        def agrees(action: str, s: Shared, l: Any, s2: Shared, l2: Any) -> bool:
+        def agrees(action: str | None, s: Shared, l: Any, s2: Shared, l2: Any) -> bool:
             at = next((at for at, (n, m, by) in enumerate(s.pool) if (n, m, *by[:2]) == request), None)
             return (at is not None and s2.pool == s.pool[:at] + s.pool[at + 1:]
                     and (status == 200) == (len(s2.files) > len(s.files)))
