@@ -104,7 +104,7 @@ class Scenario(NamedTuple):
 
     stem: str  # of dst/scenarios/STEM.py
     shape: type[Any]  # the NamedTuple of a run's size, a Shape
-    draw_shape: Callable[[Draw], Shape]
+    draw_shape: Callable[[Draw], Shape]  # called with a function that draws one of several values from the seed
     roles: Mapping[str, tuple[str, str]]  # role -> the fields of its shape: number of clients, operations of each
     most: Mapping[str, int]  # field of its shape -> its largest value: the model is made for no more
     mildest: Shape  # the shape towards which the shrinker changes a run's, apart from sizes

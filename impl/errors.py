@@ -7,9 +7,7 @@ error.
 
 
 class StoreError(Exception):
-    """The base of all errors of stores and of the protocols above them.
-
-    Of what follows an error has only what its store knows."""
+    """The base of all errors of stores and of the protocols above them. A store sets the fields below if it knows them."""
 
     status: int  # of HTTP
     attempts: int  # how often the store's client sent the request
