@@ -94,6 +94,7 @@ class ReadCheckedFirst(ReadUnchecked):
     """Reads the boundary before the entries."""
 
     async def _replayed(self, file_id: int, state: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
+        assert self.boundary is not None
         await self.boundary.read()
         return await super()._replayed(file_id, state)
 
@@ -123,12 +124,14 @@ class Collecting(AppendLog):
         return [i for i in old if i <= held and i < latest]
 
     async def gone(self, entries: list[int]) -> list[int]:
+        assert self.boundary is not None
         await self.boundary.advance(max(entries))
         return [i for i in entries if await self._delete(self.entries, i)]
 
 
 class DeletesFirst(Collecting):
     async def gone(self, entries: list[int]) -> list[int]:
+        assert self.boundary is not None
         deleted = [i for i in entries if await self._delete(self.entries, i)]
         await self.boundary.advance(max(entries))
         return deleted

@@ -81,14 +81,18 @@ class Unclaimed(Compactor):
         self.claimed = True
 
 
+async def apply_unseen(compactor: Compactor, job: Job, merge: Callable[[Job], Awaitable[None]]) -> None:
+    await merge(job)
+    await compactor.stores.manifest.update(lambda _, m: compactor._unfenced("manifest", m, compactor.epoch) and m._replace(
+        l0=tuple(sst for sst in m.l0 if sst not in job), compacted=(*m.compacted, *job)))
+    compactor.applied = True
+
+
 class ClaimNotLookedUp(Compactor):
     """Applies a claimed compaction without checking whether the manifest has it."""
 
     async def _apply(self, job: Job, merge: Callable[[Job], Awaitable[None]]) -> None:
-        await merge(job)
-        await self.stores.manifest.update(lambda _, m: self._unfenced("manifest", m, self.epoch) and m._replace(
-            l0=tuple(sst for sst in m.l0 if sst not in job), compacted=(*m.compacted, *job)))
-        self.applied = True
+        await apply_unseen(self, job, merge)
 
 
 class UnknownIsApplied(Compactor):
@@ -96,7 +100,7 @@ class UnknownIsApplied(Compactor):
 
     async def _apply(self, job: Job, merge: Callable[[Job], Awaitable[None]]) -> None:
         try:
-            await ClaimNotLookedUp._apply(self, job, merge)
+            await apply_unseen(self, job, merge)
         except (ObjectVersionBehindBoundary, OutcomeUnknown):
             self.applied = True
 

@@ -173,8 +173,8 @@ BUILDS = {  # name -> (its bug, its Build)
                                lambda w, n, spare, i: build(w, n, spare, bounded=MissingIsAskedAgain)),
     "conflict_not_looked_at": ("after a conflict the same id is tried again, without reading the winner's file",
                                lambda w, n, spare, i: build(w, n, spare, store=ConflictNotLookedAt)),
+    **ambiguity.BUILDS,
 }
-BUILDS |= ambiguity.BUILDS
 
 DUPLICATE, LOST, TWICE = "history:duplicate commit", "history:lost update", "history:applied twice"
 WRITES_AGAIN = ("refinement:Writer.CreateNext", "refinement:Writer.SendCreate", "told:failed")

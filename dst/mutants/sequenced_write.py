@@ -20,6 +20,7 @@ class TakesNextId(StateWriter):
     """Puts the old content under the next id after a conflict, which is right only for a log."""
 
     def _learn(self, file_id: int, lost: Lost) -> None:
+        assert self.known is not None
         self.known = Known(file_id, self.known.value, True)
 
 
@@ -33,6 +34,7 @@ class SkipsAnId(StateWriter):
     async def _find_out(self) -> None:
         await super()._find_out()
         if getattr(self, "skips", False):
+            assert self.known is not None
             self.skips, self.known = False, self.known._replace(id=self.known.id + 1)
 
 
@@ -41,6 +43,7 @@ class LogSkipsAnId(LogWriter):
         try:
             return await super().append(body, 1)
         except ObjectVersionExists:
+            assert self.latest is not None
             self.latest += 1
             return await super().append(body, attempts)
 

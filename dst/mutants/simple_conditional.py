@@ -24,6 +24,7 @@ class OldContent(SimpleConditional):
         try:
             return await super()._put(value)
         except PreconditionFailed:
+            assert self.known is not None
             self.known = Content(self.known.value, (await self.world.store.head(self.key)).version)
             return await super()._put(value)
 
@@ -64,6 +65,7 @@ class AcknowledgedUnheard(SimpleConditional):
         try:
             return await super()._put(value)
         except OutcomeUnknown:
+            assert known is not None
             return known._replace(value=value)
 
 

@@ -82,7 +82,7 @@ class CachedListing(Layer):
         return self.listed
 
 
-def above(layer: type[Layer]) -> Callable[[World, Shape, int], ObjectStore]:
+def above(layer: type[Layer]) -> Callable[[World, Shape, int], Layer]:
     return lambda world, shape, number: layer(world.store)
 
 

@@ -173,7 +173,7 @@ class EpochNotCompared(Wal):
 async def collect_all(world: World, root: str) -> list[int]:
     """Delete all WAL objects but the latest."""
     namespace = Namespace(root, "wal")
-    ids = [namespace.file_id(entry.key) for entry in await list_all(world.store, namespace.prefix)]
+    ids = [i for entry in await list_all(world.store, namespace.prefix) if (i := namespace.file_id(entry.key)) is not None]
     for i in ids[:-1]:
         await world.store.delete(namespace.key(i))
     return ids[:-1]

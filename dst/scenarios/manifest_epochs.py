@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from highwater.dst.actors import Actors, raise_anomalies
-from highwater.dst.scenario import Scenario
+from highwater.dst.scenario import Draw, Scenario
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import SimulatedStore
@@ -68,7 +68,7 @@ class Shape(NamedTuple):
 MOST = {"writers": 6, "compactors": 3, "collectors": 3, "readers": 2}  # clients of the model that checks the traces
 
 
-def draw_shape(of: Callable[..., Any]) -> Shape:
+def draw_shape(of: Draw) -> Shape:
     return Shape(of("writers", 2, 6, 6), of("flushes", 2, 8, 8), of("compactors", 0, 1, 2, 3), of("compactions", 2, 1, 3),
                  of("collectors", 0, 0, 1, 2, 3), of("collections", 1, 2), of("readers", 0, 1, 2), of("polls", 2, 3, 4),
                  retry_for_s=of("retry_for_s", 0, 1, 1), deadline_ms=of("deadline_ms", 0, 0, 1, 300),

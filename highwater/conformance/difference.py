@@ -74,13 +74,15 @@ def compare(row: Row, model: Model, graph: Graph) -> Compared:
             if successor not in parents:
                 parents[successor] = packed, labels[label]
                 queue.append(successor)
-        there = edges[numbers[packed]]
+        known = number(packed)
+        assert known is not None  # the walk ends before it comes to a state that FizzBee does not have
+        there = edges[known]
         if here.keys() != there:
             ours = [(label, as_spec(x.unpack(successor))) for (label, n), successor in here.items() if (label, n) not in there]
             theirs = [(label, states[n]) for label, n in there - here.keys()]
             path = tuple(reversed(list(back(parents, packed))))
             return Compared(len(parents), count, Difference(
-                path, states[numbers[packed]], tuple(sorted(ours, key=repr)), tuple(sorted(theirs, key=repr))))
+                path, states[known], tuple(sorted(ours, key=repr)), tuple(sorted(theirs, key=repr))))
         count += len(here)
     return Compared(len(parents), count, None)
 
@@ -223,10 +225,12 @@ def both(name: str, row: Row, block: Block | None, function: Callable | None) ->
     if function is None:
         return [*lines, f"the model has no {name}"]
     try:
-        text, start = inspect.getsourcelines(function)
-        where = f"{short(Path(inspect.getsourcefile(function)))}:{start}"
-    except (OSError, TypeError):  # the function is not from a file
+        (text, start), file = inspect.getsourcelines(function), inspect.getsourcefile(function)
+    except (OSError, TypeError):  # a function that does not come from a file
+        text, start, file = [], 0, None
+    if file is None:
         return [*lines, f"{name} in the model: {function!r}"]
+    where = f"{short(Path(file))}:{start}"
     return [*lines, f"{name} in the model, {where}", indent(dedent("".join(text)).rstrip(), "  | "), *model_helpers(function)]
 
 

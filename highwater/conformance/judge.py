@@ -89,14 +89,16 @@ def judge(fizz: Fizz, outcome: Outcome, timeout: float | None = None) -> Judgeme
     """Let FizzBee judge a run. Raises TooLarge if no guided trace fits the run, FizzError if FizzBee cannot run."""
     run = guided(outcome)
     found = fizz.guided(run.row.path, run.constants, run.links, timeout=timeout, cache=True)
+    followed = found.followed
+    assert followed is not None  # a guided check says it
     if found.verdict == "FAILED":
-        return Judgement(False, found.followed, f"{', '.join(found.failed_assertions)} fails after {found.followed} links")
-    if found.followed != len(run.links):
-        return Judgement(False, found.followed, f"FizzBee cannot take link {found.followed} of {len(run.links)}, "
-                         f"{run.links[found.followed]}" + (f": {found.error}" if found.error else ""))
+        return Judgement(False, followed, f"{', '.join(found.failed_assertions)} fails after {followed} links")
+    if followed != len(run.links):
+        return Judgement(False, followed, f"FizzBee cannot take link {followed} of {len(run.links)}, "
+                         f"{run.links[followed]}" + (f": {found.error}" if found.error else ""))
     state = found.trace[-1][1]
     why = unlike_the_model(run, state) or unlike_the_store(outcome, state)
-    return Judgement(not why, found.followed, why)
+    return Judgement(not why, followed, why)
 
 
 def unlike_the_model(run: Guided, state: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ the manifest. A reader in another process learns of new keys by `poll`, which is
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
+from highwater.impl.codecs.codec import Codec
 from highwater.impl.codecs.json import manifest_epochs as manifest_epochs_json
 from highwater.impl.codecs.json.manifest import Checkpoint
 from highwater.impl.codecs.json.manifest_epochs import Manifest
@@ -117,7 +118,7 @@ class Instance:
     one whose response was lost: repeat an update to find out; an open has failed.
     """
 
-    def __init__(self, world: World, root: str, role: str, codec: Any = manifest_epochs_json):
+    def __init__(self, world: World, root: str, role: str, codec: Codec = manifest_epochs_json):
         if role not in EPOCH:
             raise ValueError(f"role is {role!r}: accepted are {', '.join(EPOCH)}")
         self.world, self.role, self.codec = world, role, codec
@@ -382,7 +383,7 @@ class ManifestReader:
     «How does a SlateDB reader know there are new keys written by other instances?» It asks.
     """
 
-    def __init__(self, world: World, root: str, codec: Any = manifest_epochs_json):
+    def __init__(self, world: World, root: str, codec: Codec = manifest_epochs_json):
         self.storage, self.codec = SequencedStorage(world, Namespace(root, "manifest")), codec
         self.seen: frozenset[str] = frozenset()
 

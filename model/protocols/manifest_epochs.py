@@ -513,7 +513,8 @@ def renamed_instances(of: str, part: tuple, names: tuple[int, ...]) -> tuple:
             return part._replace(base=manifest(part.base))
         case Reader():
             return part._replace(must=those(part.must), got=those(part.got))
-    return part
+        case _:
+            return part
 
 
 def initial(c: Constants) -> Shared:

@@ -142,7 +142,7 @@ class Trace(trace.Trace):
     def _arrives(event: tuple) -> Match:
         *_, request, status = event
 
-        def agrees(action: str, s: Shared, l: Any, s2: Shared, l2: Any) -> bool:
+        def agrees(action: str | None, s: Shared, l: Any, s2: Shared, l2: Any) -> bool:
             at = next((at for at, (n, m, by) in enumerate(s.pool) if (n, m, *by[:2]) == request), None)
             return (at is not None and s2.pool == s.pool[:at] + s.pool[at + 1:]
                     and (status == 200) == (len(s2.files) > len(s.files)))
@@ -176,7 +176,7 @@ class Trace(trace.Trace):
         return self._says(e, lambda s, l: l.open and l.k == k and ended(s, l, role, me))
 
 
-def is_unheard(file_id: int, m: Manifest, action: str, s: Shared, l: Any, s2: Shared, l2: Any) -> bool:
+def is_unheard(file_id: int, m: Manifest, action: str | None, s: Shared, l: Any, s2: Shared, l2: Any) -> bool:
     """Return whether the step fits a create without a response: it enters the pool now, or it was applied before."""
     if action is STUTTER:
         return not l.open or (l.pc, l.tries) == ("Idle", 1)

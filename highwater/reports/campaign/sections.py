@@ -116,7 +116,7 @@ def command(text: str) -> Html:
 # --- where
 
 def by_strategy(f: Figures) -> Html:
-    strategies, profiles = (sorted({cell[place] for cell in f.cells}) for place in (0, 1))
+    strategies, profiles = sorted({cell.strategy for cell in f.cells}), sorted({cell.profile for cell in f.cells})
     of, by, stores = {cell[:2]: cell for cell in f.cells}, added(f.cells, "strategy"), added(f.cells, "profile")
     rows = [row(name or "not known", found_cell(by[name], True), *(
         found_cell(of[name, store]) if (name, store) in of else el("td", "·", class_="not") for store in profiles))
