@@ -49,7 +49,7 @@ def run(campaign: Campaign, asked: Asked, out: Path, start: Callable[[], Abstrac
             done, failed = high - low - sum(hi - lo for lo, hi in todo), failures_in(out, asked.seeds)
             with start() as engine:
                 for work, gaps in rounds(campaign, asked, todo, out):
-                    cut = Cut(gaps, jobs, asked.range_size)
+                    cut, now = Cut(gaps, jobs, asked.range_size), (done, failed)
                     for more, bad in waves(work, cut, out, engine,
                                            lambda more, bad, done=done, failed=failed: told(done + more, failed + bad)):
                         now = done + more, failed + bad

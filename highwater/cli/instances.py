@@ -2,7 +2,7 @@
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from importlib import import_module
 from traceback import extract_tb
@@ -60,7 +60,7 @@ def checked(module: ModuleType) -> ModuleType:
 
 
 @contextmanager
-def of_user(module: ModuleType) -> Iterator[None]:
+def of_user(module: ModuleType) -> Generator[None, None, None]:
     """Refuse, in one line, errors of the user's model: exceptions of its code, states of a wrong type, and too large instances.
     Any other exception is an error of this project, and keeps its traceback."""
     try:

@@ -15,7 +15,7 @@ from highwater import project
 from highwater.conformance.conform import Result, conform, model_of
 from highwater.model.explore.tabulated import explore
 from highwater.specs.fizzbee.check import Fizz
-from highwater.specs.manifest import Row, rows_of, silent
+from highwater.specs.runs import Row, rows_of, silent
 
 FIRST = """# One row for each run of the model{beside}.
 

@@ -90,7 +90,7 @@ def timed(check: Check) -> Row:
 def specs(protocol: str) -> Iterator[Check]:
     from highwater.specs.fizzbee.check import Fizz
     from highwater.specs.fizzbee.errors import FizzMissing
-    from highwater.specs.manifest import rows
+    from highwater.specs.runs import rows
 
     if project.is_users(protocol) and not project.spec(protocol, ".fizz").is_file():
         yield from model_alone(protocol)
@@ -109,7 +109,7 @@ def specs(protocol: str) -> Iterator[Check]:
 
 def model_alone(protocol: str) -> Iterator[Check]:
     """Yield the checks of a user's protocol without a .fizz: its rows hold for the model, and there is no second opinion."""
-    from highwater.specs.manifest import rows
+    from highwater.specs.runs import rows
 
     if not project.has("model", protocol):
         return

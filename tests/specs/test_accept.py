@@ -10,7 +10,7 @@ from highwater.conformance.accept import with_row
 from highwater.gate.exits import BAD_INPUT, INCOMPLETE, SAFETY
 from highwater.specs.fizzbee.check import Fizz
 from highwater.specs.fizzbee.errors import FizzMissing
-from highwater.specs.manifest import Row
+from highwater.specs.runs import Row
 from tests.support.projects import REGISTER, forget, half, highwater, made
 
 TABLE = REGISTER / "register/spec.toml"

@@ -14,7 +14,7 @@ from highwater.gate.exits import INCOMPLETE, OF_KIND, worst
 if TYPE_CHECKING:
     from highwater.conformance.conform import Result
     from highwater.specs.fizzbee.check import Fizz
-    from highwater.specs.manifest import Row
+    from highwater.specs.runs import Row
 
 
 def conform_command(ids: Annotated[list[str] | None, typer.Argument(help="ids of rows in specs/*.toml, or in the spec.toml of "
@@ -48,7 +48,7 @@ def conform_command(ids: Annotated[list[str] | None, typer.Argument(help="ids of
 
 def rows_named(ids: list[str] | None) -> list["Row"]:
     """Return the rows with these ids, or all rows. Refuses an unknown id and a table that is not well formed."""
-    from highwater.specs.manifest import rows
+    from highwater.specs.runs import rows
 
     try:
         known = {row.id: row for row in rows()}
