@@ -28,8 +28,7 @@ def made(folder: Path, *arguments: str):
 
 def test_a_project_has_every_file_of_the_skeleton_and_no_placeholder(tmp_path):
     assert made(tmp_path / "a" / "b", "claims").exit_code == 0
-    found = [path for path in (tmp_path / "a").rglob("*") if path.is_file()]
-    written = {path.relative_to(tmp_path / "a" / "b").as_posix() for path in found}
+    found, written = [path for path in tmp_path.rglob("*") if path.is_file()], written_in(tmp_path / "a" / "b")
     assert written == {path for path, _ in files("claims")} and "claims/model.py" in written
     assert ".github/workflows/highwater.yml" in written
     assert not [path for path in found if "NAME" in path.read_text() + path.name]
@@ -79,7 +78,12 @@ def test_nothing_is_left_if_writing_fails(tmp_path, monkeypatch):
 def project(users, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("new") / "claims"
     assert bash(f"highwater new claims --into {folder}", folder.parent, users).returncode == 0
+    assert written_in(folder) == {path for path, _ in files("claims")}
     return folder
+
+
+def written_in(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
 def bash(command: str, folder: Path, environment: Path) -> subprocess.CompletedProcess:
