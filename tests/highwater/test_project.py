@@ -296,6 +296,12 @@ def test_our_parts_are_where_it_says():
                 (ROOT / name.replace(".", "/")).with_suffix(".py").is_file()
 
 
+def test_the_page_names_every_part():
+    page = (ROOT / "docs/project.md").read_text()
+    for name, part in project.PARTS.items():
+        assert f"| `{name}.py` | {', '.join(f'`{each}`' for each in part.names) or 'anything'} | {part.verbs} |" in page
+
+
 ROOMS = re.compile(r"(model|traces|damage|conformance|gate|impl)[./]protocols[./]$|dst[./](scenarios|mutants)[./]$|proofs[./]$")
 
 
