@@ -21,7 +21,7 @@ class Constants(NamedTuple):
     """The size of an instance, its faults and its safeguards. None for a bound means unbounded."""
 
     CLIENTS: int = 2
-    UPDATES: int | None = 2  # updates that a client begins
+    UPDATES: int | None = 1  # updates that a client begins
     LOCKS: int | None = 3  # writes of the lock, in all
     # Faults, each bounded
     MAX_PENDING: int | None = 0  # requests in flight whose clients no longer wait
