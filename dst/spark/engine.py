@@ -35,7 +35,7 @@ def spark_engine(jobs: int, master: str = "") -> Iterator[Engine]:
 def task_of(work: Work, ranges: list[Seeds]) -> Callable[[Iterable["pa.RecordBatch"]], Iterator]:
     """Return a worker's function, which runs its ranges."""
     module, ranges = shipped(work.campaign.code), list(map(tuple, ranges))
-    campaign, limit_s, corpus = tuple(work.campaign), work.limit_s, tuple(work.corpus)
+    campaign, limit_s = tuple(work.campaign), work.limit_s
 
     def rows(batches: Iterable[Any]) -> Iterator[Any]:
         from pyspark import TaskContext
@@ -43,7 +43,7 @@ def task_of(work: Work, ranges: list[Seeds]) -> Callable[[Iterable["pa.RecordBat
         run, what = module("highwater.dst.campaign.rows").run_range, module("highwater.dst.campaign.what")
         if TaskContext.get().attemptNumber():
             run = module("highwater.dst.campaign.processes").run_carefully
-        job = what.Work(what.Campaign(*campaign), limit_s, what.Corpus(*corpus))
+        job = what.Work(what.Campaign(*campaign), limit_s)
         for batch in batches:
             for number in batch.column("id").to_pylist():
                 yield from run(job, ranges[number]).to_batches()
