@@ -200,7 +200,7 @@ def test_a_run_that_hangs_while_it_is_shrunk_is_kept_as_it_was(monkeypatch):
     monkeypatch.setattr(triage, "shrink", hangs)
     monkeypatch.setattr(triage, "LONGEST_S", 0.05)
     campaign = campaign_of(*MUTANT)
-    small = triage.small_of(campaign, triage.shrunk(tuple(campaign), 20, None, SIGNATURE, 10))
+    small = triage.small_of(campaign, triage.shrunk(tuple(campaign), 20, SIGNATURE, 10))
     assert small.runs == 0 and triage.replayed(campaign, small).digest == triage.rerun(campaign, 20)[0].digest
 
 

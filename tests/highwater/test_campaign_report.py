@@ -461,7 +461,7 @@ def test_bad_input_is_one_line(tmp_path):
     assert code == exits.BAD_INPUT and "cannot be written" in text
     label = read_json(out / "campaign.json")
     asked = label["asked"]
-    for wrong in ({"asked": asked | {"seeds": [0, "q"]}}, {"asked": asked | {"seeds": [5, 5]}}, {"first": "a"}, {"asked": []},
+    for wrong in ({"asked": asked | {"seeds": [0, "q"]}}, {"asked": asked | {"seeds": [5, 5]}}, {"strategy": 3}, {"asked": []},
                   {"asked": asked | {"stop_after": None}}, {"shape": 3}):
         write_json(out / "campaign.json", label | wrong)
         for verb in ("report", "status", "resume", "triage"):
