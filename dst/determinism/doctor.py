@@ -16,12 +16,11 @@ from typing import Any, NamedTuple
 
 from highwater.dst.bundle import tape_hash
 from highwater.dst.run_spec import Run, RunSpec, fields_of, run_of
-from highwater.dst.sim.choose import Choice, TapeMismatch
+from highwater.dst.sim.choose import TapeMismatch
 from highwater.dst.simulate import Build, Outcome, simulate
 from highwater.traces.event import from_json, to_json
 from highwater.traces.explain.explain import words
 
-Tape = list[Choice]
 USUAL = RunSpec()
 PLACE = Path(__file__).parent.parent.parent.parent  # the folder that contains the package `highwater`
 HASH_SEEDS = (1, 2)
