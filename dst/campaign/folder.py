@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
@@ -47,7 +47,7 @@ class Asked(NamedTuple):
 
 
 @contextmanager
-def opened(out: Path, campaign: Campaign, asked: Asked | None = None) -> Iterator[None]:
+def opened(out: Path, campaign: Campaign, asked: Asked | None = None) -> Generator[None, None, None]:
     """Open the folder for this process alone, making it if necessary and removing leftovers. Raises Refused."""
     label = out / "campaign.json"
     with own(out, label.name, OURS, "campaign", Refused):
@@ -150,7 +150,7 @@ def damaged_file(out: Path, columns: list[str], wave: Path | None = None) -> Cam
     """Return an error that names the first unreadable file and how to repair the folder; None if all can be read."""
     for file in sorted((wave or out / "rows").rglob("*.parquet")):
         try:
-            pq.read_table(file, columns=columns, partitioning=None)
+            pq.read_table(file, columns=columns, partitioning=None)  # pyright: ignore[reportArgumentType]  # None: no partitions
         except (pa.ArrowException, OSError) as why:
             return CampaignError(f"{file} cannot be read ({' '.join(str(why).split())}): delete it, and `highwater campaign "
                                  f"resume {out}` runs its seeds again")
@@ -170,7 +170,7 @@ def within(seeds: Seeds) -> pc.Expression:
 
 
 @contextmanager
-def committed(out: Path) -> Iterator[Path]:
+def committed(out: Path) -> Generator[Path, None, None]:
     """Provide a folder to write rows to, and commit all its files together if the block ends without an exception.
 
     The folder's name is new. So an engine whose driver was killed cannot write into it."""

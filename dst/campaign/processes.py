@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ ALONE = "import sys; from highwater.dst.campaign.processes import alone; alone(s
 
 
 @contextmanager
-def local_engine(jobs: int) -> Iterator[Engine]:
+def local_engine(jobs: int) -> Generator[Engine, None, None]:
     """Provide an engine of processes that are spawned, not forked, because the caller may have threads."""
     pools = [new_pool(jobs)]
 

@@ -6,7 +6,7 @@ called known only if an earlier campaign of the same scenario and mutant has its
 Shrinking runs in local processes or on Spark's workers. It returns a tape, which the caller replays and writes as a bundle.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -126,7 +126,7 @@ def to_shrink(summary: dict) -> list[ToShrink]:
 
 
 @contextmanager
-def shrinking_in_processes(jobs: int) -> Iterator[Shrinker]:
+def shrinking_in_processes(jobs: int) -> Generator[Shrinker, None, None]:
     with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=begin_worker) as pool:
         def each(campaign: Campaign, those: list[ToShrink], budget: int = BUDGET) -> list[Small]:
             futures = [pool.submit(shrunk, tuple(campaign), *one, budget) for one in those]

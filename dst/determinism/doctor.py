@@ -120,10 +120,11 @@ def ask(place: Place, job: dict[str, Any], path: str = "") -> list:
         done = subprocess.run([place.python, "-m", "highwater.dst.determinism.doctor"], input=json.dumps(job),
                               capture_output=True, text=True,
                               env=environment, timeout=LONGEST_S, check=False)
-        if done.returncode == 0:
-            return json.loads(done.stdout)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Broken(f"{place.name}: {error}") from None
+    try:
+        if done.returncode == 0:
+            return json.loads(done.stdout)
     except ValueError:
         pass
     last = done.stderr.strip().rpartition("\n")[2]

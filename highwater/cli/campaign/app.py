@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -281,7 +281,7 @@ def go_on(campaign: "Campaign", asked: "Asked", out: Path, engine: str, master: 
 
 
 @contextmanager
-def shown(total: int) -> Iterator["Told"]:
+def shown(total: int) -> Generator["Told", None, None]:
     """Yield a function that shows progress: a bar on a terminal, else a line a minute. It begins with the first call."""
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     if not console.is_terminal:

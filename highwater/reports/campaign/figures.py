@@ -132,7 +132,7 @@ def summed(out: Path, campaign: Campaign, asked: Asked) -> Figures:
     cells: dict[tuple[str, str], list[int]] = {}
     signatures: dict[tuple[str, str], list] = {}
     faults, waves, sums = Counter(), Counter(), Counter()
-    hits = dict.fromkeys(names, (0, -1))
+    hits: dict[str, tuple[int, int]] = dict.fromkeys(names, (0, -1))
     seeds, cpu = [], []
     states, steps = Union(), Union()
     those = covered(asked, summary)
@@ -281,7 +281,8 @@ class Union:
         if len(self.parts) > 1:
             self.parts = [counted(*map(np.concatenate, zip(*self.parts)))]
         self.waiting = 0
-        return self.parts[0] if self.parts else (np.empty(0, np.int64),) * 3
+        nothing = np.empty(0, np.int64)
+        return self.parts[0] if self.parts else (nothing, nothing, nothing)
 
     def growth(self, seeds: np.ndarray) -> Growth:
         """Return the growth of the union. `seeds`: all sketched seeds, ascending."""

@@ -121,8 +121,8 @@ def labelled_with_rows(out: Path) -> tuple[Campaign, Asked]:
 
 def the_others(folders: list[Path]) -> str:
     """Say what to do if one of several campaigns cannot be queried."""
-    return "" if len(folders) == 1 else (f" (of part of {len(folders)} campaigns the answer would be wrong: mend this one, "
-                                         "or ask each of the others by itself)")
+    return "" if len(folders) == 1 else (f" (an answer from part of {len(folders)} campaigns would be wrong: repair this one, "
+                                         "or query each of the others by itself)")
 
 
 def view(name: str, select: str) -> str:
@@ -178,8 +178,8 @@ def protocol_in_sql() -> str:
 def query(folders: list[Path], sql: str, engine: str = "duckdb", master: str = "") -> pa.Table:
     """Run one query. Raises Refused for a wrong query, CampaignError for damaged rows, NoSpark."""
     if not READS.match(sql):
-        raise Refused(f"{sql.strip()[:60]!r} is no query: one begins with SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, or "
-                      "EXPLAIN and one of these")
+        raise Refused(f"{sql.strip()[:60]!r} is not a query: a query begins with SELECT, WITH, FROM, VALUES, DESCRIBE, "
+                      "SHOW, or EXPLAIN and one of these")
     return with_spark(folders, sql, master) if engine == "spark" else with_duckdb(folders, sql)
 
 
@@ -195,7 +195,7 @@ def with_duckdb(folders: list[Path], sql: str) -> pa.Table:
             raise unreadable(folders, error) from None
         try:
             if (count := len(connection.extract_statements(sql))) != 1:
-                raise Refused(f"these are {count} statements: ask one at a time")
+                raise Refused(f"the query has {count} statements: run one at a time")
             return connection.sql(sql).to_arrow_table()
         except (duckdb.ParserException, duckdb.CatalogException, duckdb.BinderException) as error:
             raise Refused(wrong(error)) from None
