@@ -22,7 +22,6 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from highwater.dst.campaign.rows import SCHEMA
@@ -136,6 +135,8 @@ def is_running(out: Path) -> bool:
 def read(out: Path, seeds: Seeds, columns: list[str], wave: Path | None = None) -> pa.Table:
     """Return the rows of these seeds, in no particular order, of one wave or of all. Raises CampaignError if a file is
     damaged."""
+    import pyarrow.dataset as ds  # here, because it imports pandas, which a worker that only writes rows does not need
+
     try:
         return ds.dataset(wave or out / "rows", schema=SCHEMA, format="parquet").to_table(columns=columns, filter=within(seeds))
     except (pa.ArrowException, OSError) as error:
@@ -166,7 +167,7 @@ def missing(out: Path, seeds: Seeds) -> list[Seeds]:
 
 
 def within(seeds: Seeds) -> pc.Expression:
-    return (ds.field("seed") >= seeds[0]) & (ds.field("seed") < seeds[1])
+    return (pc.field("seed") >= seeds[0]) & (pc.field("seed") < seeds[1])
 
 
 @contextmanager
