@@ -176,14 +176,13 @@ def run(kernel: Kernel, unit_ms: int) -> None:
     kernel.run(kernel.now_ms + MOST_TIMES * unit_ms, MOST_STEPS)
 
 
-def many(runs: Iterable[Run], each: Callable[[Outcome], None], build: Build | None = None,
-         chooser_of: Callable[[Run], Chooser | None] = lambda run: None, **hooks: Any) -> None:
+def many(runs: Iterable[Run], each: Callable[[Outcome], None], build: Build | None = None, **hooks: Any) -> None:
     """Simulate runs in this process, with the same `hooks` of `simulate` for all.
 
     The garbage collector is off meanwhile, because a run leaves no cycles."""
     gc.disable()
     try:
         for run in runs:
-            each(simulate(run, build, chooser=chooser_of(run), **hooks))
+            each(simulate(run, build, **hooks))
     finally:
         gc.enable()

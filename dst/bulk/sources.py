@@ -36,7 +36,6 @@ COLUMNS = {  # name -> its type
        for name, value in EMPTY._asdict().items()},
 }
 NEEDED = ("index", *Event._fields[:10])
-MAY_LACK = (*GROUP, *Event._fields[10:])  # run or namespace is needed
 LARGEST = (1 << 63) - 1
 
 

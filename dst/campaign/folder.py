@@ -22,16 +22,16 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from highwater import project
 from highwater.dst.campaign.rows import SCHEMA
-from highwater.dst.campaign.what import GUIDED, Campaign, CampaignError, Refused, Seeds, replay_of
+from highwater.dst.campaign.what import GUIDED, NO_GUIDE, Campaign, CampaignError, Refused, Seeds, replay_of
 from highwater.dst.version import ROOT, code_version
 from highwater.model.explore.disk.own_folder import own
 
-VERSION = 3  # of a campaign's folder
+VERSION = 4  # of a campaign's folder
+READABLE = (3, VERSION)  # 3 has two more columns, which only guided campaigns used
 NO_LABEL = ("restore a copy of it; without one the rows can still be read as Parquet, but the campaign must be run again, "
             "into a new folder")
 OURS = (".lock", ".campaign.json")
@@ -107,8 +107,9 @@ def labelled(out: Path) -> tuple[Campaign, Asked]:
         raise Refused(f"{label} is damaged: {NO_LABEL}")
     if said.get("project") and not project.current():
         raise Refused(f"{out} is a campaign of the project {said['project']!r}: add --project and that folder")
-    if said.get("version") != VERSION:
-        raise Refused(f"{out} is of version {said.get('version')!r}, but this program reads {VERSION}: run the campaign again")
+    if said.get("version") not in READABLE:
+        raise Refused(f"{out} is of version {said.get('version')!r}, but this program reads "
+                      f"{' and '.join(map(str, READABLE))}: run the campaign again")
     try:
         asked = said["asked"]
         found = (Campaign(**{name: said[name] for name in Campaign._fields}),
@@ -145,6 +146,8 @@ def is_running(out: Path) -> bool:
 def read(out: Path, seeds: Seeds, columns: list[str], wave: Path | None = None) -> pa.Table:
     """Return the rows of these seeds, in no particular order, of one wave or of all. Raises CampaignError if a file is
     damaged."""
+    import pyarrow.dataset as ds  # here, because it imports pandas, which a worker that only writes rows does not need
+
     try:
         return ds.dataset(wave or out / "rows", schema=SCHEMA, format="parquet").to_table(columns=columns, filter=within(seeds))
     except (pa.ArrowException, OSError) as error:
@@ -175,7 +178,7 @@ def missing(out: Path, seeds: Seeds) -> list[Seeds]:
 
 
 def within(seeds: Seeds) -> pc.Expression:
-    return (ds.field("seed") >= seeds[0]) & (ds.field("seed") < seeds[1])
+    return (pc.field("seed") >= seeds[0]) & (pc.field("seed") < seeds[1])
 
 
 @contextmanager
@@ -216,7 +219,8 @@ def check_code(campaign: Campaign, out: Path, seed: int) -> None:
     if campaign.code != code_version():
         commit = commit_in(out)
         of = f"{campaign.code}, commit {commit}" if commit else campaign.code
-        again = "" if campaign.strategy == GUIDED else f"; or run the seed with this code: {replay_of(campaign, seed)}"
+        again = (f" ({NO_GUIDE})" if campaign.strategy == GUIDED else
+                 f"; or run the seed with this code: {replay_of(campaign, seed)}")
         raise Refused(f"{out} was run with other code ({of}; this is {code_version()}): check out that commit{again}")
 
 

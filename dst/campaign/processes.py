@@ -17,7 +17,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from highwater.dst.campaign.rounds import Corpus
 from highwater.dst.campaign.rows import row_of_death, run_range
 from highwater.dst.campaign.waves import Engine, Progress
 from highwater.dst.campaign.what import Campaign, CampaignError, Seeds, Work
@@ -124,8 +123,8 @@ def alone(job: str) -> None:
     out = os.dup(1)
     os.dup2(2, 1)  # keeps output of a run out of the rows
     try:
-        campaign, limit_s, corpus, seeds = json.loads(job)
-        table = run_range(Work(Campaign(*campaign), limit_s, Corpus(*corpus)), tuple(seeds))
+        campaign, limit_s, seeds = json.loads(job)
+        table = run_range(Work(Campaign(*campaign), limit_s), tuple(seeds))
         with os.fdopen(out, "wb") as stream, pa.ipc.new_stream(stream, table.schema) as writer:
             writer.write_table(table)
     except Exception as error:

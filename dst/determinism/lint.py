@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from highwater import project
 from highwater.dst.determinism.lint_allowed import ALLOWED, Allowed
-from highwater.dst.determinism.lint_sets import SCOPES, SET_METHODS, Sets, inside, name_of
+from highwater.dst.determinism.lint_sets import SCOPES, SET_METHODS, Sets, Whole, inside, name_of
 
 ROOT = Path(__file__).parent.parent.parent  # the folder of the package `highwater`
 FOLDERS = ("impl", "dst", "traces", "model")
@@ -274,8 +274,9 @@ def lint(root: Path = ROOT, allowed: Iterable[Allowed] = ALLOWED, begin: Callabl
         files = {path.relative_to(root).as_posix(): path for path in sources(root)}
     trees = {name: ast.parse(path.read_text(), str(path)) for name, path in files.items()}
     found: list[Finding] = []
+    whole = Whole.of(trees.values())
     for file, tree in trees.items():
         begin(file)
-        found += Linter(file, tree, Sets(tree, trees.values())).findings()
+        found += Linter(file, tree, Sets(tree, whole)).findings()
     return ([finding for finding in found if not any(covers(entry, finding) for entry in allowed)],
             [entry for entry in allowed if not any(covers(entry, finding) for finding in found)])

@@ -35,7 +35,7 @@ def spark_engine(jobs: int, master: str = "") -> Generator[Engine, None, None]:
 def task_of(work: Work, ranges: list[Seeds]) -> Callable[[Iterable["pa.RecordBatch"]], Iterator]:
     """Return a worker's function, which runs its ranges."""
     module, pairs = shipped(work.campaign.code), list(map(tuple, ranges))
-    campaign, limit_s, corpus = tuple(work.campaign), work.limit_s, tuple(work.corpus)
+    campaign, limit_s = tuple(work.campaign), work.limit_s
 
     def rows(batches: Iterable[Any]) -> Iterator[Any]:
         from pyspark import TaskContext
@@ -44,7 +44,7 @@ def task_of(work: Work, ranges: list[Seeds]) -> Callable[[Iterable["pa.RecordBat
         task = TaskContext.get()
         if task and task.attemptNumber():
             run = module("highwater.dst.campaign.processes").run_carefully
-        job = what.Work(what.Campaign(*campaign), limit_s, what.Corpus(*corpus))
+        job = what.Work(what.Campaign(*campaign), limit_s)
         for batch in batches:
             for number in batch.column("id").to_pylist():
                 yield from run(job, pairs[number]).to_batches()

@@ -37,7 +37,7 @@ class Guided(NamedTuple):
 def row_of(stem: str) -> Row:
     """Return the first run in the table of a spec. Raises LookupError if there is none."""
     found = next((row for row in rows() if row.stem == stem), None)
-    if found is None:
+    if found is None or not found.path.is_file():
         raise LookupError(f"there is no spec of {stem}")
     return found
 

@@ -46,8 +46,8 @@ def called(*words: object) -> tuple[int, str]:
 def row_of(seed: int, campaign: Campaign = REAL, **fields: object) -> tuple:
     usual = {"seed": seed, "scenario": campaign.scenario, "mutant": campaign.mutant, "strategy": "times", "profile": "s3",
              "kind": "", "signature": "", "message": "", "digest": "d", "requests": 10, "steps": 20, "virtual_ms": 30,
-             "shape": "", "swarm": [], "faults": [], "reached": 0, "model_states": [], "model_steps": [], "round": 0,
-             "tape": "", "cpu_us": 1000}
+             "shape": "", "swarm": [], "faults": [], "reached": 0, "model_states": [], "model_steps": [],
+             "cpu_us": 1000}
     return tuple((usual | fields)[name] for name in SCHEMA.names)
 
 
@@ -462,7 +462,7 @@ def test_bad_input_is_one_line(tmp_path):
     assert code == exits.BAD_INPUT and "cannot be written" in text
     label = read_json(out / "campaign.json")
     asked = label["asked"]
-    for wrong in ({"asked": asked | {"seeds": [0, "q"]}}, {"asked": asked | {"seeds": [5, 5]}}, {"first": "a"}, {"asked": []},
+    for wrong in ({"asked": asked | {"seeds": [0, "q"]}}, {"asked": asked | {"seeds": [5, 5]}}, {"strategy": 3}, {"asked": []},
                   {"asked": asked | {"stop_after": None}}, {"shape": 3}):
         write_json(out / "campaign.json", label | wrong)
         for verb in ("report", "status", "resume", "triage"):

@@ -30,6 +30,9 @@ from highwater.gate import exits
 from highwater.reports.campaign.sql import VIEWS, query, said, statements
 
 ROOT = Path(__file__).resolve().parents[2]
+# Some hundred rows: a query compiled to Java is no faster than one that is interpreted, and compiling takes seconds.
+FEW_ROWS = {"spark.sql.shuffle.partitions": "1", "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 ALL = ("parquet_rows", "campaigns", "all_witnesses", *VIEWS)
 
 
@@ -57,7 +60,8 @@ def spark(campaigns) -> Iterator[Any]:
         pytest.skip("there is no Java here")
     session = on_spark.start_spark(2)
     try:
-        session.conf.set("spark.sql.shuffle.partitions", "1")
+        for name, value in FEW_ROWS.items():
+            session.conf.set(name, value)
         for statement in statements(campaigns, "spark"):
             session.sql(statement)
         yield session

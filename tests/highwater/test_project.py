@@ -127,6 +127,15 @@ def test_installed_package_brings_its_protocols(monkeypatch):
     assert highwater("model", "explore", "--project", REGISTER)[0] == 0
 
 
+def test_a_run_is_written_for_fizzbee(tmp_path):
+    words = ["dst", "export", 3, "--fizz", "--out", tmp_path / "trace"]
+    code, out, _ = highwater(*words, "--project", REGISTER)
+    assert code == 0 and f"fizzbee guided {REGISTER / 'register/spec.fizz'} --trace" in out
+    folder = half(tmp_path, "model.py", "impl.py", "mapping.py", "scenario.py", "spec.toml")
+    code, out, _ = highwater(*words, "--project", folder)
+    assert code == INCOMPLETE and "there is no spec of register" in out
+
+
 # --- what cannot be used is refused in one line
 
 @pytest.mark.parametrize("files, said", [
@@ -254,7 +263,7 @@ def test_code_version_is_of_the_project_too(tmp_path):
 
 
 def test_a_worker_without_the_project_gets_it(tmp_path):
-    """As Spark's: another process, with another folder on its path, runs the function that is sent."""
+    """A process with another folder on its path runs the function that is sent, as a worker of Spark does."""
     pickle = pytest.importorskip("pyspark.cloudpickle")
     with used(REGISTER):
         (tmp_path / "sent").write_bytes(pickle.dumps((shipping.shipped(code_version()), code_version())))

@@ -20,7 +20,6 @@ from highwater.traces.trace import refiner_without_witnesses
 WAL = Namespace("db", "wal")
 MANIFEST = "db/wal.manifest"
 KEYS = Keys("db/wal", listed=(WAL.prefix,), single=(MANIFEST,))
-BEFORE_READS = ("Closed", "Validating", "Created", "Reread")  # of the manifest
 
 
 def constants(writers: int, collectors: int) -> Constants:

@@ -167,15 +167,7 @@ def coverage(f: Figures) -> Html:
     lines.append(f"These are estimates from samples of {f.sketched:,} runs")
     plot = growth_plot({"states": f.states, "steps": f.model_steps})
     return el("section", el("h2", f"Coverage of the model: {words}"), el("p", MEANING[words]),
-              el("div", plot, el("ul", *(el("li", line) for line in lines), class_="more soft"), class_="two"), *by_round(f),
-              class_="card")
-
-
-def by_round(f: Figures) -> list[Html]:
-    """Make the table by round of a guided campaign."""
-    rows = [row(of.number, counted(of.failed, of.runs), short(of.states)) for of in f.rounds]
-    head = ["round", "failed/all", "new states"]
-    return [el("details", el("summary", f"By round: {len(rows)}"), table(head, rows, class_="grid"), open=True)] if rows else []
+              el("div", plot, el("ul", *(el("li", line) for line in lines), class_="more soft"), class_="two"), class_="card")
 
 
 def never_reached(f: Figures) -> Html:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from highwater import project
 from highwater.dst.campaign.folder import Asked, damaged_file, labelled
 from highwater.dst.campaign.rows import SCHEMA
-from highwater.dst.campaign.what import WRONG, Campaign, CampaignError, Refused, replay_of
+from highwater.dst.campaign.what import GUIDED, WRONG, Campaign, CampaignError, Refused, replay_of
 from highwater.dst.run_spec import protocol_words
 from highwater.dst.scenarios import named, stems
 from highwater.dst.search.reached import bits
@@ -22,7 +22,7 @@ from highwater.dst.version import code_version
 
 ENGINES = ("duckdb", "spark")
 MOST_BITS = 63
-OF_CAMPAIGN = ("scenario", "mutant", "strategy", "profile", "shape", "faults", "round_size", "code")
+OF_CAMPAIGN = ("scenario", "mutant", "strategy", "profile", "shape", "faults", "code")
 CAMPAIGNS = ("campaign", *OF_CAMPAIGN, "first_seed", "end_seed", "stop_after", "options")
 FAILED = "(" + ", ".join(f"'{kind}'" for kind in WRONG) + ")"
 LEFT_OUT = ("model_states", "model_steps", "faults", "swarm")  # of the view `runs`: these columns have views of their own
@@ -50,9 +50,9 @@ VIEWS = {  # name -> its rows, its SELECT; < > is replaced by OF_ENGINE
 SELECT campaign, {', '.join(name for name in SCHEMA.names if name not in LEFT_OUT)}, wave,
        kind = '' OR kind IN {FAILED} AS judged, kind IN {FAILED} AS failed
 FROM parquet_rows"""),
-    "failures": ("each run that failed or could not be judged: the reason, and the command that replays it", """
+    "failures": ("each run that failed or could not be judged: the reason, and the command that replays it", f"""
 SELECT r.campaign, r.seed, r.scenario, r.mutant, r.strategy, r.profile, r.kind, r.signature, r.message, r.requests, r.steps,
-       CASE WHEN c.round_size > 0 THEN 'highwater campaign replay DIR ' || CAST(r.seed AS STRING)
+       CASE WHEN c.strategy = '{GUIDED}' THEN 'highwater campaign replay DIR ' || CAST(r.seed AS STRING)
        ELSE 'highwater dst run ' || <protocol> || ' --seed ' || CAST(r.seed AS STRING) || c.options END AS replay
 FROM parquet_rows r JOIN campaigns c ON r.campaign = c.campaign WHERE r.kind <> ''"""),
     "faults": ("the faults of a run: how many `times`, by `fault`, `operation` and `phase` (the request was applied by then, "
@@ -104,7 +104,7 @@ def statements(folders: list[Path], engine: str) -> list[str]:
         else:
             files = text(re.sub(r"([\[*?])", r"[\1]", path) + "/wave=*/*.parquet", engine)
             of = f"read_parquet({files}, hive_partitioning = true, hive_types = {{'wave': BIGINT}})"
-        selects.append(f"\nSELECT {text(name, engine)} AS campaign, * FROM {of}")
+        selects.append(f"\nSELECT {text(name, engine)} AS campaign, {', '.join(SCHEMA.names)}, wave FROM {of}")
     witnesses = [(name, *of) for name, (campaign, _) in given for of in witnesses_of(campaign).items()]
     return [*made, view("parquet_rows", "\nUNION ALL".join(selects)),
             values("campaigns", CAMPAIGNS, [row_of(name, *of) for name, of in given], engine),
