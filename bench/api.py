@@ -46,10 +46,12 @@ OWN = {  # module that a protocol of one's own imports, beside the names above -
     "traces.options": ("Options", "Recorded", "Unfit"),
     "traces.histories.serial": ("Operation", "anomalies"),
     "traces.damage.knowledge": ("Knowledge",),
-    "dst.scenario": ("counted", "empty_store", "unit_of_pauses_ms", "pause_and_timeout_ms"),
+    "project": ("use",),
+    "dst.scenario": ("Build", "STORES", "counted", "empty_store", "unit_of_pauses_ms", "pause_and_timeout_ms"),
     "dst.actors": ("Actors", "raise_anomalies"),
     "dst.sim.kernel": ("Client",),
     "dst.world.store": ("SimulatedStore",),
+    "dst.world.network": ("TIMEOUT_MS",),
     "gate.checks": ("Check", "Found"),
     "model.proofs.engine": (),
 }

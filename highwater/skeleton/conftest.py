@@ -2,6 +2,6 @@
 
 from pathlib import Path
 
-from highwater import project
+from highwater.project import use
 
-project.use(str(Path(__file__).parent))
+use(str(Path(__file__).parent))

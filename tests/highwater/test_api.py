@@ -53,8 +53,8 @@ def test_a_module_for_a_protocol_of_ones_own_has_its_names(module):
 def test_a_protocol_of_ones_own_imports_what_the_page_lists():
     promised = {f"highwater.{name}" for name in highwater.MODULE} | {
         f"highwater.{module}.{name}" for module, names in api.OWN.items() for name in names} | {"highwater.traces.trace"}
-    register = ROOT / "tests" / "highwater" / "register" / "register"
-    nodes = [node for path in register.glob("*.py") for node in ast.walk(ast.parse(path.read_text()))]
+    projects = (ROOT / "tests" / "highwater" / "register", ROOT / "highwater" / "skeleton", ROOT / "examples" / "lease")
+    nodes = [node for folder in projects for path in folder.rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))]
     asked = {f"{node.module}.{alias.name}" for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
     assert len(asked) > 20 and {name for name in asked if name.startswith("highwater")} <= promised
 

@@ -8,8 +8,7 @@ and the data holds the token of its last writer.
 import json
 from typing import NamedTuple
 
-from highwater.impl.errors import AlreadyExists, Definite, NotFound, OutcomeUnknown, PreconditionFailed
-from highwater.impl.world import World
+from highwater import AlreadyExists, Definite, NotFound, OutcomeUnknown, PreconditionFailed, World
 
 LOCK, DATA = "db/lock", "db/data"
 

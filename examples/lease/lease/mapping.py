@@ -6,10 +6,10 @@ in "Written", and either Acknowledge or LoseReply follows.
 
 import json
 
+from highwater import Event, Match, Refiner
 from highwater.traces import trace
-from highwater.traces.event import Event
 from highwater.traces.form import Keys
-from highwater.traces.refine import STUTTER, Match, Refiner
+from highwater.traces.refine import STUTTER
 from highwater.traces.trace import refiner_without_witnesses, update_of
 
 from .impl import DATA, LOCK, decode_lock

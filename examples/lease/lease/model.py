@@ -11,7 +11,7 @@ A model has no clock. A lease that has expired is one that another client takes 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from highwater.model.core import Model
+from highwater import Model
 from highwater.model.parts import MANY, below, clients, crashed, in_pool, pooled, reply_lost, store
 
 NOBODY = -1

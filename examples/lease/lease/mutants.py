@@ -1,8 +1,7 @@
 """Mutants of impl.py, each with one safeguard removed. The simulation must find each of them."""
 
-from highwater.dst.scenario import Build, Mutants
-from highwater.impl.errors import OutcomeUnknown, Unavailable
-from highwater.impl.world import World
+from highwater import Mutants, OutcomeUnknown, Unavailable, World
+from highwater.dst.scenario import Build
 
 from .impl import DATA, LOCK, Lease
 from .scenario import Shape

@@ -4,14 +4,12 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from highwater import Event, Scenario, Unavailable, World
 from highwater.dst.actors import Actors, raise_anomalies
-from highwater.dst.scenario import STORES, Scenario
+from highwater.dst.scenario import STORES
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import SimulatedStore
-from highwater.impl.errors import Unavailable
-from highwater.impl.world import World
-from highwater.traces.event import Event
 from highwater.traces.histories.serial import anomalies
 from highwater.traces.refine import refiner_of
 

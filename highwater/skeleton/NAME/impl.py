@@ -4,8 +4,7 @@ The code follows model.py request by request. It awaits one request, then decide
 World, so it runs unchanged on S3, in memory and in the simulation.
 """
 
-from highwater.impl.errors import AlreadyExists
-from highwater.impl.world import World
+from highwater import AlreadyExists, World
 
 PREFIX = "db/NAME/"
 

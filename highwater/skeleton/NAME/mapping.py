@@ -5,10 +5,10 @@ Each method returns a Match: a process of the model, and the actions of which on
 highwater explains the rest.
 """
 
+from highwater import Event, Match, Refiner
 from highwater.traces import trace
-from highwater.traces.event import Event
 from highwater.traces.form import Keys
-from highwater.traces.refine import STUTTER, Match, Refiner
+from highwater.traces.refine import STUTTER
 from highwater.traces.trace import refiner_without_witnesses, update_of
 
 from .impl import PREFIX, key_of

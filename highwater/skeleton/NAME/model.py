@@ -7,7 +7,7 @@ generator: the guard is `if`, a choice is `for`, the effect is `yield choices, s
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from highwater.model.core import Model
+from highwater import Model
 from highwater.model.parts import MANY, below, clients, crashed, in_pool, pooled, reply_lost, store, with_file
 
 NOBODY = -1

@@ -3,8 +3,7 @@
 CHANGE: write one for each safeguard.
 """
 
-from highwater.dst.scenario import Mutants
-from highwater.impl.world import World
+from highwater import Mutants, World
 
 from .impl import Claims, key_of
 from .scenario import Shape

@@ -3,12 +3,10 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from highwater import Definite, Event, Indefinite, Scenario, World
 from highwater.dst.actors import Actors, raise_anomalies
-from highwater.dst.scenario import STORES, Scenario
+from highwater.dst.scenario import STORES
 from highwater.dst.sim.kernel import Client
-from highwater.impl.errors import Definite, Indefinite
-from highwater.impl.world import World
-from highwater.traces.event import Event
 from highwater.traces.histories.serial import anomalies
 from highwater.traces.refine import refiner_of
 
