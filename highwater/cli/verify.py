@@ -52,8 +52,9 @@ def verify(protocol: Annotated[list[str] | None, typer.Option(help="only this pr
 
 def all_protocols() -> list[str]:
     """List what can be verified: all protocols, of which some have a model but no scenario, and our engines."""
-    protocols = sorted({*project.stems("scenario"), *project.stems("model")})
-    return protocols if project.current() else [engines.GROUP, *protocols]
+    if current := project.current():
+        return sorted(current.packages)  # also one without any module: the gate says what is missing
+    return [engines.GROUP, *sorted({*project.stems("scenario"), *project.stems("model")})]
 
 
 def protocol_of(name: str) -> str:

@@ -66,7 +66,12 @@ def of_protocol(protocol: str, seeds: int, has_scenario: bool) -> Iterator[Check
 
 def missing(protocol: str) -> Iterator[Check]:
     """Yield a check that cannot run for each part that a user's protocol lacks, so that the gate is incomplete."""
-    parts = ("model", "scenario", "mutants") if project.is_users(protocol) else ()
+    from highwater.dst.scenarios import named
+
+    if not project.is_users(protocol):
+        return
+    of_another = project.has("scenario", protocol) and named(protocol).model  # its model is another protocol's
+    parts = ("scenario", "mutants") if of_another else ("model", "scenario", "mutants")
     for part in (part for part in parts if not project.has(part, protocol)):
         lacks = Found("", INCOMPLETE, f"{project.file_of(part, protocol)} is missing: it is for {project.PARTS[part].verbs}")
         yield Check(protocol, part, f"there is no {part}.py", lambda lacks=lacks: lacks)

@@ -238,6 +238,11 @@ def test_the_gate_of_half_a_protocol_is_incomplete(tmp_path):
     assert {(row.part, row.code) for row in rows} == {("spec", INCOMPLETE), ("scenario", INCOMPLETE), ("mutants", INCOMPLETE)}
 
 
+def test_the_gate_of_an_empty_package_is_incomplete(tmp_path):
+    code, out, _ = highwater("verify", "--json", tmp_path / "out.json", "--project", made(tmp_path, INIT))
+    assert code == INCOMPLETE and "there is no model.py" in out and "3 skipped" in out, out
+
+
 def test_the_gate_without_a_spec_may_pass_and_says_so(tmp_path):
     folder = half(tmp_path, "model.py", "spec.toml")
     with used(folder):
