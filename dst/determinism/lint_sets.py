@@ -36,8 +36,8 @@ class Whole(NamedTuple):
 
     @classmethod
     def of(cls, trees: Iterable[ast.Module]) -> "Whole":
-        trees = list(trees)
-        defined = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        trees, functions = list(trees), (ast.FunctionDef, ast.AsyncFunctionDef)
+        defined = [node for tree in trees for node in ast.walk(tree) if isinstance(node, functions)]
         return cls([pair for tree in trees for pair in annotated(tree)],
                    {node.name for node in defined if of_set_type(node.returns)} - {
                        node.name for node in defined if not of_set_type(node.returns)})
