@@ -35,6 +35,19 @@ for name in [*os.environ]:
 os.environ.update(OURS if os.environ.get("HIGHWATER_S3_ENDPOINT") else OURS | NO_FILES)
 
 
+def pytest_collection_modifyitems(items):
+    from tests.support.schedule import place
+
+    items.sort(key=lambda item: place(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)  # of xdist
+def pytest_xdist_make_scheduler(config, log):
+    from tests.support.schedule import LongestFirst
+
+    return LongestFirst(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
 @pytest.fixture(scope="session", autouse=True)
 def few_collections():
     """Let the garbage collector visit neither the collected tests nor the modules again, and wait longer between its visits.
