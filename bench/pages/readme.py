@@ -12,7 +12,7 @@ from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import STEMS, mutants_of, named
 from highwater.dst.simulate import simulate
 from highwater.gate.exits import MEANING
-from highwater.specs.manifest import rows
+from highwater.specs.runs import rows
 from highwater.traces.explain.explain import explain
 
 SEEDS = 10_000  # of each scenario, in `make verify`

@@ -21,7 +21,7 @@ from highwater.dst.scenarios import STEMS
 from highwater.gate import checks, engines
 from highwater.gate.checks import CORES, Check, Row, timed
 from highwater.gate.exits import worst
-from highwater.specs.manifest import rows
+from highwater.specs.runs import rows
 
 PROTOCOLS = [engines.GROUP, *sorted({*STEMS, *(row.stem for row in rows())})]  # some have a spec and a model, but no scenario
 

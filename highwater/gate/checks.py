@@ -82,7 +82,7 @@ def timed(check: Check) -> Row:
 def specs(protocol: str) -> Iterator[Check]:
     from highwater.specs.fizzbee.check import Fizz
     from highwater.specs.fizzbee.errors import FizzMissing
-    from highwater.specs.manifest import rows
+    from highwater.specs.runs import rows
 
     try:
         fizz = Fizz.find()

@@ -14,7 +14,7 @@ from highwater.model.core import Model
 from highwater.model.explore.reductions import merging_differs, symmetry_differs
 from highwater.model.explore.tabulated import explore
 from highwater.model.liveness import eventually
-from highwater.specs.manifest import rows
+from highwater.specs.runs import rows
 
 ROWS = rows()
 STEMS = sorted({row.stem for row in ROWS})
