@@ -28,8 +28,8 @@ def annotated(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
 
 
 class Whole(NamedTuple):
-    """What is annotated in all files: attributes, and what functions return. It is gathered once, because it takes a walk of
-    every file."""
+    """The annotations of all files: of attributes, and of what functions return. They are gathered once, because that takes a
+    walk of every file."""
 
     attributes: list[tuple[str, ast.AST]]
     functions: set[str]  # that return a set wherever they are defined
