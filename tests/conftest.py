@@ -17,7 +17,7 @@ import pytest
 
 KEPT = re.compile("|".join((
     r"PATH|HOME|TMPDIR|CI|PYTHONPATH|PYTEST_\w+",
-    r"HIGHWATER_\w+",
+    r"HIGHWATER_(?!PROJECT$)\w+",
     r"PYENV_ROOT|PYENV_VERSION|JAVA_HOME",  # where an interpreter and a runtime are, which are tried before they are used
     r"PIP_\w+|(?i:https?_proxy|no_proxy|all_proxy)|SSL_CERT_FILE|SSL_CERT_DIR|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE",  # to fetch
     r"GOPROXY|GOSUMDB|GONOSUMDB|GONOPROXY|GOPRIVATE|GOINSECURE",

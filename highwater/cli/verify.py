@@ -16,14 +16,11 @@ import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from highwater import project
 from highwater.cli.console import console, refuse, write_text
-from highwater.dst.scenarios import STEMS
 from highwater.gate import checks, engines
 from highwater.gate.checks import CORES, Check, Row, timed
 from highwater.gate.exits import worst
-from highwater.specs.runs import rows
-
-PROTOCOLS = [engines.GROUP, *sorted({*STEMS, *(row.stem for row in rows())})]  # some have a spec and a model, but no scenario
 
 
 def verify(protocol: Annotated[list[str] | None, typer.Option(help="only this protocol, or 'engines'; may be repeated")] = None,
@@ -32,7 +29,7 @@ def verify(protocol: Annotated[list[str] | None, typer.Option(help="only this pr
            report: Annotated[Path, typer.Option("--json", help="write the table here, as JSON")] = Path("out/verify.json"),
            ) -> None:
     """Check everything: specs, models, proofs, simulation, mutants, campaign."""
-    protocols = [protocol_of(name) for name in protocol or PROTOCOLS]
+    protocols = [protocol_of(name) for name in protocol or all_protocols()]
     write_text(report, "")  # fail now, not after all checks, if it cannot be written
     start = time.monotonic()
     found = []
@@ -53,14 +50,22 @@ def verify(protocol: Annotated[list[str] | None, typer.Option(help="only this pr
     raise typer.Exit(code)
 
 
+def all_protocols() -> list[str]:
+    """List what can be verified: all protocols, of which some have a model but no scenario, and our engines."""
+    protocols = sorted({*project.stems("scenario"), *project.stems("model")})
+    return protocols if project.current() else [engines.GROUP, *protocols]
+
+
 def protocol_of(name: str) -> str:
-    if name not in PROTOCOLS:
-        refuse(f"there is no protocol {name!r}; choose one of: {', '.join(PROTOCOLS)}")
+    if name not in all_protocols():
+        refuse(f"there is no protocol {name!r}; choose one of: {', '.join(all_protocols())}")
     return name
 
 
 def checks_of(protocol: str, seeds: int, campaign: int) -> Iterator[Check]:
-    return engines.checks(campaign) if protocol == engines.GROUP else checks.of_protocol(protocol, seeds, protocol in STEMS)
+    if protocol == engines.GROUP:
+        return engines.checks(campaign)
+    return checks.of_protocol(protocol, seeds, project.has("scenario", protocol))
 
 
 def show(rows: list[Row], code: int, seconds: float) -> None:

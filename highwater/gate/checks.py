@@ -10,11 +10,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from importlib import import_module
-from importlib.util import find_spec
 from statistics import median
 from typing import NamedTuple
 
+from highwater import project
 from highwater.gate.exits import HARNESS, INCOMPLETE, NONDETERMINISM, OF_KIND, PROOF, SPEC, of_kinds
 from highwater.gate.extras import install_command
 
@@ -62,6 +61,15 @@ def of_protocol(protocol: str, seeds: int, has_scenario: bool) -> Iterator[Check
         yield from simulation(protocol, seeds)
         yield from judged(protocol)
         yield from mutants(protocol)
+    yield from missing(protocol)
+
+
+def missing(protocol: str) -> Iterator[Check]:
+    """Yield a check that cannot run for each part that a user's protocol lacks, so that the gate is incomplete."""
+    parts = ("model", "scenario", "mutants") if project.is_users(protocol) else ()
+    for part in (part for part in parts if not project.has(part, protocol)):
+        lacks = Found("", INCOMPLETE, f"{project.file_of(part, protocol)} is missing: it is for {project.PARTS[part].verbs}")
+        yield Check(protocol, part, f"there is no {part}.py", lambda lacks=lacks: lacks)
 
 
 def timed(check: Check) -> Row:
@@ -84,6 +92,9 @@ def specs(protocol: str) -> Iterator[Check]:
     from highwater.specs.fizzbee.errors import FizzMissing
     from highwater.specs.runs import rows
 
+    if project.is_users(protocol) and not project.spec(protocol, ".fizz").is_file():
+        yield from model_alone(protocol)
+        return
     try:
         fizz = Fizz.find()
     except FizzMissing as error:
@@ -96,6 +107,21 @@ def specs(protocol: str) -> Iterator[Check]:
             yield Check(protocol, "spec", what, lambda row=row: conformance(row, fizz))
 
 
+def model_alone(protocol: str) -> Iterator[Check]:
+    """Yield the checks of a user's protocol without a .fizz: its rows hold for the model, and there is no second opinion."""
+    from highwater.specs.runs import rows
+
+    if not project.has("model", protocol):
+        return
+    mine = [row for row in rows() if row.stem == protocol]
+    for row in mine:
+        yield Check(protocol, "model", f"{row.id}: {row.expect}" + (f" {row.violates}" if row.violates else ""),
+                    lambda row=row: conformance(row, None))
+    none = Found("not held against FizzBee") if mine else Found("", INCOMPLETE, (
+        "there is no spec.toml, so no instance of the model is explored: `highwater model conform --accept` writes one"))
+    yield Check(protocol, "spec", "no .fizz: the model has no second opinion", lambda: none)
+
+
 def conformance(row, fizz) -> Found:
     from highwater.conformance.conform import conform
 
@@ -106,9 +132,9 @@ def conformance(row, fizz) -> Found:
 # --- proof: any number of clients, ids and requests in flight
 
 def proofs(protocol: str) -> Iterator[Check]:
-    if not find_spec(f"highwater.model.proofs.{protocol}"):
+    if not project.has("proof", protocol):
         return
-    of = import_module(f"highwater.model.proofs.{protocol}")
+    of = project.load("proof", protocol)
     for note, system in of.SYSTEMS.items():
         yield Check(protocol, "proof", f"every action keeps every clause{note}", lambda system=system: proved(of, system))
     for off in of.SAFEGUARDS_OFF:
@@ -208,9 +234,7 @@ TRIED = 50  # small runs for the rate that FizzBee can follow
 
 
 def judged(protocol: str) -> Iterator[Check]:
-    from highwater.conformance.judge import PROTOCOLS
-
-    if protocol in PROTOCOLS:
+    if project.has("judge", protocol):
         yield Check(protocol, "simulation", "FizzBee accepts good runs and refuses a mutant's", lambda: second_judge(protocol))
 
 
@@ -239,8 +263,8 @@ def second_judge(protocol: str) -> Found:
 # --- a protocol's own
 
 def own_checks(protocol: str) -> Iterator[Check]:
-    if find_spec(f"highwater.gate.protocols.{protocol}"):
-        yield from import_module(f"highwater.gate.protocols.{protocol}").checks()
+    if project.has("checks", protocol):
+        yield from project.load("checks", protocol).checks()
 
 
 # --- mutants
@@ -248,6 +272,8 @@ def own_checks(protocol: str) -> Iterator[Check]:
 def mutants(protocol: str) -> Iterator[Check]:
     from highwater.dst.scenarios import mutants_of
 
+    if not project.has("mutants", protocol):
+        return
     for name, (what, build) in mutants_of(protocol).builds.items():
         yield Check(protocol, "mutant", f"{name}: {what}", lambda name=name, build=build: killed(protocol, name, build))
 
