@@ -14,6 +14,7 @@ ONE_JAVA = ("tests/dst/test_campaign.py", "tests/dst/test_bulk.py", "tests/highw
 FIRST = ("tests/highwater/test_types.py", *ONE_JAVA, "tests/dst/test_scenarios.py", "tests/dst/test_masters.py",
          "tests/specs/test_rows.py", "tests/model/test_engines.py", "tests/dst/test_mutants.py", "tests/model/test_proof.py",
          "tests/dst/test_zoo.py", "tests/highwater/test_pages.py", "tests/highwater/test_installed.py",
+         "tests/highwater/test_tutorial.py", "tests/highwater/test_new.py",
          "tests/specs/test_conform.py", "tests/specs/test_fizz.py")
 
 
