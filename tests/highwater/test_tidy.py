@@ -53,6 +53,7 @@ MAY = {  # room -> the rooms and modules that it may import beside itself, and t
     "highwater/gate": ({*BELOW, "highwater.conformance", "highwater.reports.steps"}, {"numpy", "pyspark"}),
     "highwater/reports": ({*BELOW, "highwater.conformance"}, {"numpy", "pyarrow", "duckdb", "pyspark", "rich"}),
     "highwater/cli": ({*BELOW, "highwater"}, {"typer", "rich", "pyspark", "pyarrow", "numpy"}),
+    "highwater/skeleton": ({*BELOW, "highwater"}, {"pytest", "NAME"}),  # a project of a user's
     "bench": ({*BELOW, "highwater"}, {"rich", "matplotlib", "boto3", "botocore", "numpy", "pyarrow", "tests"}),
 }
 WORLD = {"time", "random", "uuid", "ulid", "os", "asyncio", "threading", "datetime", "secrets"}
@@ -72,7 +73,8 @@ def imports(path: Path) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+            within = ".".join(path.relative_to(ROOT).parts[:-node.level]) + "." if node.level else ""
+            found |= {f"{within}{node.module}.{alias.name}" for alias in node.names}
     return {name.removeprefix("highwater.") if name.split(".")[:2][-1] in BELOW else name for name in found}
 
 
