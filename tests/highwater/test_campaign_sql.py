@@ -242,7 +242,7 @@ def test_a_query_that_is_wrong_is_one_line(campaigns):
 def test_what_does_not_read_is_refused(campaigns, sql, engine, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, text = called("sql", campaigns[0], sql, "--engine", engine)
-    assert code == exits.BAD_INPUT and "one begins with SELECT" in text and len(text.strip().splitlines()) == 1, text
+    assert code == exits.BAD_INPUT and "a query begins with SELECT" in text and len(text.strip().splitlines()) == 1, text
     assert not list(tmp_path.iterdir())
 
 
