@@ -1,0 +1,81 @@
+"""Run checks, each in a forked process: the parent of these processes, which has imported next to nothing.
+
+Safety: a check's process imports all that it needs itself, so highwater/gate/watch.py notes it. What this parent has imported
+counts for every check. A check whose process dies has failed.
+
+`run.py` starts this module as a program of its own, because the command line has imported every protocol. It reads one line of
+JSON from stdin, and prints a line of JSON for each check as it ends.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from highwater.gate import watch
+from highwater.gate.exits import HARNESS
+from highwater.gate.rows import Check, Found, row_of, timed
+
+
+def main() -> None:
+    asked = json.loads(sys.stdin.readline())
+    sys.path[:] = asked["path"]
+    scratch, waiting = Path(asked["scratch"]), asked["checks"][::-1]
+    running: dict[int, tuple[dict[str, Any], float]] = {}
+    while waiting or running:
+        while waiting and len(running) < asked["jobs"]:
+            job = waiting.pop()
+            running[begun(job, scratch)] = job, time.time()
+        process, status = os.wait()
+        if process in running:
+            job, started = running.pop(process)
+            report(job, started, os.waitstatus_to_exitcode(status), scratch)
+
+
+def begun(job: dict[str, Any], scratch: Path) -> int:
+    """Fork a process for a check. Return its id. In the new process this function does not return."""
+    sys.stdout.flush()
+    if process := os.fork():
+        return process
+    check_in_child(job, scratch)
+    sys.exit()  # as any program ends, so that libraries clean up
+
+
+def check_in_child(job: dict[str, Any], scratch: Path) -> None:
+    number, log = job["number"], os.open(scratch / f"{job['number']}.log", os.O_WRONLY | os.O_CREAT)
+    for stream, file in ((0, os.open(os.devnull, os.O_RDONLY)), (1, log), (2, log)):
+        os.dup2(file, stream)  # libraries print what they like; our own stdout is for rows
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the command line ends us
+    os.environ[watch.VARIABLE] = str(scratch / f"{number}.watch")
+    watch.install(os.environ[watch.VARIABLE])
+    row = timed(Check(*job["names"], lambda *arguments: called(job["function"], arguments), tuple(job["arguments"])))
+    (scratch / f"{number}.row").write_text(json.dumps(row))
+
+
+def called(function: list[str], arguments: tuple) -> Found:
+    module, name = function
+    return getattr(import_module(module), name)(*arguments)
+
+
+def report(job: dict[str, Any], started: float, status: int, scratch: Path) -> None:
+    """Print what became of a check. `started` is in seconds since the epoch."""
+    path = scratch / f"{job['number']}.row"
+    if status == 0 and path.exists():
+        row = json.loads(path.read_text())
+    else:
+        said = (scratch / f"{job['number']}.log").read_text(errors="replace").strip().splitlines() or ["and said nothing"]
+        why = signal.Signals(-status).name if status < 0 else f"exit code {status}"
+        found = Found("", HARNESS, f"its process ended with {why}: {said[-1]}")
+        row = row_of(Check(*job["names"], timed), found, time.time() - started)
+    try:
+        print(json.dumps({"number": job["number"], "row": row, "started": started}), flush=True)
+    except BrokenPipeError:  # nobody waits for the rows any more
+        os.killpg(os.getpgid(0), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()
