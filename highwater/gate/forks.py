@@ -18,7 +18,7 @@ from typing import Any
 
 from highwater.gate import watch
 from highwater.gate.exits import HARNESS
-from highwater.gate.rows import Check, Found, row_of, timed
+from highwater.gate.rows import Check, Found, Row, row_of, timed
 
 
 def main() -> None:
@@ -30,10 +30,11 @@ def main() -> None:
         while waiting and len(running) < asked["jobs"]:
             job = waiting.pop()
             running[begun(job, scratch)] = job, time.time()
-        process, status = os.wait()
+        process, status, used = os.wait4(-1, 0)
         if process in running:
             job, started = running.pop(process)
-            report(job, started, os.waitstatus_to_exitcode(status), scratch)
+            row = row_at_end(job, started, os.waitstatus_to_exitcode(status), scratch)
+            report(job, started, row._replace(cpu_s=round(used.ru_utime + used.ru_stime, 1)))
 
 
 def begun(job: dict[str, Any], scratch: Path) -> int:
@@ -61,16 +62,19 @@ def called(function: list[str], arguments: tuple) -> Found:
     return getattr(import_module(module), name)(*arguments)
 
 
-def report(job: dict[str, Any], started: float, status: int, scratch: Path) -> None:
-    """Print what became of a check. `started` is in seconds since the epoch."""
+def row_at_end(job: dict[str, Any], started: float, status: int, scratch: Path) -> Row:
+    """Return the row of a check whose process has ended. `started` is in seconds since the epoch."""
     path = scratch / f"{job['number']}.row"
     if status == 0 and path.exists():
-        row = json.loads(path.read_text())
-    else:
-        said = (scratch / f"{job['number']}.log").read_text(errors="replace").strip().splitlines() or ["and said nothing"]
-        why = signal.Signals(-status).name if status < 0 else f"exit code {status}"
-        found = Found("", HARNESS, f"its process ended with {why}: {said[-1]}")
-        row = row_of(Check(*job["names"], timed), found, time.time() - started)
+        return Row(*json.loads(path.read_text()))
+    said = (scratch / f"{job['number']}.log").read_text(errors="replace").strip().splitlines() or ["it said nothing"]
+    why = signal.Signals(-status).name if status < 0 else f"exit code {status}"
+    found = Found("", HARNESS, f"its process ended with {why}: {said[-1]}")
+    return row_of(Check(*job["names"], timed), found, time.time() - started)
+
+
+def report(job: dict[str, Any], started: float, row: Row) -> None:
+    """Print what became of a check."""
     try:
         print(json.dumps({"number": job["number"], "row": row, "started": started}), flush=True)
     except BrokenPipeError:  # nobody waits for the rows any more

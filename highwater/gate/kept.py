@@ -25,7 +25,7 @@ from highwater.gate import watch
 from highwater.gate.rows import Check, Row
 from highwater.specs.fizzbee.run import build_module
 
-FORMAT = 1  # of an entry
+FORMAT = 2  # of an entry
 KINDS = ("file", "folder", "library", "program", "tool", "python")
 
 
@@ -126,9 +126,9 @@ class Verdicts:
         return self.folder / f"{hashlib.sha256(asked.encode()).hexdigest()[:32]}.json"
 
     def seconds(self, check: Check) -> float | None:
-        """Return how long the check took when it passed last, whatever has changed since."""
+        """Return how much of a core the check took when it passed last, whatever has changed since."""
         entry = read(self.path(check))
-        return Row(*entry["row"]).seconds if entry else None
+        return Row(*entry["row"]).cpu_s if entry else None
 
     def recalled(self, check: Check) -> Row | None:
         """Return the row of a check that need not run again."""

@@ -34,6 +34,7 @@ class Row(NamedTuple):
     code: int
     message: str
     speed: str = ""
+    cpu_s: float = 0  # of its process, and of those that it has started
     kept: bool = False
 
     @property
