@@ -32,10 +32,11 @@ PAGE = "GITHUB_STEP_SUMMARY"  # where it is set, a file of Markdown that the pag
 def verify(protocol: Annotated[list[str] | None, typer.Option(help="only this protocol, or 'engines'; may be repeated")] = None,
            deep: Annotated[bool, typer.Option("--deep", help="the same rows with more seeds and larger instances")] = False,
            anew: Annotated[bool, typer.Option("--anew", help="run every check, and use no kept verdict")] = False,
-           again: Annotated[float, typer.Option(min=0, max=100, help="per cent of the kept rows to run again; one that comes out "
-                                                "differently fails with exit code 14")] = 0,
+           again: Annotated[float, typer.Option(min=0, max=100, help="per cent of the kept rows to run again; one that comes "
+                                                "out differently fails with exit code 14")] = 0,
            draw: Annotated[int | None, typer.Option(help="the seed that draws the rows of --again")] = None,
-           jobs: Annotated[int, typer.Option(min=1, help="how many checks run at a time; by default one for each core")] = cores(),
+           jobs: Annotated[int | None, typer.Option(min=1, help="checks to run at a time [default: one for each core]")]
+           = None,
            report: Annotated[Path, typer.Option("--json", help="write the table here, as JSON")] = Path("out/verify.json"),
            junit: Annotated[Path | None, typer.Option(help="write the rows here, as JUnit's XML")] = None,
            summary: Annotated[Path | None, typer.Option(help="write a summary in Markdown here. It is also added to the file "
@@ -47,7 +48,7 @@ def verify(protocol: Annotated[list[str] | None, typer.Option(help="only this pr
         check_writable(path)
     write_text(report, "")  # fail now, not after all checks, if it cannot be written
     start, size = time.monotonic(), DEEP if deep else GATE
-    gate = Gate([check for name in protocols for check in checks_of(name, size)], Asked(jobs, anew, again, draw),
+    gate = Gate([check for name in protocols for check in checks_of(name, size)], Asked(jobs or cores(), anew, again, draw),
                 kept.Verdicts(kept.folder()))
     if gate.kept:
         console.print(f"{len(gate.kept)} of {len(gate.checks)} verdicts are kept; --anew runs every check")
@@ -83,7 +84,8 @@ def run(gate: Gate) -> None:
 
 def line_of(row: Row, done: int, total: int) -> str:
     said = f"exit {row.code}: {row.message}" if row.code else row.figures
-    return f"{done:>{len(str(total))}}/{total} {row.verdict:<7} {row.seconds:6.1f} s  {row.protocol}: {row.part}: {row.what}: {said}"
+    number = f"{done:>{len(str(total))}}/{total}"
+    return f"{number} {row.verdict:<7} {row.seconds:6.1f} s  {row.protocol}: {row.part}: {row.what}: {said}"
 
 
 def show(rows: list[Row], code: int, seconds: float) -> None:

@@ -4,7 +4,7 @@ result, in FizzBee and in the model.
 
 from collections.abc import Iterable
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from highwater.conformance.difference import compare, property_read, short, spelt, told
 from highwater.model.core import Exploration, Model, Step
@@ -66,11 +66,12 @@ def unlike_constants(row: Row, model: Model) -> str:
 
 
 def whole(row: Row, fizz: Fizz, model: Model, cache: bool) -> Result:
-    """Compare the graphs, then the verdicts."""
-    found = compare(row, model, fizz.graph(row.path, row.constants, cache=cache))
+    """Compare the graphs, then the verdicts. FizzBee gives both in one run, unless an assertion fails."""
+    checked, graph = fizz.explored(row.path, row.constants, cache=cache) if row.expect == "PASSED" else (None, None)
+    found = compare(row, model, graph or fizz.graph(row.path, row.constants, cache=cache))
     if found.difference:
         return wrong(row, "spec", told(row, model, found.difference), figure="graphs differ")
-    result = verdicts(row, fizz, model, cache)
+    result = verdicts(row, fizz, model, cache, checked)
     return result._replace(figure=f"{found.states:,} states, {found.edges:,} edges equal") if result.ok else result
 
 
@@ -98,8 +99,8 @@ def unlike_silence(row: Row, model: Model, counted: Exploration) -> str:
     return "\n".join(lines + [f"the manifest says that {name} never fires here, and it does" for name in sorted(said & fired)])
 
 
-def verdicts(row: Row, fizz: Fizz, model: Model, cache: bool) -> Result:
-    """Compare the verdicts on the `always` properties with each other and with the manifest."""
+def verdicts(row: Row, fizz: Fizz, model: Model, cache: bool, checked: CheckResult | None = None) -> Result:
+    """Compare the verdicts on the `always` properties with each other and with the manifest. `checked`: FizzBee's, if known."""
     counted = count(row, model)
     if counted.stopped or counted.states != row.states:
         return wrong(row, "spec", f"the model has {counted_in_words(row, counted)}, the manifest says {row.states:,}")
@@ -110,7 +111,7 @@ def verdicts(row: Row, fizz: Fizz, model: Model, cache: bool) -> Result:
         if result and not result.ok:
             return result
     else:
-        checked = judged(fizz, row, cache, liveness=False)
+        checked = judged(row, checked or fizz.check(row.path, row.constants, cache=cache, liveness=False))
         theirs, result = checked.failed_assertion or "", None
         if ours != theirs:
             return wrong(row, "spec", f"the model: {failing(ours, steps)}", f"FizzBee: {failing(theirs, links(checked))}",
@@ -125,9 +126,8 @@ def verdicts(row: Row, fizz: Fizz, model: Model, cache: bool) -> Result:
     return result or Result(row, True, "", f"{row.expect} as expected", "")
 
 
-def judged(fizz: Fizz, row: Row, cache: bool, **options: Any) -> CheckResult:
+def judged(row: Row, checked: CheckResult) -> CheckResult:
     """Return FizzBee's verdict, PASSED or FAILED. Raises FizzError for any other outcome."""
-    checked = fizz.check(row.path, row.constants, cache=cache, **options)
     if checked.verdict not in ("PASSED", "FAILED"):
         raise FizzError(checked.error or f"FizzBee says {checked.verdict}")
     return checked
@@ -166,7 +166,7 @@ def live(row: Row, fizz: Fizz, model: Model, cache: bool) -> Result:
     differing = sorted(f"{role}.{action}" for role in roles for action in fair.get(role, set()) ^ model.fair.get(role, set()))
     if differing:
         return wrong(row, "spec", f"fair on one side only: {', '.join(differing)}")
-    checked = judged(fizz, row, cache, only=[name])
+    checked = judged(row, fizz.check(row.path, row.constants, cache=cache, only=[name]))
     if counted.stopped or not counted.states == checked.states == row.states:
         return wrong(row, "spec", f"the model has {counted_in_words(row, counted)}, FizzBee {checked.states:,}, the "
                      f"manifest says {row.states:,}")

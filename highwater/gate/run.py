@@ -1,4 +1,7 @@
-"""Run checks on all cores, and yield the row of each as it ends. The longest begin first, so that no core is idle at the end."""
+"""Run checks on all cores, and yield the row of each as it ends.
+
+The longest checks begin first, so that no core is idle at the end.
+"""
 
 import json
 import os
@@ -31,7 +34,7 @@ def ran(checks: list[tuple[int, Check]], jobs: int) -> Iterator[Done]:
         try:
             assert program.stdin and program.stdout
             program.stdin.write(json.dumps(asked(checks, jobs, scratch)) + "\n")
-            program.stdin.close()
+            program.stdin.flush()  # and it stays open: its end would say that we are gone
             missing = {number for number, _ in checks}
             for line in program.stdout:
                 said = json.loads(line)

@@ -19,19 +19,20 @@ def checks(protocol: str, deep: bool) -> Iterator[Check]:
     for row in rows():
         if row.stem == protocol:
             what = f"{row.id}: {row.expect}" + (f" {row.violates}" if row.violates else "")
-            yield Check(protocol, "spec", what, conformance, (row.spec, row.id), ("fizzbee",), 1 + row.states / 2_000)
+            yield Check(protocol, "spec", what, conformance, (row.spec, row.id, deep and bool(row.deep)),
+                        ("fizzbee",), 2 + row.states / 200)
 
 
 def missing(why: str) -> Found:
     return Found("", INCOMPLETE, why)
 
 
-def conformance(spec: str, name: str) -> Found:
+def conformance(spec: str, name: str, deep: bool) -> Found:
     """Check one row. FizzBee runs, also if an earlier run of it is in the cache of specs/fizzbee/cache.py."""
     from highwater.conformance.conform import conform
     from highwater.specs.fizzbee.check import Fizz
-    from highwater.specs.manifest import FOLDER, rows_of
+    from highwater.specs.manifest import FOLDER, deeper, rows_of
 
     [row] = [row for row in rows_of(FOLDER / f"{spec}.toml") if row.id == name]
-    result = conform(row, Fizz.find(), cache=False)
+    result = conform(deeper(row) if deep else row, Fizz.find(), cache=False)
     return Found(result.figure, 0 if result.ok else ({"spec": SPEC} | OF_KIND)[result.kind], result.message)

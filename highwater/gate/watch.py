@@ -118,7 +118,7 @@ def install(path: str) -> None:
             if not isinstance(folder, int) and sys._getframe(1).f_code.co_filename != IMPORTING:
                 note("folder", folder or ".")
         elif event == "subprocess.Popen":
-            executable, command, cwd, environment = arguments
+            executable, command, _, environment = arguments
             started(executable, command, environment)
 
     def started(executable: object, command: object, environment: object) -> None:

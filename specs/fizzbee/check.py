@@ -122,11 +122,22 @@ class Fizz:
                 raise FizzError(f"{spec}: a state in which nothing is enabled; a graph needs `deadlock_detection: false`")
             if result.verdict != "PASSED":
                 raise FizzError(result.error or f"{spec}: no graph: FizzBee said {result.verdict} after {result.seconds:.0f} s")
-            longest = re.search(r"max_actions:(\d+)", run.output)
-            try:
-                return read_graph(run.out, int(longest[1]) if longest else 0)
-            except FizzError as error:
-                raise FizzError(f"{spec}: {error}") from error
+            return graph_of(run, spec)
+
+    def explored(self, spec: Path, constants: dict[str, object] | None = None, *, timeout: float | None = None,
+                 cache: bool = False) -> tuple[CheckResult, Graph | None]:
+        """Check every assertion but `eventually`, and return the whole state graph of the same run. That is half the work of
+        `check` and `graph`. There is no graph unless the run PASSED. Raises FizzError, SpecError."""
+        spec, constants = Path(spec), dict(constants or {})
+        if cache:
+            return kept("explored", self.version, spec, constants, [],
+                        lambda: self.explored(spec, constants, timeout=timeout))
+        text = without_liveness(with_constants(spec.read_text(), constants, spec))
+        with tempfile.TemporaryDirectory(prefix="fizz-") as folder:
+            scratch = self._parse(Path(folder), spec, text)
+            run = self._run(scratch, "explored", ["--no-symmetry-reduction", "--experimental_no_state_returns"], timeout)
+            result = read_result(run, spec)
+            return result, graph_of(run, spec) if result.verdict == "PASSED" else None
 
     def guided(self, spec: Path, constants: dict[str, object] | None, trace: Iterable[str], *,
                assertions: bool = True, timeout: float | None = None, cache: bool = False) -> CheckResult:
@@ -187,3 +198,12 @@ class Fizz:
         if status < 0 and not stopped:
             errors += f"it was killed by signal {-status}\n"  # by the kernel, say, for want of memory
         return Run(output, errors, stopped, time.monotonic() - started, scratch / name)
+
+
+def graph_of(run: Run, spec: Path) -> Graph:
+    """Read the graph that a run has written. Raises FizzError."""
+    longest = re.search(r"max_actions:(\d+)", run.output)
+    try:
+        return read_graph(run.out, int(longest[1]) if longest else 0)
+    except FizzError as error:
+        raise FizzError(f"{spec}: {error}") from error

@@ -509,7 +509,8 @@ def test_a_kept_row_is_named_so_and_makes_the_same_reports(monkeypatch, tmp_path
     summary = (tmp_path / "summary.md").read_text()
     assert "exit 16: spec ≠ model" in summary and "| p | 3 | 0 | 1 | 1 | 1 |" in summary and "    they differ" in summary
     assert page.read_text().endswith(summary) and page.read_text().count("###") == 2
-    assert the_gate(monkeypatch, tmp_path, holds, also=["--again", "50"]).output.count("run again: 1 of them, drawn by --draw ") == 1
+    again = the_gate(monkeypatch, tmp_path, holds, also=["--again", "50"])
+    assert again.output.count("run again: 1 of them, drawn by --draw ") == 1
 
 
 def test_a_summary_holds_any_message():

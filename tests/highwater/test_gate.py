@@ -32,7 +32,7 @@ CHECKS = '''
 
 
     def checks():
-        for function in (simulation, exploration, spec, proof, data, tool, listed, spawned, forked, started, killed, asked):
+        for function in (simulation, exploration, spec, proof, data, tool, listed, spawned, forked, started, killed):
             yield Check("small", function.__name__, "is as expected", function)
         yield Check("small", "seeds", "5 seeds", seeds, (5,))
         yield Check("small", "fails", "always", fails)
@@ -101,10 +101,6 @@ CHECKS = '''
         return Found(str(subprocess.run([sys.executable, "-c", command]).returncode))
 
 
-    def asked():
-        return Found(os.environ.get("SMALL_FIGURE", "one"))
-
-
     def seeds(number):
         return Found(str(number))
 
@@ -123,7 +119,7 @@ RUN = '''
     ran = [row.part for row in gate.run()]
     print(json.dumps({"ran": ran, "rows": [[row.part, row.verdict, row.code, row.message] for row in gate.rows]}))
 '''
-ALL = {"simulation", "exploration", "spec", "proof", "data", "tool", "listed", "spawned", "forked", "started", "killed", "asked",
+ALL = {"simulation", "exploration", "spec", "proof", "data", "tool", "listed", "spawned", "forked", "started", "killed",
        "seeds"}
 
 
@@ -152,11 +148,10 @@ class Small:
             file.write("\n# edited\n")
         time.sleep(0.01)
 
-    def run(self, environment: dict[str, str] | None = None, **asked) -> dict:
+    def run(self, **asked) -> dict:
         result = subprocess.run([sys.executable, "-c", dedent(RUN), str(self.verdicts), json.dumps(asked)], text=True,
                                 capture_output=True, cwd=self.package.parent, timeout=120,
-                                env=os.environ | {"PYTHONPATH": str(self.package.parent), "SMALL_TOOL": str(self.tool)}
-                                | (environment or {}))
+                                env=os.environ | {"PYTHONPATH": str(self.package.parent), "SMALL_TOOL": str(self.tool)})
         assert result.returncode == 0, result.stderr
         return json.loads(result.stdout)
 
