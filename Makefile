@@ -38,7 +38,7 @@ servers: setup  ## versitygw, a real S3 server for the tests, built once; withou
 
 lint: setup  ## ruff and the type checker
 	@$(BIN)/ruff check .
-	@$(BIN)/basedpyright --baselinemode discard
+	@$(BIN)/basedpyright
 
 bench: setup  ## the benchmarks, as ratios
 	@$(BIN)/python -m bench

@@ -67,7 +67,7 @@ def apart(name: str, engine: str) -> dict:
 def fizzbee_on_ours(name: str) -> peers.Rate:
     from highwater.specs.fizzbee.check import Fizz
     from highwater.specs.fizzbee.errors import FizzMissing
-    from highwater.specs.manifest import FOLDER
+    from highwater.specs.runs import FOLDER
     try:
         fizz = Fizz.find()
     except FizzMissing as error:

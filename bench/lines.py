@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from highwater.specs.manifest import rows
+from highwater.specs.runs import rows
 
 ROOT = Path(__file__).resolve().parent.parent
 LAYERS = {  # layer -> (files of the protocol STEM, files that its protocols share)

@@ -13,9 +13,9 @@ from highwater.dst.run_spec import Run
 from highwater.dst.search.shrink import shrink
 from highwater.dst.simulate import Outcome, simulate
 from highwater.model.explore.tabulated import explore
-from highwater.specs.manifest import rows
+from highwater.specs.runs import rows
 
-SHORTEST = {"reported_though_refused": "no_check"}  # mutants that no row of the manifest is named for
+SHORTEST = {"reported_though_refused": "no_check"}  # mutants after which no run of a spec is named
 FAILURES = 9  # of each mutant
 REPLAYS = 1_000
 

@@ -143,11 +143,6 @@ def read_manifest(path: Path) -> dict[str, Any]:
     return manifest
 
 
-def files_there(path: Path) -> dict[str, str]:
-    """Return the files of the run itself, without those of its shrunk run. Raises Refused."""
-    return {name: text_of(path / name) for name in read_manifest(path)["files"] if not name.startswith(SHRUNK)}
-
-
 def text_of(path: Path) -> str:
     """Read a file as UTF-8. Raises Refused."""
     try:

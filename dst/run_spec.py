@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from highwater.dst.scenario import Shape
+from highwater.dst.scenario import Draw, Shape
 from highwater.dst.scenarios import DEFAULT, named
 from highwater.dst.sim.choose import Chooser
 from highwater.dst.sim.strategies import STRATEGIES
@@ -104,7 +104,7 @@ def drawn_shape(seed: int, scenario: str = DEFAULT) -> Any:
     return named(scenario).draw_shape(among(Chooser(seed).stream("workload")))
 
 
-def among(choose: Callable[[str, int], int]) -> Callable[..., Any]:
+def among(choose: Callable[[str, int], int]) -> Draw:
     """Make the function that draws a field of a shape: it picks one of the given values."""
     return lambda field, *values: values[choose(f"shape.{field}", len(values))]
 

@@ -6,17 +6,20 @@ Code that several scenarios share is here; code of running clients is in dst/act
 
 from collections.abc import Callable, Coroutine, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 
+from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import SimulatedStore
+from highwater.impl.world import World
 from highwater.traces.event import Event
 
 if TYPE_CHECKING:
     from highwater.dst.actors import Actors
 
 Build = Callable[..., Any]  # makes one client's implementation of its World and the scenario's further arguments
-Work = Callable[..., Coroutine[Any, Any, None]]  # a client's workload: (actors, client, world, number of the client)
+Work = Callable[["Actors", Client, World, int], Coroutine[Any, Any, None]]  # a client's workload; the last: its number
+Value = TypeVar("Value")
 STORES = ("gcs", "azure", "r2", "minio-2025-08", "ceph", "strict-rfc9110")  # beside s3: those with conditional writes
 SHORTEST_UNIT_MS = 60
 
@@ -64,6 +67,14 @@ class Shape(Protocol):
     def _asdict(self) -> dict[str, Any]: ...
 
 
+class Draw(Protocol):
+    """Draws a field of a shape from the seed."""
+
+    def __call__(self, field: str, /, *values: Value) -> Value:
+        """Return one of the values."""
+        ...
+
+
 COMMON = ("page_size", "chaos", "audit", "skew_ms", "store", "stall_ms", "sdk")
 
 
@@ -93,11 +104,11 @@ class Scenario(NamedTuple):
 
     stem: str  # of dst/scenarios/STEM.py
     shape: type[Any]  # the NamedTuple of a run's size, a Shape
-    draw_shape: Callable[..., Any]  # draw_shape(of) -> a shape; of(field, *values) is one of these values, drawn from the seed
+    draw_shape: Callable[[Draw], Shape]  # called with a function that draws one of several values from the seed
     roles: Mapping[str, tuple[str, str]]  # role -> the fields of its shape: number of clients, operations of each
     most: Mapping[str, int]  # field of its shape -> its largest value: the model is made for no more
-    mildest: Any  # the shape towards which the shrinker changes a run's, apart from sizes
-    tiny: Any  # a shape that bounded search can exhaust
+    mildest: Shape  # the shape towards which the shrinker changes a run's, apart from sizes
+    tiny: Shape  # a shape that bounded search can exhaust
     length: Callable[[Any], int]  # about how many events a run has without faults
     production: Build
     work: Mapping[str, Work]  # role -> its clients' workload
@@ -115,7 +126,7 @@ class Scenario(NamedTuple):
     model: str = ""  # the stem of the model, if it is another protocol's
     needs: tuple[str, ...] | None = None  # requests that it needs beside GET, PUT and DELETE: "create" (PUT
     # If-None-Match), "update" (PUT If-Match), "cache" (GET If-None-Match), "list"; None: `store probe` does not judge it
-    cost: Mapping[str, Any] = MappingProxyType({})  # contention -> the shape at which `highwater cost` measures a commit
+    cost: Mapping[str, Shape] = MappingProxyType({})  # contention -> the shape at which `highwater cost` measures a commit
 
     @property
     def protocol(self) -> str:

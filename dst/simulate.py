@@ -24,6 +24,7 @@ from highwater.dst.zoo import build_of
 from highwater.traces.event import Event, digest
 from highwater.traces.refine import Failure
 
+Watch = Callable[[int, str, str, int], None]  # (ms, what, client, request number)
 MOST_STEPS = 20_000  # of the kernel in each phase: many times a usual run
 MOST_TIMES = 1000  # scenario units of virtual time in each phase
 
@@ -42,14 +43,14 @@ class Outcome(NamedTuple):
     virtual_ms: int
     events: list[Event]
     tape: list[Choice]
-    failure: Any  # an exception; None: all is well
+    failure: Exception | None  # None: all is well
     scenario: str = DEFAULT
     weights: Weights = NONE  # of the faults
     steps: int = 0  # events of the kernel
 
 
 def simulate(run: Run, build: Build | None = None, tape: list[Choice] | None = None, by_model: bool = True,
-             chooser: Chooser | None = None, watch: Callable[..., None] | None = None,
+             chooser: Chooser | None = None, watch: Watch | None = None,
              trace_of: Callable[[Shape], Any] | None = None, delay_ms: Callable[[str], int] | None = None) -> Outcome:
     """Simulate one seed of a scenario, with the clients of its mutant or of production. Parameters that are not given are
     drawn.
@@ -121,7 +122,8 @@ def is_untimed(strategy: str) -> int:
     return int(STRATEGIES[strategy] is not None)
 
 
-def scheduled(of: type[Strategy] | None, draw: Callable[[int], int], decide: Decide, length: int) -> Callable:
+def scheduled(of: type[Strategy] | None, draw: Callable[[int], int], decide: Decide,
+              length: int) -> Callable[[list[Waiting]], int]:
     """Return the function that picks the kernel's next event. (A tape of untimed picks may be replayed under a seed that draws
     times.)"""
     strategy = (of or STRATEGIES["random"])()
@@ -135,13 +137,14 @@ def scheduled(of: type[Strategy] | None, draw: Callable[[int], int], decide: Dec
     return schedule
 
 
-def noted(watch: Callable[[int, str, str, int], None], kernel: Kernel) -> Callable[[str, str, int], None]:
+def noted(watch: Watch, kernel: Kernel) -> Callable[[str, str, int], None]:
     return lambda what, client, number: watch(kernel.now_ms, what, client, number)
 
 
-def place_of(error: Any) -> str:
+def place_of(error: BaseException) -> str:
     """Return file name and line that raised an error, the same on every machine."""
     trace = error.__traceback__
+    assert trace is not None
     while trace.tb_next:
         trace = trace.tb_next
     return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
@@ -173,14 +176,13 @@ def run(kernel: Kernel, unit_ms: int) -> None:
     kernel.run(kernel.now_ms + MOST_TIMES * unit_ms, MOST_STEPS)
 
 
-def many(runs: Iterable[Run], each: Callable[[Outcome], None], build: Build | None = None,
-         chooser_of: Callable[[Run], Chooser | None] = lambda run: None, **hooks: Any) -> None:
+def many(runs: Iterable[Run], each: Callable[[Outcome], None], build: Build | None = None, **hooks: Any) -> None:
     """Simulate runs in this process, with the same `hooks` of `simulate` for all.
 
     The garbage collector is off meanwhile, because a run leaves no cycles."""
     gc.disable()
     try:
         for run in runs:
-            each(simulate(run, build, chooser=chooser_of(run), **hooks))
+            each(simulate(run, build, **hooks))
     finally:
         gc.enable()

@@ -7,7 +7,10 @@ error.
 
 
 class StoreError(Exception):
-    """The base of all errors of stores and of the protocols above them."""
+    """The base of all errors of stores and of the protocols above them. A store sets the fields below if it knows them."""
+
+    status: int  # of HTTP
+    attempts: int  # how often the store's client sent the request
 
 
 class Definite(StoreError):

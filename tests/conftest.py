@@ -7,6 +7,7 @@ imported, and in each of xdist's workers.
 HOME stays, because pip, Go and pyenv keep their downloads there. AWS's settings below HOME are not read.
 """
 
+import gc
 import os
 import re
 import sys
@@ -22,13 +23,29 @@ KEPT = re.compile("|".join((
     r"GOPROXY|GOSUMDB|GONOSUMDB|GONOPROXY|GOPRIVATE|GOINSECURE",
     *([r"AWS_\w+"] if os.environ.get("HIGHWATER_S3_ENDPOINT") else []),  # how to ask the server that it names
 )))
-OURS = {"LANG": "C.UTF-8", "AWS_EC2_METADATA_DISABLED": "true"}
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # Java compiles quickly rather than well: a test's session lives seconds
+SPARK = {"SPARK_LAUNCHER_OPTS": JAVA, "SPARK_SUBMIT_OPTS": JAVA, "SPARK_CONF_DIR": str(Path(__file__).parent / "support" / "spark")}
+OURS = {"LANG": "C.UTF-8", "AWS_EC2_METADATA_DISABLED": "true", **SPARK}
 NO_FILES = {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
 
 for name in [*os.environ]:
     if not KEPT.fullmatch(name):
         del os.environ[name]
 os.environ.update(OURS if os.environ.get("HIGHWATER_S3_ENDPOINT") else OURS | NO_FILES)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def few_collections():
+    """Let the garbage collector visit neither the collected tests nor the modules again, and wait longer between its visits.
+
+    Simulating and exploring make many objects and hardly a cycle, so a fifth of their time would go to it."""
+    gc.collect()
+    gc.freeze()
+    before = gc.get_threshold()
+    gc.set_threshold(20_000, 20, 20)
+    yield
+    gc.set_threshold(*before)
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -6,7 +6,7 @@ observed. Only the `_take` of trace.py can be shortened: if a protocol overrides
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import overload
 
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS
@@ -41,10 +41,16 @@ class Events:
     def __iter__(self) -> Iterator[Event]:
         return self[:]
 
-    def __getitem__(self, which: Any) -> Any:
+    @overload
+    def __getitem__(self, which: int) -> Event: ...
+
+    @overload
+    def __getitem__(self, which: slice) -> Iterator[Event]: ...
+
+    def __getitem__(self, which: int | slice) -> Event | Iterator[Event]:
         """Return one event; for a slice an iterator, because a search for one event rarely goes far."""
-        found = range(self.count)[which]
-        return map(self.at, found) if isinstance(which, slice) else self.at(found)
+        places = range(self.count)
+        return map(self.at, places[which]) if isinstance(which, slice) else self.at(places[which])
 
     def same(self, e: Event) -> Iterator[Event]:
         """Yield the earlier events of the same request as `e`, latest first."""

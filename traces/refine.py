@@ -9,11 +9,12 @@ looked up in every later run. Events with equal `Match`, such as time-outs, shar
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from highwater.model.core import Local, Model, Shared, State
 from highwater.model.explore.tabulated import BITS, FIELD, Explorer
 
+Constants = TypeVar("Constants")
 STUTTER = None  # among the actions of a Match: the event may also leave the model as it is, if no action fits
 REST = slice(2, None)  # the fields of an event after time and request number
 LIMIT = 60_000  # interned values, or pairs met; beyond it the tables are cleared, so that memory is bounded
@@ -27,7 +28,7 @@ class Match(NamedTuple):
     process: str
     actions: tuple[str | None, ...]
     choices: tuple | None = None  # None: any
-    agrees: Callable[[Any, Shared, Local, Shared, Local], Any] | None = None  # action: None for STUTTER
+    agrees: Callable[[str | None, Shared, Local, Shared, Local], object] | None = None  # action: None for STUTTER
     op: str = ""
     unheard: bool = False
 
@@ -54,7 +55,7 @@ class Effect:
 REFINERS: dict[tuple, "Refiner"] = {}  # (make, constants) -> refiner; its tables serve every run of the process
 
 
-def refiner_of(make: Callable[[Any], "Refiner"], constants: Any) -> "Refiner":
+def refiner_of(make: Callable[[Constants], "Refiner"], constants: Constants) -> "Refiner":
     """Return the refiner for these arguments: the same one for equal arguments."""
     key = make, constants
     if key not in REFINERS:

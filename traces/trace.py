@@ -52,7 +52,7 @@ class Trace:
         self.last: dict[str, int] = {}  # client -> number of its last request; it has one at a time
         self.pending: dict[tuple[str, int], tuple] = {}  # client, number -> op, key, condition, body, and in the pool
         self.objects: dict[str, tuple[str, bytes]] = {}  # key -> version and content, as its last writer or reader saw it
-        self.expiries: list[tuple[int, Any]] = []  # (time, what expires then), the soonest first
+        self.expiries: list[tuple[int, int]] = []  # (time, what expires then), the soonest first
         self.now_ms = 0
         refiner.begin()
 

@@ -15,7 +15,7 @@ from bench.pages.protocol import page_data
 from highwater.conformance.conform import model_of
 from highwater.model.core import Step
 from highwater.model.explore.tabulated import explore
-from highwater.specs.manifest import Row, rows
+from highwater.specs.runs import Row, rows
 
 WIDE, HIGH, GAP, MARGIN, ABOVE = 150, 38, 84, 24, 66  # px: a file; between two; around; before the history
 BRANCH = (".branch .state{fill:#fbecea;stroke:#b3261e}.branch .edge{stroke:#b3261e}.branch .head,.branch .note{fill:#b3261e}"
@@ -28,7 +28,7 @@ class Branched(NamedTuple):
     """The table `branch` of docs/protocols/STEM.toml."""
 
     stem: str
-    run: str  # the row of the manifest that fails
+    run: str  # the run of the spec that fails
     files: str  # the field of the shared state that holds the numbered files
     writer: str  # the role that puts them
     history: str  # the model's function of the shared state: what everyone reads in the end

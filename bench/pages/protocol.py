@@ -1,7 +1,7 @@
 """Renders what a protocol's model says and does, for its reference page.
 
 Fields and guards are read from the model's source. Steps between states come from explored graphs, and requests from simulated
-runs. The instances are the runs of the manifest that hold, so a protocol has no settings here. What is shown of one protocol
+runs. The instances are the runs of the spec that hold, so a protocol has no settings here. What is shown of one protocol
 alone, such as the drawing of a branch, is said in docs/protocols/STEM.toml.
 """
 
@@ -25,7 +25,7 @@ from highwater.dst.simulate import simulate
 from highwater.model.core import Model, Process, init
 from highwater.model.guards import definition, guards_of, helpers_of, notes, sections, segment, show
 from highwater.reports.page import doc, tabulate
-from highwater.specs.manifest import rows
+from highwater.specs.runs import rows
 from highwater.traces.event import Event
 from highwater.traces.explain.explain import Record, request
 
@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs/protocols"
 LOST = {"timeout": "no response", "crash": "client crash", "refused": "503"}
 LATER = "client no longer waits"
-NOWHERE = "in no run of the manifest"
+NOWHERE = "in no run of the spec"
 STORE = "the&nbsp;store"
 WRAP = 52  # letters of a line in a wide table
 SEEDS = 100  # simulated runs from which the requests are taken
@@ -59,7 +59,7 @@ def instances(stem: str, *constants: dict[str, Any]) -> Instances:
 
 
 def instances_of(stem: str) -> Instances:
-    """Return the runs of the manifest that hold, and the further `instances` of docs/protocols/STEM.toml. Together they should
+    """Return the runs of the spec that hold, and the further `instances` of docs/protocols/STEM.toml. Together they should
     take every step that larger instances take."""
     held = [row.constants for row in rows() if row.stem == stem and row.expect == "PASSED"]
     settings = dict.fromkeys(tuple(of.items()) for of in (*held, *page_data(stem).get("instances", ())))

@@ -13,7 +13,7 @@ from highwater.dst.scenarios import STEMS, mutants_of, named
 from highwater.dst.simulate import simulate
 from highwater.gate.exits import MEANING
 from highwater.gate.sizes import DEEP, GATE
-from highwater.specs.manifest import rows
+from highwater.specs.runs import rows
 from highwater.traces.explain.explain import explain
 
 

@@ -1,4 +1,4 @@
-"""Renders what each safeguard prevents: the counterexamples that the checker finds where the manifest says that a run fails."""
+"""Renders what each safeguard prevents: the counterexamples that the checker finds for each run that must fail."""
 
 import re
 from html import escape
@@ -13,7 +13,7 @@ from highwater.model.explore.tabulated import explore
 from highwater.model.guards import refusal, show
 from highwater.model.liveness import eventually
 from highwater.reports.page import doc, told
-from highwater.specs.manifest import FOLDER, Row, rows
+from highwater.specs.runs import FOLDER, Row, rows
 
 NARROW = 64  # letters of a line of what a step of a counterexample changes
 
@@ -45,7 +45,7 @@ def counterexamples(of: Instances) -> str:
 
 
 def counterexample(of: Instances, row: Row) -> str:
-    """Render a folded section, with the comments of the manifest and of the safeguard."""
+    """Render a folded section, with the comments on the run and on the safeguard."""
     said = dict(re.findall(r'^id = "(\w+)" *# (.*)$', (FOLDER / f"{row.spec}.toml").read_text(), re.M))
     knobs, (off, rest) = safeguards_of(of.module), parted(of, row)
     remarks = [f"{said[row.id][0].upper()}{said[row.id][1:]}."] if row.id in said else []

@@ -3,7 +3,7 @@
 Packets are kept in files between the two steps, so that the input need not fit in memory.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, nullcontext
@@ -41,7 +41,7 @@ def sort_rows(tables: list[pa.Table]) -> pa.Table:
 
 
 @contextmanager
-def pool_of(jobs: int) -> Iterator[ProcessPoolExecutor]:
+def pool_of(jobs: int) -> Generator[ProcessPoolExecutor, None, None]:
     with new_pool(jobs) as pool:
         try:
             yield pool

@@ -132,11 +132,11 @@ def number_of(rest: tuple, rests: list[tuple], known: dict[tuple, int]) -> int:
 
 def differing(groups: list[tuple]) -> str:
     """Describe the field that should be the same in all events of a run but is not; "" if there is none."""
-    groups = [Group(*group) for group in groups]
+    those = [Group(*group) for group in groups]
     for name in ("protocol", "options"):
-        values = sorted({getattr(group, name) for group in groups})
+        values = sorted({getattr(group, name) for group in those})
         if len(values) > 1:
             return f"its events have different {name}: {values[0]!r} and {values[1]!r}"
-    return "some of its events have an index, and some have none" if len({group.indexed for group in groups}) > 1 else ""
+    return "some of its events have an index, and some have none" if len({group.indexed for group in those}) > 1 else ""
 
 

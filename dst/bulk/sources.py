@@ -9,7 +9,7 @@ the further columns as fields of the same names.
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from glob import glob, has_magic
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,7 +36,6 @@ COLUMNS = {  # name -> its type
        for name, value in EMPTY._asdict().items()},
 }
 NEEDED = ("index", *Event._fields[:10])
-MAY_LACK = (*GROUP, *Event._fields[10:])  # run or namespace is needed
 LARGEST = (1 << 63) - 1
 
 
@@ -225,7 +224,7 @@ def read_parquet(split: Split, choice: Choice) -> Read:
     numbers = np.empty((5, len(table)), np.int64)
     numbers[0], numbers[4] = group, rest
     damage = []
-    of_groups = [Group(*(values if any(values[:2]) else (split.file, *values[1:])), True)
+    of_groups = [Group._make((*(values if any(values[:2]) else (split.file, *values[1:])), True))
                  for values in zip(*(column.at(first) for column in groups))]
     for row, name in ((1, "index"), (2, "t_ms"), (3, "request")):
         column = table[name]
@@ -244,7 +243,7 @@ class Column(NamedTuple):
     """The values of a column, dictionary-encoded."""
 
     codes: np.ndarray
-    values: list
+    values: Sequence[Any]
 
     def at(self, rows: np.ndarray) -> list:
         return [self.values[i] for i in self.codes[rows].tolist()]

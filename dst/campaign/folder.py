@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
@@ -22,15 +22,15 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from highwater.dst.campaign.rows import SCHEMA
-from highwater.dst.campaign.what import GUIDED, Campaign, CampaignError, Refused, Seeds, replay_of
+from highwater.dst.campaign.what import GUIDED, NO_GUIDE, Campaign, CampaignError, Refused, Seeds, replay_of
 from highwater.dst.version import ROOT, code_version
 from highwater.model.explore.disk.own_folder import own
 
-VERSION = 3  # of a campaign's folder
+VERSION = 4  # of a campaign's folder
+READABLE = (3, VERSION)  # 3 has two more columns, which only guided campaigns used
 NO_LABEL = ("restore a copy of it; without one the rows can still be read as Parquet, but the campaign must be run again, "
             "into a new folder")
 OURS = (".lock", ".campaign.json")
@@ -46,7 +46,7 @@ class Asked(NamedTuple):
 
 
 @contextmanager
-def opened(out: Path, campaign: Campaign, asked: Asked | None = None) -> Iterator[None]:
+def opened(out: Path, campaign: Campaign, asked: Asked | None = None) -> Generator[None, None, None]:
     """Open the folder for this process alone, making it if necessary and removing leftovers. Raises Refused."""
     label = out / "campaign.json"
     with own(out, label.name, OURS, "campaign", Refused):
@@ -96,8 +96,9 @@ def labelled(out: Path) -> tuple[Campaign, Asked]:
     said = read_json(label)
     if not said:
         raise Refused(f"{label} is damaged: {NO_LABEL}")
-    if said.get("version") != VERSION:
-        raise Refused(f"{out} is of version {said.get('version')!r}, but this program reads {VERSION}: run the campaign again")
+    if said.get("version") not in READABLE:
+        raise Refused(f"{out} is of version {said.get('version')!r}, but this program reads "
+                      f"{' and '.join(map(str, READABLE))}: run the campaign again")
     try:
         asked = said["asked"]
         found = (Campaign(**{name: said[name] for name in Campaign._fields}),
@@ -134,6 +135,8 @@ def is_running(out: Path) -> bool:
 def read(out: Path, seeds: Seeds, columns: list[str], wave: Path | None = None) -> pa.Table:
     """Return the rows of these seeds, in no particular order, of one wave or of all. Raises CampaignError if a file is
     damaged."""
+    import pyarrow.dataset as ds  # here, because it imports pandas, which a worker that only writes rows does not need
+
     try:
         return ds.dataset(wave or out / "rows", schema=SCHEMA, format="parquet").to_table(columns=columns, filter=within(seeds))
     except (pa.ArrowException, OSError) as error:
@@ -148,7 +151,7 @@ def damaged_file(out: Path, columns: list[str], wave: Path | None = None) -> Cam
     """Return an error that names the first unreadable file and how to repair the folder; None if all can be read."""
     for file in sorted((wave or out / "rows").rglob("*.parquet")):
         try:
-            pq.read_table(file, columns=columns, partitioning=None)
+            pq.read_table(file, columns=columns, partitioning=None)  # pyright: ignore[reportArgumentType]  # None: no partitions
         except (pa.ArrowException, OSError) as why:
             return CampaignError(f"{file} cannot be read ({' '.join(str(why).split())}): delete it, and `highwater campaign "
                                  f"resume {out}` runs its seeds again")
@@ -164,11 +167,11 @@ def missing(out: Path, seeds: Seeds) -> list[Seeds]:
 
 
 def within(seeds: Seeds) -> pc.Expression:
-    return (ds.field("seed") >= seeds[0]) & (ds.field("seed") < seeds[1])
+    return (pc.field("seed") >= seeds[0]) & (pc.field("seed") < seeds[1])
 
 
 @contextmanager
-def committed(out: Path) -> Iterator[Path]:
+def committed(out: Path) -> Generator[Path, None, None]:
     """Provide a folder to write rows to, and commit all its files together if the block ends without an exception.
 
     The folder's name is new. So an engine whose driver was killed cannot write into it."""
@@ -205,7 +208,8 @@ def check_code(campaign: Campaign, out: Path, seed: int) -> None:
     if campaign.code != code_version():
         commit = commit_in(out)
         of = f"{campaign.code}, commit {commit}" if commit else campaign.code
-        again = "" if campaign.strategy == GUIDED else f"; or run the seed with this code: {replay_of(campaign, seed)}"
+        again = (f" ({NO_GUIDE})" if campaign.strategy == GUIDED else
+                 f"; or run the seed with this code: {replay_of(campaign, seed)}")
         raise Refused(f"{out} was run with other code ({of}; this is {code_version()}): check out that commit{again}")
 
 

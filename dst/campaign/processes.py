@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -17,7 +17,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from highwater.dst.campaign.rounds import Corpus
 from highwater.dst.campaign.rows import row_of_death, run_range
 from highwater.dst.campaign.waves import Engine, Progress
 from highwater.dst.campaign.what import Campaign, CampaignError, Seeds, Work
@@ -26,7 +25,7 @@ ALONE = "import sys; from highwater.dst.campaign.processes import alone; alone(s
 
 
 @contextmanager
-def local_engine(jobs: int) -> Iterator[Engine]:
+def local_engine(jobs: int) -> Generator[Engine, None, None]:
     """Provide an engine of processes that are spawned, not forked, because the caller may have threads."""
     pools = [new_pool(jobs)]
 
@@ -124,8 +123,8 @@ def alone(job: str) -> None:
     out = os.dup(1)
     os.dup2(2, 1)  # keeps output of a run out of the rows
     try:
-        campaign, limit_s, corpus, seeds = json.loads(job)
-        table = run_range(Work(Campaign(*campaign), limit_s, Corpus(*corpus)), tuple(seeds))
+        campaign, limit_s, seeds = json.loads(job)
+        table = run_range(Work(Campaign(*campaign), limit_s), tuple(seeds))
         with os.fdopen(out, "wb") as stream, pa.ipc.new_stream(stream, table.schema) as writer:
             writer.write_table(table)
     except Exception as error:

@@ -10,13 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from highwater.dst.campaign.rounds import Corpus, Maker, text_of
-from highwater.dst.campaign.what import GUIDED, Campaign, CampaignError, Seeds, Work
+from highwater.dst.campaign.what import Campaign, CampaignError, Seeds, Work
 from highwater.dst.determinism import doctor
-from highwater.dst.run_spec import Run
-from highwater.dst.search.reached import MODEL_EVERY, Watch
+from highwater.dst.search.reached import Watch
 from highwater.dst.sim.alarm import Hung, alarmed, set_alarm
-from highwater.dst.sim.choose import Chooser, Lenient
 from highwater.dst.simulate import Outcome, many, place_of
 from highwater.dst.version import code_version
 from highwater.traces.event import Event, to_json
@@ -43,28 +40,25 @@ SCHEMA = pa.schema([
     ("reached", pa.int64()),  # one bit for each of dst/search/reached.py's WITNESSES, from the lowest on
     ("model_states", HASHES),  # a sketch of the model states that the run reached: dst/search/sketch.py
     ("model_steps", HASHES),  # a sketch of the steps between them
-    ("round", pa.int32()),  # a guided campaign's round, from 0; 0 in other campaigns
-    ("tape", pa.string()),  # JSON: the tape of a guided run; else ""
     ("cpu_us", pa.int64()),  # CPU time; the only column that differs from run to run
 ])
-SQL_TYPES = {pa.int64(): "bigint", pa.int32(): "int", pa.string(): "string", COUNTS: "map<string,int>", HASHES: "array<bigint>"}
-NO_RUN = ("", 0, 0, 0, "", [], [], 0, [], [])  # for a seed without an outcome: the columns digest to round
+SQL_TYPES = {pa.int64(): "bigint", pa.string(): "string", COUNTS: "map<string,int>", HASHES: "array<bigint>"}
+NO_RUN = ("", 0, 0, 0, "", [], [], 0, [], [])  # for a seed without an outcome: the columns digest to model_steps
 TWICE = 500  # each seed divisible by this is run twice
 MEMORY_MB = 4_096  # limit for a process
 
 
 def run_range(work: Work, seeds: Seeds) -> pa.Table:
-    """Run the seeds and return one row each, in order. In a guided campaign all seeds must be of one round.
+    """Run the seeds and return one row each, in order.
 
     Must be called in a main thread, because the alarm goes off there. Raises CampaignError."""
-    campaign, limit_s, corpus = work
+    campaign, limit_s = work
     if code_version() != campaign.code:
         raise CampaignError("the code has changed since the campaign started: start it again, with a new folder")
     todo = range(*seeds)
     rows: list[tuple] = []
     sample: list[Outcome] = []
-    guided = campaign.strategy == GUIDED
-    watch, of = Watch(campaign.scenario, 1 if guided else MODEL_EVERY), choosers(campaign, corpus)
+    watch = Watch(campaign.scenario)
     began = time.process_time()
 
     def add(strategy: str, profile: str, kind: str, signature: str, message: str, *fields: Any) -> None:
@@ -80,33 +74,25 @@ def run_range(work: Work, seeds: Seeds) -> pa.Table:
             raise CampaignError(f"expected seed {todo[len(rows)]}, but got the outcome of seed {outcome.seed}")
         if outcome.seed % TWICE == 0:
             sample.append(outcome)
-        add(GUIDED if guided else outcome.strategy, outcome.shape.store, outcome.kind, outcome.signature, outcome.message,
+        add(outcome.strategy, outcome.shape.store, outcome.kind, outcome.signature, outcome.message,
             outcome.digest, outcome.requests, outcome.steps, outcome.virtual_ms, json.dumps(outcome.shape._asdict()),
             [(name, weight) for name, weight in outcome.weights._asdict().items() if weight], befallen(outcome.events),
-            watch.reached(outcome), *watch.sketch(outcome), corpus.number, text_of(outcome.tape) if guided else "")
+            watch.reached(outcome), *watch.sketch(outcome))
         if len(rows) < len(todo):
             set_alarm(limit_s)
 
     with alarmed(), memory_limited():
         while len(rows) < len(todo):
-            failure = run_until_failure(campaign, todo[len(rows):], each, limit_s, watch, of)
+            failure = run_until_failure(campaign, todo[len(rows):], each, limit_s, watch)
             if len(rows) < len(todo):
-                add(campaign.strategy, campaign.profile, *failure, *NO_RUN, corpus.number, "")
+                add(campaign.strategy, campaign.profile, *failure, *NO_RUN)
                 REFINERS.clear()  # an exception may have interrupted a change to them
         for outcome in reversed(sample):
-            failure = run_again(campaign, outcome, limit_s, of)
+            failure = run_again(campaign, outcome, limit_s)
             if any(failure):
                 row = rows[outcome.seed - todo.start]
                 rows[outcome.seed - todo.start] = (*row[:5], *failure, *row[8:])
     return table_of(rows)
-
-
-def choosers(campaign: Campaign, corpus: Corpus) -> Callable[[Run], Chooser | None]:
-    """Return a function from a run to its chooser: from the corpus in a guided campaign; else None, so the run uses its own."""
-    if campaign.strategy != GUIDED:
-        return lambda run: None
-    maker = Maker(corpus)
-    return lambda run: Lenient(run.seed, maker.tape(run.seed), fresh=True)
 
 
 def table_of(rows: list[tuple]) -> pa.Table:
@@ -115,7 +101,7 @@ def table_of(rows: list[tuple]) -> pa.Table:
 
 def row_of_death(work: Work, seed: int, why: str) -> pa.Table:
     """Return the row of a seed whose process died before it could write one."""
-    return table_of([(seed, *work.campaign[:4], "death", "death", why, *NO_RUN, work.corpus.number, "", 0)])
+    return table_of([(seed, *work.campaign[:4], "death", "death", why, *NO_RUN, 0)])
 
 
 @contextmanager
@@ -148,11 +134,11 @@ def befallen(events: Iterable[Event]) -> list[tuple[str, int]]:
     return sorted(counts.items())
 
 
-def run_again(campaign: Campaign, first: Outcome, limit_s: float, of: Callable[[Run], Chooser | None]) -> tuple[str, str, str]:
+def run_again(campaign: Campaign, first: Outcome, limit_s: float) -> tuple[str, str, str]:
     """Run a seed again, after all others. Returns kind, signature and message of a difference; all "" if there is none."""
     found: list[Outcome] = []
     watch, again = Watch(campaign.scenario), range(first.seed, first.seed + 1)
-    failure = run_until_failure(campaign, again, found.append, limit_s, watch, of)
+    failure = run_until_failure(campaign, again, found.append, limit_s, watch)
     if not found:
         return failure
     if doctor.summary(found[0]) == doctor.summary(first):
@@ -166,13 +152,13 @@ def run_again(campaign: Campaign, first: Outcome, limit_s: float, of: Callable[[
     return "nondeterminism", "nondeterminism:twice", "; ".join(said) or f"{first.signature!r}, then {found[0].signature!r}"
 
 
-def run_until_failure(campaign: Campaign, seeds: range, each: Callable[[Outcome], None], limit_s: float, watch: Watch,
-                      of: Callable[[Run], Chooser | None]) -> tuple[str, str, str]:
+def run_until_failure(campaign: Campaign, seeds: range, each: Callable[[Outcome], None], limit_s: float, watch: Watch
+                      ) -> tuple[str, str, str]:
     """Run the seeds up to the first without an outcome. Returns the kind, signature and message for that seed's row."""
     try:
         try:
             set_alarm(limit_s)
-            many(map(campaign.spec.at, seeds), each, chooser_of=of, trace_of=watch.trace_of)
+            many(map(campaign.spec.at, seeds), each, trace_of=watch.trace_of)
             return "harness", "harness:skipped", "no outcome"
         finally:
             set_alarm(0)

@@ -4,7 +4,7 @@ Safety: the processes end when the exploration does.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
@@ -15,7 +15,7 @@ from highwater.model.explore.disk.work import do
 
 
 @contextmanager
-def local_stages(jobs: int) -> Iterator[Stages]:
+def local_stages(jobs: int) -> Generator[Stages, None, None]:
     pool = new_pool(jobs)
 
     def stage(work: str, tasks: list[dict]) -> list[dict]:

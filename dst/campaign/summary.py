@@ -14,11 +14,9 @@ import pyarrow.compute as pc
 
 from highwater.dst.campaign import rows
 from highwater.dst.campaign.folder import read
-from highwater.dst.campaign.rounds import tape_of
-from highwater.dst.campaign.what import GUIDED, Campaign, CampaignError, Seeds, replay_of
+from highwater.dst.campaign.what import Campaign, CampaignError, Seeds, replay_of
 from highwater.dst.determinism import doctor
 from highwater.dst.run_spec import protocol_words
-from highwater.dst.search.guide import Tape
 from highwater.dst.search.reached import bits
 from highwater.dst.search.sketch import SAMPLE
 
@@ -40,7 +38,7 @@ def summarize(campaign: Campaign, seeds: Seeds, out: Path) -> dict:
         for name, before in sketches.items():
             new = pc.unique(pc.list_flatten(table[name]))
             sketches[name] = new if before is None else pc.unique(pa.chunked_array([before, new]))
-    twice, different = compared(campaign, seeds, out)
+    twice, different = compared(campaign, seeds)
     failures = pa.concat_tables(failed)
     return {**campaign._asdict(), "seeds": f"{seeds[0]}:{seeds[1]}", "runs": seeds[1] - seeds[0], "failed": failures.num_rows,
             "requests": requests, "digest": hasher.hexdigest(), "failures": failures_of(campaign, failures) + different,
@@ -79,14 +77,14 @@ def add_witnessed(reached: dict[str, dict[str, int]], table: pa.Table, scenario:
             reached.setdefault(name, {"runs": 0, "smallest_seed": int(those[0])})["runs"] += len(those)
 
 
-def compared(campaign: Campaign, seeds: Seeds, out: Path) -> tuple[list[int], list[dict]]:
+def compared(campaign: Campaign, seeds: Seeds) -> tuple[list[int], list[dict]]:
     """Run a sample in two fresh processes under two hash seeds. Returns the sample, and the failure if runs differ. Raises
     CampaignError."""
     sample = list(range(seeds[0] + -seeds[0] % rows.TWICE, seeds[1], rows.TWICE))[:MOST_IN_PROCESSES]
     if seeds[1] - seeds[0] < rows.TWICE or not sample:
         return [], []
     try:
-        different = doctor.check(sample, campaign.spec, tape_of=lambda seed: tape_of_row(campaign, seed, out))
+        different = doctor.check(sample, campaign.spec)
     except doctor.Broken as error:
         raise CampaignError(f"the check for determinism could not run: {error}") from error
     if different is None:
@@ -95,14 +93,6 @@ def compared(campaign: Campaign, seeds: Seeds, out: Path) -> tuple[list[int], li
         f" --mutant {campaign.mutant}" if campaign.mutant else "")
     return sample, [{"kind": "nondeterminism", "signature": "nondeterminism:processes", "count": 1,
                      "smallest_seed": different.seed, "message": different.message, "replay": replay}]
-
-
-def tape_of_row(campaign: Campaign, seed: int, out: Path) -> Tape | None:
-    """Return the tape of a guided campaign's run; None if the seed suffices, or the run has none."""
-    if campaign.strategy != GUIDED:
-        return None
-    text = read(out, (seed, seed + 1), ["tape"])["tape"][0].as_py()
-    return tape_of(text) if text else None
 
 
 def add_digest(hasher: Any, table: pa.Table) -> None:

@@ -6,7 +6,7 @@ called known only if an earlier campaign of the same scenario and mutant has its
 Shrinking runs in local processes or on Spark's workers. It returns a tape, which the caller replays and writes as a bundle.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -16,11 +16,9 @@ from typing import NamedTuple
 
 from highwater.dst.campaign.folder import labelled, summary_in
 from highwater.dst.campaign.processes import begin_worker
-from highwater.dst.campaign.summary import tape_of_row
-from highwater.dst.campaign.what import GUIDED, UNJUDGED, Campaign, CampaignError, Refused
+from highwater.dst.campaign.what import UNJUDGED, Campaign, CampaignError, Refused
 from highwater.dst.run_spec import Run, protocol_words
 from highwater.dst.scenarios import named
-from highwater.dst.search.guide import Tape
 from highwater.dst.search.shrink import BUDGET, Shrunk, shrink
 from highwater.dst.sim.alarm import Hung, alarmed, set_alarm
 from highwater.dst.simulate import Build, Outcome, Shape, simulate
@@ -82,20 +80,18 @@ def compare(now: dict, earlier: list[dict]) -> list[Compared]:
 
 # --- what is small
 
-def rerun(campaign: Campaign, seed: int, tape: Tape | None = None) -> tuple[Outcome, Run]:
-    """Run a row's seed again, with its tape in a guided campaign. Returns the outcome and the run. Raises CampaignError."""
-    if tape is None and campaign.strategy == GUIDED:
-        raise CampaignError(f"the run of seed {seed} did not end, so there is no tape to replay")
+def rerun(campaign: Campaign, seed: int) -> tuple[Outcome, Run]:
+    """Run a row's seed again. Returns the outcome and the run."""
     run = campaign.spec.at(seed)
-    return simulate(run, tape=tape), run
+    return simulate(run), run
 
 
-def shrunk(of: tuple, seed: int, tape: Tape | None, signature: str, budget: int, *_: str) -> dict:
+def shrunk(of: tuple, seed: int, signature: str, budget: int, *_: str) -> dict:
     """Shrink a seed's run. Returns the fields of a Small, for JSON. `of`: the fields of a Campaign.
 
     Raises CampaignError if the seed no longer fails in the same way, which means that something is not deterministic."""
     campaign = Campaign(*of)
-    outcome, run = rerun(campaign, seed, tape)
+    outcome, run = rerun(campaign, seed)
     if outcome.signature != signature:
         raise CampaignError(f"seed {seed} now ends with {outcome.signature or 'ok'}, and was {signature}: highwater dst doctor "
                             f"{protocol_words(campaign.scenario)} --seeds {seed}:{seed + 1}")
@@ -119,18 +115,18 @@ def small_of(campaign: Campaign, said: dict) -> Small:
                  said["weights"] and Weights(**said["weights"]), [tuple(choice) for choice in said["tape"]], said["runs"])
 
 
-ToShrink = tuple[int, Tape | None, str]  # seed, tape, signature
+ToShrink = tuple[int, str]  # seed, signature
 Shrinker = Callable[[Campaign, list[ToShrink], int], Iterable[Small]]  # int: most runs for each; results in order
 
 
-def to_shrink(campaign: Campaign, summary: dict, out: Path) -> list[ToShrink]:
+def to_shrink(summary: dict) -> list[ToShrink]:
     """Return the smallest seed of each signature, for failures of the implementation."""
-    return [(failure["smallest_seed"], tape_of_row(campaign, failure["smallest_seed"], out), failure["signature"])
-            for failure in summary["failures"] if failure["kind"] not in UNJUDGED]
+    return [(failure["smallest_seed"], failure["signature"]) for failure in summary["failures"]
+            if failure["kind"] not in UNJUDGED]
 
 
 @contextmanager
-def shrinking_in_processes(jobs: int) -> Iterator[Shrinker]:
+def shrinking_in_processes(jobs: int) -> Generator[Shrinker, None, None]:
     with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=begin_worker) as pool:
         def each(campaign: Campaign, those: list[ToShrink], budget: int = BUDGET) -> list[Small]:
             futures = [pool.submit(shrunk, tuple(campaign), *one, budget) for one in those]

@@ -14,9 +14,8 @@ from typing import NamedTuple
 import pyarrow.compute as pc
 
 from highwater.dst.campaign.folder import Asked, committed, missing, opened, read, write_json
-from highwater.dst.campaign.rounds import Merged
 from highwater.dst.campaign.summary import summarize
-from highwater.dst.campaign.what import Campaign, Refused, Seeds, Work
+from highwater.dst.campaign.what import Campaign, Seeds, Work
 
 FIRST_SEEDS = 100  # in a range of the first wave; their time determines the size of the next ranges
 TASK_S = 5.0  # wanted time for a range
@@ -40,25 +39,19 @@ def run(campaign: Campaign, asked: Asked, out: Path, start: Callable[[], Abstrac
         budget_s: float = 0, told: Told = lambda done, failed: None) -> Done:
     """Run the seeds that have no rows yet. Raises CampaignError."""
     began, (low, high) = time.monotonic(), asked.seeds
-    if campaign.round_size and low != campaign.first:
-        raise Refused(f"{out}: the rounds of this campaign count from seed {campaign.first}, not {low}: begin there")
     with opened(out, campaign, asked):
         todo = missing(out, asked.seeds)
         covered = covers(out, asked, todo)
         if todo and covered == asked.seeds:
             done, failed = high - low - sum(hi - lo for lo, hi in todo), failures_in(out, asked.seeds)
             with start() as engine:
-                for work, gaps in rounds(campaign, asked, todo, out):
-                    cut = Cut(gaps, jobs, asked.range_size)
-                    for more, bad in waves(work, cut, out, engine,
-                                           lambda more, bad, done=done, failed=failed: told(done + more, failed + bad)):
-                        now = done + more, failed + bad
-                        covered = covers(out, asked, missing(out, asked.seeds)) if asked.stop_after else asked.seeds
-                        if covered != asked.seeds:
-                            return ended(campaign, covered, out)
-                        if budget_s and time.monotonic() - began > budget_s and now[0] < high - low:
-                            return Done(None, high - low - now[0])
-                    done, failed = now
+                for more, _ in waves(Work(campaign, asked.limit_s), Cut(todo, jobs, asked.range_size), out, engine,
+                                     lambda more, bad: told(done + more, failed + bad)):
+                    covered = covers(out, asked, missing(out, asked.seeds)) if asked.stop_after else asked.seeds
+                    if covered != asked.seeds:
+                        return ended(campaign, covered, out)
+                    if budget_s and time.monotonic() - began > budget_s and done + more < high - low:
+                        return Done(None, high - low - done - more)
         return ended(campaign, covered, out)
 
 
@@ -66,22 +59,6 @@ def ended(campaign: Campaign, covered: Seeds, out: Path) -> Done:
     summary = summarize(campaign, covered, out)
     write_json(out / "summary.json", summary)
     return Done(summary, 0)
-
-
-def rounds(campaign: Campaign, asked: Asked, todo: list[Seeds], out: Path) -> Iterator[tuple[Work, list[Seeds]]]:
-    """Yield the work that must be done before the next can begin: a round each, or all at once if the campaign is not
-    guided."""
-    if not campaign.round_size:
-        yield Work(campaign, asked.limit_s), todo
-        return
-    merged, (low, high) = Merged(), asked.seeds
-    for start in range(low, high, campaign.round_size):
-        stop = start + campaign.round_size
-        ours = [(max(lo, start), min(hi, stop)) for lo, hi in todo if lo < stop and hi > start]
-        if ours:
-            yield Work(campaign, asked.limit_s, merged.corpus()), ours
-        if stop < high and any(hi > stop for _, hi in todo):
-            merged.add(read(out, (start, stop), ["seed", "tape", "model_states", "model_steps"]).sort_by("seed"))
 
 
 def covers(out: Path, asked: Asked, todo: list[Seeds]) -> Seeds:

@@ -4,7 +4,6 @@ from pathlib import Path
 from shlex import quote
 from typing import NamedTuple
 
-from highwater.dst.campaign.rounds import Corpus
 from highwater.dst.run_spec import RunSpec
 from highwater.dst.scenarios import DEFAULT
 from highwater.dst.sim.strategies import STRATEGIES
@@ -13,8 +12,9 @@ from highwater.dst.version import code_version
 WRONG = ("safety", "refinement", "liveness")  # kinds of failure of the implementation
 UNJUDGED = ("timeout", "memory", "death", "harness", "nondeterminism")  # kinds that say nothing about it
 Seeds = tuple[int, int]  # first, and end (exclusive)
-GUIDED = "guided"  # the strategy of campaigns in rounds: rounds.py
-BASE = "portfolio"  # the strategy that draws the parts of a guided run that have no tape
+USUAL = "portfolio"
+GUIDED = "guided"  # the strategy of some campaigns of 0.1.0: their rows are read, but their runs are not made again
+NO_GUIDE = "guided campaigns were taken out in 0.2.0, because they found no mutant sooner, as docs/zoo.md shows"
 
 
 class CampaignError(Exception):
@@ -34,18 +34,16 @@ class Campaign(NamedTuple):
 
     scenario: str = DEFAULT
     mutant: str = ""  # "": the implementation itself
-    strategy: str = BASE
+    strategy: str = USUAL
     profile: str = ""  # "": drawn for each run
     shape: str = ""  # NAME=VALUE .., in place of drawn values
     faults: str = ""  # NAME=N .., of 1,000 requests, and no other faults; "": drawn for each run
-    first: int = 0  # the seed from which the rounds of a guided campaign are counted; else 0
-    round_size: int = 0  # seeds in a round; 0 if not guided
     code: str = ""
 
     @property
     def spec(self) -> RunSpec:
-        return RunSpec(self.scenario, self.mutant or None, BASE if self.strategy == GUIDED else self.strategy,
-                       self.profile or None, tuple(self.shape.split()), tuple(self.faults.split()))
+        return RunSpec(self.scenario, self.mutant or None, self.strategy, self.profile or None, tuple(self.shape.split()),
+                       tuple(self.faults.split()))
 
 
 class Work(NamedTuple):
@@ -53,18 +51,15 @@ class Work(NamedTuple):
 
     campaign: Campaign
     limit_s: float  # a seed that takes longer has hung
-    corpus: Corpus = Corpus()
 
 
-def campaign_of(scenario: str = DEFAULT, mutant: str = "", strategy: str = BASE, profile: str = "", shape: str = "",
-                faults: str = "", first: int = 0, round_size: int = 0) -> Campaign:
+def campaign_of(scenario: str = DEFAULT, mutant: str = "", strategy: str = USUAL, profile: str = "", shape: str = "",
+                faults: str = "") -> Campaign:
     """Make a campaign of the current code. Raises Refused."""
-    if strategy not in (BASE, GUIDED, *STRATEGIES):
-        raise Refused(f"there is no strategy {strategy!r}; there are: {BASE}, {GUIDED}, {', '.join(STRATEGIES)}")
-    if strategy == GUIDED and round_size < 1:
-        raise Refused("a guided campaign goes in rounds: give the number of seeds in one")
-    rounds = (first, round_size) if strategy == GUIDED else (0, 0)
-    campaign = Campaign(scenario, mutant, strategy, profile, shape, faults, *rounds, code_version())
+    if strategy not in (USUAL, *STRATEGIES):
+        why = NO_GUIDE if strategy == GUIDED else f"there is no strategy {strategy!r}"
+        raise Refused(f"{why}; the strategies are: {USUAL}, {', '.join(STRATEGIES)}")
+    campaign = Campaign(scenario, mutant, strategy, profile, shape, faults, code_version())
     try:
         campaign.spec.at(0)
     except (LookupError, ValueError) as error:
@@ -73,7 +68,9 @@ def campaign_of(scenario: str = DEFAULT, mutant: str = "", strategy: str = BASE,
 
 
 def replay_of(campaign: Campaign, seed: int) -> str:
-    """Return the command that replays a seed's run. DIR stands for the campaign's folder."""
+    """Return the command that replays a seed's run. DIR stands for the campaign's folder.
+
+    Only 0.1.0 replays a guided run, from the tape in its row."""
     return f"highwater campaign replay DIR {seed}" if campaign.strategy == GUIDED else campaign.spec.command(seed)
 
 

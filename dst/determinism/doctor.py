@@ -9,19 +9,18 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from highwater.dst.bundle import tape_hash
 from highwater.dst.run_spec import Run, RunSpec, fields_of, run_of
-from highwater.dst.sim.choose import Choice, TapeMismatch
+from highwater.dst.sim.choose import TapeMismatch
 from highwater.dst.simulate import Build, Outcome, simulate
 from highwater.traces.event import from_json, to_json
 from highwater.traces.explain.explain import words
 
-Tape = list[Choice]
 USUAL = RunSpec()
 PLACE = Path(__file__).parent.parent.parent.parent  # the folder that contains the package `highwater`
 HASH_SEEDS = (1, 2)
@@ -49,15 +48,15 @@ class Broken(Exception):
     """A process did not answer, so nothing is known about determinism. The message names the place and the reason."""
 
 
-def check(seeds: Iterable[int], spec: RunSpec = USUAL, places: Sequence[Place] = (), build: str = "", path: str = "",
-          tape_of: Callable[[int], Tape | None] = lambda seed: None) -> Difference | None:
+def check(seeds: Iterable[int], spec: RunSpec = USUAL, places: Sequence[Place] = (), build: str = "", path: str = ""
+          ) -> Difference | None:
     """Return the first seed whose run differs between places, or None.
 
     `places`: two fresh processes under two hash seeds, unless given. `build`: "module:name" of a Build to use in place of the
-    spec's. `path`: the folder of that module. `tape_of`: seed -> the tape to replay, or None. Raises Broken."""
+    spec's. `path`: the folder of that module. Raises Broken."""
     places = places or [Place(sys.executable, hash_seed) for hash_seed in HASH_SEEDS]
     seeds = list(seeds)
-    job = {"build": build, "runs": [(fields_of(spec.at(seed)), tape_of(seed)) for seed in seeds]}
+    job = {"build": build, "runs": [(fields_of(spec.at(seed)), None) for seed in seeds]}
     first, *others = [ask(place, job, path) for place in places]
     for number, seed in enumerate(seeds):
         for place, other in zip(places[1:], others):
@@ -121,10 +120,11 @@ def ask(place: Place, job: dict[str, Any], path: str = "") -> list:
         done = subprocess.run([place.python, "-m", "highwater.dst.determinism.doctor"], input=json.dumps(job),
                               capture_output=True, text=True,
                               env=environment, timeout=LONGEST_S, check=False)
-        if done.returncode == 0:
-            return json.loads(done.stdout)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Broken(f"{place.name}: {error}") from None
+    try:
+        if done.returncode == 0:
+            return json.loads(done.stdout)
     except ValueError:
         pass
     last = done.stderr.strip().rpartition("\n")[2]

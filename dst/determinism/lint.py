@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from highwater.dst.determinism.lint_allowed import ALLOWED, Allowed
-from highwater.dst.determinism.lint_sets import SCOPES, SET_METHODS, Sets, inside, name_of
+from highwater.dst.determinism.lint_sets import SCOPES, SET_METHODS, Sets, Whole, inside, name_of
 
 ROOT = Path(__file__).parent.parent.parent  # the folder of the package `highwater`
 FOLDERS = ("impl", "dst", "traces", "model")
@@ -263,8 +263,9 @@ def lint(root: Path = ROOT, allowed: Iterable[Allowed] = ALLOWED, begin: Callabl
     `begin` is called with the name of each file before it is searched."""
     trees = {path.relative_to(root).as_posix(): ast.parse(path.read_text()) for path in sources(root)}
     found: list[Finding] = []
+    whole = Whole.of(trees.values())
     for file, tree in trees.items():
         begin(file)
-        found += Linter(file, tree, Sets(tree, trees.values())).findings()
+        found += Linter(file, tree, Sets(tree, whole)).findings()
     return ([finding for finding in found if not any(covers(entry, finding) for entry in allowed)],
             [entry for entry in allowed if not any(covers(entry, finding) for finding in found)])

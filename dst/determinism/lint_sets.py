@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 SET_METHODS = ("union", "intersection", "difference", "symmetric_difference")
 SET_TYPES = ("set", "frozenset", "Set", "AbstractSet", "MutableSet", "FrozenSet")
@@ -26,23 +27,35 @@ def annotated(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
             yield node.target.attr, node.annotation
 
 
+class Whole(NamedTuple):
+    """What is annotated in all files: attributes, and what functions return. It is gathered once, because it takes a walk of
+    every file."""
+
+    attributes: list[tuple[str, ast.AST]]
+    functions: set[str]  # that return a set wherever they are defined
+
+    @classmethod
+    def of(cls, trees: Iterable[ast.Module]) -> "Whole":
+        trees = list(trees)
+        defined = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        return cls([pair for tree in trees for pair in annotated(tree)],
+                   {node.name for node in defined if of_set_type(node.returns)} - {
+                       node.name for node in defined if not of_set_type(node.returns)})
+
+
 class Sets:
     """The sets of one file: attributes, functions and names.
 
     An attribute counts if it is annotated as a set here, or elsewhere and nowhere as something else. A function counts if its
     return annotation is a set. Names are found for each function."""
 
-    def __init__(self, tree: ast.Module, trees: Iterable[ast.Module]):
-        trees = list(trees)
-        everywhere = [pair for each in trees for pair in annotated(each)]
-        others = {name for name, annotation in everywhere if not of_set_type(annotation)}
-        here = {name for name, annotation in annotated(tree) if not of_set_type(annotation)}
-        self.attributes = {name for name, annotation in everywhere if of_set_type(annotation)} - others | {
-            name for name, annotation in annotated(tree) if of_set_type(annotation)} - here
-        functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-        defined = [node for each in trees for node in ast.walk(each) if isinstance(node, functions)]
-        self.functions = {node.name for node in defined if of_set_type(node.returns)} - {
-            node.name for node in defined if not of_set_type(node.returns)}
+    def __init__(self, tree: ast.Module, whole: Whole):
+        own = list(annotated(tree))
+        others = {name for name, annotation in whole.attributes if not of_set_type(annotation)}
+        here = {name for name, annotation in own if not of_set_type(annotation)}
+        self.attributes = {name for name, annotation in whole.attributes if of_set_type(annotation)} - others | {
+            name for name, annotation in own if of_set_type(annotation)} - here
+        self.functions = whole.functions
 
     def holds(self, node: ast.AST, names: set[str]) -> bool:
         """Tell whether an expression is a set, as far as syntax shows."""

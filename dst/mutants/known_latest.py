@@ -57,9 +57,9 @@ def of(kind: type[MetadataStore]) -> Callable:
 
 
 BUILDS = {  # name -> (its bug, its Build)
-    "known_no_check": ("a writer takes its known file for the latest without reading the boundary", unchecked),
-    "known_unanswered": ("a writer takes a file whose create has no response for the latest", of(Sent)),
-    "known_without_its_update": ("the next update is computed from the base of the last one", of(Before)),
+    "known_no_check": ("a writer trusts that its known file is the latest, without reading the boundary", unchecked),
+    "known_unanswered": ("a writer trusts that a file is the latest although its create had no response", of(Sent)),
+    "known_without_its_update": ("a writer computes its next update from the content before its last one", of(Before)),
 }
 HARM = ("history:duplicate commit", "history:lost update")
 ORACLES = {  # name -> prefixes of its signatures: by model; by harm

@@ -94,6 +94,7 @@ class ReadCheckedFirst(ReadUnchecked):
     """Reads the boundary before the entries."""
 
     async def _replayed(self, file_id: int, state: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
+        assert self.boundary is not None
         await self.boundary.read()
         return await super()._replayed(file_id, state)
 
@@ -123,12 +124,14 @@ class Collecting(AppendLog):
         return [i for i in old if i <= held and i < latest]
 
     async def gone(self, entries: list[int]) -> list[int]:
+        assert self.boundary is not None
         await self.boundary.advance(max(entries))
         return [i for i in entries if await self._delete(self.entries, i)]
 
 
 class DeletesFirst(Collecting):
     async def gone(self, entries: list[int]) -> list[int]:
+        assert self.boundary is not None
         deleted = [i for i in entries if await self._delete(self.entries, i)]
         await self.boundary.advance(max(entries))
         return deleted
@@ -202,7 +205,7 @@ BUILDS = {  # name -> (its bug, its Build)
     "last_entry_deleted": ("the last entry is collected too", made(log=KeepsNoEntry)),
     "last_snapshot_deleted": ("the latest snapshot is collected too", made(log=KeepsNoSnapshot)),
     "age_ignored": ("entries younger than min_age are deleted", made(log=TakesAnyForOld)),
-    "reads_not_checked": ("a recovery takes a missing entry for the end of the log", made(log=ReadUnchecked)),
+    "reads_not_checked": ("a recovery treats a missing entry as the end of the log", made(log=ReadUnchecked)),
     "read_checked_first": ("a recovery reads the boundary before the entries, not after", made(log=ReadCheckedFirst)),
     "end_from_snapshot": ("an appender begins after the latest snapshot, without a listing", made(log=GoesOnFromSnapshot)),
     "snapshots_kept": ("old snapshots are never collected", made(log=ForgetsToCollectSnapshots)),

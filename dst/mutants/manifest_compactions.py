@@ -81,14 +81,18 @@ class Unclaimed(Compactor):
         self.claimed = True
 
 
+async def apply_unseen(compactor: Compactor, job: Job, merge: Callable[[Job], Awaitable[None]]) -> None:
+    await merge(job)
+    await compactor.stores.manifest.update(lambda _, m: compactor._unfenced("manifest", m, compactor.epoch) and m._replace(
+        l0=tuple(sst for sst in m.l0 if sst not in job), compacted=(*m.compacted, *job)))
+    compactor.applied = True
+
+
 class ClaimNotLookedUp(Compactor):
     """Applies a claimed compaction without checking whether the manifest has it."""
 
     async def _apply(self, job: Job, merge: Callable[[Job], Awaitable[None]]) -> None:
-        await merge(job)
-        await self.stores.manifest.update(lambda _, m: self._unfenced("manifest", m, self.epoch) and m._replace(
-            l0=tuple(sst for sst in m.l0 if sst not in job), compacted=(*m.compacted, *job)))
-        self.applied = True
+        await apply_unseen(self, job, merge)
 
 
 class UnknownIsApplied(Compactor):
@@ -96,7 +100,7 @@ class UnknownIsApplied(Compactor):
 
     async def _apply(self, job: Job, merge: Callable[[Job], Awaitable[None]]) -> None:
         try:
-            await ClaimNotLookedUp._apply(self, job, merge)
+            await apply_unseen(self, job, merge)
         except (ObjectVersionBehindBoundary, OutcomeUnknown):
             self.applied = True
 
@@ -188,9 +192,9 @@ BUILDS = {  # name -> (its bug, its Build)
     "epochs_not_compared": ("a compactor does not compare epochs", with_compactor(NotCompared)),
     "bumped_second": ("an open writes its epoch into the compactions first", with_compactor(BumpedSecond)),
     "epoch_in_manifest_alone": ("an open writes its epoch into the manifest alone", with_compactor(EpochInManifestAlone)),
-    "not_healed": ("an open adds one to the epoch of each object", with_compactor(NotHealed)),
+    "not_healed": ("an open increments the epoch of each object, although the two may differ", with_compactor(NotHealed)),
     "not_taken_over": ("an open ignores the claim that it finds", with_compactor(NotTakenOver)),
-    "claim_out_first": ("the claim is removed before the manifest has the compaction", with_compactor(ClaimOutFirst)),
+    "claim_out_first": ("the claim is removed before the compaction is in the manifest", with_compactor(ClaimOutFirst)),
     "unclaimed": ("a compactor merges without a claim", with_compactor(Unclaimed)),
     "claim_not_looked_up": ("a compaction is applied although the manifest may already hold it",
                             with_compactor(ClaimNotLookedUp)),

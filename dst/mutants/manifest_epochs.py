@@ -22,7 +22,7 @@ class Overwrites(Instance):
 
 
 class ClaimsOnce(Instance):
-    """Tries an open that lost its race again with the epoch of its first attempt."""
+    """Keeps the epoch of its first attempt when it retries an open that lost its race."""
 
     claim = 0
 
@@ -60,7 +60,7 @@ class UncheckedCompactor(Instance):
 
 
 class NotReread(Instance):
-    """Puts an update that met a conflict at the next id, unchanged."""
+    """Puts the same manifest at the next id after a conflict."""
 
     async def _create(self, m: Manifest) -> Committed:
         while True:
@@ -154,7 +154,7 @@ def client(instance: type[Instance] = Instance, reader: type[ManifestReader] = M
 
 BUILDS = {  # name -> (its bug, its Build)
     "overwrites": ("a manifest is put without a condition", client(Overwrites)),
-    "claims_once": ("an open tries again with the epoch of its first attempt", client(ClaimsOnce)),
+    "claims_once": ("an open that retries keeps the epoch of its first attempt", client(ClaimsOnce)),
     "bumps_all": ("an open takes the next epoch of every role", client(BumpsAll)),
     "unchecked": ("no update compares epochs", client(Unchecked)),
     "unchecked_after_conflict": ("epochs are not compared again after a conflict", client(UncheckedAfterConflict)),
@@ -165,8 +165,9 @@ BUILDS = {  # name -> (its bug, its Build)
     "unknown_is_done": ("an update without a response is reported as done", client(UnknownIsDone)),
     "lists_once": ("a reader polls the manifest that it already knows", client(reader=ListsOnce)),
     "unheard_is_conflict": ("a create without a response is treated as refused", client(UnheardIsConflict)),
-    "applied_again": ("an update in doubt is applied again although it is in the manifest", client(AppliedAgain)),
-    "fenced_is_denied": ("a fenced update in doubt is reported as not applied although it is", client(FencedIsDenied)),
+    "applied_again": ("an update without a response is applied again although it is in the manifest", client(AppliedAgain)),
+    "fenced_is_denied": ("a fenced update without a response is reported as not applied although it was applied",
+                         client(FencedIsDenied)),
 }
 STALE = ("refinement:Writer.", "refinement:Compactor.", "refinement:Collector.")
 DONE = ("told:committed", "told:compacted", "told:collected")

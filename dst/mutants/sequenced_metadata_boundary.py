@@ -169,12 +169,12 @@ BUILDS = {  # name -> (its bug, its Build)
                                lambda w, n, spare, i: build(w, n, spare, storage=LostReplyIsConflict)),
     "refused_is_applied_again": ("a refused or indeterminate update is applied to the latest file again",
                                  lambda w, n, spare, i: build(w, n, spare, bounded=AppliedAgain)),
-    "missing_is_asked_again": ("a client requests a file that was listed and then deleted again and again",
+    "missing_is_asked_again": ("a client requests a file forever that was deleted after it was listed",
                                lambda w, n, spare, i: build(w, n, spare, bounded=MissingIsAskedAgain)),
     "conflict_not_looked_at": ("after a conflict the same id is tried again, without reading the winner's file",
                                lambda w, n, spare, i: build(w, n, spare, store=ConflictNotLookedAt)),
+    **ambiguity.BUILDS,
 }
-BUILDS |= ambiguity.BUILDS
 
 DUPLICATE, LOST, TWICE = "history:duplicate commit", "history:lost update", "history:applied twice"
 WRITES_AGAIN = ("refinement:Writer.CreateNext", "refinement:Writer.SendCreate", "told:failed")
@@ -189,7 +189,7 @@ ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefi
     "delete_before_advance": (("refinement:Collector.Delete", "refinement:Collector.SendDelete", "refinement:Collector.Advance",
                                "refinement:Collector.SendAdvance"), (DUPLICATE, LOST)),
     "boundary_moves_backward": (("refinement:Collector.Advance", "refinement:.ApplyPending"),
-                                (DUPLICATE, LOST, "exception:InvalidBoundary")),  # noticed by who saw the higher one
+                                (DUPLICATE, LOST, "exception:InvalidBoundary")),  # a client notices that saw the higher one
     "latest_deleted": (("refinement:Collector.",), ("history:", "liveness:", "exception:")),
     "age_ignored": (("history:too young",), ()),
     "checkpoints_not_spared": (("refinement:Collector.Delete", "refinement:Collector.SendDelete"), ()),

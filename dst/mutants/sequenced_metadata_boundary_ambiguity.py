@@ -157,7 +157,7 @@ def trusting_409(store: ObjectStore) -> ObjectStore:
 BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
     "Z7": ("a create with an indeterminate outcome counts as a conflict: the update is applied to the latest file again",
            of(TakenForConflict)),
-    "Z8": ("a create with an indeterminate outcome counts as a failure: the file that it may have written is removed",
+    "Z8": ("a create with an indeterminate outcome counts as a failure: the file that it may have created is deleted",
            of(RolledBack)),
     "Z9": ("412 counts as a conflict, although the existing file may be the writer's own", on(below)),
     "Z9_fenced": ("412 makes the writer stop, although the existing file may be its own", on(below, FencedByItself)),

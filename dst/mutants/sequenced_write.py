@@ -20,6 +20,7 @@ class TakesNextId(StateWriter):
     """Puts the old content under the next id after a conflict, which is right only for a log."""
 
     def _learn(self, file_id: int, lost: Lost) -> None:
+        assert self.known is not None
         self.known = Known(file_id, self.known.value, True)
 
 
@@ -33,6 +34,7 @@ class SkipsAnId(StateWriter):
     async def _find_out(self) -> None:
         await super()._find_out()
         if getattr(self, "skips", False):
+            assert self.known is not None
             self.skips, self.known = False, self.known._replace(id=self.known.id + 1)
 
 
@@ -41,6 +43,7 @@ class LogSkipsAnId(LogWriter):
         try:
             return await super().append(body, 1)
         except ObjectVersionExists:
+            assert self.latest is not None
             self.latest += 1
             return await super().append(body, attempts)
 
@@ -164,21 +167,22 @@ def client(**parts: Any) -> Build:
 
 BUILDS = {  # name -> (its bug, its Build)
     "overwrites": ("files are put without a condition", client(storage=Overwrites)),
-    "unresolved": ("state: after a conflict the old content is put under the next id", client(state=TakesNextId)),
-    "gap": ("after a conflict an id is left out", client(state=SkipsAnId, log=LogSkipsAnId)),
+    "unresolved": ("in a sequence of states, the old content is put under the next id after a conflict",
+                   client(state=TakesNextId)),
+    "gap": ("after a conflict an id is skipped", client(state=SkipsAnId, log=LogSkipsAnId)),
     "lost_reply_is_conflict": ("a create with an indeterminate outcome is treated as a conflict and applied again",
                                client(next_file=LostReplyIsConflict)),
-    "conflict_is_anothers": ("the file that a repeated create meets is taken for another writer's",
+    "conflict_is_anothers": ("a create is repeated, and an existing file counts as another writer's",
                              client(next_file=ConflictIsAnothers)),
-    "conflict_is_mine": ("the file that a repeated create meets is taken for the writer's own",
+    "conflict_is_mine": ("a create is repeated, and an existing file counts as the writer's own",
                          client(next_file=ConflictIsMine)),
     "timeout_is_failure": ("a create with an indeterminate outcome is reported as failed", client(next_file=TimeoutIsFailure)),
     "acknowledged_unheard": ("a create with an indeterminate outcome is reported as committed",
                              client(next_file=AcknowledgedUnheard)),
-    "absent_has_failed": ("a create in doubt whose file is still absent is reported as failed",
+    "absent_has_failed": ("a create without a response is reported as failed if its file is absent, although it may come later",
                           client(next_file=AbsentHasFailed)),
     "old_reads": ("a cache answers a reader", client(readers=(OldListingReader, OldEntriesReader))),
-    "out_of_order": ("log: a reader resolves files in another order than their ids",
+    "out_of_order": ("in a log, a reader resolves files out of the order of their ids",
                      client(readers=(StateReader, BackwardReader))),
 }
 

@@ -18,18 +18,19 @@ class Unconditional(SimpleConditional):
 
 
 class OldContent(SimpleConditional):
-    """Gets only the new version after a conflict, and puts its result of the old content."""
+    """Reads only the new version after a conflict, and puts what it computed from the old content."""
 
     async def _put(self, value: Any) -> Content:
         try:
             return await super()._put(value)
         except PreconditionFailed:
+            assert self.known is not None
             self.known = Content(self.known.value, (await self.world.store.head(self.key)).version)
             return await super()._put(value)
 
 
 class OthersDropped(SimpleConditional):
-    """Reads again after a conflict, and then puts its own old result over what it has read."""
+    """Reads again after a conflict, and then puts its old result over the content that it read."""
 
     made: tuple[str, ...] = ()
 
@@ -64,6 +65,7 @@ class AcknowledgedUnheard(SimpleConditional):
         try:
             return await super()._put(value)
         except OutcomeUnknown:
+            assert known is not None
             return known._replace(value=value)
 
 
@@ -78,7 +80,7 @@ class LostReplyIsConflict(SimpleConditional):
 
 
 class ConflictIsMine(SimpleConditional):
-    """Repeats a put with an indeterminate outcome, and takes a conflict then for its own success."""
+    """Repeats a put with an indeterminate outcome. A conflict then counts as its own success."""
 
     async def _put(self, value: Any) -> Content:
         try:
@@ -144,16 +146,19 @@ def client(kind: type[SimpleConditional]) -> Build:
 
 BUILDS = {  # name -> (its bug, its Build)
     "unconditional": ("a writer puts without a condition", client(Unconditional)),
-    "old_content": ("after a conflict the old content is put over the new version", client(OldContent)),
-    "others_dropped": ("after a conflict the other's update is dropped", client(OthersDropped)),
-    "conflict_not_reread": ("after a conflict the same put is tried again", client(ConflictNotReread)),
-    "timeout_is_failure": ("an update without a reply is reported as failed", client(TimeoutIsFailure)),
-    "acknowledged_unheard": ("an update without a reply is reported as committed", client(AcknowledgedUnheard)),
-    "lost_reply_is_conflict": ("an update without a reply is applied again blindly", client(LostReplyIsConflict)),
-    "conflict_is_mine": ("a conflict after a put without a reply is taken for its success", client(ConflictIsMine)),
-    "absent_has_failed": ("an update in doubt that is not there yet is reported as failed", client(AbsentHasFailed)),
-    "last_place_only": ("an update in doubt is looked for in the last place only", client(LastPlaceOnly)),
-    "old_reads": ("a reader is answered by a cache", client(OldReads)),
+    "old_content": ("after a conflict a writer reads only the new version, and puts its old content", client(OldContent)),
+    "others_dropped": ("after a conflict the other writer's update is dropped", client(OthersDropped)),
+    "conflict_not_reread": ("after a conflict the same put is repeated", client(ConflictNotReread)),
+    "timeout_is_failure": ("an update without a response is reported as failed", client(TimeoutIsFailure)),
+    "acknowledged_unheard": ("an update without a response is reported as committed", client(AcknowledgedUnheard)),
+    "lost_reply_is_conflict": ("an update without a response is applied again unconditionally", client(LostReplyIsConflict)),
+    "conflict_is_mine": ("a put without a response is repeated, and a conflict then counts as success",
+                         client(ConflictIsMine)),
+    "absent_has_failed": ("an update without a response is reported as failed if it is absent, although it may come later",
+                          client(AbsentHasFailed)),
+    "last_place_only": ("an update without a response is looked for only as the last update of the content",
+                        client(LastPlaceOnly)),
+    "old_reads": ("a cache answers a reader", client(OldReads)),
 }
 
 LOST, TWICE, DENIED = "history:lost update", "history:applied twice", "history:denied update"

@@ -82,18 +82,18 @@ class CachedListing(Layer):
         return self.listed
 
 
-def above(layer: type[Layer]) -> Callable[[World, Shape, int], ObjectStore]:
+def above(layer: type[Layer]) -> Callable[[World, Shape, int], Layer]:
     return lambda world, shape, number: layer(world.store)
 
 
 BUILDS = {  # name -> (its bug, its Build)
-    "create_by_looking": ("PUT If-None-Match is emulated: GET, and PUT if it is not there", above(CreateByLooking)),
-    "update_by_looking": ("PUT If-Match is emulated: GET, and PUT if the version is right", above(UpdateByLooking)),
+    "create_by_looking": ("PUT If-None-Match is emulated: GET, and PUT if the object does not exist", above(CreateByLooking)),
+    "update_by_looking": ("PUT If-Match is emulated: GET, and PUT if the version is the expected one", above(UpdateByLooking)),
     "blind_update": ("the condition of an update is ignored", above(BlindUpdate)),
-    "silence_is_success": ("a PUT without a reply is reported as stored", above(SilenceIsSuccess)),
-    "cached_reads": ("reads are answered from a cache", above(CachedReads)),
-    "never_changed": ("GET If-None-Match is answered 304 whatever is there", above(NeverChanged)),
-    "cached_listing": ("listings are answered from a cache", above(CachedListing)),
+    "silence_is_success": ("a PUT without a response is reported as stored", above(SilenceIsSuccess)),
+    "cached_reads": ("a cache answers reads", above(CachedReads)),
+    "never_changed": ("GET If-None-Match is always answered 304", above(NeverChanged)),
+    "cached_listing": ("a cache answers listings", above(CachedListing)),
 }
 HARM = ("history:not linearizable",)
 # name -> prefixes of its signatures: by model; by harm

@@ -41,8 +41,9 @@ def client(kind: type[MetadataStore]) -> Callable:
 
 
 BUILDS = {  # name -> (its bug, its Build)
-    "refused_is_retried": ("the RFC, with the retry of released code: a refused update is applied again", client(Retried)),
-    "recognised_unchecked": ("the update is looked for in a file that no boundary was read after", client(Unchecked)),
+    "refused_is_retried": ("as in the RFC, with the retry of released code: a refused update is applied again",
+                           client(Retried)),
+    "recognised_unchecked": ("the update is looked for in a file without reading the boundary afterwards", client(Unchecked)),
 }
 ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "refused_is_retried": (("refinement:Writer.",), ("history:applied twice",)),

@@ -62,7 +62,7 @@ async def nothing() -> None:
 
 
 class GoneIsSkipped(NotValidated):
-    """Skips a missing WAL object in a replay, and validates nothing."""
+    """Skips a missing WAL object in a replay, and does not validate the replay."""
 
     async def _replay(self, fence: int, flush_every: int | None) -> None:
         self.records, self.last_id = list(self.known.manifest.flushed), self.known.manifest.replay_after
@@ -164,7 +164,7 @@ class StaysOpen(Wal):
 
 
 class EpochNotCompared(Wal):
-    """Takes the manifest as it is after a conflict in a flush, and puts its own again."""
+    """Reads the manifest after a conflict in a flush without comparing epochs, and puts its own again."""
 
     async def _reread(self, unknown: OutcomeUnknown | None) -> None:
         self.known = await self._again(lambda: self.object.read(self.known))
@@ -173,7 +173,7 @@ class EpochNotCompared(Wal):
 async def collect_all(world: World, root: str) -> list[int]:
     """Delete all WAL objects but the latest."""
     namespace = Namespace(root, "wal")
-    ids = [namespace.file_id(entry.key) for entry in await list_all(world.store, namespace.prefix)]
+    ids = [i for entry in await list_all(world.store, namespace.prefix) if (i := namespace.file_id(entry.key)) is not None]
     for i in ids[:-1]:
         await world.store.delete(namespace.key(i))
     return ids[:-1]
@@ -200,19 +200,20 @@ def opening(kind: type[Wal]) -> Callable[[World, Shape, int], Impl]:
 
 
 BUILDS = {  # name -> (its bug, its Build)
-    "unchecked": ("an append is acknowledged without a look at the manifest", opening(Unchecked)),
-    "fence_not_ahead": ("the fence is put behind what is listed, not ahead of replay_after", opening(FenceNotAhead)),
-    "not_validated": ("a replay is trusted without a look at the manifest", opening(NotValidated)),
-    "gone_is_skipped": ("a WAL object that is gone is skipped in a replay, which nothing validates", opening(GoneIsSkipped)),
-    "flushed_too_far": ("replay_after is beyond what is flushed", opening(FlushedTooFar)),
+    "unchecked": ("an append is acknowledged without reading the manifest", opening(Unchecked)),
+    "fence_not_ahead": ("the fence is put after the last listed object, even if that is not ahead of replay_after",
+                        opening(FenceNotAhead)),
+    "not_validated": ("a replay is trusted without reading the manifest again", opening(NotValidated)),
+    "gone_is_skipped": ("a replay skips a missing WAL object, and is not validated", opening(GoneIsSkipped)),
+    "flushed_too_far": ("a flush sets replay_after beyond its last record", opening(FlushedTooFar)),
     "blind_manifest": ("the manifest is put without a condition", opening(BlindManifest)),
     "blind_create": ("WAL objects are put without a condition", opening(BlindCreate)),
-    "doubt_is_fenced": ("an append of unknown outcome that meets its own object is reported as refused",
+    "doubt_is_fenced": ("an append without a response finds its own object, and is reported as refused",
                         opening(DoubtIsFenced)),
-    "doubt_is_skipped": ("an append of unknown outcome is put again in the next slot", opening(DoubtIsSkipped)),
-    "doubt_is_concluded": ("an append of unknown outcome that meets another's object is reported as refused",
+    "doubt_is_skipped": ("an append without a response is put again in the next slot", opening(DoubtIsSkipped)),
+    "doubt_is_concluded": ("an append without a response finds another writer's object, and is reported as refused",
                            opening(DoubtIsConcluded)),
-    "epoch_not_compared": ("a flush that met a conflict does not compare epochs", opening(EpochNotCompared)),
+    "epoch_not_compared": ("a flush does not compare epochs after a conflict", opening(EpochNotCompared)),
     "collects_all": ("WAL objects ahead of replay_after are collected",
                      lambda world, shape, number: Impl(wal_fencing.open, collect_all)),
     "claimed_after_fence": ("the epoch is claimed after the fence is put",

@@ -4,11 +4,10 @@ Each writer does its writes one after another. Its caller does not repeat a writ
 recover.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from highwater.dst.actors import Actors, raise_anomalies
-from highwater.dst.scenario import Scenario, counted
+from highwater.dst.scenario import Draw, Scenario, counted
 from highwater.dst.sim.kernel import Client
 from highwater.impl.protocols.baseline import Baseline
 from highwater.impl.world import World
@@ -41,7 +40,7 @@ class Shape(NamedTuple):
 MOST = {"writers": 3, "readers": 2}  # what the model is made for
 
 
-def draw_shape(of: Callable[..., Any]) -> Shape:
+def draw_shape(of: Draw) -> Shape:
     return Shape(of("writers", 2, 3), of("updates", 2, 3, 4), of("readers", 1, 2), of("reads", 1, 2, 3), of("attempts", 1, 2),
                  of("pause_ms", 60, 1, 300), chaos=of("chaos", 3, 30), audit=bool(of("audit", 1, 0)),
                  store=of("store", "s3", "s3", "gcs", "azure", "r2"))

@@ -4,9 +4,7 @@ This is `MetadataStore(keep_latest=True)`, the cheapest commit (docs/cost.md). T
 KNOWN = "accepted". All else is as in that scenario.
 """
 
-from collections.abc import Callable
-from typing import Any
-
+from highwater.dst.scenario import Draw
 from highwater.dst.scenarios import sequenced_metadata_boundary as boundary
 from highwater.dst.scenarios.sequenced_metadata_boundary import Codec, Shape
 from highwater.impl.layout import Namespace
@@ -16,7 +14,7 @@ from highwater.traces.protocols.sequenced_metadata_boundary import KnowingTrace,
 from highwater.traces.refine import refiner_of
 
 
-def draw_shape(of: Callable[..., Any]) -> Shape:
+def draw_shape(of: Draw) -> Shape:
     return boundary.draw_shape(of)._replace(sdk="")
 
 

@@ -6,11 +6,10 @@ After the faults have stopped, one appender, one reader and one collector must e
 may be left, except the last entry.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from highwater.dst.actors import Actors, raise_anomalies
-from highwater.dst.scenario import STORES, Scenario, counted
+from highwater.dst.scenario import STORES, Draw, Scenario, counted
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import SimulatedStore
@@ -50,7 +49,7 @@ class Shape(NamedTuple):
 MOST = {"appenders": 3, "readers": 2, "collectors": 2}  # what the model is made for
 
 
-def draw_shape(of: Callable[..., Any]) -> Shape:
+def draw_shape(of: Draw) -> Shape:
     return Shape(of("appenders", 2, 3), of("entries", 4, 3, 8), of("readers", 1, 2), of("reads", 3, 2, 6),
                  of("collectors", 1, 2), of("rounds", 3, 2, 6), of("min_age_ms", 60, 20, 150, 400), of("pause_ms", 60, 1, 300),
                  chaos=of("chaos", 30, 5, 100), audit=bool(of("audit", 1, 0)), skew_ms=of("skew_ms", 0, 0, 50),

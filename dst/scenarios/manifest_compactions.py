@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from highwater.dst.actors import Actors, raise_anomalies
-from highwater.dst.scenario import STORES, Scenario
+from highwater.dst.scenario import STORES, Draw, Scenario
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import SimulatedStore
@@ -60,7 +60,7 @@ class Shape(NamedTuple):
 MOST = {"writers": 1, "compactors": 4, "collectors": 2}  # what the model is made for
 
 
-def draw_shape(of: Callable[..., Any]) -> Shape:
+def draw_shape(of: Draw) -> Shape:
     return Shape(of("writers", 1, 1, 1, 0), of("flushes", 4, 2, 8), of("compactors", 2, 3, 4), of("compactions", 2, 1, 4),
                  of("collectors", 1, 0, 2), of("rounds", 3, 6), of("min_age_ms", 60, 1, 150, 400),
                  of("apart_ms", 300, 1, 1000), of("pause_ms", 60, 1, 300), chaos=of("chaos", 30, 5),

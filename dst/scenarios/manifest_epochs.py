@@ -1,9 +1,9 @@
 """Simulate writers, compactors, collectors and readers of impl/protocols/manifest_epochs.py.
 
-traces/protocols/manifest_epochs.py judges them. Each client except readers is one instance with one life. It opens, perhaps
-while others do, and updates until another instance of its role fences it. After a crash it does not return, but others have yet
-to open. Readers poll. With an audit, the first client of each role is kept for it: it must open, flush, compact and collect
-undisturbed.
+traces/protocols/manifest_epochs.py judges them. A writer, compactor or collector is one instance. It opens, perhaps while
+others open too, and updates until its work is done or another instance of its role fences it. It does not return after a crash.
+Readers poll. If the run has an audit, the first client of each role does nothing before it. Then it must open, flush, compact
+or collect without disturbance.
 """
 
 from collections.abc import Callable, Coroutine
@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from highwater.dst.actors import Actors, raise_anomalies
-from highwater.dst.scenario import Scenario
+from highwater.dst.scenario import Draw, Scenario
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import SimulatedStore
@@ -50,9 +50,9 @@ class Shape(NamedTuple):
     collections: int = 1
     readers: int = 0
     polls: int = 2
-    checkpoints: int = 2  # in the first manifest, beside one that never ends
-    ends_every_ms: int = 0  # time between their ends; 0: all have ended before the run
-    retry_for_s: int = 0  # how long an open that lost its race tries again; 0: it fails
+    checkpoints: int = 2  # in the first manifest, beside one that never expires
+    ends_every_ms: int = 0  # time between their expiries; 0: all have expired before the run
+    retry_for_s: int = 0  # how long an open that lost its race retries; 0: it fails
     deadline_ms: int = 0  # of an update; 0: none
     apart_ms: int = 300  # an instance opens at most this late
     pause_ms: int = 60  # between two operations of a client, at most
@@ -65,10 +65,10 @@ class Shape(NamedTuple):
     sdk: str = ""
 
 
-MOST = {"writers": 6, "compactors": 3, "collectors": 3, "readers": 2}  # what the model is made for
+MOST = {"writers": 6, "compactors": 3, "collectors": 3, "readers": 2}  # clients of the model that checks the traces
 
 
-def draw_shape(of: Callable[..., Any]) -> Shape:
+def draw_shape(of: Draw) -> Shape:
     return Shape(of("writers", 2, 6, 6), of("flushes", 2, 8, 8), of("compactors", 0, 1, 2, 3), of("compactions", 2, 1, 3),
                  of("collectors", 0, 0, 1, 2, 3), of("collections", 1, 2), of("readers", 0, 1, 2), of("polls", 2, 3, 4),
                  retry_for_s=of("retry_for_s", 0, 1, 1), deadline_ms=of("deadline_ms", 0, 0, 1, 300),
@@ -77,7 +77,7 @@ def draw_shape(of: Callable[..., Any]) -> Shape:
                  skew_ms=of("skew_ms", 0, 50), store=of("store", "s3", "s3", "s3", *STORES))
 
 
-STORES = ("gcs", "azure", "r2", "minio-2025-08", "minio-2024-03", "ceph", "strict-rfc9110")  # those that refuse a second create
+STORES = ("gcs", "azure", "r2", "minio-2025-08", "minio-2024-03", "ceph", "strict-rfc9110")  # they refuse a second create
 
 
 def waits_ms(shape: Shape) -> tuple[int, ...]:
@@ -138,11 +138,11 @@ Update = Callable[[Instance, str, int | None], Coroutine[Any, Any, Committed | N
 
 
 async def live(actors: Actors, client: Client, world: World, number: int, update: Update, done: str) -> None:
-    """Open, and then update until the work is done, the instance is fenced, or the caller gives up an update in doubt."""
+    """Open, and update until the work is done, the instance is fenced, or the caller gives up an indeterminate update."""
     times, deadline_ms = actors.left[client.name], actors.shape.deadline_ms
     if not times or (actors.shape.audit and number == 0 and not actors.auditing):
         return
-    actors.left[client.name] = 0  # it has one life
+    actors.left[client.name] = 0  # it does not return
     instance = await opened(actors, client, world)
     while instance and times:
         times -= 1
@@ -216,12 +216,12 @@ def in_order(manifest: Manifest) -> tuple[str, ...]:
 
 
 def final_check(actors: Actors, events: list[Event]) -> None:
-    """Check the callers' history of flushes, that epochs are unique, and that the lasting checkpoint is there."""
+    """Check the callers' history of flushes, that epochs are unique, and that the checkpoint without expiry is there."""
     last = [key for key in actors.store.keys if key.startswith(MANIFESTS.prefix)][-1]
     final = manifest_epochs_json.decode(actors.store.objects[last][0].body)
     found = [*anomalies(flushes(actors.history()), in_order(final)), *taken_twice(actors.told)]
     if LASTING not in final.checkpoints:
-        found.append("lost checkpoint: one that lasts has been collected")
+        found.append("lost checkpoint: one that never expires has been collected")
     raise_anomalies(found)
     if actors.shape.audit:
         nothing_left(actors, final)

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from highwater.dst.actors import Actors, raise_anomalies
-from highwater.dst.scenario import STORES, Scenario
+from highwater.dst.scenario import STORES, Draw, Scenario
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import SimulatedStore
@@ -55,7 +55,7 @@ class Shape(NamedTuple):
     sdk: str = ""
 
 
-def draw_shape(of: Callable[..., Any]) -> Shape:
+def draw_shape(of: Draw) -> Shape:
     return Shape(of("writers", 2, 3), of("updates", 5, 3, 8), of("collectors", 1, 1, 0, 2), of("rounds", 3, 6),
                  of("first", 1, 0), of("kept_s", 0, 0, 1, LASTING_S), of("min_age_ms", 60, 1, 150), of("pause_ms", 60, 1, 300),
                  chaos=of("chaos", 30, 5), audit=bool(of("audit", 1, 0)), store=of("store", "s3", "s3", *STORES))

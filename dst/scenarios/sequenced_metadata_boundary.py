@@ -7,10 +7,10 @@ flight has arrived, one writer, one reader and one collector must each succeed, 
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from highwater.dst.actors import Actors, raise_anomalies
-from highwater.dst.scenario import STORES, Scenario, counted
+from highwater.dst.scenario import STORES, Draw, Scenario, counted
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.sdk import IN_SIMULATION, SdkStore
@@ -64,7 +64,7 @@ class Shape(NamedTuple):
 MOST = {"writers": 3, "collectors": 2, "readers": 1}  # the model's limits; a run may have fewer
 
 
-def draw_shape(of: Callable[..., Any]) -> Shape:
+def draw_shape(of: Draw) -> Shape:
     readers = of("readers", 0, 1)
     return Shape(of("writers", 2, 3), of("commits", 2, 3, 4), of("collectors", 1, 2), of("rounds", 1, 2, 3), readers,
                  readers * of("reads", 1, 2, 3), of("page_size", 1000, 1000, 2), of("min_age_ms", 60, 150, 400),
@@ -224,7 +224,7 @@ def final_check(actors: Actors, events: list[Event]) -> None:
     if not files:
         raise Failure("safety", "history:nothing left", "there is no file left")
     final = store.objects[files[-1]][0].body
-    found = damage(actors.told, where, final) or linear.anomalies(events, where, where.file_id(files[-1]), final) \
+    found = damage(actors.told, where, final) or linear.anomalies(events, where, linear.id_of(files[-1], where), final) \
         or serial.anomalies(actors.history(), updates_in(final))
     raise_anomalies(found)
     young = actors.trace and too_young(events, where, shape.min_age_ms - shape.skew_ms - store.profile.last_modified_ms + 1)

@@ -4,11 +4,10 @@ There are two uses: each file is the full state, or each file is an entry of a l
 another. An update that was certainly not applied is repeated; one with an indeterminate outcome is not.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from highwater.dst.actors import Actors, raise_anomalies
-from highwater.dst.scenario import STORES, Scenario, counted
+from highwater.dst.scenario import STORES, Draw, Scenario, counted
 from highwater.dst.sim.kernel import Client
 from highwater.impl.codecs.json import manifest as manifest_json
 from highwater.impl.layout import Namespace
@@ -45,7 +44,7 @@ class Shape(NamedTuple):
 MOST = {"writers": 3, "readers": 2}  # what the model is made for
 
 
-def draw_shape(of: Callable[..., Any]) -> Shape:
+def draw_shape(of: Draw) -> Shape:
     return Shape(of("writers", 2, 3), of("updates", 2, 3, 4), of("readers", 1, 2), of("reads", 1, 2, 3), bool(of("log", 0, 1)),
                  bool(of("list", 0, 0, 1)), bool(of("recognise", 0, 1)), of("attempts", 0, 0, 2, 4),
                  of("pause_ms", 60, 1, 300), chaos=of("chaos", 3, 30), audit=bool(of("audit", 1, 0)),

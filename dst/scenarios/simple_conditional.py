@@ -4,11 +4,10 @@ One object is the whole database, and its content is a log of updates. Each writ
 that was certainly not applied is repeated; one with an indeterminate outcome is not. The store's versions may be digests.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from highwater.dst.actors import Actors, raise_anomalies
-from highwater.dst.scenario import STORES, Scenario, counted
+from highwater.dst.scenario import STORES, Draw, Scenario, counted
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.store import SimulatedStore, profile_of
 from highwater.impl.codecs.json import manifest as manifest_json
@@ -43,7 +42,7 @@ class Shape(NamedTuple):
 MOST = {"writers": 3, "readers": 2}  # what the model is made for
 
 
-def draw_shape(of: Callable[..., Any]) -> Shape:
+def draw_shape(of: Draw) -> Shape:
     return Shape(of("writers", 2, 3), of("updates", 2, 3, 4), of("readers", 1, 2), of("reads", 1, 2, 3),
                  bool(of("check", 0, 1)), of("attempts", 0, 0, 2, 4), of("pause_ms", 60, 1, 300), chaos=of("chaos", 3, 30),
                  audit=bool(of("audit", 1, 0)), store=of("store", "s3", "s3", *STORES))

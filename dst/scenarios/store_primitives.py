@@ -4,11 +4,10 @@ Each client sends one primitive of the essay on object-store protocols after ano
 GET If-None-Match, LIST.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from highwater.dst.actors import Actors
-from highwater.dst.scenario import Scenario
+from highwater.dst.scenario import Draw, Scenario
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import profile_of
@@ -42,7 +41,7 @@ class Shape(NamedTuple):
 MOST = {"clients": 3, "keys": 2}  # what the model is made for
 
 
-def draw_shape(of: Callable[..., Any]) -> Shape:
+def draw_shape(of: Draw) -> Shape:
     return Shape(of("clients", 2, 3), of("requests", 6, 3, 10), of("keys", 1, 2), of("bodies", UNIQUE, FEW),
                  of("pause_ms", 30, 1), chaos=of("chaos", 10, 100), audit=bool(of("audit", 1, 0)),
                  store=of("store", "s3", "gcs", "azure", "r2", "minio-2025-08", "ceph"))

@@ -4,10 +4,8 @@ Writers repeat a refused or indeterminate update and look for its id (`MetadataS
 sequenced_metadata_boundary's with ON_REFUSAL = "recognised". Collectors and readers are as in that scenario.
 """
 
-from collections.abc import Callable
-from typing import Any
-
 from highwater.dst.actors import Actors
+from highwater.dst.scenario import Draw
 from highwater.dst.scenarios import sequenced_metadata_boundary as boundary
 from highwater.dst.scenarios.sequenced_metadata_boundary import Shape, made
 from highwater.dst.sim.kernel import Client
@@ -25,7 +23,7 @@ class Codec(boundary.Codec):
     holds = staticmethod(manifest_json.holds)
 
 
-def draw_shape(of: Callable[..., Any]) -> Shape:
+def draw_shape(of: Draw) -> Shape:
     return boundary.draw_shape(of)._replace(manifest=False, sdk="")
 
 

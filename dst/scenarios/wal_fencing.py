@@ -6,10 +6,10 @@ stopped, because another one takes over. With an audit Writer#0 opens at the end
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from highwater.dst.actors import Actors, raise_anomalies
-from highwater.dst.scenario import Scenario
+from highwater.dst.scenario import Draw, Scenario
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.store import SimulatedStore
 from highwater.impl.codecs.json.wal import decode_manifest, decode_record
@@ -48,7 +48,7 @@ class Shape(NamedTuple):
 MOST = {"writers": 4, "collectors": 2}  # what the model is made for
 
 
-def draw_shape(of: Callable[..., Any]) -> Shape:
+def draw_shape(of: Draw) -> Shape:
     return Shape(of("writers", 3, 2, 4), of("appends", 3, 2, 4), of("collectors", 1, 0, 2), of("rounds", 3, 6),
                  of("flush_every", 2, 1, 0), of("replay_flush", 0, 1), pause_ms=of("pause_ms", 60, 1, 300),
                  chaos=of("chaos", 30, 5), audit=bool(of("audit", 1, 0)), store=of("store", "s3", "s3", "gcs", "azure", "r2"))

@@ -1,1 +1,1 @@
-"""Search over runs: shrinking, the nearest passing run, exhaustive runs, coverage, and guided search."""
+"""Search over runs: shrinking, the nearest passing run, exhaustive runs, and coverage."""

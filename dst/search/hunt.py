@@ -14,12 +14,11 @@ from typing import NamedTuple
 
 from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import DEFAULT
-from highwater.dst.search.guide import guided
 from highwater.dst.sim.strategies import STRATEGIES
 from highwater.dst.simulate import Build, Outcome, simulate
 
 STRIDE = 1_000_000
-NAMES = ("portfolio", *STRATEGIES, "guided")
+NAMES = ("portfolio", *STRATEGIES)
 
 
 class First(NamedTuple):
@@ -40,8 +39,6 @@ class Estimate(NamedTuple):
 
 def outcomes(strategy: str, seeds: range, build: Build | None = None, by_model: bool = True, scenario: str = DEFAULT
              ) -> Iterator[Outcome]:
-    if strategy == "guided":
-        return guided(seeds, build, by_model, scenario=scenario)
     return (simulate(Run(seed, scenario, None, strategy), build, by_model=by_model) for seed in seeds)
 
 

@@ -49,8 +49,8 @@ def names_of(mask: int, scenario: str = DEFAULT) -> list[str]:
 class Watch:
     """The states and steps of the current run. Give `trace_of` to `simulate`, then call `reached` with the outcome."""
 
-    def __init__(self, scenario: str = DEFAULT, every: int = MODEL_EVERY) -> None:
-        self.scenario, self.every = named(scenario), every
+    def __init__(self, scenario: str = DEFAULT) -> None:
+        self.scenario = named(scenario)
         self.bits, self.sometimes = bits(scenario), sometimes(scenario)
         self.roles = {role for role, _ in self.sometimes.values() if role}
         self.known: dict[int, tuple[object, dict[tuple[int, int], int]]] = {}  # refiner -> its tables, bits of their values
@@ -78,14 +78,14 @@ class Watch:
         return trace
 
     def reached(self, outcome: Outcome) -> int:
-        asked = outcome.seed % self.every == 0
+        asked = outcome.seed % MODEL_EVERY == 0
         seen = self.scenario.moments_of(outcome.events, outcome.shape)
         return (self.of_model() if asked else 0) | of_tape(outcome.tape, self.bits) | of_events(outcome, self.bits) | sum(
             self.bits[f"seen: {name}"] for name in sorted(seen))
 
     def sketch(self, outcome: Outcome) -> tuple[list[int], list[int]]:
         """Return sketches of the run's model states and steps (dst/search/sketch.py)."""
-        return self.sketcher.sketch(self.refiner, self.states, self.steps) if outcome.seed % self.every == 0 else ([], [])
+        return self.sketcher.sketch(self.refiner, self.states, self.steps) if outcome.seed % MODEL_EVERY == 0 else ([], [])
 
     def of_model(self) -> int:
         explorer = self.refiner.explorer

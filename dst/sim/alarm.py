@@ -1,7 +1,7 @@
 """Stop a run that does not end. Safety: it is reported as a failure of its own class, and earlier results are kept."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -13,7 +13,7 @@ class Hung(BaseException):
 
 
 @contextmanager
-def alarmed() -> Iterator[None]:
+def alarmed() -> Generator[None, None, None]:
     """Let `set_alarm` raise Hung, in the main thread, inside this block."""
     handler = signal.signal(signal.SIGALRM, raise_hung)
     try:

@@ -132,6 +132,7 @@ class Kernel:
 
     def _run_scheduled(self, until_ms: int, max_steps: int) -> int:
         waiting, schedule = self.waiting, self.schedule
+        assert schedule is not None
         for steps in range(max_steps):
             enabled = waiting
             if waiting and waiting[-1].t_ms > until_ms:

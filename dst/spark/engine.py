@@ -4,7 +4,7 @@ Each task carries the sources that a run depends on (shipping.py). If a worker d
 in expendable processes (dst/campaign/processes.py). The tasks write the rows, so they must share the folder with the driver.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -27,26 +27,27 @@ COLUMNS = ", ".join(f"{field.name} {SQL_TYPES[field.type]}" for field in SCHEMA)
 
 
 @contextmanager
-def spark_engine(jobs: int, master: str = "") -> Iterator[Engine]:
+def spark_engine(jobs: int, master: str = "") -> Generator[Engine, None, None]:
     with session(jobs, master) as spark:
         yield partial(write_with_spark, spark)
 
 
 def task_of(work: Work, ranges: list[Seeds]) -> Callable[[Iterable["pa.RecordBatch"]], Iterator]:
     """Return a worker's function, which runs its ranges."""
-    module, ranges = shipped(work.campaign.code), list(map(tuple, ranges))
-    campaign, limit_s, corpus = tuple(work.campaign), work.limit_s, tuple(work.corpus)
+    module, pairs = shipped(work.campaign.code), list(map(tuple, ranges))
+    campaign, limit_s = tuple(work.campaign), work.limit_s
 
     def rows(batches: Iterable[Any]) -> Iterator[Any]:
         from pyspark import TaskContext
 
         run, what = module("highwater.dst.campaign.rows").run_range, module("highwater.dst.campaign.what")
-        if TaskContext.get().attemptNumber():
+        task = TaskContext.get()
+        if task and task.attemptNumber():
             run = module("highwater.dst.campaign.processes").run_carefully
-        job = what.Work(what.Campaign(*campaign), limit_s, what.Corpus(*corpus))
+        job = what.Work(what.Campaign(*campaign), limit_s)
         for batch in batches:
             for number in batch.column("id").to_pylist():
-                yield from run(job, ranges[number]).to_batches()
+                yield from run(job, pairs[number]).to_batches()
 
     return rows
 
@@ -62,7 +63,7 @@ def write_with_spark(spark: "SparkSession", work: Work, ranges: list[Seeds], fol
 
 
 @contextmanager
-def shrinking_on_spark(jobs: int, master: str = "") -> Iterator[Shrinker]:
+def shrinking_on_spark(jobs: int, master: str = "") -> Generator[Shrinker, None, None]:
     """Provide a Shrinker on Spark; compare `shrinking_in_processes` in triage.py."""
     with session(jobs, master) as spark:
         def each(campaign: Campaign, those: list[ToShrink], budget: int = BUDGET) -> list[Small]:

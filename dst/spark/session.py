@@ -9,7 +9,7 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ ATTEMPTS = 2  # of a task; the second one is careful
 
 
 @contextmanager
-def session(jobs: int, master: str = "", of_java: str = "") -> Iterator["SparkSession"]:
+def session(jobs: int, master: str = "", of_java: str = "") -> Generator["SparkSession", None, None]:
     """Provide a session for a block. Raises NoSpark."""
     spark = start_spark(jobs, master, of_java)
     try:

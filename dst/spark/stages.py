@@ -1,6 +1,6 @@
 """Run the stages of an exploration on disk (model/explore/disk/search.py) on Spark; dst/campaign/stages.py is without Spark."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
 from types import ModuleType
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def spark_stages(jobs: int, master: str = "") -> Iterator[Stages]:
+def spark_stages(jobs: int, master: str = "") -> Generator[Stages, None, None]:
     with session(jobs, master) as spark:
         yield partial(run_stage, spark, shipped(code_version()))
 

@@ -14,6 +14,7 @@ from highwater.dst.world.faults import FATES, long_time_ms
 from highwater.dst.world.profiles import error_of
 from highwater.dst.world.store import NEW, SimulatedStore
 from highwater.impl.errors import OutcomeUnknown, Unavailable
+from highwater.impl.world import Page
 from highwater.traces.event import Event
 
 TIMEOUT_MS = 200
@@ -134,6 +135,7 @@ class Network:
         if awaited:
             client.under_way = False
         if op == "list":
+            assert isinstance(answer, Page)
             entries, truncated = answer
             keys = tuple(map(KEY, entries))
         self.observe(NEW(Event, (now_ms, number, client.name, "applied", op, key, condition, status, version,
@@ -156,6 +158,7 @@ class Network:
             client.under_way = False
             self._tell(client, "refused", status)
             error = error_of(self.store.profile, request.op, status, request.key)
+            assert error is not None
             error.status = status  # for the client's SDK (sdk.py)
             self.kernel.resume(client, incarnation, None, error)
 
@@ -185,6 +188,7 @@ class Network:
 
     def _tell(self, client: Client, kind: str, status: int, pending: bool = False) -> None:
         """Record that a client stops waiting for its last request. `pending`: the request may still be applied."""
+        assert client.request is not None
         op, key, body, condition = client.request
         self.observe(NEW(Event, (self.kernel.now_ms, client.number, client.name, kind, op, key, condition, status, "", body,
                                  (), False, True, pending)))

@@ -95,7 +95,7 @@ class SimulatedStore:
         if op == "put":
             return self.put(key, body, now_ms)
         if op == "delete":
-            return self._delete(key, now_ms) if found else self._nothing
+            return self._delete(key, now_ms) if found else self._nothing or NO_CONTENT
         if found is None:
             return NOT_FOUND
         answer, entry, reply = found

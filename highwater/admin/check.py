@@ -264,7 +264,8 @@ def the_clone_is_pinned(database: Database, parents: Parents, now_ms: int) -> It
             "the latest manifest is that of an unfinished clone",
             "a writer can open it, but its parent may delete SSTs that it reads; make the clone again")
     for one in database.latest.external_dbs:
-        pins = parents[one.path].latest.checkpoints if parents[one.path].latest else ()
+        parent = parents[one.path].latest
+        pins = parent.checkpoints if parent else ()
         if one.sst_ids and one.final_checkpoint_id not in [pin.id for pin in pins]:
             yield Finding(
                 "danger", "clone not pinned",

@@ -39,8 +39,10 @@ def step(before: File | None, after: File) -> Step:
     def made(role: str, changes: Any) -> Step:
         return Step(before.id if before else 0, after.id, after.last_modified_ms, after.version, role, tuple(changes))
 
-    if after.value is None or (before and before.value is None):
+    if before and before.value is None:
         return made("?", [("unreadable", after.fault or f"manifest {before.id}: {before.fault}")])
+    if after.value is None:
+        return made("?", [("unreadable", after.fault)])
     if before is None:
         return made("created" if after.id == 1 else "?", [] if after.id == 1 else [("earlier manifests", "are not there")])
     changes = list(changed(before.value, after.value))

@@ -16,7 +16,7 @@ def plain(value: Any) -> Any:
     """Turn a value into what JSON can hold. Bytes become text with \\x escapes; a union names its kind."""
     if isinstance(value, bytes):
         return repr(value)[2:-1]
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+    if hasattr(value, "_asdict"):
         kind = {"is": type(value).__name__} if type(value).__name__ in ("Tiered", "Drain") else {}
         return kind | {name: plain(one) for name, one in value._asdict().items()}
     if isinstance(value, tuple | list):
@@ -92,7 +92,7 @@ def add_one(branch: Tree, one: Any) -> None:
 def line(name: str, value: Any, dated: bool = False) -> str:
     if isinstance(value, Bound):
         return {1: "unbounded", 2: f"{plain(value.key)!r} included", 3: f"{plain(value.key)!r} excluded"}.get(value.kind, "?")
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+    if hasattr(value, "_asdict"):
         shown = ", ".join(f"{n} {line(n, v)}" for n, v in value._asdict().items() if v not in (None, ()))
         return f"{type(value).__name__}({shown})"
     if dated and name in TIMES_S:

@@ -4,7 +4,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -35,7 +35,7 @@ if not console.is_terminal:
 
 
 @contextmanager
-def steps_shown(doing: str, total: int) -> Iterator[Callable[[str], None]]:
+def steps_shown(doing: str, total: int) -> Generator[Callable[[str], None], None, None]:
     """Yield a function to call with the name of each step as it begins. It shows progress on stderr. Progress is a bar on a
     terminal; elsewhere it is a line, at most one every `LINE_EVERY_S`."""
     terminal = Console(stderr=True, highlight=False, soft_wrap=True)

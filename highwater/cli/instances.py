@@ -2,7 +2,7 @@
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from importlib import import_module
 from traceback import extract_tb
@@ -14,7 +14,7 @@ import typer
 from highwater.cli.console import STEM, refuse
 from highwater.model.core import Model
 from highwater.model.explore.reads import NotPlain
-from highwater.specs.manifest import rows
+from highwater.specs.runs import rows
 
 Name = Annotated[str, typer.Argument(
     help="a protocol of this project, or any Python module with a NamedTuple Constants and a function model(constants)")]
@@ -60,7 +60,7 @@ def raised(error: BaseException) -> str:
 
 
 @contextmanager
-def of_user(module: ModuleType) -> Iterator[None]:
+def of_user(module: ModuleType) -> Generator[None, None, None]:
     """Refuse, in one line, errors of the user's model: exceptions of its code, states of a wrong type, and too large instances.
     Any other exception is an error of this project, and keeps its traceback."""
     try:

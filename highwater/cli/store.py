@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -86,7 +86,7 @@ def probe_command(
 
 
 @contextmanager
-def ended_as_by_ctrl_c() -> Iterator[None]:
+def ended_as_by_ctrl_c() -> Generator[None, None, None]:
     """Make SIGTERM raise KeyboardInterrupt, so that a stopped program cleans up as after Ctrl-C."""
     if threading.current_thread() is not threading.main_thread():
         yield

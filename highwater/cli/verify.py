@@ -22,7 +22,7 @@ from highwater.gate.gate import Asked, Gate
 from highwater.gate.rows import Check, Row
 from highwater.gate.run import cores
 from highwater.gate.sizes import DEEP, GATE, Size
-from highwater.specs.manifest import rows
+from highwater.specs.runs import rows
 
 PROTOCOLS = [engines.GROUP, *sorted({*STEMS, *(row.stem for row in rows())})]  # some have a spec and a model, but no scenario
 COLOURS = {"ok": "green", "kept": "green", "skipped": "yellow", "FAILED": "bold red"}

@@ -1,12 +1,12 @@
-"""Safety: a spec and its model have the same states and the same labelled edges. Each row of the manifest has its expected
-result, in FizzBee and in the model.
+"""Safety: a spec and its model have the same states and the same labelled edges. Each run of the table beside the spec has its
+expected result, in FizzBee and in the model.
 """
 
 from collections.abc import Iterable
 from importlib import import_module
 from typing import NamedTuple
 
-from highwater.conformance.difference import compare, property_read, short, spelt, told
+from highwater.conformance.difference import compare, described, label_text, property_read, short
 from highwater.model.core import Exploration, Model, Step
 from highwater.model.explore.tabulated import explore
 from highwater.model.liveness import Lasso, eventually
@@ -16,7 +16,7 @@ from highwater.specs.fizzbee.reader import read
 from highwater.specs.fizzbee.rewrite import with_constants
 from highwater.specs.fizzbee.values import link_names
 from highwater.specs.fizzbee.verdict import CheckResult
-from highwater.specs.manifest import Row, silent
+from highwater.specs.runs import Row, silent
 
 
 class Result(NamedTuple):
@@ -54,25 +54,25 @@ def wrong(row: Row, kind: str, *message: str, figure: str = "") -> Result:
 
 
 def unlike_constants(row: Row, model: Model) -> str:
-    """Say where the constants of spec and model differ, as they are in this row. One that is computed is not looked at."""
+    """Say where the constants of spec and model differ in this row. Computed constants are skipped."""
     spec, ours = read(with_constants(row.path.read_text(), row.constants, row.path)), model.constants._asdict()
     where = {constant.name: f"{short(row.path)}:{constant.line}" for constant in spec.constants}
-    found = {name: value for name, value in spec.values.items() if name.isupper()}
-    lines = [f"{name} is {found[name]!r} in the spec, {where[name]}, and {value!r} in the model"
-             for name, value in ours.items() if name in found and found[name] != value]
+    in_spec = {name: value for name, value in spec.values.items() if name.isupper()}
+    lines = [f"{name} is {in_spec[name]!r} in the spec, {where[name]}, and {value!r} in the model"
+             for name, value in ours.items() if name in in_spec and in_spec[name] != value]
     lines += [f"the spec has no constant {name}" for name in ours if name not in where]
-    lines += [f"the model has no constant {name}" for name in found if name not in ours]
+    lines += [f"the model has no constant {name}" for name in in_spec if name not in ours]
     return "\n".join(lines)
 
 
 def whole(row: Row, fizz: Fizz, model: Model, cache: bool) -> Result:
     """Compare the graphs, then the verdicts. FizzBee gives both in one run, unless an assertion fails."""
     checked, graph = fizz.explored(row.path, row.constants, cache=cache) if row.expect == "PASSED" else (None, None)
-    found = compare(row, model, graph or fizz.graph(row.path, row.constants, cache=cache))
-    if found.difference:
-        return wrong(row, "spec", told(row, model, found.difference), figure="graphs differ")
+    compared = compare(row, model, graph or fizz.graph(row.path, row.constants, cache=cache))
+    if compared.difference:
+        return wrong(row, "spec", described(row, model, compared.difference), figure="graphs differ")
     result = verdicts(row, fizz, model, cache, checked)
-    return result._replace(figure=f"{found.states:,} states, {found.edges:,} edges equal") if result.ok else result
+    return result._replace(figure=f"{compared.states:,} states, {compared.edges:,} edges equal") if result.ok else result
 
 
 def most(row: Row) -> int:
@@ -81,8 +81,13 @@ def most(row: Row) -> int:
 
 
 def count(row: Row, model: Model) -> Exploration:
-    """Explore the whole graph, violations or not. The search is cut where it has more states than `most`."""
+    """Explore the whole graph, also past violations. The search stops at more than `most` states."""
     return explore(model._replace(always={}, sometimes={}), max_states=most(row) + 1)
+
+
+def table(row: Row) -> str:
+    """Name the table that lists the row."""
+    return f"{row.spec}.toml"
 
 
 def counted_in_words(row: Row, counted: Exploration) -> str:
@@ -91,23 +96,25 @@ def counted_in_words(row: Row, counted: Exploration) -> str:
 
 
 def unlike_silence(row: Row, model: Model, counted: Exploration) -> str:
-    """Say where the idle actions differ from the manifest, which must list them: nothing is checked of an idle action."""
+    """Say where the idle actions differ from those that the table of runs lists: nothing is checked of an idle action."""
     idle = {f"{role}.{action}".lstrip(".") for role, action in counted.idle(model)}
-    said = silent(row.spec, model.constants._asdict()) | set(row.silent)
-    lines = [f"{name} never fires here, and the manifest does not say so" for name in sorted(idle - said)]
+    declared = silent(row.spec, model.constants._asdict()) | set(row.silent)
+    lines = [f"{name} never fires in this run, and {table(row)} does not list it as silent" for name in sorted(idle - declared)]
     fired = {f"{role}.{action}".lstrip(".") for role, action in counted.fired}
-    return "\n".join(lines + [f"the manifest says that {name} never fires here, and it does" for name in sorted(said & fired)])
+    lines += [f"{table(row)} lists {name} as silent, but it fires in this run" for name in sorted(declared & fired)]
+    return "\n".join(lines)
 
 
 def verdicts(row: Row, fizz: Fizz, model: Model, cache: bool, checked: CheckResult | None = None) -> Result:
-    """Compare the verdicts on the `always` properties with each other and with the manifest. `checked`: FizzBee's, if known."""
+    """Compare the verdicts on the `always` properties with each other and with the table of runs. `checked`: FizzBee's, if it is
+    known."""
     counted = count(row, model)
     if counted.stopped or counted.states != row.states:
-        return wrong(row, "spec", f"the model has {counted_in_words(row, counted)}, the manifest says {row.states:,}")
-    found = explore(model)
-    ours, steps = found.violated or "", [spelt(step.label) for step in found.trace[1:]]
+        return wrong(row, "spec", f"the model has {counted_in_words(row, counted)}, {table(row)} expects {row.states:,}")
+    explored = explore(model)
+    ours, steps = explored.violated or "", [label_text(step.label) for step in explored.trace[1:]]
     if row.how == "guided":
-        result = driven(row, fizz, found, cache) if ours else None
+        result = driven(row, fizz, explored, cache) if ours else None
         if result and not result.ok:
             return result
     else:
@@ -117,9 +124,9 @@ def verdicts(row: Row, fizz: Fizz, model: Model, cache: bool, checked: CheckResu
             return wrong(row, "spec", f"the model: {failing(ours, steps)}", f"FizzBee: {failing(theirs, links(checked))}",
                          *(line for name in (ours, theirs) if name for line in property_read(row, model, name)),
                          figure="verdicts differ")
-    if ours != row.violates or (not ours and found.never != row.never):
-        return wrong(row, "safety", f"the model: {failing(ours, steps)}, never witnessed {list(found.never)}",
-                     f"the manifest: {row.violates or 'PASSED'}, {list(row.never)}",
+    if ours != row.violates or (not ours and explored.never != row.never):
+        return wrong(row, "safety", f"the model: {failing(ours, steps)}{unwitnessed(() if ours else explored.never)}",
+                     f"{table(row)} expects: {expected(row)}{unwitnessed(row.never)}",
                      *(property_read(row, model, row.violates) if row.violates else []))
     if unlike := unlike_silence(row, model, counted):
         return wrong(row, "spec", unlike)
@@ -129,12 +136,20 @@ def verdicts(row: Row, fizz: Fizz, model: Model, cache: bool, checked: CheckResu
 def judged(row: Row, checked: CheckResult) -> CheckResult:
     """Return FizzBee's verdict, PASSED or FAILED. Raises FizzError for any other outcome."""
     if checked.verdict not in ("PASSED", "FAILED"):
-        raise FizzError(checked.error or f"FizzBee says {checked.verdict}")
+        raise FizzError(checked.error or f"FizzBee's verdict is {checked.verdict}, neither PASSED nor FAILED")
     return checked
 
 
 def failing(name: str, steps: list[str]) -> str:
     return f"{name} fails after {len(steps)} steps: {', '.join(steps)}" if name else "PASSED"
+
+
+def expected(row: Row) -> str:
+    return f"{row.violates} fails" if row.violates else "PASSED"
+
+
+def unwitnessed(names: tuple[str, ...]) -> str:
+    return f"; never witnessed: {', '.join(names)}" if names else ""
 
 
 def links(checked: CheckResult) -> list[str]:
@@ -145,14 +160,15 @@ def links(checked: CheckResult) -> list[str]:
     return steps
 
 
-def driven(row: Row, fizz: Fizz, found: Exploration, cache: bool) -> Result:
-    """Drive FizzBee along the model's counterexample."""
-    asked = as_links(row, found.trace[1:])
+def driven(row: Row, fizz: Fizz, explored: Exploration, cache: bool) -> Result:
+    """Let FizzBee follow the model's counterexample."""
+    asked = as_links(row, explored.trace[1:])
     result = fizz.guided(row.path, row.constants, asked, cache=cache)
-    if result.verdict != "FAILED" or result.failed_assertion != found.violated or result.followed != len(asked):
-        return wrong(row, "spec", f"FizzBee, driven along the model's counterexample to {found.violated}: {result.verdict} "
-                     f"{result.failed_assertions} after {result.followed} of {len(asked)} links, {', '.join(asked)}")
-    return Result(row, True, "", f"{len(found.trace) - 1} steps followed, {found.violated} fails", "")
+    if result.verdict != "FAILED" or result.failed_assertion != explored.violated or result.followed != len(asked):
+        return wrong(row, "spec", f"FizzBee followed {result.followed} of {len(asked)} links of the model's counterexample to "
+                     f"{explored.violated}. Its verdict: {result.verdict} {', '.join(result.failed_assertions)}",
+                     f"the links: {', '.join(asked)}")
+    return Result(row, True, "", f"{len(explored.trace) - 1} steps followed, {explored.violated} fails", "")
 
 
 # --- `eventually`
@@ -165,40 +181,42 @@ def live(row: Row, fizz: Fizz, model: Model, cache: bool) -> Result:
     roles = {p.role for p in model.processes}
     differing = sorted(f"{role}.{action}" for role in roles for action in fair.get(role, set()) ^ model.fair.get(role, set()))
     if differing:
-        return wrong(row, "spec", f"fair on one side only: {', '.join(differing)}")
+        return wrong(row, "spec", f"fair in only one of spec and model: {', '.join(differing)}")
     checked = judged(row, fizz.check(row.path, row.constants, cache=cache, only=[name]))
     if counted.stopped or not counted.states == checked.states == row.states:
-        return wrong(row, "spec", f"the model has {counted_in_words(row, counted)}, FizzBee {checked.states:,}, the "
-                     f"manifest says {row.states:,}")
+        return wrong(row, "spec", f"the model has {counted_in_words(row, counted)}, FizzBee {checked.states:,}, "
+                     f"{table(row)} expects {row.states:,}")
     lasso = eventually(model, [name])[name]
     ours = around(lasso) if lasso else "PASSED"
     if bool(lasso) != (checked.verdict == "FAILED"):
         theirs = failing(checked.failed_assertion or "", links(checked))
-        theirs += "; it does not look at every cycle (specs/fizzbee/check.py)" if lasso and lasso.cycle else ""
+        theirs += "; FizzBee does not search every cycle (see specs/fizzbee/check.py)" if lasso and lasso.cycle else ""
         return wrong(row, "spec", f"the model: {ours}", f"FizzBee: {theirs}", *property_read(row, model, name),
                      figure="verdicts differ")
     if bool(lasso) != bool(row.violates):
-        return wrong(row, "liveness", f"the model: {ours}", f"FizzBee: {checked.verdict}", f"the manifest: {row.expect}")
+        return wrong(row, "liveness", f"the model: {ours}", f"FizzBee: {checked.verdict}",
+                     f"{table(row)} expects: {expected(row)}")
     return driven_around(row, fizz, lasso, cache) if lasso else Result(
         row, True, "", f"{name} holds along every fair run of {counted.states:,} states", "")
 
 
 def around(lasso: Lasso) -> str:
-    stem, cycle = (", ".join(spelt(step.label) for step in steps) for steps in (lasso.stem[1:], lasso.cycle))
+    stem, cycle = (", ".join(label_text(step.label) for step in steps) for steps in (lasso.stem[1:], lasso.cycle))
     whose = f" for {lasso.process}" if lasso.process else ""
-    return f"{lasso.violated} fails{whose}: after {stem or 'Init'}, for ever {cycle or 'nothing'}"
+    return f"{lasso.violated} fails{whose}: after {stem or 'Init'}, {cycle or 'nothing'} forever"
 
 
 def driven_around(row: Row, fizz: Fizz, lasso: Lasso, cache: bool) -> Result:
-    """Drive FizzBee along the model's lasso: it must come back to the state where the cycle begins."""
+    """Let FizzBee follow the model's lasso: it must return to the state where the cycle begins."""
     stem, cycle = as_links(row, lasso.stem[1:]), as_links(row, lasso.cycle)
     figure = f"{row.violates} fails: {len(lasso.stem) - 1} steps and a cycle of {len(lasso.cycle)} followed"
     if not stem + cycle:
         return Result(row, True, "", figure, "")
     result = fizz.guided(row.path, row.constants, stem + cycle, assertions=False, cache=cache)
     if result.followed != len(stem + cycle) or result.trace[len(stem)][1] != result.trace[-1][1]:
-        return wrong(row, "spec", f"FizzBee, driven along the model's lasso, followed {result.followed} of {len(stem + cycle)} "
-                     f"links, and is not where it was after {len(stem)}: {', '.join(stem + cycle)}")
+        return wrong(row, "spec", f"FizzBee followed {result.followed} of {len(stem + cycle)} links of the model's lasso, and "
+                     f"did not return to its state after link {len(stem)}, where the cycle begins",
+                     f"the links: {', '.join(stem + cycle)}")
     return Result(row, True, "", figure, "")
 
 

@@ -17,11 +17,11 @@ from highwater.model.guards import is_helper
 from highwater.specs.fizzbee.files import Graph
 from highwater.specs.fizzbee.reader import Block, read
 from highwater.specs.fizzbee.values import canonical
-from highwater.specs.manifest import Row
+from highwater.specs.runs import Row
 
 ROOT = Path(__file__).parent.parent  # the package highwater
-HOLDER = "clients"  # the spec's global that holds its roles; the model has no need of it
-EDGES_TOLD, ACTIONS_TOLD = 4, 2
+HOLDER = "clients"  # the spec's global that holds its roles; the model has none
+EDGES_SHOWN, ACTIONS_SHOWN = 4, 2  # at most
 ABSENT = "absent"
 
 Canonical = Any  # a state: ((variable, value), ...), ((process, ((field, value), ...)), ...)
@@ -30,10 +30,10 @@ Edge = tuple[Label, Canonical]
 
 class Difference(NamedTuple):
     path: tuple[Label, ...]
-    before: Canonical  # the state at its end; of FizzBee, if already the initial states differ
+    before: Canonical  # the state at its end; if the initial states differ, FizzBee's
     model_only: tuple[Edge, ...]
     spec_only: tuple[Edge, ...]
-    initial: Canonical = None  # the model's, if that is what differs
+    initial: Canonical = None  # the model's initial state, if the initial states differ
 
 
 class Compared(NamedTuple):
@@ -65,7 +65,7 @@ def compare(row: Row, model: Model, graph: Graph) -> Compared:
         return Compared(0, 0, Difference((), states[graph.initial], (), (), as_spec(x.unpack(x.initial))))
     parents: dict[int, tuple[int, Label] | None] = {x.initial: None}
     queue, count = [x.initial], 0
-    for packed in queue:  # grows while we walk it
+    for packed in queue:  # the loop appends to it
         here: dict[tuple[Label, int | None], int] = {}
         for label, successor in x.successors(packed):
             if label not in labels:
@@ -74,13 +74,15 @@ def compare(row: Row, model: Model, graph: Graph) -> Compared:
             if successor not in parents:
                 parents[successor] = packed, labels[label]
                 queue.append(successor)
-        there = edges[numbers[packed]]
+        known = number(packed)
+        assert known is not None  # the walk ends before it comes to a state that FizzBee does not have
+        there = edges[known]
         if here.keys() != there:
             ours = [(label, as_spec(x.unpack(successor))) for (label, n), successor in here.items() if (label, n) not in there]
             theirs = [(label, states[n]) for label, n in there - here.keys()]
             path = tuple(reversed(list(back(parents, packed))))
             return Compared(len(parents), count, Difference(
-                path, states[numbers[packed]], tuple(sorted(ours, key=repr)), tuple(sorted(theirs, key=repr))))
+                path, states[known], tuple(sorted(ours, key=repr)), tuple(sorted(theirs, key=repr))))
         count += len(here)
     return Compared(len(parents), count, None)
 
@@ -119,31 +121,32 @@ def in_words_of_the_spec(row: Row, model: Model) -> Callable[[State], Canonical]
 
 # --- in words
 
-def told(row: Row, model: Model, found: Difference) -> str:
-    if found.initial is not None:
-        return "\n".join(["the initial states differ:", *indented(unlike(found.initial, found.before, "model", "FizzBee"))])
-    steps = ", ".join(map(spelt, found.path)) or "Init"
-    lines = [f"after {len(found.path)} steps: {steps}", "in this state, which both have:"]
+def described(row: Row, model: Model, difference: Difference) -> str:
+    """Describe the difference: the path to it, the state before it, what each side does then, and both sides' source."""
+    path, before = difference.path, difference.before
+    if difference.initial is not None:
+        return "\n".join(["the initial states differ:", *indented(unlike(difference.initial, before, "model", "FizzBee"))])
+    lines = [f"after {len(path)} steps: {', '.join(map(label_text, path)) or 'Init'}", "the state, the same in spec and model:"]
     lines += indented(f"{part}: {', '.join(f'{name} = {plain(value)}' for name, value in fields.items())}"
-                      for part, fields in parts(found.before).items())
-    ours, theirs = dict(found.model_only), dict(found.spec_only)
+                      for part, fields in parts(before).items())
+    ours, theirs = dict(difference.model_only), dict(difference.spec_only)
     differing = sorted(ours.keys() | theirs.keys(), key=lambda label: ((label in ours) != (label in theirs), repr(label)))
-    for label in differing[:EDGES_TOLD]:
+    for label in differing[:EDGES_SHOWN]:
         if label in ours and label in theirs:
-            lines += [f"both take {spelt(label)}, but to states that differ:",
+            lines += [f"both take {label_text(label)}, but reach different states:",
                       *indented(unlike(ours[label], theirs[label], "model", "FizzBee"))]
         else:
             who, after = ("the model", ours[label]) if label in ours else ("FizzBee", theirs[label])
-            lines += [f"only {who} can take {spelt(label)}, which changes",
-                      *(indented(changes(found.before, after)) or ["  nothing"])]
-    lines += [f"and {len(differing) - EDGES_TOLD} more edges differ"] if len(differing) > EDGES_TOLD else []
+            lines += [f"only {who} can take {label_text(label)}, which changes",
+                      *(indented(changes(before, after)) or ["  nothing"])]
+    lines += [f"and {len(differing) - EDGES_SHOWN} more edges differ"] if len(differing) > EDGES_SHOWN else []
     actions = dict.fromkeys((process.partition("#")[0], action) for process, action, _ in differing)
-    for role, action in list(actions)[:ACTIONS_TOLD]:
+    for role, action in list(actions)[:ACTIONS_SHOWN]:
         lines += action_read(row, model, role, action)
     return "\n".join(lines)
 
 
-def spelt(label: Label) -> str:
+def label_text(label: Label) -> str:
     process, action, choices = label
     return f"{process}.{action}".lstrip(".") + (f"({', '.join(map(plain, choices))})" if choices else "")
 
@@ -205,8 +208,8 @@ def indented(lines: Any) -> list[str]:
 
 def action_read(row: Row, model: Model, role: str, action: str) -> list[str]:
     function = next((p.actions[action] for p in model.processes if p.role == role and action in p.actions), None)
-    of = f"{action} of {role}" if role else action
-    return both(of, row, read(row.path.read_text()).action(role, action), function)
+    name = f"{action} of {role}" if role else action
+    return both(name, row, read(row.path.read_text()).action(role, action), function)
 
 
 def property_read(row: Row, model: Model, name: str) -> list[str]:
@@ -214,19 +217,21 @@ def property_read(row: Row, model: Model, name: str) -> list[str]:
     return both(name, row, read(row.path.read_text()).assertion(name), function)
 
 
-def both(what: str, row: Row, block: Block | None, function: Callable | None) -> list[str]:
-    lines = [f"the spec has no {what}"]
+def both(name: str, row: Row, block: Block | None, function: Callable | None) -> list[str]:
+    lines = [f"the spec has no {name}"]
     if block:
-        lines = [f"{what} in the spec, {short(row.path)}:{block.line}", indent(block.text, "  | "),
+        lines = [f"{name} in the spec, {short(row.path)}:{block.line}", indent(block.text, "  | "),
                  *spec_helpers(row, block.text)]
     if function is None:
-        return [*lines, f"the model has no {what}"]
+        return [*lines, f"the model has no {name}"]
     try:
-        text, start = inspect.getsourcelines(function)
-        where = f"{short(Path(inspect.getsourcefile(function)))}:{start}"
+        (text, start), file = inspect.getsourcelines(function), inspect.getsourcefile(function)
     except (OSError, TypeError):  # a function that does not come from a file
-        return [*lines, f"{what} in the model: {function!r}"]
-    return [*lines, f"{what} in the model, {where}", indent(dedent("".join(text)).rstrip(), "  | "), *model_helpers(function)]
+        text, start, file = [], 0, None
+    if file is None:
+        return [*lines, f"{name} in the model: {function!r}"]
+    where = f"{short(Path(file))}:{start}"
+    return [*lines, f"{name} in the model, {where}", indent(dedent("".join(text)).rstrip(), "  | "), *model_helpers(function)]
 
 
 def spec_helpers(row: Row, block: str) -> list[str]:
@@ -238,7 +243,7 @@ def spec_helpers(row: Row, block: str) -> list[str]:
 
 def model_helpers(function: Callable) -> list[str]:
     codes = [getattr(function, "__code__", None)]
-    for code in codes:  # grows: what a comprehension calls is in a code object of its own
+    for code in codes:  # the loop appends to it: a comprehension has a code object of its own
         codes += [part for part in getattr(code, "co_consts", ()) if inspect.iscode(part)]
     names = dict.fromkeys(name for code in codes if code for name in code.co_names)
     globals_ = getattr(function, "__globals__", {})
@@ -258,6 +263,6 @@ def using(found: Iterator[str]) -> list[str]:
 
 
 def short(path: Path) -> str:
-    """Name a file from the package on, or from the folder on in which the package stands."""
+    """Return the path relative to the package, or to the folder that holds the package."""
     root = next((root for root in (ROOT, ROOT.parent) if path.is_relative_to(root)), None)
     return path.relative_to(root).as_posix() if root else str(path)

@@ -1,7 +1,7 @@
-"""Turn one run of the simulation into FizzBee's guided trace: the constants of a spec that the run fits in, and the links.
+"""Turn one simulated run into a guided trace for FizzBee: constants of the spec that are large enough for the run, and links.
 
 Safety: the guided trace holds every step of the model in order, so that FizzBee judges the run by itself. A run that no spec
-can follow is refused with the limit that it exceeds.
+can follow is refused, with the limit that it exceeds.
 """
 
 from collections.abc import Iterator
@@ -9,12 +9,12 @@ from importlib import import_module
 from typing import NamedTuple
 
 from highwater.conformance.conform import as_links, model_of
-from highwater.conformance.difference import spelt
+from highwater.conformance.difference import label_text
 from highwater.dst.scenarios import named
 from highwater.dst.simulate import Outcome
 from highwater.model.core import Label, Model, State, Step, init, moves
 from highwater.specs.fizzbee.check import LONGEST_GUIDED
-from highwater.specs.manifest import Row, rows
+from highwater.specs.runs import Row, rows
 from highwater.traces.event import Event
 from highwater.traces.explain.explain import Record
 from highwater.traces.refine import Effect, Failure, Match
@@ -29,13 +29,13 @@ class Guided(NamedTuple):
     row: Row  # names the spec
     model: Model  # with these constants
     constants: dict[str, object]  # those that differ from the spec's own
-    links: list[str]
-    ends: frozenset[State]  # the model's states after them; more than one where a label leaves the choice open
-    impossible: bool  # the last step is one that the model cannot take: `ends` is before it
+    links: list[str]  # one for each action, and one for each choice of it
+    ends: frozenset[State]  # the model's states after them; several if a label does not determine the choice
+    impossible: bool  # the model cannot take the last step; `ends` is the state before it
 
 
 def row_of(stem: str) -> Row:
-    """Return the first row of a spec in the manifest. Raises LookupError if there is none."""
+    """Return the first run in the table of a spec. Raises LookupError if there is none."""
     found = next((row for row in rows() if row.stem == stem), None)
     if found is None:
         raise LookupError(f"there is no spec of {stem}")
@@ -53,8 +53,8 @@ class Path(Record):
 
     def begin(self) -> None:
         super().begin()
-        self.taken: list[Label] = []  # of Record, which is not asked for it here
-        self.layers: list[dict[State, tuple[State, Label | None]]] = []  # state -> the one before; the step, None if it stayed
+        self.taken: list[Label] = []  # Record fills it; not used here
+        self.layers: list[dict[State, tuple[State, Label | None]]] = []  # state -> (state before, step); no step: None
 
     def step(self, match: Match, effect: Effect | None = None) -> None:
         before = self.unpacked()
@@ -75,12 +75,12 @@ class Path(Record):
                     yield (match.process, action, choices), State(shared, locals_)
 
     def labels(self) -> list[Label]:
-        """Return the steps of one path to a state that the trace may be in. Raises TooLarge if there is none: a trace may
-        reset a client, which is no step."""
+        """Return the steps of one path to a state that the trace may be in. Raises TooLarge if there is none, because the
+        trace resets a client, which is not a step."""
         for state in self.unpacked():
             if (found := self.back_from(state)) is not None:
                 return found
-        raise TooLarge("the trace resets a client to an earlier state, which is no step of the spec")
+        raise TooLarge("the trace resets a client to an earlier state, and the spec has no such step")
 
     def back_from(self, state: State) -> list[Label] | None:
         found: list[Label] = []
@@ -93,7 +93,7 @@ class Path(Record):
 
 
 def path_of(events: list[Event], trace: Trace) -> tuple[Path, Failure | None]:
-    """Follow the events as far as the model can. Raises TooLarge where an event is no request of the protocol."""
+    """Follow the events as far as the model can. Raises TooLarge if an event is not a request of the protocol."""
     path = Path(trace.refiner.model)
     trace = type(trace)(path, trace.namespace, trace.skew_ms)
     for number, event in enumerate(events):
@@ -102,18 +102,18 @@ def path_of(events: list[Event], trace: Trace) -> tuple[Path, Failure | None]:
         except Failure as failure:
             return path, failure
         except Exception as error:  # an impossible event can raise anything
-            raise TooLarge(f"event {number} is no request of the protocol: {error!r}") from error
+            raise TooLarge(f"event {number} is not a request of the protocol: {error!r}") from error
     return path, None
 
 
 def guided(outcome: Outcome) -> Guided:
-    """Make a guided trace of a run. If the model could not follow the run, the step that it could not take is the last. Raises
+    """Make a guided trace of a run. If the model cannot follow the run, the last step is the one that it refuses. Raises
     TooLarge."""
     if outcome.shape.sdk:
-        raise TooLarge("the clients of this run retransmit requests (sdk), but those of the spec do not")
+        raise TooLarge("the clients of this run retransmit requests (`sdk` in its shape), but those of the spec do not")
     path, failure = path_of(outcome.events, named(outcome.scenario).trace_of(outcome.shape))
     if failure and failure.kind == "refinement" and not failure.match:
-        raise TooLarge(f"the run is refused for something that is no step of the spec: {failure}")
+        raise TooLarge(f"the model refuses the run for something that is not a step of the spec: {failure}")
     steps, last = path.labels(), [refused_step(path, failure, failure.match)] if failure and failure.match else []
     count = len(steps) + len(last)
     if count > LONGEST_GUIDED:
@@ -127,24 +127,24 @@ def guided(outcome: Outcome) -> Guided:
 
 
 def refused_step(path: Path, failure: Failure, refused: Match) -> Label:
-    """Return the step that an event was refused as. A disabled step is preferred, because FizzBee sees no contents."""
+    """Return the refused step of an event. A disabled step is preferred, because FizzBee does not see contents of objects."""
     state = path.unpacked()[0]
     actions = [action for action in refused.actions if action]
     if not actions:
-        raise TooLarge(f"what {refused.process} did is no action of the spec: {failure}")
+        raise TooLarge(f"the spec has no action for the last request of {refused.process}: {failure}")
     action = next((action for action in actions if not path.possible(refused.process, action, state)), actions[0])
     return refused.process, action, refused.choices or ()
 
 
 def fitting(row: Row, constants: dict[str, object], steps: int) -> dict[str, object]:
-    """Return the constants that differ from the spec's own. A bound that the trace's model leaves open gets a value that this
-    many steps cannot reach, or the largest value of the spec."""
+    """Return the constants that differ from the spec's own. If a bound is None in the trace's model, it gets a value that this
+    many steps cannot reach, or the spec's largest value."""
     module = import_module(f"highwater.model.protocols.{row.stem}")
     usual, limits = module.Constants()._asdict(), getattr(module, "LIMITS", {})
     found = {name: min(steps + 1, limits[name][-1]) if value is None else value for name, value in constants.items()}
     for name, value in found.items():
         if name in limits and value not in limits[name]:
-            raise TooLarge(f"the run needs {name} = {value}, and the spec goes to {limits[name][-1]}")
+            raise TooLarge(f"the run needs {name} = {value}, but the spec's largest value is {limits[name][-1]}")
     return {name: value for name, value in found.items() if value != usual[name]}
 
 
@@ -154,9 +154,9 @@ def walked(model: Model, steps: list[Label]) -> frozenset[State]:
     states = {init(model)}
     for number, label in enumerate(steps):
         if label[:2] not in actions:
-            raise TooLarge(f"step {number} of {len(steps)}, {spelt(label)}, is no action of the spec")
+            raise TooLarge(f"step {number} of {len(steps)}, {label_text(label)}: the spec has no such action")
         states = {step.state for state in states for step in moves(model, state) if step.label == label}
         if not states:
-            raise TooLarge(f"step {number} of {len(steps)}, {spelt(label)}, is not possible in the spec there: it has smaller "
-                           "bounds than the trace's model, or fewer choices")
+            raise TooLarge(f"step {number} of {len(steps)}, {label_text(label)}, is impossible in the spec: "
+                           "its bounds are smaller than those of the trace's model, or it has fewer choices")
     return frozenset(states)

@@ -1,8 +1,8 @@
-"""Safety: FizzBee judges a run independently of our model's code, by following the steps that the run's trace stands for.
+"""Safety: FizzBee judges a run independently of our model's code. It follows the model's steps that explain the run's trace.
 
 The run is accepted if FizzBee can take every step, its assertions hold after each, and its last state is the one that the
 model ends in. If the protocol defines `unlike_the_store`, FizzBee's state must also equal the store's final content. The judges
-share only the mapping of events to steps (traces/). A response to a caller is no step, so FizzBee does not judge it.
+share only the mapping of events to steps (traces/). A response to a caller is not a step, so FizzBee does not judge it.
 
 A protocol's own part is highwater/conformance/protocols/STEM.py.
 """
@@ -28,7 +28,7 @@ MOST_SEEDS = 2_000
 
 class Judgement(NamedTuple):
     accepted: bool
-    steps: int  # FizzBee's links that it followed
+    steps: int  # the number of links that FizzBee followed
     why: str  # "" if accepted
 
 
@@ -41,7 +41,7 @@ class Rate(NamedTuple):
 
     def __str__(self) -> str:
         why = f" ({self.limits[0][0]})" if self.limits else ""
-        return f"{self.fit} of {self.runs} small runs can be followed{why}"
+        return f"FizzBee can follow {self.fit} of {self.runs} small runs{why}"
 
 
 def own(scenario: str) -> ModuleType:
@@ -64,7 +64,7 @@ def small_runs(scenario: str, mutant: str, number: int) -> list[tuple[Outcome, s
         outcome = small_run(scenario, seed, mutant)
         faults = frozenset((e.kind, e.pending) for e in outcome.events)
         if (outcome.kind == "refinement" if mutant else not outcome.kind) and faults not in found and not limit(outcome):
-            found[faults] = outcome, (f"seed {seed} of {mutant or 'production'} in the SMALL of "
+            found[faults] = outcome, (f"seed {seed} of {mutant or 'production'}, shape SMALL of "
                                       f"highwater/conformance/protocols/{scenario}.py")
             if len(found) == number:
                 break
@@ -89,14 +89,16 @@ def judge(fizz: Fizz, outcome: Outcome, timeout: float | None = None, cache: boo
     """Let FizzBee judge a run. Raises TooLarge if no guided trace fits the run, FizzError if FizzBee cannot run."""
     run = guided(outcome)
     found = fizz.guided(run.row.path, run.constants, run.links, timeout=timeout, cache=cache)
+    followed = found.followed
+    assert followed is not None  # a guided check says it
     if found.verdict == "FAILED":
-        return Judgement(False, found.followed, f"{', '.join(found.failed_assertions)} fails after {found.followed} links")
-    if found.followed != len(run.links):
-        return Judgement(False, found.followed, f"FizzBee cannot take link {found.followed} of {len(run.links)}, "
-                         f"{run.links[found.followed]}" + (f": {found.error}" if found.error else ""))
+        return Judgement(False, followed, f"{', '.join(found.failed_assertions)} fails after {followed} links")
+    if followed != len(run.links):
+        return Judgement(False, followed, f"FizzBee cannot take link {followed} of {len(run.links)}, "
+                         f"{run.links[followed]}" + (f": {found.error}" if found.error else ""))
     state = found.trace[-1][1]
     why = unlike_the_model(run, state) or unlike_the_store(outcome, state)
-    return Judgement(not why, found.followed, why)
+    return Judgement(not why, followed, why)
 
 
 def unlike_the_model(run: Guided, state: dict[str, Any]) -> str:
@@ -104,7 +106,7 @@ def unlike_the_model(run: Guided, state: dict[str, Any]) -> str:
     if run.impossible or any(not differing(run.row.stem, run.model, end, state) for end in run.ends):
         return ""
     names = differing(run.row.stem, run.model, next(iter(run.ends)), state)
-    return f"FizzBee ends in another state than the model: {', '.join(names)} differ"
+    return f"FizzBee's last state differs from the model's in {', '.join(names)}"
 
 
 def differing(stem: str, model: Model, end: State, state: dict[str, Any]) -> list[str]:

@@ -9,7 +9,7 @@ from highwater.gate.rows import Check, Found
 def checks(protocol: str, deep: bool) -> Iterator[Check]:
     from highwater.specs.fizzbee.check import Fizz
     from highwater.specs.fizzbee.errors import FizzMissing
-    from highwater.specs.manifest import rows
+    from highwater.specs.runs import rows
 
     try:
         Fizz.find()
@@ -31,7 +31,7 @@ def conformance(spec: str, name: str, deep: bool) -> Found:
     """Check one row. FizzBee runs, also if an earlier run of it is in the cache of specs/fizzbee/cache.py."""
     from highwater.conformance.conform import conform
     from highwater.specs.fizzbee.check import Fizz
-    from highwater.specs.manifest import FOLDER, deeper, rows_of
+    from highwater.specs.runs import FOLDER, deeper, rows_of
 
     [row] = [row for row in rows_of(FOLDER / f"{spec}.toml") if row.id == name]
     result = conform(deeper(row) if deep else row, Fizz.find(), cache=False)

@@ -58,7 +58,7 @@ def connect(endpoint_url: str | None, through: str | None = None) -> Any:
                     response_checksum_validation="when_required")
     if endpoint_url or through:
         config = config.merge(Config(s3={"addressing_style": "path"}))
-    client = boto3.session.Session().client("s3", endpoint_url=through or endpoint_url, config=config)
+    client = boto3.Session().client("s3", endpoint_url=through or endpoint_url, config=config)
     if through:
         name = urlsplit(endpoint_url).netloc
         client.meta.events.register("before-sign.s3", lambda request, **_: request.headers.__setitem__("Host", name))

@@ -92,8 +92,10 @@ def probe(endpoint_url: str | None, bucket: str, prefix: str = "", rounds: int =
 
 def asked(line: Line, asker: Asker) -> Found:
     """Ask one line. A single client's line is asked again if the store was busy, unreachable, or refused writes."""
+    place = asker
     for again in range(TRIES):
-        place = asker.place(f"again-{again}") if again else asker
+        if again:
+            place = asker.place(f"again-{again}")
         try:
             found = line.ask(place)
         except FAILURES as error:

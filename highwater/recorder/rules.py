@@ -55,7 +55,7 @@ class Rule(NamedTuple):
     def takes(self, seen: int) -> bool:
         """Return whether the rule applies to the `seen`th matching request, counted from 1."""
         kind, number = self.count
-        return {"nth": seen == number, "first": seen <= number, "every": number and seen % number == 0}.get(kind, True)
+        return {"nth": seen == number, "first": seen <= number, "every": number > 0 and seen % number == 0}.get(kind, True)
 
 
 class Rules:

@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TextIO
@@ -117,7 +117,7 @@ class Session:
 
 @contextlib.contextmanager
 def recording(upstream: str, clients: tuple[str, ...] = ("client",), rules: str = "", log: TextIO | None = None,
-              keep_bytes: int = 65_536) -> Iterator[Session]:
+              keep_bytes: int = 65_536) -> Generator[Session, None, None]:
     """Record while the block runs; `session.urls[client]` is the URL to give to a client."""
     opened: Future = Future()
     stopped: list[Callable[[], object]] = []

@@ -15,7 +15,7 @@ def told_lasso(model: Model, lasso: Lasso) -> str:
     lines = [f"[bold red]{escape(lasso.violated)} fails{whose}[/]: {escape(doc_of(model, lasso.violated))}", "",
              *told_steps(model, lasso.stem)]
     if lasso.cycle:
-        lines += ["[bold]and then for ever[/]", *told_steps(model, lasso.stem + lasso.cycle, len(lasso.stem))]
+        lines += ["[bold]and then forever[/]", *told_steps(model, lasso.stem + lasso.cycle, len(lasso.stem))]
     else:
         lines.append("[bold]and then nothing more happens[/], because no fair action is enabled")
     told = {"taken": "taken in step {}", "disabled": "not enabled after step {}", "never enabled": "never enabled"}

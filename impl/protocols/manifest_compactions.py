@@ -16,7 +16,7 @@ request writes to both. A compactor may disappear between any two requests, so w
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from highwater.impl.errors import Definite, Indefinite, OutcomeUnknown
 from highwater.impl.layout import Namespace
@@ -46,20 +46,23 @@ class Compactions(NamedTuple):
     jobs: tuple[Job, ...] = ()  # the claimed jobs
 
 
+Kind = TypeVar("Kind", bound=Manifest | Compactions)
+
+
 class InvalidContent(Definite):
     """A file that this codec did not write."""
 
 
-class JsonCodec:
+class JsonCodec(Generic[Kind]):
     """The codec of both kinds of files: one JSON object, the fields of a named tuple, keys sorted, no spaces."""
 
-    def __init__(self, kind: type[Manifest] | type[Compactions]):
+    def __init__(self, kind: type[Kind]):
         self.kind = kind
 
-    def encode(self, value: Manifest | Compactions) -> bytes:
+    def encode(self, value: Kind) -> bytes:
         return json.dumps(value._asdict(), sort_keys=True, separators=(",", ":")).encode()
 
-    def decode(self, body: bytes) -> Manifest | Compactions:
+    def decode(self, body: bytes) -> Kind:
         """Decode a file. Raises InvalidContent."""
         try:
             return self.kind(**{name: frozen(value) for name, value in json.loads(body).items()})

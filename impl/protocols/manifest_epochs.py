@@ -1,5 +1,5 @@
 """Safety: no flush that was reported as done leaves the manifest, whoever else writes to it. Of each role only the instance
-that opened last commits. A fenced instance reports that to its caller, and whether its current update is in the manifest.
+that opened last commits. A fenced instance tells its caller so, and whether its current update is in the manifest.
 
 SlateDB's page on the manifest: «During db::open an epoch is calculated by reading the epoch in the manifest and incrementing it
 by one, this only happens once for each call to db::open.» An update follows the page's «Manifest Update Protocol»: LIST, sort,
@@ -14,6 +14,7 @@ the manifest. A reader in another process learns of new keys by `poll`, which is
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
+from highwater.impl.codecs.codec import Codec
 from highwater.impl.codecs.json import manifest_epochs as manifest_epochs_json
 from highwater.impl.codecs.json.manifest import Checkpoint
 from highwater.impl.codecs.json.manifest_epochs import Manifest
@@ -27,16 +28,16 @@ EPOCH = {"writer": "writer_epoch", "compactor": "compactor_epoch", "collector": 
 
 
 class ManifestVersionExists(Definite):
-    """Other instances were faster: this open, or this update, is not in any manifest."""
+    """Another instance was faster: this open or this update is in no manifest."""
 
     def __init__(self, what: str, file_id: int):
         self.id = file_id
-        super().__init__(f"{what}: another instance has written manifest {file_id} before; this has had no effect")
+        super().__init__(f"{what}: another instance wrote manifest {file_id} first, so this had no effect")
 
 
 class Fenced(StoreError):
-    """Another instance of this role has opened since, and this one has ended. The two subclasses say whether its update was
-    applied."""
+    """Another instance of this role has opened since, so this one has ended. The two subclasses say whether its update is in
+    the manifest."""
 
     def __init__(self, role: str, epoch: int, stored: int, what: str):
         self.role, self.epoch, self.stored = role, epoch, stored
@@ -50,13 +51,13 @@ class FencedUnapplied(Fenced, Definite):
 class FencedApplied(Fenced, Indefinite):
     """The effect of the update is in the manifest.
 
-    For a writer: its flush got no reply, but was applied before the other writer opened. For a compactor or a collector: this
-    instance or its successor did it; in the second case the output is the successor's.
+    For a writer: its flush got no response, but was applied before the other writer opened. For a compactor or collector: this
+    instance or its successor made the change. If it was the successor, the output in the manifest is the successor's.
     """
 
 
 class InDoubt(Definite):
-    """Another update of this instance has an unknown outcome: repeat that one first, which finds out."""
+    """Another update of this instance has an indeterminate outcome. Repeat that one first: it finds out."""
 
 
 class Committed(NamedTuple):
@@ -112,31 +113,31 @@ Merge = Callable[[tuple[str, ...]], Awaitable[Any]]
 class Instance:
     """One writer, compactor or collector. It opens once, and then updates, one call at a time.
 
-    After a read without an answer the next call starts again with LIST. After a create that was refused without effect it
-    continues from `at` and `base`. These can only be out of date, and then the create conflicts. A cancelled call
-    (asyncio.wait_for) counts as one whose reply was lost: an update is repeated to find out, an open has failed.
+    If a read fails, the next call starts over with LIST. If the store refuses a create without effect, the next call repeats it
+    from `at` and `base`. If these are out of date by then, the create conflicts. A cancelled call (asyncio.wait_for) counts as
+    one whose response was lost: repeat an update to find out; an open has failed.
     """
 
-    def __init__(self, world: World, root: str, role: str, codec: Any = manifest_epochs_json):
+    def __init__(self, world: World, root: str, role: str, codec: Codec = manifest_epochs_json):
         if role not in EPOCH:
             raise ValueError(f"role is {role!r}: accepted are {', '.join(EPOCH)}")
         self.world, self.role, self.codec = world, role, codec
         self.storage = SequencedStorage(world, Namespace(root, "manifest"))
         self.epoch = 0  # 0: not open
-        self.at = 0  # the latest id that was listed and read for the current call; 0: none yet
-        self.base: Manifest | None = None  # the manifest `at`, after the comparison of epochs
+        self.at = 0  # the latest id, listed and read for the current call; 0: none yet
+        self.base: Manifest | None = None  # the manifest with the id `at`, if its epochs were compared
         self.update: Update | None = None  # the current update
-        self.tried = False  # a create of this update met a conflict or got no reply
-        self.doubt = 0  # the id under which a create of it may land, now or later; 0: none
+        self.tried = False  # a create of this update had a conflict or no response
+        self.doubt = 0  # the id of a create without a response, which may be applied later; 0: none
         self.over: StoreError | None = None  # the reason why this instance has ended
 
     async def open(self, retry_for_s: float = 0) -> Committed:
-        """Take the epoch after the one in the manifest, and write it; no other epoch is changed.
+        """Add one to this role's epoch in the manifest, and take the result as the epoch of this instance.
 
-        After a conflict or a missing reply it starts again until `retry_for_s` are over, with the successor of the epoch that
-        it then reads, as released SlateDB does. After that it raises ManifestVersionExists for a lost race, or OutcomeUnknown
-        if a reply was missing: then perhaps nobody has the epoch. After either error the instance has ended: make another.
-        Raises NoLatest, Unavailable: call it again.
+        After a conflict or a lost response it starts over for `retry_for_s` seconds, and takes the epoch after the one that it
+        reads then, as released SlateDB does. When the time is up, it raises ManifestVersionExists, or OutcomeUnknown if a
+        response was lost. In the second case a manifest may have an epoch that no instance has. After either error this
+        instance has ended: make another. Raises NoLatest, Unavailable: call it again.
         """
         self._check_not_over()
         if self.epoch:
@@ -154,11 +155,11 @@ class Instance:
                 doubt = True
             except Definite as error:
                 if doubt:
-                    raise self._not_open(OutcomeUnknown(f"open of a {self.role}: no reply, and then {error}")) from None
+                    raise self._not_open(OutcomeUnknown(f"open of a {self.role}: no response, and then {error}")) from None
                 raise
             except BaseException:  # the caller stopped waiting: the request in flight may be applied
                 if self.base is not None or doubt:
-                    self._not_open(OutcomeUnknown(f"open of a {self.role}: its caller did not wait for the reply"))
+                    self._not_open(OutcomeUnknown(f"open of a {self.role}: its caller did not wait for the response"))
                 raise
             else:
                 self.epoch = mine
@@ -166,7 +167,7 @@ class Instance:
             lost, self.at, self.base = self.at + 1, 0, None
             if not retry_for_s or self.world.clock.now_ms() >= end_ms:  # the clock may be set back meanwhile
                 what = f"open of a {self.role}"
-                raise self._not_open(OutcomeUnknown(f"{what}: no reply") if doubt else ManifestVersionExists(what, lost))
+                raise self._not_open(OutcomeUnknown(f"{what}: no response") if doubt else ManifestVersionExists(what, lost))
 
     def _not_open(self, why: StoreError) -> StoreError:
         self.over = why
@@ -175,10 +176,10 @@ class Instance:
     async def flush(self, sst: str, deadline_ms: int | None = None) -> Committed:
         """Apply a writer's update: add the SST to L0 and advance the WAL ids. `sst` must be a name never used before.
 
-        It is tried again after each conflict, until it is done or until `deadline_ms` by the clock. Then it raises
-        ManifestVersionExists, or OutcomeUnknown if a create got no reply. After OutcomeUnknown only the same flush is accepted;
-        it finds out. Raises FencedUnapplied, FencedApplied: this writer has ended. Raises Unavailable, InDoubt: nothing was
-        done.
+        It retries after each conflict, until it succeeds or the clock reaches `deadline_ms`. Then it raises
+        ManifestVersionExists, or OutcomeUnknown if a create had no response. After OutcomeUnknown only the same flush is
+        accepted; it finds out whether the first one was applied. Raises FencedUnapplied, FencedApplied: this writer has ended.
+        Raises Unavailable, InDoubt: the call had no effect.
         """
         self._check_role("writer")
         if self.update != Flush(sst):
@@ -231,7 +232,7 @@ class Instance:
                 self.doubt = self.at + 1
             except Definite as error:
                 if self.doubt and not isinstance(error, Fenced):
-                    raise OutcomeUnknown(f"{self.update} is in doubt, repeat it to find out: {error}") from error
+                    raise OutcomeUnknown(f"{self.update} may have been applied, repeat it to find out: {error}") from error
                 raise
             except BaseException:  # the caller stopped waiting: a create in flight may be applied
                 if self.base is not None:
@@ -240,21 +241,21 @@ class Instance:
             tried, self.at, self.base, self.tried = self.at + 1, 0, None, True
             if deadline_ms is not None and self.world.clock.now_ms() >= deadline_ms:
                 if self.doubt:
-                    raise OutcomeUnknown(f"{self.update} is in doubt after its deadline, repeat it to find out")
+                    raise OutcomeUnknown(f"{self.update} is over its deadline and may be applied, repeat it to find out")
                 raise ManifestVersionExists(str(self.update), tried)
 
     async def _prepare(self, pick: Callable[[Manifest], Update | None], merge: Merge | None) -> Committed | None:
         """LIST, GET the latest, compare epochs. Raises Fenced.
 
-        There are three results. The update is done already: it is returned. There is nothing to do: `update` is None. Otherwise
-        `base` and `update` are set for the create.
+        There are three cases. If the manifest already has the update, return it. If there is nothing to do, leave `update` as
+        None. Otherwise set `base` and `update` for the create.
         """
         m = await self._latest()
         self._compare(m)
         if self.tried and self.update and self.update.landed(m):
             return Committed(self.at, m)
         if self.doubt <= self.at:
-            self.doubt = 0  # another file has taken that id
+            self.doubt = 0  # that id is taken, so the create cannot be applied later
         if self.update is None:
             update = pick(m)
             if update is None:
@@ -270,15 +271,15 @@ class Instance:
         """Compare the epochs, and end this instance if it is fenced. Raises Fenced.
 
         «If our epoch is less than the epoch stored in the manifest, then an error is logged, and the manifest update is
-        aborted». The error also reaches the caller, which the page's NOTE misses. An update without a reply is in the manifest
-        by now, or never will be: the id that it was sent for is taken.
+        aborted». Here the caller gets the error too, which the page's NOTE rules out. An update without a response is in the
+        manifest by now or never will be, because the id that it was sent for is taken.
         """
         stored = getattr(m, EPOCH[self.role])
         if self.epoch >= stored:
             return
         applied = bool(self.doubt and self.update and self.update.landed(m))
         kind, what = (FencedApplied, "is in the manifest") if applied else (FencedUnapplied, "is not in the manifest")
-        self.over = kind(self.role, self.epoch, stored, f"{self.update or 'what it was about'} {what}")
+        self.over = kind(self.role, self.epoch, stored, f"{self.update or 'its update'} {what}")
         self.world.metrics.count("fenced")
         self.world.metrics.warn(str(self.over))
         raise self.over
@@ -315,7 +316,7 @@ class Instance:
 
     def _check_role(self, role: str) -> None:
         if self.role != role:
-            raise RuntimeError(f"only a {role} may do this, and this is a {self.role}")
+            raise RuntimeError(f"only a {role} may do this, but this is a {self.role}")
         self._check_not_over()
         if not self.epoch:
             raise RuntimeError(f"open this {self.role} first")
@@ -323,9 +324,9 @@ class Instance:
     def _check_not_over(self) -> None:
         match self.over:
             case Fenced() as fenced:
-                raise FencedUnapplied(self.role, fenced.epoch, fenced.stored, "it was told so before, and stays fenced")
+                raise FencedUnapplied(self.role, fenced.epoch, fenced.stored, "an earlier call reported this already")
             case StoreError() as failed:
-                raise RuntimeError(f"this {self.role} failed to open, make another: {failed}")
+                raise RuntimeError(f"this {self.role} failed to open, so make another: {failed}")
             case _:
                 pass
 
@@ -382,7 +383,7 @@ class ManifestReader:
     «How does a SlateDB reader know there are new keys written by other instances?» It asks.
     """
 
-    def __init__(self, world: World, root: str, codec: Any = manifest_epochs_json):
+    def __init__(self, world: World, root: str, codec: Codec = manifest_epochs_json):
         self.storage, self.codec = SequencedStorage(world, Namespace(root, "manifest")), codec
         self.seen: frozenset[str] = frozenset()
 

@@ -170,7 +170,7 @@ class MetadataStore:
         tries of which one is in doubt, call again with the same id to find out, from another process if need be.
         """
         conflicts: dict[int, int] = {}
-        last = doubt = None
+        last, doubt, latest = None, None, FIRST_ID
         while attempts is None or attempts > 0:
             attempts = None if attempts is None else attempts - 1
             try:

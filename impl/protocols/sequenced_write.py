@@ -14,6 +14,7 @@ That can only be out of date, and then its create conflicts.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from highwater.impl.codecs.codec import Codec
 from highwater.impl.codecs.json import manifest as manifest_json
 from highwater.impl.errors import Definite, NotFound, OutcomeUnknown
 from highwater.impl.protocols.sequenced_storage import FIRST_ID, ObjectVersionExists, SequencedStorage
@@ -90,7 +91,7 @@ class StateWriter:
     others are far ahead.
     """
 
-    def __init__(self, storage: SequencedStorage, codec: Any = manifest_json, empty: Any = EMPTY,
+    def __init__(self, storage: SequencedStorage, codec: Codec = manifest_json, empty: Any = EMPTY,
                  resolve: str = "get", unknown: str = "report"):
         if resolve not in ("get", "list"):
             raise ValueError(f"resolve is {resolve!r}: accepted are 'get' and 'list'")
@@ -143,7 +144,7 @@ class StateWriter:
 class StateReader:
     """Reads the latest file (LIST, GET), and any old file by its id."""
 
-    def __init__(self, storage: SequencedStorage, codec: Any = manifest_json):
+    def __init__(self, storage: SequencedStorage, codec: Codec = manifest_json):
         self.storage, self.codec = storage, codec
 
     async def current(self) -> Committed | None:

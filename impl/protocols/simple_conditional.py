@@ -12,6 +12,7 @@ same again (ABA). Here it never is: a value holds the id of the update that made
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from highwater.impl.codecs.codec import Codec
 from highwater.impl.codecs.json import manifest as manifest_json
 from highwater.impl.errors import AlreadyExists, Definite, OutcomeUnknown, PreconditionFailed
 from highwater.impl.world import World
@@ -40,7 +41,7 @@ class SimpleConditional:
     equal. A PUT without a reply may take effect long after others have written.
     """
 
-    def __init__(self, world: World, key: str, codec: Any = manifest_json, resolve: str = "unknown", recurs: bool = False):
+    def __init__(self, world: World, key: str, codec: Codec = manifest_json, resolve: str = "unknown", recurs: bool = False):
         if world.store.caches:
             raise ValueError(f"{type(world.store).__name__} answers reads from memory: after a conflict the content must be "
                              "read anew; give the store that it wraps")

@@ -16,7 +16,7 @@ been done and never will be. An Indefinite error: this writer is closed; open an
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 from highwater.impl.codecs.json.wal import (
     FENCE,
@@ -39,6 +39,8 @@ from highwater.impl.errors import (
 )
 from highwater.impl.layout import Namespace
 from highwater.impl.world import World, list_all
+
+Result = TypeVar("Result")
 
 
 class Fenced(Definite):
@@ -273,7 +275,7 @@ class Wal:
         self.world.metrics.warn(f"{self.namespace.prefix!r}: fenced: {why}")
         return Fenced(why)
 
-    async def _again(self, read: Callable[[], Awaitable[Any]]) -> Any:
+    async def _again(self, read: Callable[[], Awaitable[Result]]) -> Result:
         """Run a read, again while it gets no answer. Raises Unavailable."""
         for _ in range(self.attempts - 1):
             try:

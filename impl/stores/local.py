@@ -24,12 +24,13 @@ import time
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from highwater.impl.errors import AlreadyExists, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
 from highwater.impl.stores.keys import OWN_FOLDER, check_key, fault_of
 from highwater.impl.world import Entry, Object, Page
 
+Result = TypeVar("Result")
 LOCKS = 256  # number of lock files; keys share them, so that it does not grow with the number of keys ever written
 GONE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)  # these mean that no object has that name
 
@@ -78,7 +79,9 @@ class LocalStore:
         return await self._run(self._put, key, body)
 
     async def get(self, key: str) -> Object:
-        return await self._run(self._get, key)
+        found = await self._run(self._get, key)
+        assert found is not None  # without a known version it is read
+        return found
 
     async def get_if_changed(self, key: str, version: str) -> Object | None:
         return await self._run(self._get, key, version)
@@ -92,7 +95,7 @@ class LocalStore:
     async def delete(self, key: str) -> None:
         return await self._run(self._delete, key)
 
-    async def _run(self, work: Callable, *args: Any) -> Any:
+    async def _run(self, work: Callable[..., Result], *args: Any) -> Result:
         """Run `work` in a thread. An error of the operating system before `_commit` had no effect and becomes Unavailable."""
         try:
             return await asyncio.to_thread(work, *args)
@@ -210,7 +213,7 @@ class LocalStore:
         with flocked(os.path.join(self._own, f"{name}.lock"), fcntl.LOCK_EX) as lock_fd:
             yield Held(lock_fd, os.path.join(self._own, f"{name}.temp"))
 
-    def _commit(self, key: str, act: Callable, *paths: str) -> None:
+    def _commit(self, key: str, act: Callable[..., object], *paths: str) -> None:
         """Run `act`, the one system call at which a mutation takes effect, then make the folder durable.
 
         Raises OutcomeUnknown if either fails for a reason that does not show that nothing happened.

@@ -21,7 +21,7 @@ there, the DELETE may still not be over.
 import asyncio
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from enum import Enum, auto
 from typing import Any
@@ -180,7 +180,7 @@ class S3Store:
         metadata = {name.lower(): value for name, value in reply["Metadata"].items()}  # many servers write X-Amz-Meta-...
         return reply["ETag"] if metadata.get(PUT_ID) == put_id else None
 
-    async def _send(self, call: Callable, **request: Any) -> tuple[dict, Exception | None, bool]:
+    async def _send(self, call: Callable[..., dict], **request: Any) -> tuple[dict, Exception | None, bool]:
         """Send a mutation, again after errors that allow it. Return its reply, its last error, and whether it was sent again.
         """
         last, attempt = None, 0
@@ -194,7 +194,7 @@ class S3Store:
                 break
         return {}, last, attempt > 0
 
-    async def _read(self, call: Callable, **request: Any) -> Any:
+    async def _read(self, call: Callable[..., Any], **request: Any) -> Any:
         """Return the reply to a read, which is sent again if there is none; None for 304. Raises NotFound, Unavailable."""
         last: Exception = AssertionError("there is a first attempt")
         for attempt in range(ATTEMPTS):
@@ -224,7 +224,7 @@ class S3Store:
         reply = self._client.get_object(**request)
         return Object(reply["Body"].read(), reply["ETag"], to_ms(reply["LastModified"]))
 
-    def _entries(self, reply: dict) -> Any:
+    def _entries(self, reply: dict) -> Iterator[Entry]:
         for found in reply.get("Contents", ()):
             key = found["Key"].removeprefix(self._prefix)
             if not fault_of(key):  # consoles make «folders», whose keys end in a slash

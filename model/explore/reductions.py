@@ -217,13 +217,6 @@ def resting(model: Model, state: State) -> bool:
                    for _ in process.actions[name](model.constants, process.index, state.shared, local))
 
 
-def unfused(model: Model, label: Label) -> tuple[str, ...]:
-    """The actions of a label of the merged model, in their order."""
-    process, action, choices = label
-    known = {name for p in model.processes if p.name == process for name in model.unseen.get(p.role, ())}
-    return action, *(choice for choice in choices if isinstance(choice, str) and choice in known)
-
-
 # --- both, held against the whole graph of an instance
 
 def symmetry_differs(model: Model) -> str:

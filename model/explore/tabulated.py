@@ -10,10 +10,13 @@ import gc
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from highwater.model.core import Bounds, Exploration, Label, Local, Model, Process, Progress, State, Step, init
 from highwater.model.explore.reads import Answers, NotPlain, asks_for_type, plain, recording, writes_of
+
+if TYPE_CHECKING:
+    from highwater.model.explore.reductions import Symmetry
 
 BITS = 24  # of a packed state, for the shared part and for each local part: at most 16 million different values of each
 FIELD = (1 << BITS) - 1
@@ -41,7 +44,7 @@ class Explorer:
         self.broken: dict[tuple[int, int], str] = {}  # (p, the pair) -> the property that it breaks
         self.fired: set[tuple[str, str]] = set()
         self.witnessed: set[str] = set()
-        self.symmetry: Any = None  # model.explore.reductions.Symmetry, where one state stands for others
+        self.symmetry: Symmetry | None = None  # where one state stands for others
         # Shared parts by their fields, if they are records of the type of the first.
         self.names: tuple[str, ...] = getattr(model.shared, "_fields", ())
         self.fields: list[tuple[int, ...]] = []  # a shared part's number -> its fields' numbers; () if it is none of those

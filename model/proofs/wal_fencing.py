@@ -43,7 +43,7 @@ Two checks tie this to the model. `tie` evaluates the relation below in plain Py
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, NewType
 
 from highwater.model.proofs.engine import inductive
@@ -130,7 +130,7 @@ def changed(c, s, w):
     return unlike(c, s, w.base_epoch, w.base_after, w.base_flushed)
 
 
-Ways = Iterator[tuple[Any, View, View]]  # guard, shared', local'
+Ways = Iterable[tuple[Any, Any, Any]]  # guard, shared', local'
 
 
 def steps(ways: Ways) -> Iterator[tuple]:

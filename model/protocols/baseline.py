@@ -236,7 +236,8 @@ def renamed_writers(part: tuple, names: tuple[int, ...]) -> tuple:
                                  refused=all_called(part.refused))
         case Reader():
             return part._replace(listed=all_called(part.listed), got=all_called(part.got), must=all_called(part.must))
-    return part
+        case _:
+            return part
 
 
 def model(c: Constants) -> Model:

@@ -558,7 +558,8 @@ def renamed_appenders(part: tuple, names: tuple[int, ...]) -> tuple:
                                  acked=frozenset((i, names[w], k) for i, w, k in part.acked))
         case Reader():
             return part._replace(got=state(part.got))
-    return part
+        case _:
+            return part
 
 
 def initial(c: Constants) -> Shared:

@@ -225,7 +225,8 @@ def landed(c: Constants, o: Compactor, file: Any) -> bool:
             return all(x in file.compacted for x in o.job)
         case "Finish":
             return o.job not in file.jobs
-    return False
+        case _:
+            return False
 
 
 def read(c: Constants, me: int, s: Shared, o: Compactor) -> Iterator:
@@ -269,6 +270,8 @@ def changed(c: Constants, o: Compactor) -> Any:
             return file._replace(l0=file.l0 - set(o.job), compacted=tuple(sorted((*file.compacted, *o.job))))
         case "Finish":
             return file._replace(jobs=file.jobs - {o.job})
+        case _:
+            raise ValueError(f"{o.task} puts no file")
 
 
 def done(c: Constants, s: Shared, o: Compactor, file: Any) -> tuple[Shared, Compactor]:

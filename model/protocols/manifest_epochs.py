@@ -2,12 +2,14 @@
 that opened last commits. A fenced writer reports this to its caller.
 
 The protocol of SlateDB's page on the manifest, with one store request per action. specs/ManifestEpochs.fizz has the same
-names, states and labelled edges. An instance (writer, compactor, collector) opens once: it reads the latest manifest, takes
-the epoch after its role's, and writes the next manifest with it. Then it updates: LIST, GET the latest, compare the epochs,
-apply its change, PUT the next if absent; on a conflict all of that again. A higher epoch of its own role is the end of it;
-the same one says that another role was in the way. The page's open questions are answered here: a compactor is fenced as a
-writer is, by an epoch of its own, at its next read of the manifest; a reader learns of new keys by LIST and GET alone. SSTs
-are named (writer, zero-based index of its flush); a compaction moves names from L0, and WAL files are no more than their ids.
+names, states and labelled edges. An instance is one writer, compactor or collector. It opens once: it reads the latest
+manifest, adds one to its role's epoch, and writes the next manifest with it. An update is LIST, GET the latest, compare the
+epochs, apply the change, PUT the next if absent. After a conflict the instance repeats all of that. If it then reads a higher
+epoch of its own role, it is fenced and stops. If not, another role's update caused the conflict.
+
+The page leaves two questions open, and this model answers them. A compactor is fenced as a writer is: by an epoch of its own,
+at its next read of the manifest. A reader learns of new keys by LIST and GET alone. An SST's name is (writer, zero-based index
+of its flush). A compaction moves names out of L0. A WAL file is only its id.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,7 +32,7 @@ class Constants(NamedTuple):
     COMPACTIONS: int | None = 1
     COLLECTIONS: int | None = 1
     CHECKPOINTS: int = 1  # checkpoints of the first manifest, all to be collected
-    OPEN_RETRIES: int = 0  # retries after a lost race for an open: none in SlateDB's page on the manifest; -1: unlimited
+    OPEN_RETRIES: int = 0  # retries of an open that lost its race: none on SlateDB's page on the manifest; -1: unlimited
     ENDLESS: bool = False  # True: endless updates without ids or content, for liveness
     # Faults, each bounded
     MAX_PENDING: int | None = 0  # requests in flight whose clients no longer wait
@@ -41,11 +43,11 @@ class Constants(NamedTuple):
     OPEN_ANEW: bool = True  # a retried open takes the epoch after the one that it reads then
     BUMP_OWN_ONLY: bool = True  # an open takes the next epoch of its own role alone
     EPOCH_CHECK: bool = True  # an update compares its epoch with the manifest's
-    CHECK_AFTER_CONFLICT: bool = True  # the epoch is compared again after each conflict
+    CHECK_AFTER_CONFLICT: bool = True  # an update compares epochs again after each conflict
     COMPACTOR_EPOCH: bool = True  # compactors compare epochs too
-    REREAD: bool = True  # an update with a conflict starts over; False: it puts its manifest at the next id
-    REAPPLY: bool = True  # its change is applied to the new manifest; False: to the old lists, under the new epochs
-    SWALLOW_FENCED: bool = False  # True: a fenced instance only logs it, and does not tell its caller
+    REREAD: bool = True  # after a conflict an update starts over with LIST; False: it puts the same manifest at the next id
+    REAPPLY: bool = True  # its change is applied to the manifest that it reads then; False: to its old lists, under new epochs
+    SWALLOW_FENCED: bool = False  # True: a fenced instance only logs this, and does not report it to its caller
     UNKNOWN_IS_DONE: bool = False  # True: an update without a response is reported as done
     POLL_LIST: bool = True  # a reader lists in each poll; False: it gets the manifest that it already knows
 
@@ -78,7 +80,7 @@ class Shared(NamedTuple):
     crashes: int
     current: frozenset[tuple[str, int]]  # if ENDLESS: the instances, (role, index), that know the latest manifest
     # ghosts
-    by: tuple[By, ...]  # the writer of each manifest
+    by: tuple[By, ...]  # the author of each manifest
     opened: frozenset[By]  # opens that were reported
     acked: frozenset[Sst]  # flushes that were reported
 
@@ -91,7 +93,7 @@ class Writer(NamedTuple):
     base: Manifest | None = None  # the manifest of n
     k: int = 0  # zero-based index of its current update
     tries: int = 0  # conflicts and indeterminate outcomes of this open; of an update, at most 1 is counted
-    unheard: bool = False  # ghost: it was fenced, and its caller was not told
+    unheard: bool = False  # ghost: it was fenced, and did not report this to its caller
 
 
 class Compactor(NamedTuple):
@@ -214,7 +216,7 @@ def read_latest(c: Constants, me: int, s: Shared, i: Any) -> Iterator:
 
 
 def read_fenced(c: Constants, me: int, s: Shared, i: Instance) -> Iterator:
-    """«If our epoch is less than the epoch stored in the manifest», the instance stops and reports it to its caller."""
+    """«If our epoch is less than the epoch stored in the manifest», the instance stops and reports this to its caller."""
     if i.pc == "Listed" and fenced(c, s, i):
         if not c.SWALLOW_FENCED:
             yield (), s, i.__class__("Fenced", True, i.epoch, k=i.k)
@@ -403,7 +405,7 @@ def writer_is_fenced(c: Constants, s: Shared, w: Writer) -> bool:
 
 
 def open_fails(c: Constants, s: Shared, w: Writer) -> bool:
-    """An open has lost the race: ManifestVersionExists."""
+    """An open has failed: it lost the race, or its response was lost."""
     return w.pc == "Failed"
 
 
@@ -412,7 +414,7 @@ def retried_open_succeeds(c: Constants, s: Shared, w: Writer) -> bool:
 
 
 def flush_is_retried(c: Constants, s: Shared, w: Writer) -> bool:
-    """A writer met a conflict that no other writer caused."""
+    """A writer retries a flush after another role's update or a lost response, and is not fenced."""
     return w.pc == "Ready" and w.open and w.tries > 0
 
 
@@ -488,7 +490,7 @@ FAIR = {role: frozenset(actions.keys() - FAULTS) for role, actions in (
 
 
 def renamed_instances(of: str, part: tuple, names: tuple[int, ...]) -> tuple:
-    """A shared or a local part in which instance i of a role is called names[i]. Readers are named nowhere."""
+    """Return a shared or local part with instance i of the role `of` renamed to names[i]. No part names a reader."""
     def those(names_of: frozenset[Sst]) -> frozenset[Sst]:
         return frozenset((names[w], k) for w, k in names_of) if of == "Writer" else names_of
 
@@ -511,7 +513,8 @@ def renamed_instances(of: str, part: tuple, names: tuple[int, ...]) -> tuple:
             return part._replace(base=manifest(part.base))
         case Reader():
             return part._replace(must=those(part.must), got=those(part.got))
-    return part
+        case _:
+            return part
 
 
 def initial(c: Constants) -> Shared:

@@ -25,7 +25,7 @@ class Constants(NamedTuple):
     MAX_ID: int | None = 3
     CHECKPOINTS: int | None = 0  # checkpoints in one history
     # Faults, each bounded
-    PAGE: int = 0  # ids on one page of a listing; 0: a listing has one page
+    PAGE: int | None = 0  # ids on one page of a listing; 0: a listing has one page
     MAX_PENDING: int | None = 0  # requests in flight whose clients no longer wait
     MAX_LOST: int | None = 0  # responses lost
     MAX_CRASHES: int | None = 0
@@ -108,10 +108,20 @@ def present(s: Shared, i: int) -> bool:
     return 1 <= i <= len(s.files) and s.files[i - 1] is not None
 
 
+def file_of(s: Shared, i: int) -> File:
+    """Return the file of an id that is present."""
+    file = s.files[i - 1]
+    assert file is not None
+    return file
+
+
 def page_after(c: Constants, s: Shared, cursor: int) -> tuple[list[int], bool]:
     """The ids of one page after `cursor`, and whether more follow it."""
     ids = [i for i in range(cursor + 1, len(s.files) + 1) if s.files[i - 1]]
-    return (ids, False) if c.PAGE == 0 else (ids[:c.PAGE], len(ids) > c.PAGE)
+    if c.PAGE == 0:
+        return ids, False
+    assert c.PAGE is not None  # only proofs leave it open
+    return ids[:c.PAGE], len(ids) > c.PAGE
 
 
 def checks(c: Constants, me: int) -> str:
@@ -144,7 +154,7 @@ def writer_list(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 def applied(c: Constants, me: int, s: Shared, w: Writer) -> bool:
     """Tell whether the file read holds the writer's update, and the writer looks for it."""
-    return recognises(c) and (me, w.k) in s.files[w.n - 1].updates
+    return recognises(c) and (me, w.k) in file_of(s, w.n).updates
 
 
 def read_latest(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
@@ -311,7 +321,7 @@ def collector_list(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
 def read_checkpoints(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
     """GET the last file listed, and keep the files that its active checkpoints refer to: before the advance or after it."""
     if g.pc in ("Listed", "Known") and not g.marked and present(s, max(g.listed)):
-        spared = s.files[max(g.listed) - 1].checkpoints - s.expired - {max(g.listed)}
+        spared = file_of(s, max(g.listed)).checkpoints - s.expired - {max(g.listed)}
         yield (), s, g._replace(listed=g.listed - spared, marked=True)
 
 
@@ -411,7 +421,7 @@ def expected(s: Shared, r: Reader) -> frozenset[Update]:
 
 def reader_read_latest(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
     if r.pc == "Listed" and present(s, r.n):
-        yield (), s, r._replace(pc="Read" if c.CHECK_READS else "Done", got=s.files[r.n - 1].updates)
+        yield (), s, r._replace(pc="Read" if c.CHECK_READS else "Done", got=file_of(s, r.n).updates)
 
 
 def reader_read_missing(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
@@ -463,7 +473,7 @@ def expire_checkpoint(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
 # --- properties ---------------------------------------------------------------------------------------------------------
 
 def latest(s: Shared) -> File:
-    return s.files[top(s.files) - 1] if top(s.files) else NO_FILE
+    return file_of(s, top(s.files)) if top(s.files) else NO_FILE
 
 
 def commit_is_unique(c: Constants, s: Shared) -> bool:
@@ -684,7 +694,8 @@ def renamed_writers(part: tuple, names: tuple[int, ...]) -> tuple:
             return part._replace(base=file(part.base))
         case Reader():
             return part._replace(must=updates(part.must), got=updates(part.got))
-    return part
+        case _:
+            return part
 
 
 def initial(c: Constants) -> Shared:

@@ -359,7 +359,8 @@ def renamed_writers(part: tuple, names: tuple[int, ...]) -> tuple:
             return part._replace(base=file(part.base))
         case Reader():
             return part._replace(must=frozenset(file(sorted(part.must))), got=file(part.got))
-    return part
+        case _:
+            return part
 
 
 def initial(c: Constants) -> Shared:

@@ -336,7 +336,8 @@ def renamed_writers(part: tuple, names: tuple[int, ...]) -> tuple:
             return part._replace(base=content(part.base), seen=content(part.seen), doubt=tuple(map(content, part.doubt)))
         case Reader():
             return Reader(content(part.got), all_called(part.must))
-    return part
+        case _:
+            return part
 
 
 def model(c: Constants) -> Model:

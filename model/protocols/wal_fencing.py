@@ -583,7 +583,8 @@ def renamed_writers(part: tuple, names: tuple[int, ...]) -> tuple:
         case Writer():
             return part._replace(base=manifest(part.base), has=those(part.has),
                                  got=tuple((i, body(one)) for i, one in part.got))
-    return part
+        case _:
+            return part
 
 
 def initial() -> Shared:

@@ -97,16 +97,23 @@ def printed(text: str) -> Value:
     if role:
         return role[0]
 
-    def value(node: ast.expr) -> Any:
+    def value(node: ast.expr | None) -> Any:
         if isinstance(node, (ast.Tuple, ast.List)):
             return tuple(value(part) for part in node.elts)
         if isinstance(node, ast.Dict):
             return {value(k): value(v) for k, v in zip(node.keys, node.values)}
-        if isinstance(node, ast.Call) and node.func.id in ("set", "bag"):
-            return frozenset(value(part) for part in node.args[0].elts) if node.args else frozenset()
-        if isinstance(node, ast.Call) and node.func.id in ("struct", "record"):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("set", "bag"):
+            return frozenset(map(value, elements(node.args[0]))) if node.args else frozenset()
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("struct", "record"):
             return {keyword.arg: value(keyword.value) for keyword in node.keywords}
+        if node is None:
+            raise ValueError("`**` in a dict")
         return ast.literal_eval(node)
+
+    def elements(node: ast.expr) -> list[ast.expr]:
+        if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+            return node.elts
+        raise ValueError("not written as its elements")
 
     try:
         return canonical(value(ast.parse(text, mode="eval").body))

@@ -344,7 +344,7 @@ def test_workers_that_have_other_code_run_what_is_sent(spark: Start, tmp_path: P
     assert all(row["requests"] > 5000 for row in rows(tmp_path / "out", (0, 20)))
 
 
-# --- what is fixed of a run; guided campaigns
+# --- what is fixed of a run
 
 
 def test_shape_faults_and_profile_are_those_that_were_asked_for() -> None:
@@ -355,43 +355,6 @@ def test_shape_faults_and_profile_are_those_that_were_asked_for() -> None:
         assert row["swarm"] == [("stall", 300)]
         said = CliRunner().invoke(whole, replay_of(campaign, row["seed"]).split()[1:])
         assert row["digest"] in said.output
-
-
-GUIDED = campaign_of(SCENARIO, "no_check", strategy="guided", round_size=40)
-
-
-def test_guided_rows_are_the_same_for_any_cut_and_after_a_stop(local: Start, tmp_path: Path) -> None:
-    for name, size, jobs in (("a", 0, 2), ("b", 7, 1)):
-        waves.run(GUIDED, Asked((0, 120), 0, size), tmp_path / name, local, jobs)
-    done = waves.run(GUIDED, Asked((0, 120), 0, 7), tmp_path / "c", local, 1, budget_s=0.0001)
-    assert done.summary is None and 0 < done.left < 120
-    waves.run(GUIDED, Asked((0, 120), 0, 11), tmp_path / "c", local, 2)
-    found = [rows(tmp_path / name, (0, 120)) for name in "abc"]
-    assert found[0] == found[1] == found[2]
-    assert [row["round"] for row in found[0]] == [seed // 40 for seed in range(120)]
-    assert (tmp_path / "a" / "summary.json").read_bytes() == (tmp_path / "c" / "summary.json").read_bytes()
-
-
-def test_guided_rows_replay_from_their_tapes_and_later_rounds_are_made_from_earlier_ones(local: Start, tmp_path: Path) -> None:
-    summary = waves.run(GUIDED, Asked((0, 120)), tmp_path, local, 2).summary
-    alone = comparable(ranges.run_range(Work(GUIDED, 60), (0, 120)))
-    found = rows(tmp_path, (0, 120))
-    assert [row["digest"] for row in found[:40]] == [row["digest"] for row in alone[:40]]
-    made = [row["seed"] for row, drawn in zip(found, alone) if row["digest"] != drawn["digest"]]
-    assert len(made) > 40 and min(made) >= 40
-    failure = next(failure for failure in summary["failures"] if failure["smallest_seed"] >= 0)
-    for seed in (failure["smallest_seed"], made[0], made[-1]):
-        said = CliRunner().invoke(app, ["replay", str(tmp_path), str(seed)])
-        assert found[seed]["digest"] in said.output and "nondeterminism" not in said.output
-        assert said.exit_code == exits.of_kinds([found[seed]["kind"]] if found[seed]["kind"] else [])
-    assert failure["replay"] == f"highwater campaign replay DIR {failure['smallest_seed']}"
-
-
-def test_a_guided_campaign_goes_on_from_its_first_seed(local: Start, tmp_path: Path) -> None:
-    waves.run(GUIDED, Asked((0, 40)), tmp_path, local, 2)
-    code, said = called("--scenario", SCENARIO, "--mutant", "no_check", "--strategy", "guided", "--round-size", 40, "--seeds",
-                        "40:80", "--out", tmp_path, "--engine", "local")
-    assert code == exits.BAD_INPUT and "first" in said
 
 
 # --- a run that takes its process along; stopping early; how far it is
@@ -630,6 +593,8 @@ def test_a_campaign_of_a_day(tmp_path: Path) -> None:
     ({"--mutant": "cosmic_rays"}, "there is no mutant 'cosmic_rays' of sequenced_metadata_boundary; there are: no_check,"),
     ({"--engine": "steam"}, "steam"), ({"--jobs": "0"}, "--jobs"), ({"--range-size": "0"}, "--range-size"),
     ({"--seed-limit-s": "0"}, "--seed-limit-s"), ({"--strategy": "luck"}, "there is no strategy 'luck'"),
+    ({"--strategy": "guided"}, "guided campaigns were taken out in 0.2.0, because they found no mutant sooner"),
+    ({"--round-size": "9"}, "No such option: --round-size"),
     ({"--profile": "floppy"}, "there is no profile 'floppy'"), ({"--master": "local[2]"}, "leave out --engine local"),
 ])
 def test_bad_input(tmp_path: Path, changed: dict, message: str) -> None:
@@ -783,7 +748,7 @@ def test_what_differs_in_another_process_fails_the_campaign(monkeypatch: pytest.
     monkeypatch.setattr(ranges, "TWICE", 4)
     asked = []
 
-    def check(seeds: list[int], spec: RunSpec, tape_of: object) -> summary.doctor.Difference:
+    def check(seeds: list[int], spec: RunSpec) -> summary.doctor.Difference:
         asked.append((seeds, spec.mutant, spec.strategy, spec.scenario))
         return summary.doctor.Difference(4, "choice 7: this with PYTHONHASHSEED=1, that with PYTHONHASHSEED=2")
 

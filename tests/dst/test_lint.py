@@ -10,7 +10,7 @@ from highwater.cli.dst.lint import lint_command
 from highwater.dst.determinism import lint as linter
 from highwater.dst.determinism.lint import HAZARDS, Linter, lint
 from highwater.dst.determinism.lint_allowed import ALLOWED, Allowed
-from highwater.dst.determinism.lint_sets import Sets
+from highwater.dst.determinism.lint_sets import Sets, Whole
 from highwater.gate.exits import NONDETERMINISM
 
 CASES = [  # hazard, source in which it is found, neighbour in which nothing is
@@ -61,7 +61,7 @@ CASES = [  # hazard, source in which it is found, neighbour in which nothing is
 
 def hazards(source: str) -> list[str]:
     tree = ast.parse(source)
-    return [finding.hazard for finding in Linter("dst/x.py", tree, Sets(tree, [tree])).findings()]
+    return [finding.hazard for finding in Linter("dst/x.py", tree, Sets(tree, Whole.of([tree]))).findings()]
 
 
 @pytest.mark.parametrize("hazard, found, neighbour", CASES)
@@ -80,10 +80,10 @@ def test_the_tables_of_a_scenario_and_of_mutants_are_no_cache():
 
 def test_what_is_a_set_in_one_class_and_not_in_another_is_judged_in_its_own_file():
     one, other = ast.parse("class A:\n  s: set\ndef f(a): return list(a.s)"), ast.parse("class B:\n  s: tuple")
-    assert Linter("x", one, Sets(one, [one, other])).findings()
+    assert Linter("x", one, Sets(one, Whole.of([one, other]))).findings()
     third = ast.parse("def f(a): return list(a.s)")
-    assert Linter("x", third, Sets(third, [one, third])).findings()
-    assert not Linter("x", third, Sets(third, [one, other, third])).findings()
+    assert Linter("x", third, Sets(third, Whole.of([one, third]))).findings()
+    assert not Linter("x", third, Sets(third, Whole.of([one, other, third]))).findings()
 
 
 def test_nothing_is_found_here_that_is_not_allowed():

@@ -23,7 +23,7 @@ from highwater.dst.sim.tapes import Played, runs
 from highwater.dst.simulate import Outcome, simulate
 from highwater.dst.world.faults import NONE
 from highwater.model.explore.tabulated import explore
-from highwater.specs.manifest import rows
+from highwater.specs.runs import rows
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The hunt for mutants: statistics of waits; campaigns; all runs of a tiny scope; guided search; the commands."""
+"""The hunt for mutants: statistics of waits; campaigns; all runs of a tiny scope; the commands."""
 
 import csv
 import random
@@ -14,7 +14,6 @@ from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
 from highwater.dst.run_spec import Run
 from highwater.dst.scenarios.sequenced_metadata_boundary import SCENARIO, production
 from highwater.dst.search.exhaust import Bounded, Bounds, outcomes, search
-from highwater.dst.search.guide import Coverage, Guide, covered, cut, flip_fault, guided, move_stall, splice
 from highwater.dst.search.hunt import STRIDE, First, first_failure, hunt, quantile, share
 from highwater.dst.sim.choose import drawing
 from highwater.dst.simulate import simulate
@@ -77,7 +76,7 @@ def test_a_campaign_ends_at_the_first_failure_or_the_cap():
 
 def test_processes_find_the_same():
     tasks = [Task(name, strategy, campaign, 60, by_model) for name in ("no_check", "age_ignored", "lost_reply_is_conflict")
-             for strategy in ("pct", "guided") for campaign in range(2) for by_model in (True, False)]
+             for strategy in ("pct", "times") for campaign in range(2) for by_model in (True, False)]
     alone, together = ([first[:2] for first in run(tasks, jobs)] for jobs in (1, 2))
     assert alone == together and len({runs for runs, _ in alone}) > 3
 
@@ -169,70 +168,6 @@ def test_mutants_within_the_bounds_are_found(name, delays, faults, sizes, signat
 
 def test_a_search_that_was_cut_short_does_not_say_complete():
     assert not search(Bounds(2), most=20).complete and search(Bounds(1), most=24).complete
-
-
-# --- guidance
-
-
-def test_a_guided_campaign_is_a_function_of_its_seeds():
-    one, other = ([outcome.digest for outcome in guided(range(40, 90))] for _ in range(2))
-    assert one == other != [outcome.digest for outcome in guided(range(41, 91))]
-    for _ in guided(range(30), ZOO["no_check"][1]):  # whatever ran before in this process
-        pass
-    assert [outcome.digest for outcome in guided(range(40, 90))] == one
-
-
-@pytest.mark.parametrize("by_model", [True, False])
-def test_a_guided_run_replays_alone_and_production_passes(by_model):
-    for outcome in guided(range(60), by_model=by_model):
-        assert outcome.kind == ""
-        again = simulate(Run(outcome.seed), tape=outcome.tape)
-        assert (again.digest, again.kind) == (outcome.digest, "")
-
-
-def test_guided_campaigns_find_mutants_by_the_model_and_by_harm():
-    assert first_failure("guided", 0, 100, ZOO["no_check"][1], True, clock).signature == "told:committed"
-    found = first_failure("guided", 0, 400, ZOO["lost_reply_is_conflict"][1], False, clock)
-    assert found.signature == "history:applied twice"
-
-
-def test_coverage_is_of_what_is_new():
-    coverage = Coverage()
-    outcome = simulate(Run(7), trace_of=coverage.trace_of)
-    assert outcome.digest == simulate(Run(7)).digest
-    assert coverage.gain() == len(coverage.states) + len(coverage.steps) > 20
-    simulate(Run(7), trace_of=coverage.trace_of)
-    assert coverage.gain() == 0
-    simulate(Run(8), trace_of=coverage.trace_of)
-    assert coverage.gain() > 0
-    (first, second) = (list(covered(range(40), strategy)) for strategy in ("portfolio", "guided"))
-    assert first == sorted(first) and second == sorted(second) and first != second
-
-
-def test_mutations_do_what_they_say():
-    tape, other = simulate(Run(3)).tape, simulate(Run(4)).tape
-    fates = [place for place, (site, _, bound) in enumerate(tape) if bound == len(FATES) and "#" in site]
-    assert fates
-    for seed in range(30):
-        draw = drawing(seed, "mutation")
-        assert tape[:len(cut(tape, other, draw))] == cut(tape, other, drawing(seed, "mutation"))
-        made = splice(tape, other, draw)
-        place = next((i for i, (a, b) in enumerate(zip(made, tape)) if a != b), len(made))
-        assert made[place:] == other[len(other) - len(made) + place:]
-        flipped = flip_fault(tape, other, draw)
-        [place] = [i for i, (a, b) in enumerate(zip(flipped, tape)) if a != b]
-        assert place in fates and (flipped[place][1] == 0) != (tape[place][1] == 0)
-        moved = move_stall(tape, other, draw)
-        assert 0 <= sum(a != b for a, b in zip(moved, tape)) <= 2
-
-
-def test_three_in_ten_are_drawn_from_nothing():
-    guide, fresh = Guide(1), 0
-    for seed in range(200):
-        guide.run(seed)
-    for _ in range(400):
-        fresh += guide._next_tape() == []
-    assert 90 < fresh < 160
 
 
 # --- the verbs

@@ -46,8 +46,8 @@ def called(*words: object) -> tuple[int, str]:
 def row_of(seed: int, campaign: Campaign = REAL, **fields: object) -> tuple:
     usual = {"seed": seed, "scenario": campaign.scenario, "mutant": campaign.mutant, "strategy": "times", "profile": "s3",
              "kind": "", "signature": "", "message": "", "digest": "d", "requests": 10, "steps": 20, "virtual_ms": 30,
-             "shape": "", "swarm": [], "faults": [], "reached": 0, "model_states": [], "model_steps": [], "round": 0,
-             "tape": "", "cpu_us": 1000}
+             "shape": "", "swarm": [], "faults": [], "reached": 0, "model_states": [], "model_steps": [],
+             "cpu_us": 1000}
     return tuple((usual | fields)[name] for name in SCHEMA.names)
 
 
@@ -165,7 +165,7 @@ def test_levels_off():
         return Growth([(0, 0), (100, 80)], 80, last_tenth, 1.0)
 
     assert [level(growth(of)) for of in (0.1, 0.04, 0.005)] == ["still growing", "slowing", "levelled off"]
-    assert level(Growth([], 0, 0, 0)) == "not sketched"
+    assert level(Growth([], 0, 0, 0)) == "not sampled"
 
 
 def test_the_plot_is_of_its_points():
@@ -192,9 +192,9 @@ GOOD = [row_of(seed) for seed in range(8)]
     ([], REAL, 9, "open", "Nothing has run yet", "Not at all"),
     ([*GOOD, failed(8)], REAL, 9, "bad", "Not safe", "2 to 43 % of runs fail"),
     ([*GOOD, failed(8, "refinement")], REAL, 20, "bad", "Not safe", "2 to 43 % of runs fail"),
-    ([*GOOD, failed(8, "liveness")], REAL, 9, "bad", "Somebody does not get on", "2 to 43 % of runs fail"),
+    ([*GOOD, failed(8, "liveness")], REAL, 9, "bad", "A client makes no progress", "2 to 43 % of runs fail"),
     ([*GOOD, failed(8, "liveness"), failed(9)], REAL, 10, "bad", "Not safe", "5.7 to 51 % of runs fail"),
-    *(([*GOOD, failed(8, kind)], REAL, 9, "open", "No failure, but runs that nobody could judge", "At most 31 % of runs fail")
+    *(([*GOOD, failed(8, kind)], REAL, 9, "open", "No failure, but some runs were not judged", "At most 31 % of runs fail")
       for kind in ("timeout", "memory", "death", "harness", "nondeterminism")),
     ([*GOOD, failed(8, "death"), failed(9)], REAL, 10, "bad", "Not safe", "2 to 43 % of runs fail"),
     (GOOD, MUTANT, 8, "open", "Known-bad, and not caught", "At most 31 % of runs fail"),
@@ -213,9 +213,9 @@ def test_what_no_campaign_tried_is_told_of_many_and_mutants_last(tmp_path):
     said = untried_of_many([figures(one), figures(other)])
     names = dict(said)
     drawn, asked = (line for words, line in said if words.endswith(" stores"))
-    assert drawn.startswith("stores that never answered: azure, ") and not {"gcs", "s3"} & set(re.split(r"[ ,:]+", drawn))
-    assert asked.startswith("stores that no run draws (option --profile asks for one): s3express, minio-2024-03, ")
-    assert names["3 kinds of fault"] == "faults that befell nobody: timeout, 409, 403"
+    assert drawn.startswith("stores that no run used: azure, ") and not {"gcs", "s3"} & set(re.split(r"[ ,:]+", drawn))
+    assert asked.startswith("stores that no run draws (--profile chooses one): s3express, minio-2024-03, ")
+    assert names["3 kinds of fault"] == "kinds of fault that never occurred: timeout, 409, 403"
     assert said[-1][0].endswith("mutants") and said[0][0].endswith("scenarios")
 
 
@@ -242,12 +242,13 @@ def test_what_was_not_tried(tmp_path):
     said = dict(untried(figures(out)))
     assert said["10 seeds"] == "10 of 50 seeds have not run yet"
     assert said["1 witness"] == f"1 of {len(names)} witnesses were never reached: fault: crash"
-    assert said["2 places of faults"] == ("2 of 8 faults × operations × phases befell nobody, of faults that befell somebody: "
-                                          "timeout get applied, timeout get never")
-    assert said["4 kinds of fault"] == "faults that befell nobody: crash, 503, 409, 403"
-    assert said["3 strategies"] == "strategies that never chose: random, pct, pos"
-    assert "10 % of those that were reached came in the last tenth of 40 seeds; as many again would" in said["more states"]
-    assert [words.split()[1] for words in said][:5] == ["seeds", "stores", "kinds", "undrawn", "places"]
+    assert said["2 combinations with a fault"] == (
+        "2 of 8 combinations of fault, operation and phase never occurred, although the fault did: "
+        "timeout get applied, timeout get never")
+    assert said["4 kinds of fault"] == "kinds of fault that never occurred: crash, 503, 409, 403"
+    assert said["3 strategies"] == "strategies that no run used: random, pct, pos"
+    assert "10 % of the states reached were new in the last tenth of 40 seeds; as many seeds again would" in said["more states"]
+    assert [words.split()[1] for words in said][:5] == ["seeds", "stores", "kinds", "undrawn", "combinations"]
 
 
 # --- the page
@@ -362,13 +363,13 @@ def test_new_known_gone(tmp_path):
     page = report([now], [earlier], now / "report.html").text
     tags = re.findall(r"<h3>(told:.)<span class=\"chip\">safety</span><span class=\"tag \w+\">(\w+)</span>", page)
     assert tags == [("told:x", "known"), ("told:z", "new")]
-    assert "Gone, of the campaign before: told:y" in page
+    assert "Failures of the earlier campaign that are gone: told:y" in page
     unfinished = made(tmp_path / "unfinished", [failed(0, signature="told:x")], asked=5)
     page = report([unfinished], [tmp_path / "earlier"], tmp_path / "r.html").text
-    assert "Not seen yet, of the campaign before: told:y" in page
+    assert "Failures of the earlier campaign that are not seen yet: told:y" in page
     other = made(tmp_path / "other", [row_of(0, MUTANT)], MUTANT)
     assert called("report", now, "--against", other) == (
-        exits.BAD_INPUT, f"{other} is of another scenario or mutant than {now}: nothing to compare\n")
+        exits.BAD_INPUT, f"{other} has another scenario or mutant than {now}, so nothing can be compared\n")
 
 
 def test_a_bundle_is_shown_linked_and_replayed(tmp_path):
@@ -447,7 +448,7 @@ def test_of_other_code_witnesses_are_told_as_it_named_them_or_not_at_all(tmp_pat
     reached = {"seen: it": {"runs": 1, "smallest_seed": 0}}
     write_json(out / "summary.json", {"seeds": "0:1", "failures": [], "reached": reached, "never": ["seen: that"]})
     assert figures(out).witnesses == {"seen: it": (1, 0), "seen: that": (0, -1)}
-    assert "0" * 16 + ", which is not what is here" in page_of(out).texts
+    assert "0" * 16 + ", not the current code" in page_of(out).texts
 
 
 # --- refusals
@@ -461,7 +462,7 @@ def test_bad_input_is_one_line(tmp_path):
     assert code == exits.BAD_INPUT and "cannot be written" in text
     label = read_json(out / "campaign.json")
     asked = label["asked"]
-    for wrong in ({"asked": asked | {"seeds": [0, "q"]}}, {"asked": asked | {"seeds": [5, 5]}}, {"first": "a"}, {"asked": []},
+    for wrong in ({"asked": asked | {"seeds": [0, "q"]}}, {"asked": asked | {"seeds": [5, 5]}}, {"strategy": 3}, {"asked": []},
                   {"asked": asked | {"stop_after": None}}, {"shape": 3}):
         write_json(out / "campaign.json", label | wrong)
         for verb in ("report", "status", "resume", "triage"):

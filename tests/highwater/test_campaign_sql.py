@@ -30,6 +30,9 @@ from highwater.gate import exits
 from highwater.reports.campaign.sql import VIEWS, query, said, statements
 
 ROOT = Path(__file__).resolve().parents[2]
+# Some hundred rows: a query compiled to Java is no faster than one that is interpreted, and compiling takes seconds.
+FEW_ROWS = {"spark.sql.shuffle.partitions": "1", "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 ALL = ("parquet_rows", "campaigns", "all_witnesses", *VIEWS)
 
 
@@ -57,7 +60,8 @@ def spark(campaigns) -> Iterator[Any]:
         pytest.skip("there is no Java here")
     session = on_spark.start_spark(2)
     try:
-        session.conf.set("spark.sql.shuffle.partitions", "1")
+        for name, value in FEW_ROWS.items():
+            session.conf.set(name, value)
         for statement in statements(campaigns, "spark"):
             session.sql(statement)
         yield session
@@ -252,7 +256,7 @@ def test_whatever_reads_is_answered(campaigns, sql):
 
 def test_of_two_statements_none_is_answered(campaigns, of_spark):
     code, text = called("sql", campaigns[0], "select 1; select 2")
-    assert code == exits.BAD_INPUT and "these are 2 statements: ask one at a time" in text
+    assert code == exits.BAD_INPUT and "the query has 2 statements: run one at a time" in text
     code, text = called("sql", campaigns[0], "select 1; select 2", "--engine", "spark")
     assert code == exits.BAD_INPUT and "PARSE_SYNTAX_ERROR" in text
 
@@ -307,7 +311,7 @@ def test_a_query_of_many_stops_at_the_folder_that_is_bad(tmp_path):
         made_of(tmp_path / name, campaign_of("sequenced_write"), 2)
     next((tmp_path / "b").rglob("*.parquet")).unlink()
     (tmp_path / "c" / "campaign.json").write_text("{")
-    others = "(of part of 3 campaigns the answer would be wrong: mend this one, or ask each of the others by itself)"
+    others = "(an answer from part of 3 campaigns would be wrong: repair this one, or query each of the others by itself)"
     code, text = called("sql", tmp_path, "SELECT 1")
     assert code == exits.BAD_INPUT and f"{tmp_path / 'b'} has no rows yet" in text and others in text
     next(spare.rglob("*.parquet")).rename(tmp_path / "b" / "rows" / "wave=0" / "0-2.parquet")

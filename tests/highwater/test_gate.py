@@ -51,7 +51,7 @@ CHECKS = '''
 
 
     def spec():
-        from highwater.specs.manifest import FOLDER
+        from highwater.specs.runs import FOLDER
 
         return Found(str(len((FOLDER / "Baseline.fizz").read_text())))
 

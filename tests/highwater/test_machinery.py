@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from highwater.dst.scenarios import STEMS as SCENARIOS
-from highwater.specs.manifest import rows
+from highwater.specs.runs import rows
 
 ROOT = Path(__file__).resolve().parents[2]
 STEMS = sorted({*SCENARIOS, *(row.stem for row in rows())})

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.specs.manifest import rows
+from highwater.specs.runs import rows
 
 DOCS = Path(__file__).resolve().parents[2] / "docs/protocols"
 STEMS = ("store_primitives", "baseline", "simple_conditional", "sequenced_write", "manifest_epochs",

@@ -24,7 +24,7 @@ from highwater.impl.stores.system import system_world
 from highwater.model.explore.tabulated import explore
 from highwater.model.protocols.sequenced_metadata_boundary import Constants as Boundary
 from highwater.model.protocols.sequenced_metadata_boundary import model as boundary_model
-from highwater.specs.manifest import rows
+from highwater.specs.runs import rows
 from tests.support.stores.digest import DigestStore
 from tests.support.stores.faulty import LATE, Faulty
 

@@ -20,7 +20,7 @@ from highwater.model.proofs.engine.finite import Finite
 from highwater.model.proofs.engine.logic import And, Cases, If, Not, applied, at, cases
 from highwater.model.proofs.engine.unrolled import TooLarge, Unrolled
 from highwater.model.protocols import sequenced_metadata_boundary as m
-from highwater.specs.manifest import rows
+from highwater.specs.runs import rows
 
 ROWS = {row.id: row for row in rows() if row.stem == "sequenced_metadata_boundary" and row.how != "live"}
 DEEP = 12  # steps, where nothing is to be found

@@ -12,7 +12,7 @@ from highwater.model.core import Bounds, Model, Process, init, moves
 from highwater.model.explore import plain, reductions, tabulated, wide
 from highwater.model.explore.reductions import NotSymmetric, merged, merging_differs, symmetry_differs
 from highwater.model.explore.walk import walk
-from highwater.specs.manifest import rows
+from highwater.specs.runs import rows
 
 SMALL = [row for row in EXACT if EXACT[row][0] <= 12_000]
 BOUNDARY = [row for row in rows() if row.stem == "sequenced_metadata_boundary"]

@@ -32,7 +32,7 @@ from highwater.model.explore.disk import search as external
 from highwater.model.explore.disk import work as external_work
 from highwater.model.explore.disk.files import Refused
 from highwater.model.explore.disk.search import Failed, explore, here
-from highwater.specs.manifest import rows
+from highwater.specs.runs import rows
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = bp.Constants(2, 1, 1, 3)

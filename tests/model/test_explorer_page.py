@@ -29,7 +29,7 @@ from highwater.model.guards import refusal, show
 from highwater.model.liveness import eventually
 from highwater.model.protocols import sequenced_metadata_boundary as protocol
 from highwater.reports.page import embedded, fields, page, tabulate, told
-from highwater.specs.manifest import rows
+from highwater.specs.runs import rows
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = {row.id: row for row in rows()}
@@ -437,7 +437,7 @@ def test_the_edge_of_a_page_is_told(tmp_path):
     assert re.search(r"Not the whole graph: the \d+ states within \d+ steps? of the trace, with their", out)
     assert "The edge of this page" in out and re.search("What .* here is not in this page", out)
     assert "A page with more: highwater model explore --more" in out
-    assert "Whatever must always hold holds here" not in out and "nothing that it can judge here fails" in out
+    assert "All `always` properties hold here" not in out and "No property that the page can check fails in it" in out
 
 
 @needs_node
@@ -451,4 +451,4 @@ def test_hostile_texts_stay_texts_and_a_cycle_goes_round(tmp_path):
     out = run_js(tmp_path, html, """
         console.log(shown("bar")); press("ArrowRight"); console.log(location.hash); console.log(shown("steps"));
     """)
-    assert "can go on for ever" in out and f"#{len(lasso.stem)}\n" in out and "the cycle begins here" in out
+    assert "can repeat forever" in out and f"#{len(lasso.stem)}\n" in out and "the cycle begins here" in out

@@ -6,7 +6,7 @@ from highwater.conformance.conform import model_of
 from highwater.model.explore.tabulated import explore
 from highwater.model.liveness import always_possible
 from highwater.model.protocols.baseline import Constants, acked_is_stored, model, stored
-from highwater.specs.manifest import rows
+from highwater.specs.runs import rows
 
 ROWS = {row.id: row for row in rows() if row.stem == "baseline"}
 LENGTHS = {  # of a shortest counterexample

@@ -10,7 +10,7 @@ from highwater.model.core import State, init, moves
 from highwater.model.explore.tabulated import explore, graph
 from highwater.model.liveness import eventually
 from highwater.model.protocols.manifest_epochs import Constants, flush_is_kept, model
-from highwater.specs.manifest import rows
+from highwater.specs.runs import rows
 from highwater.traces.event import EMPTY
 from highwater.traces.protocols.manifest_epochs import Trace, refiner
 from highwater.traces.protocols.manifest_epochs import constants as unbounded

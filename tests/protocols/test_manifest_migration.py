@@ -20,7 +20,7 @@ from highwater.impl.stores.memory import MemoryStore
 from highwater.impl.stores.system import system_world
 from highwater.model.explore.tabulated import explore
 from highwater.model.protocols.manifest_migration import Constants, Shared, Writer, may_begin, model
-from highwater.specs.manifest import rows
+from highwater.specs.runs import rows
 
 ROWS = {row.id: row for row in rows() if row.stem == "manifest_migration"}
 LENGTHS = {"migration_newer_fields_dropped": 7, "migration_out_of_order": 5, "migration_old_remains": 8,

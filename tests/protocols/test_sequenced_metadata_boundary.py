@@ -27,7 +27,7 @@ from highwater.impl.world import World
 from highwater.model.explore.tabulated import explore
 from highwater.model.liveness import always_possible
 from highwater.model.protocols.sequenced_metadata_boundary import Constants, model, stale_files_are_collected
-from highwater.specs.manifest import rows
+from highwater.specs.runs import rows
 from tests.support.stores.held import Held
 
 pytest_plugins = ["tests.support.stores.fixtures"]

@@ -7,7 +7,7 @@ from highwater.model.core import init, moves
 from highwater.model.explore.tabulated import graph
 from highwater.model.liveness import eventually
 from highwater.model.protocols.sequenced_write import Constants, history, model
-from highwater.specs.manifest import rows
+from highwater.specs.runs import rows
 
 ROWS = {row.id: row for row in rows() if row.spec == "SequencedWrite"}
 LIVE = [row for row in ROWS.values() if row.how == "live"]

@@ -7,7 +7,7 @@ from highwater.model.core import init, moves
 from highwater.model.explore.tabulated import explore
 from highwater.model.liveness import TAKEN, always_possible, eventually
 from highwater.model.protocols.simple_conditional import Constants, condition_means_unchanged, model
-from highwater.specs.manifest import rows
+from highwater.specs.runs import rows
 
 ROWS = {row.id: row for row in rows() if row.stem == "simple_conditional" and row.how != "live"}
 LIVE = {row.id: row for row in rows() if row.stem == "simple_conditional" and row.how == "live"}

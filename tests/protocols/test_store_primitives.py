@@ -5,7 +5,7 @@ import pytest
 from highwater.conformance.conform import model_of
 from highwater.model.explore.tabulated import explore
 from highwater.model.protocols.store_primitives import Constants, model, present
-from highwater.specs.manifest import rows
+from highwater.specs.runs import rows
 
 ROWS = {row.id: row for row in rows() if row.stem == "store_primitives"}
 LENGTHS = {  # of a shortest counterexample

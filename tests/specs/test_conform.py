@@ -11,12 +11,12 @@ from highwater.model.liveness import eventually
 from highwater.model.protocols import sequenced_metadata_boundary as protocol
 from highwater.specs.fizzbee.check import Fizz
 from highwater.specs.fizzbee.errors import FizzMissing
-from highwater.specs.manifest import Row, rows
+from highwater.specs.runs import Row, rows
 
 ROWS = {row.id: row for row in rows()}
 SPEC = ROWS["plain"].path
 NAME = "SequencedMetadataBoundary"
-# Smaller than a row of the manifest needs to be, so that FizzBee is quick with each edit below
+# Smaller than a run of the spec needs to be, so that FizzBee is quick with each edit below
 TINY = Row("tiny", NAME, "graph", "PASSED", 15, {"COMMITS": 1, "WRITERS": 1},
            never=("TwoCommits", "AckedFileIsCollected", "StaleCreateLands", "RefusalIsIndefinite", "HistoryGrows"))
 TINY_FAILED = Row("tiny_failed", NAME, "graph", "FAILED", 30, {"COMMITS": 1, "WRITERS": 1, "KEEP_LATEST": False},
@@ -35,7 +35,7 @@ def fizz():
 @pytest.mark.parametrize("row", [TINY, TINY_FAILED, TINY_LIVE, *(ROWS[name] for name in (
     "fault_pages", "status_quo", "cached_boundary", "reads_not_checked", "updates_end", "stale_files_stay", "reads_hang"))],
     ids=lambda row: row.id)
-def test_row_is_as_the_manifest_says(row, fizz):
+def test_row_is_as_its_table_expects(row, fizz):
     result = conform(row, fizz)
     assert result.ok, result.message
 
@@ -67,7 +67,8 @@ def test_a_guard_edited_in_the_model(fizz):
     line = SPEC.read_text().splitlines().index("  atomic fair action Delete:") + 1
     message = unequal(
         TINY, fizz, edited(TINY, "Delete", "Collector", later), "graphs differ", "after 6 steps: Writer#0.List,",
-        "Collector#0.Advance(1)\nin this state", "  Collector#0: b = 1, listed = (1, 2), marked = True, pc = 'Known'",
+        "Collector#0.Advance(1)\nthe state, the same in spec and model:\n",
+            "  Collector#0: b = 1, listed = (1, 2), marked = True, pc = 'Known'",
         "only FizzBee can take Collector#0.Delete(1), which changes\n", "  files[1].updates: () → absent\n",
         "  Collector#0.listed: (1, 2) → (2)\n", f"Delete of Collector in the spec, specs/{NAME}.fizz:{line}\n",
         "  |   i = oneof may_delete(self.pc, self.listed, self.marked, self.b)", "  uses may_delete :",
@@ -80,7 +81,7 @@ def test_an_effect_edited_in_the_model(fizz):
         return lambda c, me, s, w: ((choices, s2, w2._replace(pc="Listed")) for choices, s2, w2 in read(c, me, s, w))
 
     unequal(TINY, fizz, edited(TINY, "ReadLatest", "Writer", forgetful), "graphs differ", "after 1 steps: Writer#0.List\n",
-            "both take Writer#0.ReadLatest, but to states that differ:\n  Writer#0.pc: model 'Listed', FizzBee 'Ready'\n",
+            "both take Writer#0.ReadLatest, but reach different states:\n  Writer#0.pc: model 'Listed', FizzBee 'Ready'\n",
             '  |   require self.pc == "Listed" and self.n in files')
 
 
@@ -96,7 +97,7 @@ def test_an_action_without_end_is_only_followed_to_the_first_difference(fizz):
 
     unequal(TINY, fizz, edited(TINY, "List", "Writer", endless), "graphs differ", "  high: model 2, FizzBee 1")
     unequal(TINY_LIVE, fizz, edited(TINY, "List", "Writer", endless), "",
-            "the model has more than 1,030 states (the search was cut), FizzBee 15, the manifest says 15")
+            f"the model has more than 1,030 states (the search was cut), FizzBee 15, {NAME}.toml expects 15")
 
 
 def test_a_constant_that_the_model_has_otherwise(fizz):
@@ -128,9 +129,9 @@ def test_an_invariant_edited_in_the_model(fizz):
 def test_fairness_or_a_goal_edited_in_the_model(fizz):
     model = model_of(TINY_LIVE)
     unequal(TINY_LIVE, fizz, model._replace(fair=model.fair | {"Writer": model.fair["Writer"] - {"Accept"}}), "",
-            "fair on one side only: Writer.Accept")
+            "fair in only one of spec and model: Writer.Accept")
     unequal(TINY_LIVE, fizz, model._replace(eventually={"UpdatesEnd": (None, lambda c, s: s.boundary > 0)}), "verdicts differ",
-            "the model: UpdatesEnd fails: after Writer#0.List, Writer#0.ReadLatest, Writer#0.CreateNext(False)", "for ever",
+            "the model: UpdatesEnd fails: after Writer#0.List, Writer#0.ReadLatest, Writer#0.CreateNext(False)", "forever",
             "FizzBee: PASSED", "  | always eventually assertion UpdatesEnd:")
     unequal(TINY_LIVE, fizz, model._replace(eventually={}), "", "the model has no eventually property UpdatesEnd")
 
@@ -152,7 +153,7 @@ SPEC_EDITS = {
         "only the model can take Collector#0.Delete(1)", "  Collector#0.listed: (1, 2) → (2)", "Edited.fizz:",
         "  uses may_delete :"]),
     "effect": (TINY, lambda t: t.replace("    peak = max(peak, d)", "    peak = d + 1"), "graphs differ", [
-        "both take Collector#0.Advance(1), but to states that differ:\n  peak: model 1, FizzBee 2\n", "  |   peak = d + 1",
+        "both take Collector#0.Advance(1), but reach different states:\n  peak: model 1, FizzBee 2\n", "  |   peak = d + 1",
         "Advance of Collector in the model, model/protocols/sequenced_metadata_boundary.py:", "  | def advance("]),
     "missing action": (TINY, lambda t: without_action(t, "ReadBoundary"), "graphs differ", [
         "only the model can take Collector#0.ReadBoundary", "the spec has no ReadBoundary of Collector"]),
@@ -174,7 +175,7 @@ SPEC_EDITS = {
     "invariant too weak": (TINY_FAILED, lambda t: t.replace("return boundary < top(files)", "return True"), "verdicts differ", [
         "the model: BoundaryIsBelowLatest fails after ", "FizzBee: LatestIsKept fails after "]),
     "fairness": (TINY_LIVE, lambda t: t.replace("atomic fair action Accept", "atomic action Accept"), "", [
-        "fair on one side only: Writer.Accept"]),
+        "fair in only one of spec and model: Writer.Accept"]),
     "goal": (TINY_LIVE, lambda t: t.replace("all([c.k == COMMITS ", "all([c.k > COMMITS "), "verdicts differ", [
         "the model: PASSED", "FizzBee: UpdatesEnd fails after ", "  |   return all([c.k > COMMITS ",
         "  |     return not below("]),
@@ -194,16 +195,16 @@ def test_the_spec_edited(edit, fizz, tmp_path):
     unequal(row, fizz, None, figure, *said)
 
 
-# --- the manifest wrong
+# --- the table of runs wrong
 
-def test_a_wrong_count_or_verdict_in_the_manifest_is_noticed(fizz):
-    assert "the manifest says 16" in conform(TINY._replace(states=16), fizz).message
-    assert "the manifest says 16" in conform(TINY_LIVE._replace(states=16), fizz).message
+def test_a_wrong_count_or_verdict_in_the_table_of_runs_is_noticed(fizz):
+    assert f"{NAME}.toml expects 16" in conform(TINY._replace(states=16), fizz).message
+    assert f"{NAME}.toml expects 16" in conform(TINY_LIVE._replace(states=16), fizz).message
     wrong = conform(TINY._replace(expect="FAILED", violates="LatestIsKept"), fizz)
-    assert (wrong.ok, wrong.kind) == (False, "safety") and "the manifest: LatestIsKept" in wrong.message
+    assert (wrong.ok, wrong.kind) == (False, "safety") and f"{NAME}.toml expects: LatestIsKept fails" in wrong.message
     assert not conform(TINY._replace(never=()), fizz).ok
     wrong = conform(TINY_LIVE._replace(expect="FAILED", violates="UpdatesEnd"), fizz)
-    assert (wrong.ok, wrong.kind) == (False, "liveness") and "the manifest: FAILED" in wrong.message
+    assert (wrong.ok, wrong.kind) == (False, "liveness") and f"{NAME}.toml expects: UpdatesEnd fails" in wrong.message
     wrong = conform(ROWS["cached_boundary"]._replace(constants={"MAX_ID": 4}, states=5186), fizz)
     assert not wrong.ok  # nothing to drive FizzBee along
 
@@ -212,9 +213,9 @@ def test_a_count_that_was_cut_is_told_as_such():
     row = ROWS["plain"]._replace(how="check", states=1)
     result = conform(row, None, model_of(row))
     assert (result.ok, result.kind) == (False, "spec")
-    assert result.message == "the model has more than 1,002 states (the search was cut), the manifest says 1"
+    assert result.message == f"the model has more than 1,002 states (the search was cut), {NAME}.toml expects 1"
     result = conform(TINY._replace(how="check", states=16), None, model_of(TINY))
-    assert result.message == "the model has 15 states, the manifest says 16"
+    assert result.message == f"the model has 15 states, {NAME}.toml expects 16"
 
 
 def test_a_count_that_was_cut_is_never_equal(monkeypatch):
@@ -235,7 +236,7 @@ def test_a_guided_run_needs_fizzbee_to_find_the_same(fizz, tmp_path):
         row.path.write_text(text)
         result = conform(row, fizz)
         assert not result.ok
-        assert re.search(f"driven along the model's counterexample to BoundaryIsBelowLatest: ({verdict}) ", result.message)
+        assert re.search(f"of the model's counterexample to BoundaryIsBelowLatest. Its verdict: {verdict} ", result.message)
 
 
 def test_a_lasso_that_does_not_close_is_noticed(fizz):
@@ -243,7 +244,7 @@ def test_a_lasso_that_does_not_close_is_noticed(fizz):
     lasso = eventually(model_of(row), [row.eventually])[row.eventually]
     assert driven_around(row, fizz, lasso, True).ok
     result = driven_around(row, fizz, lasso._replace(cycle=lasso.cycle[:-1]), True)
-    assert (result.ok, result.kind) == (False, "spec") and "is not where it was after" in result.message
+    assert (result.ok, result.kind) == (False, "spec") and "did not return to its state after link" in result.message
     result = driven_around(row, fizz, lasso._replace(cycle=lasso.cycle[::-1]), True)
     assert not result.ok
 
@@ -256,7 +257,7 @@ def test_a_fizzbee_that_breaks_down_is_no_verdict(fizz, tmp_path):
     assert (result.ok, result.kind) == (False, "harness") and "nobody" in result.message
 
 
-# --- reading the spec, the manifest
+# --- reading the spec and the table of its runs
 
 def test_choices_and_fairness_are_read_from_the_spec():
     variables = choice_variables(SPEC.read_text())
@@ -266,7 +267,7 @@ def test_choices_and_fairness_are_read_from_the_spec():
     assert fair_actions(SPEC.read_text()) == protocol.FAIR
 
 
-def test_manifest_is_checked(tmp_path):
+def test_the_table_of_runs_is_checked(tmp_path):
     bad = tmp_path / "S.toml"
 
     def refused(how, expect="PASSED", more="", match=""):
@@ -290,6 +291,7 @@ def test_an_action_that_never_fires_has_to_be_said(fizz):
     counted = explore(model)
     assert unlike_silence(row, model, counted) == ""
     without = counted._replace(fired=counted.fired - {("Writer", "Reject")})
-    assert unlike_silence(row, model, without) == "Writer.Reject never fires here, and the manifest does not say so"
+    assert unlike_silence(row, model, without) == (
+        f"Writer.Reject never fires in this run, and {NAME}.toml does not list it as silent")
     more = counted._replace(fired=counted.fired | {("Writer", "Crash")})
-    assert unlike_silence(row, model, more) == "the manifest says that Writer.Crash never fires here, and it does"
+    assert unlike_silence(row, model, more) == f"{NAME}.toml lists Writer.Crash as silent, but it fires in this run"

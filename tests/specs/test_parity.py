@@ -14,7 +14,7 @@ import pytest
 from highwater.conformance.conform import fair_actions
 from highwater.model.guards import sections
 from highwater.specs.fizzbee.reader import read
-from highwater.specs.manifest import Row, rows
+from highwater.specs.runs import Row, rows
 
 SPECS = {row.stem: row.path for row in rows()}
 HOLDS_NOWHERE = {"StaleFilesAreCollected"}

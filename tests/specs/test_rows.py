@@ -14,7 +14,7 @@ from highwater.model.core import Model
 from highwater.model.explore.reductions import merging_differs, symmetry_differs
 from highwater.model.explore.tabulated import explore
 from highwater.model.liveness import eventually
-from highwater.specs.manifest import deeper, rows
+from highwater.specs.runs import deeper, rows
 
 ROWS = rows()
 STEMS = sorted({row.stem for row in ROWS})

@@ -80,7 +80,7 @@ EXPLAINED = {  # mutant -> signature of its failure; what its explanation says
     "Z7": ("refinement:Writer.CreateNext", r"Writer\.CreateNext is possible, .* s2\.files\[.* is File.*, observed file is"),
     "Z8": ("refinement:Writer.Delete", r"\n\nDelete is no action of a Writer; it has .*CreateNext, "),
     "Z9": (LISTS_ANEW, r"its create of db/.* is open, and all it heard of it is create: timeout, create: 4(09|12)\n"),
-    "Z9_fenced": ("told:failed", r"was told 'failed' of '\d\.\d' , but in the model it is in the history, or under way\n"),
+    "Z9_fenced": ("told:failed", r"was told 'failed' of '\d\.\d' , but in the model it is in the history or in flight\n"),
     "Z10": (LISTS_ANEW, r"its create of db/.* is open, and all it heard of it is (.*, )?create: 409\n"),
     "gone_is_not_mine": (LISTS_ANEW, r"its create of db/.* is open, and all it heard of it is .*, get: 404\n"),
     "anothers_is_not_mine": (LISTS_ANEW, r"its create of db/.* is open, and all it heard of it is .*, get: 200\n"),

@@ -46,7 +46,7 @@ def damage(events: Iterable[Event], namespace: Namespace, final: bytes) -> list[
     """
     kept = updates_in(final)
     there = frozenset(kept)
-    commits: dict[int, str] = {}
+    commits: dict[int | None, str] = {}
     ended: set[bytes] = set()  # updates
     seen: dict[str, frozenset[str]] = {}
     found = []

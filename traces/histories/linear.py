@@ -17,6 +17,13 @@ ENDS = ("told", "crash")  # the kinds of events that end an operation
 Ids = list[tuple[int, int]]  # (number of the event, the highest id up to it), ascending
 
 
+def id_of(key: str, namespace: Namespace) -> int:
+    """Return the id of a sequenced file, whose key a caller was told."""
+    file_id = namespace.file_id(key)
+    assert file_id is not None, key
+    return file_id
+
+
 def anomalies(events: list[Event], namespace: Namespace, final_id: int, final: bytes) -> list[str]:
     """Return why the history is not a growing list; [] if it is. `final_id` and `final` are the latest file at the end.
 
@@ -39,7 +46,7 @@ def anomalies(events: list[Event], namespace: Namespace, final_id: int, final: b
     for number in [number for number, kind in enumerate(map(KIND, events)) if kind == "told"]:
         e = events[number]
         if e.op == "read":
-            file_id, updates = namespace.file_id(e.key), updates_in(e.body)
+            file_id, updates = id_of(e.key, namespace), updates_in(e.body)
             if updates != kept[:max(file_id - before, 0)]:
                 found.append(f"no prefix: {e.client} was given {list(updates)} as id {file_id}, of {list(kept)}")
             if (least := least_of(commits, file_id, events, number)) > file_id:
@@ -56,7 +63,7 @@ def anomalies(events: list[Event], namespace: Namespace, final_id: int, final: b
         else:
             failed.pop(update, None)
         if e.op == "committed":
-            file_id = namespace.file_id(e.key)
+            file_id = id_of(e.key, namespace)
             place = file_id - before - 1
             if (place < 0 or kept[place:place + 1] != (update,)) and update in kept:
                 found.append(f"out of order: {update} was committed as id {file_id}, but is number {kept.index(update) + 1} of "

@@ -93,7 +93,7 @@ def unexplained(key: str, history: list[Operation]) -> str:
 def candidates(history: list[Operation], done: int) -> list[int]:
     """Return the operations left that were called before any other operation left had returned."""
     left = [i for i in range(len(history)) if not done >> i & 1]
-    first = min((history[i].returned for i in left if history[i].returned is not None), default=None)
+    first = min((end for i in left if (end := history[i].returned) is not None), default=None)
     return [i for i in left if first is None or history[i].called < first]
 
 

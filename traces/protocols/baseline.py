@@ -67,7 +67,7 @@ class Trace(trace.Trace):
             return self._says(e, lambda s, l: l.pc == "Done" and l.got == seen)
         writer, number = update_of(e.body.decode())
         if e.client != f"Writer#{writer}":
-            raise self._misled(e, "that is another writer's")
+            raise self._misled(e, "the write is another writer's")
         if e.op == "committed":
             return self._tells(e, Match(e.client, ("Acknowledge",), (), lambda a, s, l, s2, l2: l.k == number))
         return self._says(e, lambda s, l: ENDED[e.op](s, l, (writer, number)))

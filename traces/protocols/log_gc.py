@@ -171,7 +171,7 @@ class Trace(trace.Trace):
             return None
         entry, i = entry_of(e.body), LOG.file_id(e.key) if e.key else None
         if e.op not in CLAIMS or e.client != f"Appender#{entry[0]}" or (i is None) == (e.op == "committed"):
-            raise self._misled(e, "that is another's entry, or nobody says so of one")
+            raise self._misled(e, "the entry is another appender's, or an append has no such response")
         self._says(e, lambda s, l: l.pc == ("Ready" if i else "Idle") and l.k - entry[1] in CLAIMS[e.op]
                    and SAID[e.op](s, entry, i))
         return None

@@ -42,7 +42,8 @@ from highwater.traces.trace import refiner_without_witnesses
 MANIFEST, COMPACTIONS = Namespace("db", "manifest"), Namespace("db", "compactions")
 BOUNDARIES = (MANIFEST.boundary_key, COMPACTIONS.boundary_key)
 KEYS = Keys("db", listed=(MANIFEST.prefix, COMPACTIONS.prefix), single=BOUNDARIES)
-CODECS = {True: JsonCodec(StoredManifest), False: JsonCodec(StoredCompactions)}
+OF_MANIFEST = JsonCodec(StoredManifest)
+CODECS = {True: OF_MANIFEST, False: JsonCodec(StoredCompactions)}
 
 
 def constants(writers: int, compactors: int, collectors: int) -> Constants:
@@ -96,7 +97,7 @@ class Trace(trace.Trace):
         self.read: dict[str, str] = {}  # client -> key of the last file that it read
 
     def _updates(self, e: Event) -> tuple[str, ...]:
-        manifest = CODECS[True].decode(e.body)
+        manifest = OF_MANIFEST.decode(e.body)
         return manifest.compacted + manifest.l0
 
     def _take(self, e: Event) -> None:
@@ -205,12 +206,12 @@ def shown(s: Shared, manifest: bool, i: Any) -> Manifest | Compactions | None:
     return files[i - 1] if i <= len(files) else None
 
 
-def rests(action: str, s: Shared, l: Any, s2: Shared, l2: Any) -> bool:
+def rests(action: str | None, s: Shared, l: Any, s2: Shared, l2: Any) -> bool:
     """Return whether the client may take the step; STUTTER only if it holds nothing that it would have to give up."""
     return action is not STUTTER or l.pc not in ("Ready", "Created")
 
 
-def arrives(request: tuple, ok: bool, action: str, s: Shared, l: Any, s2: Shared, l2: Any) -> bool:
+def arrives(request: tuple, ok: bool, action: str | None, s: Shared, l: Any, s2: Shared, l2: Any) -> bool:
     """Return whether the step takes this request out of the pool, and applies or refuses it as observed."""
     at = s.pool.index(request) if request in s.pool else None
     return at is not None and s2.pool == s.pool[:at] + s.pool[at + 1:] and (

@@ -1,12 +1,12 @@
 """Safety: every request of the trace is an action of model/protocols/manifest_epochs.py, and each response to a caller agrees
 with the model's history.
 
-A client is one instance of the model, and has one life: after a crash another instance opens. The SST "w.k" is the k-th flush
-of the model's writer w. The model's state leaves out a checkpoint without expiry. Every checkpoint in the model has expired.
+A client of a run is one instance of the model. It does not return after a crash; another instance opens. The SST "w.k" is flush
+k of writer w. The model has only expired checkpoints, so a checkpoint without expiry is left out of its state.
 
-After an applied create the reply may be lost. Both cases are followed until the client responds to its caller, or stops
-waiting. For a read it is simpler: a client whose reply is lost has not read, and stays where it was. After a failed GET it may
-ask again, as an SDK does, or start over with LIST, because its LIST changed nothing. Both are followed.
+After an applied create, the trace does not show whether the response arrived. Both cases are followed until the client reports
+an outcome to its caller, or stops waiting. A read whose response is lost leaves the client's state unchanged. After a failed
+GET the client may send the GET again, as an SDK does, or start over with LIST. Both cases are followed.
 """
 
 from functools import partial
@@ -28,7 +28,7 @@ Request = tuple[int, Manifest, str, int]  # a create: id, content, role, index i
 
 
 def constants(writers: int, compactors: int, collectors: int, readers: int, checkpoints: int, retries: bool) -> Constants:
-    """Return the constants of a model without bounds, for so many clients. `retries`: an open that lost its race may retry."""
+    """Return the constants of an unbounded model with so many clients. `retries`: an open that lost its race may retry."""
     return Constants(WRITERS=writers, COMPACTORS=compactors, COLLECTORS=collectors, READERS=readers, FLUSHES=None,
                      COMPACTIONS=None, COLLECTIONS=None, CHECKPOINTS=checkpoints, OPEN_RETRIES=-1 if retries else 0,
                      MAX_PENDING=None, MAX_LOST=None, MAX_CRASHES=None)
@@ -60,7 +60,7 @@ class Trace(trace.Trace):
         manifest = manifest_epochs_json.decode(e.body)
         return manifest.compacted + manifest.l0
 
-    # --- reads whose reply is lost
+    # --- reads whose response is lost
 
     def _take(self, e: Event) -> None:
         if e.op in READS and e.kind != "told":
@@ -74,7 +74,7 @@ class Trace(trace.Trace):
         super()._take(e)
 
     def _take_back(self, e: Event) -> None:
-        """Undo an applied read whose reply is lost. A reader's poll ends with it, at LIST or GET."""
+        """Undo an applied read whose response is lost. It ends a reader's poll, at LIST or GET."""
         if e.client.startswith("Reader"):
             lost = self.refiner.local(e.client).pc == "Listed"
         else:
@@ -125,7 +125,7 @@ class Trace(trace.Trace):
             return Match(client, ("CreateConflict",), (), lambda a, s, l, s2, l2: l.n + 1 == file_id)
         raise self._no_action(e, status=True)
 
-    # --- requests that nobody waits for
+    # --- requests whose clients no longer wait
 
     def _request(self, e: Event) -> Request:
         if e.op not in ("create", "put"):
@@ -142,7 +142,7 @@ class Trace(trace.Trace):
     def _arrives(event: tuple) -> Match:
         *_, request, status = event
 
-        def agrees(action: str, s: Shared, l: Any, s2: Shared, l2: Any) -> bool:
+        def agrees(action: str | None, s: Shared, l: Any, s2: Shared, l2: Any) -> bool:
             at = next((at for at, (n, m, by) in enumerate(s.pool) if (n, m, *by[:2]) == request), None)
             return (at is not None and s2.pool == s.pool[:at] + s.pool[at + 1:]
                     and (status == 200) == (len(s2.files) > len(s.files)))
@@ -152,8 +152,8 @@ class Trace(trace.Trace):
     # --- responses to callers
 
     def _told_of(self, e: Event) -> str:
-        """Check a response. Its body is the epoch for `opened`, the SSTs for `read`, else the update; empty for a failed open.
-        Its key is that of the manifest with the update."""
+        """Check a response to a caller. The body of `opened` is the epoch, that of `read` the SSTs, and a failed open has none.
+        Any other response has the update as its body, and as its key that of the manifest which holds the update."""
         role, _, number = e.client.partition("#")
         body, me = e.body.decode(), int(number)
         if e.op == "read":
@@ -167,7 +167,7 @@ class Trace(trace.Trace):
             return self._says(e, lambda s, l: not l.open and so(s, l, role, me))
         whose, k = update_of(body)
         if whose != me:
-            raise self._misled(e, "that is another's")
+            raise self._misled(e, "the update is another client's")
         if e.op in DONE:
             file_id = self.namespace.file_id(e.key)
             return self._says(e, lambda s, l: (l.open and (l.pc, l.k, l.tries) == ("Idle", k + 1, 0) and DONE[e.op] == role
@@ -176,8 +176,8 @@ class Trace(trace.Trace):
         return self._says(e, lambda s, l: l.open and l.k == k and ended(s, l, role, me))
 
 
-def is_unheard(file_id: int, m: Manifest, action: str, s: Shared, l: Any, s2: Shared, l2: Any) -> bool:
-    """Return whether the step fits a create without a reply: it enters the pool now, or it was applied before."""
+def is_unheard(file_id: int, m: Manifest, action: str | None, s: Shared, l: Any, s2: Shared, l2: Any) -> bool:
+    """Return whether the step fits a create without a response: it enters the pool now, or it was applied before."""
     if action is STUTTER:
         return not l.open or (l.pc, l.tries) == ("Idle", 1)
     return s2.pool[-1][:2] == (file_id, m)
@@ -192,7 +192,7 @@ def has_not_written(s: Shared, l: Any, role: str, me: int) -> bool:
 
 
 def is_in(s: Shared, l: Any, role: str, me: int) -> bool:
-    """Return whether a manifest of its own holds the change: it has written more than its open and the finished updates."""
+    """Return whether its current change is in a manifest: it has written more manifests than its open and finished updates."""
     return s.by.count((role, me, l.epoch)) > 1 + l.k
 
 

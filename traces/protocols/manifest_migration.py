@@ -181,7 +181,7 @@ class Trace(trace.Trace):
                 a != "forgets" or gone(s, l))))
         writer, number, new = update = update_of(e.body.decode())
         if e.client != f"Writer#{writer}" or bool(e.key) != (e.op == "committed"):
-            raise self._misled(e, "that is another writer's, or nobody says so of one")
+            raise self._misled(e, "the update is another writer's, or an update has no such response")
         if e.op == "committed":
             i = self.namespace.file_id(e.key)
             return self._says(e, lambda s, l: (

@@ -203,31 +203,31 @@ class Trace(trace.Trace):
             return self._told_of_update(e, self.refiner.shared())
         reader, file_id = self.refiner.local(e.client), self.namespace.file_id(e.key)
         if (reader.pc, reader.n, reader.got) != ("Done", file_id, decoded(e.body)[0].updates):
-            raise self._misled(e, f"the reader of the model is {reader}")
+            raise self._misled(e, f"in the model the reader is {reader}")
         read = next((old.body for old in self.events[-2::-1] if (old.client, old.op, old.key) == (e.client, "get", e.key)
                      and old.awaited and old.status == 200), None)
         if read != e.body:  # compare with its own GET: another file may be there by now
-            raise self._misled(e, "it has read another content")
+            raise self._misled(e, "its own GET returned other content")
         return AGAIN
 
     def _told_of_update(self, e: Event, shared: Shared) -> None:
         writer, number = update_of(e.client, e.body)
         if e.op not in CLAIMS or number > self.refiner.local(e.client).k or bool(e.key) != (e.op == "committed"):
-            raise self._misled(e, "it has begun no such update, or nobody says so of one")
+            raise self._misled(e, "it has begun no such update, or an update has no such response")
         found = [i for i, w, k in shared.acked if w == writer and k == number]
         if e.op == "committed" and self.namespace.file_id(e.key) not in found:
             raise self._misled(e, f"in the model it is acknowledged as id {found[0]}" if found else
                                "in the model it is not acknowledged")
         if e.op == "failed" and (any((writer, number) in file.updates for file in shared.files if file)
                                  or any(r[0] == "Create" and (writer, number) in r[2] for r in shared.pool)):
-            raise self._misled(e, "in the model it is in a file, or under way")
+            raise self._misled(e, "in the model it is in a file or in flight")
         if e.op == "recognised" and 0 not in found:
             raise self._misled(e, "in the model it is not recognised")
         if e.op in ("refused", "failed") and found:
             raise self._misled(e, f"in the model it is acknowledged as id {found[0]}")
         local = self.refiner.local(e.client)
         if local.pc not in self.at_rest or local.k - number not in CLAIMS[e.op]:
-            raise self._misled(e, "it has gone on to its next update meanwhile, or has not ended this one")
+            raise self._misled(e, "it has begun its next update, or has not finished this one")
 
 
 class KnowingTrace(Trace):

@@ -241,6 +241,6 @@ class RetryingTrace(Trace):
         if e.op == "failed":
             writer, number = map(int, e.body.split(b"."))
             if in_history(self.refiner.shared(), writer, Writer(k=number)):
-                raise self._misled(e, "in the model it is in the history, or under way")
+                raise self._misled(e, "in the model it is in the history or in flight")
         elif e.op != "refused" or e.body not in self.unheard:
             super()._told(e)

@@ -158,7 +158,7 @@ class Trace(trace.Trace):
             return self._told_read(e)
         writer, number = update = update_of(e.body.decode())
         if e.client != f"Writer#{writer}" or bool(e.key) != (e.op == "committed"):
-            raise self._misled(e, "that is another writer's, or nobody says so of one")
+            raise self._misled(e, "the update is another writer's, or an update has no such response")
         if e.op == "committed":
             acked = self.namespace.file_id(e.key), *update
             return self._says(e, lambda s, l: acked in s.acked and l.pc == "Ready" and l.k == number + 1)
@@ -171,7 +171,7 @@ class Trace(trace.Trace):
         seen = tuple(map(update_of, e.body.decode().split()))
         last = self._last_of(e)
         if last is None or last.kind != "applied":
-            raise self._misled(e, "it has not asked the store for it")
+            raise self._misled(e, "it has sent no request for it to the store")
         return self._says(e, lambda s, l: l.pc == "Done" and l.got == seen)
 
 

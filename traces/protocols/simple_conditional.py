@@ -96,11 +96,11 @@ class Trace(trace.Trace):
             seen = tuple(map(update_of, e.body.decode().split()))
             last = self._last_of(e)
             if last is None or (last.kind, last.op) != ("applied", "get"):
-                raise self._misled(e, "it has not asked the store for it")
+                raise self._misled(e, "it has sent no request for it to the store")
             return self._says(e, lambda s, l: l.got == seen)
         writer, number = update = update_of(e.body.decode())
         if e.client != f"Writer#{writer}":
-            raise self._misled(e, "that is another writer's")
+            raise self._misled(e, "the update is another writer's")
         if e.op == "committed":
             return self._tells(e, Match(e.client, ("Acknowledge", "Recognise"), (), lambda a, s, l, s2, l2: l.k == number))
         if e.op == "failed":

@@ -20,7 +20,6 @@ from highwater.traces.trace import refiner_without_witnesses
 WAL = Namespace("db", "wal")
 MANIFEST = "db/wal.manifest"
 KEYS = Keys("db/wal", listed=(WAL.prefix,), single=(MANIFEST,))
-BEFORE_READS = ("Closed", "Validating", "Created", "Reread")  # of the manifest
 
 
 def constants(writers: int, collectors: int) -> Constants:
@@ -169,7 +168,7 @@ class Trace(trace.Trace):
         if e.op in ("committed", "failed", "fenced", "unknown"):
             writer, number = map(int, e.body.split(b"."))
             if e.client != f"Writer#{writer}":
-                raise self._misled(e, "that is another writer's")
+                raise self._misled(e, "the record is another writer's")
             return self._says(e, lambda s, l: SAID[e.op](s, l, (writer, number)))
         return self._says(e, lambda s, l: OF_OTHERS[e.op](s, l))
 

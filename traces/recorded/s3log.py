@@ -93,7 +93,6 @@ class Log(NamedTuple):
 
 
 EMPTY = Request(0, "", "", "", "", "")
-NO_BODY = Body()
 CONDITIONS = frozenset(("if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "range", "x-amz-copy-source",
                         "x-amz-copy-source-if-match", "x-amz-copy-source-if-none-match"))
 

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -53,14 +53,12 @@ def run_command(
     protocol: Protocol = None,
     scenario: Scenario = None,
     mutant: Annotated[str, typer.Option(help="A known-bad implementation, which must fail.")] = "",
-    strategy: Annotated[str, typer.Option(help="The procedure that picks the next event; guided: vary earlier "
-                                          "runs that reached something new.")] = "portfolio",
+    strategy: Annotated[str, typer.Option(help="The procedure that picks the next event.")] = "portfolio",
     profile: Annotated[str, typer.Option(help="The store profile; if not given, each run draws one.")] = "",
     shape: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Fix a part of the shape: writers=2, ..; "
                                                     "may be repeated.")] = None,
     fault: Annotated[list[str] | None, typer.Option(metavar="NAME=N", help="N of 1,000 requests, and no other faults: "
                                                     "late=100; may be repeated.")] = None,
-    round_size: Annotated[int, typer.Option(min=1, help="Seeds in a round of a guided campaign.")] = 10_000,
     stop_after: Annotated[int, typer.Option(min=0, metavar="N", help="Stop once N seeds have failed, and report the N "
                                             "smallest; 0: run all.")] = 0,
     budget_s: Budget = 0,
@@ -79,7 +77,7 @@ def run_command(
     try:
         those = range(*interval(seeds)) if "@" in seeds else seeds_of(seeds)
         campaign = campaign_of(scenario_of(protocol, scenario), mutant, strategy, profile, " ".join(shape or ()),
-                               " ".join(fault or ()), those.start, round_size)
+                               " ".join(fault or ()))
     except Refused as error:
         stop(exits.BAD_INPUT, str(error))
     failures = go_on(campaign, Asked((those.start, those.stop), stop_after, range_size or 0, seed_limit_s), out, engine, master,
@@ -128,7 +126,7 @@ def status_command(out: Out, as_json: Annotated[bool, typer.Option("--json", hel
 def replay_command(out: Out, seed: Annotated[int, typer.Argument(min=0)],
                    keep: Annotated[Path | None, typer.Option("--out", help="Keep the run in this folder, as a bundle.")] = None
                    ) -> None:
-    """Run the seed of a row again, from its tape if the campaign is guided, and report what happened."""
+    """Run the seed of a row again, and report what happened."""
     from highwater.cli.campaign.replay import replay
 
     replay(out, seed, keep)
@@ -283,7 +281,7 @@ def go_on(campaign: "Campaign", asked: "Asked", out: Path, engine: str, master: 
 
 
 @contextmanager
-def shown(total: int) -> Iterator["Told"]:
+def shown(total: int) -> Generator["Told", None, None]:
     """Yield a function that shows progress: a bar on a terminal, else a line a minute. It begins with the first call."""
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     if not console.is_terminal:

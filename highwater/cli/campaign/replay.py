@@ -9,7 +9,6 @@ from highwater.cli.console import console, refuse
 from highwater.cli.dst.bundle import bundle
 from highwater.cli.dst.report import report
 from highwater.dst.campaign.folder import check_code, labelled, read
-from highwater.dst.campaign.summary import tape_of_row
 from highwater.dst.campaign.triage import rerun
 from highwater.dst.campaign.what import CampaignError, Refused, replay_of, replayed_in
 from highwater.gate.exits import HARNESS, of_kinds
@@ -24,7 +23,7 @@ def replay(out: Path, seed: int, keep: Path | None) -> NoReturn:
             refuse(f"{out} has no row of seed {seed}: " + ("it has not run yet" if low <= seed < high else
                                                            f"the campaign has seeds {low} to {high - 1}"))
         check_code(campaign, out, seed)
-        outcome, given = rerun(campaign, seed, tape_of_row(campaign, seed, out))
+        outcome, given = rerun(campaign, seed)
     except Refused as error:
         refuse(str(error))
     except CampaignError as error:

@@ -25,11 +25,11 @@ def triage(out: Path, against: list[Path], budget: int, start: Callable[[], Abst
     seeds = np.sort(read(out, (low, high), ["seed", "kind", "signature"])["seed"].to_numpy())
     check_rows(out, seeds, high - low - len(seeds), summary)  # report damaged rows before anything else
     states = {one.signature: one for one in compare(summary, [summary_of(folder) for folder in against])}
-    bundles, those = {}, to_shrink(campaign, summary, out)
-    names = names_of(signature for *_, signature in those)
+    bundles, those = {}, to_shrink(summary)
+    names = names_of(signature for _, signature in those)
     with start() if those else nullcontext(lambda *_: ()) as shrink:
-        for (seed, tape, signature), small in zip(those, shrink(campaign, those, budget)):
-            (outcome, given), found = rerun(campaign, seed, tape), replayed(campaign, small)
+        for (seed, signature), small in zip(those, shrink(campaign, those, budget)):
+            (outcome, given), found = rerun(campaign, seed), replayed(campaign, small)
             if {outcome.signature, found.signature} != {signature}:
                 raise CampaignError(f"seed {seed}: the shrunk run ends with {found.signature or 'ok'} instead of {signature}")
             bundles[signature] = kept(out / "bundles" / names[signature], outcome, given, small, found)

@@ -71,6 +71,7 @@ def run_command(protocol: Protocol = None, scenario: Scenario = None, seed: Anno
         if out:
             console.print(f"written: {out}, and the trace: {trace_command(outcome, out / 'trace.ndjson')}", markup=False)
         raise typer.Exit(of_kinds([outcome.kind] if outcome.kind else []))
+    assert seeds is not None  # one of the two is given
     if traces is None:
         raise typer.Exit(many_seeds(seeds_of(seeds), spec, digests))
     if traces.suffix not in (".parquet", ".ndjson"):

@@ -105,6 +105,7 @@ def look(outcome: Outcome, mutant: str | None = None, command: str = "", search:
 
 def text_of(look: Told) -> str:
     outcome, replayed = look.outcome, look.replayed
+    assert outcome.failure is not None
     left_out, before = skipped(replayed, look.failing), step_before(replayed, look.failing)
     other = instead(replayed, before) if before is not None and not left_out else []
     parts = [*filter(None, [look.callers]), told(replayed, outcome.failure).rstrip(), *([left_out] if left_out else []),

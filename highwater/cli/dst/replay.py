@@ -117,9 +117,12 @@ def stop(outcome: Outcome, until: int) -> None:
     last = replayed.rows[-1]
     console.print(table([(str(number), f"{e.t_ms} ms", e.client, request(e), reply(e), in_the_model(steps))
                          for number, (e, steps, _) in enumerate(replayed.rows)]), markup=False)
-    if last.after is None:
+    state = last.after
+    if state is None:
         console.print(f"\nAt event {replayed.failing} the run leaves the model: {replayed.error}", markup=False)
-    state = last.after or replayed.before(replayed.failing)
+        assert replayed.failing is not None
+        state = replayed.before(replayed.failing)
+    assert state is not None  # before the first event that the model cannot follow it has a state
     console.print(f"\nThe model's state {'after' if last.after else 'before'} that event:", markup=False)
     for name, part in (("Shared", state.shared), *zip(replayed.record.index, state.locals)):
         if hasattr(part, "_fields"):

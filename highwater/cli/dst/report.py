@@ -61,6 +61,7 @@ def report(outcome: Outcome, given: Run, command: str) -> None:
     if harm := callers(outcome, build_of(given.mutant, given.scenario)):
         console.print(harm, markup=False)
     trace = named(outcome.scenario).trace_of(outcome.shape)
+    assert outcome.failure is not None
     console.print(explain(outcome.events, outcome.failure, trace, command), markup=False)
 
 

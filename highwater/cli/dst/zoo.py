@@ -260,11 +260,12 @@ def exhaust_command(
     bounds, shape = Bounds(delays, faults, kinds), named(stem).tiny
     for setting in sizes or ():
         name, _, value = setting.partition("=")
-        limits = {name: range(0, 1001) for name, like in zip(shape._fields, shape) if isinstance(like, int)}
+        fields = shape._asdict()
+        limits = {name: range(0, 1001) for name, like in fields.items() if isinstance(like, int)}
         limits |= LIMITS | {name: range(0, most + 1) for name, most in named(stem).most.items() if name not in LIMITS}
-        if name not in shape._fields or name not in limits or not value.isdecimal() or int(value) not in limits[name]:
+        if name not in fields or name not in limits or not value.isdecimal() or int(value) not in limits[name]:
             refuse(f"{setting!r}: write NAME=NUMBER, with one of " + ", ".join(
-                f"{name} {limit[0]} to {limit[-1]}" for name, limit in limits.items() if name in shape._fields))
+                f"{name} {limit[0]} to {limit[-1]}" for name, limit in limits.items() if name in fields))
         shape = shape._replace(**{name: type(getattr(shape, name))(int(value))})
     with console.status("") as status:
         found = search(bounds, shape, build_of(mutant, stem), not harm, most, not every, lambda runs: runs % 500 or
@@ -275,7 +276,7 @@ def exhaust_command(
         "all runs of the scope" if found.complete else "not all runs of the scope"))
     for signature, (run_number, outcome) in found.failures.items():
         console.print(f"[bold red]{outcome.kind}[/] ({signature}), first in run {run_number:,}")
-        if not every:
+        if not every and outcome.failure:
             again = f"highwater dst exhaust {protocol_words(stem)} --delays {delays} --faults {faults} --of {of}" + (
                 f" --mutant {mutant}" if mutant else "") + "".join(f" --set {s}" for s in sizes or ()) + " --harm" * harm
             console.print(explain(outcome.events, outcome.failure, named(stem).trace_of(shape), again), markup=False)

@@ -24,7 +24,7 @@ def conform_command(ids: Annotated[list[str] | None, typer.Argument(help="ids of
     from highwater.conformance.conform import conform
     from highwater.specs.fizzbee.check import Fizz
     from highwater.specs.fizzbee.errors import FizzMissing
-    from highwater.specs.manifest import rows
+    from highwater.specs.runs import rows
 
     known = {row.id: row for row in rows()}
     unknown = [name for name in ids or () if name not in known]

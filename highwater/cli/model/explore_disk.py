@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
@@ -54,7 +54,7 @@ def search_on_disk(model: Model, what: dict[str, object], out: Path | None, spar
 
 
 @contextmanager
-def folder(out: Path | None, master: str) -> Iterator[Path]:
+def folder(out: Path | None, master: str) -> Generator[Path, None, None]:
     """Yield the folder to keep states in; without --out, a temporary one that is deleted at the end."""
     if out:
         yield out

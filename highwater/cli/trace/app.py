@@ -72,26 +72,26 @@ def check_command(file: Annotated[list[str], typer.Argument(metavar="FILE...", h
         if sets:
             refuse("--set is for one recorded log (`trace record`): give a single log, or leave it out")
         return bulk.check(file, given, bulk.Asked(on_spark or bool(master), master, jobs, out, run or "", of or "", brief))
-    file = Path(file[0])
-    if stranger.is_log(file):
+    path = Path(file[0])
+    if stranger.is_log(path):
         if of_events := [option for option, given in (("--protocol", protocol), ("--shape", shape), ("--retries", retries),
                                                       ("--page-size", page_size)) if given]:
-            refuse(f"{', '.join(of_events)}: only for traces of events, but {file} is a log of requests, which is checked "
+            refuse(f"{', '.join(of_events)}: only for traces of events, but {path} is a log of requests, which is checked "
                    "against all models that its keys belong to; leave it out")
-        return stranger.check(file, root, sets or [], LOG_SKEW_MS if skew_ms is None else skew_ms, budget)
+        return stranger.check(path, root, sets or [], LOG_SKEW_MS if skew_ms is None else skew_ms, budget)
     if sets:
         refuse("--set is for recorded logs (`trace record`), but this is a trace of events; leave it out")
-    events = read(file)
+    events = read(path)
     try:
         trace = beginner(events, given)()
         failure = judged(events, trace, given)
     except Unfit as error:
-        refuse(f"{file}: {error}")
+        refuse(f"{path}: {error}")
     if failure is None:
         console.print(f"[green]ok[/]: {len(events):,} events refine the model")
         return
     console.print(f"[bold red]{failure.kind}[/] ({failure.signature})")
-    console.print(explain(trace.events, failure, trace, f"highwater trace check {file} {words(given)}"), markup=False)
+    console.print(explain(trace.events, failure, trace, f"highwater trace check {path} {words(given)}"), markup=False)
     others = [stem for stem in fitting(events) if stem != stem_of(given)]
     if others and not protocol:
         console.print(f"If this is not a trace of {stem_of(given)}: {of_others(others)}", markup=False)

@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from glob import has_magic
 from pathlib import Path
@@ -101,7 +101,7 @@ def done(work: "Work", jobs: int, asked: Asked) -> "pa.Table":
 
 
 @contextmanager
-def progress() -> Iterator[Callable[[int], None]]:
+def progress() -> Generator[Callable[[int], None], None, None]:
     terminal = Console(stderr=True)
     with Progress(console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
         task = bar.add_task("checking", total=100)

@@ -160,15 +160,15 @@ function Page(world) {
     const jump = (text, to, title) => el("button", {onclick: () => go(hashOf(to)), title, disabled: cursor === to}, text);
     const more = failing.length > 1 ? ` (And ${failing.length - 1} more.)` : "";
     const verdict = cycle ? [el("b", `${d.violated} fails: `), d.loop < last
-      ? `steps ${d.loop + 1} to ${last} can go on for ever, and never come to it.` : "here it may stay for ever.",
+      ? `steps ${d.loop + 1} to ${last} can repeat forever without reaching it.` : "it may stay in this state forever.",
     fails && ` (And ${fails[1]} fails here.)`]
       : fails ? [el("b", `${fails[1]} fails here. `), fails[3], more]
-      : world.beyond(state).length ? "The edge of this page: nothing that it can judge here fails."
-      : "Whatever must always hold holds here.";
+      : world.beyond(state).length ? "This state is at the edge of the page. No property that the page can check fails in it."
+      : "All `always` properties hold here.";
     $("bar").replaceChildren(
       el("div.go", jump("⇤", 0, "the first step (Home)"),
         el("button", {onclick: () => step(-1), title: "back (←)", disabled: cursor === 0}, "◀ back"),
-        el("button", {onclick: () => step(1), title: "forth (→)", disabled: cursor === end && !round}, "forth ▶"),
+        el("button", {onclick: () => step(1), title: "forward (→)", disabled: cursor === end && !round}, "forward ▶"),
         jump("⇥", end, "the last step (End)")),
       el("span", {id: "where"}, end ? `step ${cursor} of ${end}` : "the initial state"),
       el(`div.${fails || cycle ? "fails" : "holds"}`, {id: "verdict", role: "status"}, verdict),
@@ -182,8 +182,8 @@ function Page(world) {
     line.steps.forEach((step, i) => {
       const fails = failing(step), first = fails && !(i && failing(line.steps[i - 1]) === fails);
       const cycle = own || d.loop === null ? null
-        : i === d.loop ? (d.loop < last ? "↻ the cycle begins here" : "↻ here it may stay for ever")
-        : i === last ? `↻ as after step ${d.loop}, and so on for ever` : null;
+        : i === d.loop ? (d.loop < last ? "↻ the cycle begins here" : "↻ it may stay here forever")
+        : i === last ? `↻ the same state as after step ${d.loop}: the cycle repeats forever` : null;
       if (own && i === line.at + 1) items.push(el("p.apart.soft", "from here on, your own steps"));
       items.push(el(`li.${i > cursor ? "ahead" : ""}`, {"aria-current": i === cursor ? "step" : null},
         el("button", {onclick: () => go(hashOf(i))}, el("span.n.faint.mono", String(i)), dot(step.p),
@@ -270,8 +270,8 @@ function Page(world) {
       p >= 0 ? ` of ${who(p)}` : "", " ", el("span.soft", d.properties[property][3]), because(why, "it needs ")));
     const rest = all.filter(i => !failed.has(i)).map(i => {
       const [kind, name, , doc] = d.properties[i], so = kind === "always" || held.has(i);
-      const says = unjudged.has(i) ? "Not judged: it is of states beyond this page. "
-        : kind === "always" ? "" : `${kind}: ${held.has(i) ? "so it is here. " : "not so here. "}`;
+      const says = unjudged.has(i) ? "Not checked: it depends on states that are not in this page. "
+        : kind === "always" ? "" : `${kind}: ${held.has(i) ? "true here. " : "not true here. "}`;
       return el(`div.property.${so && !unjudged.has(i) ? "holds" : "not"}`, el("b", name), " ", el("span.soft", says + doc));
     });
     const chips = (kind, what) => {
@@ -280,8 +280,8 @@ function Page(world) {
         so.map(([, name, , doc]) => el("span.chip", {title: doc || null}, name))) : null;
     };
     return el("div.card", el("h2", "Properties here"), reasons,
-      folded("properties", `${holding} of ${always.length} that must always hold do`, rest),
-      chips("sometimes", "happens here: "), chips("eventually", "come to here: "));
+      folded("properties", `${holding} of ${always.length} \`always\` properties hold`, rest),
+      chips("sometimes", "`sometimes`, true here: "), chips("eventually", "`eventually`, true here: "));
   }
 
   // --- the moves
@@ -331,14 +331,14 @@ function Page(world) {
       const list = world.refused(state, p) || [], now = list.filter(({why}) => !elsewhere(why));
       const later = list.filter(({why}) => elsewhere(why)).map(one => told(one, p));
       return list.length && el("div.group", of(p), el("div", now.map(one => told(one, p))), later.length > 0
-        && el("div.others", folded(p, `${later.length}${now.length ? " more" : ""}: elsewhere in its course`, later)));
+        && el("div.others", folded(p, `${later.length}${now.length ? " more" : ""}: needs another pc`, later)));
     }).filter(Boolean);
     const whose = beyond.length === d.processes.length ? "can happen" : `${beyond.map(who).join(", ")} can do`;
     const edge = beyond.length > 0 && el("p.edge", `What ${whose} here is not in this page.`,
       d.more && [" A page with more: ", el("code.command", d.more)]);
     const title = edge ? "The edge of this page" : moves.length ? `What can happen: ${moves.length}` : "Nothing can happen";
     $("moves").replaceChildren(el("div.card", el("h2", title), can.filter(Boolean), edge),
-      ...(cannot.length ? [el("div.card", el("h2", "What cannot, and why"), cannot)] : []));
+      ...(cannot.length ? [el("div.card", el("h2", "What cannot happen, and why"), cannot)] : []));
   }
 
   // --- what is drawn once, and the keys
@@ -348,7 +348,7 @@ function Page(world) {
     document.querySelector("h1").append(d.name);
     $("set").replaceChildren(...(set.length
       ? set.map(([name, value, , note]) => el("code.chip", {title: note || null}, `${name} = ${value}`))
-      : [el("span.soft", "with the constants that it has by default")]));
+      : [el("span.soft", "with the default constants")]));
     document.querySelector("header").append(el("details", el("summary", `all ${d.constants.length} constants`),
       el("table.constants", el("tbody", d.constants.map(([name, value, changed, note]) =>
         el(`tr.${changed ? "set" : ""}`, el("td.mono", name), el("td.mono", value), el("td.soft", note)))))));
@@ -367,7 +367,7 @@ function Page(world) {
 
   const notes = () => document.body.classList.toggle("notes");
   const KEYS = [
-    ["← →", "back, forth (or h, l)"], ["Home End", "the first and the last step"], ["1 … 9", "take that move"],
+    ["← →", "back, forward (or h, l)"], ["Home End", "the first and the last step"], ["1 … 9", "take that move"],
     ["c", "back to the counterexample"], ["n", "what each field is"], ["?", "this"],
   ];
 

@@ -212,8 +212,8 @@ function Page(run) {
         el("h2", `Event ${cursor} of ${rows.length - 1} · ${row.t} ms`),
         el("p.ask", `${d.clients[row.c]}: ${row.ask}`),
         row.answer && el("p", row.kind === "applied" ? `the store answers: ${row.answer}` : row.answer),
-        row.late && el("p.bad", "A zombie: its client stopped waiting for it long before."),
-        row.befell.length && el("p.soft", `what befell it: ${row.befell.join(", ").replaceAll("_", " ")}`),
+        row.late && el("p.bad", "A zombie request: its client stopped waiting for it long before."),
+        row.befell.length && el("p.soft", `faults of this request: ${row.befell.join(", ").replaceAll("_", " ")}`),
         el("p.soft", row.model ? `in the model: ${row.model}` : row.state ? "in the model: no step of its own" : ""),
         cause && el("p.why", `Why it matters: ${cause.text}.`),
         fails && el("div.why", el("b", "Here it fails. "), d.error, d.why && el("pre", d.why)),
@@ -281,11 +281,11 @@ function Page(run) {
     const sample = (...nodes) => el("svg", {viewBox: "0 0 26 14", style: hue(0)}, nodes);
     const items = [
       [sample(arrow(1, 2, 24, 12, "", hue(0))), "a request, sent and applied"],
-      [sample(arrow(24, 3, 2, 11, "back", hue(0))), "its reply"],
-      rows.some(row => row.late) && [sample(arrow(1, 2, 24, 12, "late", hue(0))), "a zombie: applied though nobody waits"],
+      [sample(arrow(24, 3, 2, 11, "back", hue(0))), "its response"],
+      rows.some(row => row.late) && [sample(arrow(1, 2, 24, 12, "late", hue(0))), "a zombie: applied after its client stopped waiting"],
       d.pauses.some(pause => pause[4] === "stall") && [sample(line(13, 0, 13, 14, "pause")), "the client stalls"],
       d.pauses.some(pause => pause[4] === "down") && [sample(line(13, 0, 13, 14, "pause.down")), "the client is down"],
-      ...[["timeout", "time-out"], ["crash", "crash"], ["refused", "refused"], ["told", "a caller is told"]].map(([kind, words]) =>
+      ...[["timeout", "time-out"], ["crash", "crash"], ["refused", "refused"], ["told", "response to a caller"]].map(([kind, words]) =>
         rows.some(row => row.kind === kind) && [sample(glyph(13, 7, kind, kind === "told" ? "" : "bad")), words]),
       rows.some(row => row.befell.some(what => what.endsWith("_lost"))) && [sample(glyph(13, 7, "lost", "bad")), "lost"],
       rows.some(row => row.clock) && [sample(glyph(13, 7, "expired", "")), "a checkpoint expires"],

@@ -31,7 +31,7 @@ from highwater.dst.campaign.folder import (
     within,
 )
 from highwater.dst.campaign.rows import SCHEMA
-from highwater.dst.campaign.what import UNJUDGED, WRONG, Campaign, Refused, Seeds, replay_of
+from highwater.dst.campaign.what import UNJUDGED, Campaign, Refused, Seeds, replay_of
 from highwater.dst.search.reached import bits
 from highwater.dst.search.sketch import SAMPLE
 from highwater.dst.version import code_version
@@ -80,15 +80,6 @@ class Growth(NamedTuple):
     next_run: float
 
 
-class Round(NamedTuple):
-    """A round of a guided campaign. `states`: those that no earlier round reached, by sketches."""
-
-    number: int
-    runs: int
-    failed: int
-    states: int
-
-
 class Figures(NamedTuple):
     out: Path
     campaign: Campaign
@@ -107,7 +98,6 @@ class Figures(NamedTuple):
     faults: dict[tuple[str, str, str], int]  # (fault, operation, phase) -> how often
     states: Growth
     model_steps: Growth
-    rounds: list[Round]
     sketched: int  # runs
     cpu_us: tuple[float, float, float]  # of a run: mean, median, 99 of 100
     seeds_per_s: float  # in the median wave; 0: too few waves
@@ -142,8 +132,8 @@ def summed(out: Path, campaign: Campaign, asked: Asked) -> Figures:
     cells: dict[tuple[str, str], list[int]] = {}
     signatures: dict[tuple[str, str], list] = {}
     faults, waves, sums = Counter(), Counter(), Counter()
-    hits = dict.fromkeys(names, (0, -1))
-    seeds, wrong, cpu = [], [], []
+    hits: dict[str, tuple[int, int]] = dict.fromkeys(names, (0, -1))
+    seeds, cpu = [], []
     states, steps = Union(), Union()
     those = covered(asked, summary)
     for table in tables(out, those):
@@ -151,7 +141,6 @@ def summed(out: Path, campaign: Campaign, asked: Asked) -> Figures:
             add_row(row, cells, signatures)
         sums.update({name: pc.sum(table[name]).as_py() for name in ("requests", "steps", "virtual_ms")})
         seeds.append(table["seed"].to_numpy())
-        wrong.append(table.filter(pc.is_in(table["kind"], pa.array(WRONG)))["seed"].to_numpy())
         cpu.append(table["cpu_us"].to_numpy())
         hits = {name: added(hits[name], seeds[-1][table["reached"].to_numpy() & bit != 0]) for name, bit in names.items()}
         faults.update(befallen(table["faults"]))
@@ -167,8 +156,7 @@ def summed(out: Path, campaign: Campaign, asked: Asked) -> Figures:
                    [Cell(*key, *counts) for key, counts in sorted(cells.items())],
                    failures_of(out, campaign, signatures, summary), hits if here else witnesses_of(summary),
                    {tuple(name.split(" ")): times for name, times in sorted(faults.items())},
-                   states.growth(all_seeds), steps.growth(all_seeds), rounds_of(campaign, all_seeds, wrong, states),
-                   states.runs, of_cpu(cpu), rate, ended_s)
+                   states.growth(all_seeds), steps.growth(all_seeds), states.runs, of_cpu(cpu), rate, ended_s)
 
 
 def tables(out: Path, seeds: Seeds) -> Iterator[pa.Table]:
@@ -247,15 +235,6 @@ def witnesses_of(summary: dict) -> dict[str, tuple[int, int]] | None:
     return reached | dict.fromkeys(summary["never"], (0, -1))
 
 
-def rounds_of(campaign: Campaign, seeds: np.ndarray, wrong: list[np.ndarray], states: "Union") -> list[Round]:
-    if not campaign.round_size or not len(seeds):
-        return []
-    counts = [np.bincount((of - campaign.first) // campaign.round_size, minlength=1 + int(seeds[-1] - campaign.first)
-                          // campaign.round_size) for of in (seeds, np.concatenate(wrong), states.merge()[1])]
-    return [Round(number, int(runs), int(failed), SAMPLE * int(new)) for number, (runs, failed, new) in enumerate(zip(*counts))
-            if runs]
-
-
 def of_cpu(parts: list[np.ndarray]) -> tuple[float, float, float]:
     cpu = np.concatenate(parts) if parts else np.zeros(1)
     return float(cpu.mean()), float(np.median(cpu)), float(np.percentile(cpu, 99))
@@ -302,7 +281,8 @@ class Union:
         if len(self.parts) > 1:
             self.parts = [counted(*map(np.concatenate, zip(*self.parts)))]
         self.waiting = 0
-        return self.parts[0] if self.parts else (np.empty(0, np.int64),) * 3
+        nothing = np.empty(0, np.int64)
+        return self.parts[0] if self.parts else (nothing, nothing, nothing)
 
     def growth(self, seeds: np.ndarray) -> Growth:
         """Return the growth of the union. `seeds`: all sketched seeds, ascending."""

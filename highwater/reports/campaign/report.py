@@ -36,7 +36,7 @@ def report(given: list[Path], against: list[Path], target: Path) -> Report:
     found = [f for f, _ in pairs]
     earlier = list(map(figures, folders(against)))
     if earlier and not any(alike(one, f) for one in earlier for f in found):
-        raise Refused(f"{against[0]} is of another scenario or mutant than {given[0]}: nothing to compare")
+        raise Refused(f"{against[0]} has another scenario or mutant than {given[0]}, so nothing can be compared")
     kept = [with_states(f, [one for one in earlier if alike(one, f)], bundles) for f, bundles in pairs]
     place = Place(target, [EMBEDDED])
     if len(found) == 1 and not damaged:
@@ -80,18 +80,18 @@ def page(title: str, parts: list[Html]) -> str:
 
 def header(title: str, found: list[Figures]) -> Html:
     ended_s = max(f.ended_s for f in found)
-    now = f"as of {datetime.fromtimestamp(ended_s, UTC):%Y-%m-%d %H:%M} UTC, its last rows" if ended_s else "no rows yet"
+    now = f"last rows at {datetime.fromtimestamp(ended_s, UTC):%Y-%m-%d %H:%M} UTC" if ended_s else "no rows yet"
     states = sorted(set(map(state_of, found)))
     codes = sorted({f.campaign.code for f in found})
-    return el("header", el("h1", title), el("span", f"{', '.join(states)}; code {', '.join(codes)}; {now}. Commands are for a "
-                                            "shell in the folder of this page.", class_="soft"))
+    return el("header", el("h1", title), el("span", f"{', '.join(states)}; code {', '.join(codes)}; {now}. Run the commands "
+                                            "in the folder of this page.", class_="soft"))
 
 
 def three(tone: str, first: tuple[str, object], second: tuple[str, object], third: Untried) -> Html:
     words = [word for word, _ in third]
     last = (", ".join(words[:3]) + ", …" * (len(words) > 3) or "Nothing", bullets(line for _, line in third))
     if not third:
-        last = "Nothing", "All that is looked for was reached."
+        last = "Nothing", "Everything that this report looks for was reached."
     asks = ("Is it safe?", "How sure is that?", "What was not tried?")
     parts = [el("div", el("div", ask, class_="ask"), el("div", answer, class_="answer"),
                 why if isinstance(why, Html) else el("p", why), class_="first" if ask == asks[0] else None)
@@ -129,18 +129,18 @@ def sureness_of_many(real: list[Figures], bad: list[Figures]) -> tuple[str, str]
     """Say how sure the verdict on many campaigns is: that of the worst, else of the least sure without a failure."""
     if bad:
         words, why = sureness(bad[0])
-        return words, f"{name_of(bad[0])}, {why} The others are in the table."
+        return words, f"{name_of(bad[0])}: {why} The others are in the table."
     clean = [f for f in real if f.judged]
     if not clean:
-        return "Not at all", "No implementation was judged."
+        return "Not at all", "No run of a real implementation was judged."
     least = min(clean, key=lambda f: f.judged)
     return f"At most {of_runs(share(at_most(least.judged)))}", (
-        f"that is, of runs that are drawn like these, at 95 %, in each of {len(clean)} without a failure; the least sure is "
-        f"{name_of(least)}, 0 of {least.judged:,}. It says nothing of what is never drawn.")
+        f"A 95 % bound for runs drawn like these, in each of {len(clean)} campaigns without a failure. The least sure is "
+        f"{name_of(least)}: 0 of {least.judged:,} failed. It says nothing about what is never drawn.")
 
 
 def unread(damaged: list[str]) -> list[Html]:
-    said = el("section", el("h2", "What cannot be read, and is not counted"), bullets(damaged), class_="card")
+    said = el("section", el("h2", "Campaigns that cannot be read, and are not counted"), bullets(damaged), class_="card")
     return [said] if damaged else []
 
 
@@ -163,7 +163,7 @@ def matrix(found: list[Figures]) -> Html:
                         *(found_cell(cells[of]) if of in cells else el("td", "·", class_="not") for of in strategies),
                         *(f"{of(f):,}" for of in more.values()), never, level(f.states), class_=verdict(f).tone))
     head = ["verdict", "scenario", "mutant", "failed/all, 95 %", *strategies, *more, "never reached", "coverage"]
-    return el("section", el("h2", "All of them, the worst first: failed runs of all, by strategy"),
+    return el("section", el("h2", "All campaigns, the worst first: failed runs by strategy"),
               table(head, rows, class_="grid"), class_="card")
 
 

@@ -16,10 +16,10 @@ from highwater.reports.markup import Html, el, joined, row, table
 EMBEDDED = 12  # timelines in a page; the others are linked
 LARGEST = 2_000_000  # characters of one
 MEANING = {
-    "levelled off": "More seeds like these would show little that is new: other strategies, faults or sizes might.",
-    "slowing": "More seeds still show something new, ever less of it.",
-    "still growing": "More seeds would show much that is new.",
-    "not sketched": "One seed in four is sketched: there are too few.",
+    "levelled off": "More seeds like these would reach little that is new. Other strategies, faults or sizes might.",
+    "slowing": "More seeds still reach something new, but less and less.",
+    "still growing": "More seeds would reach much that is new.",
+    "not sampled": "Coverage is recorded for one seed in four, and there are too few seeds to tell.",
 }
 
 
@@ -63,14 +63,15 @@ def failures(f: Figures, bundles: dict[str, Bundle], place: Place) -> Html | Non
         return None
     parts = []
     if not f.here:
-        parts.append(el("p", f"The rows are of code {f.campaign.code}. Other code is here, and may do something else with the "
-                        "same seed; a bundle's tape says so if it does not fit.", class_="soft"))
+        parts.append(el("p", f"Code {f.campaign.code} wrote the rows. The current code differs, and may behave differently for "
+                        "the same seed. The replay of a bundle says so if its tape does not fit.", class_="soft"))
     if f.failures and not any(bundle.folder for bundle in bundles.values()):
-        parts.append(el("p", "Nothing was shrunk yet; this does it, and the next report shows why each fails:",
+        parts.append(el("p", "No failure is shrunk yet. This command does it, and the next report shows why each one fails:",
                         command(f"highwater campaign triage {place.of(f.out)}"), class_="soft"))
     parts += [failure_of(f, failure, bundles.get(failure.signature, Bundle("")), place) for failure in f.failures]
     if gone:
-        parts.append(el("p", f"{'Not seen yet' if f.left else 'Gone'}, of the campaign before: {', '.join(gone)}"))
+        parts.append(el("p", f"Failures of the earlier campaign that {'are not seen yet' if f.left else 'are gone'}: "
+                        f"{', '.join(gone)}"))
     kinds = f"{len(f.failures)} kind{'s' * (len(f.failures) != 1)} of failure"
     return el("section", el("h2", kinds), *parts, class_="card")
 
@@ -115,7 +116,7 @@ def command(text: str) -> Html:
 # --- where
 
 def by_strategy(f: Figures) -> Html:
-    strategies, profiles = (sorted({cell[place] for cell in f.cells}) for place in (0, 1))
+    strategies, profiles = sorted({cell.strategy for cell in f.cells}), sorted({cell.profile for cell in f.cells})
     of, by, stores = {cell[:2]: cell for cell in f.cells}, added(f.cells, "strategy"), added(f.cells, "profile")
     rows = [row(name or "not known", found_cell(by[name], True), *(
         found_cell(of[name, store]) if (name, store) in of else el("td", "·", class_="not") for store in profiles))
@@ -123,7 +124,7 @@ def by_strategy(f: Figures) -> Html:
     whole = Cell("", "", *map(sum, zip(*(cell[2:] for cell in f.cells))))
     rows.append(row("all", found_cell(whole, True), *(found_cell(stores[name]) for name in profiles)))
     head = ["strategy", "all stores, 95 %", *(store or "not known" for store in profiles)]
-    return el("section", el("h2", "Failed runs of all, by strategy and store"), table(head, rows, class_="grid"), class_="card")
+    return el("section", el("h2", "Failed runs, by strategy and store"), table(head, rows, class_="grid"), class_="card")
 
 
 def added(cells: Iterable[Cell], field: str) -> dict[str, Cell]:
@@ -136,7 +137,7 @@ def added(cells: Iterable[Cell], field: str) -> dict[str, Cell]:
 
 
 def found_cell(cell: Cell, interval: bool = False) -> Html:
-    """Make a table cell: the more runs failed, the redder it is."""
+    """Make a table cell. It is redder if more runs failed."""
     n = cell.runs - cell.unjudged
     text = [counted(cell.failed, n), *([el("span", sure(cell.failed, n), class_="sub")] if interval else [])]
     if not cell.failed:
@@ -152,27 +153,20 @@ def counted(k: int, n: int) -> str:
 
 def level(growth: Growth) -> str:
     if not growth.total:
-        return "not sketched"
+        return "not sampled"
     return "levelled off" if growth.last_tenth < LEVEL else "slowing" if growth.last_tenth < SLOWER else "still growing"
 
 
 def coverage(f: Figures) -> Html:
     words = level(f.states)
-    lines = [f"{growth.total:,} distinct {name}: {share(growth.last_tenth)} of them came in the last tenth of the seeds; a run "
-             f"more would bring {digits(growth.next_run)}, as many again at most {most_more(growth, f.done)} (Good–Turing)"
+    lines = [f"{growth.total:,} distinct {name}. {share(growth.last_tenth)} of them were new in the last tenth of the seeds. "
+             f"One more run would reach {digits(growth.next_run)} new ones, as many runs again at most "
+             f"{most_more(growth, f.done)} (Good–Turing)"
              for name, growth in (("states", f.states), ("steps from state to state", f.model_steps)) if growth.total]
-    lines.append(f"Estimates, from sketches of {f.sketched:,} runs")
+    lines.append(f"These are estimates from samples of {f.sketched:,} runs")
     plot = growth_plot({"states": f.states, "steps": f.model_steps})
     return el("section", el("h2", f"Coverage of the model: {words}"), el("p", MEANING[words]),
-              el("div", plot, el("ul", *(el("li", line) for line in lines), class_="more soft"), class_="two"), *by_round(f),
-              class_="card")
-
-
-def by_round(f: Figures) -> list[Html]:
-    """Make the table by round of a guided campaign."""
-    rows = [row(of.number, counted(of.failed, of.runs), short(of.states)) for of in f.rounds]
-    head = ["round", "failed/all", "new states"]
-    return [el("details", el("summary", f"By round: {len(rows)}"), table(head, rows, class_="grid"), open=True)] if rows else []
+              el("div", plot, el("ul", *(el("li", line) for line in lines), class_="more soft"), class_="two"), class_="card")
 
 
 def never_reached(f: Figures) -> Html:
@@ -181,15 +175,15 @@ def never_reached(f: Figures) -> Html:
         never = [name for name, (runs, _) in f.witnesses.items() if not runs]
         there = sorted((runs, name, first) for name, (runs, first) in f.witnesses.items() if runs)
         rows, all_ = [row(name, f"{runs:,}", first) for runs, name, first in there], len(f.witnesses)
-        parts += [el("p", f"{len(never)} of {all_} witnesses were never reached, so nothing is known of them:" if never
+        parts += [el("p", f"{len(never)} of {all_} witnesses were never reached, so these runs say nothing about them:" if never
                      else f"All {all_} witnesses were reached."),
                   el("p", *(el("span", name, class_="chip never") for name in never), class_="chips"),
-                  el("details", el("summary", "The others: in how many runs, and the first seed"),
+                  el("details", el("summary", "The others: the number of runs that reached them, and the first seed"),
                      table(["witness", "runs", "first seed"], rows))]
     if f.faults:
-        parts += [el("p", "Faults, by operation and by what became of the request: how often. “never” befell nobody; “·” "
-                     "cannot be."), fault_grid(f)]
-    return el("section", el("h2", "What was reached, and what never"), *parts, class_="card")
+        parts += [el("p", "How often each fault occurred, by operation. Below a fault: whether the request was applied before "
+                     "it, later or never. “none”: it did not occur. “·”: it cannot occur."), fault_grid(f)]
+    return el("section", el("h2", "What was reached, and what was not"), *parts, class_="card")
 
 
 def fault_grid(f: Figures) -> Html:
@@ -204,7 +198,7 @@ def fault_grid(f: Figures) -> Html:
 def fault_cell(times: int | None) -> Html:
     if times is None:
         return el("td", "·", class_="not")
-    return el("td", short(times)) if times else el("td", "never", class_="never")
+    return el("td", short(times)) if times else el("td", "none", class_="never")
 
 
 # --- what ran
@@ -213,8 +207,8 @@ def what_ran(f: Figures, place: Place) -> Html:
     c, (low, high) = f.campaign, f.asked.seeds
     until = f", up to {f.asked.stop_after:,} failures" if f.asked.stop_after else ""
     facts = [("scenario", c.scenario), ("mutant", c.mutant or "none: the implementation itself"), ("strategy", c.strategy),
-             ("store", c.profile or "drawn"), ("code", c.code + (f", commit {f.commit}" if f.commit else "") + (
-                 ", as here" if f.here else ", which is not what is here")),
+             ("store", c.profile or "drawn for each run"), ("code", c.code + (f", commit {f.commit}" if f.commit else "") + (
+                 ", the current code" if f.here else ", not the current code")),
              ("seeds", f"{low} to {high - 1}{until}: {f.done:,} have run, {f.left:,} are missing ({state_of(f)})"),
              *(effort(f) if f.done else []), ("folder", str(f.out))]
     again = [command(f"highwater campaign resume {place.of(f.out)}")] if f.left and not f.running else []
@@ -223,9 +217,9 @@ def what_ran(f: Figures, place: Place) -> Html:
 
 
 def effort(f: Figures) -> list[tuple[str, str]]:
-    rate = f"{digits(f.seeds_per_s)} seeds/s in the median wave" if f.seeds_per_s else "too few waves to tell"
+    rate = f"{digits(f.seeds_per_s)} seeds/s in the median wave" if f.seeds_per_s else "not known: too few waves of rows"
     if f.left and f.seeds_per_s:
-        rate += f"; some {lasting(f.left / f.seeds_per_s)} to go"
+        rate += f"; about {lasting(f.left / f.seeds_per_s)} to go"
     mean, median, most = (digits(us / 1000) for us in f.cpu_us)
     all_s = sum(cell.cpu_us for cell in f.cells) / 1e6
     return [("rate", rate),

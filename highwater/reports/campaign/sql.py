@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from highwater.dst.campaign.folder import Asked, damaged_file, labelled
 from highwater.dst.campaign.rows import SCHEMA
-from highwater.dst.campaign.what import WRONG, Campaign, CampaignError, Refused, replay_of
+from highwater.dst.campaign.what import GUIDED, WRONG, Campaign, CampaignError, Refused, replay_of
 from highwater.dst.run_spec import protocol_words
 from highwater.dst.scenarios import STEMS, named
 from highwater.dst.search.reached import bits
@@ -21,7 +21,7 @@ from highwater.dst.version import code_version
 
 ENGINES = ("duckdb", "spark")
 MOST_BITS = 63
-OF_CAMPAIGN = ("scenario", "mutant", "strategy", "profile", "shape", "faults", "round_size", "code")
+OF_CAMPAIGN = ("scenario", "mutant", "strategy", "profile", "shape", "faults", "code")
 CAMPAIGNS = ("campaign", *OF_CAMPAIGN, "first_seed", "end_seed", "stop_after", "options")
 FAILED = "(" + ", ".join(f"'{kind}'" for kind in WRONG) + ")"
 LEFT_OUT = ("model_states", "model_steps", "faults", "swarm")  # of the view `runs`: these columns have views of their own
@@ -49,9 +49,9 @@ VIEWS = {  # name -> its rows, its SELECT; < > is replaced by OF_ENGINE
 SELECT campaign, {', '.join(name for name in SCHEMA.names if name not in LEFT_OUT)}, wave,
        kind = '' OR kind IN {FAILED} AS judged, kind IN {FAILED} AS failed
 FROM parquet_rows"""),
-    "failures": ("each run that failed or could not be judged: the reason, and the command that replays it", """
+    "failures": ("each run that failed or could not be judged: the reason, and the command that replays it", f"""
 SELECT r.campaign, r.seed, r.scenario, r.mutant, r.strategy, r.profile, r.kind, r.signature, r.message, r.requests, r.steps,
-       CASE WHEN c.round_size > 0 THEN 'highwater campaign replay DIR ' || CAST(r.seed AS STRING)
+       CASE WHEN c.strategy = '{GUIDED}' THEN 'highwater campaign replay DIR ' || CAST(r.seed AS STRING)
        ELSE 'highwater dst run ' || <protocol> || ' --seed ' || CAST(r.seed AS STRING) || c.options END AS replay
 FROM parquet_rows r JOIN campaigns c ON r.campaign = c.campaign WHERE r.kind <> ''"""),
     "faults": ("the faults of a run: how many `times`, by `fault`, `operation` and `phase` (the request was applied by then, "
@@ -103,7 +103,7 @@ def statements(folders: list[Path], engine: str) -> list[str]:
         else:
             files = text(re.sub(r"([\[*?])", r"[\1]", path) + "/wave=*/*.parquet", engine)
             of = f"read_parquet({files}, hive_partitioning = true, hive_types = {{'wave': BIGINT}})"
-        selects.append(f"\nSELECT {text(name, engine)} AS campaign, * FROM {of}")
+        selects.append(f"\nSELECT {text(name, engine)} AS campaign, {', '.join(SCHEMA.names)}, wave FROM {of}")
     witnesses = [(name, *of) for name, (campaign, _) in given for of in witnesses_of(campaign).items()]
     return [*made, view("parquet_rows", "\nUNION ALL".join(selects)),
             values("campaigns", CAMPAIGNS, [row_of(name, *of) for name, of in given], engine),
@@ -121,8 +121,8 @@ def labelled_with_rows(out: Path) -> tuple[Campaign, Asked]:
 
 def the_others(folders: list[Path]) -> str:
     """Say what to do if one of several campaigns cannot be queried."""
-    return "" if len(folders) == 1 else (f" (of part of {len(folders)} campaigns the answer would be wrong: mend this one, "
-                                         "or ask each of the others by itself)")
+    return "" if len(folders) == 1 else (f" (an answer from part of {len(folders)} campaigns would be wrong: repair this one, "
+                                         "or query each of the others by itself)")
 
 
 def view(name: str, select: str) -> str:
@@ -178,8 +178,8 @@ def protocol_in_sql() -> str:
 def query(folders: list[Path], sql: str, engine: str = "duckdb", master: str = "") -> pa.Table:
     """Run one query. Raises Refused for a wrong query, CampaignError for damaged rows, NoSpark."""
     if not READS.match(sql):
-        raise Refused(f"{sql.strip()[:60]!r} is no query: one begins with SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, or "
-                      "EXPLAIN and one of these")
+        raise Refused(f"{sql.strip()[:60]!r} is not a query: a query begins with SELECT, WITH, FROM, VALUES, DESCRIBE, "
+                      "SHOW, or EXPLAIN and one of these")
     return with_spark(folders, sql, master) if engine == "spark" else with_duckdb(folders, sql)
 
 
@@ -195,7 +195,7 @@ def with_duckdb(folders: list[Path], sql: str) -> pa.Table:
             raise unreadable(folders, error) from None
         try:
             if (count := len(connection.extract_statements(sql))) != 1:
-                raise Refused(f"these are {count} statements: ask one at a time")
+                raise Refused(f"the query has {count} statements: run one at a time")
             return connection.sql(sql).to_arrow_table()
         except (duckdb.ParserException, duckdb.CatalogException, duckdb.BinderException) as error:
             raise Refused(wrong(error)) from None

@@ -1,5 +1,5 @@
-"""Safety: a verdict calls nothing safe that has failed, and calls open what is not known. It always comes with how sure it is
-and what was not tried.
+"""Safety: a verdict calls nothing safe that has failed. If the outcome is not known, it says so. It always comes with how sure
+it is, and with what was not tried.
 """
 
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from highwater.reports.campaign.figures import PHASES, Figures, Growth, cells_of
 from highwater.reports.campaign.numbers import at_most, of_runs, share, short, sure
 
 LEVEL, SLOWER = 0.01, 0.05  # share of the coverage that the last tenth of the seeds added: below
-Untried = list[tuple[str, str]]  # each in two words, and in a line
+Untried = list[tuple[str, str]]  # (a few words, a whole line)
 
 
 class Verdict(NamedTuple):
@@ -39,20 +39,20 @@ def verdict(f: Figures) -> Verdict:
         return Verdict("found", "caught", "Known-bad, and caught", f"{c.mutant} must fail, and did in {f.failed:,} of "
                        f"{runs}, first in seed {min(failure.seed for failure in wrong)}.")
     if c.mutant:
-        return Verdict("open", "not caught", "Known-bad, and not caught", f"{c.mutant} must fail, and did not in {runs}: what "
-                       "ran cannot tell it from the real one.")
+        return Verdict("open", "not caught", "Known-bad, and not caught", f"{c.mutant} must fail, but none of {runs} did: "
+                       "they cannot tell it from the correct implementation.")
     if wrong:
         unsafe, most = any(failure.kind != "liveness" for failure in wrong), wrong[0]
         why = (f"{f.failed:,} of {runs} failed; most often {most.signature}, {most.count:,} times, first in seed "
                f"{most.seed}: {most.message[:300]}")
-        return Verdict("bad", *(("not safe", "Not safe") if unsafe else ("stuck", "Somebody does not get on")), why)
+        return Verdict("bad", *(("not safe", "Not safe") if unsafe else ("stuck", "A client makes no progress")), why)
     if f.failures:
         kinds = sorted({failure.kind for failure in f.failures})
         count = sum(failure.count for failure in f.failures)
-        return Verdict("open", "unjudged", "No failure, but runs that nobody could judge",
+        return Verdict("open", "unjudged", "No failure, but some runs were not judged",
                        f"{count:,} of {runs} ended without a verdict: {', '.join(kinds)}.")
     if f.left:
-        return Verdict("open", "so far none", "No failure so far", f"None of {runs} failed; {f.left:,} more were asked for.")
+        return Verdict("open", "so far none", "No failure so far", f"None of {runs} failed; {f.left:,} more are to follow.")
     return Verdict("good", "no failure", "No failure was found", f"None of {runs} broke safety, refinement or liveness.")
 
 
@@ -62,10 +62,10 @@ def sureness(f: Figures) -> tuple[str, str]:
     if not n:
         return "Not at all", "No run was judged."
     if not f.failed:
-        return (f"At most {of_runs(share(at_most(n)))}", f"that is, of runs that are drawn like these, at 95 %: 0 of {n:,} did "
-                "(rule of three). It says nothing of what is never drawn.")
+        return (f"At most {of_runs(share(at_most(n)))}", f"A 95 % bound for runs drawn like these, of which 0 of {n:,} failed "
+                "(rule of three). It says nothing about what is never drawn.")
     words = of_runs(sure(f.failed, n))
-    return (words[0].upper() + words[1:], f"that is, of runs that are drawn like these, at 95 %: {f.failed:,} of {n:,} did "
+    return (words[0].upper() + words[1:], f"A 95 % interval for runs drawn like these, of which {f.failed:,} of {n:,} failed "
             "(Wilson).")
 
 
@@ -76,19 +76,20 @@ def untried(f: Figures) -> Untried:
     cells = cells_of(f.faults)
     empty = [f"{fault} {op} {'refused' if fault.isdigit() else phase}" for (fault, op, phase), times in cells.items()
              if not times and fault in met(f)]
-    found += missed(empty, "place of a fault", "places of faults",
-                    f"{len(empty)} of {len(cells)} faults × operations × phases befell nobody, of faults that befell somebody")
-    found += [("other sizes", f"sizes: {f.campaign.shape} is fixed, and nothing else was tried")] if f.campaign.shape else []
+    found += missed(empty, "combination with a fault", "combinations with a fault",
+                    f"{len(empty)} of {len(cells)} combinations of fault, operation and phase never occurred, although "
+                    "the fault did")
+    found += [("other sizes", f"sizes: only the shape {f.campaign.shape} was tried")] if f.campaign.shape else []
     drawn = {cell.strategy for cell in f.cells}
-    found += missed([name for name in STRATEGIES if name not in drawn], "strategy", "strategies", "strategies that never chose")
+    found += missed([name for name in STRATEGIES if name not in drawn], "strategy", "strategies", "strategies that no run used")
     if f.witnesses is None:
-        found.append(("witnesses", "witnesses: not known, for the rows are of other code, and there is no summary of them"))
+        found.append(("witnesses", "witnesses: not known, because other code wrote the rows and there is no summary"))
     else:
         never = [name for name, (runs, _) in f.witnesses.items() if not runs]
         found += missed(never, "witness", "witnesses", f"{len(never)} of {len(f.witnesses)} witnesses were never reached")
     if is_growing(f):
-        found.append(("more states", f"more states of the model: {100 * f.states.last_tenth:.0f} % of those that were reached "
-                      f"came in the last tenth of {f.done:,} seeds; as many again would bring at most "
+        found.append(("more states", f"more states of the model: {100 * f.states.last_tenth:.0f} % of the states reached were "
+                      f"new in the last tenth of {f.done:,} seeds; as many seeds again would reach at most "
                       f"{most_more(f.states, f.done)}"))
     return found
 
@@ -97,7 +98,7 @@ def untried_of_many(found: list[Figures]) -> Untried:
     left = sum(f.left for f in found)
     lines = unfinished(left, sum(f.done for f in found) + left)
     none = [stem for stem in STEMS if stem not in {f.campaign.scenario for f in found}]
-    lines += missed(none, "scenario", "scenarios", f"{len(none)} of {len(STEMS)} scenarios")
+    lines += missed(none, "scenario", "scenarios", f"{len(none)} of {len(STEMS)} scenarios have no campaign")
     lines += never_met(found)
     never = sorted({name for f in found for name, (runs, _) in (f.witnesses or {}).items() if not runs})
     lines += missed(never, "witness", "witnesses", f"{len(never)} witnesses were never reached in some campaign")
@@ -106,7 +107,8 @@ def untried_of_many(found: list[Figures]) -> Untried:
         lines.append(("more states", f"more states of the model: still growing in {growing} of {len(found)} campaigns"))
     known = {(stem, mutant) for stem in STEMS for mutant in mutants_of(stem).builds}
     idle = len(known - {f.campaign[:2] for f in found})
-    return lines + ([(f"{idle:,} mutants", f"{idle} of {len(known)} known-bad implementations")] if idle else [])
+    lines += [(f"{idle:,} mutants", f"{idle} of {len(known)} known-bad implementations have no campaign")] if idle else []
+    return lines
 
 
 def unfinished(left: int, of: int) -> Untried:
@@ -119,11 +121,11 @@ def never_met(found: list[Figures]) -> Untried:
     drawn = {name for f in found for name in drawn_stores(f.campaign.scenario)}
     faults = set().union(*map(met, found))
     never = [name for name in PROFILES if name not in stores]
-    return (missed([name for name in never if name in drawn], "store", "stores", "stores that never answered")
+    return (missed([name for name in never if name in drawn], "store", "stores", "stores that no run used")
             + missed([name for name in PHASES if name not in faults], "kind of fault", "kinds of fault",
-                     "faults that befell nobody")
+                     "kinds of fault that never occurred")
             + missed([name for name in never if name not in drawn], "undrawn store", "undrawn stores",
-                     "stores that no run draws (option --profile asks for one)"))
+                     "stores that no run draws (--profile chooses one)"))
 
 
 def drawn_stores(scenario: str) -> set[str]:

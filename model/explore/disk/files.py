@@ -63,7 +63,7 @@ def write(folder: Path, name: str, mark: str, chunks: Iterable[np.ndarray]) -> P
     try:
         with open(half, "wb") as file:
             for chunk in chunks:
-                data = memoryview(np.ascontiguousarray(chunk, "<i8")).cast("B")
+                data = np.ascontiguousarray(chunk, "<i8").data.cast("B")
                 file.write(data)
                 count, crc = count + len(chunk), zlib.crc32(data, crc)
         half.replace(folder / "files" / name)
@@ -91,7 +91,7 @@ def checked(folder: Path, part: Part | None) -> np.ndarray:
     """Return the integers of a file after verifying its checksum. Raises Refused."""
     array, crc = read(folder, part), 0
     for at in range(0, len(array), PIECE):
-        crc = zlib.crc32(memoryview(array[at:at + PIECE]).cast("B"), crc)
+        crc = zlib.crc32(array[at:at + PIECE].data.cast("B"), crc)
     if part is not None and crc != part.crc:
         raise Refused(f"{folder / 'files' / part.name} is damaged (its checksum differs): start anew, in a new folder")
     return array
@@ -116,7 +116,7 @@ def pairs_as_list(learnt: list[Learnt]) -> np.ndarray:
 
 def pairs_of_list(array: np.ndarray) -> list[Learnt]:
     lists = split(array)
-    return [Learnt(*lists[at:at + 3], lists[at + 3].reshape(-1, 2)) for at in range(0, len(lists), 4)]
+    return [Learnt._make((*lists[at:at + 3], lists[at + 3].reshape(-1, 2))) for at in range(0, len(lists), 4)]
 
 
 def chained(before: int, pairs: Part | None, sizes: list[int], widths: list[int]) -> int:

@@ -60,6 +60,7 @@ def tables_at(folder: Path, depth: int) -> Tables:
         if level.pairs:
             tables.learn(files.pairs_of_list(files.checked(folder, level.pairs)))
         chain = level.chain
+    assert tables is not None  # the kept ones, or those of level 0
     KEPT.append(Kept(str(folder), depth, chain, tables))
     return tables
 

@@ -67,7 +67,6 @@ class Cases:
     """One of several values, each under a Z3 condition; exactly one of the conditions is true."""
 
     __slots__ = ("when",)
-    __hash__ = None  # it equals what it does only under a condition
 
     def __init__(self, when: dict[Any, Any]):
         self.when = when
@@ -81,7 +80,7 @@ class Cases:
     def __sub__(self, other: Any) -> Any:
         return applied(operator.sub, self, other)
 
-    def __eq__(self, other: Any) -> Any:
+    def __eq__(self, other: Any) -> Any:  # under a condition only, so nothing is hashed
         return Or(*(And(self.when[v], when) for v, when in cases(other) if v in self.when))
 
     def __ne__(self, other: Any) -> Any:

@@ -117,8 +117,9 @@ class Plain:
         """Return the arguments for which the clause fails; `processes` lists the candidates for each parameter that is a
         process."""
         given, (s, _) = iter(processes), self.seen("", None, shared)
-        ranges = [[self.seen(sort.__name__, *each)[0] for each in next(given)] if base(sort) is View else self.scope[sort]
-                  for sort in parameters(clause)]
+        ranges: list[Iterable[Any]] = [
+            [self.seen(sort.__name__, *each)[0] for each in next(given)] if base(sort) is View else self.scope[sort]
+            for sort in parameters(clause)]
         for xs in itertools.product(*ranges):
             if not clause(self.c, s, *xs):
                 return ", ".join(f"{name} = {f'{x.role}#{x.me}' if isinstance(x, View) else neat(x)}"

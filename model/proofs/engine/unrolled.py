@@ -111,7 +111,9 @@ class Unrolled:
 
     def at(self, formula: Any, t: int) -> z3.BoolRef:
         """Return the formula for the state after `t` steps and the step that follows."""
-        return z3.BoolVal(formula) if isinstance(formula, bool) else z3.substitute(formula, *self.named(t).items())
+        if isinstance(formula, bool):
+            return z3.BoolVal(formula)
+        return z3.substitute(formula, *self.named(t).items())  # pyright: ignore[reportReturnType]  # it keeps the sort
 
     def names(self, t: int) -> dict[z3.BoolRef, z3.BoolRef]:
         return {x: z3.Bool(f"{when} {n}") for when, xs in zip((f"{t}", f"{t + 1}", f"{t} to {t + 1}"), self.symbols)

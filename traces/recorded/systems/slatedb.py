@@ -329,7 +329,7 @@ class Slatedb:
             if manifest is not None and not manifest.initialized:
                 return self.count("Copy, of the WAL")
             return Refusal("CREATE_IF_ABSENT", f"{request.client} puts WAL {place.id} whatever is there")
-        if behind and heard(request):
+        if manifest is not None and behind and heard(request):
             where = f"WAL {place.id}, and the manifest is to be replayed after {manifest.replay_after_wal_id}"
             if fence:
                 return Refusal("FENCE_AHEAD", f"{request.client} puts its fence into {where}: nobody is fenced by it", True)
