@@ -36,8 +36,8 @@ def main() -> int:
                 with (package / EDITED).open("a") as file:
                     file.write("# edited\n")
             seconds, code, count = verified(folder, cache)
-            print(f"{name}: {seconds:.0f} s, at most {most_s} s; {count['ok']} rows ran, {count['kept']} were kept; exit {code}",
-                  flush=True)
+            rows = f"{count['ok']} rows ran, {count['kept']} were kept"
+            print(f"{name}: {seconds:.0f} s, at most {most_s} s; {rows}; exit {code}", flush=True)
             failed |= code != 0 or seconds > most_s
     return int(failed)
 

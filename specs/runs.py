@@ -33,8 +33,9 @@ class Row(NamedTuple):
 
 def deeper(row: Row) -> Row:
     """Return the row of `highwater verify --deep`: the same question of a larger instance, if the row has one."""
-    more = {name: tuple(value) if name in ("never", "silent") else value for name, value in row.deep.items()}
-    return row._replace(**{**more, "constants": row.constants | more.get("constants", {})})
+    deep = row.deep
+    return row._replace(constants=row.constants | deep.get("constants", {}), states=deep.get("states", row.states),
+                        never=tuple(deep.get("never", row.never)), silent=tuple(deep.get("silent", row.silent)))
 
 
 def rows(folder: Path = FOLDER) -> list[Row]:

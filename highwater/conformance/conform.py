@@ -66,9 +66,9 @@ def unlike_constants(row: Row, model: Model) -> str:
 
 
 def whole(row: Row, fizz: Fizz, model: Model, cache: bool) -> Result:
-    """Compare the graphs, then the verdicts. FizzBee gives both in one run, unless an assertion fails."""
-    checked, graph = fizz.explored(row.path, row.constants, cache=cache) if row.expect == "PASSED" else (None, None)
-    compared = compare(row, model, graph or fizz.graph(row.path, row.constants, cache=cache))
+    """Compare the graphs, then the verdicts."""
+    checked, graph = fizz.explored(row.path, row.constants, cache=cache)
+    compared = compare(row, model, graph)
     if compared.difference:
         return wrong(row, "spec", described(row, model, compared.difference), figure="graphs differ")
     result = verdicts(row, fizz, model, cache, checked)
@@ -106,8 +106,8 @@ def unlike_silence(row: Row, model: Model, counted: Exploration) -> str:
 
 
 def verdicts(row: Row, fizz: Fizz, model: Model, cache: bool, checked: CheckResult | None = None) -> Result:
-    """Compare the verdicts on the `always` properties with each other and with the table of runs. `checked`: FizzBee's, if it is
-    known."""
+    """Compare the verdicts on the `always` properties with each other and with the table of runs. `checked` is FizzBee's, if it
+    has run."""
     counted = count(row, model)
     if counted.stopped or counted.states != row.states:
         return wrong(row, "spec", f"the model has {counted_in_words(row, counted)}, {table(row)} expects {row.states:,}")

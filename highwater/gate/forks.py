@@ -20,7 +20,7 @@ from typing import Any
 
 from highwater.gate import watch
 from highwater.gate.exits import HARNESS
-from highwater.gate.rows import Check, Found, Row, row_of, timed
+from highwater.gate.rows import Check, Found, Row, timed
 
 
 def main() -> None:
@@ -78,7 +78,8 @@ def check_in_child(job: dict[str, Any], scratch: Path) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.environ[watch.VARIABLE] = str(scratch / f"{number}.watch")
     watch.install(os.environ[watch.VARIABLE])
-    row = timed(Check(*job["names"], lambda *arguments: called(job["function"], arguments), tuple(job["arguments"])))
+    protocol, part, what = job["names"]
+    row = timed(Check(protocol, part, what, lambda *arguments: called(job["function"], arguments), tuple(job["arguments"])))
     (scratch / f"{number}.row").write_text(json.dumps(row))
 
 
@@ -94,8 +95,9 @@ def row_at_end(job: dict[str, Any], started: float, status: int, scratch: Path) 
         return Row(*json.loads(path.read_text()))
     said = (scratch / f"{job['number']}.log").read_text(errors="replace").strip().splitlines() or ["it said nothing"]
     why = signal.Signals(-status).name if status < 0 else f"exit code {status}"
-    found = Found("", HARNESS, f"its process ended with {why}: {said[-1]}")
-    return row_of(Check(*job["names"], timed), found, time.time() - started)
+    message = f"its process ended with {why}: {said[-1]}"
+    protocol, part, what = job["names"]
+    return Row(protocol, part, what, "", round(time.time() - started, 1), HARNESS, message)
 
 
 def report(job: dict[str, Any], started: float, row: Row) -> None:

@@ -22,10 +22,11 @@ def as_json(rows: list[Row], code: int) -> str:
 
 def as_junit(rows: list[Row], seconds: float) -> str:
     """Render a test suite for each protocol, and a test case for each row. A kept row is a passed test that took no time."""
-    top = ElementTree.Element("testsuites", name="highwater verify", **numbers(rows), time=f"{seconds:.1f}")
+    top = ElementTree.Element("testsuites", {"name": "highwater verify", **numbers(rows), "time": f"{seconds:.1f}"})
     for protocol in dict.fromkeys(row.protocol for row in rows):
         own = [row for row in rows if row.protocol == protocol]
-        suite = ElementTree.SubElement(top, "testsuite", name=protocol, **numbers(own), time=f"{sum(map(taken, own)):.1f}")
+        time = f"{sum(map(taken, own)):.1f}"
+        suite = ElementTree.SubElement(top, "testsuite", {"name": protocol, **numbers(own), "time": time})
         for row in own:
             case = ElementTree.SubElement(suite, "testcase", classname=f"{row.protocol}.{row.part}", name=row.what,
                                           time=f"{taken(row):.1f}")

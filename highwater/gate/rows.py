@@ -78,8 +78,5 @@ def timed(check: Check) -> Row:
     except Exception as error:  # a check that crashes has not passed
         code = PROOF if type(error).__name__ == "Misnamed" else HARNESS
         found = Found("", code, f"{type(error).__name__}: {error}")
-    return row_of(check, found, time.monotonic() - start)
-
-
-def row_of(check: Check, found: Found, seconds: float) -> Row:
-    return Row(*check[:3], found.figure, round(seconds, 1), found.code, found.message, found.speed)
+    seconds = round(time.monotonic() - start, 1)
+    return Row(*check[:3], found.figure, seconds, found.code, found.message, found.speed)

@@ -110,8 +110,8 @@ def install(path: str) -> None:
 
     def hook(event: str, arguments: tuple) -> None:
         if event == "open":
-            name, mode, flags = arguments
-            if isinstance(name, (str, bytes, os.PathLike)) and not is_written(mode, flags):
+            name, _, flags = arguments
+            if isinstance(name, (str, bytes, os.PathLike)) and not is_written(flags):
                 note("file", name)
         elif event in ("os.listdir", "os.scandir"):
             [folder] = arguments
@@ -144,9 +144,9 @@ def imported(note: Callable[[str, str], None]) -> None:
             note("file", file)
 
 
-def is_written(mode: str | None, flags: int) -> bool:
+def is_written(flags: int) -> bool:
     """Return whether a file is opened for writing alone."""
-    return flags & os.O_ACCMODE == os.O_WRONLY if isinstance(flags, int) else (mode or "r")[0] in "wxa"
+    return flags & os.O_ACCMODE == os.O_WRONLY
 
 
 def append(path: str, line: str) -> None:

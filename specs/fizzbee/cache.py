@@ -23,7 +23,7 @@ from highwater.specs.fizzbee.verdict import CheckResult
 SOURCES = Path(__file__).parent
 KEPT = ("PASSED", "FAILED", "DEADLOCK")
 
-Both = tuple[CheckResult, Graph | None]
+Both = tuple[CheckResult, Graph]
 Found = TypeVar("Found", Graph, CheckResult, Both)
 
 
@@ -46,7 +46,7 @@ def kept(what: str, version: str, spec: Path, constants: dict[str, object], opti
 
 def both_of(entry: list) -> Both:
     checked, graph = entry
-    return CheckResult(**checked), graph and Graph(*graph)
+    return CheckResult(**checked), Graph(*graph)
 
 
 READ: dict[str, Callable[[Any], Any]] = {  # what was asked -> how its entry is read
@@ -69,8 +69,8 @@ def sources() -> list[bytes]:
     return [part for path in sorted(SOURCES.glob("*.py")) for part in (path.name.encode(), path.read_bytes())]
 
 
-def plain(result: Graph | CheckResult | None) -> Any:
-    return (result.states, result.initial, result.edges) if isinstance(result, Graph) else result and asdict(result)
+def plain(result: Graph | CheckResult) -> Any:
+    return (result.states, result.initial, result.edges) if isinstance(result, Graph) else asdict(result)
 
 
 def keep(path: Path, result: Graph | CheckResult | Both) -> None:
