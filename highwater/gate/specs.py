@@ -20,7 +20,7 @@ def checks(protocol: str, deep: bool) -> Iterator[Check]:
         if row.stem == protocol:
             what = f"{row.id}: {row.expect}" + (f" {row.violates}" if row.violates else "")
             yield Check(protocol, "spec", what, conformance, (row.spec, row.id, deep and bool(row.deep)),
-                        ("fizzbee",), 2 + row.states / 200)
+                        ("fizzbee",), 3 if row.how == "guided" else 2 + row.states / 200)
 
 
 def missing(why: str) -> Found:
