@@ -88,7 +88,7 @@ def library(name: str) -> str:
 
 
 class Now:
-    """What there is now. Each file is read once, unless it changes meanwhile."""
+    """Hash what there is now. Each file is read once, unless it changes meanwhile."""
 
     def __init__(self) -> None:
         self.known: dict[tuple, str] = {}
