@@ -17,8 +17,9 @@ import highwater
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "api.md"
 HEAD = """# What can I import?
 
-`import highwater` gives the names below; nothing else is promised to stay. The page is generated from the docstrings by
-`python -m bench.api`. A type checker sees the types: the package has a `py.typed`.
+`import highwater` gives the names below. They are promised to stay, and so are the
+[modules for a protocol of one's own](#modules-for-a-protocol-of-ones-own); nothing else is. The page is generated from the
+docstrings by `python -m bench.api`. A type checker sees the types: the package has a `py.typed`.
 
     pip install highwater-verify            # explore a model, simulate, check a trace
     pip install 'highwater-verify[spark]'   # campaigns, and traces in bulk
@@ -35,6 +36,40 @@ SECTIONS = {  # title -> the modules of highwater.PLACES
     "Stores": ("impl.stores.memory", "impl.stores.local", "impl.stores.s3", "impl.stores.system"),
 }
 
+OWN = {  # module that a protocol of one's own imports, beside the names above -> its names
+    "model.parts": ("below", "one_more", "reply_lost", "crashed", "pooled", "in_pool", "queued", "in_queue", "top", "with_file",
+                    "clients", "store", "all_but", "MANY"),
+    "impl.layout": ("Namespace",),
+    "traces.form": ("Keys",),
+    "traces.trace": ("Trace", "refiner_without_witnesses", "update_of"),
+    "traces.refine": ("STUTTER", "refiner_of"),
+    "traces.options": ("Options", "Recorded", "Unfit"),
+    "traces.histories.serial": ("Operation", "anomalies"),
+    "traces.damage.knowledge": ("Knowledge",),
+    "project": ("use",),
+    "dst.scenario": ("Build", "STORES", "counted", "empty_store", "unit_of_pauses_ms", "pause_and_timeout_ms"),
+    "dst.actors": ("Actors", "raise_anomalies"),
+    "dst.sim.kernel": ("Client",),
+    "dst.world.store": ("SimulatedStore",),
+    "dst.world.network": ("TIMEOUT_MS",),
+    "gate.checks": ("Check", "Found"),
+    "model.proofs.engine": (),
+}
+
+
+def own() -> str:
+    """Return the table of modules for a protocol of one's own."""
+    rows = []
+    for module, names in OWN.items():
+        path = Path(highwater.__file__).parent / f"{module.replace('.', '/')}"
+        source = (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text()
+        says = " ".join((ast.get_docstring(ast.parse(source)) or "").split("\n\n")[0].split())
+        rows.append(f"| `highwater.{module}` | {', '.join(f'`{name}`' for name in names) or 'all modules'} | {says} |")
+    return "\n".join(["## Modules for a protocol of one's own\n",
+                      "A model, a mapping and a scenario also need the parts below. [project.md](project.md) says which",
+                      "module of a project needs which.\n",
+                      "| module | names | what the module is for |", "|---|---|---|", *rows, ""])
+
 
 def page() -> str:
     """Return the whole page."""
@@ -43,7 +78,7 @@ def page() -> str:
         parts.append(f"## {title}\n")
         for module in modules:
             parts += [entry(module, name) for name in highwater.PLACES[module]]
-    return "\n".join(parts)
+    return "\n".join([*parts, own()])
 
 
 LONGEST = 110  # characters of a line; a longer signature has a line for each argument

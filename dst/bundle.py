@@ -20,6 +20,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, NamedTuple
 
+from highwater import project
 from highwater.dst.run_spec import Run, fields_of, record
 from highwater.dst.scenario import Shape
 from highwater.dst.scenarios import named
@@ -123,7 +124,8 @@ def read(path: Path, shrunk: bool = False) -> Saved:
             raise Refused(f"{path}: the bundle is damaged: {name} is not what was written; get a new copy")
     name = (SHRUNK if shrunk else "") + "tape.json"
     if name not in manifest["files"]:
-        raise Refused(f"{path}: it holds no {name}" + (f": highwater dst shrink {quote(str(path))}" if shrunk else ""))
+        command = f": highwater dst shrink {quote(str(path))}{project.option()}" if shrunk else ""
+        raise Refused(f"{path}: it holds no {name}{command}")
     return read_tape(path / name, text_of(path / name))
 
 

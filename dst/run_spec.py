@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from highwater import project
 from highwater.dst.scenario import Draw, Shape
 from highwater.dst.scenarios import DEFAULT, named
 from highwater.dst.sim.choose import Chooser
@@ -72,9 +73,10 @@ class RunSpec(NamedTuple):
 
 
 def protocol_words(scenario: str) -> str:
-    """Return the options that select a scenario."""
+    """Return the options that select a scenario, and its project."""
     protocol = named(scenario).protocol
-    return f"--protocol {protocol}" + (f" --scenario {scenario}" if scenario != protocol else "")
+    more = ["--scenario", scenario] if scenario != protocol else []
+    return " ".join([*project.words(), "--protocol", protocol, *more])
 
 
 def strategy_of(name: str) -> str:

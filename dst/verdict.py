@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 from typing import Any, NoReturn
 
 from highwater.dst.run_spec import settings_in
-from highwater.dst.scenarios import DEFAULT, STEMS, known, named
+from highwater.dst.scenarios import default, known, named, stems
 from highwater.impl.layout import InvalidName
 from highwater.traces import protocols
 from highwater.traces.event import Event
@@ -23,7 +23,7 @@ USUAL = Options()
 
 def stem_of(options: Options) -> str:
     """Return the protocol that the options state."""
-    return options.protocol or DEFAULT
+    return options.protocol or default()
 
 
 def words(options: Options) -> str:
@@ -99,7 +99,7 @@ def not_of(options: Options, of: Recorded) -> str:
     """Explain which options do not apply to this protocol's traces, and which do."""
     others = [name for name in Options._fields if name not in (*of.takes, "protocol")]
     given = [name for name in others if getattr(options, name) != getattr(USUAL, name)]
-    owners = [stem for stem in STEMS if set(given) <= set(recorded_of(stem).takes)]
+    owners = [stem for stem in stems() if set(given) <= set(recorded_of(stem).takes)]
     whose = f"; they are of {owners[0]}" if len(owners) == 1 else ""
     return (f"{listed(given)} cannot be given for {stem_of(options)}{whose}; of {stem_of(options)} {listed(of.takes)} can"
             + ", as in --shape skew_ms=50" * ("shape" in of.takes))
@@ -141,7 +141,7 @@ def of_others(protocols: list[str]) -> str:
 
 def fitting(events: list[Event]) -> list[str]:
     """Return the protocols that fit a trace's clients, keys and kinds of response."""
-    return [stem for stem in STEMS if fits(stem, events)]
+    return [stem for stem in stems() if fits(stem, events)]
 
 
 def fits(protocol: str, events: list[Event]) -> bool:

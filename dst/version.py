@@ -3,6 +3,8 @@
 from hashlib import blake2b
 from pathlib import Path
 
+from highwater import project
+
 ROOT = Path(__file__).parent.parent  # the package highwater
 CODE = ("model/*.py", "model/protocols/*.py", "model/explore/**/*.py", "impl/**/*.py", "traces/**/*.py",
         "dst/**/*.py")  # what determines a run, beside its choices
@@ -14,4 +16,7 @@ def code_version() -> str:
     for path in sorted(path for pattern in CODE for path in ROOT.glob(pattern)):
         source = path.read_bytes()
         hasher.update(f"{path.relative_to(ROOT).as_posix()} {len(source)}\n".encode() + source)
+    for name, path in project.sources():
+        source = path.read_bytes()
+        hasher.update(f"project/{name} {len(source)}\n".encode() + source)
     return hasher.hexdigest()

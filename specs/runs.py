@@ -5,6 +5,8 @@ from collections.abc import Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from highwater import project
+
 FOLDER = Path(__file__).parent
 
 
@@ -13,7 +15,7 @@ class Row(NamedTuple):
     spec: str  # "SequencedMetadataBoundary"
     how: str  # graph | check | guided | live
     expect: str  # PASSED | FAILED
-    states: int
+    states: int = 0  # 0: not yet known; `model conform --accept` writes the number
     constants: dict[str, object] = {}  # noqa: RUF012  (never written to)
     violates: str = ""
     never: tuple[str, ...] = ()
@@ -23,7 +25,7 @@ class Row(NamedTuple):
 
     @property
     def path(self) -> Path:
-        return FOLDER / f"{self.spec}.fizz"
+        return project.spec(self.spec, ".fizz")
 
     @property
     def stem(self) -> str:
@@ -38,20 +40,29 @@ def deeper(row: Row) -> Row:
                         never=tuple(deep.get("never", row.never)), silent=tuple(deep.get("silent", row.silent)))
 
 
-def rows(folder: Path = FOLDER) -> list[Row]:
-    """Return the rows of all specs. Raises ValueError, which names the row, if one is not well formed."""
+def rows(folder: Path | None = None) -> list[Row]:
+    """Return the rows of all specs, or of those in a folder. If there is a project, all specs are its own. Raises ValueError,
+    which names the row, if one is not well formed."""
     found: list[Row] = []
-    for path in sorted(folder.glob("*.toml")):
-        found += rows_of(path, {row.id for row in found})
+    for spec, path in [(path.stem, path) for path in sorted(folder.glob("*.toml"))] if folder else project.tables():
+        found += rows_of(path, {row.id for row in found}, spec)
     return found
 
 
-def rows_of(path: Path, taken: Set[str] = frozenset()) -> list[Row]:
-    """Return the rows of one spec. `taken`: ids of rows of other specs. Raises ValueError."""
+def rows_of(path: Path, taken: Set[str] = frozenset(), spec: str = "") -> list[Row]:
+    """Return the rows of one spec. `taken`: ids of rows of other specs. `spec`: its name, if the file has another one. Raises
+    ValueError."""
     found: list[Row] = []
-    for number, entry in enumerate(tomllib.loads(path.read_text())["run"], 1):
+    try:
+        entries = tomllib.loads(path.read_text())["run"]
+    except ValueError as error:
+        raise ValueError(f"{path.name}: {error}") from None
+    except KeyError:
+        raise ValueError(f"{path.name}: there is no [[run]]") from None
+    for number, entry in enumerate(entries, 1):
+        entry |= {name: tuple(entry.get(name, ())) for name in ("never", "silent")}
         try:
-            row = Row(**{**entry, **{name: tuple(entry.get(name, ())) for name in ("never", "silent")}, "spec": path.stem})
+            row = Row(**{**entry, "spec": spec or path.stem})
         except TypeError as error:
             raise ValueError(f"{path.name}: run {number} ({entry.get('id', 'without id')}): {error}") from None
         if row.how not in ("graph", "check", "guided", "live") or row.expect not in ("PASSED", "FAILED"):
@@ -70,6 +81,6 @@ def rows_of(path: Path, taken: Set[str] = frozenset()) -> list[Row]:
 
 def silent(spec: str, constants: dict[str, object]) -> set[str]:
     """Return the actions, such as "Writer.Crash", that are declared not to fire if the constants have these values."""
-    said = tomllib.loads((FOLDER / f"{spec}.toml").read_text()).get("silent", ())
+    said = tomllib.loads(project.spec(spec, ".toml").read_text()).get("silent", ())
     return {action for entry in said for action in entry["actions"]
             if all(constants.get(name) == value for name, value in entry["where"].items())}

@@ -17,14 +17,15 @@ import pytest
 
 KEPT = re.compile("|".join((
     r"PATH|HOME|TMPDIR|CI|PYTHONPATH|PYTEST_\w+",
-    r"HIGHWATER_\w+",
+    r"HIGHWATER_(?!PROJECT$)\w+",
     r"PYENV_ROOT|PYENV_VERSION|JAVA_HOME",  # where an interpreter and a runtime are, which are tried before they are used
     r"PIP_\w+|(?i:https?_proxy|no_proxy|all_proxy)|SSL_CERT_FILE|SSL_CERT_DIR|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE",  # to fetch
     r"GOPROXY|GOSUMDB|GONOSUMDB|GONOPROXY|GOPRIVATE|GOINSECURE",
     *([r"AWS_\w+"] if os.environ.get("HIGHWATER_S3_ENDPOINT") else []),  # how to ask the server that it names
 )))
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # Java compiles quickly rather than well: a test's session lives seconds
-SPARK = {"SPARK_LAUNCHER_OPTS": JAVA, "SPARK_SUBMIT_OPTS": JAVA, "SPARK_CONF_DIR": str(Path(__file__).parent / "support" / "spark")}
+SPARK = {"SPARK_LAUNCHER_OPTS": JAVA, "SPARK_SUBMIT_OPTS": JAVA,
+         "SPARK_CONF_DIR": str(Path(__file__).parent / "support" / "spark")}
 OURS = {"LANG": "C.UTF-8", "AWS_EC2_METADATA_DISABLED": "true", **SPARK}
 NO_FILES = {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
 
@@ -32,6 +33,19 @@ for name in [*os.environ]:
     if not KEPT.fullmatch(name):
         del os.environ[name]
 os.environ.update(OURS if os.environ.get("HIGHWATER_S3_ENDPOINT") else OURS | NO_FILES)
+
+
+def pytest_collection_modifyitems(items):
+    from tests.support.schedule import place
+
+    items.sort(key=lambda item: place(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)  # of xdist
+def pytest_xdist_make_scheduler(config, log):
+    from tests.support.schedule import LongestFirst
+
+    return LongestFirst(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -97,7 +97,10 @@ def from_fields(fields: dict, line: str) -> Event:
     try:
         check_version(fields.pop("v", 1))
         body = fields.pop("body", "").encode("utf-8", "surrogateescape")
-        event = EMPTY._replace(**{**fields, "keys": tuple(fields.get("keys", ()))})
+        keys = fields.get("keys", ())
+        if isinstance(keys, str):
+            raise ValueError(f"keys is {keys!r}")
+        event = EMPTY._replace(**{**fields, "keys": tuple(keys)})
         values, usuals = cast("tuple[tuple[Any, ...], ...]", (event, EMPTY))  # of whatever types the line has
         for name, value, usual in zip(Event._fields, values, usuals):
             if type(value) is not type(usual) or (name == "keys" and not all(isinstance(key, str) for key in value)):

@@ -13,7 +13,7 @@ from functools import partial
 from importlib import import_module
 
 from bench import architecture, lines
-from bench.pages import branch, profiles, protocol, queries, readme
+from bench.pages import branch, clocks, profiles, protocol, queries, readme
 from bench.pages.protocol import ROOT, instances_of, page_data, stems
 from bench.pages.reference import reference
 from highwater.cli.trace import damaged
@@ -57,6 +57,7 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "columns": ("docs/campaigns.md", queries.columns),
     "views": ("docs/campaign-queries.md", queries.views),
     "queries": ("docs/campaign-queries.md", queries.queries),
+    "clocks": ("docs/time-in-models.md", clocks.clocks),
     "lines": ("docs/what-a-protocol-costs.md", lines.table),
     "trace_damage": ("docs/trace-damage.md", damaged.page),
     "trace_damage_by_protocol": ("docs/trace-damage.md", damaged.by_protocol),

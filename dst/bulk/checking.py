@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from highwater.dst.bulk.packets import Unpacked, unpacked
 from highwater.dst.bulk.rows import INPUT, SCHEMA
-from highwater.dst.scenarios import STEMS
+from highwater.dst.scenarios import stems
 from highwater.dst.simulate import place_of
 from highwater.dst.verdict import Options, Unfit, beginner, judged, options_of, recorded_of, stem_of
 from highwater.traces.event import Event
@@ -116,7 +116,7 @@ def options_for(of: Unpacked, usual: Options) -> Options:
 
 def anywhere(stem: str) -> bool:
     """Tell whether options say where this protocol's files are."""
-    return stem in STEMS and {"root", "namespace"} <= set(recorded_of(stem).takes)
+    return stem in stems() and {"root", "namespace"} <= set(recorded_of(stem).takes)
 
 
 def failed(run: tuple[str, str], events: list[Event], options: Options, asked: Asked) -> tuple:

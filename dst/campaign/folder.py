@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from highwater import project
 from highwater.dst.campaign.rows import SCHEMA
 from highwater.dst.campaign.what import GUIDED, NO_GUIDE, Campaign, CampaignError, Refused, Seeds, replay_of
 from highwater.dst.version import ROOT, code_version
@@ -50,7 +51,7 @@ def opened(out: Path, campaign: Campaign, asked: Asked | None = None) -> Generat
     """Open the folder for this process alone, making it if necessary and removing leftovers. Raises Refused."""
     label = out / "campaign.json"
     with own(out, label.name, OURS, "campaign", Refused):
-        wanted = {"version": VERSION, **campaign._asdict()}
+        wanted = {"version": VERSION, **campaign._asdict(), **of_project()}
         if label.exists():
             compare(out, read_json(label), wanted)
         if asked or not label.exists():
@@ -62,13 +63,21 @@ def opened(out: Path, campaign: Campaign, asked: Asked | None = None) -> Generat
         yield
 
 
+def of_project() -> dict[str, str]:
+    """Name the project in campaign.json, if there is one. Its code is part of the campaign's code."""
+    current = project.current()
+    return {"project": current.folder.name} if current else {}
+
+
 def commit() -> str:
-    """Return the current commit, with a + if the tree is dirty; "" outside git."""
-    if not (ROOT.parent / ".git").exists():
+    """Return the current commit, of the project if there is one, with a + if the tree is dirty; "" outside git."""
+    current = project.current()
+    if not current and not (ROOT.parent / ".git").exists():
         return ""
+    folder = str(current.folder if current else ROOT.parent)
     unnamed = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # a hook's GIT_DIR is another
     try:
-        said = subprocess.run(["git", "-C", str(ROOT.parent), "describe", "--always", "--exclude=*", "--abbrev=12",
+        said = subprocess.run(["git", "-C", folder, "describe", "--always", "--exclude=*", "--abbrev=12",
                                "--dirty=+"], capture_output=True, text=True, timeout=10, env=unnamed)
     except (OSError, subprocess.TimeoutExpired):
         return ""
@@ -96,6 +105,8 @@ def labelled(out: Path) -> tuple[Campaign, Asked]:
     said = read_json(label)
     if not said:
         raise Refused(f"{label} is damaged: {NO_LABEL}")
+    if said.get("project") and not project.current():
+        raise Refused(f"{out} is a campaign of the project {said['project']!r}: add --project and that folder")
     if said.get("version") not in READABLE:
         raise Refused(f"{out} is of version {said.get('version')!r}, but this program reads "
                       f"{' and '.join(map(str, READABLE))}: run the campaign again")
@@ -154,7 +165,7 @@ def damaged_file(out: Path, columns: list[str], wave: Path | None = None) -> Cam
             pq.read_table(file, columns=columns, partitioning=None)  # pyright: ignore[reportArgumentType]  # None: no partitions
         except (pa.ArrowException, OSError) as why:
             return CampaignError(f"{file} cannot be read ({' '.join(str(why).split())}): delete it, and `highwater campaign "
-                                 f"resume {out}` runs its seeds again")
+                                 f"resume {out}{project.option()}` runs its seeds again")
     return None
 
 
@@ -192,7 +203,7 @@ def read_json(path: Path) -> dict:
 
 def summary_in(out: Path) -> dict:
     """Return the summary; {} if there is none yet. Raises CampaignError."""
-    mend = f"delete it, and `highwater campaign resume {out}` writes it anew"
+    mend = f"delete it, and `highwater campaign resume {out}{project.option()}` writes it anew"
     found = whole(out / "summary.json", ("seeds", "failures", "reached", "never"), mend)
     if found and not re.fullmatch(r"\d+:\d+", str(found["seeds"]), re.ASCII):
         raise CampaignError(f"{out / 'summary.json'} is damaged: {mend}")
@@ -232,7 +243,7 @@ def check_rows(out: Path, seeds: np.ndarray, left: int, summary: dict) -> None:
                             f"{' and '.join(waves)}: keep one of them")
     if summary and left:
         raise CampaignError(f"{out} has lost the rows of {left:,} seeds since its summary was written: `highwater campaign "
-                            f"resume {out}` runs them again")
+                            f"resume {out}{project.option()}` runs them again")
 
 
 def whole(path: Path, names: tuple[str, ...], mend: str) -> dict:

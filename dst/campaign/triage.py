@@ -14,6 +14,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
+from highwater import project
 from highwater.dst.campaign.folder import labelled, summary_in
 from highwater.dst.campaign.processes import begin_worker
 from highwater.dst.campaign.what import UNJUDGED, Campaign, CampaignError, Refused
@@ -57,7 +58,7 @@ def summary_of(out: Path) -> dict:
     labelled(out)
     summary = summary_in(out)
     if not summary:
-        raise Refused(f"{out} has no summary: run `highwater campaign resume {out}` to finish the campaign")
+        raise Refused(f"{out} has no summary: run `highwater campaign resume {out}{project.option()}` to finish the campaign")
     return summary
 
 

@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from highwater import project
 from highwater.dst.bundle import tape_hash
 from highwater.dst.run_spec import Run, RunSpec, fields_of, run_of
 from highwater.dst.sim.choose import TapeMismatch
@@ -115,7 +116,7 @@ def newer_python() -> Place | str:
 def ask(place: Place, job: dict[str, Any], path: str = "") -> list:
     """Run a job in a fresh process, and return its answer. Raises Broken."""
     environment = {"PYTHONHASHSEED": str(place.hash_seed), "PYTHONPATH": ":".join(filter(None, [str(PLACE), path])),
-                   "PYTHONDONTWRITEBYTECODE": "1"}
+                   "PYTHONDONTWRITEBYTECODE": "1", **project.environment()}
     try:
         done = subprocess.run([place.python, "-m", "highwater.dst.determinism.doctor"], input=json.dumps(job),
                               capture_output=True, text=True,

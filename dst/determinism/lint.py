@@ -9,10 +9,11 @@ ruff has some of these rules (DTZ, S311), but it does not know where the seam to
 """
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from highwater import project
 from highwater.dst.determinism.lint_allowed import ALLOWED, Allowed
 from highwater.dst.determinism.lint_sets import SCOPES, SET_METHODS, Sets, Whole, inside, name_of
 
@@ -20,6 +21,7 @@ ROOT = Path(__file__).parent.parent.parent  # the folder of the package `highwat
 FOLDERS = ("impl", "dst", "traces", "model")
 OUTSIDE = ("impl/stores/s3.py", "impl/stores/local.py", "impl/stores/system.py", "dst/campaign/", "dst/bulk/",  # the world
            "dst/spark/")
+BESIDE = ("proof", "judge", "damage", "checks")  # parts of a user's protocol that do not run in the simulation
 
 
 class Finding(NamedTuple):
@@ -252,16 +254,25 @@ def sources(root: Path = ROOT) -> list[Path]:
             if not path.relative_to(root).as_posix().startswith(OUTSIDE)]
 
 
+def of_project() -> dict[str, Path]:
+    """Return the files of the project that run in the simulation: all but the parts that only a tool runs, and tests."""
+    beside = {project.file_of(part, stem) for stem in project.users() for part in BESIDE}
+    return {name: path for name, path in project.sources() if path not in beside}
+
+
 def covers(entry: Allowed, finding: Finding) -> bool:
     return (entry.file, entry.hazard) == (finding.file, finding.hazard) and entry.code in finding.code
 
 
-def lint(root: Path = ROOT, allowed: Iterable[Allowed] = ALLOWED, begin: Callable[[str], None] = lambda file: None
-         ) -> tuple[list[Finding], list[Allowed]]:
+def lint(root: Path = ROOT, allowed: Iterable[Allowed] = ALLOWED, begin: Callable[[str], None] = lambda file: None,
+         files: Mapping[str, Path] | None = None) -> tuple[list[Finding], list[Allowed]]:
     """Return findings that are not allowed, and allowed entries without a finding, which are obsolete.
 
-    `begin` is called with the name of each file before it is searched."""
-    trees = {path.relative_to(root).as_posix(): ast.parse(path.read_text()) for path in sources(root)}
+    `begin` is called with the name of each file before it is searched. `files` (name -> path) are searched in place of ours.
+    Raises SyntaxError."""
+    if files is None:
+        files = {path.relative_to(root).as_posix(): path for path in sources(root)}
+    trees = {name: ast.parse(path.read_text(), str(path)) for name, path in files.items()}
     found: list[Finding] = []
     whole = Whole.of(trees.values())
     for file, tree in trees.items():

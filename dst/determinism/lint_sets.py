@@ -28,16 +28,16 @@ def annotated(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
 
 
 class Whole(NamedTuple):
-    """What is annotated in all files: attributes, and what functions return. It is gathered once, because it takes a walk of
-    every file."""
+    """The annotations of all files: of attributes, and of what functions return. They are gathered once, because that takes a
+    walk of every file."""
 
     attributes: list[tuple[str, ast.AST]]
     functions: set[str]  # that return a set wherever they are defined
 
     @classmethod
     def of(cls, trees: Iterable[ast.Module]) -> "Whole":
-        trees = list(trees)
-        defined = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        trees, functions = list(trees), (ast.FunctionDef, ast.AsyncFunctionDef)
+        defined = [node for tree in trees for node in ast.walk(tree) if isinstance(node, functions)]
         return cls([pair for tree in trees for pair in annotated(tree)],
                    {node.name for node in defined if of_set_type(node.returns)} - {
                        node.name for node in defined if not of_set_type(node.returns)})

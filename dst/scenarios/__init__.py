@@ -5,33 +5,48 @@ its own stem. It may have others, which name it in `model`. The mutants are in d
 """
 
 from functools import cache
-from importlib import import_module
-from pathlib import Path
 
+from highwater import project
 from highwater.dst.scenario import Mutants, Scenario
 
 DEFAULT = "sequenced_metadata_boundary"
-STEMS = tuple(sorted(path.stem for path in Path(__file__).parent.glob("[a-z]*.py")))
+STEMS = project.ours("scenario")
+
+
+def stems() -> tuple[str, ...]:
+    """Return the scenarios of the project, if there is one; else ours and those of installed packages."""
+    return project.stems("scenario")
+
+
+def default() -> str:
+    """Return the scenario to take if none is named. Raises ProjectError if the project has several protocols."""
+    return project.only() or DEFAULT
 
 
 @cache
 def named(stem: str) -> Scenario:
     """Return the scenario of this stem. Raises LookupError."""
-    return import_module(f"{__name__}.{known(stem)}").SCENARIO
+    found = project.load("scenario", known(stem)).SCENARIO
+    if not isinstance(found, Scenario):
+        raise project.ProjectError(f"{project.file_of('scenario', stem)}: SCENARIO is no highwater.Scenario")
+    if found.stem != stem:
+        file = project.file_of("scenario", stem)
+        raise project.ProjectError(f"{file}: SCENARIO.stem is {found.stem!r}, and should be {stem!r}")
+    return found
 
 
 def scenarios_of(protocol: str) -> list[str]:
     """Return the stems of a protocol's scenarios, its own first; [] if there is no such protocol."""
-    return sorted((stem for stem in STEMS if named(stem).protocol == protocol), key=lambda stem: stem != protocol)
+    return sorted((stem for stem in stems() if named(stem).protocol == protocol), key=lambda stem: stem != protocol)
 
 
 def resolved(protocol: str | None = None, scenario: str | None = None) -> str:
     """Find the scenario that the options --protocol and --scenario select; a scenario alone is enough. Raises LookupError."""
     if protocol is None:
-        return known(scenario or DEFAULT)
-    if protocol not in STEMS:
+        return known(scenario or default())
+    if not project.has("scenario", protocol) and not project.is_users(protocol):
         raise LookupError(f"there is no protocol {protocol!r}; there are: "
-                          + ", ".join(stem for stem in STEMS if not named(stem).model))
+                          + ", ".join(stem for stem in stems() if not named(stem).model))
     if named(protocol).model:
         model = named(protocol).model
         raise LookupError(f"{protocol!r} is a scenario, not a protocol: --protocol {model} --scenario {protocol}")
@@ -44,10 +59,14 @@ def resolved(protocol: str | None = None, scenario: str | None = None) -> str:
 @cache
 def mutants_of(stem: str) -> Mutants:
     """Return the mutants of this stem. Raises LookupError."""
-    return import_module(f"highwater.dst.mutants.{known(stem)}").MUTANTS
+    found = project.load("mutants", known(stem)).MUTANTS
+    if not isinstance(found, Mutants):
+        raise project.ProjectError(f"{project.file_of('mutants', stem)}: MUTANTS is no highwater.Mutants")
+    return found
 
 
 def known(stem: str) -> str:
-    if stem not in STEMS:
-        raise LookupError(f"there is no scenario {stem!r}; there are: {', '.join(STEMS)}")
+    """Return the stem. Raises LookupError if no scenario has it."""
+    if not project.has("scenario", stem) and not project.is_users(stem):
+        raise LookupError(f"there is no scenario {stem!r}; there are: {', '.join(stems())}")
     return stem

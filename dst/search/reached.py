@@ -7,9 +7,9 @@ of a campaign, and sketching another tenth.
 
 from collections.abc import Iterable
 from functools import cache
-from importlib import import_module
 from typing import Any
 
+from highwater import project
 from highwater.dst.run_spec import drawn_shape
 from highwater.dst.scenarios import DEFAULT, named
 from highwater.dst.search.sketch import Sketcher
@@ -37,7 +37,7 @@ def bits(scenario: str = DEFAULT) -> dict[str, int]:
 def sometimes(scenario: str) -> dict[str, Any]:
     """Return the model's witnesses that drawn shapes allow: name -> (role, or None for the shared state; condition)."""
     of = named(scenario)
-    model = import_module(f"highwater.model.protocols.{of.protocol}").model
+    model = project.load("model", of.protocol).model
     drawn = {of.trace_of(drawn_shape(seed, scenario)).refiner.model.constants: None for seed in range(50)}
     return {name: witness for c in drawn for name, witness in model(c).sometimes.items()}
 

@@ -79,7 +79,8 @@ def check_writable(path: Path) -> None:
         refuse(f"{path} cannot be written: {error.strerror}")
 
 
-Protocol = Annotated[str | None, typer.Option("--protocol", help=f"the protocol whose clients run [default: {STEM}]")]
+Protocol = Annotated[str | None, typer.Option("--protocol", help=f"the protocol whose clients run [default: that of --project, "
+                                              f"or {STEM}]")]
 Scenario = Annotated[str | None, typer.Option("--scenario", help="one of the protocol's scenarios, if it has several: "
                                               f"{', '.join(stem for stem in STEMS if named(stem).protocol != stem)}")]
 

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from highwater.cli.console import check_writable, console, known_scenario, refuse, steps_shown, write_text
 from highwater.dst.cost import Cost, Latency, Spread, all_of, dollars, measure
-from highwater.dst.scenarios import STEMS
+from highwater.dst.scenarios import stems
 from highwater.reports.page import ASSETS
 
 INPUTS = Path(__file__).with_name("cost.toml")
@@ -96,7 +96,7 @@ def cost_command(
 
 def contentions(protocols: list[str] | None = None) -> list[tuple[str, str]]:
     """List the (protocol, contention) pairs to measure, in order; all protocols if none is named. Refuses unknown protocols."""
-    return [(name, contention) for name in map(known_scenario, protocols or STEMS) for contention in all_of(name)]
+    return [(name, contention) for name in map(known_scenario, protocols or stems()) for contention in all_of(name)]
 
 
 def rows_of(costs: list[Cost], of: Inputs) -> list[tuple[str, ...]]:

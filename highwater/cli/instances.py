@@ -11,24 +11,27 @@ from typing import Annotated, Any
 
 import typer
 
+from highwater import project
 from highwater.cli.console import STEM, refuse
+from highwater.dst.scenarios import default
 from highwater.model.core import Model
 from highwater.model.explore.reads import NotPlain
-from highwater.specs.runs import rows
+from highwater.project import raised
 
 Name = Annotated[str, typer.Argument(
-    help="a protocol of this project, or any Python module with a NamedTuple Constants and a function model(constants)")]
+    default_factory=default, show_default=f"that of --project, or {STEM}",
+    help="a protocol, or any Python module with a NamedTuple Constants and a function model(constants)")]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE, a constant of the model; may be repeated")]
 
 
 def protocols() -> list[str]:
-    """Return the stems of the protocols that have a spec."""
-    return list(dict.fromkeys(row.stem for row in rows()))
+    """Return the stems of the protocols that have a model."""
+    return list(project.stems("model"))
 
 
 def module_of(name: str = STEM) -> ModuleType:
-    if name in protocols():
-        return import_module(f"highwater.model.protocols.{name}")
+    if project.has("model", name) or project.is_users(name):
+        return checked(project.load("model", name))
     sys.path.insert(0, "")  # so that a module in the working folder can be imported
     none = (f"there is no model {name!r}; choose one of {', '.join(protocols())}, or a Python module that has Constants and "
             "model, such as highwater.gate.boundary_peer")
@@ -40,6 +43,12 @@ def module_of(name: str = STEM) -> ModuleType:
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
             refuse(none)
         refuse(f"the module {name} cannot be imported: {raised(error)}")
+    return checked(module)
+
+
+def checked(module: ModuleType) -> ModuleType:
+    """Return the module. Refuses one without Constants and model."""
+    name = module.__name__
     for needed in ("Constants", "model"):
         if not hasattr(module, needed):
             refuse(f"the module {name} has no {needed}; a model has a NamedTuple Constants and a function model(constants)")
@@ -48,15 +57,6 @@ def module_of(name: str = STEM) -> ModuleType:
     if lacking := [field for field in module.Constants._fields if field not in module.Constants._field_defaults]:
         refuse(f"the module {name}: Constants.{lacking[0]} has no default")
     return module
-
-
-def raised(error: BaseException) -> str:
-    """Describe an exception in one line: its type, its message, and the file and line that raised it."""
-    if isinstance(error, SyntaxError):
-        return f"{type(error).__name__}: {error.msg} ({error.filename}:{error.lineno})"
-    frames = extract_tb(error.__traceback__)
-    return f"{type(error).__name__}: {' '.join(str(error).split())}" + (
-        f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else "")
 
 
 @contextmanager

@@ -4,16 +4,18 @@ import sys
 
 import typer
 
-from highwater.cli import admin, cost, store, verify
+from highwater.cli import admin, cost, new, store, verify
 from highwater.cli.campaign import app as campaign
 from highwater.cli.dst import app as dst
 from highwater.cli.model import app as model
+from highwater.cli.project import WithProject
 from highwater.cli.trace import app as trace
 from highwater.gate.exits import INCOMPLETE
 from highwater.gate.extras import install_command
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+app = typer.Typer(cls=WithProject, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
                   help="Verify, simulate and check the metadata protocols of databases on object storage.")
+app.command("new")(new.new)
 app.command("verify")(verify.verify)
 app.command("cost")(cost.cost_command)
 app.add_typer(model.app, name="model", help="explore | walk | step | conform | prove")

@@ -14,23 +14,25 @@ import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from highwater import project
 from highwater.cli.console import check_writable, console, refuse, write_text
-from highwater.dst.scenarios import STEMS
 from highwater.gate import checks, engines, kept, reports
 from highwater.gate.exits import worst
 from highwater.gate.gate import Asked, Gate
 from highwater.gate.rows import Check, Row
 from highwater.gate.run import cores
 from highwater.gate.sizes import DEEP, GATE, Size
-from highwater.specs.runs import rows
 
-PROTOCOLS = [engines.GROUP, *sorted({*STEMS, *(row.stem for row in rows())})]  # some have a spec and a model, but no scenario
 COLOURS = {"ok": "green", "kept": "green", "skipped": "yellow", "FAILED": "bold red"}
 PAGE = "GITHUB_STEP_SUMMARY"  # where it is set, a file of Markdown that the page of a CI run shows
 
 
 def verify(protocol: Annotated[list[str] | None, typer.Option(help="only this protocol, or 'engines'; may be repeated")] = None,
            deep: Annotated[bool, typer.Option("--deep", help="the same rows with more seeds and larger instances")] = False,
+           seeds: Annotated[int | None, typer.Option(min=2, help="seeds to simulate of each scenario [default: 5,000, and 10,000 "
+                                                     "with --deep]")] = None,
+           campaign: Annotated[int | None, typer.Option(min=2, help="seeds to run on Spark [default: 500, and 5,000 with --deep]"
+                                                        )] = None,
            anew: Annotated[bool, typer.Option("--anew", help="run every check, and use no kept verdict")] = False,
            again: Annotated[float, typer.Option(min=0, max=100, help="per cent of the kept rows to run again; one that comes "
                                                 "out differently fails with exit code 14")] = 0,
@@ -43,11 +45,12 @@ def verify(protocol: Annotated[list[str] | None, typer.Option(help="only this pr
                                                         f"that ${PAGE} names")] = None,
            ) -> None:
     """Check everything: specs, models, proofs, simulation, mutants, campaign."""
-    protocols = [protocol_of(name) for name in protocol or PROTOCOLS]
+    protocols = [protocol_of(name) for name in protocol or all_protocols()]
     for path in filter(None, (junit, summary)):
         check_writable(path)
     write_text(report, "")  # fail now, not after all checks, if it cannot be written
     start, size = time.monotonic(), DEEP if deep else GATE
+    size = size._replace(seeds=seeds or size.seeds, campaign=campaign or size.campaign)
     gate = Gate([check for name in protocols for check in checks_of(name, size)], Asked(jobs or cores(), anew, again, draw),
                 kept.Verdicts(kept.folder()))
     if gate.kept:
@@ -62,14 +65,23 @@ def verify(protocol: Annotated[list[str] | None, typer.Option(help="only this pr
     raise typer.Exit(code)
 
 
+def all_protocols() -> list[str]:
+    """List what can be verified: all protocols, of which some have a model but no scenario, and our engines."""
+    if current := project.current():
+        return sorted(current.packages)  # also one without any module: the gate says what is missing
+    return [engines.GROUP, *sorted({*project.stems("scenario"), *project.stems("model")})]
+
+
 def protocol_of(name: str) -> str:
-    if name not in PROTOCOLS:
-        refuse(f"there is no protocol {name!r}; choose one of: {', '.join(PROTOCOLS)}")
+    if name not in all_protocols():
+        refuse(f"there is no protocol {name!r}; choose one of: {', '.join(all_protocols())}")
     return name
 
 
 def checks_of(protocol: str, size: Size) -> Iterator[Check]:
-    return engines.checks(size) if protocol == engines.GROUP else checks.of_protocol(protocol, size, protocol in STEMS)
+    if protocol == engines.GROUP:
+        return engines.checks(size)
+    return checks.of_protocol(protocol, size, project.has("scenario", protocol))
 
 
 def run(gate: Gate) -> None:

@@ -3,9 +3,9 @@ expected result, in FizzBee and in the model.
 """
 
 from collections.abc import Iterable
-from importlib import import_module
 from typing import NamedTuple
 
+from highwater import project
 from highwater.conformance.difference import compare, described, label_text, property_read, short
 from highwater.model.core import Exploration, Model, Step
 from highwater.model.explore.tabulated import explore
@@ -29,18 +29,22 @@ class Result(NamedTuple):
 
 def model_of(row: Row, **constants: object) -> Model:
     """Make the model of a row. Raises ValueError for a constant that the model does not have."""
-    module = import_module(f"highwater.model.protocols.{row.stem}")
+    module = project.load("model", row.stem)
     unknown = [name for name in {**row.constants, **constants} if name not in module.Constants._fields]
     if unknown:
-        raise ValueError(f"model/protocols/{row.stem}.py has no constant {unknown[0]}, which the run {row.id} sets")
+        file = short(project.file_of("model", row.stem))
+        raise ValueError(f"{file} has no constant {unknown[0]}, which the run {row.id} sets")
     return module.model(module.Constants(**{**row.constants, **constants}))
 
 
-def conform(row: Row, fizz: Fizz, model: Model | None = None, cache: bool = True) -> Result:
-    """Run one row on FizzBee and on the model, and compare the results."""
+def conform(row: Row, fizz: Fizz | None, model: Model | None = None, cache: bool = True) -> Result:
+    """Run one row on FizzBee and on the model, and compare the results. `fizz`: None if the protocol has no .fizz; then the row
+    is compared with the model alone."""
     judge = {"graph": whole, "check": verdicts, "guided": verdicts, "live": live}[row.how]
     try:
         model = model or model_of(row)
+        if fizz is None:
+            return alone(row, model)
         differing = unlike_constants(row, model)
         return wrong(row, "spec", differing) if differing else judge(row, fizz, model, cache)
     except (ValueError, SpecError) as error:
@@ -65,6 +69,26 @@ def unlike_constants(row: Row, model: Model) -> str:
     return "\n".join(lines)
 
 
+def alone(row: Row, model: Model) -> Result:
+    """Compare a row with the model, without FizzBee."""
+    counted = count(row, model)
+    if unlike := unlike_count(row, counted):
+        return wrong(row, "spec", unlike)
+    if row.how == "live":
+        if row.eventually not in model.eventually:
+            return wrong(row, "spec", f"the model has no eventually property {row.eventually}")
+        lasso = eventually(model, [row.eventually])[row.eventually]
+        if bool(lasso) != bool(row.violates):
+            return wrong(row, "liveness", f"the model: {around(lasso) if lasso else 'PASSED'}",
+                         f"{table(row)} expects: {expected(row)}")
+    else:
+        if unlike := unlike_verdict(row, explore(model)):
+            return wrong(row, "safety", *unlike)
+        if unlike := unlike_silence(row, model, counted):
+            return wrong(row, "spec", unlike)
+    return Result(row, True, "", f"{counted.states:,} states, {row.expect} as expected, by the model alone", "")
+
+
 def whole(row: Row, fizz: Fizz, model: Model, cache: bool) -> Result:
     """Compare the graphs, then the verdicts."""
     checked, graph = fizz.explored(row.path, row.constants, cache=cache)
@@ -87,12 +111,29 @@ def count(row: Row, model: Model) -> Exploration:
 
 def table(row: Row) -> str:
     """Name the table that lists the row."""
-    return f"{row.spec}.toml"
+    return short(project.spec(row.spec, ".toml")).removeprefix("specs/")
 
 
 def counted_in_words(row: Row, counted: Exploration) -> str:
     """Say how many states the model has, as far as they were counted."""
     return f"more than {most(row):,} states (the search was cut)" if counted.stopped else f"{counted.states:,} states"
+
+
+def unlike_count(row: Row, counted: Exploration) -> str:
+    """Say how the number of states differs from the row's; "" if it does not."""
+    if not counted.stopped and counted.states == row.states:
+        return ""
+    theirs = f"{table(row)} expects {row.states:,}" if row.states else "the row has no number yet: `--accept` writes it"
+    return f"the model has {counted_in_words(row, counted)}, {theirs}"
+
+
+def unlike_verdict(row: Row, explored: Exploration) -> list[str]:
+    """Say how the model's verdict differs from the row's; [] if it does not."""
+    ours, steps = explored.violated or "", [label_text(step.label) for step in explored.trace[1:]]
+    if ours == row.violates and (ours or explored.never == row.never):
+        return []
+    return [f"the model: {failing(ours, steps)}{unwitnessed(() if ours else explored.never)}",
+            f"{table(row)} expects: {expected(row)}{unwitnessed(row.never)}"]
 
 
 def unlike_silence(row: Row, model: Model, counted: Exploration) -> str:
@@ -109,8 +150,8 @@ def verdicts(row: Row, fizz: Fizz, model: Model, cache: bool, checked: CheckResu
     """Compare the verdicts on the `always` properties with each other and with the table of runs. `checked` is FizzBee's, if it
     has run."""
     counted = count(row, model)
-    if counted.stopped or counted.states != row.states:
-        return wrong(row, "spec", f"the model has {counted_in_words(row, counted)}, {table(row)} expects {row.states:,}")
+    if unlike := unlike_count(row, counted):
+        return wrong(row, "spec", unlike)
     explored = explore(model)
     ours, steps = explored.violated or "", [label_text(step.label) for step in explored.trace[1:]]
     if row.how == "guided":
@@ -124,9 +165,8 @@ def verdicts(row: Row, fizz: Fizz, model: Model, cache: bool, checked: CheckResu
             return wrong(row, "spec", f"the model: {failing(ours, steps)}", f"FizzBee: {failing(theirs, links(checked))}",
                          *(line for name in (ours, theirs) if name for line in property_read(row, model, name)),
                          figure="verdicts differ")
-    if ours != row.violates or (not ours and explored.never != row.never):
-        return wrong(row, "safety", f"the model: {failing(ours, steps)}{unwitnessed(() if ours else explored.never)}",
-                     f"{table(row)} expects: {expected(row)}{unwitnessed(row.never)}",
+    if unlike := unlike_verdict(row, explored):
+        return wrong(row, "safety", *unlike,
                      *(property_read(row, model, row.violates) if row.violates else []))
     if unlike := unlike_silence(row, model, counted):
         return wrong(row, "spec", unlike)

@@ -5,12 +5,11 @@ which both agree, and is printed field by field, with the source of the action o
 import inspect
 import re
 from collections.abc import Callable, Iterator
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from textwrap import dedent, indent
 from typing import Any, NamedTuple
 
+from highwater import project
 from highwater.model.core import Label, Model, State
 from highwater.model.explore.tabulated import Explorer
 from highwater.model.guards import is_helper
@@ -99,8 +98,7 @@ def without_holder(state: tuple) -> Canonical:
 
 def as_spec_of(stem: str) -> dict[str, Callable[[Any], Any]]:
     """Return the conversions of model variables that the spec writes differently. A user's own model has none."""
-    module = f"highwater.model.protocols.{stem}"
-    return getattr(import_module(module), "AS_SPEC", {}) if stem.isidentifier() and find_spec(module) else {}
+    return getattr(project.load("model", stem), "AS_SPEC", {}) if project.has("model", stem) else {}
 
 
 def in_words_of_the_spec(row: Row, model: Model) -> Callable[[State], Canonical]:

@@ -5,9 +5,9 @@ can follow is refused, with the limit that it exceeds.
 """
 
 from collections.abc import Iterator
-from importlib import import_module
 from typing import NamedTuple
 
+from highwater import project
 from highwater.conformance.conform import as_links, model_of
 from highwater.conformance.difference import label_text
 from highwater.dst.scenarios import named
@@ -37,7 +37,7 @@ class Guided(NamedTuple):
 def row_of(stem: str) -> Row:
     """Return the first run in the table of a spec. Raises LookupError if there is none."""
     found = next((row for row in rows() if row.stem == stem), None)
-    if found is None:
+    if found is None or not found.path.is_file():
         raise LookupError(f"there is no spec of {stem}")
     return found
 
@@ -139,7 +139,7 @@ def refused_step(path: Path, failure: Failure, refused: Match) -> Label:
 def fitting(row: Row, constants: dict[str, object], steps: int) -> dict[str, object]:
     """Return the constants that differ from the spec's own. If a bound is None in the trace's model, it gets a value that this
     many steps cannot reach, or the spec's largest value."""
-    module = import_module(f"highwater.model.protocols.{row.stem}")
+    module = project.load("model", row.stem)
     usual, limits = module.Constants()._asdict(), getattr(module, "LIMITS", {})
     found = {name: min(steps + 1, limits[name][-1]) if value is None else value for name, value in constants.items()}
     for name, value in found.items():

@@ -9,11 +9,10 @@ A protocol's own part is highwater/conformance/protocols/STEM.py.
 
 import re
 from collections import Counter
-from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from highwater import project
 from highwater.conformance.difference import as_spec_of
 from highwater.conformance.guided import Guided, TooLarge, guided
 from highwater.dst.run_spec import Run
@@ -22,7 +21,7 @@ from highwater.dst.simulate import Outcome, simulate
 from highwater.model.core import Model, State
 from highwater.specs.fizzbee.check import Fizz
 
-PROTOCOLS = tuple(sorted(path.stem for path in (Path(__file__).parent / "protocols").glob("[a-z]*.py")))
+PROTOCOLS = project.ours("judge")
 MOST_SEEDS = 2_000
 
 
@@ -46,9 +45,9 @@ class Rate(NamedTuple):
 
 def own(scenario: str) -> ModuleType:
     """Return the module of a protocol's own part. Raises LookupError if it has none."""
-    if scenario not in PROTOCOLS:
-        raise LookupError(f"FizzBee cannot judge runs of {scenario!r}; choose one of {', '.join(PROTOCOLS)}")
-    return import_module(f"highwater.conformance.protocols.{scenario}")
+    if not project.has("judge", scenario):
+        raise LookupError(f"FizzBee cannot judge runs of {scenario!r}; choose one of {', '.join(project.stems('judge'))}")
+    return project.load("judge", scenario)
 
 
 def small_run(scenario: str, seed: int, mutant: str = "") -> Outcome:
@@ -65,7 +64,7 @@ def small_runs(scenario: str, mutant: str, number: int) -> list[tuple[Outcome, s
         faults = frozenset((e.kind, e.pending) for e in outcome.events)
         if (outcome.kind == "refinement" if mutant else not outcome.kind) and faults not in found and not limit(outcome):
             found[faults] = outcome, (f"seed {seed} of {mutant or 'production'}, shape SMALL of "
-                                      f"highwater/conformance/protocols/{scenario}.py")
+                                      f"{project.module('judge', scenario)}")
             if len(found) == number:
                 break
     return list(found.values())

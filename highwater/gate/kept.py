@@ -122,7 +122,7 @@ class Verdicts:
         self.folder, self.now = folder, Now()
 
     def path(self, check: Check) -> Path:
-        asked = json.dumps([FORMAT, check[:3], check.function, check.arguments])
+        asked = json.dumps([FORMAT, os.environ.get(watch.PROJECT), check[:3], check.function, check.arguments])
         return self.folder / f"{hashlib.sha256(asked.encode()).hexdigest()[:32]}.json"
 
     def seconds(self, check: Check) -> float | None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from statistics import median
 
+from highwater import project
 from highwater.gate.exits import HARNESS
 from highwater.gate.rows import Check, Found
 from highwater.gate.sizes import Size
@@ -11,6 +12,8 @@ from highwater.gate.sizes import Size
 def checks(protocol: str, size: Size) -> Iterator[Check]:
     from highwater.dst.scenarios import mutants_of
 
+    if not project.has("mutants", protocol):
+        return
     for name, (what, _) in mutants_of(protocol).builds.items():
         yield Check(protocol, "mutant", f"{name}: {what}", killed, (protocol, name, size.kills, size.budget), weight=2)
 

@@ -1,20 +1,19 @@
 """Check the proofs, which are for any number of clients, ids and requests in flight."""
 
 from collections.abc import Iterator
-from importlib import import_module
-from importlib.util import find_spec
 from types import ModuleType
 
+from highwater import project
 from highwater.gate.exits import PROOF
 from highwater.gate.rows import Check, Found
 
 
 def proof_of(protocol: str) -> ModuleType:
-    return import_module(f"highwater.model.proofs.{protocol}")
+    return project.load("proof", protocol)
 
 
 def checks(protocol: str) -> Iterator[Check]:
-    if not find_spec(f"highwater.model.proofs.{protocol}"):
+    if not project.has("proof", protocol):
         return
     of = proof_of(protocol)
     for note in of.SYSTEMS:

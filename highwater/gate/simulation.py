@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 
+from highwater import project
 from highwater.gate.exits import HARNESS, INCOMPLETE, NONDETERMINISM, SPEC, of_kinds
 from highwater.gate.rows import Check, Found
 from highwater.gate.sizes import Size
@@ -14,14 +15,12 @@ HASH_SEEDS = ("1", "2")
 
 
 def checks(protocol: str, size: Size) -> Iterator[Check]:
-    from highwater.conformance.judge import PROTOCOLS
-
     more = f", {size.each_strategy:,} more with each strategy" if size.each_strategy else ""
     yield Check(protocol, "simulation", f"{size.seeds:,} seeds refine the model{more}", seeds_refine,
                 (protocol, size.seeds, size.each_strategy), weight=size.seeds / 300)
     yield Check(protocol, "simulation", "same digests in other processes, with any hash seed", deterministic,
                 (protocol, size.compared), weight=4)
-    if protocol in PROTOCOLS:
+    if project.has("judge", protocol):
         yield Check(protocol, "simulation", "FizzBee accepts good runs and refuses a mutant's", second_judge,
                     (protocol, size.judged, size.tried), ("fizzbee",), 10)
 

@@ -222,9 +222,12 @@ def resting(model: Model, state: State) -> bool:
 def symmetry_differs(model: Model) -> str:
     """Empty if the states that a reduced search visits are one of each set of states that a renaming makes of one another
     in the whole graph, and both find a violation or none; else what is not so."""
+    names = group(model)
+    if len(names) == 1:
+        return ""  # no client has another of its role
     x, edges = graph(model)
     whole = {x.unpack(packed) for packed in edges}
-    rename = [renaming(model, names) for names in group(model)]
+    rename = [renaming(model, of) for of in names]
     orbits = {frozenset(r(state) for r in rename) for state in whole}
     for orbit in orbits:
         for state in orbit - whole:
@@ -239,6 +242,8 @@ def symmetry_differs(model: Model) -> str:
 def merging_differs(model: Model) -> str:
     """Empty if the merged model's states are the initial one and those of the whole graph in which no unseen action is
     enabled, and both find a violation or none; else what is not so."""
+    if not any(model.unseen.values()):
+        return ""  # the merged model is the model
     x, edges = graph(model)
     resting_ = {state for state in map(x.unpack, edges) if resting(model, state)} | {init(model)}
     small = merged(model)

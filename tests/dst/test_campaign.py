@@ -89,6 +89,12 @@ def local() -> Iterator[Start]:
         yield lambda: nullcontext(engine)
 
 
+@pytest.fixture
+def pooled(local: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command uses this file's pool, whose processes run already. Commands of other tests start their own."""
+    monkeypatch.setattr(processes, "local_engine", lambda jobs: local())
+
+
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Start]:
     """The one session of this file."""
@@ -365,9 +371,9 @@ from highwater.dst.campaign import processes, rows
 whole = rows.many
 def many(runs, each, *rest, **options):
     for run in runs:
-        if run.seed == 5:
+        if run.seed == 1:
             os.kill(os.getpid(), signal.SIGKILL)
-        if run.seed == 9:
+        if run.seed == 2:
             os._exit(3)
         whole([run], each, *rest, **options)
 rows.many = many
@@ -379,10 +385,10 @@ def test_a_seed_that_kills_its_process_is_a_row(monkeypatch: pytest.MonkeyPatch,
     (tmp_path / "deadly.py").write_text(DEADLY)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(processes, "ALONE", f"import deadly; {processes.ALONE}")
-    found = comparable(processes.run_carefully(Work(PRODUCTION, 60), (0, 12)))
+    found = comparable(processes.run_carefully(Work(PRODUCTION, 60), (0, 4)))
     kinds = {row["seed"]: (row["kind"], row["message"]) for row in found if row["kind"]}
-    assert kinds == {5: ("death", "it killed its process: SIGKILL"), 9: ("death", "it ended its process, with exit code 3")}
-    assert [row for row in found if not row["kind"]] == [row for row in expected[:12] if row["seed"] not in kinds]
+    assert kinds == {1: ("death", "it killed its process: SIGKILL"), 2: ("death", "it ended its process, with exit code 3")}
+    assert [row for row in found if not row["kind"]] == [row for row in expected[:4] if row["seed"] not in kinds]
 
 
 def test_where_a_worker_of_the_pool_died_its_ranges_are_run_again(expected: list[dict], tmp_path: Path) -> None:
@@ -398,7 +404,7 @@ def test_where_a_worker_of_the_pool_died_its_ranges_are_run_again(expected: list
             killed: list[int] = []
             engine(work, cut, out, lambda done: killed or kill_one(killed.append(done)))
 
-        summary_of(PRODUCTION, (0, 60), tmp_path, lambda: nullcontext(spied), 2, 5)
+        summary_of(PRODUCTION, (0, 60), tmp_path, lambda: nullcontext(spied), 2, 12)
     assert rows(tmp_path, (0, 60)) == expected[:60]
 
 
@@ -438,8 +444,8 @@ def test_a_campaign_on_spark_whose_driver_was_killed_goes_on(spark: Start, tmp_p
     running.wait()
     done = rows(out, (0, 1500))
     assert 200 <= len(done) < 1500 and not (out / "summary.json").exists()
-    waves.run(MUTANT, Asked((0, 600)), out, spark, 2)
-    assert rows(out, (0, 600)) == comparable(ranges.run_range(Work(MUTANT, 60), (0, 600)))
+    waves.run(MUTANT, Asked((0, 300)), out, spark, 2)
+    assert rows(out, (0, 300)) == comparable(ranges.run_range(Work(MUTANT, 60), (0, 300)))
 
 
 def test_a_connect_server_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
@@ -499,6 +505,7 @@ def test_it_stops_after_so_many_failures_and_tells_of_the_smallest(local: Start,
     assert waves.run(MUTANT, Asked((0, 200)), tmp_path, local, 2).summary["failed"] == len(failing)
 
 
+@pytest.mark.usefixtures("pooled")
 def test_the_time_is_used_up_and_resume_goes_on(tmp_path: Path, expected: list[dict]) -> None:
     options = ("--scenario", SCENARIO, "--seeds", "0:120", "--out", tmp_path, "--engine", "local", "--jobs", 1)
     code, output = called(*options, "--range-size", 5, "--budget-s", 0.001)
@@ -552,6 +559,7 @@ def test_days_and_commits_have_seeds_of_their_own(days: list[date], commits: lis
     assert all(high <= low for (_, high), (low, _) in pairwise(found)) and found[0][0] >= 0 and found[-1][1] < 2 ** 63
 
 
+@pytest.mark.usefixtures("pooled")
 def test_progress_in_a_plain_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("highwater.cli.campaign.app.EVERY_S", 0)
     _, output = called("--scenario", SCENARIO, "--mutant", "age_ignored", "--seeds", "0:40", "--out", tmp_path / "out",
@@ -575,6 +583,7 @@ def test_a_folder_knows_the_commit_of_its_code(tmp_path: Path, monkeypatch: pyte
     assert folder.commit() == ""
 
 
+@pytest.mark.usefixtures("pooled")
 def test_a_campaign_of_a_day(tmp_path: Path) -> None:
     code, _ = called("--scenario", SCENARIO, "--seeds", "3@2026-11-22", "--out", tmp_path / "out", "--engine", "local")
     low = 20_779 * 2 ** 32  # so many days after 1970-01-01
@@ -624,6 +633,7 @@ def test_the_folder_of_another_campaign_is_refused(tmp_path: Path) -> None:
 # --- the summary and the exit code
 
 
+@pytest.mark.usefixtures("pooled")
 def test_a_mutant_fails_and_every_signature_can_be_replayed(tmp_path: Path) -> None:
     code, output = called("--scenario", SCENARIO, "--seeds", "0:300", "--out", tmp_path, "--engine", "local",
                           "--mutant", "no_check")
@@ -708,6 +718,7 @@ def test_faults_are_seen_on_the_tape() -> None:
     assert reached.names_of(reached.of_tape([("Writer#0.retires", 1, 2)], BIT)) == ["seen: retired"]
 
 
+@pytest.mark.usefixtures("pooled")
 def test_a_campaign_tells_what_it_never_reached(tmp_path: Path) -> None:
     code, output = called("--scenario", SCENARIO, "--seeds", "0:6", "--out", tmp_path, "--engine", "local", "--jobs", 1)
     summary = json.loads((tmp_path / "summary.json").read_text())
@@ -744,6 +755,7 @@ def test_a_run_that_is_not_the_same_again_is_a_row(monkeypatch: pytest.MonkeyPat
     assert bad[0]["digest"] == expected[0]["digest"]
 
 
+@pytest.mark.usefixtures("pooled")
 def test_what_differs_in_another_process_fails_the_campaign(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(ranges, "TWICE", 4)
     asked = []

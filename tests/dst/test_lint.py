@@ -130,8 +130,11 @@ def test_command_tells_and_fails(monkeypatch, tmp_path):
 
     app = typer.Typer()
     app.command("lint")(lint_command)
+    for name in ("clean", "sick"):
+        (tmp_path / name).mkdir()
+    clean, root = project(tmp_path / "clean", "x = 3\n"), project(tmp_path / "sick", "x = id(3)\n")
+    monkeypatch.setattr(linter, "lint", lambda begin: lint(clean, (), begin))
     assert CliRunner().invoke(app, []).exit_code == 0
-    root = project(tmp_path, "x = id(3)\n")
     monkeypatch.setattr(linter, "lint", lambda begin: lint(root, ALLOWED[:1], begin))
     result = CliRunner().invoke(app, [])
     assert result.exit_code == NONDETERMINISM

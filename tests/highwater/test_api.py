@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,21 @@ def test_a_public_name_is_there_and_says_what_it_is(name):
     assert name in dir(highwater)
     doc = value.__doc__ or ""
     assert doc and not doc.startswith(f"{name}("), "it has a docstring of its own"
+
+
+@pytest.mark.parametrize("module", api.OWN)
+def test_a_module_for_a_protocol_of_ones_own_has_its_names(module):
+    found = import_module(f"highwater.{module}")
+    assert found.__doc__ and not [name for name in api.OWN[module] if not hasattr(found, name)]
+
+
+def test_a_protocol_of_ones_own_imports_what_the_page_lists():
+    promised = {f"highwater.{name}" for name in highwater.MODULE} | {
+        f"highwater.{module}.{name}" for module, names in api.OWN.items() for name in names} | {"highwater.traces.trace"}
+    projects = (ROOT / "tests" / "highwater" / "register", ROOT / "highwater" / "skeleton", ROOT / "examples" / "lease")
+    nodes = [node for folder in projects for path in folder.rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))]
+    asked = {f"{node.module}.{alias.name}" for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert len(asked) > 20 and {name for name in asked if name.startswith("highwater")} <= promised
 
 
 def test_what_is_not_public_is_refused():

@@ -1,104 +1,23 @@
 """The installed wheel: `highwater` alone, with all files that its commands read, works without a checkout.
 
-The wheel is built here, without a network, from a copy of the sources. It is unpacked into two environments: one with the
-core's dependencies and no others, and one with those of all extras.
+tests/support/installed.py builds the wheel, and makes two environments: one with the core's dependencies and no others, and one
+with those of all extras.
 """
 
 import json
 import subprocess
-import sys
-import sysconfig
 import tarfile
-import venv
 import zipfile
-from email import message_from_string
-from importlib.metadata import distribution
 from pathlib import Path
-from shutil import copytree, ignore_patterns
 
 import pytest
-from packaging.requirements import Requirement
 
 from highwater.gate.exits import BAD_INPUT, INCOMPLETE, SAFETY
 from tests.support import watched
+from tests.support.installed import ROOT, SOURCES, core_of, needed, ran
 
-ROOT = Path(__file__).resolve().parents[2]
-GROUPS = ("verify", "cost", "model", "dst", "trace", "store", "admin", "campaign")
+GROUPS = ("verify", "new", "cost", "model", "dst", "trace", "store", "admin", "campaign")
 GOLDEN = ROOT / "tests" / "golden"
-SOURCES = ("highwater", "specs", "model", "impl", "traces", "dst", "tools", "tests", "bench")
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory) -> Path:
-    """A folder with the wheel and the source distribution. The checkout is not written to: setuptools builds within a copy."""
-    copy = tmp_path_factory.mktemp("checkout")
-    for name in SOURCES:
-        copytree(ROOT / name, copy / name, symlinks=True, ignore=ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        (copy / name).write_bytes((ROOT / name).read_bytes())
-    out = tmp_path_factory.mktemp("built")
-    called = "import sys; from setuptools import build_meta as b; out = sys.argv[1]; b.build_sdist(out); b.build_wheel(out)"
-    subprocess.run([sys.executable, "-c", called, str(out)], cwd=copy, check=True, capture_output=True)
-    return out
-
-
-@pytest.fixture(scope="module")
-def wheel(built) -> Path:
-    (found,) = built.glob("*.whl")
-    return found
-
-
-def environment(folder: Path, wheel: Path) -> Path:
-    """A new virtual environment with the wheel in it; return its packages' folder."""
-    venv.create(folder, with_pip=False)
-    packages = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder), "platbase": str(folder)}))
-    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--disable-pip-version-check",
-                    "--target", packages, wheel], check=True, capture_output=True)
-    return packages
-
-
-@pytest.fixture(scope="module")
-def core(wheel, tmp_path_factory) -> Path:
-    """An environment as `pip install highwater-verify` makes it: links to what the core depends on, and to nothing else."""
-    folder = tmp_path_factory.mktemp("core")
-    packages = environment(folder, wheel)
-    for name in needed([text for text in requirements(wheel) if "extra ==" not in text]):
-        files = distribution(name).files or []
-        for top in {path.parts[0] for path in files if path.parts[0] not in ("..", "__pycache__")}:
-            (packages / top).symlink_to(distribution(name).locate_file(top))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def full(wheel, tmp_path_factory) -> Path:
-    """An environment as with all extras: it also has what the interpreter of the tests has, the checkout excepted."""
-    folder = tmp_path_factory.mktemp("full")
-    (environment(folder, wheel) / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    return folder
-
-
-def requirements(wheel: Path) -> list[str]:
-    with zipfile.ZipFile(wheel) as archive:
-        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
-        return message_from_string(archive.read(name).decode()).get_all("Requires-Dist") or []
-
-
-def needed(texts: list[str]) -> set[str]:
-    """The distributions that these requirements lead to."""
-    found: set[str] = set()
-    while texts:
-        one = Requirement(texts.pop())
-        if one.name not in found and (not one.marker or one.marker.evaluate({"extra": ""})):
-            found.add(one.name)
-            texts += distribution(one.name).requires or []
-    return found
-
-
-def ran(environment: Path, cwd: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess:
-    """Run that environment's Python in another folder, with a home of its own and without PYTHONPATH."""
-    return subprocess.run([environment / "bin" / "python", *arguments], cwd=cwd, capture_output=True, text=True, timeout=120,
-                          stdin=subprocess.DEVNULL, env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": str(cwd), **more})
-
 
 PROGRAM = """
 import contextlib, io, json, sys
@@ -139,7 +58,8 @@ def test_the_wheels_top_level_holds_highwater_alone(wheel):
         names = archive.namelist()
     (info,) = {name.partition("/")[0] for name in names} - {"highwater"}
     assert info.endswith(".dist-info")
-    assert not [name for name in names if "__pycache__" in name or "/tests/" in name or "/bench/" in name]
+    assert not [name for name in names if "__pycache__" in name or "/bench/" in name]
+    assert {name.partition("/tests/")[0] for name in names if "/tests/" in name} == {"highwater/skeleton"}  # a user's
 
 
 def tracked(*patterns: str) -> set[str]:
@@ -162,7 +82,7 @@ def test_wheel_and_source_distribution_hold_every_file_of_the_package(built, whe
 
 
 def test_the_core_needs_few_packages(wheel):
-    core = needed([text for text in requirements(wheel) if "extra ==" not in text])
+    core = needed(core_of(wheel))
     assert not core & {"pyspark", "pyarrow", "pandas", "duckdb", "z3-solver", "boto3", "matplotlib"} and len(core) < 15
 
 

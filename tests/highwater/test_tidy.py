@@ -14,6 +14,7 @@ REFINEMENT = {"traces.event", "traces.form", "traces.options", "traces.refine", 
 SIMULATION = {"dst.actors", "dst.bundle", "dst.run_spec", "dst.scenario", "dst.scenarios", "dst.sim", "dst.simulate",
               "dst.verdict", "dst.version", "dst.world", "dst.zoo"}
 BELOW = {"specs", "model", "impl", "traces", "dst"}
+ANYWHERE = {"highwater.project"}  # knows where a protocol's parts are, and imports the standard library only
 MAY = {  # room -> the rooms and modules that it may import beside itself, and the libraries beside stdlib
     "specs": (set(), set()),
     "model": ({"model.core", "model.parts", "model.explore.tabulated"}, set()),
@@ -52,6 +53,7 @@ MAY = {  # room -> the rooms and modules that it may import beside itself, and t
     "highwater/gate": ({*BELOW, "highwater.conformance", "highwater.reports.steps"}, {"numpy", "pyspark"}),
     "highwater/reports": ({*BELOW, "highwater.conformance"}, {"numpy", "pyarrow", "duckdb", "pyspark", "rich"}),
     "highwater/cli": ({*BELOW, "highwater"}, {"typer", "rich", "pyspark", "pyarrow", "numpy"}),
+    "highwater/skeleton": ({*BELOW, "highwater"}, {"pytest", "NAME"}),  # a project of a user's
     "bench": ({*BELOW, "highwater"}, {"rich", "matplotlib", "boto3", "botocore", "numpy", "pyarrow", "tests"}),
 }
 WORLD = {"time", "random", "uuid", "ulid", "os", "asyncio", "threading", "datetime", "secrets"}
@@ -71,7 +73,8 @@ def imports(path: Path) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+            within = ".".join(path.relative_to(ROOT).parts[:-node.level]) + "." if node.level else ""
+            found |= {f"{within}{node.module}.{alias.name}" for alias in node.names}
     return {name.removeprefix("highwater.") if name.split(".")[:2][-1] in BELOW else name for name in found}
 
 
@@ -84,7 +87,7 @@ def room(path: Path) -> str:
 def test_imports_point_forward(path):
     ours, libraries = MAY[room(path)]
     own = {f"impl.protocols.{path.stem}"} if room(path) == "traces/protocols" else set()
-    ours = ours | {room(path).replace("/", ".")} | own
+    ours = ours | {room(path).replace("/", ".")} | own | ANYWHERE
     for name in imports(path):
         if name.partition(".")[0] in OURS:
             assert any(name == allowed or name.startswith(allowed + ".") for allowed in ours), f"{path} imports {name}"

@@ -104,11 +104,7 @@ def valid(model, trace):
 
 # --- reductions are checked
 
-@pytest.mark.parametrize("name", [row.id for row in rows() if row.states < 3_000])
-def test_reductions_of_every_model_agree_with_the_whole_graph(name):
-    model = model_of(next(row for row in rows() if row.id == name))
-    assert symmetry_differs(model) == "" and merging_differs(model) == ""
-
+# tests/specs/test_rows.py checks those of every model.
 
 @pytest.mark.parametrize("row", SMALL[:3], ids=str)
 def test_reductions_of_the_benchmark_agree_with_the_whole_graph(row):

@@ -7,9 +7,7 @@ import asyncio
 import pytest
 
 from highwater.dst.cost import Latency, measure
-from highwater.dst.run_spec import Run
 from highwater.dst.scenarios.known_latest import SCENARIO
-from highwater.dst.simulate import simulate
 from highwater.impl.codecs.json.manifest import Manifest
 from highwater.impl.errors import OutcomeUnknown, Unavailable
 from highwater.impl.layout import Namespace
@@ -175,10 +173,6 @@ def test_two_updates_at_once_lose_nothing():
         assert sorted(await updates(store)) == [*"01234567"]
 
     asyncio.run(case())
-
-
-def test_what_is_simulated_refines_the_model():
-    assert [seed for seed in range(300) if simulate(Run(seed, scenario="known_latest")).kind] == []
 
 
 def test_a_writer_alone_needs_two_round_trips():

@@ -20,7 +20,7 @@ ROWS = rows()
 STEMS = sorted({row.stem for row in ROWS})
 SAFETY, LIVE = [row for row in ROWS if row.how != "live"], [row for row in ROWS if row.how == "live"]
 PASSED, FAILED = ([row for row in SAFETY if row.expect == verdict] for verdict in ("PASSED", "FAILED"))
-SMALL = [row for row in SAFETY if row.states < 5_000]
+SMALL = [row for row in ROWS if row.states < (3_000 if row.how == "live" else 5_000)]
 
 
 def named(row) -> str:
@@ -65,7 +65,8 @@ def test_a_larger_instance_is_the_same_question(row):
 def test_the_reductions_agree(row):
     of = instance(row.id)
     assert symmetry_differs(of) == "" == merging_differs(of)
-    assert explore(of, symmetry=True).violated == (row.violates or None)
+    if row.how != "live":
+        assert explore(of, symmetry=True).violated == (row.violates or None)
 
 
 @pytest.mark.parametrize("stem", STEMS)

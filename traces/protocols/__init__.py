@@ -5,15 +5,14 @@ if its own options describe a recorded trace. Without RECORDED the scenario's Sh
 """
 
 from functools import cache
-from importlib import import_module
-from pathlib import Path
 
+from highwater import project
 from highwater.traces.options import Recorded
 
 
 @cache
 def recorded(stem: str) -> Recorded | None:
     """Return the protocol's own check of recorded traces; None if the scenario's Shape describes them."""
-    if not (Path(__file__).parent / f"{stem}.py").exists():
+    if not project.has("mapping", stem):
         return None  # a scenario that is checked by the mapping of another protocol
-    return getattr(import_module(f"{__name__}.{stem}"), "RECORDED", None)
+    return getattr(project.load("mapping", stem), "RECORDED", None)

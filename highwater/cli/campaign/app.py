@@ -21,6 +21,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from highwater import project
 from highwater.cli.console import Protocol, Scenario, console, scenario_of, seeds_of, write_text
 from highwater.gate import exits
 
@@ -260,6 +261,7 @@ def go_on(campaign: "Campaign", asked: "Asked", out: Path, engine: str, master: 
 
     if master and engine != "spark":
         stop(exits.BAD_INPUT, "--master is for Spark: leave out --engine local")
+    again = f"highwater campaign resume {out}{project.option()}"
     began, processes = time.monotonic(), jobs or os.cpu_count() or 1
     start = partial(local_engine, processes) if engine == "local" else partial(spark_engine, processes, master)
     try:
@@ -270,12 +272,12 @@ def go_on(campaign: "Campaign", asked: "Asked", out: Path, engine: str, master: 
     except NoSpark as error:
         stop(exits.INCOMPLETE, str(error))
     except (CampaignError, OSError) as error:
-        stop(exits.HARNESS, f"The campaign failed; finished waves are kept: resume with `highwater campaign resume {out}`. "
+        stop(exits.HARNESS, f"The campaign failed; finished waves are kept: resume with `{again}`. "
              f"{error}")
     except KeyboardInterrupt:
-        stop(exits.INTERRUPTED, f"Stopped. Finished waves are kept: resume with `highwater campaign resume {out}`.")
+        stop(exits.INTERRUPTED, f"Stopped. Finished waves are kept: resume with `{again}`.")
     if done.summary is None:
-        stop(exits.INCOMPLETE, f"Time is up; {done.left:,} seeds are left: resume with `highwater campaign resume {out}`.")
+        stop(exits.INCOMPLETE, f"Time is up; {done.left:,} seeds are left: resume with `{again}`.")
     print_summary(done.summary, out, time.monotonic() - began)
     return done.summary["failures"]
 

@@ -7,6 +7,7 @@ from shlex import quote
 
 import numpy as np
 
+from highwater import project
 from highwater.cli.dst.bundle import bundle
 from highwater.dst.campaign.folder import check_code, check_rows, covered, labelled, read, write_json
 from highwater.dst.campaign.triage import Shrinker, Small, compare, names_of, replayed, rerun, small_run, summary_of, to_shrink
@@ -48,4 +49,4 @@ def kept(place: Path, outcome: Outcome, given: Run, small: Small, found: Outcome
     """Write a bundle of a run and its shrunk run. Return its fields for triage.json."""
     bundle(outcome, given, place, (found, small_run(given, small)))
     return {"bundle": f"bundles/{place.name}", "requests": f"{measure(outcome)[0]} -> {measure(found)[0]}",
-            "replay": f"highwater dst replay {quote(str(place))} --shrunk"}
+            "replay": f"highwater dst replay {quote(str(place))}{project.option()} --shrunk"}

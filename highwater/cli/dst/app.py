@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.progress import track
 
+from highwater import project
 from highwater.cli.console import Protocol, Scenario, console, refuse, scenario_of, seeds_of
 from highwater.cli.dst.bundle import bundle
 from highwater.cli.dst.doctor import doctor_command
@@ -84,7 +85,7 @@ def run_command(protocol: Protocol = None, scenario: Scenario = None, seed: Anno
     except OSError as error:
         refuse(f"{traces} cannot be written: {error.strerror or error}")
     if not digests:
-        console.print(f"written: {traces}: highwater trace check {quote(str(traces))}", markup=False)
+        console.print(f"written: {traces}: highwater trace check {quote(str(traces))}{project.option()}", markup=False)
     raise typer.Exit(code)
 
 

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from highwater import project
 from highwater.cli.console import Protocol, Scenario, console, refuse, write_text
 from highwater.cli.dst.explain import Mutant, Shrunk, Strategy, What, run_of
 from highwater.conformance.guided import TooLarge, guided
@@ -53,7 +54,7 @@ def export_command(what: What, out: Annotated[Path, typer.Option("--out", "-o", 
     write_text(out, "\n".join(run.links) + "\n")
     setting = " ".join(f"--set {name}={quote(literal(value))}" for name, value in run.constants.items())
     console.print(f"written: {out}, {len(run.links)} links; FizzBee follows it with", markup=False)
-    spec = f"specs/{run.row.path.name}"
+    spec = quote(str(run.row.path)) if project.is_users(run.row.stem) else f"specs/{run.row.path.name}"
     console.print(f"  python -m highwater.specs.fizzbee guided {spec} --trace {out} {setting}", markup=False)
     if outcome.signature.startswith(("told:", "history:")):
         console.print("This run fails by a response to a caller, which is no step of the model: FizzBee will follow all of it.")

@@ -5,10 +5,11 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from highwater.cli.console import STEM, build_of, console, refuse
+from highwater import project
+from highwater.cli.console import build_of, console, refuse
 from highwater.dst.harm import callers
 from highwater.dst.run_spec import Run
-from highwater.dst.scenarios import named
+from highwater.dst.scenarios import default, named
 from highwater.dst.simulate import Outcome
 
 
@@ -41,7 +42,7 @@ def typed(path: Path | str) -> str:
 
 def replayed_by(kept: Path | str, shrunk: bool) -> str:
     """Return the command that replays a bundle or a tape at this path, from the working folder."""
-    return f"highwater dst replay {typed(kept)}" + " --shrunk" * shrunk
+    return " ".join(["highwater dst replay", typed(kept), *project.words()]) + " --shrunk" * shrunk
 
 
 def found_by(kept: Path, shrunk: bool) -> str:
@@ -68,5 +69,5 @@ def report(outcome: Outcome, given: Run, command: str) -> None:
 def trace_command(outcome: Outcome, file: Path) -> str:
     """Return the command that checks the trace of a run against the model."""
     of = named(outcome.scenario).trace_options(outcome.shape)
-    protocol = f" --protocol {outcome.scenario}" if outcome.scenario != STEM else ""
-    return " ".join([f"highwater trace check {quote(str(file))}{protocol}", *of])
+    protocol = ["--protocol", outcome.scenario] if outcome.scenario != default() else []
+    return " ".join(["highwater trace check", quote(str(file)), *project.words(), *protocol, *of])

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from highwater import project
 from highwater.cli.console import Protocol, Scenario, build_of, console, refuse, scenario_of
 from highwater.cli.dst.bundle import bundle
 from highwater.cli.dst.replay import as_recorded, recorded, saved_in, seed_of
@@ -51,7 +52,7 @@ def shrink_command(what: Annotated[str, typer.Argument(help="a seed that fails, 
 
 def shrunk_by(what: str, of: Run | None, budget: int) -> str:
     """Return the command that shrinks the run again. `of`: the run, if `what` is a seed."""
-    words = [protocol_words(of.scenario)] if of and of.scenario != DEFAULT else []
+    words = [protocol_words(of.scenario)] if of and of.scenario != DEFAULT else project.words()
     options = {"--mutant": of.mutant, "--strategy": of.strategy} if of else {}
     given = {name: value for name, value in {**options, "--budget": budget}.items() if value not in (None, *USUAL)}
     return " ".join([f"highwater dst shrink {quote(what)}", *words, *(f"{name} {value}" for name, value in given.items())])

@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 import typer
 from rich.markup import escape
 
-from highwater.cli.console import STEM, console, refuse, write_text
+from highwater import project
+from highwater.cli.console import console, refuse, write_text
 from highwater.cli.instances import Name, Settings, instance, made, module_of, of_user
 from highwater.gate.exits import INCOMPLETE, LIVENESS, SAFETY
 from highwater.model.core import Bounds, Exploration, Model, State, Step, broken, init, moves, peak_bytes
@@ -51,7 +52,7 @@ def bounds_text(states: int) -> str:
 
 
 def explore_command(
-    name: Name = STEM, settings: Settings = None,
+    name: Name, settings: Settings = None,
     engine: Annotated[Literal["auto", "plain", "tabulated", "wide"], typer.Option(
         help="plain: the reference; tabulated: Python alone; wide: numpy; auto: tabulated, wide if it is large")] = "auto",
     order: Annotated[Literal["breadth", "depth"], typer.Option(help="breadth finds a shortest counterexample")] = "breadth",
@@ -124,7 +125,8 @@ def explore_command(
         console.print(told_lasso(whole, lasso))
     if html:
         from highwater.reports.page import page
-        said = " ".join((f"highwater model explore {name}", *(f"--set {s}" for s in settings or ()), f"--html {html}"))
+        said = " ".join(("highwater model explore", *project.words(), name, *(f"--set {s}" for s in settings or ()),
+                         f"--html {html}"))
         with of_user(protocol):
             write_text(html, page(whole, trace, violated, loop=loop, command=said, max_states=html_states,
                                   more=f"{said} --html-states {10 * html_states}"))
@@ -205,7 +207,7 @@ def told_counts(model: Model, found: Exploration, unseen: set[tuple[str, str]]) 
 
 
 def walk_command(
-    name: Name = STEM, settings: Settings = None,
+    name: Name, settings: Settings = None,
     seed: Annotated[int, typer.Option(min=0, help="the same seed gives the same walks")] = 0,
     walks: Annotated[int, typer.Option(min=1)] = 10_000, steps: Annotated[int, typer.Option(min=1, help="of one walk")] = 1_000,
     budget_s: Annotated[float | None, typer.Option(min=0, help="stop after this many seconds, with exit code 3")] = None,
@@ -231,7 +233,7 @@ def walk_command(
 
 
 def step_command(
-    name: Name = STEM, settings: Settings = None,
+    name: Name, settings: Settings = None,
     take: Annotated[str, typer.Option(help="moves to take first, by number: 0,2,1")] = "",
 ) -> None:
     """Walk by hand, through an instance of any size: the moves of a state are computed when you reach it."""

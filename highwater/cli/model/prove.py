@@ -4,7 +4,6 @@ Safety: the exit code is 0 only if every claim is proved for every action, and t
 """
 
 from collections.abc import Iterable
-from importlib import import_module
 from types import ModuleType
 from typing import Annotated, Any
 
@@ -12,7 +11,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from highwater.cli.console import STEM, console, refuse
+from highwater import project
+from highwater.cli.console import console, refuse
 from highwater.cli.instances import Name, Settings, constants_of, module_of
 from highwater.gate.exits import PROOF, SAFETY, worst
 
@@ -22,7 +22,7 @@ NEAREST = 2_000  # states to compare per instance when a safeguard is off: there
 
 
 def prove_command(
-    name: Name = STEM, settings: Settings = None,
+    name: Name, settings: Settings = None,
     bounded: Annotated[int | None, typer.Option(min=0, metavar="K", help=(
         "instead, check that no path of up to K steps of the instance given by --set breaks a property"))] = None,
     timeout_s: Annotated[float, typer.Option("--timeout", metavar="SECONDS", help=(
@@ -49,12 +49,9 @@ def proofs_of(name: str) -> ModuleType:
 
     The module defines SAFEGUARDS, SYSTEMS, INSTANCES, WALKED, WALKS, STEPS, prove, system, scope, and the model's module as m.
     They are used here and in model/proofs/engine/instances.py."""
-    try:
-        return import_module(f"highwater.model.proofs.{name}")
-    except ModuleNotFoundError as error:
-        if not f"highwater.model.proofs.{name}".startswith(str(error.name)):
-            raise
-        refuse(f"there is no proof of {name} in model/proofs")
+    if not project.has("proof", name):
+        refuse(f"there is no proof of {name}: {project.file_of('proof', name)} would hold it")
+    return project.load("proof", name)
 
 
 # --- every instance

@@ -7,6 +7,7 @@ import typer
 from rich.progress import track
 from rich.table import Table
 
+from highwater import project
 from highwater.cli.console import STEM, Scenario, console, refuse, scenario_of, seeds_of
 from highwater.dst.verdict import Options, Unfit, beginner, fitting, judged, of_others, stem_of, words
 from highwater.gate.exits import INCOMPLETE, of_kinds
@@ -25,7 +26,7 @@ Root = Annotated[str, typer.Option(help="folder of the database in the store")]
 In = Annotated[str, typer.Option(help="manifest or compactions")]
 PageSize = Annotated[int, typer.Option(min=0, help="keys on one page of a listing; 0: all keys on one page")]
 SkewMs = Annotated[int, typer.Option(min=0, help="how far clients' clocks may be ahead, at most")]
-Protocol = Annotated[str | None, typer.Option(help=f"the protocol of the trace [default: {STEM}]")]
+Protocol = Annotated[str | None, typer.Option(help=f"the protocol of the trace [default: that of --project, or {STEM}]")]
 LOG_SKEW_MS = 1_000
 SkewOrUsual = Annotated[int | None, typer.Option("--skew-ms", min=0, help="how far clients' clocks may be ahead, at most "
                                                  f"[default: 0; for a log: {LOG_SKEW_MS}]")]
@@ -91,7 +92,8 @@ def check_command(file: Annotated[list[str], typer.Argument(metavar="FILE...", h
         console.print(f"[green]ok[/]: {len(events):,} events refine the model")
         return
     console.print(f"[bold red]{failure.kind}[/] ({failure.signature})")
-    console.print(explain(trace.events, failure, trace, f"highwater trace check {path} {words(given)}"), markup=False)
+    again = " ".join(filter(None, ["highwater trace check", str(path), *project.words(), words(given)]))
+    console.print(explain(trace.events, failure, trace, again), markup=False)
     others = [stem for stem in fitting(events) if stem != stem_of(given)]
     if others and not protocol:
         console.print(f"If this is not a trace of {stem_of(given)}: {of_others(others)}", markup=False)

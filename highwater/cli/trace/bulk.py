@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
+from highwater import project
 from highwater.cli.console import check_writable, console, refuse
 from highwater.dst.verdict import Options, Unfit, options_of
 from highwater.gate import exits
@@ -57,7 +58,7 @@ def check(inputs: list[str], usual: Options, asked: Asked) -> None:
     began = time.monotonic()
     if asked.out:
         check_writable_file(asked.out)
-    command = "" if asked.brief else " ".join(["highwater trace check", *map(quote, inputs), *usual.said()])
+    command = "" if asked.brief else " ".join(["highwater trace check", *map(quote, inputs), *project.words(), *usual.said()])
     jobs = asked.jobs or ((os.cpu_count() or 1) if asked.spark else 1)
     try:
         options_of("", usual)

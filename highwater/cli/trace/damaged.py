@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any
 
 from highwater.dst.run_spec import Run
-from highwater.dst.scenarios import DEFAULT, STEMS, named
+from highwater.dst.scenarios import DEFAULT, named, stems
 from highwater.dst.simulate import simulate
 from highwater.dst.verdict import Options, beginner, stem_of
 from highwater.dst.world.store import profile_of
@@ -62,7 +62,7 @@ def table(rows: list[list[str]]) -> str:
 
 def by_protocol() -> str:
     """Make a table with a row for each protocol: damages of a sample, and the noticed, explained and unexplained ones."""
-    return table([["protocol", "traces", "damages", "noticed", "rate", "explained", "unexplained"], *map(row_of, STEMS)])
+    return table([["protocol", "traces", "damages", "noticed", "rate", "explained", "unexplained"], *map(row_of, stems())])
 
 
 def row_of(stem: str) -> list[str]:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from highwater import project
 from highwater.dst.campaign.folder import whole
 from highwater.dst.campaign.triage import compare
 from highwater.dst.campaign.what import CampaignError, Refused
@@ -172,7 +173,7 @@ def matrix(found: list[Figures]) -> Html:
 def bundles_of(f: Figures) -> dict[str, Bundle]:
     """Return the triaged bundles by signature; none without triage. Raises CampaignError for a damaged triage.json."""
     found = {}
-    file, mend = f.out / "triage.json", f"`highwater campaign triage {f.out}` writes it anew"
+    file, mend = f.out / "triage.json", f"`highwater campaign triage {f.out}{project.option()}` writes it anew"
     try:
         for failure in whole(file, ("failures",), mend).get("failures", []):
             folder = failure.get("bundle", "")

@@ -6,6 +6,7 @@ from pathlib import Path
 from shlex import quote
 from typing import NamedTuple
 
+from highwater import project
 from highwater.dst.campaign.what import UNJUDGED, replayed_in
 from highwater.reports.campaign.figures import Cell, Failed, Figures, Growth, cells_of
 from highwater.reports.campaign.numbers import digits, lasting, share, short, sure
@@ -67,7 +68,7 @@ def failures(f: Figures, bundles: dict[str, Bundle], place: Place) -> Html | Non
                         "the same seed. The replay of a bundle says so if its tape does not fit.", class_="soft"))
     if f.failures and not any(bundle.folder for bundle in bundles.values()):
         parts.append(el("p", "No failure is shrunk yet. This command does it, and the next report shows why each one fails:",
-                        command(f"highwater campaign triage {place.of(f.out)}"), class_="soft"))
+                        command(f"highwater campaign triage {place.of(f.out)}{project.option()}"), class_="soft"))
     parts += [failure_of(f, failure, bundles.get(failure.signature, Bundle("")), place) for failure in f.failures]
     if gone:
         parts.append(el("p", f"Failures of the earlier campaign that {'are not seen yet' if f.left else 'are gone'}: "
@@ -94,7 +95,7 @@ def shrunk(folder: Path, failure: Failed, bundle: Bundle, place: Place) -> list[
     """Show the shrunk run of a failure: command, report and timeline."""
     report, timeline = map(elsewhere, (bundle.report, bundle.timeline))
     parts = [el("p", f"Shrunk, requests {bundle.requests}:", class_="soft"),
-             command(f"highwater dst replay {place.of(folder)} --shrunk"),
+             command(f"highwater dst replay {place.of(folder)}{project.option()} --shrunk"),
              el("details", el("summary", "What happened, and why that is wrong"), el("pre", report), open=True)]
     if 0 < len(timeline) <= LARGEST and place.budget[0] > 0:
         page = el("iframe", srcdoc=timeline, sandbox="allow-scripts", title=f"timeline of {failure.signature}")
@@ -211,7 +212,7 @@ def what_ran(f: Figures, place: Place) -> Html:
                  ", the current code" if f.here else ", not the current code")),
              ("seeds", f"{low} to {high - 1}{until}: {f.done:,} have run, {f.left:,} are missing ({state_of(f)})"),
              *(effort(f) if f.done else []), ("folder", str(f.out))]
-    again = [command(f"highwater campaign resume {place.of(f.out)}")] if f.left and not f.running else []
+    again = [command(f"highwater campaign resume {place.of(f.out)}{project.option()}")] if f.left and not f.running else []
     pairs = [part for name, said in facts for part in (el("dt", name), el("dd", said))]
     return el("section", el("h2", "What ran"), el("dl", *pairs, class_="facts"), *again, class_="card")
 

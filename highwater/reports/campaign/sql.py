@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from highwater import project
 from highwater.dst.campaign.folder import Asked, damaged_file, labelled
 from highwater.dst.campaign.rows import SCHEMA
 from highwater.dst.campaign.what import GUIDED, WRONG, Campaign, CampaignError, Refused, replay_of
 from highwater.dst.run_spec import protocol_words
-from highwater.dst.scenarios import STEMS, named
+from highwater.dst.scenarios import named, stems
 from highwater.dst.search.reached import bits
 from highwater.dst.version import code_version
 
@@ -115,7 +116,7 @@ def labelled_with_rows(out: Path) -> tuple[Campaign, Asked]:
     """Raises Refused."""
     said = labelled(out)
     if not any((out / "rows").glob("wave=*/*.parquet")):
-        raise Refused(f"{out} has no rows yet: `highwater campaign status {out}` says how far it is")
+        raise Refused(f"{out} has no rows yet: `highwater campaign status {out}{project.option()}` says how far it is")
     return said
 
 
@@ -171,8 +172,15 @@ def in_dialect(select: str, engine: str) -> str:
 
 def protocol_in_sql() -> str:
     """Return the SQL expression for the options that choose a row's scenario."""
-    others = [f"WHEN {stem!r} THEN {protocol_words(stem)!r}" for stem in STEMS if named(stem).model]
-    return f"CASE r.scenario {' '.join(others)} ELSE '--protocol ' || r.scenario END"
+    prefix = " ".join([*project.words(), "--protocol "])
+    others = [f"WHEN {stem!r} THEN {in_quotes(protocol_words(stem))}" for stem in stems() if named(stem).model]
+    usual = f"{in_quotes(prefix)} || r.scenario"
+    return f"CASE r.scenario {' '.join(others)} ELSE {usual} END" if others else f"({usual})"
+
+
+def in_quotes(text: str) -> str:
+    """Return a text as a literal of SQL."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def query(folders: list[Path], sql: str, engine: str = "duckdb", master: str = "") -> pa.Table:

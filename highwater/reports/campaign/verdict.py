@@ -4,8 +4,9 @@ it is, and with what was not tried.
 
 from typing import Any, NamedTuple
 
+from highwater import project
 from highwater.dst.campaign.what import UNJUDGED
-from highwater.dst.scenarios import STEMS, mutants_of, named
+from highwater.dst.scenarios import mutants_of, named, stems
 from highwater.dst.sim.strategies import STRATEGIES
 from highwater.dst.world.profiles import PROFILES
 from highwater.reports.campaign.figures import PHASES, Figures, Growth, cells_of
@@ -97,15 +98,16 @@ def untried(f: Figures) -> Untried:
 def untried_of_many(found: list[Figures]) -> Untried:
     left = sum(f.left for f in found)
     lines = unfinished(left, sum(f.done for f in found) + left)
-    none = [stem for stem in STEMS if stem not in {f.campaign.scenario for f in found}]
-    lines += missed(none, "scenario", "scenarios", f"{len(none)} of {len(STEMS)} scenarios have no campaign")
+    none = [stem for stem in stems() if stem not in {f.campaign.scenario for f in found}]
+    lines += missed(none, "scenario", "scenarios", f"{len(none)} of {len(stems())} scenarios have no campaign")
     lines += never_met(found)
     never = sorted({name for f in found for name, (runs, _) in (f.witnesses or {}).items() if not runs})
     lines += missed(never, "witness", "witnesses", f"{len(never)} witnesses were never reached in some campaign")
     growing = sum(map(is_growing, found))
     if growing:
         lines.append(("more states", f"more states of the model: still growing in {growing} of {len(found)} campaigns"))
-    known = {(stem, mutant) for stem in STEMS for mutant in mutants_of(stem).builds}
+    known = {(stem, mutant) for stem in stems() if project.has("mutants", stem)
+             for mutant in mutants_of(stem).builds}
     idle = len(known - {f.campaign[:2] for f in found})
     lines += [(f"{idle:,} mutants", f"{idle} of {len(known)} known-bad implementations have no campaign")] if idle else []
     return lines

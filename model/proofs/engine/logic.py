@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import z3
+from z3 import z3 as bindings
+
+bindings.Z3_DEBUG = False  # the library itself checks what it is given; to check it in Python, too, takes a fifth of a proof
 
 WORDS: dict[str, int] = {}
 

@@ -1,0 +1,332 @@
+"""Know where the parts of a protocol are: in our rooms, in the package of a user's project, or in an installed package.
+
+A project is a folder with `highwater.toml`, which names its protocols and their packages:
+
+    [protocols]
+    lease = "lease"        # the protocol `lease` is the package DIR/lease/
+
+The package has a module for each part: `model.py`, `impl.py`, `scenario.py` and so on (`PARTS`), and perhaps `spec.fizz` and
+`spec.toml`. An installed package names its protocols as entry points of the group `highwater.protocols`.
+
+`--project DIR` sets the environment variable HIGHWATER_PROJECT, so that child processes find the same project. The folder goes
+to the end of `sys.path`: nothing in it can replace a module of Python or of a library.
+"""
+
+import os
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from importlib.machinery import PathFinder
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from shlex import quote
+from traceback import extract_tb
+from types import ModuleType
+from typing import Any, NamedTuple
+
+PACKAGE = Path(__file__).parent  # highwater
+VARIABLE = "HIGHWATER_PROJECT"
+FILE = "highwater.toml"
+GROUP = "highwater.protocols"
+SPEC = "spec"  # a project's spec is spec.fizz, and its rows are in spec.toml
+RESERVED = ("engines",)  # names that `highwater verify` uses beside those of protocols
+
+
+class Part(NamedTuple):
+    room: str  # our package of these modules; a module is named by its protocol's stem
+    names: tuple[str, ...]  # what a user's module must define
+    verbs: str  # that need it
+
+
+PARTS = {  # name of a user's module -> what it is
+    "model": Part("model.protocols", ("Constants", "model"), "every verb but `dst lint`"),
+    "proof": Part("model.proofs", ("SAFEGUARDS", "SYSTEMS", "INSTANCES", "prove", "system", "scope", "m"), "`model prove`"),
+    "impl": Part("impl.protocols", (), "`dst`, `campaign` and `cost`"),
+    "mapping": Part("traces.protocols", ("Trace",), "`trace`, `dst` and `campaign`"),
+    "scenario": Part("dst.scenarios", ("SCENARIO",), "`dst`, `campaign`, `cost` and `trace`"),
+    "mutants": Part("dst.mutants", ("MUTANTS",), "`dst zoo`, and `--mutant`"),
+    "damage": Part("traces.damage.protocols", ("KNOWLEDGE",), "`trace damage`"),
+    "judge": Part("conformance.protocols", ("SMALL", "IMPOSSIBLE"), "the FizzBee judge of `verify`"),
+    "checks": Part("gate.protocols", ("checks",), "a protocol's own checks of `verify`"),
+}
+
+
+class ProjectError(Exception):
+    """The project, or a module of it, cannot be used. The message is one line: what, where, and what to do."""
+
+
+class Project(NamedTuple):
+    folder: Path
+    packages: dict[str, str]  # stem -> package
+
+
+# --- which project
+
+given = ""  # the folder as the user wrote it; "": as in the environment
+
+
+def use(folder: str) -> None:
+    """Take the protocols of this project, in this process and its children. Raises ProjectError."""
+    global given
+    before, path = os.environ.get(VARIABLE), Path(folder).resolve()
+    if before and Path(before).resolve() != path:
+        raise ProjectError(f"two projects at once: {folder}, and {given or f'{VARIABLE}={before}'}: give one of them")
+    opened(str(path))
+    os.environ[VARIABLE], given = str(path), folder
+
+
+def current() -> Project | None:
+    """Return the project of this process, if there is one. Raises ProjectError."""
+    folder = os.environ.get(VARIABLE)
+    return opened(folder) if folder else None
+
+
+def words() -> list[str]:
+    """Return the option that selects the project, as the user typed it; [] without a project."""
+    return ["--project", quote(given or os.environ[VARIABLE])] if os.environ.get(VARIABLE) else []
+
+
+def option() -> str:
+    """Return the option that selects the project, with a space before it, to end a command with; "" without a project."""
+    return "".join(f" {word}" for word in words())
+
+
+def environment() -> dict[str, str]:
+    """Return what a process with an environment of its own needs in order to find the project."""
+    return {VARIABLE: os.environ[VARIABLE]} if os.environ.get(VARIABLE) else {}
+
+
+@cache
+def opened(folder: str) -> Project:
+    """Read a project, and make its packages importable. Raises ProjectError."""
+    project = read(Path(folder))
+    check_names(project)
+    if folder not in sys.path:
+        sys.path.append(folder)
+    return project
+
+
+def read(folder: Path) -> Project:
+    """Read the file of a project. Raises ProjectError."""
+    file = folder / FILE
+    if not folder.is_dir():
+        raise ProjectError(f"{folder} is no folder: give a folder with {FILE}; `highwater new` makes one")
+    if not file.is_file():
+        raise ProjectError(f"{folder} is no project: it has no {FILE}; `highwater new` makes one")
+    try:
+        found = tomllib.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise ProjectError(f"{file}: {error}") from None
+    packages = found.get("protocols")
+    if not isinstance(packages, dict) or not packages:
+        raise ProjectError(f"{file} names no protocol: write [protocols], and below it NAME = \"PACKAGE\"")
+    for stem, package in packages.items():
+        check_entry(str(file), stem, package)
+        if not (folder / package.replace(".", "/") / "__init__.py").is_file():
+            raise ProjectError(f"{file}: {stem} = {package!r}, but there is no {package.replace('.', '/')}/__init__.py")
+    return Project(folder, packages)
+
+
+def check_entry(where: str, stem: str, package: object) -> None:
+    """Check one line `stem = "package"`. Raises ProjectError."""
+    if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", stem):
+        raise ProjectError(f"{where}: {stem!r} is no name of a protocol: write small letters, digits and single _")
+    if not isinstance(package, str) or not all(part.isidentifier() for part in package.split(".")):
+        raise ProjectError(f"{where}: {stem} = {package!r}: write the name of a Python package")
+    if stem in our_stems() or stem in RESERVED:
+        raise ProjectError(f"{where}: highwater has a protocol named {stem!r} already: choose another name")
+
+
+def check_names(project: Project) -> None:
+    """Check that the project's names are its own. Raises ProjectError."""
+    file = project.folder / FILE
+    for stem, package in project.packages.items():
+        other = installed().get(stem, package)
+        if other != package:
+            raise ProjectError(f"{file}: the installed package {other!r} has a protocol {stem!r} too: choose another name")
+        top = package.partition(".")[0]
+        if top in sys.stdlib_module_names:
+            raise ProjectError(f"{file}: the package {top!r} has the name of a module of Python: choose another name")
+        found = PathFinder.find_spec(top, [path for path in sys.path if path != str(project.folder)])
+        where = found and (found.origin or next(iter(found.submodule_search_locations or ()), None))
+        if where and not Path(where).resolve().is_relative_to(project.folder.resolve()):
+            raise ProjectError(f"{file}: the package {top!r} has the name of another one, {where}: choose another name")
+
+
+@cache
+def installed() -> dict[str, str]:
+    """Return the protocols of installed packages: stem -> package. Raises ProjectError if two have one name."""
+    found: dict[str, str] = {}
+    for entry in entry_points(group=GROUP):
+        whose = f"the installed package {entry.dist.name if entry.dist else entry.value}"
+        check_entry(whose, entry.name, entry.value)
+        if found.get(entry.name, entry.value) != entry.value:
+            raise ProjectError(f"{whose}: {found[entry.name]!r} has a protocol named {entry.name!r} too: uninstall one of them")
+        found[entry.name] = entry.value
+    return found
+
+
+# --- which protocols, and where their parts are
+
+@cache
+def ours(part: str) -> tuple[str, ...]:
+    """Return the names of the modules in our room of this part."""
+    return tuple(sorted(path.stem for path in room(part).glob("[a-z]*.py")))
+
+
+def room(part: str) -> Path:
+    return PACKAGE / PARTS[part].room.replace(".", "/")
+
+
+def our_stems() -> set[str]:
+    return {*ours("model"), *ours("scenario")}
+
+
+def users() -> dict[str, str]:
+    """Return the protocols that are not ours: stem -> package."""
+    project = current()
+    return {**installed(), **(project.packages if project else {})}
+
+
+def stems(part: str) -> tuple[str, ...]:
+    """Return the protocols that have this part: of the project if there is one; else ours and those of installed packages."""
+    project = current()
+    wanted = project.packages if project else installed()
+    return tuple(sorted({*(() if project else ours(part)), *(stem for stem in wanted if has(part, stem))}))
+
+
+def only() -> str | None:
+    """Return the project's protocol if it has just one; None without a project. Raises ProjectError if it has several."""
+    project = current()
+    if project and len(project.packages) > 1:
+        raise ProjectError(f"{project.folder} has several protocols: choose one of {', '.join(sorted(project.packages))}")
+    return next(iter(project.packages)) if project else None
+
+
+def is_users(stem: str) -> bool:
+    """Tell whether a protocol of this name is a user's."""
+    return stem not in our_stems() and stem in users()
+
+
+def folder_of(stem: str) -> Path:
+    """Return the folder of a user's package. Raises ProjectError."""
+    package, project = users()[stem], current()
+    if project and stem in project.packages:
+        return project.folder / package.replace(".", "/")
+    try:
+        found = find_spec(package)
+    except ModuleNotFoundError:
+        found = None
+    if not found or not found.submodule_search_locations:
+        raise ProjectError(f"the protocol {stem!r} should be in the installed package {package!r}, but there is none")
+    return Path(next(iter(found.submodule_search_locations)))
+
+
+def file_of(part: str, stem: str) -> Path:
+    """Return the path that the module of this part has, if there is one."""
+    return folder_of(stem) / f"{part}.py" if is_users(stem) else room(part) / f"{stem}.py"
+
+
+def module(part: str, stem: str) -> str:
+    """Return the name of the module of this part."""
+    return f"{users()[stem]}.{part}" if is_users(stem) else f"highwater.{PARTS[part].room}.{stem}"
+
+
+def has(part: str, stem: str) -> bool:
+    return stem.isidentifier() and file_of(part, stem).is_file()
+
+
+def spec(name: str, suffix: str) -> Path:
+    """Return the path of a spec's file: `suffix` is .fizz or .toml. Our specs are named in CamelCase."""
+    return folder_of(name) / f"{SPEC}{suffix}" if is_users(name) else PACKAGE / "specs" / f"{name}{suffix}"
+
+
+def settings() -> dict[str, Any]:
+    """Return the content of the project's highwater.toml; {} without a project."""
+    project = current()
+    return tomllib.loads((project.folder / FILE).read_text()) if project else {}
+
+
+def tables() -> list[tuple[str, Path]]:
+    """Return (spec's name, path of the table of its runs) for each spec of the project, or of ours and installed packages."""
+    project = current()
+    paths = [] if project else [(path.stem, path) for path in sorted((PACKAGE / "specs").glob("*.toml"))]
+    mine = ((stem, spec(stem, ".toml")) for stem in sorted(project.packages if project else installed()))
+    return [*paths, *((stem, path) for stem, path in mine if path.is_file())]
+
+
+def load(part: str, stem: str) -> ModuleType:
+    """Import the module of this part. Raises ProjectError if a user's module is missing, fails, or lacks a name."""
+    if not is_users(stem):
+        return import_module(module(part, stem))
+    name, file = module(part, stem), file_of(part, stem)
+    if not file.is_file():
+        there = [f"{each}.py" for each in PARTS if has(each, stem)]
+        raise ProjectError(f"{file} is missing, which is for {PARTS[part].verbs}: {stem!r} has "
+                           f"{', '.join(there) or 'no module at all'}; write it, or take a verb that needs no {part}")
+    try:
+        found = import_module(name)
+    except (Exception, SystemExit) as error:
+        raise ProjectError(f"{name} cannot be imported: {raised(error)}; for the traceback: cd {quote(str(root_of(stem)))} && "
+                           f"python -c 'import {name}'") from error
+    lacking = [each for each in PARTS[part].names if not hasattr(found, each)]
+    if lacking:
+        raise ProjectError(f"{file} defines no {lacking[0]}; {part}.py must define {', '.join(PARTS[part].names)}")
+    return found
+
+
+def root_of(stem: str) -> Path:
+    """Return the folder from which a user's package is imported."""
+    return folder_of(stem).parents[users()[stem].count(".")]
+
+
+def raised(error: BaseException) -> str:
+    """Describe an exception in one line: its type, its message, and the file and line that raised it."""
+    if isinstance(error, SyntaxError):
+        return f"{type(error).__name__}: {error.msg} ({error.filename}:{error.lineno})"
+    frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen ")]
+    return f"{type(error).__name__}: {' '.join(str(error).split())}" + (
+        f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else "")
+
+
+# --- what the code of a run depends on
+
+SKIPPED = re.compile(r"\..*|__pycache__|node_modules|tests|out|build|dist")  # folders of a project without its code
+
+
+def roots() -> list[Path]:
+    """Return the folders whose sources count: the package highwater, the project, and installed packages of protocols."""
+    project = current()
+    return [PACKAGE, *([project.folder] if project else sorted({top for _, top in tops()}))]
+
+
+def tops() -> list[tuple[str, Path]]:
+    """Return the names and folders of the top packages of installed protocols."""
+    return [(package.partition(".")[0], root_of(stem) / package.partition(".")[0]) for stem, package in installed().items()]
+
+
+def sources() -> list[tuple[str, Path]]:
+    """Return (name, path) of each Python file of users' protocols, by name. Names are relative to the project."""
+    project = current()
+    places = [("", project.folder)] if project else tops()
+    found = {f"{top}/{name}".lstrip("/"): path for top, folder in places for name, path in python_files(folder)}
+    return sorted(found.items())
+
+
+def file_text() -> str:
+    """Return a highwater.toml that names all users' protocols."""
+    return "\n".join(["[protocols]", *(f'{stem} = "{package}"' for stem, package in sorted(users().items())), ""])
+
+
+def python_files(folder: Path) -> Iterator[tuple[str, Path]]:
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not SKIPPED.fullmatch(name) and
+                      not os.path.exists(os.path.join(place, name, "pyvenv.cfg"))]
+        for name in files:
+            if name.endswith(".py"):
+                path = Path(place) / name
+                yield path.relative_to(folder).as_posix(), path
