@@ -29,10 +29,9 @@ PAGE = "GITHUB_STEP_SUMMARY"  # where it is set, a file of Markdown that the pag
 
 def verify(protocol: Annotated[list[str] | None, typer.Option(help="only this protocol, or 'engines'; may be repeated")] = None,
            deep: Annotated[bool, typer.Option("--deep", help="the same rows with more seeds and larger instances")] = False,
-           seeds: Annotated[int | None, typer.Option(min=2, help="seeds to simulate of each scenario [default: 5,000, and 10,000 "
-                                                     "with --deep]")] = None,
-           campaign: Annotated[int | None, typer.Option(min=2, help="seeds to run on Spark [default: 500, and 5,000 with --deep]"
-                                                        )] = None,
+           seeds: Annotated[int | None, typer.Option(min=2, help="seeds to simulate of each scenario, instead of the gate's "
+                                                     "number")] = None,
+           campaign: Annotated[int | None, typer.Option(min=2, help="seeds to run on Spark, likewise")] = None,
            anew: Annotated[bool, typer.Option("--anew", help="run every check, and use no kept verdict")] = False,
            again: Annotated[float, typer.Option(min=0, max=100, help="per cent of the kept rows to run again; one that comes "
                                                 "out differently fails with exit code 14")] = 0,
