@@ -2,13 +2,16 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help verify test interop setup fizzbee servers lint bench docs lock clean
+.PHONY: help verify verify-deep test interop setup fizzbee servers lint bench docs lock clean
 
 help:  ## what there is
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /make \1\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1\t/' | expand -t 16
 
 verify: setup fizzbee  ## the gate: specs, models, proofs, simulation, mutants, campaign; the exit code tells what failed
 	@$(BIN)/highwater verify
+
+verify-deep: setup fizzbee  ## the same rows with more seeds, all strategies and larger instances
+	@$(BIN)/highwater verify --deep
 
 test: setup fizzbee servers  ## the test suite
 	@$(BIN)/python -m pytest -n 2 --dist loadfile

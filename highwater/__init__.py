@@ -4,8 +4,12 @@ The names below are the public API; docs/api.md describes each. `import highwate
 its module when it is first used. So `highwater.S3Store` alone needs boto3.
 """
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+if os.environ.get("HIGHWATER_WATCH"):  # a check of `highwater verify` runs in this process, or in one that started it
+    import_module("highwater.gate.watch")
 
 if TYPE_CHECKING:
     from highwater.dst.run_spec import Run, RunSpec

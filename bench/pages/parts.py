@@ -47,6 +47,7 @@ def call(module: str) -> str:
 
 PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "protocols": ("README.md", readme.protocols),
+    "gates": ("README.md", readme.gates),
     "exit_codes": ("README.md", readme.exit_codes),
     "failure": ("README.md", readme.failure),
     "cost": ("docs/cost.md", readme.cost),

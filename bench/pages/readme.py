@@ -12,16 +12,15 @@ from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import STEMS, mutants_of, named
 from highwater.dst.simulate import simulate
 from highwater.gate.exits import MEANING
+from highwater.gate.sizes import DEEP, GATE
 from highwater.specs.runs import rows
 from highwater.traces.explain.explain import explain
-
-SEEDS = 10_000  # of each scenario, in `make verify`
 
 
 def protocols() -> str:
     """Render a row for each protocol, with figures from each layer."""
     lines = ["| protocol | runs of the spec | states compared with FizzBee | properties | safeguards | proof, unbounded | "
-             "implementation | seeds | mutants |", "|---" * 9 + "|"]
+             "implementation | mutants |", "|---" * 8 + "|"]
     for stem in sorted(stems(), key=reading_order().index):
         runs, module = [row for row in rows() if row.stem == stem], module_of(stem)
         held, failed = ([row for row in runs if row.expect == verdict] for verdict in ("PASSED", "FAILED"))
@@ -31,8 +30,25 @@ def protocols() -> str:
         proved = f"{systems} system{'s' * (systems > 1)}" if systems else ""
         lines.append(f"| [{stem}]({(DOCS / f'{stem}.md').relative_to(ROOT)}) | {len(held)} hold, {len(failed)} fail as they "
                      f"must | {states:,} | {len(module.ALWAYS)} | {len(off)} | {proved} | {implemented(stem)} | "
-                     f"{SEEDS if stem in STEMS else 0:,} | {len(mutants_of(stem).builds) if stem in STEMS else 0} |")
+                     f"{len(mutants_of(stem).builds) if stem in STEMS else 0} |")
     return "\n".join(lines) + "\n"
+
+
+def gates() -> str:
+    """Render what each of the two gates runs."""
+    larger = sum(bool(row.deep) for row in rows())
+    figures = {
+        "runs of the specs": [f"all {len(rows()):,}", f"all {len(rows()):,}, {larger} of them on a larger instance"],
+        "proofs": ["all", "all"],
+        "seeds of each scenario": [f"{size.seeds:,}" + (f", and {size.each_strategy:,} for each strategy" * bool(
+            size.each_strategy)) for size in (GATE, DEEP)],
+        "seeds compared with two hash seeds": [f"{size.compared:,}" for size in (GATE, DEEP)],
+        "kills of each mutant": [f"{size.kills:,}" for size in (GATE, DEEP)],
+        "runs of each protocol that FizzBee judges": [f"{size.judged:,}" for size in (GATE, DEEP)],
+        "seeds on Spark": [f"{size.campaign:,}" for size in (GATE, DEEP)],
+    }
+    return "\n".join([f"| | `{GATE.name}` | `{DEEP.name}` |", "|---" * 3 + "|",
+                      *(f"| {name} | {' | '.join(values)} |" for name, values in figures.items())]) + "\n"
 
 
 def exit_codes() -> str:

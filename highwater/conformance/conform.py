@@ -3,7 +3,7 @@ expected result, in FizzBee and in the model.
 """
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from highwater import project
 from highwater.conformance.difference import compare, described, label_text, property_read, short
@@ -91,10 +91,11 @@ def alone(row: Row, model: Model) -> Result:
 
 def whole(row: Row, fizz: Fizz, model: Model, cache: bool) -> Result:
     """Compare the graphs, then the verdicts."""
-    compared = compare(row, model, fizz.graph(row.path, row.constants, cache=cache))
+    checked, graph = fizz.explored(row.path, row.constants, cache=cache)
+    compared = compare(row, model, graph)
     if compared.difference:
         return wrong(row, "spec", described(row, model, compared.difference), figure="graphs differ")
-    result = verdicts(row, fizz, model, cache)
+    result = verdicts(row, fizz, model, cache, checked)
     return result._replace(figure=f"{compared.states:,} states, {compared.edges:,} edges equal") if result.ok else result
 
 
@@ -145,8 +146,9 @@ def unlike_silence(row: Row, model: Model, counted: Exploration) -> str:
     return "\n".join(lines)
 
 
-def verdicts(row: Row, fizz: Fizz, model: Model, cache: bool) -> Result:
-    """Compare the verdicts on the `always` properties with each other and with the table of runs."""
+def verdicts(row: Row, fizz: Fizz, model: Model, cache: bool, checked: CheckResult | None = None) -> Result:
+    """Compare the verdicts on the `always` properties with each other and with the table of runs. `checked` is FizzBee's, if it
+    has run."""
     counted = count(row, model)
     if unlike := unlike_count(row, counted):
         return wrong(row, "spec", unlike)
@@ -157,7 +159,7 @@ def verdicts(row: Row, fizz: Fizz, model: Model, cache: bool) -> Result:
         if result and not result.ok:
             return result
     else:
-        checked = judged(fizz, row, cache, liveness=False)
+        checked = judged(row, checked or fizz.check(row.path, row.constants, cache=cache, liveness=False))
         theirs, result = checked.failed_assertion or "", None
         if ours != theirs:
             return wrong(row, "spec", f"the model: {failing(ours, steps)}", f"FizzBee: {failing(theirs, links(checked))}",
@@ -171,9 +173,8 @@ def verdicts(row: Row, fizz: Fizz, model: Model, cache: bool) -> Result:
     return result or Result(row, True, "", f"{row.expect} as expected", "")
 
 
-def judged(fizz: Fizz, row: Row, cache: bool, **options: Any) -> CheckResult:
+def judged(row: Row, checked: CheckResult) -> CheckResult:
     """Return FizzBee's verdict, PASSED or FAILED. Raises FizzError for any other outcome."""
-    checked = fizz.check(row.path, row.constants, cache=cache, **options)
     if checked.verdict not in ("PASSED", "FAILED"):
         raise FizzError(checked.error or f"FizzBee's verdict is {checked.verdict}, neither PASSED nor FAILED")
     return checked
@@ -221,7 +222,7 @@ def live(row: Row, fizz: Fizz, model: Model, cache: bool) -> Result:
     differing = sorted(f"{role}.{action}" for role in roles for action in fair.get(role, set()) ^ model.fair.get(role, set()))
     if differing:
         return wrong(row, "spec", f"fair in only one of spec and model: {', '.join(differing)}")
-    checked = judged(fizz, row, cache, only=[name])
+    checked = judged(row, fizz.check(row.path, row.constants, cache=cache, only=[name]))
     if counted.stopped or not counted.states == checked.states == row.states:
         return wrong(row, "spec", f"the model has {counted_in_words(row, counted)}, FizzBee {checked.states:,}, "
                      f"{table(row)} expects {row.states:,}")

@@ -84,10 +84,10 @@ def rate(scenario: str, runs: int) -> Rate:
     return Rate(runs, found.pop("", 0), tuple(found.most_common()))
 
 
-def judge(fizz: Fizz, outcome: Outcome, timeout: float | None = None) -> Judgement:
+def judge(fizz: Fizz, outcome: Outcome, timeout: float | None = None, cache: bool = True) -> Judgement:
     """Let FizzBee judge a run. Raises TooLarge if no guided trace fits the run, FizzError if FizzBee cannot run."""
     run = guided(outcome)
-    found = fizz.guided(run.row.path, run.constants, run.links, timeout=timeout, cache=True)
+    found = fizz.guided(run.row.path, run.constants, run.links, timeout=timeout, cache=cache)
     followed = found.followed
     assert followed is not None  # a guided check says it
     if found.verdict == "FAILED":

@@ -5,16 +5,18 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from highwater.dst.scenarios import DEFAULT
-from highwater.gate.checks import CORES, Check, Found
 from highwater.gate.exits import HARNESS, INCOMPLETE, NONDETERMINISM, of_kinds
+from highwater.gate.rows import Check, Found
+from highwater.gate.sizes import Size
 
 GROUP = "engines"  # in the place of a protocol
+JOBS = 1  # a check takes one core
 
 
-def checks(seeds: int) -> Iterator[Check]:
+def checks(size: Size) -> Iterator[Check]:
     yield Check(GROUP, "model", "the wide engine visits what the plain one visits", engines)
-    yield Check(GROUP, "campaign", f"{seeds:,} seeds on Spark, the same rows as here", lambda: on_spark(seeds))
+    yield Check(GROUP, "campaign", f"{size.campaign:,} seeds on Spark, the same rows as here", on_spark, (size.campaign,),
+                ("java",), weight=60)
 
 
 def engines() -> Found:
@@ -33,14 +35,15 @@ def on_spark(seeds: int) -> Found:
     from highwater.dst.campaign.processes import local_engine
     from highwater.dst.campaign.waves import run
     from highwater.dst.campaign.what import NoSpark, campaign_of
+    from highwater.dst.scenarios import DEFAULT
     from highwater.dst.spark.engine import spark_engine
 
     summaries = {}
     with TemporaryDirectory() as folder:
         for name, engine in (("local", local_engine), ("spark", spark_engine)):
             try:
-                summaries[name] = run(campaign_of(DEFAULT), Asked((0, seeds)), Path(folder) / name, partial(engine, CORES),
-                                      CORES).summary
+                summaries[name] = run(campaign_of(DEFAULT), Asked((0, seeds)), Path(folder) / name, partial(engine, JOBS),
+                                      JOBS).summary
             except NoSpark as error:
                 return Found("", INCOMPLETE, str(error))
     if summaries["spark"] != summaries["local"]:

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from highwater.specs.fizzbee.files import Graph
 from highwater.specs.fizzbee.run import build_module
@@ -23,7 +23,8 @@ from highwater.specs.fizzbee.verdict import CheckResult
 SOURCES = Path(__file__).parent
 KEPT = ("PASSED", "FAILED", "DEADLOCK")
 
-Found = TypeVar("Found", Graph, CheckResult)
+Both = tuple[CheckResult, Graph]
+Found = TypeVar("Found", Graph, CheckResult, Both)
 
 
 def kept(what: str, version: str, spec: Path, constants: dict[str, object], options: list,
@@ -33,13 +34,24 @@ def kept(what: str, version: str, spec: Path, constants: dict[str, object], opti
     path = build_module().cache() / "specs" / f"{spec.stem}-{what}-{key(what, version, spec, constants, options)}.z"
     try:
         entry = marshal.loads(zlib.decompress(path.read_bytes()))
-        return Graph(*entry) if what == "graph" else CheckResult(**entry)  # pyright: ignore[reportReturnType]  # as `what`
+        return READ[what](entry)
     except (OSError, zlib.error, ValueError, TypeError, EOFError):
         pass
     result = compute()
-    if isinstance(result, Graph) or result.verdict in KEPT:
+    verdict = result[0].verdict if isinstance(result, tuple) else getattr(result, "verdict", "PASSED")
+    if verdict in KEPT:
         keep(path, result)
     return result
+
+
+def both_of(entry: list) -> Both:
+    checked, graph = entry
+    return CheckResult(**checked), Graph(*graph)
+
+
+READ: dict[str, Callable[[Any], Any]] = {  # what was asked -> how its entry is read
+    "graph": lambda entry: Graph(*entry), "check": lambda entry: CheckResult(**entry),
+    "guided": lambda entry: CheckResult(**entry), "explored": both_of}
 
 
 def key(what: str, version: str, spec: Path, constants: dict[str, object], options: list) -> str:
@@ -57,9 +69,13 @@ def sources() -> list[bytes]:
     return [part for path in sorted(SOURCES.glob("*.py")) for part in (path.name.encode(), path.read_bytes())]
 
 
-def keep(path: Path, result: Graph | CheckResult) -> None:
+def plain(result: Graph | CheckResult) -> Any:
+    return (result.states, result.initial, result.edges) if isinstance(result, Graph) else asdict(result)
+
+
+def keep(path: Path, result: Graph | CheckResult | Both) -> None:
     """Write the entry whole, and put it in place in one step."""
-    entry = (result.states, result.initial, result.edges) if isinstance(result, Graph) else asdict(result)
+    entry = [plain(one) for one in result] if isinstance(result, tuple) else plain(result)
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".new-", delete=False) as new:
         new.write(zlib.compress(marshal.dumps(entry)))

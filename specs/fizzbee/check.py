@@ -36,6 +36,7 @@ exception is raised. FizzBee 0.5.4 alone does not guarantee that. Its measured b
 Errors raised: FizzMissing, SpecError, FizzError.
 """
 
+import json
 import re
 import tempfile
 import time
@@ -52,6 +53,7 @@ from highwater.specs.fizzbee.run import BUILD, Run, build_module, execute
 from highwater.specs.fizzbee.verdict import UNWITNESSED, CheckResult, parse_error, read_result
 
 OPTIONS = "options:\n  max_actions: 1000000000\n"  # fizz.yaml; a spec's front matter overrides it
+GRAPH = ["--no-symmetry-reduction", "--experimental_no_state_returns"]  # of a run whose graph is read
 LONGEST_GUIDED = 100  # actions: FizzBee's trace mode has this bound and ignores every setting
 
 
@@ -116,17 +118,26 @@ class Fizz:
         text = without_assertions(with_constants(spec.read_text(), constants, spec))
         with tempfile.TemporaryDirectory(prefix="fizz-") as folder:
             scratch = self._parse(Path(folder), spec, text)
-            run = self._run(scratch, "graph", ["--no-symmetry-reduction", "--experimental_no_state_returns"], timeout)
+            return graph_of(self._run(scratch, "graph", GRAPH, timeout), spec)
+
+    def explored(self, spec: Path, constants: dict[str, object] | None = None, *, timeout: float | None = None,
+                 cache: bool = False) -> tuple[CheckResult, Graph]:
+        """Check every assertion but `eventually`, and return the whole state graph too: half the work of `check` and `graph`.
+
+        A run that passes writes the graph. If an assertion fails, a second run has none. Raises FizzError, SpecError."""
+        spec, constants = Path(spec), dict(constants or {})
+        if cache:
+            return kept("explored", self.version, spec, constants, [],
+                        lambda: self.explored(spec, constants, timeout=timeout))
+        text = without_liveness(with_constants(spec.read_text(), constants, spec))
+        with tempfile.TemporaryDirectory(prefix="fizz-") as folder:
+            scratch = self._parse(Path(folder), spec, text)
+            run = self._run(scratch, "checked", GRAPH, timeout)
             result = read_result(run, spec)
-            if result.verdict == "DEADLOCK":
-                raise FizzError(f"{spec}: a state in which nothing is enabled; a graph needs `deadlock_detection: false`")
-            if result.verdict != "PASSED":
-                raise FizzError(result.error or f"{spec}: no graph: FizzBee said {result.verdict} after {result.seconds:.0f} s")
-            longest = re.search(r"max_actions:(\d+)", run.output)
-            try:
-                return read_graph(run.out, int(longest[1]) if longest else 0)
-            except FizzError as error:
-                raise FizzError(f"{spec}: {error}") from error
+            if result.verdict == "FAILED":
+                leave_out_assertions(scratch / "spec.json")
+                run = self._run(scratch, "graph", GRAPH, timeout)
+            return result, graph_of(run, spec)
 
     def guided(self, spec: Path, constants: dict[str, object] | None, trace: Iterable[str], *,
                assertions: bool = True, timeout: float | None = None, cache: bool = False) -> CheckResult:
@@ -187,3 +198,24 @@ class Fizz:
         if status < 0 and not stopped:
             errors += f"it was killed by signal {-status}\n"  # by the kernel, say, for want of memory
         return Run(output, errors, stopped, time.monotonic() - started, scratch / name)
+
+
+def leave_out_assertions(parsed: Path) -> None:
+    """Remove every assertion from what the parser has written. `without_assertions` does so before parsing."""
+    spec = json.loads(parsed.read_text())
+    spec.pop("invariants")
+    parsed.write_text(json.dumps(spec))
+
+
+def graph_of(run: Run, spec: Path) -> Graph:
+    """Read the graph that a run has written. Raises FizzError if the run did not pass, or if the graph was cut."""
+    result = read_result(run, spec)
+    if result.verdict == "DEADLOCK":
+        raise FizzError(f"{spec}: a state in which nothing is enabled; a graph needs `deadlock_detection: false`")
+    if result.verdict != "PASSED":
+        raise FizzError(result.error or f"{spec}: no graph: FizzBee said {result.verdict} after {result.seconds:.0f} s")
+    longest = re.search(r"max_actions:(\d+)", run.output)
+    try:
+        return read_graph(run.out, int(longest[1]) if longest else 0)
+    except FizzError as error:
+        raise FizzError(f"{spec}: {error}") from error

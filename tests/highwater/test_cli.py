@@ -1,11 +1,14 @@
 """The commands as a user meets them: their output, their refusals, their exit codes."""
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from unittest import mock
+from xml.etree import ElementTree
 
 import pytest
 from typer.testing import CliRunner
@@ -19,8 +22,8 @@ from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
 from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import DEFAULT, STEMS
 from highwater.dst.simulate import Outcome, simulate
-from highwater.gate import checks
-from highwater.gate.checks import Check, Found, timed
+from highwater.gate import proofs as gate_proofs
+from highwater.gate import specs as gate_specs
 from highwater.gate.exits import (
     HARNESS,
     INCOMPLETE,
@@ -35,6 +38,8 @@ from highwater.gate.exits import (
     worst,
 )
 from highwater.gate.protocols import sequenced_metadata_boundary as checks_own
+from highwater.gate.reports import as_junit, as_markdown
+from highwater.gate.rows import Check, Found, Row, timed
 from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore
 from highwater.specs.fizzbee.check import Fizz
 from highwater.specs.fizzbee.errors import FizzMissing
@@ -419,7 +424,7 @@ def test_without_fizzbee_the_spec_is_skipped_aloud(monkeypatch):
         raise FizzMissing("FizzBee: there is no Go here")
 
     monkeypatch.setattr(Fizz, "find", classmethod(nowhere))
-    [check] = checks.specs("baseline")
+    [check] = gate_specs.checks("baseline", False)
     row = timed(check)
     assert (row.code, row.verdict, row.message) == (INCOMPLETE, "skipped", "FizzBee: there is no Go here")
 
@@ -427,14 +432,14 @@ def test_without_fizzbee_the_spec_is_skipped_aloud(monkeypatch):
 def test_what_the_gate_asks_of_a_proof(monkeypatch):
     from highwater.model.proofs import sequenced_write as proofs
 
-    off = proofs.SAFEGUARDS_OFF[0]
-    assert checks.proved(proofs, {}).code == checks.unproved(proofs, off).code == checks.tied(proofs).code == 0
-    assert checks.unproved(proofs, {}).code == PROOF  # it holds though nothing is switched off
-    assert [check.part for check in checks.proofs("sequenced_write")] == ["proof"] * (
+    stem, off = "sequenced_write", proofs.SAFEGUARDS_OFF[0]
+    assert gate_proofs.proved(stem, "").code == gate_proofs.unproved(stem, off).code == gate_proofs.tied(stem).code == 0
+    assert gate_proofs.unproved(stem, {}).code == PROOF  # it holds though nothing is switched off
+    assert [check.part for check in gate_proofs.checks(stem)] == ["proof"] * (
         len(proofs.SYSTEMS) + len(proofs.SAFEGUARDS_OFF) + 1)
     writer = {name: action for name, action in proofs.ACTIONS["Writer"].items() if name != "CreateConflict"}
     monkeypatch.setattr(proofs, "SYSTEM", proofs.SYSTEM._replace(actions=proofs.ACTIONS | {"Writer": writer}))
-    found = checks.tied(proofs)
+    found = gate_proofs.tied(stem)
     assert found.code == PROOF and "CreateConflict" in found.message
 
 
@@ -452,14 +457,66 @@ def test_the_canary_must_fail(monkeypatch):
     assert checks_own.canary().code == HARNESS
 
 
-def test_a_gate_with_a_failure_says_so_in_its_table_its_json_and_its_exit_code(monkeypatch, tmp_path):
-    found = [Check("p", "a", "holds", lambda: Found("1")), Check("p", "b", "differs", lambda: Found("", SPEC, "they differ")),
-             Check("q", "c", "absent", lambda: Found("", INCOMPLETE, "no Java"))]
+def holds() -> Found:
+    return Found("1")
+
+
+def differs() -> Found:
+    return Found("", SPEC, "they differ")
+
+
+def absent() -> Found:
+    return Found("", INCOMPLETE, "no Java")
+
+
+def dies() -> Found:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return Found("1")
+
+
+def the_gate(monkeypatch, tmp_path, *functions, also=()):
+    """Run the gate on functions of this module."""
+    found = [Check("p", "a", function.__name__, function) for function in functions]
+    monkeypatch.setenv("HIGHWATER_CACHE", str(tmp_path))
     monkeypatch.setattr(verify, "checks_of", lambda protocol, *_: found if protocol == "baseline" else [])
-    result = ran("verify", "--protocol", "baseline", "--json", str(tmp_path / "verify.json"))
-    assert result.exit_code == SPEC and "1 ok, 1 failed, 1 skipped" in result.output and "they differ" in result.output
+    return ran("verify", "--protocol", "baseline", "--json", str(tmp_path / "verify.json"), *also)
+
+
+def test_a_gate_with_a_failure_says_so_in_its_lines_its_table_its_json_and_its_exit_code(monkeypatch, tmp_path):
+    result = the_gate(monkeypatch, tmp_path, holds, differs, absent)
+    assert result.exit_code == SPEC and "1 ok (0 kept), 1 failed, 1 skipped" in result.output
+    assert re.search(r"^\d/3 FAILED +\d\.\d s  p: a: differs: exit 16: they differ$", result.output, re.MULTILINE)
     document = json.loads((tmp_path / "verify.json").read_text())
     assert document["exit"] == SPEC and [row["verdict"] for row in document["rows"]] == ["ok", "FAILED", "skipped"]
+
+
+def test_a_check_whose_process_dies_has_failed(monkeypatch, tmp_path):
+    result = the_gate(monkeypatch, tmp_path, dies, holds)
+    assert result.exit_code == HARNESS and "its process ended with SIGKILL" in result.output and "1 ok" in result.output
+
+
+def test_a_kept_row_is_named_so_and_makes_the_same_reports(monkeypatch, tmp_path):
+    page = tmp_path / "page.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(page))
+    files = ("--junit", str(tmp_path / "junit.xml"), "--summary", str(tmp_path / "summary.md"))
+    for kept in (0, 1):
+        result = the_gate(monkeypatch, tmp_path, holds, differs, absent, also=files)
+        assert f"1 ok ({kept} kept)" in result.output
+    suites = ElementTree.parse(tmp_path / "junit.xml").getroot()
+    assert [suites.get(name) for name in ("tests", "failures", "skipped")] == ["3", "1", "1"]
+    assert [[child.tag for child in case] for case in suites.iter("testcase")] == [["system-out"], ["failure"], ["skipped"]]
+    assert suites.find(".//failure").text == "they differ" and suites.find(".//system-out").text == "kept: 1"
+    summary = (tmp_path / "summary.md").read_text()
+    assert "exit 16: spec ≠ model" in summary and "| p | 3 | 0 | 1 | 1 | 1 |" in summary and "    they differ" in summary
+    assert page.read_text().endswith(summary) and page.read_text().count("###") == 2
+    again = the_gate(monkeypatch, tmp_path, holds, also=["--again", "50"])
+    assert again.output.count("run again: 1 of them, drawn by --draw ") == 1
+
+
+def test_a_summary_holds_any_message():
+    row = Row("p|q", "a", "<b>", "", 1.0, HARNESS, "a\x00b\n&<")
+    assert ElementTree.fromstring(as_junit([row], 1.0)).find(".//failure").text == "ab\n&<"
+    assert "p\\|q" in as_markdown([row], HARNESS, 1.0)
 
 
 def test_a_run_that_does_not_end_is_a_failure_of_its_own_class(monkeypatch):

@@ -14,8 +14,10 @@ import pytest
 from highwater import project
 from highwater.dst.spark import shipping
 from highwater.dst.version import code_version
-from highwater.gate import checks
+from highwater.gate import checks, specs
 from highwater.gate.exits import BAD_INPUT, INCOMPLETE, NONDETERMINISM, REFINEMENT, SAFETY
+from highwater.gate.rows import timed
+from highwater.gate.sizes import GATE
 from tests.support.projects import REGISTER, TOML, forget, half, highwater, made, used
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -234,7 +236,7 @@ def test_a_library_that_is_missing_is_named_with_its_extra(tmp_path, monkeypatch
 
 def test_the_gate_of_half_a_protocol_is_incomplete(tmp_path):
     with used(half(tmp_path, "model.py")):
-        rows = [checks.timed(check) for check in checks.of_protocol("register", 2, has_scenario=False)]
+        rows = [timed(check) for check in checks.of_protocol("register", GATE, has_scenario=False)]
     assert {(row.part, row.code) for row in rows} == {("spec", INCOMPLETE), ("scenario", INCOMPLETE), ("mutants", INCOMPLETE)}
 
 
@@ -246,7 +248,7 @@ def test_the_gate_of_an_empty_package_is_incomplete(tmp_path):
 def test_the_gate_without_a_spec_may_pass_and_says_so(tmp_path):
     folder = half(tmp_path, "model.py", "spec.toml")
     with used(folder):
-        rows = [checks.timed(check) for check in checks.specs("register")]
+        rows = [timed(check) for check in specs.checks("register", deep=False)]
     assert [row.code for row in rows] == [0, 0, 0]
     assert "no .fizz" in rows[-1].what and rows[-1].figure == "not held against FizzBee"
 

@@ -259,8 +259,9 @@ def test_a_run_that_complains_has_no_verdict_and_is_not_kept(fizz, spec, tmp_pat
     for ask in (fizz.check, lambda path, **options: fizz.guided(path, {}, ["Inc"], **options)):
         result = ask(path, cache=True)
         assert result.verdict == "ERROR" and "PASSED" in result.output and told in result.error
-    with pytest.raises(FizzError, match=told):
-        fizz.graph(path, cache=True)
+    for ask in (fizz.graph, fizz.explored):
+        with pytest.raises(FizzError, match=told):
+            ask(path, cache=True)
     assert not list(tmp_path.glob("cache/specs/*"))
 
 
@@ -344,6 +345,18 @@ def test_a_graph_equals_one_made_by_hand(fizz, spec, writers):
 
 def test_an_ablated_spec_has_a_graph_too(fizz, spec):
     assert len(fizz.graph(spec(FILES), {"CHECK": False, "IDS": 1}).states) > len(reachable(2, 1)[0])
+
+
+@pytest.mark.parametrize("text, constants, verdict", [(COUNTER, {"TOP": 1}, "PASSED"), (FILES, {}, "FAILED")])
+def test_one_run_gives_the_verdict_and_the_graph(fizz, spec, tmp_path, monkeypatch, text, constants, verdict):
+    monkeypatch.setenv("HIGHWATER_CACHE", str(tmp_path / "cache"))
+    path = spec(text)
+    checked, graph = fizz.explored(path, constants, cache=True)
+    assert (checked.verdict, graph) == (verdict, fizz.graph(path, constants))
+    alone = fizz.check(path, constants, liveness=False)
+    assert (checked.failed_assertions, checked.trace, checked.states) == (alone.failed_assertions, alone.trace, alone.states)
+    monkeypatch.setattr(type(fizz), "_parse", None)  # the second answer is from the cache
+    assert fizz.explored(path, constants, cache=True) == (checked, graph)
 
 
 def test_self_loops_and_disabled_actions(fizz, spec):

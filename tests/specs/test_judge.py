@@ -12,7 +12,7 @@ from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import DEFAULT, STEMS, mutants_of, named
 from highwater.dst.scenarios.sequenced_metadata_boundary import namespace
 from highwater.dst.simulate import Outcome, simulate
-from highwater.gate import checks, exits
+from highwater.gate import exits, simulation
 from highwater.specs.fizzbee.check import Fizz
 from highwater.specs.fizzbee.errors import FizzMissing
 from highwater.specs.fizzbee.verdict import CheckResult
@@ -130,13 +130,12 @@ def test_what_cannot_be_followed_is_told_with_its_limit() -> None:
 
 
 def test_the_gate_fails_where_the_judges_differ(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "JUDGED", 1)
     monkeypatch.setattr(Fizz, "find", lambda: Says(verdict="STOPPED", followed=0))
-    found = checks.second_judge(DEFAULT)
+    found = simulation.second_judge(DEFAULT, 1, 1)
     assert found.code == exits.SPEC and "ours says ok" in found.message
 
     def missing() -> None:
         raise FizzMissing("there is none")
 
     monkeypatch.setattr(Fizz, "find", missing)
-    assert checks.second_judge(DEFAULT).code == exits.INCOMPLETE
+    assert simulation.second_judge(DEFAULT, 1, 1).code == exits.INCOMPLETE

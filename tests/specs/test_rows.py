@@ -14,7 +14,7 @@ from highwater.model.core import Model
 from highwater.model.explore.reductions import merging_differs, symmetry_differs
 from highwater.model.explore.tabulated import explore
 from highwater.model.liveness import eventually
-from highwater.specs.runs import rows
+from highwater.specs.runs import deeper, rows
 
 ROWS = rows()
 STEMS = sorted({row.stem for row in ROWS})
@@ -46,6 +46,19 @@ def test_each_safeguard_off_fails(row):
 @pytest.mark.parametrize("row", LIVE, ids=named)
 def test_what_happens_in_the_end(row):
     assert bool(eventually(instance(row.id), [row.eventually])[row.eventually]) == (row.expect == "FAILED")
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.deep], ids=named)
+def test_a_larger_instance_is_the_same_question(row):
+    """`highwater verify --deep` checks it with FizzBee."""
+    larger = deeper(row)
+    model = model_of(larger)
+    found = explore(model._replace(always={}, sometimes={}))
+    assert found.complete and found.states == larger.states > row.states
+    if row.how == "live":
+        assert bool(eventually(model, [row.eventually])[row.eventually]) == (row.expect == "FAILED")
+    else:
+        assert (explore(model).violated or "") == row.violates
 
 
 @pytest.mark.parametrize("row", SMALL, ids=named)

@@ -5,12 +5,8 @@ canary of the simulation.
 from collections.abc import Iterator
 from typing import Any
 
-from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS
-from highwater.dst.search.hunt import hunt
-from highwater.gate import boundary_peer
-from highwater.gate.checks import Check, Found
 from highwater.gate.exits import HARNESS, OF_KIND, PROOF, SAFETY
-from highwater.model.explore.reductions import merging_differs, symmetry_differs
+from highwater.gate.rows import Check, Found
 from highwater.model.explore.tabulated import explore
 from highwater.model.liveness import always_possible, eventually
 from highwater.model.protocols.sequenced_metadata_boundary import Constants, model, stale_files_are_collected
@@ -36,16 +32,16 @@ BOUNDED: tuple[dict[str, Any], ...] = ({}, {"CHECK": "off"}, {"CONDITIONAL_ADVAN
 
 def checks() -> Iterator[Check]:
     for what, (constants, *never) in INSTANCES.items():
-        yield Check(STEM, "model", what, lambda constants=constants, never=tuple(never): exploration(constants, never))
-    yield Check(STEM, "model", "a refused file can always still be collected", collectable)
+        yield Check(STEM, "model", what, exploration, (constants, never), weight=20)
+    yield Check(STEM, "model", "a refused file can always still be collected", collectable, weight=5)
     for name, constants in LIVE.items():
-        yield Check(STEM, "model", f"{name}, if steps are weakly fair", lambda name=name, of=constants: live(name, of))
-    yield Check(STEM, "model", "reductions leave out nothing, on two instances", reductions)
-    yield Check(STEM, "proof", "unrolled, it breaks what the explorer says, and no sooner", unrolled)
-    yield Check(STEM, "simulation", "the canary fails, as it must", canary)
+        yield Check(STEM, "model", f"{name}, if steps are weakly fair", live, (name, constants), weight=5)
+    yield Check(STEM, "model", "reductions leave out nothing, on two instances", reductions, weight=5)
+    yield Check(STEM, "proof", "unrolled, it breaks what the explorer says, and no sooner", unrolled, weight=20)
+    yield Check(STEM, "simulation", "the canary fails, as it must", canary, weight=2)
 
 
-def exploration(constants: dict, never: tuple[str, ...]) -> Found:
+def exploration(constants: dict, never: list[str]) -> Found:
     instance = model(Constants(**constants))
     found = explore(instance)
     if found.violated:
@@ -64,6 +60,9 @@ def live(name: str, constants: dict) -> Found:
 
 
 def reductions() -> Found:
+    from highwater.gate import boundary_peer
+    from highwater.model.explore.reductions import merging_differs, symmetry_differs
+
     figures = []
     for instance in (model(Constants()), boundary_peer.model(boundary_peer.Constants())):
         if differs := symmetry_differs(instance) or merging_differs(instance):
@@ -98,7 +97,10 @@ def unrolled() -> Found:
 
 
 def canary() -> Found:
-    judged = {by: hunt(BUILDS[CANARY][1], 1, CANARY_BUDGET, by_model=by == "model") for by in ("model", "history")}
+    from highwater.dst.search.hunt import hunt
+    from highwater.dst.zoo import build_of
+
+    judged = {by: hunt(build_of(CANARY, STEM), 1, CANARY_BUDGET, by_model=by == "model") for by in ("model", "history")}
     silent = [by for by, (waits, _) in judged.items() if not waits]
     if silent:
         message = f"the mutant {CANARY} passed {CANARY_BUDGET} seeds judged by {silent}: the simulation finds nothing"

@@ -1,0 +1,55 @@
+"""Check the proofs, which are for any number of clients, ids and requests in flight."""
+
+from collections.abc import Iterator
+from types import ModuleType
+
+from highwater import project
+from highwater.gate.exits import PROOF
+from highwater.gate.rows import Check, Found
+
+
+def proof_of(protocol: str) -> ModuleType:
+    return project.load("proof", protocol)
+
+
+def checks(protocol: str) -> Iterator[Check]:
+    if not project.has("proof", protocol):
+        return
+    of = proof_of(protocol)
+    for note in of.SYSTEMS:
+        yield Check(protocol, "proof", f"every action keeps every clause{note}", proved, (protocol, note), weight=20)
+    for off in of.SAFEGUARDS_OFF:
+        what = ", ".join(f"{name} = {value}" for name, value in off.items())
+        yield Check(protocol, "proof", f"fails with {what}", unproved, (protocol, off), weight=10)
+    yield Check(protocol, "proof", "its transition relation is the model's", tied, (protocol,), weight=20)
+
+
+def proved(protocol: str, note: str) -> Found:
+    of = proof_of(protocol)
+    found = of.prove(**of.SYSTEMS[note])
+    if not found.holds:
+        failing = [f"{row.action} {row.clause} {row.verdict}\n{row.counterexample}"
+                   for row in found.rows if row.verdict != "proved"]
+        return Found("", PROOF, "\n".join(failing) or f"nothing is proved of actions that never fire: {found.impossible}")
+    return Found(f"{len(found.rows):,} queries", speed=f"slowest {max(row.ms for row in found.rows):.0f} ms")
+
+
+def unproved(protocol: str, off: dict) -> Found:
+    of = proof_of(protocol)
+    found = of.prove(of.m.Constants(**off), explain=False)
+    if not found.failing:
+        return Found("", PROOF, f"the proof holds without the safeguard {off}, but must fail")
+    return Found("at " + ", ".join(dict.fromkeys(action for action, _ in found.failing)))
+
+
+def tied(protocol: str) -> Found:
+    from highwater.model.proofs.engine.instances import tie
+
+    of = proof_of(protocol)
+    found = [(constants, tie(of, of.m.Constants(**constants))) for constants in of.INSTANCES]
+    wrong = [text for _, one in found for text in one.mismatches]
+    wrong += [f"{clause} with {constants}" for constants, one in found if not constants.keys() & of.SAFEGUARDS
+              for clause in one.broken]
+    if wrong:
+        return Found("", PROOF, "\n".join(wrong[:5]))
+    return Found(f"{sum(one.states for _, one in found):,} states, {sum(one.steps for _, one in found):,} steps agree")
