@@ -299,7 +299,7 @@ def test_a_damaged_file_is_named_and_what_mends_it(harm, engine, tmp_path, reque
     assert str(file) in text and f"delete it, and `highwater campaign resume {bad}` runs its seeds again" in text
     assert "the others" not in text and "the views are" not in text
     code, text = called("sql", tmp_path, "SELECT count(*), sum(seed) FROM runs", "--engine", engine)
-    assert code == exits.HARNESS and str(file) in text and "ask each of the others by itself" in text
+    assert code == exits.HARNESS and str(file) in text and "query each of the others by itself" in text
     assert called("sql", good, "SELECT count(*), sum(seed) FROM runs", "--engine", engine)[0] == 0
     code, text = called("sql", good, "SELECT CAST(signature || 'x' AS INT) FROM runs", "--engine", engine)
     assert code == exits.BAD_INPUT and "the views are" in text

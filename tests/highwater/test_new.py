@@ -151,4 +151,4 @@ def test_the_steps_of_the_workflow_pass_on_a_skeleton_and_fail_on_a_broken_one(p
 
 
 OPTIONS = f"--seeds {SEEDS}"
-WRITTEN = ("verify.json",)
+WRITTEN = ("verify.json", "junit.xml", "summary.md")
