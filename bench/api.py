@@ -52,7 +52,7 @@ OWN = {  # module that a protocol of one's own imports, beside the names above -
     "dst.sim.kernel": ("Client",),
     "dst.world.store": ("SimulatedStore",),
     "dst.world.network": ("TIMEOUT_MS",),
-    "gate.checks": ("Check", "Found"),
+    "gate.rows": ("Check", "Found"),
     "model.proofs.engine": (),
 }
 

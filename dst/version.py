@@ -6,7 +6,7 @@ from pathlib import Path
 from highwater import project
 
 ROOT = Path(__file__).parent.parent  # the package highwater
-CODE = ("model/*.py", "model/protocols/*.py", "model/explore/**/*.py", "impl/**/*.py", "traces/**/*.py",
+CODE = ("project.py", "model/*.py", "model/protocols/*.py", "model/explore/**/*.py", "impl/**/*.py", "traces/**/*.py",
         "dst/**/*.py")  # what determines a run, beside its choices
 
 

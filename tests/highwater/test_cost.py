@@ -89,7 +89,7 @@ def test_the_verb_writes_a_table_a_page_and_json(tmp_path: Path):
 
 def test_the_page_of_the_docs_has_the_table_that_the_command_prints_by_default(monkeypatch):
     """The same columns, of the same number of runs, in the same order; that docs/cost.md is current is test_pages.py's."""
-    monkeypatch.setattr("highwater.cli.cost.STEMS", ("baseline", "simple_conditional"))
+    monkeypatch.setattr("highwater.cli.cost.stems", lambda: ("baseline", "simple_conditional"))
     monkeypatch.setattr(console, "width", 400)
     printed, kinds = [], HEAD.index("by kind")
     for line in (cells(line, "│┃") for line in ran().output.splitlines() if line.startswith(("│", "┃"))):

@@ -362,7 +362,7 @@ def test_what_was_deleted_is_not_updated(stores, crew):
 def watch(stores, look, act, times: int) -> list:
     """Collect the results of `look(store)` in one thread while another calls `act(store, number)` for 1 to `times`.
 
-    Goes on past `times`, on a busy machine, until enough was seen.
+    It sees what was there before the first call. Goes on past `times`, on a busy machine, until enough was seen after it.
     """
     seen: list = []
     done = threading.Event()
@@ -374,7 +374,10 @@ def watch(stores, look, act, times: int) -> list:
 
     async def actor():
         store, number = stores.open(), 0
-        while number < times or (len(seen) < 20 and not watching.done()):
+        while not seen and not watching.done():
+            await asyncio.sleep(0.001)
+        before = len(seen)
+        while number < times or (len(seen) < before + 20 and not watching.done()):
             number += 1
             await act(store, number)
 

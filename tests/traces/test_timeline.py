@@ -270,7 +270,7 @@ def test_zombies_faults_and_the_state_at_the_cursor(tmp_path):
         say(changes);
     """)
     assert found[:3] == [True, True, ["crash", "refused", "timeout", "told"]]
-    assert "a zombie: applied though nobody waits" in found[3]
+    assert "a zombie: applied after its client stopped waiting" in found[3]
     for number, (row, changed) in enumerate(zip(told.replayed.rows, found[4])):
         before, after = told.replayed.before(number).shared, row.after.shared
         assert changed == [name for name in before._fields if getattr(before, name) != getattr(after, name)]
