@@ -11,7 +11,7 @@ NODES = {  # node of the picture -> (the folders whose imports it has, its text)
     "specs": (("specs",), "FizzBee specs"),
     "model": (("model",), "executable models, explorers, proofs"),
     "impl": (("impl",), "implementations, codecs, stores"),
-    "traces": (("traces",), "events held against models"),
+    "traces": (("traces",), "events checked against models"),
     "dst": (("dst",), "simulation, search, campaigns"),
     "tools": (("highwater/conformance", "highwater/gate", "highwater/reports", "highwater/admin", "highwater/recorder",
                "highwater/probe"), "conformance, gate, reports, admin, recorder, probe"),

@@ -19,8 +19,8 @@ from highwater.traces.explain.explain import explain
 
 def protocols() -> str:
     """Render a row for each protocol, with figures from each layer."""
-    lines = ["| protocol | runs of the spec | states compared with FizzBee | properties | safeguards | proof, unbounded | "
-             "implementation | mutants |", "|---" * 8 + "|"]
+    lines = ["| protocol | runs of the spec | states compared with FizzBee | properties | safeguards | "
+             "proof, any number of clients | implementation | mutants |", "|---" * 8 + "|"]
     for stem in sorted(stems(), key=reading_order().index):
         runs, module = [row for row in rows() if row.stem == stem], module_of(stem)
         held, failed = ([row for row in runs if row.expect == verdict] for verdict in ("PASSED", "FAILED"))

@@ -33,7 +33,7 @@ class Shape(NamedTuple):
     attempts: int = 0  # of one update; 0: no limit
     pause_ms: int = 60  # between two operations of a client, at most
     page_size: int = 1000
-    chaos: int = 30  # times pause_ms until the faults stop
+    chaos: int = 30  # the faults stop after this many times pause_ms
     audit: bool = True
     skew_ms: int = 0
     store: str = "s3"
@@ -41,7 +41,7 @@ class Shape(NamedTuple):
     sdk: str = ""
 
 
-MOST = {"writers": 3, "readers": 2}  # what the model is made for
+MOST = {"writers": 3, "readers": 2}  # the model's numbers of clients; a run may have fewer
 
 
 def draw_shape(of: Draw) -> Shape:
@@ -74,7 +74,7 @@ def trace_options(shape: Shape) -> list[str]:
 
 
 class Ends(NamedTuple):
-    """The two interfaces of a client, which is a writer or a reader."""
+    """A writer and a reader on the same files. A client of the simulation uses one of them."""
 
     writer: StateWriter | LogWriter
     reader: StateReader | LogReader

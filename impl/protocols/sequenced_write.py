@@ -7,8 +7,8 @@ With a log, «the state of the system is represented by reading all the files an
 no GET, because the next id is known. The code follows model/protocols/sequenced_write.py request by request. Nothing is
 collected here; impl/protocols/sequenced_metadata_boundary.py does that.
 
-After a read without an answer, and after a request that was refused without effect, a writer continues from its last knowledge.
-That can only be out of date, and then its create conflicts.
+After a read without a response, and after a request that was refused without effect, a writer continues from what it last knew.
+This is safe: if others have added files since, its next create conflicts.
 """
 
 from collections.abc import Callable
@@ -29,11 +29,11 @@ class Lost(NamedTuple):
 
 
 class NextFile:
-    """Creates the next file if absent, and handles a missing reply.
+    """Creates the next file if absent, and handles a lost response.
 
-    With `unknown` = "report" the caller is told, and nothing repeats the PUT. With "recognise" the same PUT is sent again; if
-    it meets a file under its id, one GET shows whose file it is. So every body must be unique to its update, for example by an
-    id in it.
+    With `unknown` = "report" the caller gets OutcomeUnknown, and nothing repeats the PUT. With "recognise" the same PUT is sent
+    again. If the store refuses it because a file has the id, one GET shows whose file that is. This compares bodies, so no two
+    updates may have equal bodies. An id inside each body ensures that.
     """
 
     def __init__(self, storage: SequencedStorage, unknown: str = "report", attempts: int = 10):
@@ -42,9 +42,9 @@ class NextFile:
         self.storage, self.attempts = storage, attempts if unknown == "recognise" else 1
 
     async def create(self, file_id: int, body: bytes) -> Lost | None:
-        """Create the file; None means that it is there and this client's.
+        """Create the file. Return None if it exists and is this client's, or `Lost` if the file is another client's.
 
-        Raises OutcomeUnknown (it may be there, now or later), Unavailable (it is not).
+        Raises OutcomeUnknown (it may exist, now or later), Unavailable (it does not, and never will by this call).
         """
         doubt = ""
         for _ in range(self.attempts):
@@ -61,7 +61,7 @@ class NextFile:
         raise OutcomeUnknown(f"id {file_id}: no reply to its creation: {doubt}")
 
     async def _whose(self, file_id: int, body: bytes) -> Lost | None:
-        """Read the file at this id. If it is another client's, it stays, so no PUT of ours can ever land there."""
+        """Read the file with this id. If it is another client's, it stays, so no PUT of ours can ever create this id."""
         try:
             found = await self.storage.read(file_id)
         except Definite as error:
@@ -100,11 +100,11 @@ class StateWriter:
         self.known: Known | None = None
 
     async def update(self, change: Callable[[int, Any], Any], attempts: int | None = None) -> Committed:
-        """Apply `change(id of the next file, latest value)`, again after each conflict.
+        """Create the next file with `change(its id, latest value)`. After a conflict, apply `change` again to the new value.
 
-        LIST and GET come only before the first create: after its own create a writer knows the latest file. Returns the
-        committed file. After a Definite error the update is nowhere and may be repeated (ObjectVersionExists after `attempts`
-        conflicts). After OutcomeUnknown it may be in the history, now or later.
+        Returns the committed file. After its own create the writer knows the latest file, and needs no LIST or GET. It lists
+        again after OutcomeUnknown. After a Definite error the update is nowhere and may be repeated (ObjectVersionExists: after
+        `attempts` conflicts). After OutcomeUnknown the update may be in the history, now or later.
         """
         while True:
             await self._find_out()
@@ -167,7 +167,7 @@ class LogWriter:
     async def append(self, body: bytes, attempts: int | None = None) -> int:
         """Append an entry; return its id.
 
-        LIST comes only before the first create; after a conflict the next id is tried. Raises what `StateWriter.update` raises.
+        LIST comes only before the first create and after OutcomeUnknown. Raises what `StateWriter.update` raises.
         """
         if self.latest is None:
             files = await self.storage.list()

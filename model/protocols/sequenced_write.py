@@ -22,7 +22,7 @@ class Constants(NamedTuple):
     WRITERS: int = 2
     COMMITS: int | None = 2  # updates that a writer begins
     READERS: int = 0
-    ENDLESS: int = 0  # not 0: endless updates without ids or content, and at most so far behind; for liveness
+    ENDLESS: int = 0  # not 0: endless updates without ids or content; a writer is at most this many ids behind; for liveness
     # Faults, each bounded
     MAX_PENDING: int | None = 0  # requests in flight whose clients no longer wait
     MAX_LOST: int | None = 0  # responses lost
@@ -31,8 +31,8 @@ class Constants(NamedTuple):
     CREATE_IF_ABSENT: bool = True  # False: a plain PUT, which overwrites
     RESOLVE: str = "get"  # state: after a conflict "get" the file, or "list" again; "off": put the old content at the next id
     GAPS: bool = False  # True: a writer may skip an id
-    UNKNOWN: str = "report"  # an indeterminate outcome: "report" it; "recognise" it by the same PUT, then GET; "reapply";
-    #                          "alike": recognise it although the updates of all writers have equal bytes
+    UNKNOWN: str = "report"  # an indeterminate outcome: "report" it; "recognise" it by the same PUT, then GET; "reapply":
+    #                          begin the update again; "alike": recognise it although all writers' updates have equal bytes
     IN_ORDER: bool = True  # log: a reader takes the files in the order of their ids
 
 
@@ -89,7 +89,7 @@ def taken(c: Constants, me: int, s: Shared, w: Writer) -> bool:
 
 
 def caught_up(c: Constants, me: int, s: Shared, by: int) -> Shared:
-    """The writer learns of further ids."""
+    """In a liveness run: bring the writer closer to the latest id, by at most so many ids as it learns of."""
     if not c.ENDLESS:
         return s
     return s._replace(behind=tuple(max(0, n - by) if i == me else n for i, n in enumerate(s.behind)))
@@ -344,7 +344,7 @@ FAIR = {role: frozenset(actions.keys() - FAULTS) for role, actions in (("Writer"
 
 
 def renamed_writers(part: tuple, names: tuple[int, ...]) -> tuple:
-    """A shared or a local part in which writer i is called names[i]. Readers are named nowhere."""
+    """Rename the writers in a shared or a local part: writer i becomes names[i]. No part names a reader."""
     def file(one: Iterable[Update]) -> File:
         return tuple((names[w], k) for w, k in one)
 

@@ -1,11 +1,11 @@
 """Safety: every request of the trace is an action of model/protocols/sequenced_write.py, and each response to a caller agrees
 with the model's history.
 
-The update "w.k" is the k-th of the model's writer w. Whether the reply to a create is lost shows only afterwards: both cases
-are followed until the writer's next event decides. A read without a reply never happened in the model. It changes only what its
-client knows, so the client is put back to where it was (`forgets`). Clients may also start over, knowing nothing. A create
-without an answer, or with an indefinite error (5xx), is in the pool from then on. If a writer in doubt cannot find out, it is
-treated as if it had crashed.
+The update "w.k" is number k of the model's writer w, counted from zero. When the store applies a create, the trace does not yet
+say whether the response is lost. Both cases are followed until the writer's next event decides. When the response to a read is
+lost, the model's client has read but the real one has not: `forgets` takes the client back. A client may also start over with
+a LIST. A create without a response, or with an indefinite error (5xx), is in flight from then on: it is in the model's `pool`.
+If a writer in doubt cannot read whose file it is, it is treated as if it had crashed.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ from highwater.traces.trace import refiner_without_witnesses, update_of
 
 
 def constants(use: str, writers: int, readers: int, resolve: str, unknown: str) -> Constants:
-    """Return the constants of a model without bounds, for traces of so many clients."""
+    """Return the constants of a model that bounds only the numbers of writers and readers."""
     return Constants(USE=use, WRITERS=writers, COMMITS=None, READERS=readers, MAX_PENDING=None, MAX_LOST=None, MAX_CRASHES=None,
                      RESOLVE=resolve, UNKNOWN=unknown)
 
@@ -52,7 +52,7 @@ def list_anew(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 
 def reader_forget(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
-    """End a failed read. The next one starts over; in a log it continues from what was read."""
+    """End a failed read. With full state, the next read starts over. In a log, it continues after the entries read so far."""
     if r.pc in ("Listed", "Reading"):
         for heard in range(max(len(r.got) - 1, 0), len(r.got) + 1):
             yield (heard,), s, Reader("Idle", 0, r.must, r.got[:heard])
@@ -153,7 +153,7 @@ class Trace(trace.Trace):
     # --- responses to callers
 
     def _told_of(self, e: Event) -> str:
-        """Check a response. `committed` has the file's key; the body is the update's name, for `read` all names read."""
+        """Check a response. Its body is the update's name; for `read`, all names read. Only `committed` has the file's key."""
         if e.op == "read":
             return self._told_read(e)
         writer, number = update = update_of(e.body.decode())
