@@ -179,7 +179,8 @@ def read(path: Path) -> dict[str, Any] | None:
     try:
         document = json.loads(path.read_text())
         entry = document["entry"]
-        return entry if document["sum"] == summed(entry) else None
+        well = document["sum"] == summed(entry) and not Row(*entry["row"]).code and {*entry["needs"]} == {*KINDS}
+        return entry if well else None
     except (OSError, ValueError, TypeError, KeyError):
         return None
 

@@ -82,7 +82,7 @@ def line_of(kind: str, path: str) -> str:
         return f"program\t{path}\n"
     if kind == "file" and (name := library(path)):
         return f"library\t{name}\n"
-    return f"{kind}\t{path}\n" if is_linked(asked) or kind == "file" and is_module_elsewhere(path) else ""
+    return f"{kind}\t{path}\n" if is_linked(asked) or (kind == "file" and is_module_elsewhere(path)) else ""
 
 
 def is_linked(path: str) -> bool:

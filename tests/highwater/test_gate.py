@@ -270,6 +270,12 @@ def test_a_damaged_entry_is_not_used(small: Small, damage: bytes) -> None:
     assert small.ran() == {"data"}
 
 
+@pytest.mark.parametrize("other", [{"row": ["small"]}, {"row": None}, {"needs": {"unknown": {"a": "b"}}}, {"needs": None}])
+def test_an_entry_of_another_shape_is_not_used(small: Small, other: dict) -> None:
+    changed(entries(small)["seeds"], lambda entry: entry.update(other))
+    assert small.ran() == {"seeds"}
+
+
 def test_an_entry_that_was_edited_is_not_used(small: Small) -> None:
     path = entries(small)["seeds"]
     path.write_text(path.read_text().replace("5 seeds", "6 seeds"))
