@@ -137,6 +137,8 @@ def check_entry(where: str, stem: str, package: object) -> None:
         raise ProjectError(f"{where}: {stem!r} is no name of a protocol: write small letters, digits and single _")
     if not isinstance(package, str) or not all(part.isidentifier() for part in package.split(".")):
         raise ProjectError(f"{where}: {stem} = {package!r}: write the name of a Python package")
+    if any(SKIPPED.fullmatch(part) for part in package.split(".")):
+        raise ProjectError(f"{where}: {package!r} is the name of a folder without code: choose another name for the package")
     if stem in our_stems() or stem in RESERVED:
         raise ProjectError(f"{where}: highwater has a protocol named {stem!r} already: choose another name")
 
@@ -152,7 +154,7 @@ def check_names(project: Project) -> None:
         if top in sys.stdlib_module_names:
             raise ProjectError(f"{file}: the package {top!r} has the name of a module of Python: choose another name")
         found = PathFinder.find_spec(top, [path for path in sys.path if path != str(project.folder)])
-        where = found and (found.origin or next(iter(found.submodule_search_locations or ()), None))
+        where = found and found.origin  # a folder without __init__.py has none, and any package comes before it
         if where and not Path(where).resolve().is_relative_to(project.folder.resolve()):
             raise ProjectError(f"{file}: the package {top!r} has the name of another one, {where}: choose another name")
 

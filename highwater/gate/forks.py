@@ -40,7 +40,7 @@ def main() -> None:
         for process, status, used in iter(gone, None):
             job, started = running.pop(process)
             row = row_at_end(job, started, os.waitstatus_to_exitcode(status), scratch)
-            report(job, started, row._replace(cpu_s=round(used.ru_utime + used.ru_stime, 1)))
+            report(job, row._replace(cpu_s=round(used.ru_utime + used.ru_stime, 1)))
 
 
 def noticed() -> int:
@@ -100,9 +100,9 @@ def row_at_end(job: dict[str, Any], started: float, status: int, scratch: Path) 
     return Row(protocol, part, what, "", round(time.time() - started, 1), HARNESS, message)
 
 
-def report(job: dict[str, Any], started: float, row: Row) -> None:
+def report(job: dict[str, Any], row: Row) -> None:
     """Print what became of a check."""
-    print(json.dumps({"number": job["number"], "row": row, "started": started}), flush=True)
+    print(json.dumps({"number": job["number"], "row": row}), flush=True)
 
 
 if __name__ == "__main__":

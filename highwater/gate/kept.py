@@ -37,7 +37,8 @@ def folder() -> Path:
 
 
 def python() -> str:
-    return f"{sys.version} {sys.platform} {platform.machine()}"
+    """Return which Python runs a check. PYTHONOPTIMIZE takes its assertions away."""
+    return " ".join(filter(None, (sys.version, sys.platform, platform.machine(), os.environ.get("PYTHONOPTIMIZE"))))
 
 
 def fizzbee() -> str:
@@ -61,6 +62,16 @@ def digest(*paths: str) -> str:
         except OSError:
             found.update(b"absent ")
     return found.hexdigest()[:32]
+
+
+def before(path: str) -> list[str]:
+    """Return the file that Python would import instead of a module: a package of its name."""
+    return [f"{path.removesuffix('.py')}/__init__.py"] if path.endswith(".py") else []
+
+
+def content(path: str) -> str:
+    """Return the hash of a file. That of a module covers a package that comes before it."""
+    return digest(path, *(package for package in before(path) if os.path.exists(package)))
 
 
 def listing(path: str) -> str:
@@ -95,10 +106,10 @@ class Now:
 
     def value(self, kind: str, name: str) -> str:
         path = watch.place(name) if kind in ("file", "folder", "program") else ""
-        key = (kind, name, stamp(path))
+        key = (kind, name, *(stamp(each) for each in (path, *before(path))))
         if key not in self.known:
             self.known[key] = {
-                "file": lambda: digest(path), "folder": lambda: listing(path), "program": lambda: program(path),
+                "file": lambda: content(path), "folder": lambda: listing(path), "program": lambda: program(path),
                 "library": lambda: library(name), "tool": lambda: TOOLS[name](), "python": python}[kind]()
         return self.known[key]
 
@@ -168,7 +179,8 @@ def read(path: Path) -> dict[str, Any] | None:
     try:
         document = json.loads(path.read_text())
         entry = document["entry"]
-        return entry if document["sum"] == summed(entry) else None
+        well = document["sum"] == summed(entry) and not Row(*entry["row"]).code and {*entry["needs"]} == {*KINDS}
+        return entry if well else None
     except (OSError, ValueError, TypeError, KeyError):
         return None
 

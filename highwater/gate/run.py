@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from highwater.gate.rows import Check, Row
 class Done(NamedTuple):
     number: int  # of the check, in the order of the table
     row: Row
-    started: float  # seconds since the epoch
+    started: float  # when the program did that runs the checks, in seconds since the epoch
     noted: dict[str, set[str]]  # what it depends on: highwater/gate/watch.py
 
 
@@ -30,6 +31,7 @@ def cores() -> int:
 def ran(checks: list[tuple[int, Check]], jobs: int) -> Iterator[Done]:
     """Run numbered checks in this order, `jobs` at a time. If the caller stops, all of their processes are killed."""
     with TemporaryDirectory(prefix="highwater-verify-") as scratch:
+        start = time.time()  # what the program has imported counts for every check, also for one that begins later
         program = started()
         try:
             assert program.stdin and program.stdout
@@ -40,7 +42,7 @@ def ran(checks: list[tuple[int, Check]], jobs: int) -> Iterator[Done]:
                 said = json.loads(line)
                 missing.remove(said["number"])
                 noted = watch.noted(f"{scratch}/{said['number']}.watch")
-                yield Done(said["number"], Row(*said["row"]), said["started"], noted)
+                yield Done(said["number"], Row(*said["row"]), start, noted)
             if missing:
                 raise RuntimeError(f"the program that runs the checks ended with exit code {program.wait()}")
         finally:

@@ -75,14 +75,21 @@ def source(path: str) -> str:
 
 def line_of(kind: str, path: str) -> str:
     """Return the line that a check's list has for this file, folder or program; "" if it does not depend on it."""
-    path = os.path.realpath(source(path))
+    asked, path = os.path.abspath(source(path)), os.path.realpath(source(path))
     if name := named(path):
         return f"{kind}\t{name}\n"
     if kind == "program":
         return f"program\t{path}\n"
     if kind == "file" and (name := library(path)):
         return f"library\t{name}\n"
-    return f"file\t{path}\n" if kind == "file" and is_module_elsewhere(path) else ""
+    return f"{kind}\t{path}\n" if is_linked(asked) or (kind == "file" and is_module_elsewhere(path)) else ""
+
+
+def is_linked(path: str) -> bool:
+    """Return whether this path is in a folder of ours. The file itself is elsewhere, if it is not ours by its real path."""
+    written = (str(PACKAGE), os.path.abspath(os.environ.get(PROJECT) or PACKAGE))  # perhaps with links in them
+    root = next((root for root in (*roots().values(), *written) if path.startswith(root + os.sep)), "")
+    return bool(root) and not any(part in path.removeprefix(root) + "/" for part in IGNORED)
 
 
 def is_module_elsewhere(path: str) -> bool:

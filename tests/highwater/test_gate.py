@@ -32,7 +32,7 @@ CHECKS = '''
 
 
     def checks():
-        for function in (simulation, exploration, spec, proof, data, tool, listed, spawned, forked, started, killed):
+        for function in (simulation, exploration, spec, proof, data, linked, tool, listed, spawned, forked, started, killed):
             yield Check("small", function.__name__, "is as expected", function)
         yield Check("small", "seeds", "5 seeds", seeds, (5,))
         yield Check("small", "fails", "always", fails)
@@ -66,6 +66,10 @@ CHECKS = '''
 
     def data():
         return Found((HERE / "data.toml").read_text())
+
+
+    def linked():
+        return Found((HERE / "linked.txt").read_text())
 
 
     def tool():
@@ -116,11 +120,16 @@ RUN = '''
     from highwater.gate.gate import Asked, Gate
 
     gate = Gate(list(small.checks()), Asked(4, **json.loads(sys.argv[2])), kept.Verdicts(Path(sys.argv[1])))
-    ran = [row.part for row in gate.run()]
+    ran = []
+    for row in gate.run():
+        ran.append(row.part)
+        if len(ran) == 1 and sys.argv[3]:
+            with open(sys.argv[3], "a") as file:
+                file.write("# edited\\n")
     print(json.dumps({"ran": ran, "rows": [[row.part, row.verdict, row.code, row.message] for row in gate.rows]}))
 '''
-ALL = {"simulation", "exploration", "spec", "proof", "data", "tool", "listed", "spawned", "forked", "started", "killed",
-       "seeds"}
+ALL = {"simulation", "exploration", "spec", "proof", "data", "linked", "tool", "listed", "spawned", "forked", "started",
+       "killed", "seeds"}
 
 
 class Small:
@@ -132,6 +141,8 @@ class Small:
         self.write("gate/small.py", dedent(CHECKS))
         for name in ("data.toml", "spawned.txt", "forked.txt", "killed.txt", "folder/a"):
             self.write(f"gate/{name}", name)
+        (folder / "elsewhere.txt").write_text("elsewhere")
+        (self.package / "gate/linked.txt").symlink_to(folder / "elsewhere.txt")
         self.write("gate/started.py", "print('started')\n")
         self.tool = folder / "tool"
         self.tool.write_text("#!/bin/sh\necho 1\n")
@@ -148,8 +159,10 @@ class Small:
             file.write("\n# edited\n")
         time.sleep(0.01)
 
-    def run(self, **asked) -> dict:
-        result = subprocess.run([sys.executable, "-c", dedent(RUN), str(self.verdicts), json.dumps(asked)], text=True,
+    def run(self, edited: str = "", **asked) -> dict:
+        """Run the gate. After its first row, edit this file."""
+        path = str(self.package / edited) if edited else ""
+        result = subprocess.run([sys.executable, "-c", dedent(RUN), str(self.verdicts), json.dumps(asked), path], text=True,
                                 capture_output=True, cwd=self.package.parent, timeout=120,
                                 env=os.environ | {"PYTHONPATH": str(self.package.parent), "SMALL_TOOL": str(self.tool)})
         assert result.returncode == 0, result.stderr
@@ -183,6 +196,7 @@ def test_what_is_unchanged_does_not_run_again(small: Small) -> None:
     ("model/proofs/engine/inductive.py", {"proof"}),
     ("model/core.py", {"exploration", "proof"}),
     ("gate/data.toml", {"data"}),
+    ("gate/linked.txt", {"linked"}),  # a link to a file elsewhere
     ("gate/spawned.txt", {"spawned"}),
     ("gate/forked.txt", {"forked"}),
     ("gate/killed.txt", {"killed"}),
@@ -197,6 +211,28 @@ def test_an_edit_makes_those_checks_run_again_that_depend_on_it(small: Small, ed
     small.edit(edited)
     assert small.ran() == runs
     assert small.ran() == set()
+
+
+def test_a_package_that_comes_before_a_module_makes_its_checks_run_again(small: Small) -> None:
+    module = small.package / "impl/protocols/baseline.py"
+    small.write("impl/protocols/baseline/__init__.py", module.read_text())
+    assert small.ran() == {"simulation"}
+    shutil.rmtree(module.with_suffix(""))
+    assert small.ran() == {"simulation"}
+
+
+def test_an_edit_while_the_gate_runs_leaves_no_verdict_of_the_old_code(small: Small) -> None:
+    small.run(edited="gate/rows.py", anew=True)  # the parent of all checks has imported it
+    assert small.ran() == ALL
+    assert small.ran() == set()
+
+
+def test_python_without_assertions_is_another_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    from highwater.gate.kept import python
+
+    before = python()
+    monkeypatch.setenv("PYTHONOPTIMIZE", "1")
+    assert python() != before
 
 
 def test_another_version_of_a_tool_makes_the_checks_run_again_that_start_it(small: Small) -> None:
@@ -232,6 +268,12 @@ def test_another_version_of_a_library_or_of_python_makes_the_checks_run_again_th
 def test_a_damaged_entry_is_not_used(small: Small, damage: bytes) -> None:
     entries(small)["data"].write_bytes(damage)
     assert small.ran() == {"data"}
+
+
+@pytest.mark.parametrize("other", [{"row": ["small"]}, {"row": None}, {"needs": {"unknown": {"a": "b"}}}, {"needs": None}])
+def test_an_entry_of_another_shape_is_not_used(small: Small, other: dict) -> None:
+    changed(entries(small)["seeds"], lambda entry: entry.update(other))
+    assert small.ran() == {"seeds"}
 
 
 def test_an_entry_that_was_edited_is_not_used(small: Small) -> None:

@@ -152,6 +152,7 @@ def test_a_run_is_written_for_fizzbee(tmp_path):
     ({"highwater.toml": '[protocols]\nbaseline = "mine"', "mine/__init__.py": ""}, "highwater has a protocol named 'baseline'"),
     ({"highwater.toml": '[protocols]\nengines = "mine"', "mine/__init__.py": ""}, "highwater has a protocol named 'engines'"),
     ({"highwater.toml": '[protocols]\nmine = "json"', "json/__init__.py": ""}, "'json' has the name of a module of Python"),
+    ({"highwater.toml": '[protocols]\nmine = "out"', "out/__init__.py": ""}, "'out' is the name of a folder without code"),
     ({"highwater.toml": '[protocols]\nmine = "typer"', "typer/__init__.py": ""}, "'typer' has the name of another one, "),
 ])
 def test_a_folder_that_is_no_project(tmp_path, files, said):
@@ -183,6 +184,13 @@ def test_names_that_clash_with_an_installed_package(monkeypatch):
     monkeypatch.setattr(project, "entry_points", lambda group: [EntryPoint("baseline", "theirs", group)])
     code, _, err = highwater("verify", "--protocol", "theirs")
     assert code == BAD_INPUT and "the installed package theirs: highwater has a protocol named 'baseline'" in err
+
+
+def test_a_folder_that_is_no_package_takes_no_name(tmp_path, monkeypatch):
+    (tmp_path / "register").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    code, _, err = highwater("model", "explore", "--project", REGISTER)
+    assert (code, err) == (0, "")
 
 
 @pytest.mark.parametrize("parts, words, missing", [
