@@ -7,8 +7,8 @@ exception is raised. FizzBee 0.5.4 alone does not guarantee that. Its measured b
 - It cuts every path after 100 actions unless told otherwise, and says PASSED. Here `max_actions` is 10^9 unless the spec's
   front matter says otherwise, and a graph that was cut is an error.
 - `--preinit-hook 'N = 3'` does not reach what was computed from N before: a constant `M = N + 1`, and every top-level `def`,
-  which keeps the N of its definition; and a misspelt name is accepted. Here the constant's own line is rewritten in a
-  scratch copy, so all of the spec sees the value, and an unknown name is an error.
+  which keeps the N of its definition; and a misspelt name is accepted. Here the constant's own assignment is rewritten in
+  what the parser has written, so all of the spec sees the value, and an unknown name is an error.
 - Its parser recovers from some syntax errors with a message on stderr, goes on, and exits with 0. Its stdout is another
   matter: megabytes of its own tracing, buffered or not as the environment has it. Here the two streams are kept apart, and
   anything on stderr is an error, the parser's as well as the checker's: on no spec of this folder, and in no run of
@@ -43,12 +43,13 @@ import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from highwater.specs.fizzbee.cache import kept
+from highwater.specs.fizzbee.cache import kept, kept_parse
 from highwater.specs.fizzbee.errors import FizzError, FizzMissing, SpecError
 from highwater.specs.fizzbee.files import Graph, read_graph, walked
-from highwater.specs.fizzbee.reader import read
-from highwater.specs.fizzbee.rewrite import with_constants, with_only, without_assertions, without_liveness
+from highwater.specs.fizzbee.reader import Block, read
+from highwater.specs.fizzbee.rewrite import instance, named
 from highwater.specs.fizzbee.run import BUILD, Run, build_module, execute
 from highwater.specs.fizzbee.verdict import UNWITNESSED, CheckResult, parse_error, read_result
 
@@ -89,18 +90,16 @@ class Fizz:
         if cache:
             return kept("check", self.version, spec, constants, [liveness, only and sorted(only), graph], lambda: self.check(
                 spec, constants, liveness=liveness, only=only, graph=graph, timeout=timeout))
-        text = with_constants(spec.read_text(), constants, spec)
+        text = spec.read_text()
+        assertions = read(text).assertions if only is None else named(only, text, spec)
         if liveness is False:
-            text = without_liveness(text)
-        if only is not None:
-            text = with_only(only, text, spec)
-        asked = read(text)
-        symmetry = [] if asked.symmetric else ["--no-symmetry-reduction"]  # the same states, sooner
+            assertions = without_liveness(assertions)
+        symmetry = [] if read(text).symmetric else ["--no-symmetry-reduction"]  # the same states, sooner
         started = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="fizz-") as folder:
-            scratch = self._parse(Path(folder), spec, text)
+            scratch = self._prepared(Path(folder), spec, text, constants, assertions)
             fast = None
-            if not graph and not any(assertion.eventually for assertion in asked.assertions):
+            if not graph and not any(assertion.eventually for assertion in assertions):
                 fast = read_result(self._run(scratch, "fast", [*symmetry, "--experimental_no_graph"], timeout), spec)
                 if fast.verdict in ("PASSED", "STOPPED") or (fast.verdict == "FAILED" and UNWITNESSED in fast.output):
                     return fast
@@ -115,9 +114,8 @@ class Fizz:
         spec, constants = Path(spec), dict(constants or {})
         if cache:
             return kept("graph", self.version, spec, constants, [], lambda: self.graph(spec, constants, timeout=timeout))
-        text = without_assertions(with_constants(spec.read_text(), constants, spec))
         with tempfile.TemporaryDirectory(prefix="fizz-") as folder:
-            scratch = self._parse(Path(folder), spec, text)
+            scratch = self._prepared(Path(folder), spec, spec.read_text(), constants, ())
             return graph_of(self._run(scratch, "graph", GRAPH, timeout), spec)
 
     def explored(self, spec: Path, constants: dict[str, object] | None = None, *, timeout: float | None = None,
@@ -129,13 +127,13 @@ class Fizz:
         if cache:
             return kept("explored", self.version, spec, constants, [],
                         lambda: self.explored(spec, constants, timeout=timeout))
-        text = without_liveness(with_constants(spec.read_text(), constants, spec))
+        text = spec.read_text()
         with tempfile.TemporaryDirectory(prefix="fizz-") as folder:
-            scratch = self._parse(Path(folder), spec, text)
+            scratch = self._prepared(Path(folder), spec, text, constants, without_liveness(read(text).assertions))
             run = self._run(scratch, "checked", GRAPH, timeout)
             result = read_result(run, spec)
             if result.verdict == "FAILED":
-                leave_out_assertions(scratch / "spec.json")
+                self._prepared(scratch, spec, text, constants, ())
                 run = self._run(scratch, "graph", GRAPH, timeout)
             return result, graph_of(run, spec)
 
@@ -156,11 +154,11 @@ class Fizz:
         if cache:
             return kept("guided", self.version, spec, dict(constants or {}), [assertions, *links], lambda: self.guided(
                 spec, constants, links, assertions=assertions, timeout=timeout))
-        text = with_constants(spec.read_text(), dict(constants or {}), spec)
-        text = text if assertions else without_assertions(text)
+        text = spec.read_text()
         started, ask = time.monotonic(), len(links)
         with tempfile.TemporaryDirectory(prefix="fizz-") as folder:
-            scratch = self._parse(Path(folder), spec, text)
+            scratch = self._prepared(Path(folder), spec, text, dict(constants or {}),
+                                     read(text).assertions if assertions else ())
             while True:
                 (scratch / "trace").write_text("\n".join(links[:ask]) or "nothing")  # FizzBee refuses an empty one
                 run = self._run(scratch, str(ask), ["--no-symmetry-reduction", "--trace-file", "trace"], timeout)
@@ -180,15 +178,23 @@ class Fizz:
         verdict = "STOPPED" if result.verdict == "PASSED" and followed < len(links) else result.verdict
         return replace(result, verdict=verdict, trace=path, followed=followed)
 
-    def _parse(self, scratch: Path, spec: Path, text: str) -> Path:
-        """Write the spec into the scratch folder and parse it there, where the parser leaves its JSON. Raises SpecError."""
+    def _prepared(self, scratch: Path, spec: Path, text: str, constants: dict[str, object],
+                  assertions: Collection[Block]) -> Path:
+        """Write an instance of the parsed spec, with only these assertions, into the scratch folder. Raises SpecError."""
+        parsed = kept_parse(self.parser, self.version, spec.stem, text, lambda: self._parse(scratch, spec, text))
+        wanted = instance(parsed, text, constants, {assertion.name for assertion in assertions}, spec)
         (scratch / "fizz.yaml").write_text(OPTIONS)
+        (scratch / "spec.json").write_text(json.dumps(wanted))
+        return scratch
+
+    def _parse(self, scratch: Path, spec: Path, text: str) -> dict[str, Any]:
+        """Parse a spec. Return what the parser has written: the tree, as it stands in its JSON. Raises SpecError."""
         (scratch / "spec.fizz").write_text(text)
         _, errors, status, _ = execute([str(self.parser), "spec.fizz"], scratch, None)
         wrong = parse_error(errors, status, spec)
         if wrong:
             raise SpecError(wrong)
-        return scratch
+        return dict(json.loads((scratch / "spec.json").read_text()))
 
     def _run(self, scratch: Path, name: str, options: list[str], timeout: float | None) -> Run:
         """Run the checker on the parsed spec, with its files in a folder of that name."""
@@ -200,11 +206,8 @@ class Fizz:
         return Run(output, errors, stopped, time.monotonic() - started, scratch / name)
 
 
-def leave_out_assertions(parsed: Path) -> None:
-    """Remove every assertion from what the parser has written. `without_assertions` does so before parsing."""
-    spec = json.loads(parsed.read_text())
-    spec.pop("invariants")
-    parsed.write_text(json.dumps(spec))
+def without_liveness(assertions: Iterable[Block]) -> tuple[Block, ...]:
+    return tuple(assertion for assertion in assertions if not assertion.eventually)
 
 
 def graph_of(run: Run, spec: Path) -> Graph:

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from highwater.specs.fizzbee import __main__ as by_hand
-from highwater.specs.fizzbee import cache, rewrite, run
+from highwater.specs import runs
+from highwater.specs.fizzbee import cache, reader, rewrite, run
 from highwater.specs.fizzbee import check as wrapper
 from highwater.specs.fizzbee.check import Fizz
 from highwater.specs.fizzbee.errors import FizzError, FizzMissing, SpecError
@@ -262,7 +263,7 @@ def test_a_run_that_complains_has_no_verdict_and_is_not_kept(fizz, spec, tmp_pat
     for ask in (fizz.graph, fizz.explored):
         with pytest.raises(FizzError, match=told):
             ask(path, cache=True)
-    assert not list(tmp_path.glob("cache/specs/*"))
+    assert all("-parse-" in entry.name for entry in (tmp_path / "cache" / "specs").iterdir())
 
 
 def test_its_programs_do_not_see_our_environment(monkeypatch, tmp_path):
@@ -485,7 +486,7 @@ def test_cache(fizz, spec, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(wrapper, "execute", lambda *_: pytest.fail("not from the cache"))
         assert ask() == before
-    entries = sorted((tmp_path / "cache" / "specs").iterdir())
+    entries = sorted(entry for entry in (tmp_path / "cache" / "specs").iterdir() if "-parse-" not in entry.name)
     assert len(entries) == 4 and [before[i].followed for i in (2, 3)] == [3, 1]
     for entry, broken in zip(entries, (entries[0].read_bytes()[:-20], b"", b"?", b"")):
         entry.write_bytes(broken)
@@ -497,9 +498,11 @@ def test_what_is_cached_is_of_this_spec_these_constants_and_this_fizzbee(fizz, s
     monkeypatch.setenv("HIGHWATER_CACHE", str(tmp_path / "cache"))
     path, constants = spec(COUNTER + "\nalways assertion Small:\n  return n < 9\n"), {"TOP": 1}
     asked = []
+    monkeypatch.setattr(wrapper, "instance", lambda parsed, *_: parsed)
 
-    def ran(*_):
+    def ran(command, scratch, _):
         asked.append(1)
+        (scratch / "spec.json").write_text("{}")
         return "PASSED: this one did not run\n", "", 0, False
 
     monkeypatch.setattr(wrapper, "execute", ran)
@@ -582,15 +585,41 @@ def test_wire_format():
         list(message(b"\x1a\x09hi"))
 
 
-def test_assertions_are_blanked_and_lines_kept():
-    text = "always assertion A:\n  return x\n\n# note\ndef f(x):\n  return 2\nalways eventually assertion B:\n  return 1\n"
-    assert rewrite.without_assertions(text) == "\n\n\n\ndef f(x):\n  return 2\n\n\n"
-    assert rewrite.without_liveness(text) == text.replace("always eventually assertion B:\n  return 1", "\n")
+@pytest.mark.parametrize("path", sorted(runs.FOLDER.glob("*.fizz")), ids=lambda path: path.stem)
+def test_an_instance_is_what_the_parser_makes_of_the_spec_with_other_constants(fizz, path, tmp_path):
+    """Every constant that a run sets is set, to the value of the last run. Equal to the byte: lines and columns too."""
+    text = path.read_text()
+    constants = {name: value for row in runs.rows() if row.path == path
+                 for name, value in (row.constants | row.deep.get("constants", {})).items()}
+    parsed = fizz._parse(tmp_path, path, rewrite.with_constants(text, constants, path))
+    names = {assertion.name for assertion in reader.read(text).assertions}
+    assert rewrite.instance(fizz._parse(tmp_path, path, text), text, constants, names, path) == parsed
+    assert {found["name"] for found in parsed["invariants"]} == names
 
 
-def test_assertions_that_are_named_are_kept():
+def test_a_spec_is_parsed_once(fizz, spec, tmp_path, monkeypatch):
+    monkeypatch.setenv("HIGHWATER_CACHE", str(tmp_path / "cache"))
+    asked = []
+
+    def counting(command, *arguments):
+        asked.append(command[0] == str(fizz.parser))
+        return run.execute(command, *arguments)
+
+    monkeypatch.setattr(wrapper, "execute", counting)
+    path = spec(COUNTER)
+    assert fizz.check(path, {"TOP": 1}).states == 2 and fizz.check(path, {"TOP": 2}).states == 3 and sum(asked) == 1
+    [entry] = (tmp_path / "cache" / "specs").iterdir()
+    entry.write_bytes(entry.read_bytes()[:-7])
+    assert fizz.check(path, {"TOP": 1}).states == 2 and sum(asked) == 2
+    path.write_text(COUNTER.replace("TOP = 3", "TOP = 4"))
+    assert fizz.check(path).states == 5 and sum(asked) == 3
+
+
+def test_an_instance_has_only_the_assertions_that_are_named():
+    invariants = [{"name": "A"}, {"name": "AB"}]
     text = "always assertion A:\n  return x\nalways assertion AB:\n  return y\n"
-    assert rewrite.with_only(["A"], text, Path("S.fizz")) == "always assertion A:\n  return x\n\n\n"
-    assert rewrite.with_only([], text, Path("S.fizz")) == "\n" * 4
+    assert rewrite.instance({"invariants": invariants}, text, {}, {"A"}, Path("S.fizz")) == {"invariants": [{"name": "A"}]}
+    assert rewrite.instance({"invariants": invariants}, text, {}, set(), Path("S.fizz")) == {}
+    assert [found.name for found in rewrite.named(["A"], text, Path("S.fizz"))] == ["A"]
     with pytest.raises(SpecError, match=r"S\.fizz: no assertion B$"):
-        rewrite.with_only(["B"], text, Path("S.fizz"))
+        rewrite.named(["B"], text, Path("S.fizz"))
