@@ -107,15 +107,34 @@ class DeletesFirst(MetadataStore):
         old = [file.id for file in files[:-1] if now_ms - file.last_modified_ms > min_age_ms]
         if not old:
             return []
-        spared = await self._spared(files[-1].id, now_ms) or frozenset()
+        spared = await self._spared(files[-1].id) or frozenset()
         deleted = [file_id for file_id in old if file_id not in spared and await self._delete(file_id)]
         await self.advance_boundary(max(old))
         return deleted
 
 
 class SparesNothing(MetadataStore):
-    async def _spared(self, latest: int, now_ms: int) -> frozenset[int] | None:
-        return None if await super()._spared(latest, now_ms) is None else frozenset()
+    async def _spared(self, latest: int) -> frozenset[int] | None:
+        return None if await super()._spared(latest) is None else frozenset()
+
+
+class SparesOnlyActive(MetadataStore):
+    """Deletes the file of a checkpoint that has ended by its clock, although it is listed and its owner may still renew it."""
+
+    async def read(self, file_id: int) -> Any:
+        return self.codec.without_ended(await super().read(file_id), self.world.clock.now_ms())
+
+
+class SparesUnchecked(MetadataStore):
+    """Trusts the checkpoints of the latest file listed, without reading the boundary after it."""
+
+    async def _spared(self, latest: int) -> frozenset[int] | None:
+        if not self.spare_checkpoints:
+            return frozenset()
+        try:
+            return self.codec.referenced(await self.read(latest))
+        except NotFound:
+            return None
 
 
 class WrittenBlindly(ObjectStoreBoundaryObject):
@@ -163,6 +182,10 @@ BUILDS = {  # name -> (its bug, its Build)
                     lambda w, n, spare, i: build(w, n, spare, store=TakesAnyForOld)),
     "checkpoints_not_spared": ("files that checkpoints refer to are deleted",
                                lambda w, n, spare, i: build(w, n, spare, store=SparesNothing)),
+    "expired_not_spared": ("files of checkpoints that have ended are deleted, though their owners may still renew them",
+                           lambda w, n, spare, i: build(w, n, spare, store=SparesOnlyActive)),
+    "checkpoints_not_checked": ("a collector trusts the checkpoints that it read without reading the boundary",
+                                lambda w, n, spare, i: build(w, n, spare, store=SparesUnchecked)),
     "reads_not_checked": ("a reader trusts the latest file without reading the boundary, as in SlateDB's RFC",
                           lambda w, n, spare, i: build(w, n, spare, bounded=ReadUnchecked)),
     "lost_reply_is_conflict": ("a create with an indeterminate outcome is treated as a conflict, and its update applied again",
@@ -177,6 +200,8 @@ BUILDS = {  # name -> (its bug, its Build)
 }
 
 DUPLICATE, LOST, TWICE = "history:duplicate commit", "history:lost update", "history:applied twice"
+CHECKPOINT = "history:lost checkpoint"
+DELETES = ("refinement:Collector.Delete", "refinement:Collector.SendDelete")
 WRITES_AGAIN = ("refinement:Writer.CreateNext", "refinement:Writer.SendCreate", "told:failed")
 LISTS_AGAIN = ("refinement:Writer.List|ListPage", *WRITES_AGAIN, TWICE)  # for clients that retry
 ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefixes of its signatures: by model; by harm
@@ -187,12 +212,14 @@ ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefi
     "cached_boundary": (("told:committed", "told:read", "refinement:Collector."), (DUPLICATE, LOST)),
     # It may delete files that an earlier boundary covers. Then only its advance afterwards is wrong.
     "delete_before_advance": (("refinement:Collector.Delete", "refinement:Collector.SendDelete", "refinement:Collector.Advance",
-                               "refinement:Collector.SendAdvance"), (DUPLICATE, LOST)),
+                               "refinement:Collector.SendAdvance"), (DUPLICATE, LOST, CHECKPOINT)),
     "boundary_moves_backward": (("refinement:Collector.Advance", "refinement:.ApplyPending"),
                                 (DUPLICATE, LOST, "exception:InvalidBoundary")),  # a client notices that saw the higher one
     "latest_deleted": (("refinement:Collector.",), ("history:", "liveness:", "exception:")),
     "age_ignored": (("history:too young",), ()),
-    "checkpoints_not_spared": (("refinement:Collector.Delete", "refinement:Collector.SendDelete"), ()),
+    "checkpoints_not_spared": (DELETES, (CHECKPOINT,)),
+    "expired_not_spared": (DELETES, (CHECKPOINT,)),
+    "checkpoints_not_checked": (DELETES, ()),
     "reads_not_checked": (("told:read",), ("history:read", "history:stale read")),
     "lost_reply_is_conflict": (LISTS_AGAIN, (TWICE,)),
     "refused_is_applied_again": (LISTS_AGAIN, (TWICE,)),

@@ -30,7 +30,7 @@ PRESETS = {
     "self_412": Preset(BUSY._replace(sdk="boto3_standard"), Weights(50, 5, 0, 5, 60, 5, 5, 0)),
     "409_as_exists": Preset(BUSY._replace(sdk="boto3_standard"), Weights(50, 5, 150, 5, 40, 40, 5, 0)),
     "collected_before_read_back": Preset(
-        BUSY._replace(sdk="object_store", collectors=2, rounds=4, min_age_ms=60, think_ms=20),
+        BUSY._replace(sdk="object_store", collectors=2, rounds=4, min_age_ms=60, think_ms=20, manifest=False),
         Weights(200, 5, 5, 5, 80, 20, 5, 0)),
     "late": Preset(BUSY, Weights(100, 0, 0, 0, 0, 60, 60, 0)),
 }

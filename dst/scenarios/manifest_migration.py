@@ -126,7 +126,7 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
         if may and (actors.auditing or actors.choose(f"{client.name}.is_replaced", 3)):
             await begin_phase(actors, client, world, impl, phase + 1)
         else:
-            await update(actors, client, impl, phase)
+            await update(actors, client, world, impl, phase)
         await actors.pause(client, world)
 
 
@@ -163,14 +163,16 @@ def with_update(manifest: Manifest, name: str) -> Manifest:
     return manifest._replace(sequence_tracker=tracker.encode())
 
 
-async def update(actors: Actors, client: Client, impl: Impl, phase: int) -> None:
+async def update(actors: Actors, client: Client, world: World, impl: Impl, phase: int) -> None:
+    """Commit one update. It also removes a checkpoint that has ended, which would keep the first manifest for ever."""
     name = actors.name_update(client.name)
     if phase and actors.choose(f"{client.name}.new_field", 3) == 2:
         name += NEW
     while True:
         actors.begin(client, name)
         try:
-            committed = await impl.store.update(lambda _, manifest: with_update(manifest, name))
+            committed = await impl.store.update(
+                lambda _, manifest: with_update(CODEC.without_ended(manifest, world.clock.now_ms()), name))
             actors.end(client, "committed", MANIFESTS.key(committed.id))
         except (CannotHold, NewerFields):
             actors.end(client, "refused")

@@ -1,8 +1,10 @@
 """Simulate writers, collectors and readers of the boundary protocol, with impl/ unchanged, for traces/ to judge.
 
 Each writer does its updates one after another. An update with an indeterminate outcome is not repeated; one that was certainly
-not applied is. Collectors work in rounds. Readers read the current value. After the faults have stopped and every request in
-flight has arrived, one writer, one reader and one collector must each succeed, and nothing stale may be left.
+not applied is. It may also take, renew or remove a checkpoint, or remove all that have ended. A renewal may come late, when the
+checkpoint has ended by a collector's clock. Collectors work in rounds. Readers read the current value. After the faults have
+stopped and every request in flight has arrived, one writer, one reader and one collector must each succeed, and nothing stale
+may be left.
 """
 
 from collections.abc import Callable, Iterator
@@ -37,7 +39,7 @@ from highwater.traces.refine import Failure, refiner_of
 Build = Callable[[World, Namespace, bool, int], MetadataStore]  # world, namespace, spare checkpoints, number of the client
 
 
-Lifetime = int | None  # of the checkpoint that an update takes, in ms; None: no checkpoint; 0: it never ends
+Checkpoints = Callable[[int, Manifest], Manifest]  # id of the next file, its content so far -> the same with other checkpoints
 
 
 class Shape(NamedTuple):
@@ -121,6 +123,7 @@ class Codec:
     """The functions of manifest_json, cached for each process."""
 
     referenced = staticmethod(manifest_json.referenced)
+    without_ended = staticmethod(manifest_json.without_ended)
     encode = staticmethod(lru_cache(100_000)(manifest_json.encode))
     decode = staticmethod(lru_cache(100_000)(manifest_json.decode))
 
@@ -152,15 +155,13 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
     world, store = made(actors, client, world, number)
     while actors.left[client.name]:
         actors.left[client.name] -= 1  # counted when begun: not repeated after a crash
+        if actors.auditing and actors.shape.manifest:
+            await world.clock.sleep_ms(pause_ms(actors, client))  # until checkpoints have ended
         update = actors.name_update(client.name)
-        lifetime_ms = drawn_lifetime_ms(actors, client)
+        checkpoints = drawn_change(actors, client, world, update)
 
-        def change(next_id: int, manifest: Manifest, update: str = update, lifetime: Lifetime = lifetime_ms) -> Manifest:
-            after = manifest.with_update(update)
-            if lifetime is None:
-                return after
-            expiry_ms = lifetime and actors.kernel.now_ms + lifetime
-            return after.with_checkpoint(Checkpoint(update, next_id, expiry_ms))
+        def change(next_id: int, manifest: Manifest, update: str = update, then: Checkpoints = checkpoints) -> Manifest:
+            return then(next_id, manifest.with_update(update))
 
         while True:
             actors.begin(client, update)
@@ -179,11 +180,33 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
             await world.clock.sleep_ms(actors.choose(f"{client.name}.think", actors.shape.think_ms))
 
 
-def drawn_lifetime_ms(actors: Actors, client: Client) -> Lifetime:
+def drawn_change(actors: Actors, client: Client, world: World, update: str) -> Checkpoints:
+    """Draw what an update does to the checkpoints. The audit's update removes those that have ended."""
     if not actors.shape.manifest:
-        return None
+        return lambda next_id, manifest: manifest
     age_ms = actors.shape.min_age_ms
-    return (None, None, None, 0, age_ms, 3 * age_ms)[actors.choose(f"{client.name}.checkpoint", 6)]
+    drawn = "ended" if actors.auditing else CHANGES[actors.choose(f"{client.name}.checkpoint", len(CHANGES))]
+    what, lifetimes = drawn.partition(" ")[::2]
+    number = actors.choose(f"{client.name}.which", 4) if what in ("renew", "remove") else 0
+
+    def change(next_id: int, manifest: Manifest) -> Manifest:
+        expiry_ms = int(lifetimes) and actors.kernel.now_ms + int(lifetimes) * age_ms if lifetimes else 0
+        if what == "take":
+            return manifest.with_checkpoint(Checkpoint(update, next_id, expiry_ms))
+        if what == "ended":
+            return Codec.without_ended(manifest, world.clock.now_ms())
+        those = manifest.checkpoints
+        if what == "keep" or not those:
+            return manifest
+        at = number % len(those)
+        new = (those[at]._replace(expiry_ms=expiry_ms),) if what == "renew" else ()
+        return manifest._replace(checkpoints=(*those[:at], *new, *those[at + 1:]))
+
+    return change
+
+
+# What an update may do to the checkpoints, and the lifetime in multiples of min_age (0: it never ends).
+CHANGES = ("keep", "keep", "keep", "take 0", "take 1", "take 1", "take 3", "renew 3", "renew 0", "remove", "ended")
 
 
 async def collector(actors: Actors, client: Client, world: World, number: int) -> None:
@@ -230,20 +253,27 @@ def final_check(actors: Actors, events: list[Event]) -> None:
     young = actors.trace and too_young(events, where, shape.min_age_ms - shape.skew_ms - store.profile.last_modified_ms + 1)
     if young:
         raise Failure("safety", "history:too young", young)
+    lost = [one for one in Codec.decode(final).checkpoints if where.key(one.manifest_id) not in files]
+    if lost:
+        raise Failure("safety", "history:lost checkpoint", f"the latest file lists checkpoint {lost[0].id} of id "
+                      f"{lost[0].manifest_id}, which is gone")
     many = actors.trace and too_many(  # slow, and harmless to callers
         events, where, bool(shape.sdk), actors.trace.refiner.model.constants.KNOWN != "never")
     if many:
         raise Failure("liveness", "liveness:requests", many)
     if actors.trace and shape.audit:
+        ended = [one.id for one in Codec.decode(final).checkpoints if not one.active(actors.kernel.now_ms - 2 * shape.skew_ms)]
+        if ended:
+            raise Failure("liveness", "liveness:stale", f"checkpoint {ended[0]} has ended and is still listed")
         nothing_stale(actors.trace.refiner.shared())
 
 
 def nothing_stale(shared: Shared) -> None:
-    kept = latest(shared).checkpoints - shared.expired
+    kept = latest(shared).checkpoints
     stale = [i for i in range(1, shared.high) if present(shared, i) and i not in kept]
     if stale:
         raise Failure("liveness", "liveness:stale", f"after the last round of collection ids {stale} are still there, "
-                      "though neither the latest nor held by an active checkpoint")
+                      "though neither the latest nor held by a checkpoint")
 
 
 # --- what a campaign should reach

@@ -313,7 +313,9 @@ def what_nobody_names(database: Database, parents: Parents, now_ms: int) -> Iter
 
 
 def referenced(database: Database, now_ms: int) -> frozenset[int]:
-    return ManifestCodec().referenced(database.latest, now_ms) if database.latest else frozenset()
+    """Return the ids of the manifests that a collection keeps for a checkpoint."""
+    return frozenset(one.manifest_id for one in database.latest.checkpoints if active(one, now_ms)) \
+        if database.latest else frozenset()
 
 
 def span(ids: list[int]) -> str:

@@ -216,11 +216,22 @@ class MetadataStore:
     async def advance_boundary(self, boundary: int) -> None:
         await self.bounded.boundary.advance(boundary)
 
+    async def drop_ended(self, attempts: int | None = None) -> Committed | Recognised:
+        """Remove the checkpoints that have ended by this client's clock, by an update; Recognised if there are none.
+
+        Call it before `collect`, which deletes no file of a checkpoint that is listed. It may be repeated after any error.
+        Raises what `update_recognised` raises.
+        """
+        now_ms = self.world.clock.now_ms()
+        return await self.update_recognised(lambda value: self.codec.without_ended(value, now_ms) == value,
+                                            lambda _, value: self.codec.without_ended(value, now_ms), attempts)
+
     async def collect(self, min_age_ms: int) -> list[int]:
         """Run one round of garbage collection; return the deleted ids.
 
         The boundary becomes «the maximum file ID from that filtered list»: all files older than `min_age_ms` except the latest,
-        including those that a checkpoint refers to. Files in that list are deleted unless a checkpoint refers to them.
+        including those that a checkpoint refers to. Files in that list are deleted unless a checkpoint refers to them. It makes
+        no difference whether the checkpoint has ended: its owner may renew it as long as it is listed.
         """
         files = await self.bounded.list()
         now_ms = self.world.clock.now_ms()
@@ -228,16 +239,16 @@ class MetadataStore:
         if not old:
             return []  # «If no files are old enough, GC skips the boundary update for that namespace.»
         await self.advance_boundary(max(old))
-        spared = await self._spared(files[-1].id, now_ms)
+        spared = await self._spared(files[-1].id)
         return [file_id for file_id in old if file_id not in spared and await self._delete(file_id)] \
             if spared is not None else []
 
-    async def _spared(self, latest: int, now_ms: int) -> frozenset[int] | None:
-        """Return the ids that active checkpoints refer to, by the latest file listed; None if the listing is too old to tell.
+    async def _spared(self, latest: int) -> frozenset[int] | None:
+        """Return the ids that checkpoints refer to, by the latest file listed; None if the listing is too old to tell.
 
         As for any reader, that file can be trusted only if its id is ahead of a boundary read after it. Otherwise it may have
-        been collected and replaced by the file of a refused writer. Such a file may have checkpoints that have ended, and may
-        lack later ones.
+        been collected and replaced by the file of a refused writer. Such a file may lack checkpoints: later ones, and those
+        that its writer tried to remove.
         """
         if not self.spare_checkpoints:
             return frozenset()
@@ -247,7 +258,7 @@ class MetadataStore:
             return None
         if latest <= await self.bounded.boundary.read():
             return None
-        return self.codec.referenced(value, now_ms)
+        return self.codec.referenced(value)
 
     async def _delete(self, file_id: int) -> bool:
         try:

@@ -12,13 +12,14 @@ The store
   most high. AckIsChecked: none without a check.
 - AckedIsKept: the latest file has every acknowledged update. HistoryIsKept: and all that a file ahead of the boundary has.
   So no chain over the files is needed: what happens behind the boundary is nobody's business, ahead of it files only come.
-- CheckpointedIsKept: the file of an active checkpoint of the latest file is there.
-- FileKnowsCheckpoints: every file i, even one that came back from the dead, has the active checkpoints up to i. (An id that is
-  an active checkpoint cannot come back: its file is there.) So a collector may read them from any file that it listed last.
+- CheckpointedIsKept: the file of a checkpoint that the latest file lists is there, whether the checkpoint has expired or not.
+  So no clause speaks of expiry, and it does not matter when a checkpoint is renewed.
+- FileKnowsCheckpoints: every file i ahead of the boundary has the checkpoints of the latest file up to i, because a later file
+  adds no checkpoint but itself. A file behind the boundary may lack some: its writer may have dropped them in vain.
 A writer
 - WriterKnowsCreated: it has listed 0 <= n <= high, and created n+1 <= high.
 - Ready to create the next latest file (n = high): BaseHasLatest, its base has the updates of the latest file, and
-  BaseIsOfLatest, exactly its checkpoints. To create an older one: BaseKnowsCheckpoints, as of files.
+  BaseIsOfLatest, exactly its checkpoints. An older one lands behind the boundary, where no claim is made.
 - It may accept if it has created n+1 and n+1 > boundary. Then AcceptedIsNew: n+1 is not acknowledged; OneMayAccept: no other
   writer may accept it; AcceptedIsKept: the latest file has its update. LateIsBehindBoundary: a create that landed at or
   behind the boundary still is there, as the boundary only rises.
@@ -33,13 +34,13 @@ A writer
 A collector
 - ListedIsCreated: 1 <= i <= high for what it listed. So what it listed before another is below high.
 - KnownIsDurable: the boundary that it knows is at most the boundary.
-- MarkedIsFree: once it has read the checkpoints, what it may delete is no active checkpoint, and will never be: a later
-  latest file adds no checkpoint but itself.
+- MarkedIsFree: it has read the checkpoints of the last file that it listed, and has checked that this file is ahead of the
+  boundary, or it is still ahead. Then the latest file has no checkpoint of what it may delete, and no later one will.
 A request in flight, which may be applied at any time: what its sender knew, in terms that time does not change
-- PendingCreateIsNext: 1 <= id <= high+1. If it is high+1, PendingHasLatest and PendingIsOfLatest, else
-  PendingKnowsCheckpoints: as for a base.
+- PendingCreateIsNext: 1 <= id <= high+1. If it is high+1, it has the updates of the latest file (PendingHasLatest), and no
+  checkpoint but those of the latest file and itself (PendingIsOfLatest).
 - PendingAdvanceIsForward: 0 <= the boundary that it replaces < the boundary to be < high.
-- PendingDeleteIsFree: the id is at or behind the boundary, and no active checkpoint.
+- PendingDeleteIsFree: the id is at or behind the boundary, and no checkpoint of the latest file.
 A reader (must: what the read has to show; got: what it has seen)
 - OwedIsKept: the latest file has what it must show. GotIsKept: and what it has seen, unless it is about to discard it.
 - While n > boundary, file n cannot have been replaced. So ListedHasOwed: file n has what it must show, and ReadHasOwed: so has
@@ -58,6 +59,7 @@ relation for one instance.
 
 from collections import defaultdict
 from collections.abc import Callable
+from itertools import combinations
 from typing import Any, Literal, NewType
 
 from highwater.model.proofs.engine import inductive
@@ -70,6 +72,7 @@ Id = NewType("Id", int)  # of a file
 Count = NewType("Count", int)
 Update = NewType("Update", object)  # s.update(writer, k)
 Request = NewType("Request", object)  # in flight, nobody waits for it
+Choice = NewType("Choice", object)  # any set of ids: of the checkpoints that one update drops or renews
 Writer, Collector, Reader = NewType("Writer", View), NewType("Collector", View), NewType("Reader", View)
 
 ROLES = {"Writer": Writer, "Collector": Collector, "Reader": Reader}
@@ -88,22 +91,24 @@ FIELDS = {
         "base_updates": (Update, bool), "base_checkpoints": (Id, bool), "k": (Count,), "late": (bool,), "seen": (Id,),
     },
     "Collector": {
-        "pc": (Literal["Idle", "Listing", "Listed", "Known"],), "listed": (Id, bool), "marked": (bool,), "b": (Id,),
+        "pc": (Literal["Idle", "Listing", "Listed", "Known"],), "listed": (Id, bool), "marked": (bool,), "checked": (bool,),
+        "b": (Id,),
     },
     "Reader": {
         "pc": (Literal["Idle", "Listing", "Listed", "Read", "Done"],), "n": (Id,),
         "must": (Update, bool), "got": (Update, bool),
     },
 }
-RIGID = {"update": (Writer, Count, Update), "old": (Writer, bool)}  # old: of a version that does not check
+RIGID = {"update": (Writer, Count, Update), "old": (Writer, bool), "chosen": (Choice, Id, bool)}
+# old: of a version that does not check
 
 
 def meaning(c: m.Constants) -> dict:
-    return {"update": lambda w, k: (w, k), "old": lambda w: w < c.OLD_WRITERS}
+    return {"update": lambda w, k: (w, k), "old": lambda w: w < c.OLD_WRITERS, "chosen": lambda x, p: p in x}
 
 
 WRITER = {"pc": "Idle", "n": 0, "base_updates": nothing, "base_checkpoints": nothing, "k": 0, "late": False, "seen": 0}
-COLLECTOR = {"pc": "Idle", "listed": nothing, "marked": False, "b": 0}
+COLLECTOR = {"pc": "Idle", "listed": nothing, "marked": False, "checked": False, "b": 0}
 READER = {"pc": "Idle", "n": 0, "must": nothing, "got": nothing}
 
 
@@ -206,12 +211,18 @@ def about_to_create(c, s, w):
     return And(Or(And(first, at(w.pc, "Prechecked")), And(Not(first), at(w.pc, "Ready"))), room(w.n, c.MAX_ID))
 
 
-def extended(c, s, w):
-    """Return the contents that the writer may put next: `pin`, its guard, the updates, the checkpoints."""
-    for pin in (False, True):
-        guard = Or(not pin, room(lambda: s.count(Id, w.base_checkpoints), c.CHECKPOINTS))
-        yield (pin, guard, lambda u: Or(w.base_updates(u), u == s.update(w.me, w.k)),
-               lambda p, pin=pin: Or(w.base_checkpoints(p), And(pin, p == w.n + 1)))
+def extended(c, s, w, x):
+    """Return the contents that the writer may put next: change of the checkpoints, its guard, updates, checkpoints."""
+    none = s.every(Id, lambda p: Not(s.chosen(x, p)))
+    listed = s.every(Id, lambda p: Implies(s.chosen(x, p), w.base_checkpoints(p)))
+    expired = s.every(Id, lambda p: Implies(s.chosen(x, p), s.expired(p)))
+    for change, guard, checkpoints in (
+            ("Keep", none, w.base_checkpoints),
+            ("Take", And(none, room(lambda: s.count(Id, w.base_checkpoints), c.CHECKPOINTS)),
+             lambda p: Or(w.base_checkpoints(p), p == w.n + 1)),
+            ("Drop", And(Not(none), listed), lambda p: And(w.base_checkpoints(p), Not(s.chosen(x, p)))),
+            ("Renew", And(Not(none), listed, expired, w.n + 1 > s.boundary), w.base_checkpoints)):
+        yield change, guard, lambda u: Or(w.base_updates(u), u == s.update(w.me, w.k)), checkpoints
 
 
 def created(s, i, updates, checkpoints):
@@ -227,18 +238,20 @@ def acknowledged(s, w, late):
                  unchecked=lambda i: Or(s.unchecked(i), And(i == w.n + 1, late)))
 
 
-def create_next(c, s, w):
+def create_next(c, s, w, x: Choice):
     late, checked = w.n + 1 <= s.boundary, checks(c, s, w, "after")
-    for pin, guard, updates, checkpoints in extended(c, s, w):
+    for change, guard, updates, checkpoints in extended(c, s, w, x):
         here = And(about_to_create(c, s, w), Not(s.present(w.n + 1)), guard)
         after = created(s, w.n + 1, updates, checkpoints)
+        if change == "Renew":
+            after = after.but(expired=lambda p: And(s.expired(p), Not(s.chosen(x, p))))
         twice = w.base_updates(s.update(w.me, w.k))
         known = {"base_updates": updates, "base_checkpoints": checkpoints} if m.known(c) != "never" else {
             "base_updates": lambda u, twice=twice: And(twice, w.base_updates(u)),
             "base_checkpoints": lambda p, twice=twice: And(twice, w.base_checkpoints(p))}
-        yield And(here, checked), (pin,), after, w.but(pc="Created", late=late, **known)
+        yield And(here, checked), (change, x), after, w.but(pc="Created", late=late, **known)
         for more, own in committed(c, w, updates, checkpoints):
-            yield And(here, Not(checked), more), (pin,), acknowledged(after, w, late), own
+            yield And(here, Not(checked), more), (change, x), acknowledged(after, w, late), own
 
 
 def create_conflict(c, s, w):
@@ -301,11 +314,13 @@ def sent(c, s, r, kind, **fields):
     return guard, s.but(**{field: put(field, value) for field, value in {"kind": kind, **fields}.items()})
 
 
-def send_create(c, s, w, r: Request):
-    for pin, guard, updates, checkpoints in extended(c, s, w):
+def send_create(c, s, w, x: Choice, r: Request):
+    for change, guard, updates, checkpoints in extended(c, s, w, x):
+        if change == "Renew":
+            continue
         unused, after = sent(c, s, r, "Create", id=w.n + 1, with_updates=updates, with_checkpoints=checkpoints)
         for more, own in in_doubt(c, w, updates, checkpoints):
-            yield And(about_to_create(c, s, w), guard, unused, more), (pin,), after, own
+            yield And(about_to_create(c, s, w), guard, unused, more), (change, x), after, own
 
 
 def writer_lose_reply(c, s, w):
@@ -340,22 +355,34 @@ def collector_list(c, s, g):
     def now(i):
         return Or(listed(i), And(s.present(i), cursor < i))
     two = s.some(Id, lambda i: And(now(i), s.some(Id, lambda j: And(now(j), i < j))))
-    yield And(last_page(c, s, cursor), two), (), s, g.but(
-        pc="Listed", listed=now, marked=c.CHECKPOINTS == 0 or not c.SPARE_CHECKPOINTS, b=0)
+    free = c.CHECKPOINTS == 0 or not c.SPARE_CHECKPOINTS
+    yield And(last_page(c, s, cursor), two), (), s, g.but(pc="Listed", listed=now, marked=free, checked=free, b=0)
 
 
 def read_checkpoints(c, s, g):
     last = s.greatest(Id, g.listed)
 
     def spared(i):
-        return And(s.checkpoints(last, i), Not(s.expired(i)), i != last)
+        return And(s.checkpoints(last, i), Or(c.SPARE_LISTED, Not(s.expired(i))), i != last)
     yield And(at(g.pc, "Listed", "Known"), Not(g.marked), s.present(last)), (), s, g.but(
-        listed=lambda i: And(g.listed(i), Not(spared(i))), marked=True)
+        listed=lambda i: And(g.listed(i), Not(spared(i))), marked=True, checked=not (c.BOUNDARY and c.CHECK_READS))
 
 
 def checkpoints_missing(c, s, g):
     guard = And(at(g.pc, "Listed", "Known"), Not(g.marked), Not(s.present(s.greatest(Id, g.listed))))
     yield guard, (), s, g.but(**COLLECTOR)
+
+
+def last_is_ahead(s, g):
+    return s.some(Id, lambda j: And(g.listed(j), j > s.boundary))
+
+
+def checkpoints_accept(c, s, g):
+    yield And(g.marked, Not(g.checked), last_is_ahead(s, g)), (), s, g.but(checked=True)
+
+
+def checkpoints_reject(c, s, g):
+    yield And(g.marked, Not(g.checked), Not(last_is_ahead(s, g))), (), s, g.but(**COLLECTOR)
 
 
 def read_boundary(c, s, g):
@@ -384,7 +411,7 @@ def advance_conflict(c, s, g):
 
 def may_delete(c, s, g, i):
     first = c.BOUNDARY and c.BOUNDARY_FIRST
-    return And(g.marked, Or(at(g.pc, "Known"), And(not first, at(g.pc, "Listed"))), Or(not first, i <= g.b),
+    return And(g.checked, Or(at(g.pc, "Known"), And(not first, at(g.pc, "Listed"))), Or(not first, i <= g.b),
                is_old(c, s, g, i))
 
 
@@ -497,7 +524,8 @@ ACTIONS = {
     },
     "Collector": {
         "ListPage": collector_list_page, "List": collector_list, "ReadCheckpoints": read_checkpoints,
-        "CheckpointsMissing": checkpoints_missing, "ReadBoundary": read_boundary, "Advance": advance,
+        "CheckpointsMissing": checkpoints_missing, "CheckpointsAccept": checkpoints_accept,
+        "CheckpointsReject": checkpoints_reject, "ReadBoundary": read_boundary, "Advance": advance,
         "AdvanceConflict": advance_conflict, "Delete": delete, "SendAdvance": send_advance, "SendDelete": send_delete,
         "LoseReply": collector_lose_reply, "Crash": collector_crash,
     },
@@ -552,16 +580,12 @@ def history_is_kept(c, s, i: Id, u: Update):
     return Implies(And(s.boundary < i, s.present(i), s.updates(i, u)), s.updates(s.high, u))
 
 
-def active(s, p):
-    return And(s.checkpoints(s.high, p), Not(s.expired(p)))
-
-
 def checkpointed_is_kept(c, s, p: Id):
-    return Implies(active(s, p), s.present(p))
+    return Implies(s.checkpoints(s.high, p), s.present(p))
 
 
 def file_knows_checkpoints(c, s, i: Id, p: Id):
-    return Implies(And(s.present(i), active(s, p), p <= i), s.checkpoints(i, p))
+    return Implies(And(s.present(i), s.boundary < i, s.checkpoints(s.high, p), p <= i), s.checkpoints(i, p))
 
 
 def writer_knows_created(c, s, w: Writer):
@@ -578,11 +602,6 @@ def base_has_latest(c, s, w: Writer, u: Update):
 
 def base_is_of_latest(c, s, w: Writer, p: Id):
     return Implies(And(ready(w), w.n == s.high), w.base_checkpoints(p) == s.checkpoints(s.high, p))
-
-
-def base_knows_checkpoints(c, s, w: Writer, p: Id):
-    put = And(m.known(c) == "created", at(w.pc, "Created"), p <= w.n + 1)
-    return Implies(And(Or(put, And(ready(w), p <= w.n)), active(s, p)), w.base_checkpoints(p))
 
 
 def may_accept(s, w):
@@ -637,7 +656,8 @@ def known_is_durable(c, s, g: Collector):
 
 
 def marked_is_free(c, s, g: Collector, i: Id, j: Id):
-    return Implies(And(g.marked, g.listed(i), g.listed(j), i < j), Not(active(s, i)))
+    known = Or(g.checked, And(g.marked, s.boundary < j))
+    return Implies(And(known, g.listed(i), g.listed(j), i < j), Not(s.checkpoints(s.high, i)))
 
 
 def pending_create_is_next(c, s, r: Request):
@@ -653,11 +673,7 @@ def pending_has_latest(c, s, r: Request, u: Update):
 
 
 def pending_is_of_latest(c, s, r: Request, p: Id):
-    return Implies(And(creates_latest(s, r), p != s.id(r)), s.with_checkpoints(r, p) == s.checkpoints(s.high, p))
-
-
-def pending_knows_checkpoints(c, s, r: Request, p: Id):
-    return Implies(And(at(s.kind(r), "Create"), active(s, p), p < s.id(r)), s.with_checkpoints(r, p))
+    return Implies(And(creates_latest(s, r), s.with_checkpoints(r, p), p != s.id(r)), s.checkpoints(s.high, p))
 
 
 def pending_advance_is_forward(c, s, r: Request):
@@ -665,7 +681,7 @@ def pending_advance_is_forward(c, s, r: Request):
 
 
 def pending_delete_is_free(c, s, r: Request):
-    return Implies(at(s.kind(r), "Delete"), And(s.id(r) >= 1, s.id(r) <= s.boundary, Not(active(s, s.id(r)))))
+    return Implies(at(s.kind(r), "Delete"), And(s.id(r) >= 1, s.id(r) <= s.boundary, Not(s.checkpoints(s.high, s.id(r)))))
 
 
 def owed_is_kept(c, s, r: Reader, u: Update):
@@ -697,13 +713,13 @@ CLAUSES = {
     "HistoryIsKept": history_is_kept, "CheckpointedIsKept": checkpointed_is_kept,
     "FileKnowsCheckpoints": file_knows_checkpoints,
     "WriterKnowsCreated": writer_knows_created, "BaseHasLatest": base_has_latest, "BaseIsOfLatest": base_is_of_latest,
-    "BaseKnowsCheckpoints": base_knows_checkpoints, "AcceptedIsNew": accepted_is_new, "OneMayAccept": one_may_accept,
+    "AcceptedIsNew": accepted_is_new, "OneMayAccept": one_may_accept,
     "AcceptedIsKept": accepted_is_kept, "LateIsBehindBoundary": late_is_behind_boundary,
     "ReadyIsNotApplied": ready_is_not_applied, "AppliedOnce": applied_once, "AppliedIsKept": applied_is_kept,
     "RefusedHasNoEffect": refused_has_no_effect, "AcceptedIsOwn": accepted_is_own,
     "ListedIsCreated": listed_is_created, "KnownIsDurable": known_is_durable, "MarkedIsFree": marked_is_free,
     "PendingCreateIsNext": pending_create_is_next, "PendingHasLatest": pending_has_latest,
-    "PendingIsOfLatest": pending_is_of_latest, "PendingKnowsCheckpoints": pending_knows_checkpoints,
+    "PendingIsOfLatest": pending_is_of_latest,
     "PendingAdvanceIsForward": pending_advance_is_forward, "PendingDeleteIsFree": pending_delete_is_free,
     "OwedIsKept": owed_is_kept, "GotIsKept": got_is_kept, "ListedHasOwed": listed_has_owed,
     "ReadHasOwed": read_has_owed, "ReadIsCurrent": read_is_current,
@@ -812,26 +828,30 @@ def request(t: Tables, r: int) -> tuple:
 
 
 def choices(action: str, chosen: tuple, shared: Tables) -> tuple:
-    return (request(shared, *chosen),) if action == "ApplyPending" else chosen
+    if action == "ApplyPending":
+        return (request(shared, *chosen),)
+    return (chosen,) if action in ("CreateNext", "SendCreate") else chosen  # a change: its kind and its ids
 
 
 def scope(c: Any) -> Scope:  # a Constants without None
     """Return all values of each sort in an instance in which everything is bounded."""
     return {Id: [*range(c.MAX_ID + 1)], Count: [*range(max(c.COMMITS, c.MAX_LOST, c.MAX_CRASHES) + 1)],
             Update: [(w, k) for w in range(c.WRITERS) for k in range(c.COMMITS)], Request: [*range(c.MAX_PENDING)],
+            Choice: [x for size in range(c.CHECKPOINTS + 1) for x in combinations(range(1, c.MAX_ID + 1), size)],
             Writer: [*range(c.WRITERS)], Collector: [*range(c.COLLECTORS)], Reader: [*range(c.READERS)]}
 
 
 # Instances in which counterexamples to induction are searched. A writer may begin any update that there is.
-SMALL = scope(m.Constants(WRITERS=2, COMMITS=2, COLLECTORS=2, READERS=1, MAX_ID=3, MAX_PENDING=2)) | {Count: [0, 1]}
+SMALL = scope(m.Constants(WRITERS=2, COMMITS=2, COLLECTORS=2, READERS=1, MAX_ID=3, CHECKPOINTS=1, MAX_PENDING=2)) | {
+    Count: [0, 1]}
 SYSTEM = System(FIELDS, ROLES, RIGID, meaning, initial, ACTIONS, CLAUSES, PROPERTIES, SMALL, read, write, choices)
 UNBOUNDED = dict.fromkeys(("COMMITS", "MAX_ID", "CHECKPOINTS", "PAGE", "MAX_PENDING", "MAX_LOST", "MAX_CRASHES"))
 SAFEGUARDS = {*m.Constants._fields} - {"WRITERS", "COLLECTORS", "READERS", *UNBOUNDED}
 SAFEGUARDS_OFF = (
     {"CHECK": "off"}, {"CHECK": "before"}, {"OLD_WRITERS": 1}, {"FRESH_BOUNDARY": False}, {"BOUNDARY_FIRST": False},
-    {"CONDITIONAL_ADVANCE": False}, {"KEEP_LATEST": False}, {"SPARE_CHECKPOINTS": False}, {"CHECK_READS": False},
-    {"BOUNDARY": False}, {"ON_REFUSAL": "failed"}, {"ON_REFUSAL": "retried"}, {"ON_REFUSAL": "unchecked"},
-    {"KNOWN": "unanswered"},
+    {"CONDITIONAL_ADVANCE": False}, {"KEEP_LATEST": False}, {"SPARE_CHECKPOINTS": False}, {"SPARE_LISTED": False},
+    {"CHECK_READS": False}, {"BOUNDARY": False}, {"ON_REFUSAL": "failed"}, {"ON_REFUSAL": "retried"},
+    {"ON_REFUSAL": "unchecked"}, {"KNOWN": "unanswered"},
 )
 SYSTEMS = {  # the systems that are proved, each separately
     "": {}, " where CHECKPOINTS is 0": {"checkpoints": False}, " where ON_REFUSAL is recognised": {"recognised": True},

@@ -3,12 +3,16 @@ is ever committed twice. Both hold although old files are deleted and any client
 
 This is the protocol of SlateDB's RFC on GC boundary files, with one store request per action.
 specs/SequencedMetadataBoundary.fizz has the same names, states and labelled edges. A file's content is the updates (w, k)
-that it holds and the checkpoints (ids of files) that its history has taken. Stalls need no action: a client that is not
-scheduled is stalled. Age is abstracted: a collector may treat any listed file but the last as old, which no real `min_age`
-exceeds.
+that it holds and the checkpoints (ids of files) that its history has taken and not dropped. Stalls need no action: a client
+that is not scheduled is stalled. Age is abstracted: a collector may treat any listed file but the last as old, which no real
+`min_age` exceeds.
+
+A checkpoint is taken, renewed and dropped by an update. Who drops those that have expired, a collector for example, is a writer
+here. There is no clock: a checkpoint may expire at any time, and one that has expired may be renewed while it is listed.
 """
 
 from collections.abc import Iterator
+from itertools import combinations
 from typing import NamedTuple
 
 from highwater.model.core import Model
@@ -23,7 +27,7 @@ class Constants(NamedTuple):
     COLLECTORS: int = 1
     READERS: int = 0
     MAX_ID: int | None = 3
-    CHECKPOINTS: int | None = 0  # checkpoints in one history
+    CHECKPOINTS: int | None = 0  # checkpoints in one file
     # Faults, each bounded
     PAGE: int | None = 0  # ids on one page of a listing; 0: a listing has one page
     MAX_PENDING: int | None = 0  # requests in flight whose clients no longer wait
@@ -37,8 +41,9 @@ class Constants(NamedTuple):
     BOUNDARY_FIRST: bool = True  # the boundary is durable before a file behind it is deleted
     CONDITIONAL_ADVANCE: bool = True  # the boundary is written only over the version that was read
     KEEP_LATEST: bool = True  # the last file of a listing is neither deleted nor put behind the boundary
-    SPARE_CHECKPOINTS: bool = True  # a file that an active checkpoint refers to is not deleted
-    CHECK_READS: bool = True  # a reader checks the boundary after it has read the latest file
+    SPARE_CHECKPOINTS: bool = True  # a file that a checkpoint refers to is not deleted
+    SPARE_LISTED: bool = True  # it is spared as long as the checkpoint is listed; False: only until the checkpoint expires
+    CHECK_READS: bool = True  # a reader checks the boundary after it has read the latest file; so does a collector
     # Choices of the client
     ON_REFUSAL: str = "told"  # a refused update: the caller is "told" of the doubt, or that it "failed"; or it is "retried";
     #                           or first "recognised" in the latest file; "unchecked": without a check of that file
@@ -57,6 +62,7 @@ LIMITS = {  # the values that an instance may have
 }
 
 Update = tuple[int, int]  # (writer, zero-based index of its update)
+Change = tuple[str, tuple[int, ...]]  # of the checkpoints: ("Keep", ()), ("Take", ()), ("Drop", those), ("Renew", those)
 
 
 class File(NamedTuple):
@@ -93,7 +99,8 @@ class Writer(NamedTuple):
 class Collector(NamedTuple):
     pc: str = "Idle"  # Idle, Listing, Listed, Known
     listed: frozenset[int] = frozenset()  # ids listed and not yet deleted
-    marked: bool = False  # ids that active checkpoints refer to are removed from `listed`
+    marked: bool = False  # ids that checkpoints refer to are removed from `listed`
+    checked: bool = False  # the boundary was below the last id after the checkpoints were read
     b: int = 0  # the boundary known to be durable; 0: not read
 
 
@@ -190,11 +197,27 @@ def about_to_create(c: Constants, me: int, w: Writer) -> bool:
     return w.pc == ("Prechecked" if checks(c, me) == "before" else "Ready") and below(w.n, c.MAX_ID)
 
 
-def extended(c: Constants, me: int, w: Writer) -> Iterator[tuple[bool, File]]:
-    """The content that the writer may put next: its update; with `pin` also a checkpoint of the new file."""
-    for pin in (False, True):
-        if not pin or below(len(w.base.checkpoints), c.CHECKPOINTS):
-            yield pin, File(w.base.updates | {(me, w.k)}, w.base.checkpoints | ({w.n + 1} if pin else frozenset()))
+def subsets(ids: frozenset[int]) -> Iterator[tuple[int, ...]]:
+    """All subsets but the empty one, each in order."""
+    for size in range(1, len(ids) + 1):
+        yield from combinations(sorted(ids), size)
+
+
+def extended(c: Constants, me: int, w: Writer) -> Iterator[tuple[Change, File]]:
+    """The content that the writer may put next: its update; it may also take a checkpoint of the new file, or drop some."""
+    updates, checkpoints = w.base.updates | {(me, w.k)}, w.base.checkpoints
+    yield ("Keep", ()), File(updates, checkpoints)
+    if below(len(checkpoints), c.CHECKPOINTS):
+        yield ("Take", ()), File(updates, checkpoints | {w.n + 1})
+    for ids in subsets(checkpoints):
+        yield ("Drop", ids), File(updates, checkpoints - {*ids})
+
+
+def renewed(c: Constants, me: int, s: Shared, w: Writer) -> Iterator[tuple[Change, File]]:
+    """The same with checkpoints renewed that have expired. To others the model's file shows no difference. Nobody is told of a
+    renewal behind the boundary, or of one that is in flight, so these do not count."""
+    for ids in subsets(w.base.checkpoints & s.expired) if w.n + 1 > s.boundary else ():
+        yield ("Renew", ids), File(w.base.updates | {(me, w.k)}, w.base.checkpoints)
 
 
 def created(s: Shared, i: int, file: File) -> Shared:
@@ -226,15 +249,17 @@ def committed(c: Constants, w: Writer, file: File) -> Writer:
 
 def create_next(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     if about_to_create(c, me, w) and not present(s, w.n + 1):
-        for pin, file in extended(c, me, w):
+        for change, file in (*extended(c, me, w), *renewed(c, me, s, w)):
             late = w.n + 1 <= s.boundary
             after = created(s, w.n + 1, file)
+            if change[0] == "Renew":
+                after = after._replace(expired=s.expired - {*change[1]})
             if checks(c, me) == "after":
                 twice = w.base if (me, w.k) in w.base.updates else NO_FILE
                 base = twice if known(c) == "never" else file
-                yield (pin,), after, w._replace(pc="Created", base=base, late=late)
+                yield (change,), after, w._replace(pc="Created", base=base, late=late)
             else:
-                yield (pin,), acknowledged(after, me, w, late), committed(c, w, file)
+                yield (change,), acknowledged(after, me, w, late), committed(c, w, file)
 
 
 def create_conflict(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
@@ -277,9 +302,9 @@ def recognise_reject(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 def send_create(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     """The writer stops waiting for a create in flight. The create may be applied at any later time, or never."""
     if about_to_create(c, me, w) and below(len(s.pool), c.MAX_PENDING):
-        for pin, file in extended(c, me, w):
+        for change, file in extended(c, me, w):
             request = ("Create", w.n + 1, tuple(sorted(file.updates)), tuple(sorted(file.checkpoints)))
-            yield (pin,), pooled(s, request), in_doubt(c, w, file)
+            yield (change,), pooled(s, request), in_doubt(c, w, file)
 
 
 def in_doubt(c: Constants, w: Writer, file: File) -> Writer:
@@ -315,18 +340,31 @@ def collector_list(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
     ids, more = page_after(c, s, max(listed, default=0))
     listed |= frozenset(ids)
     if not more and len(listed) >= 2:
-        yield (), s, Collector("Listed", listed, marked=c.CHECKPOINTS == 0 or not c.SPARE_CHECKPOINTS)
+        free = c.CHECKPOINTS == 0 or not c.SPARE_CHECKPOINTS
+        yield (), s, Collector("Listed", listed, marked=free, checked=free)
 
 
 def read_checkpoints(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
-    """GET the last file listed, and keep the files that its active checkpoints refer to: before the advance or after it."""
+    """GET the last file listed, and keep the files that its checkpoints refer to: before the advance or after it."""
     if g.pc in ("Listed", "Known") and not g.marked and present(s, max(g.listed)):
-        spared = file_of(s, max(g.listed)).checkpoints - s.expired - {max(g.listed)}
-        yield (), s, g._replace(listed=g.listed - spared, marked=True)
+        spared = file_of(s, max(g.listed)).checkpoints - {max(g.listed)} - (frozenset() if c.SPARE_LISTED else s.expired)
+        yield (), s, g._replace(listed=g.listed - spared, marked=True, checked=not (c.BOUNDARY and c.CHECK_READS))
 
 
 def checkpoints_missing(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
     if g.pc in ("Listed", "Known") and not g.marked and not present(s, max(g.listed)):
+        yield (), s, Collector()
+
+
+def checkpoints_accept(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
+    """GET the boundary. The file was ahead of it after it was read, so it was the history's, and has its checkpoints."""
+    if g.marked and not g.checked and max(g.listed, default=0) > s.boundary:
+        yield (), s, g._replace(checked=True)
+
+
+def checkpoints_reject(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
+    """The file may be a refused writer's. Such a one may lack checkpoints of the history."""
+    if g.marked and not g.checked and max(g.listed, default=0) <= s.boundary:
         yield (), s, Collector()
 
 
@@ -358,7 +396,7 @@ def advance_conflict(c: Constants, me: int, s: Shared, g: Collector) -> Iterator
 
 def may_delete(c: Constants, g: Collector) -> list[int]:
     first = c.BOUNDARY and c.BOUNDARY_FIRST
-    if not g.marked or not (g.pc == "Known" or (g.pc == "Listed" and not first)):
+    if not g.checked or not (g.pc == "Known" or (g.pc == "Listed" and not first)):
         return []
     return [i for i in old(c, g) if i <= g.b or not first]
 
@@ -513,7 +551,7 @@ def deleted_is_behind_boundary(c: Constants, s: Shared) -> bool:
 
 
 def checkpointed_is_kept(c: Constants, s: Shared) -> bool:
-    """A file that an active checkpoint of the latest file refers to exists."""
+    """A file that an active checkpoint of the latest file refers to exists, also if the checkpoint was renewed late."""
     return all(present(s, p) for p in latest(s).checkpoints - s.expired)
 
 
@@ -591,6 +629,16 @@ def history_grows(c: Constants, s: Shared) -> bool:
     return s.high >= 3
 
 
+def checkpoint_outlives_its_time(c: Constants, s: Shared) -> bool:
+    """A file behind the boundary is kept for a checkpoint that has expired and may still be renewed."""
+    return any(p <= s.boundary and present(s, p) for p in latest(s).checkpoints & s.expired)
+
+
+def checkpoint_is_dropped(c: Constants, s: Shared) -> bool:
+    """A checkpoint that a file has is not in the latest file."""
+    return any(file.checkpoints - latest(s).checkpoints for file in s.files if file)
+
+
 def checkpoint_outlives_boundary(c: Constants, s: Shared) -> bool:
     """A file behind the boundary is kept, and readable by its id, for an active checkpoint."""
     return any(p <= s.boundary and present(s, p) for p in latest(s).checkpoints - s.expired)
@@ -612,8 +660,8 @@ def reads_end(c: Constants, s: Shared, r: Reader) -> bool:
 
 
 def stale_files_are_collected(c: Constants, s: Shared) -> bool:
-    """Only files that active checkpoints hold remain behind the boundary."""
-    return all(not present(s, i) or i in latest(s).checkpoints - s.expired for i in range(1, s.boundary + 1))
+    """Only files that checkpoints hold remain behind the boundary."""
+    return all(not present(s, i) or i in latest(s).checkpoints for i in range(1, s.boundary + 1))
 
 
 WRITER = {
@@ -625,7 +673,8 @@ WRITER = {
 }
 COLLECTOR = {
     "ListPage": collector_list_page, "List": collector_list, "ReadCheckpoints": read_checkpoints,
-    "CheckpointsMissing": checkpoints_missing, "ReadBoundary": read_boundary, "Advance": advance,
+    "CheckpointsMissing": checkpoints_missing, "CheckpointsAccept": checkpoints_accept,
+    "CheckpointsReject": checkpoints_reject, "ReadBoundary": read_boundary, "Advance": advance,
     "AdvanceConflict": advance_conflict, "Delete": delete, "SendAdvance": send_advance, "SendDelete": send_delete,
     "LoseReply": collector_lose_reply, "Crash": collector_crash,
 }
@@ -659,6 +708,8 @@ SOMETIMES = {
     "HistoryGrows": (None, history_grows),
     "FileIsCollected": (None, file_is_collected),
     "CheckpointOutlivesBoundary": (None, checkpoint_outlives_boundary),
+    "CheckpointOutlivesItsTime": (None, checkpoint_outlives_its_time),
+    "CheckpointIsDropped": (None, checkpoint_is_dropped),
     "ReaderSeesCommit": ("Reader", reader_sees_commit),
     "OwnIsBuiltUpon": ("Writer", own_is_built_upon),
     "UpdateIsRecognised": (None, update_is_recognised),
@@ -707,7 +758,7 @@ def model(c: Constants) -> Model:
     roles = (("Writer", c.WRITERS, Writer(), WRITER), ("Collector", c.COLLECTORS, Collector(), COLLECTOR),
              ("Reader", c.READERS, Reader(), READER))
     sometimes = {name: witness for name, witness in SOMETIMES.items()
-                 if (c.CHECKPOINTS != 0 or name != "CheckpointOutlivesBoundary")
+                 if (c.CHECKPOINTS != 0 or not name.startswith("Checkpoint"))
                  and (c.READERS or name != "ReaderSeesCommit") and (recognises(c) or name not in RECOGNISING)
                  and (known(c) != "never" or name != "OwnIsBuiltUpon")}
     renamed = {"Writer": None if c.WRITERS < 2 else renamed_writers, "Collector": None, "Reader": None}

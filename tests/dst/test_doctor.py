@@ -27,7 +27,7 @@ class Unordered(MetadataStore):
         if not old:
             return []
         await self.advance_boundary(max(map(int, old)))
-        spared = await self._spared(files[-1].id, now_ms)
+        spared = await self._spared(files[-1].id)
         return [] if spared is None else [i for i in old if int(i) not in spared and await self._delete(int(i))]
 
 

@@ -12,7 +12,7 @@ from highwater.admin.database import load
 from highwater.cli.main import app
 from highwater.gate.exits import BAD_INPUT, SAFETY
 from highwater.impl.codecs.slatedb import compactions
-from highwater.impl.codecs.slatedb.flatbuffer import ulid_of
+from highwater.impl.codecs.slatedb.flatbuffer import NewerFields, ulid_of
 from highwater.impl.codecs.slatedb.manifest import Manifest, ManifestCodec, Phase
 from highwater.impl.codecs.slatedb.tables import (
     COMPLETED,
@@ -256,7 +256,7 @@ def test_the_history_names_what_cannot_be_said(bench):
 
 def test_what_a_dry_run_says_is_done(bench):
     rows = ran("gc", bench.folder, "--dry-run", "--min-age-s", "0").output
-    for said in ("gc/manifest.boundary │ advanced to 7", "005.manifest │ kept │ an active checkpoint refers to it",
+    for said in ("gc/manifest.boundary │ advanced to 7", "005.manifest │ kept │ a checkpoint refers to it",
                  "008.manifest │ kept │ the latest", "001.manifest │ deleted"):
         assert " ".join(said.split()) in " ".join(rows.split()), rows
     result = ran("gc", bench.folder, "--min-age-s", "0")
@@ -265,6 +265,40 @@ def test_what_a_dry_run_says_is_done(bench):
     assert (bench.folder / "gc/manifest.boundary").read_bytes() == b"7"
     assert (bench.folder / "gc/compactions.boundary").read_bytes() == b"2"
     assert found(bench) == []
+
+
+@pytest.mark.parametrize("codec", [V1, V2], ids=["V1", "V2"])
+def test_expired_checkpoints_are_removed_before_the_collection(bench, codec):
+    """In the version of the latest manifest: an old release reads no other."""
+    expired = Checkpoint(UUIDS[1], 4, NIGHT_S, NIGHT_S - 60)
+    ours = (*manifests()[8].checkpoints, expired)
+    bench.manifest(8, manifests()[8]._replace(checkpoints=ours, last_compacted_l0_sst_id=B), codec)
+    before = bench.files()
+    rows = " ".join(ran("gc", bench.folder, "--dry-run", "--min-age-s", "0").output.split())
+    for said in (f"009.manifest │ created │ without checkpoint {UUIDS[1]} of manifest 4", "advanced to 8",
+                 "004.manifest │ deleted", "008.manifest │ deleted", "005.manifest │ kept │ a checkpoint refers to it"):
+        assert said in rows, rows
+    assert bench.files() == before
+    result = ran("gc", bench.folder, "--min-age-s", "0")
+    assert result.exit_code == 0 and "009.manifest │ created" in " ".join(result.output.split()), result.output
+    assert [path.name[18:20] for path in sorted((bench.folder / "manifest").iterdir())] == ["05", "09"]
+    latest = (bench.folder / Namespace("", "manifest").key(9)).read_bytes()
+    assert latest[1] == (1 if codec is V1 else 2) and V2.decode(latest).checkpoints == manifests()[8].checkpoints
+    assert found(bench) == []
+
+
+def test_expired_checkpoints_that_cannot_be_removed_keep_their_manifests(bench, monkeypatch):
+    """In a manifest with fields of a newer release, which would be lost."""
+    bench.latest(checkpoints=(Checkpoint(UUIDS[1], 4, NIGHT_S, NIGHT_S - 60),))
+
+    def newer(self, manifest):
+        raise NewerFields("manifest", ("ManifestV2 slot 99",))
+
+    monkeypatch.setattr(ManifestCodec, "encode", newer)
+    for words in (("--dry-run",), ()):
+        result = ran("gc", bench.folder, *words, "--min-age-s", "0")
+        assert result.exit_code == 0 and "its expired checkpoints stay" in " ".join(result.output.split()), result.output
+    assert [path.name[18:20] for path in sorted((bench.folder / "manifest").iterdir())] == ["04", "08"]
 
 
 def test_nothing_is_collected_where_something_is_wrong(bench):

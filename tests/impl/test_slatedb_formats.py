@@ -358,11 +358,12 @@ def test_a_v1_create_that_is_under_way_finds_its_id_taken():
 
 def test_a_checkpoint_is_active_until_its_last_second_is_over():
     manifest = Manifest(checkpoints=(Checkpoint(UUID, 4, expire_time_s=100), Checkpoint(UUID, 5), Checkpoint(UUID, 6, 99)))
-    assert V2.referenced(manifest, 100_999) == {4, 5} and V2.referenced(manifest, 101_000) == {5}
+    assert V2.referenced(V2.without_ended(manifest, 100_999)) == {4, 5} and V2.referenced(manifest) == {4, 5, 6}
+    assert V2.referenced(V2.without_ended(manifest, 101_000)) == {5}
 
 
 def test_an_update_is_known_by_its_checkpoint():
     assert V2.holds(FULL, UUID) and not V2.holds(FULL, A)
     found = compactions.decode(written.COMPACTIONS)
     assert compactions.holds(found, found.recent_compactions[0].id) and not compactions.holds(found, A)
-    assert not compactions.referenced(found, 0)
+    assert not compactions.referenced(found)

@@ -158,7 +158,7 @@ def test_no_answer_is_not_none_found():
 
 
 def test_what_is_too_large_is_refused():
-    with pytest.raises(TooLarge, match="3,341 cells"):
+    with pytest.raises(TooLarge, match="3,342 cells"):
         instances.bounded(proofs, m.Constants(MAX_ID=50), 1)
 
 
@@ -230,14 +230,15 @@ def test_the_command():
       Writer#0.n   0  → 1
   2 Writer#0.ReadLatest()
       Writer#0.pc  Listed  → Ready
-  3 Writer#0.CreateNext(False)
+  3 Writer#0.CreateNext((Keep, ()))
       files        ({updates {}, checkpoints {}})  → ({updates {}, checkpoints {}}, {updates {(0, 0)}, checkpoints {}})
       high         1  → 2
       Writer#0.pc  Ready  → Created
   4 Collector#0.List()
-      Collector#0.pc      Idle  → Listed
-      Collector#0.listed  {}  → {1, 2}
-      Collector#0.marked  False  → True
+      Collector#0.pc       Idle  → Listed
+      Collector#0.listed   {}  → {1, 2}
+      Collector#0.marked   False  → True
+      Collector#0.checked  False  → True
   5 Collector#0.Delete(1)
       files               ({updates {}, checkpoints {}}, {updates {(0, 0)}, checkpoints {}})
                         → (None, {updates {(0, 0)}, checkpoints {}})

@@ -415,7 +415,7 @@ def test_the_page_goes_back_and_forth_and_its_address_is_the_place(tmp_path):
         "#7.1 step 8 of 9 false", "#7.1.0 step 9 of 9 false",
         "#7.1.0 step 9 of 9 false", "#7 step 7 of 13 false",
         "#7.99 step 7 of 13 false", "#999 step 13 of 13 true", "#x<b> step 13 of 13 true",
-        "1 CreateNext pin=False✗ → 1Ready → Idle; changes files, acked, unchecked; and its own n, k",
+        "1 CreateNext change=(\"Keep\", ())✗ → 1Ready → Idle; changes files, acked, unchecked; and its own n, k",
         "#13 step 13 of 13 true", "true"]
 
 

@@ -18,7 +18,7 @@ from highwater.impl.protocols.boundary_object import (
     ObjectStoreBoundaryObject,
     ObjectVersionBehindBoundary,
 )
-from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore, compactions_store, manifest_store
+from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore, Recognised, compactions_store, manifest_store
 from highwater.impl.protocols.sequenced_storage import NoLatest, ObjectVersionExists, SequencedStorage
 from highwater.impl.stores.cached import CachingStore
 from highwater.impl.stores.memory import MemoryStore
@@ -186,8 +186,9 @@ def test_boundary_is_durable_before_the_first_delete(stores):
     asyncio.run(case())
 
 
-def test_files_that_active_checkpoints_refer_to_are_kept_and_readable_behind_the_boundary(stores):
-    """The boundary is the largest old id, before checkpoints are looked at; «not referenced by an active checkpoint»."""
+def test_files_that_checkpoints_refer_to_are_kept_and_readable_behind_the_boundary(stores):
+    """The boundary is the largest old id, before checkpoints are looked at; «not referenced by an active checkpoint»: one that
+    has ended counts as active while it is listed."""
 
     async def case():
         store = stores.open()
@@ -197,11 +198,52 @@ def test_files_that_active_checkpoints_refer_to_are_kept_and_readable_behind_the
         for name, expiry_ms in pins.items():
             await metadata.update(lambda i, m, n=name, e=expiry_ms: m.with_checkpoint(Checkpoint(n, i, e)))
         await metadata.update(lambda _, m: m.with_update("0.8"))
-        assert await manifest_store(aged(store), "db").collect(DAY_MS // 2) == [1, 2, 5]
+        collector = manifest_store(aged(store), "db")
+        assert await collector.collect(DAY_MS // 2) == [1, 2]
         assert (await store.get("db/gc/manifest.boundary")).body == b"5"
-        assert await ids(metadata) == [3, 4, 6]
+        assert await ids(metadata) == [3, 4, 5, 6]
+        assert [one.id for one in (await collector.drop_ended()).value.checkpoints] == ["for ever", "long"]
+        assert isinstance(await collector.drop_ended(), Recognised) and await ids(metadata) == [3, 4, 5, 6, 7]
+        assert await collector.collect(DAY_MS // 2) == [5, 6]
         assert (await metadata.read(3)).checkpoints[-1].id == "for ever"
         assert (await metadata.read(4)).checkpoints[-1].id == "long"
+
+    asyncio.run(case())
+
+
+@pytest.mark.parametrize("renewed_first", [True, False])
+def test_who_renews_an_ended_checkpoint_or_drops_it_first_decides(renewed_first):
+    """The other finds it in the next file: the collector that it is active, the owner that it is gone."""
+
+    def renew(_, manifest: Manifest) -> Manifest:
+        if not manifest.checkpoints:
+            raise NotFound("the checkpoint is gone")
+        return manifest._replace(checkpoints=(manifest.checkpoints[0]._replace(expiry_ms=0),))
+
+    async def case():
+        store = MemoryStore()
+        metadata = await grown(store, 0)
+        await metadata.update(lambda i, m: m.with_checkpoint(Checkpoint("c", i, 1)))
+        await metadata.update(lambda _, m: m.with_update("0.8"))
+        held = Held(store, "create", "manifest/")
+        slow, fast = opened(held), manifest_store(aged(store), "db")
+        if renewed_first:
+            task = asyncio.ensure_future(slow.drop_ended())
+            await held.reached.wait()
+            await fast.update(renew)
+        else:
+            task = asyncio.ensure_future(slow.update(renew))
+            await held.reached.wait()
+            await fast.drop_ended()
+        held.release.set()
+        if renewed_first:
+            assert isinstance(await task, Recognised)
+        else:
+            with pytest.raises(NotFound, match="is gone"):
+                await task
+        await metadata.update(lambda _, m: m.with_update("0.9"))
+        await fast.collect(0)
+        assert ((2 in await ids(metadata)), len((await metadata.current()).value.checkpoints)) == (renewed_first, renewed_first)
 
     asyncio.run(case())
 

@@ -68,10 +68,10 @@ def test_a_guard_edited_in_the_model(fizz):
     message = unequal(
         TINY, fizz, edited(TINY, "Delete", "Collector", later), "graphs differ", "after 6 steps: Writer#0.List,",
         "Collector#0.Advance(1)\nthe state, the same in spec and model:\n",
-            "  Collector#0: b = 1, listed = (1, 2), marked = True, pc = 'Known'",
+            "  Collector#0: b = 1, checked = True, listed = (1, 2), marked = True, pc = 'Known'",
         "only FizzBee can take Collector#0.Delete(1), which changes\n", "  files[1].updates: () → absent\n",
         "  Collector#0.listed: (1, 2) → (2)\n", f"Delete of Collector in the spec, specs/{NAME}.fizz:{line}\n",
-        "  |   i = oneof may_delete(self.pc, self.listed, self.marked, self.b)", "  uses may_delete :",
+        "  |   i = oneof may_delete(self.pc, self.listed, self.checked, self.b)", "  uses may_delete :",
         "Delete of Collector in the model, tests/specs/test_conform.py:", "if move[0][0] < g.b")
     assert message.count("only ") == 1 and len(message.splitlines()) < 30
 
@@ -116,7 +116,8 @@ def test_an_invariant_edited_in_the_model(fizz):
 
     model = model_of(TINY)
     unequal(TINY, fizz, model._replace(always={**model.always, "LatestIsKept": (None, never_two)}), "verdicts differ",
-            "the model: LatestIsKept fails after 3 steps: Writer#0.List, Writer#0.ReadLatest, Writer#0.CreateNext(False)\n",
+            "the model: LatestIsKept fails after 3 steps: Writer#0.List, Writer#0.ReadLatest, "
+            "Writer#0.CreateNext(('Keep', ()))\n",
             "FizzBee: PASSED", f"LatestIsKept in the spec, specs/{NAME}.fizz:", "  |   return top(files) == high",
             "LatestIsKept in the model, tests/specs/test_conform.py:", "s.high < 2")
     model = model_of(TINY_FAILED)
@@ -131,8 +132,8 @@ def test_fairness_or_a_goal_edited_in_the_model(fizz):
     unequal(TINY_LIVE, fizz, model._replace(fair=model.fair | {"Writer": model.fair["Writer"] - {"Accept"}}), "",
             "fair in only one of spec and model: Writer.Accept")
     unequal(TINY_LIVE, fizz, model._replace(eventually={"UpdatesEnd": (None, lambda c, s: s.boundary > 0)}), "verdicts differ",
-            "the model: UpdatesEnd fails: after Writer#0.List, Writer#0.ReadLatest, Writer#0.CreateNext(False)", "forever",
-            "FizzBee: PASSED", "  | always eventually assertion UpdatesEnd:")
+            "the model: UpdatesEnd fails: after Writer#0.List, Writer#0.ReadLatest, Writer#0.CreateNext(('Keep', ()))",
+            "forever", "FizzBee: PASSED", "  | always eventually assertion UpdatesEnd:")
     unequal(TINY_LIVE, fizz, model._replace(eventually={}), "", "the model has no eventually property UpdatesEnd")
 
 
@@ -261,7 +262,7 @@ def test_a_fizzbee_that_breaks_down_is_no_verdict(fizz, tmp_path):
 
 def test_choices_and_fairness_are_read_from_the_spec():
     variables = choice_variables(SPEC.read_text())
-    assert variables["Writer", "CreateNext"] == ("pin",) and variables["Collector", "Advance"] == ("d",)
+    assert variables["Writer", "CreateNext"] == ("change",) and variables["Collector", "Advance"] == ("d",)
     assert variables["", "ApplyPending"] == ("r",)
     assert "Accept" in fair_actions(SPEC.read_text())["Writer"] and "" not in fair_actions(SPEC.read_text())
     assert fair_actions(SPEC.read_text()) == protocol.FAIR

@@ -68,6 +68,9 @@ EXPLAINED = {  # mutant -> signature of its failure; what its explanation says
                        r"Collector\.Advance is possible, but not this one: expected Advance \d.*, observed Advance \d"),
     "age_ignored": ("history:too young", r"Collector#\d deleted .*, less than \d+ ms after it was put"),
     "checkpoints_not_spared": ("refinement:Collector.Delete", r"Collector\.Delete (needs|is possible, but not this one)"),
+    "expired_not_spared": ("refinement:Collector.Delete", r"Collector\.Delete is possible, but not this one"),
+    "checkpoints_not_checked": ("refinement:Collector.Delete",
+                                r"Collector\.Delete needs may_delete\(c, g\) .*, which needs g\.checked .*: g\.checked is F"),
     "reads_not_checked": ("told:read", r"What Reader#0 could do here: Read(Accept|Reject), "),
     "lost_reply_is_conflict": ("refinement:Writer.CreateNext",
                                r"Writer\.CreateNext is possible, .* s2\.files\[.* is File.*, observed file is File"),
@@ -265,7 +268,7 @@ def test_golden_stale_writer_is_told_in_words():
                 r"Writer#\d     put id 3 if absent +timeout +LoseReply\n",
                 r"Writer#\d     was told: unknown \d\.\d\n", r"Collector#0  get boundary +404 not there +ReadBoundary\n",
                 r"Collector#0  put boundary 2 if absent +200 +Advance 2\n", r"Collector#0  delete id 2 +204 +Delete 2\n",
-                r"Writer#\d     put id 2 if absent +200 +CreateNext False\n"):
+                r'Writer#\d     put id 2 if absent +200 +CreateNext \("Keep", \(\)\)\n'):
         assert re.search(row, text), row
     assert re.search(r"\nWhat Writer#\d could do here: Reject, LoseReply, Crash\n", text)
 

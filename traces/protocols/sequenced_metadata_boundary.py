@@ -133,10 +133,10 @@ class Trace(trace.Trace):
             value = 0 if e.status == 404 else int(e.body) if e.status == 200 else None  # 304 shows no value
             doubts = role == "Writer" and recognises(self.refiner.model.constants)
             recognise = ("Recognise", "RecogniseReject") if doubts else ()
-            actions = {"Writer": ("Accept", "Reject", *recognise), "Collector": ("ReadBoundary", STUTTER),
-                       "Reader": ("ReadAccept", "ReadReject")}
+            actions = {"Writer": ("Accept", "Reject", *recognise), "Collector": (
+                "CheckpointsAccept", "CheckpointsReject", "ReadBoundary", STUTTER), "Reader": ("ReadAccept", "ReadReject")}
             return Match(e.client, actions[role], (), lambda a, s, l, s2, l2: value in (None, s.boundary) and (
-                a is not STUTTER or l.pc == "Known"), unheard=doubts)  # a collector that knows the boundary may look again
+                a is not STUTTER or (l.pc == "Known" and l.checked >= l.marked)), unheard=doubts)  # a collector looks again
         if e.op in ("create", "update", "put") and e.status == 200:
             return Match(e.client, ("Advance",), (int(e.body),))
         if e.op in ("create", "update"):
@@ -160,8 +160,8 @@ class Trace(trace.Trace):
                          lambda a, s, l, s2, l2: l.n == file_id and s.files[file_id - 1] == file)
         if e.op == "create" and e.status == 200:
             file = decoded(e.body)[0]
-            return Match(client, ("CreateNext",), None,
-                         lambda a, s, l, s2, l2: l.n + 1 == file_id and s2.files[file_id - 1] == file)
+            return Match(client, ("CreateNext",), None, lambda a, s, l, s2, l2: l.n + 1 == file_id and (
+                s2.files[file_id - 1] == file and s2.expired == s.expired))  # the model's file does not show a renewal
         if e.op == "create":
             return Match(client, ("CreateConflict",), (), lambda a, s, l, s2, l2: l.n + 1 == file_id)
         if e.op == "delete":

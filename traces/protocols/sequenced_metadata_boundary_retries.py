@@ -179,10 +179,13 @@ class RetryingTrace(Trace):
         attempt.failed = e.kind in ("timeout", "refused")
 
     def _look_again(self, e: Event) -> None:
-        """Let a collector that reads the boundary again forget what it knew, if the boundary has changed."""
+        """Let a collector that reads the boundary again forget what it knew, if the boundary has changed.
+
+        After it has read the checkpoints it reads the boundary to check them. What it knew suffices for its deletes."""
         if e.key == self.namespace.boundary_key and e.op in READS and e.kind == "applied":
             local = self.refiner.local(e.client)
-            if isinstance(local, Collector) and local.pc == "Known" and local.b != self.refiner.shared().boundary:
+            known = isinstance(local, Collector) and local.pc == "Known" and local.checked >= local.marked
+            if known and local.b != self.refiner.shared().boundary:
                 self.refiner.step(Match(e.client, ("LoseReply",)))
 
     def _of_create(self, e: Event, create: Create) -> bool:

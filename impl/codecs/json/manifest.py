@@ -69,6 +69,11 @@ def holds(manifest: Manifest, update: str) -> bool:
     return update in manifest.updates
 
 
-def referenced(manifest: Manifest, now_ms: int) -> frozenset[int]:
-    """Return the ids of the files that active checkpoints refer to."""
-    return frozenset(c.manifest_id for c in manifest.checkpoints if c.active(now_ms))
+def referenced(manifest: Manifest) -> frozenset[int]:
+    """Return the ids of the files that checkpoints refer to, also those that have ended: each may still be renewed."""
+    return frozenset(c.manifest_id for c in manifest.checkpoints)
+
+
+def without_ended(manifest: Manifest, now_ms: int) -> Manifest:
+    """Return the manifest without the checkpoints that have ended at `now_ms`."""
+    return manifest._replace(checkpoints=tuple(c for c in manifest.checkpoints if c.active(now_ms)))

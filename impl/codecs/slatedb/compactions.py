@@ -50,6 +50,6 @@ def holds(compactions: Compactions, update_id: str) -> bool:
     return any(compaction.id == update_id for compaction in compactions.recent_compactions)
 
 
-def referenced(compactions: Compactions, now_ms: int) -> frozenset[int]:
+def referenced(compactions: Compactions) -> frozenset[int]:
     """Return the empty set: no checkpoint refers to a compactions file."""
     return frozenset()

@@ -108,9 +108,13 @@ class ManifestCodec:
         """Return whether the manifest has this checkpoint. The id of a checkpoint is the id of the update that takes it."""
         return any(checkpoint.id == update_id for checkpoint in manifest.checkpoints)
 
-    def referenced(self, manifest: Manifest, now_ms: int) -> frozenset[int]:
-        """Return the ids of the files that active checkpoints refer to."""
-        return frozenset(checkpoint.manifest_id for checkpoint in manifest.checkpoints if active(checkpoint, now_ms))
+    def referenced(self, manifest: Manifest) -> frozenset[int]:
+        """Return the ids of the files that checkpoints refer to, also expired ones: released clients may refresh those."""
+        return frozenset(checkpoint.manifest_id for checkpoint in manifest.checkpoints)
+
+    def without_ended(self, manifest: Manifest, now_ms: int) -> Manifest:
+        """Return the manifest without the checkpoints that have expired at `now_ms`."""
+        return manifest._replace(checkpoints=tuple(one for one in manifest.checkpoints if active(one, now_ms)))
 
 
 def active(checkpoint: Checkpoint, now_ms: int) -> bool:

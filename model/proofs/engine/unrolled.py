@@ -105,7 +105,9 @@ class Unrolled:
         """Return the features that distinguish a process: its role, and its rigid fields. Fields of more arguments only make
         names."""
         (role, me), system = process, self.finite.system
-        assert all(len(signature) <= 2 or base(signature[-1]) is object for signature in system.rigid.values())
+        processes = {*system.roles.values()}
+        assert all(len(signature) <= 2 or base(signature[-1]) is object or not processes & {*signature}
+                   for signature in system.rigid.values())
         rigid = [f for f, signature in system.rigid.items() if signature[:-1] == (system.roles.get(role),)]
         return (role, *(self.finite.rigid[f](me) for f in rigid))
 
