@@ -68,7 +68,9 @@ class Peer:
     async def read(self, path, url="file:///", checkpoint=None):
         """Everything that a reader of its own sees."""
         builder = s.DbReaderBuilder(path, s.ObjectStore.resolve(url))
-        if checkpoint:
+        if checkpoint and hasattr(builder, "with_reader_mode"):
+            builder.with_reader_mode(s.ReaderMode.CHECKPOINT(checkpoint))
+        elif checkpoint:
             builder.with_checkpoint_id(checkpoint)
         reader = await builder.build()
         try:
@@ -85,6 +87,9 @@ class Peer:
     async def checkpoint(self, path, url="file:///", lifetime_ms=None, name=None):
         options = s.CheckpointOptions(lifetime_ms=lifetime_ms, source=None, name=name)
         return plain(await self._admin(path, url).create_detached_checkpoint(options))
+
+    async def refresh(self, path, id, url="file:///", lifetime_ms=None):
+        await self._admin(path, url).refresh_checkpoint(id, lifetime_ms)
 
     async def clone(self, path, sources, url="file:///"):
         """`sources`: lists of path, first key or None, key after the last or None, and a checkpoint, or none."""
