@@ -72,6 +72,8 @@ given = ""  # the folder as the user wrote it; "": as in the environment
 def use(folder: str) -> None:
     """Take the protocols of this project, in this process and its children. Raises ProjectError."""
     global given
+    if not folder:
+        raise ProjectError(f"--project is empty: give a folder with {FILE}; `.` is the working folder")
     before, path = os.environ.get(VARIABLE), Path(folder).resolve()
     if before and Path(before).resolve() != path:
         raise ProjectError(f"two projects at once: {folder}, and {given or f'{VARIABLE}={before}'}: give one of them")
@@ -82,7 +84,10 @@ def use(folder: str) -> None:
 def current() -> Project | None:
     """Return the project of this process, if there is one. Raises ProjectError."""
     folder = os.environ.get(VARIABLE)
-    return opened(folder) if folder else None
+    try:
+        return opened(folder) if folder else None
+    except ProjectError as error:
+        raise ProjectError(f"{VARIABLE}={folder}: {error}") from None
 
 
 def words() -> list[str]:

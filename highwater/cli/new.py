@@ -50,7 +50,10 @@ def check_name(name: str, folder: Path) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a path that is a file, or a folder with something in it."""
+    """Refuse a path that is a file, is below one, or is a folder with something in it."""
+    file = next((above for above in folder.parents if above.exists() and not above.is_dir()), None)
+    if file:
+        refuse(f"{folder}: {file} is a file, so no folder can be in it: name a new folder with --into")
     if folder.is_dir() and not any(folder.iterdir()):
         return
     if folder.exists() or folder.is_symlink():

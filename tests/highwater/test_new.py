@@ -56,8 +56,9 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path):
     for folder in (tmp_path, tmp_path / "file"):
         result = made(folder, "claims")
         assert result.exit_code == BAD_INPUT and "is there already" in result.stderr and result.stderr.count("\n") == 1
-    result = made(tmp_path / "file" / "below", "claims")
-    assert result.exit_code == BAD_INPUT and "cannot be written" in result.stderr
+    for below in ("below", "far/below"):
+        result = made(tmp_path / "file" / below, "claims")
+        assert result.exit_code == BAD_INPUT and f"{tmp_path / 'file'} is a file, so no folder can be in it" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["file"] and (tmp_path / "file").read_text() == "mine"
 
 

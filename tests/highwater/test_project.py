@@ -166,6 +166,21 @@ def test_a_folder_that_is_not_there(tmp_path):
         "`highwater new` makes one\n"
 
 
+def test_an_empty_option_is_not_the_working_folder(monkeypatch):
+    monkeypatch.chdir(REGISTER)
+    for words in (["--project", ""], ["--project="]):
+        code, _, err = highwater("model", "explore", *words)
+        assert code == BAD_INPUT and err == "error: --project is empty: give a folder with highwater.toml; `.` is the working " \
+            "folder\n"
+
+
+def test_a_folder_of_the_variable_that_is_not_there_is_named_with_the_variable(tmp_path):
+    done = subprocess.run([sys.executable, "-m", "highwater", "model", "explore"], capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": str(ROOT), project.VARIABLE: f"{tmp_path}/none"})
+    assert done.returncode == BAD_INPUT and done.stderr == f"error: HIGHWATER_PROJECT={tmp_path}/none: {tmp_path}/none is no " \
+        "folder: give a folder with highwater.toml; `highwater new` makes one\n"
+
+
 def test_two_projects_at_once(tmp_path, monkeypatch):
     other = half(tmp_path, "model.py")
     code, _, err = highwater("model", "explore", "--project", REGISTER, "--project", other)
