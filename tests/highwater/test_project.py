@@ -170,8 +170,8 @@ def test_an_empty_option_is_not_the_working_folder(monkeypatch):
     monkeypatch.chdir(REGISTER)
     for words in (["--project", ""], ["--project="]):
         code, _, err = highwater("model", "explore", *words)
-        assert code == BAD_INPUT and err == "error: --project is empty: give a folder with highwater.toml; `.` is the working " \
-            "folder\n"
+        assert code == BAD_INPUT and err == "error: --project is empty: give a folder with highwater.toml; `.` is the " \
+            "working folder\n"
 
 
 def test_a_folder_of_the_variable_that_is_not_there_is_named_with_the_variable(tmp_path):
