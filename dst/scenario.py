@@ -5,7 +5,6 @@ Code that several scenarios share is here; code of running clients is in dst/act
 """
 
 from collections.abc import Callable, Coroutine, Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 
 from highwater.dst.sim.kernel import Client
@@ -126,7 +125,8 @@ class Scenario(NamedTuple):
     model: str = ""  # the stem of the model, if it is another protocol's
     needs: tuple[str, ...] | None = None  # requests that it needs beside GET, PUT and DELETE: "create" (PUT
     # If-None-Match), "update" (PUT If-Match), "cache" (GET If-None-Match), "list"; None: `store probe` does not judge it
-    cost: Mapping[str, Shape] = MappingProxyType({})  # contention -> the shape at which `highwater cost` measures a commit
+    cost: Mapping[str, Shape] | None = None  # contention -> the shape at which `highwater cost` measures a commit; {}: it has
+    # no commits; None: one client of the first role, and as many as `most` has
 
     @property
     def protocol(self) -> str:

@@ -264,4 +264,5 @@ SCENARIO = Scenario(
     moments=("create conflict", "V1 after V2", "phase 3", "late V1 create applied", "late V1 create refused", "id used twice",
              "manifest kept by a checkpoint"),
     moments_of=moments_of,
+    cost={},
 )

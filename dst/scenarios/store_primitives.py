@@ -165,4 +165,5 @@ SCENARIO = Scenario(
     final_check=final_check,
     told=("stored", "created", "exists", "updated", "changed", "read", "missing", "unchanged", "listed", "failed", "unknown"),
     needs=(),
+    cost={},
 )

@@ -75,7 +75,10 @@ def cost_command(
     with steps_shown("measuring", len(todo)) as show:
         for name, contention in todo:
             show(f"{name}, {contention}")
-            costs.append(measure(name, contention, of.latencies, runs))
+            try:
+                costs.append(measure(name, contention, of.latencies, runs))
+            except ValueError as error:
+                refuse(str(error))
     table = Table(*HEAD)
     for row in rows_of(costs, of):
         table.add_row(*(cell.replace(", ", "\n") for cell in row))
