@@ -16,7 +16,8 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from importlib.machinery import PathFinder
@@ -67,6 +68,8 @@ class Project(NamedTuple):
 # --- which project
 
 given = ""  # the folder as the user wrote it; "": as in the environment
+STAND_IN = "PROJECT"  # for the folder, in files that name no path
+named: str | None = None  # how commands name the folder: as the user wrote it; "": by its whole path; else by this word
 
 
 def use(folder: str) -> None:
@@ -91,8 +94,21 @@ def current() -> Project | None:
 
 
 def words() -> list[str]:
-    """Return the option that selects the project, as the user typed it; [] without a project."""
-    return ["--project", quote(given or os.environ[VARIABLE])] if os.environ.get(VARIABLE) else []
+    """Return the option that selects the project, as the user typed it; [] without a project. `elsewhere` changes it."""
+    folder = os.environ.get(VARIABLE)
+    return ["--project", quote((given if named is None else named) or folder)] if folder else []
+
+
+@contextmanager
+def elsewhere(stand_in: str = "") -> Generator[None, None, None]:
+    """Make commands that are read in another folder, such as those in a file. They have the whole path of the project's folder,
+    or a word that stands for it."""
+    global named
+    before, named = named, stand_in
+    try:
+        yield
+    finally:
+        named = before
 
 
 def option() -> str:

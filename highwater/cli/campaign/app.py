@@ -35,8 +35,9 @@ app = typer.Typer(help="Run many seeds of a scenario, on Spark or in local proce
 
 
 @app.callback()
-def group() -> None:
+def group(ctx: typer.Context) -> None:
     """Run many seeds of a scenario, on Spark or in local processes, one row for each."""
+    ctx.with_resource(project.elsewhere())  # a campaign's files hold commands, and are read in other folders
 
 
 Out = Annotated[Path, typer.Argument(metavar="DIR", help="A campaign's folder.")]
