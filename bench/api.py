@@ -66,7 +66,7 @@ def own() -> str:
         says = " ".join((ast.get_docstring(ast.parse(source)) or "").split("\n\n")[0].split())
         rows.append(f"| `highwater.{module}` | {', '.join(f'`{name}`' for name in names) or 'all modules'} | {says} |")
     return "\n".join(["## Modules for a protocol of one's own\n",
-                      "A model, a mapping and a scenario also need the parts below. [project.md](project.md) says which",
+                      "A model, a mapping and a scenario also need the parts below. [project.md](guide/project.md) says which",
                       "module of a project needs which.\n",
                       "| module | names | what the module is for |", "|---|---|---|", *rows, ""])
 

@@ -105,7 +105,8 @@ class MetadataStore:
     """One namespace of sequenced metadata with its boundary: updates, reads, collection.
 
     With `keep_latest` an `update` starts from the last file that this store committed, without LIST and GET. A commit then
-    takes two requests if nobody else commits. Any error drops the kept file, and a conflict lists as usual. See docs/cost.md.
+    takes two requests if nobody else commits. Any error drops the kept file, and a conflict lists as usual. See
+    docs/operating/cost.md.
     """
 
     def __init__(self, world: World, namespace: Namespace, codec: Any = manifest_json, spare_checkpoints: bool = True,
@@ -164,7 +165,7 @@ class MetadataStore:
 
         That value is believed only if its file is ahead of a boundary read after it (`current`). Otherwise an attempt that was
         long in flight may have created it where a file was collected, and it is in nobody's history. See
-        docs/committed-but-rejected.md.
+        docs/protocols/committed-but-rejected.md.
 
         After a Definite error this call's update is nowhere, and never will be. After an Indefinite one, also after `attempts`
         tries of which one is in doubt, call again with the same id to find out, from another process if need be.

@@ -12,7 +12,7 @@ from highwater.impl.errors import AlreadyExists, Definite
 from highwater.impl.layout import Namespace
 from highwater.impl.world import ObjectStore, World, list_all
 
-FIRST_ID = 1  # SlateDB's page on the manifest begins with 0, but a missing boundary reads as 0: docs/boundary-files.md
+FIRST_ID = 1  # not 0 as in SlateDB's page on the manifest: a missing boundary reads as 0 (docs/operating/boundary-files.md)
 
 
 class ObjectVersionExists(Definite):

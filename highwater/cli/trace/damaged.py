@@ -1,4 +1,4 @@
-"""Make good traces with the simulator for traces/damage/kills.py, and the tables of docs/trace-damage.md."""
+"""Make good traces with the simulator for traces/damage/kills.py, and the tables of docs/checking/trace-damage.md."""
 
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -14,7 +14,7 @@ from highwater.traces.damage.kills import Good, Tally, by_equivalence, by_event,
 from highwater.traces.damage.protocols import knowledge
 from highwater.traces.event import Event
 
-SEEDS = range(40)  # for docs/trace-damage.md
+SEEDS = range(40)  # for docs/checking/trace-damage.md
 SAMPLE = 2  # traces of each protocol, in the table by protocol
 
 
