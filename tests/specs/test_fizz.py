@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from highwater.specs.fizzbee import __main__ as by_hand
 from highwater.specs import runs
+from highwater.specs.fizzbee import __main__ as by_hand
 from highwater.specs.fizzbee import cache, reader, rewrite, run
 from highwater.specs.fizzbee import check as wrapper
 from highwater.specs.fizzbee.check import Fizz
