@@ -38,7 +38,7 @@ def recorded(name: str, events: list[Event], options: Options) -> Good:
 
 def least_ms(shape: Any) -> int:
     """Return the age in ms at which a file may be deleted, by the store's clock; 0 if the protocol has no such age."""
-    if "min_age_ms" not in shape._fields:
+    if not hasattr(shape, "min_age_ms"):
         return 0
     return shape.min_age_ms - shape.skew_ms - profile_of(shape.store).last_modified_ms + 1  # as in the scenario's final_check
 
