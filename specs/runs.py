@@ -21,7 +21,7 @@ class Row(NamedTuple):
     never: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()  # actions that do not fire in this run; `silent` below has those of many runs
     eventually: str = ""  # the one property that is checked, if how = "live"
-    deep: dict[str, Any] = {}  # noqa: RUF012  # constants and states, and never and silent, where `verify --deep` has others
+    deep: dict[str, Any] = {}  # noqa: RUF012  # what is otherwise in `verify --deep`: constants and states, how, never, silent
 
     @property
     def path(self) -> Path:
@@ -34,10 +34,11 @@ class Row(NamedTuple):
 
 
 def deeper(row: Row) -> Row:
-    """Return the row of `highwater verify --deep`: the same question of a larger instance, if the row has one."""
+    """Return the row of `highwater verify --deep`: the same question, of a larger instance or of the whole graph."""
     deep = row.deep
     return row._replace(constants=row.constants | deep.get("constants", {}), states=deep.get("states", row.states),
-                        never=tuple(deep.get("never", row.never)), silent=tuple(deep.get("silent", row.silent)))
+                        how=deep.get("how", row.how), never=tuple(deep.get("never", row.never)),
+                        silent=tuple(deep.get("silent", row.silent)))
 
 
 def rows(folder: Path | None = None) -> list[Row]:
@@ -71,8 +72,10 @@ def rows_of(path: Path, taken: Set[str] = frozenset(), spec: str = "") -> list[R
             raise ValueError(f"{path.name}: run {row.id}: violates where, and only where, expect is FAILED")
         if (row.how == "live") != bool(row.eventually) or (row.how == "live" and row.violates not in ("", row.eventually)):
             raise ValueError(f"{path.name}: run {row.id}: eventually where, and only where, how is live; violates is the same")
-        if row.deep and not {"constants", "states"} <= row.deep.keys() <= {"constants", "states", "never", "silent"}:
-            raise ValueError(f"{path.name}: run {row.id}: deep has constants and states, and perhaps never and silent")
+        if row.deep.keys() - {"constants", "states", "how", "never", "silent"} or (
+                ("constants" in row.deep) != ("states" in row.deep)) or row.deep.get("how", "graph") != "graph":
+            raise ValueError(f"{path.name}: run {row.id}: deep has constants and states, or how = \"graph\", or all three, and "
+                             "perhaps never and silent")
         if row.id in {other.id for other in found} | taken:
             raise ValueError(f"{path.name}: two runs have the id {row.id}")
         found.append(row)

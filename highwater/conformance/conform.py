@@ -162,7 +162,8 @@ def verdicts(row: Row, fizz: Fizz, model: Model, cache: bool, checked: CheckResu
         if result and not result.ok:
             return result
     else:
-        checked = judged(row, checked or fizz.check(row.path, row.constants, cache=cache, liveness=False))
+        checked = judged(row, checked or fizz.check(row.path, row.constants, cache=cache, liveness=False,
+                                                    graph=row.expect == "FAILED"))  # else it would run twice
         theirs, result = checked.failed_assertion or "", None
         if ours != theirs:
             return wrong(row, "spec", f"the model: {failing(ours, steps)}", f"FizzBee: {failing(theirs, links(checked))}",

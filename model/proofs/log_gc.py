@@ -646,7 +646,8 @@ def write(role: str, t: Tables) -> Any:
         return m.Reader(t["pc"], t["s"], state_of(t["got_holds"]), t["must"])
     if role:
         return {"Appender": m.Appender, "Collector": m.Collector}[role](**t)
-    entries, first = dict(t["holds"]), dict(t["first"])
+    first = defaultdict(lambda: (0, 0), t["first"])  # where the clauses do not say what an entry holds, any content will do
+    entries = first | dict(t["holds"])
     ids, acked = range(1, t["high"] + 1), frozenset((i, w, k) for i, (w, k) in t["acked"])
     snapshots = tuple(state_of((p, u) for j, p, u in t["snap_holds"] if j == i) if i in t["snap"] else ()
                       for i in range(1, t["snaps"] + 1))

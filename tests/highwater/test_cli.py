@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import mock
 from xml.etree import ElementTree
 
@@ -41,6 +42,7 @@ from highwater.gate.protocols import sequenced_metadata_boundary as checks_own
 from highwater.gate.reports import as_junit, as_markdown
 from highwater.gate.rows import Check, Found, Row, timed
 from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore
+from highwater.model.proofs.engine import inductive
 from highwater.specs.fizzbee.check import Fizz
 from highwater.specs.fizzbee.errors import FizzMissing
 
@@ -441,6 +443,15 @@ def test_what_the_gate_asks_of_a_proof(monkeypatch):
     monkeypatch.setattr(proofs, "SYSTEM", proofs.SYSTEM._replace(actions=proofs.ACTIONS | {"Writer": writer}))
     found = gate_proofs.tied(stem)
     assert found.code == PROOF and "CreateConflict" in found.message
+
+
+def test_a_query_that_z3_gave_up_does_not_show_that_a_proof_fails(monkeypatch):
+    def prove(constants, progress):
+        progress(inductive.Row("Writer.Put", "First", constants["CHECK"], 1))
+
+    monkeypatch.setattr(gate_proofs, "proof_of", lambda _: SimpleNamespace(m=SimpleNamespace(Constants=dict), prove=prove))
+    for verdict, code in (("timeout", PROOF), ("unknown", PROOF), ("proved", PROOF), ("fails", 0)):
+        assert gate_proofs.unproved("any", {"CHECK": verdict}).code == code
 
 
 def test_bounded_and_exhaustive_search_agree():

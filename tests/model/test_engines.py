@@ -12,12 +12,12 @@ from highwater.model.core import Bounds, Model, Process, init, moves
 from highwater.model.explore import plain, reductions, tabulated, wide
 from highwater.model.explore.reductions import NotSymmetric, merged, merging_differs, symmetry_differs
 from highwater.model.explore.walk import walk
-from highwater.specs.runs import rows
+from highwater.specs.runs import deeper, rows
 
 SMALL = [row for row in EXACT if EXACT[row][0] <= 12_000]
 BOUNDARY = [row for row in rows() if row.stem == "sequenced_metadata_boundary"]
 INSTANCES = {f"BP{tuple(row[:4])}": bp.model(row) for row in SMALL[:3]} | {row.id: model_of(row) for row in BOUNDARY[:6]} | {
-    row.id: model_of(row) for row in rows() if row.id in ("store_updates", "baseline_plain", "conditional_reader")}
+    row.id: model_of(deeper(row)) for row in rows() if row.id in ("store_updates", "baseline_plain", "conditional_reader")}
 ENGINES = {"plain": plain.explore, "tabulated": tabulated.explore, "wide": wide.explore}
 
 

@@ -32,14 +32,14 @@ from highwater.model.explore.disk import search as external
 from highwater.model.explore.disk import work as external_work
 from highwater.model.explore.disk.files import Refused
 from highwater.model.explore.disk.search import Failed, explore, here
-from highwater.specs.runs import rows
+from highwater.specs.runs import deeper, rows
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = bp.Constants(2, 1, 1, 3)
 INSTANCES = {f"BP{tuple(row[:4])}": bp.model(row) for row in (TINY, bp.S1)} | {
     name: bp.model(mutant.constants) for name, mutant in bp.MUTANTS.items() if mutant.steps <= 16} | {
     "merged": reductions.merged(bp.model(bp.S1))} | {
-    row.id: model_of(row) for row in rows() if row.id in ("plain", "no_check", "baseline_plain", "conditional_reader")}
+    row.id: model_of(deeper(row)) for row in rows() if row.id in ("plain", "no_check", "baseline_plain", "conditional_reader")}
 
 
 def counter(most: int = 60, broken_at: int = -1, seen_at: int = 3) -> Model:

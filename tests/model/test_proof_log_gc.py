@@ -4,6 +4,7 @@ import pytest
 
 from highwater.model.proofs import log_gc as proofs
 from highwater.model.proofs.engine import inductive, instances
+from highwater.model.proofs.engine.cti import Finder
 from highwater.model.protocols import log_gc as m
 
 
@@ -29,6 +30,12 @@ def test_with_a_safeguard_off_it_is_not(off, role, action):
     proof = inductive.prove(proofs.SYSTEM._replace(actions=actions), constants, explain=False)
     wrong = {(row.action, row.clause) for row in proof.rows if row.verdict == "fails"}
     assert ("Property", action) in wrong if role == "Property" else f"{role}.{action}" in {name for name, _ in wrong}
+
+
+def test_a_state_can_be_written_where_the_clauses_do_not_say_what_an_entry_holds():
+    finder = Finder(proofs.SYSTEM, m.Constants(CHECK="off")._replace(**proofs.UNBOUNDED))
+    text = finder.find(proofs.CLAUSES["AckedIsFirst"], "Appender.CreateNext", "Appender", "CreateNext")
+    assert "fails of " in text or "State(" in text, text
 
 
 def test_every_safeguard_is_switched_off():
