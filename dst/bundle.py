@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from highwater import project
 from highwater.dst.run_spec import Run, fields_of, record
-from highwater.dst.scenario import Shape
+from highwater.dst.scenario import BaseShape
 from highwater.dst.scenarios import named
 from highwater.dst.sim.choose import Choice
 from highwater.dst.simulate import Outcome
@@ -184,7 +184,7 @@ def check_scenario(path: Path, scenario: str) -> None:
                       f"give its folder, the one with {project.FILE}, to --project") from None
 
 
-def shape_of(scenario: str, saved: dict[str, Any] | None) -> Shape | None:
+def shape_of(scenario: str, saved: dict[str, Any] | None) -> BaseShape | None:
     """Return the saved shape. Raises ValueError."""
     of = named(scenario)
     return record(of.shape(), saved, of.most)

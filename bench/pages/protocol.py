@@ -218,8 +218,8 @@ def diagram(of: Instances, role: str) -> str:
 
 
 def image_path(stem: str, name: str) -> str:
-    """Return the path of an image, relative to the protocol's pages."""
-    return f"../images/{stem}.{name}.svg"
+    """Return the path of an image, relative to the reference pages."""
+    return f"../../images/{stem}.{name}.svg"
 
 
 def edges_of(of: Instances, role: str) -> Edges:

@@ -1,4 +1,4 @@
-"""Renders the generated parts of README.md, and the table of docs/cost.md."""
+"""Renders the generated parts of README.md, and the table of docs/operating/cost.md."""
 
 from importlib import import_module
 from importlib.util import find_spec

@@ -31,10 +31,9 @@ def new(name: Annotated[str, typer.Argument(metavar="NAME", help="the protocol's
         write(name, folder)
     except OSError as error:
         refuse(f"{folder} cannot be written: {error.strerror}")
-    shown = console.print
-    shown(f"{folder}: a project with the protocol {name}. Try:", markup=False)
+    console.print(f"{folder}: a project with the protocol {name}. Try:", markup=False)
     for verb in ("model explore", "dst run --seeds 0:1000", "dst zoo --campaigns 5", "verify"):
-        shown(f"    highwater {verb} --project {folder}", markup=False)
+        console.print(f"    highwater {verb} --project {folder}", markup=False)
 
 
 def check_name(name: str, folder: Path) -> None:

@@ -21,7 +21,7 @@ from tests.support.projects import highwater
 
 pytest_plugins = ["tests.support.stores.fixtures"]
 INPUT = inputs_of(INPUTS)
-DOCS = (protocol.ROOT / "docs/cost.md").read_text()
+DOCS = (protocol.ROOT / "docs/operating/cost.md").read_text()
 
 
 def of(protocol: str, contention: str, runs: int = 3):
@@ -115,7 +115,7 @@ def test_a_protocol_that_reports_no_commit_says_so(monkeypatch):
 
 
 def test_the_page_of_the_docs_has_the_table_that_the_command_prints_by_default(monkeypatch):
-    """The same columns, of the same number of runs, in the same order; that docs/cost.md is current is test_pages.py's."""
+    """The same columns, of the same number of runs, in the same order. test_pages.py checks that the page is current."""
     monkeypatch.setattr("highwater.cli.cost.stems", lambda: ("baseline", "simple_conditional"))
     monkeypatch.setattr(console, "width", 400)
     printed, kinds = [], HEAD.index("by kind")

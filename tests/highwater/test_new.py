@@ -129,7 +129,7 @@ def test_the_shared_workflow_has_the_steps_of_the_skeletons():
 
 def test_each_input_is_described_on_its_page():
     inputs = yaml.safe_load(SHARED.read_text())[True]["workflow_call"]["inputs"]
-    table = re.findall(r"^\| `([\w-]+)` \|", (ROOT / "docs" / "ci.md").read_text(), re.M)
+    table = re.findall(r"^\| `([\w-]+)` \|", (ROOT / "docs" / "guide" / "ci.md").read_text(), re.M)
     assert list(inputs) == table[:len(inputs)]
     assert set(INPUT.findall(SHARED.read_text())) == set(inputs)
 

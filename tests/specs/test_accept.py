@@ -136,6 +136,13 @@ def test_a_verdict_is_never_accepted(tmp_path):
     assert (folder / "register/spec.toml").read_text() == table.replace("states = 4", "states = 5")
 
 
+def test_an_unknown_row_leaves_no_new_table(tmp_path):
+    folder = half(tmp_path, "model.py")
+    code, _, err = highwater("model", "conform", "no_such", "--accept", "--project", folder)
+    assert code == BAD_INPUT and "there is no run 'no_such'" in err
+    assert not (folder / "register/spec.toml").exists()
+
+
 def test_a_model_that_fails_leaves_no_new_table(tmp_path):
     folder = half(tmp_path, "model.py")
     model = folder / "register/model.py"

@@ -211,7 +211,7 @@ def sql_command(
     master: Master = "",
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV only.")] = False,
 ) -> None:
-    """Query the rows of campaigns in SQL. docs/campaign-queries.md has examples."""
+    """Query the rows of campaigns in SQL. docs/simulation/campaign-queries.md has examples."""
     from highwater.dst.campaign.what import CampaignError, NoSpark, Refused
     from highwater.reports.campaign.figures import folders
     from highwater.reports.campaign.sql import query as asked
