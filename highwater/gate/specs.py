@@ -23,7 +23,7 @@ def checks(protocol: str, deep: bool) -> Iterator[Check]:
         yield Check(protocol, "spec", "its table of runs", said, ("", BAD_INPUT, str(error)))
         return
     if project.is_users(protocol) and not project.spec(protocol, ".fizz").is_file():
-        yield from of_model_alone(protocol, rows)
+        yield from of_model_alone(protocol, rows, deep)
         return
     try:
         Fizz.find()
@@ -36,39 +36,38 @@ def checks(protocol: str, deep: bool) -> Iterator[Check]:
                     ("fizzbee",), 3 if row.how == "guided" else 2 + row.states / 200)
 
 
-def of_model_alone(protocol: str, rows: list["Row"]) -> Iterator[Check]:
+def of_model_alone(protocol: str, rows: list["Row"], deep: bool) -> Iterator[Check]:
     """Yield the checks of a user's protocol without a .fizz: its rows hold for the model, and there is no second opinion."""
     if not project.has("model", protocol):
         return
     for row in rows:
         what = f"{row.id}: {row.expect}" + (f" {row.violates}" if row.violates else "")
-        yield Check(protocol, "model", what, conformance_alone, (row.spec, row.id))
+        yield Check(protocol, "model", what, conformance_alone, (row.spec, row.id, deep and bool(row.deep)))
     none = ("not held against FizzBee", 0, "") if rows else ("", INCOMPLETE, (
         "there is no spec.toml, so no instance of the model is explored: `highwater model conform --accept` writes one"))
     yield Check(protocol, "spec", "no .fizz: the model has no second opinion", said, none)
 
 
-def row_of(spec: str, name: str) -> "Row":
+def row_of(spec: str, name: str, deep: bool) -> "Row":
     """Read one row. The tables of other specs are not read, so the check does not depend on them."""
-    from highwater.specs.runs import rows_of
+    from highwater.specs.runs import deeper, rows_of
 
-    return next(row for row in rows_of(project.spec(spec, ".toml"), spec=spec) if row.id == name)
+    row = next(row for row in rows_of(project.spec(spec, ".toml"), spec=spec) if row.id == name)
+    return deeper(row) if deep else row
 
 
 def conformance(spec: str, name: str, deep: bool) -> Found:
     """Check one row. FizzBee runs, also if an earlier run of it is in the cache of specs/fizzbee/cache.py."""
     from highwater.conformance.conform import conform
     from highwater.specs.fizzbee.check import Fizz
-    from highwater.specs.runs import deeper
 
-    row = row_of(spec, name)
-    return found(conform(deeper(row) if deep else row, Fizz.find(), cache=False))
+    return found(conform(row_of(spec, name, deep), Fizz.find(), cache=False))
 
 
-def conformance_alone(spec: str, name: str) -> Found:
+def conformance_alone(spec: str, name: str, deep: bool) -> Found:
     from highwater.conformance.conform import conform
 
-    return found(conform(row_of(spec, name), None))
+    return found(conform(row_of(spec, name, deep), None))
 
 
 def found(result: "Result") -> Found:

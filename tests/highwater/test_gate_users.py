@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from highwater.cli.verify import checks_of
-from highwater.gate.exits import BAD_INPUT, HARNESS, INCOMPLETE
+from highwater.gate.exits import BAD_INPUT, HARNESS, INCOMPLETE, SPEC
 from highwater.gate.rows import Check, timed
-from highwater.gate.sizes import GATE
+from highwater.gate.sizes import DEEP, GATE
 from highwater.project import PARTS, ProjectError
 from tests.support.installed import ROOT
 from tests.support.projects import REGISTER, half, made, used
@@ -104,3 +104,16 @@ def test_a_check_that_cannot_import_a_module_of_a_users_has_bad_input():
 
     row = timed(Check("register", "simulation", "a check", judge))
     assert (row.code, row.message) == (BAD_INPUT, "register.judge cannot be imported")
+
+
+# --- without a .fizz
+
+def test_the_larger_instance_of_a_row_runs_in_the_deeper_gate(tmp_path):
+    """And nowhere else: a wrong number of its states is noticed there."""
+    folder = half(tmp_path, "model.py", "spec.toml")
+    table = folder / "register/spec.toml"
+    table.write_text(table.read_text().replace("states = 5\n", "states = 5\ndeep = { constants = { WRITERS = 3 }, states = 1 }\n"))
+    with used(folder):
+        codes = {size.name: [timed(check).code for check in checks_of("register", size) if "register_plain" in check.what]
+                 for size in (GATE, DEEP)}
+    assert codes == {GATE.name: [0], DEEP.name: [SPEC]}
