@@ -112,7 +112,8 @@ def test_the_larger_instance_of_a_row_runs_in_the_deeper_gate(tmp_path):
     """And nowhere else: a wrong number of its states is noticed there."""
     folder = half(tmp_path, "model.py", "spec.toml")
     table = folder / "register/spec.toml"
-    table.write_text(table.read_text().replace("states = 5\n", "states = 5\ndeep = { constants = { WRITERS = 3 }, states = 1 }\n"))
+    deep = "states = 5\ndeep = { constants = { WRITERS = 3 }, states = 1 }\n"
+    table.write_text(table.read_text().replace("states = 5\n", deep))
     with used(folder):
         codes = {size.name: [timed(check).code for check in checks_of("register", size) if "register_plain" in check.what]
                  for size in (GATE, DEEP)}
