@@ -47,7 +47,8 @@ OWN = {  # module that a protocol of one's own imports, beside the names above -
     "traces.histories.serial": ("Operation", "anomalies"),
     "traces.damage.knowledge": ("Knowledge",),
     "project": ("use",),
-    "dst.scenario": ("Build", "STORES", "counted", "empty_store", "unit_of_pauses_ms", "pause_and_timeout_ms"),
+    "dst.scenario": ("BaseShape", "Build", "Draw", "STORES", "counted", "empty_store", "unit_of_pauses_ms",
+                     "pause_and_timeout_ms"),
     "dst.actors": ("Actors", "raise_anomalies"),
     "dst.sim.kernel": ("Client",),
     "dst.world.store": ("SimulatedStore",),
@@ -66,7 +67,7 @@ def own() -> str:
         says = " ".join((ast.get_docstring(ast.parse(source)) or "").split("\n\n")[0].split())
         rows.append(f"| `highwater.{module}` | {', '.join(f'`{name}`' for name in names) or 'all modules'} | {says} |")
     return "\n".join(["## Modules for a protocol of one's own\n",
-                      "A model, a mapping and a scenario also need the parts below. [project.md](project.md) says which",
+                      "A model, a mapping and a scenario also need the parts below. [project.md](guide/project.md) says which",
                       "module of a project needs which.\n",
                       "| module | names | what the module is for |", "|---|---|---|", *rows, ""])
 

@@ -71,9 +71,13 @@ def picture() -> str:
 
 
 def rooms() -> str:
-    """Render a row for each package: its folder, the number of its modules, and the first line of its docstring."""
+    """Render a row for each package: its folder, the number of its modules, and the first line of its docstring.
+
+    The skeleton is left out, because its files are data.
+    """
     lines = ["| room | modules | what it holds |", "|---|---|---|"]
-    for init in (path for path in sources() if path.name == "__init__.py" and path.parent != ROOT / "highwater"):
+    for init in (path for path in sources() if path.name == "__init__.py" and path.parent != ROOT / "highwater"
+                 and not path.is_relative_to(ROOT / "highwater/skeleton")):
         count = sum(path.name != "__init__.py" for path in init.parent.glob("*.py"))
         what = (ast.get_docstring(ast.parse(init.read_text())) or "").partition("\n\n")[0].replace("\n", " ")
         lines.append(f"| `{init.parent.relative_to(ROOT).as_posix()}/` | {count} | {what} |")

@@ -1,4 +1,4 @@
-"""Measures the share of harmed runs, with and without the boundary, by `min_age`: the plot of docs/boundary-files.md.
+"""Measures the share of harmed runs, with and without the boundary, by `min_age`: the plot of docs/operating/boundary-files.md.
 
 Stalls stay as they are while min_age grows. How long they are differs from run to run by a factor of up to 256, as machines
 differ; within a run they are log-uniform from 0.1 to 5 times its own middle. Harm is what callers can tell by themselves

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from highwater import project
 from highwater.dst.run_spec import Run, fields_of, record
-from highwater.dst.scenario import Shape
+from highwater.dst.scenario import BaseShape
 from highwater.dst.scenarios import named
 from highwater.dst.sim.choose import Choice
 from highwater.dst.simulate import Outcome
@@ -160,6 +160,7 @@ def read_tape(path: Path, text: str) -> Saved:
         saved = json.loads(text)
         if saved["v"] not in (1, TAPE_FORMAT):
             raise ValueError(f"version {saved['v']!r}; this reads 1 and {TAPE_FORMAT}")
+        check_scenario(path, str(saved["scenario"]))
         tape = [(str(site), choice, bound) for site, choice, bound in saved["tape"]]
         if not all(type(choice) is type(bound) is int and 0 <= choice < bound for _, choice, bound in tape):
             raise ValueError("a choice is not within its bound")
@@ -172,10 +173,18 @@ def read_tape(path: Path, text: str) -> Saved:
         raise Refused(f"{path}: not a tape: {error}") from None
 
 
-def shape_of(scenario: str, saved: dict[str, Any] | None) -> Shape | None:
-    """Return the saved shape. Raises ValueError."""
+def check_scenario(path: Path, scenario: str) -> None:
+    """Raises Refused if there is no such scenario here: it is of a project that was not given, or of another one."""
     try:
-        of = named(scenario)
-    except LookupError as error:
-        raise ValueError(str(error)) from None
+        named(scenario)
+    except LookupError:
+        current = project.current()
+        whose = f", which is not {current.folder}" if current else ""
+        raise Refused(f"{path}: this is a run of {scenario!r}, which is no protocol of highwater, but of a project{whose}: "
+                      f"give its folder, the one with {project.FILE}, to --project") from None
+
+
+def shape_of(scenario: str, saved: dict[str, Any] | None) -> BaseShape | None:
+    """Return the saved shape. Raises ValueError."""
+    of = named(scenario)
     return record(of.shape(), saved, of.most)

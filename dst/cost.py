@@ -2,6 +2,7 @@
 
 Latencies and prices are inputs, and derived figures are no better than they are. `cost` of a protocol's scenario names the
 contentions to measure: name -> shape. Each commit reported to a caller is attributed the requests that its client sent for it.
+A commit is a response `committed`. The roles whose clients commit are those of which a client had that response.
 """
 
 from collections import Counter
@@ -11,6 +12,7 @@ from statistics import NormalDist
 from typing import Any, NamedTuple
 
 from highwater.dst.run_spec import Run
+from highwater.dst.scenario import counted
 from highwater.dst.scenarios import named
 from highwater.dst.sim.choose import drawing
 from highwater.dst.simulate import simulate
@@ -18,7 +20,7 @@ from highwater.dst.world.faults import NONE
 from highwater.traces.event import Event
 
 MUTATIONS = ("create", "update", "put")
-COMMITTERS = ("Writer", "Appender")  # the roles whose clients commit
+COMMITTED = "committed"  # what a caller is told of a commit
 SAMPLES = 4096  # in a table of a latency distribution
 P99 = NormalDist().inv_cdf(0.99)
 
@@ -68,13 +70,14 @@ def quantile(of: Latency, q: float) -> float:
 
 
 def measure(protocol: str, contention: str, latencies: Mapping[str, Latency], runs: int) -> Cost:
-    """Measure a protocol's cost in this number of runs without faults. Raises ValueError if a run fails."""
+    """Measure a protocol's cost in this number of runs without faults. Raises ValueError if a run fails, or if none commits."""
     commits: list[Commit] = []
     trips: list[int] = []
-    checks: Counter[int] = Counter()
+    checks: Counter[tuple[str, int]] = Counter()  # (role, status)
+    committers: set[str] = set()  # roles
     every: Counter[str] = Counter()
     refused = 0
-    shape = named(protocol).cost[contention]
+    shape = all_of(protocol)[contention]
     for seed in range(runs):
         run = Run(seed, protocol, strategy="times", shape=shape, weights=NONE)
         outcome = simulate(run, by_model=False, delay_ms=sampler(latencies, seed))
@@ -86,15 +89,23 @@ def measure(protocol: str, contention: str, latencies: Mapping[str, Latency], ru
             trips += trips_of(own)
         for e in outcome.events:
             every[e.op] += e.kind == "applied"
-            checks[e.status] += e.kind == "applied" and e.op == "get_if_changed" and e.client.startswith(COMMITTERS)
+            if e.kind == "applied" and e.op == "get_if_changed":
+                checks[role_of(e), e.status] += 1
+            if e.kind == "told" and e.op == COMMITTED:
+                committers.add(role_of(e))
             refused += e.kind == "told" and e.op in ("refused", "failed", "fenced")
+    if not commits:
+        raise ValueError(f"{protocol}, {contention}: no client was told {COMMITTED!r} after a request, so there is no commit: "
+                         "let the scenario report a commit with this word, or set cost={} in SCENARIO")
+    checked = sum(count for (role, _), count in checks.items() if role in committers)
     kinds = sorted({e.op for commit in commits for e in commit.events})
     return Cost(
         protocol, contention, len(commits),
         {kind: spread([sum(e.op == kind for e in commit.events) for commit in commits]) for kind in kinds},
         spread([len(commit.events) for commit in commits]),
         spread([sum(map(conflicts, commit.events)) for commit in commits]), spread(trips) if trips else None,
-        checks[304] / checks.total() if checks.total() else None, spread([commit.latency_ms for commit in commits]),
+        sum(checks[role, 304] for role in committers) / checked if checked else None,
+        spread([commit.latency_ms for commit in commits]),
         {op: count / len(commits) for op, count in sorted(every.items()) if count and op in latencies}, refused)
 
 
@@ -107,11 +118,15 @@ def commits_of(own: list[Event]) -> Iterator[Commit]:
     told_ms = 0
     for e in own:
         if e.kind == "told":
-            if e.op == "committed" and since:
+            if e.op == COMMITTED and since:
                 yield Commit(since, e.t_ms - told_ms)
             since, told_ms = [], e.t_ms
         elif e.kind == "applied":
             since.append(e)
+
+
+def role_of(e: Event) -> str:
+    return e.client.partition("#")[0]
 
 
 def conflicts(e: Event) -> bool:
@@ -139,4 +154,9 @@ def dollars(per_commit: Mapping[str, float], per_thousand: Mapping[str, float], 
 
 def all_of(protocol: str) -> Mapping[str, Any]:
     """Return the contentions at which a protocol is measured; empty for one without commits."""
-    return named(protocol).cost
+    scenario = named(protocol)
+    if scenario.cost is not None:
+        return scenario.cost
+    role, (number, _) = next(iter(scenario.roles.items()))
+    most = scenario.most.get(number, getattr(scenario.mildest, number))
+    return {counted(n, role.lower()): scenario.mildest._replace(**{number: n}) for n in sorted({1, most})}

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from highwater import project
-from highwater.dst.scenario import Draw, Shape
+from highwater.dst.scenario import BaseShape, Draw
 from highwater.dst.scenarios import DEFAULT, named
 from highwater.dst.sim.choose import Chooser
 from highwater.dst.sim.strategies import STRATEGIES
@@ -25,7 +25,7 @@ class Run(NamedTuple):
     scenario: str = DEFAULT
     mutant: str | None = None  # None: the implementation itself
     strategy: str = "portfolio"  # portfolio: one strategy is drawn
-    shape: Shape | None = None  # None: drawn
+    shape: BaseShape | None = None  # None: drawn
     weights: Weights | None = None  # of faults; None: drawn
 
     def command(self) -> str:
@@ -86,7 +86,7 @@ def strategy_of(name: str) -> str:
     return name
 
 
-def shape_at(seed: int, spec: RunSpec) -> Shape | None:
+def shape_at(seed: int, spec: RunSpec) -> BaseShape | None:
     """Return the shape of a seed's run: the settings, and drawn values for the other fields. None: all of it is drawn. Raises
     ValueError."""
     if not (spec.profile or spec.shape):
@@ -97,8 +97,9 @@ def shape_at(seed: int, spec: RunSpec) -> Shape | None:
     if given.sdk not in ("", *IN_SIMULATION):
         raise ValueError(f"--shape sdk={given.sdk}: there are {', '.join(IN_SIMULATION)}")
     names = {setting.partition("=")[0] for setting in spec.shape} | ({"store"} if spec.profile else set())
-    values = {name: getattr(given, name) for name in given._fields if name in names}
-    return given if len(values) == len(given) else drawn_shape(seed, spec.scenario)._replace(**values)
+    every = given._asdict()
+    values = {name: value for name, value in every.items() if name in names}
+    return given if len(values) == len(every) else drawn_shape(seed, spec.scenario)._replace(**values)
 
 
 def drawn_shape(seed: int, scenario: str = DEFAULT) -> Any:
@@ -132,8 +133,8 @@ def settings_in(usual: Any, settings: tuple[str, ...], most: Mapping[str, int] =
     values: dict[str, Any] = {}
     for setting in settings:
         name, _, text = setting.partition("=")
-        if name not in usual._fields:
-            raise ValueError(f"{setting}: there is no {name!r}; there are {', '.join(usual._fields)}")
+        if name not in usual._asdict():
+            raise ValueError(f"{setting}: there is no {name!r}; there are {', '.join(usual._asdict())}")
         number = text.isascii() and text.isdigit()
         like = type(getattr(usual, name))
         values[name] = text in ("1", "True", "true") if like is bool else int(text) if number and like is int else text

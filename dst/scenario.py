@@ -5,7 +5,7 @@ Code that several scenarios share is here; code of running clients is in dst/act
 """
 
 from collections.abc import Callable, Coroutine, Mapping
-from types import MappingProxyType
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 
 from highwater.dst.sim.kernel import Client
@@ -24,49 +24,6 @@ STORES = ("gcs", "azure", "r2", "minio-2025-08", "ceph", "strict-rfc9110")  # be
 SHORTEST_UNIT_MS = 60
 
 
-class Shape(Protocol):
-    """The size of a run: a NamedTuple of the scenario's own, with a default for each field. All shapes have these fields."""
-
-    @property
-    def page_size(self) -> int:
-        """Number of keys in a page of a listing."""
-        ...
-
-    @property
-    def chaos(self) -> int:
-        """Number of time units (`unit_ms`) after which the faults stop."""
-        ...
-
-    @property
-    def audit(self) -> bool:
-        """True if some clients do one more operation at the end, without faults."""
-        ...
-
-    @property
-    def skew_ms(self) -> int:
-        """Largest difference between a client's clock and the store's, in either direction."""
-        ...
-
-    @property
-    def store(self) -> str:
-        """Name of the store's profile in dst/world/profiles.py."""
-        ...
-
-    @property
-    def stall_ms(self) -> int:
-        """Length around which stalls are drawn; 0: around each of the scenario's `waits_ms`."""
-        ...
-
-    @property
-    def sdk(self) -> str:
-        """Name of the SDK between client and network, of dst/world/sdk.py; "": each request is sent once."""
-        ...
-
-    def _replace(self, **fields: Any) -> Self: ...
-
-    def _asdict(self) -> dict[str, Any]: ...
-
-
 class Draw(Protocol):
     """Draws a field of a shape from the seed."""
 
@@ -75,7 +32,30 @@ class Draw(Protocol):
         ...
 
 
-COMMON = ("page_size", "chaos", "audit", "skew_ms", "store", "stall_ms", "sdk")
+@dataclass(frozen=True, kw_only=True)
+class BaseShape:
+    """The size of a run. A scenario's Shape adds fields of its own; these fields all shapes have. Each has a default."""
+
+    page_size: int = 1000  # keys in a page of a listing
+    chaos: int = 30  # the faults stop after this number of time units (`unit_ms`)
+    audit: bool = True  # at the end some clients do one more operation, without faults
+    skew_ms: int = 0  # largest difference between a client's clock and the store's, in either direction
+    store: str = "s3"  # name of a profile in dst/world/profiles.py
+    stall_ms: int = 0  # length around which stalls are drawn; 0: around each of the scenario's `waits_ms`
+    sdk: str = ""  # name of an SDK in dst/world/sdk.py, for every client; "": each request is sent once
+
+    @classmethod
+    def drawn(cls, draw: Draw, **values: tuple[Any, ...]) -> Self:
+        """Draw each of the named fields, in this order, from its values. The other fields keep their defaults."""
+        return cls(**{field: draw(field, *those) for field, those in values.items()})
+
+    def _replace(self, **fields: Any) -> Self:
+        return replace(self, **fields)
+
+    def _asdict(self) -> dict[str, Any]:
+        """Return field -> value: first the fields that the scenario declares, then the others."""
+        declared = dict.fromkeys((*type(self).__annotations__, *(field.name for field in fields(self))))
+        return {name: getattr(self, name) for name in declared}
 
 
 def unit_of_pauses_ms(shape: Any) -> int:
@@ -103,12 +83,12 @@ class Scenario(NamedTuple):
     """The clients of a protocol, the sizes of their runs, and the oracles that judge them."""
 
     stem: str  # of dst/scenarios/STEM.py
-    shape: type[Any]  # the NamedTuple of a run's size, a Shape
-    draw_shape: Callable[[Draw], Shape]  # called with a function that draws one of several values from the seed
+    shape: type[Any]  # the scenario's own BaseShape
+    draw_shape: Callable[[Draw], BaseShape]  # called with a function that draws one of several values from the seed
     roles: Mapping[str, tuple[str, str]]  # role -> the fields of its shape: number of clients, operations of each
     most: Mapping[str, int]  # field of its shape -> its largest value: the model is made for no more
-    mildest: Shape  # the shape towards which the shrinker changes a run's, apart from sizes
-    tiny: Shape  # a shape that bounded search can exhaust
+    mildest: BaseShape  # the shape towards which the shrinker changes a run's, apart from sizes
+    tiny: BaseShape  # a shape that bounded search can exhaust
     length: Callable[[Any], int]  # about how many events a run has without faults
     production: Build
     work: Mapping[str, Work]  # role -> its clients' workload
@@ -126,7 +106,8 @@ class Scenario(NamedTuple):
     model: str = ""  # the stem of the model, if it is another protocol's
     needs: tuple[str, ...] | None = None  # requests that it needs beside GET, PUT and DELETE: "create" (PUT
     # If-None-Match), "update" (PUT If-Match), "cache" (GET If-None-Match), "list"; None: `store probe` does not judge it
-    cost: Mapping[str, Shape] = MappingProxyType({})  # contention -> the shape at which `highwater cost` measures a commit
+    cost: Mapping[str, BaseShape] | None = None  # contention -> the shape at which `highwater cost` measures a commit; {}: it
+    # has no commits; None: one client of the first role, and as many as `most` has
 
     @property
     def protocol(self) -> str:

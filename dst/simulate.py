@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from highwater.dst.actors import Actors
 from highwater.dst.run_spec import Run, among
-from highwater.dst.scenario import Build, Scenario, Shape
+from highwater.dst.scenario import BaseShape, Build, Scenario
 from highwater.dst.scenarios import DEFAULT, named
 from highwater.dst.sim.choose import Choice, Chooser, Decide, Strict, TapeMismatch, drawing, drawing_of
 from highwater.dst.sim.kernel import Event as Waiting
@@ -37,7 +37,7 @@ class Outcome(NamedTuple):
     signature: str  # short and stable: the kind of failure, and its place
     message: str
     digest: str  # of the trace: 128 bits in hex
-    shape: Shape
+    shape: BaseShape
     strategy: str
     requests: int
     virtual_ms: int
@@ -51,7 +51,7 @@ class Outcome(NamedTuple):
 
 def simulate(run: Run, build: Build | None = None, tape: list[Choice] | None = None, by_model: bool = True,
              chooser: Chooser | None = None, watch: Watch | None = None,
-             trace_of: Callable[[Shape], Any] | None = None, delay_ms: Callable[[str], int] | None = None) -> Outcome:
+             trace_of: Callable[[BaseShape], Any] | None = None, delay_ms: Callable[[str], int] | None = None) -> Outcome:
     """Simulate one seed of a scenario, with the clients of its mutant or of production. Parameters that are not given are
     drawn.
 
@@ -104,12 +104,12 @@ def simulate(run: Run, build: Build | None = None, tape: list[Choice] | None = N
                    events, chooser.tape, failure, run.scenario, weights, kernel.steps)
 
 
-def stalls_ms(scenario: Scenario, shape: Shape) -> tuple[int, ...]:
+def stalls_ms(scenario: Scenario, shape: BaseShape) -> tuple[int, ...]:
     """Return the times around which stalls are drawn."""
     return (shape.stall_ms,) if shape.stall_ms else scenario.waits_ms(shape)
 
 
-def store_of(shape: Shape, chooser: Chooser) -> SimulatedStore:
+def store_of(shape: BaseShape, chooser: Chooser) -> SimulatedStore:
     """Make the run's store. A store whose reads may lag makes its choices on the tape.
 
     Empty pages before the last one are below the seam: a real client follows the store's continuation token

@@ -16,7 +16,8 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from importlib.machinery import PathFinder
@@ -67,11 +68,15 @@ class Project(NamedTuple):
 # --- which project
 
 given = ""  # the folder as the user wrote it; "": as in the environment
+STAND_IN = "PROJECT"  # for the folder, in files that name no path
+named: str | None = None  # how commands name the folder: as the user wrote it; "": by its whole path; else by this word
 
 
 def use(folder: str) -> None:
     """Take the protocols of this project, in this process and its children. Raises ProjectError."""
     global given
+    if not folder:
+        raise ProjectError(f"--project is empty: give a folder with {FILE}; `.` is the working folder")
     before, path = os.environ.get(VARIABLE), Path(folder).resolve()
     if before and Path(before).resolve() != path:
         raise ProjectError(f"two projects at once: {folder}, and {given or f'{VARIABLE}={before}'}: give one of them")
@@ -82,12 +87,28 @@ def use(folder: str) -> None:
 def current() -> Project | None:
     """Return the project of this process, if there is one. Raises ProjectError."""
     folder = os.environ.get(VARIABLE)
-    return opened(folder) if folder else None
+    try:
+        return opened(folder) if folder else None
+    except ProjectError as error:
+        raise ProjectError(f"{VARIABLE}={folder}: {error}") from None
 
 
 def words() -> list[str]:
-    """Return the option that selects the project, as the user typed it; [] without a project."""
-    return ["--project", quote(given or os.environ[VARIABLE])] if os.environ.get(VARIABLE) else []
+    """Return the option that selects the project, as the user typed it; [] without a project. `elsewhere` changes it."""
+    folder = os.environ.get(VARIABLE)
+    return ["--project", quote((given if named is None else named) or folder)] if folder else []
+
+
+@contextmanager
+def elsewhere(stand_in: str = "") -> Generator[None, None, None]:
+    """Make commands that are read in another folder, such as those in a file. They have the whole path of the project's folder,
+    or a word that stands for it."""
+    global named
+    before, named = named, stand_in
+    try:
+        yield
+    finally:
+        named = before
 
 
 def option() -> str:

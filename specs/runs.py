@@ -29,8 +29,12 @@ class Row(NamedTuple):
 
     @property
     def stem(self) -> str:
-        """The name of the protocol's modules: two_words for the spec "TwoWords"."""
-        return "".join(f"_{c.lower()}" if c.isupper() else c for c in self.spec).lstrip("_")
+        return stem_of(self.spec)
+
+
+def stem_of(spec: str) -> str:
+    """Return the name of the protocol's modules: two_words for the spec "TwoWords"."""
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in spec).lstrip("_")
 
 
 def deeper(row: Row) -> Row:
@@ -48,6 +52,11 @@ def rows(folder: Path | None = None) -> list[Row]:
     for spec, path in [(path.stem, path) for path in sorted(folder.glob("*.toml"))] if folder else project.tables():
         found += rows_of(path, {row.id for row in found}, spec)
     return found
+
+
+def rows_for(protocol: str) -> list[Row]:
+    """Return the rows of one protocol. The tables of others are not read. Raises ValueError."""
+    return [row for spec, path in project.tables() if stem_of(spec) == protocol for row in rows_of(path, spec=spec)]
 
 
 def rows_of(path: Path, taken: Set[str] = frozenset(), spec: str = "") -> list[Row]:

@@ -2,7 +2,7 @@
 
 A trace is the store's request log in the order of application. It also holds the time-outs and crashes of clients, and the
 responses to their callers (`told`). An event is a line of JSON, with the version of the format in "v".
-docs/event-format.md describes the fields and the rule for versions.
+docs/checking/event-format.md describes the fields and the rule for versions.
 """
 
 import json

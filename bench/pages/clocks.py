@@ -1,4 +1,4 @@
-"""Renders the table of docs/time-in-models.md: what holds of a lease, by what is assumed of clocks and of requests."""
+"""Renders the table of docs/guide/time-in-models.md: what holds of a lease, by what is assumed of clocks and of requests."""
 
 import tomllib
 

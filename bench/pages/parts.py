@@ -34,7 +34,7 @@ def of_protocol(stem: str) -> dict[str, tuple[str, Callable[[], str]]]:
     if "branch" in data:
         images["branch"] = partial(branch.svg, branch.branched(stem))
     return {
-        f"{stem}.reference": (f"docs/protocols/{stem}.reference.md", partial(reference, of)),
+        f"{stem}.reference": (f"docs/protocols/reference/{stem}.md", partial(reference, of)),
         **{f"{stem}.{name}.svg": (f"docs/images/{stem}.{name}.svg", render) for name, render in images.items()},
         **{f"{stem}.{module.rpartition('.')[2]}": (f"docs/protocols/{stem}.md", partial(call, module))
            for module in data.get("parts", ())}}
@@ -50,17 +50,17 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "gates": ("README.md", readme.gates),
     "exit_codes": ("README.md", readme.exit_codes),
     "failure": ("README.md", readme.failure),
-    "cost": ("docs/cost.md", readme.cost),
-    "min_age": ("docs/boundary-files.md", min_age),
-    "profiles": ("docs/store-profiles.md", profiles.profiles),
-    "differences": ("docs/store-profiles.md", profiles.differences),
-    "columns": ("docs/campaigns.md", queries.columns),
-    "views": ("docs/campaign-queries.md", queries.views),
-    "queries": ("docs/campaign-queries.md", queries.queries),
-    "clocks": ("docs/time-in-models.md", clocks.clocks),
+    "cost": ("docs/operating/cost.md", readme.cost),
+    "min_age": ("docs/operating/boundary-files.md", min_age),
+    "profiles": ("docs/operating/store-profiles.md", profiles.profiles),
+    "differences": ("docs/operating/store-profiles.md", profiles.differences),
+    "columns": ("docs/simulation/campaigns.md", queries.columns),
+    "views": ("docs/simulation/campaign-queries.md", queries.views),
+    "queries": ("docs/simulation/campaign-queries.md", queries.queries),
+    "clocks": ("docs/guide/time-in-models.md", clocks.clocks),
     "lines": ("docs/what-a-protocol-costs.md", lines.table),
-    "trace_damage": ("docs/trace-damage.md", damaged.page),
-    "trace_damage_by_protocol": ("docs/trace-damage.md", damaged.by_protocol),
+    "trace_damage": ("docs/checking/trace-damage.md", damaged.page),
+    "trace_damage_by_protocol": ("docs/checking/trace-damage.md", damaged.by_protocol),
     "picture": ("ARCHITECTURE.md", architecture.picture),
     "rooms": ("ARCHITECTURE.md", architecture.rooms),
     **{name: part for stem in stems() for name, part in of_protocol(stem).items()},

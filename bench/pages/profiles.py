@@ -1,4 +1,4 @@
-"""Renders the tables of docs/store-profiles.md from the data that the simulated store runs on."""
+"""Renders the tables of docs/operating/store-profiles.md from the data that the simulated store runs on."""
 
 from highwater.dst.world.profiles import PROFILES, S3, Profile
 from highwater.model.guards import notes

@@ -25,7 +25,7 @@ from highwater.dst.simulate import simulate
 from highwater.model.core import Model, Process, init
 from highwater.model.guards import definition, guards_of, helpers_of, notes, sections, segment, show
 from highwater.reports.page import doc, tabulate
-from highwater.specs.runs import rows
+from highwater.specs.runs import deeper, rows
 from highwater.traces.event import Event
 from highwater.traces.explain.explain import Record, request
 
@@ -58,10 +58,14 @@ def instances(stem: str, *constants: dict[str, Any]) -> Instances:
     return Instances(stem, tuple(tuple(of.items()) for of in constants))
 
 
+MANY = 3_000  # states
+
+
 def instances_of(stem: str) -> Instances:
     """Return the runs of the spec that hold, and the further `instances` of docs/protocols/STEM.toml. Together they should
-    take every step that larger instances take."""
-    held = [row.constants for row in rows() if row.stem == stem and row.expect == "PASSED"]
+    take every step that larger instances take. Of a run of two sizes the larger one counts, unless it has many states."""
+    held = [(deeper(row) if row.deep.get("states", 0) < MANY else row).constants
+            for row in rows() if row.stem == stem and row.expect == "PASSED"]
     settings = dict.fromkeys(tuple(of.items()) for of in (*held, *page_data(stem).get("instances", ())))
     return Instances(stem, tuple(settings))
 
@@ -218,8 +222,8 @@ def diagram(of: Instances, role: str) -> str:
 
 
 def image_path(stem: str, name: str) -> str:
-    """Return the path of an image, relative to the protocol's pages."""
-    return f"../images/{stem}.{name}.svg"
+    """Return the path of an image, relative to the reference pages."""
+    return f"../../images/{stem}.{name}.svg"
 
 
 def edges_of(of: Instances, role: str) -> Edges:
@@ -280,7 +284,7 @@ def effect(of: Instances, role: str, action: str) -> list[str]:
 def only_unsafe(of: Instances, role: str, action: str) -> tuple[Done, str]:
     """Return the effects of an action that needs a safeguard off, from the first run that takes it, and that run's settings."""
     for row in rows():
-        if row.stem == of.stem and row.expect == "FAILED" and row.how == "graph":
+        if row.stem == of.stem and row.expect == "FAILED" and deeper(row).how == "graph":
             found: Facts = {}
             gather(model_of(row), found)
             if (role, action) in found:

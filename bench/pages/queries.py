@@ -1,4 +1,4 @@
-"""Renders the queries of docs/campaign-queries.md, with their answers for three small campaigns that are run here.
+"""Renders the queries of docs/simulation/campaign-queries.md, with their answers for three small campaigns that are run here.
 
 DuckDB and Spark SQL both understand each query. No answer holds a time, because times differ from run to run.
 """

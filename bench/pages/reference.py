@@ -1,4 +1,4 @@
-"""Renders the reference page of a protocol, docs/protocols/STEM.reference.md: a whole file, which nobody edits by hand."""
+"""Renders the reference page of a protocol, docs/protocols/reference/STEM.md: a whole file, which nobody edits by hand."""
 
 from collections.abc import Iterator
 
@@ -23,9 +23,9 @@ from highwater.dst.scenarios import STEMS, mutants_of
 
 HEAD = """# Reference of `{stem}`
 
-[{stem}.md]({stem}.md) explains the protocol. This page lists its states, actions, properties and counterexamples.
-`make docs` generates it from the [model](../../model/protocols/{stem}.py), the runs in
-[{spec}.toml](../../specs/{spec}.toml) and simulated runs. A test checks that it is current.
+[{stem}.md](../{stem}.md) explains the protocol. This page lists its states, actions, properties and counterexamples.
+`make docs` generates it from the [model](../../../model/protocols/{stem}.py), the runs in
+[{spec}.toml](../../../specs/{spec}.toml) and simulated runs. A test checks that it is current.
 """
 CONSTANTS = """## The constants
 
@@ -40,8 +40,8 @@ colour.
 """
 ALWAYS = """## What always holds
 """
-PROVED = """[model/proofs/{stem}.py](../../model/proofs/{stem}.py) proves safety without bounds; `highwater model prove {stem}`
-runs the proof.
+PROVED = """[model/proofs/{stem}.py](../../../model/proofs/{stem}.py) proves safety without bounds;
+`highwater model prove {stem}` runs the proof.
 """
 WITNESSES = """These states are reached, so the properties do not hold vacuously:
 """
@@ -65,7 +65,7 @@ COUNTEREXAMPLES = """Each step shows what it changed in the shared state, or in 
 MUTANTS = """## Implementations known to be wrong
 
 Each mutant is the implementation without one of its safeguards. `highwater dst zoo` runs the mutants until they fail;
-[the zoo](../zoo.md) reports how soon.
+[the zoo](../../simulation/zoo.md) reports how soon.
 """
 
 

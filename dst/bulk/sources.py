@@ -160,7 +160,7 @@ def check_columns(file: str, schema: pa.Schema) -> None:
         raise BadInput(f"{file}: two columns are named {twice!r}")
     lacking = [name for name in NEEDED if name not in there] + ["run or namespace"] * (not {"run", "namespace"} & there.keys())
     if lacking:
-        raise BadInput(f"{file}: there is no column {', '.join(lacking)}; docs/bulk-traces.md says which there must be")
+        raise BadInput(f"{file}: there is no column {', '.join(lacking)}; docs/checking/bulk-traces.md lists the columns")
     strange = [name for name in there if name not in COLUMNS]
     if strange:
         raise BadInput(f"{file}: column {strange[0]!r} is not a trace's: rename it, or leave it out; there are "

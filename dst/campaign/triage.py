@@ -22,7 +22,7 @@ from highwater.dst.run_spec import Run, protocol_words
 from highwater.dst.scenarios import named
 from highwater.dst.search.shrink import BUDGET, Shrunk, shrink
 from highwater.dst.sim.alarm import Hung, alarmed, set_alarm
-from highwater.dst.simulate import Build, Outcome, Shape, simulate
+from highwater.dst.simulate import BaseShape, Build, Outcome, simulate
 from highwater.dst.world.faults import Weights
 from highwater.dst.zoo import build_of
 
@@ -34,7 +34,7 @@ class Small(NamedTuple):
 
     seed: int
     strategy: str
-    shape: Shape | None
+    shape: BaseShape | None
     weights: Weights | None
     tape: list[tuple[str, int, int]]
     runs: int  # spent on shrinking

@@ -14,7 +14,7 @@ UNJUDGED = ("timeout", "memory", "death", "harness", "nondeterminism")  # kinds 
 Seeds = tuple[int, int]  # first, and end (exclusive)
 USUAL = "portfolio"
 GUIDED = "guided"  # the strategy of some campaigns of 0.1.0: their rows are read, but their runs are not made again
-NO_GUIDE = "guided campaigns were taken out in 0.2.0, because they found no mutant sooner, as docs/zoo.md shows"
+NO_GUIDE = "guided campaigns were taken out in 0.2.0, because they found no mutant sooner, as docs/simulation/zoo.md shows"
 
 
 class CampaignError(Exception):

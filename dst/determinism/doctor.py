@@ -114,13 +114,13 @@ def newer_python() -> Place | str:
 
 
 def ask(place: Place, job: dict[str, Any], path: str = "") -> list:
-    """Run a job in a fresh process, and return its answer. Raises Broken."""
+    """Run a job in a fresh process, and return its answer. No file in the working folder takes the place of a module. Raises
+    Broken."""
     environment = {"PYTHONHASHSEED": str(place.hash_seed), "PYTHONPATH": ":".join(filter(None, [str(PLACE), path])),
                    "PYTHONDONTWRITEBYTECODE": "1", **project.environment()}
     try:
-        done = subprocess.run([place.python, "-m", "highwater.dst.determinism.doctor"], input=json.dumps(job),
-                              capture_output=True, text=True,
-                              env=environment, timeout=LONGEST_S, check=False)
+        done = subprocess.run([place.python, "-P", "-m", "highwater.dst.determinism.doctor"], input=json.dumps(job),
+                              capture_output=True, text=True, env=environment, timeout=LONGEST_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Broken(f"{place.name}: {error}") from None
     try:

@@ -1,4 +1,4 @@
-"""The bugs of real systems, and the mutants that have them. docs/zoo.md shows this table."""
+"""The bugs of real systems, and the mutants that have them. docs/simulation/zoo.md shows this table."""
 
 DATA_FILES = "data files and their collection (SlateDB's RFC on checkpoints and clones)"
 SNAPSHOTS = "checkpoints that readers hold (SlateDB's RFC on checkpoints and clones)"

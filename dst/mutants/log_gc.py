@@ -8,48 +8,23 @@ SNAPSHOT_FIRST, KEEP_LATEST, KEEP_SNAPSHOT, CHECK_READS; and assumptions of the 
 
 from collections.abc import Callable
 
+from highwater.dst.mutants.sequenced_metadata_boundary import (
+    CheckedBefore,
+    LostReplyIsConflict,
+    NeverAskedAgain,
+    ReportedAllTheSame,
+    Unchecked,
+    WrittenBlindly,
+)
 from highwater.dst.scenario import Mutants
 from highwater.dst.scenarios.log_gc import ROOT, Shape
-from highwater.impl.errors import NotFound, OutcomeUnknown
+from highwater.impl.errors import NotFound
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.boundary_object import ObjectStoreBoundaryObject, ObjectVersionBehindBoundary
 from highwater.impl.protocols.log_gc import AppendLog, Recovered
 from highwater.impl.protocols.sequenced_metadata_boundary import BoundedSequencedStorage
-from highwater.impl.protocols.sequenced_storage import Listed, ObjectVersionExists, SequencedStorage
+from highwater.impl.protocols.sequenced_storage import SequencedStorage, old_ids
 from highwater.impl.world import World
-
-
-class Unchecked(BoundedSequencedStorage):
-    async def create(self, file_id: int, body: bytes) -> None:
-        await self.storage.create(file_id, body)
-
-
-class CheckedBefore(BoundedSequencedStorage):
-    async def create(self, file_id: int, body: bytes) -> None:
-        await self.boundary.check(file_id)
-        await self.storage.create(file_id, body)
-
-
-class ReportedAllTheSame(BoundedSequencedStorage):
-    async def create(self, file_id: int, body: bytes) -> None:
-        try:
-            await super().create(file_id, body)
-        except ObjectVersionBehindBoundary:
-            pass
-
-
-class WrittenBlindly(ObjectStoreBoundaryObject):
-    """Advances the boundary even if it has changed since it was read."""
-
-    async def _write(self, boundary: int) -> str:
-        return await self.world.store.put(self.key, b"%d" % boundary)
-
-
-class NeverAskedAgain(ObjectStoreBoundaryObject):
-    """Answers from its cache, as a caching store would."""
-
-    async def read(self) -> int:
-        return self.seen[0] if self.seen else await super().read()
 
 
 class PutBlindly(SequencedStorage):
@@ -66,16 +41,6 @@ class AppendedAgain(AppendLog):
                 return await super().append(entry)
             except ObjectVersionBehindBoundary:
                 pass
-
-
-class DoubtIsConflict(SequencedStorage):
-    """Treats its own create with an indeterminate outcome as another client's."""
-
-    async def create(self, file_id: int, body: bytes) -> None:
-        try:
-            await super().create(file_id, body)
-        except OutcomeUnknown:
-            raise ObjectVersionExists(file_id) from None
 
 
 class ReadUnchecked(AppendLog):
@@ -109,12 +74,9 @@ class Collecting(AppendLog):
         snapshots = await self.snapshots.list()
         held = snapshots[-1].id if snapshots else 0
 
-        def old(files: list[Listed]) -> list[int]:
-            return [file.id for file in files if now_ms - file.last_modified_ms > min_age_ms]
-
-        for file_id in self.of_snapshots(old(snapshots), held):
-            await self._delete(self.snapshots, file_id)
-        entries = self.of_entries(old(listed), held, listed[-1].id)
+        for file_id in self.of_snapshots(old_ids(snapshots, now_ms, min_age_ms), held):
+            await self.snapshots.collect(file_id)
+        entries = self.of_entries(old_ids(listed, now_ms, min_age_ms), held, listed[-1].id)
         return await self.gone(entries) if entries else []
 
     def of_snapshots(self, old: list[int], latest: int) -> list[int]:
@@ -126,13 +88,13 @@ class Collecting(AppendLog):
     async def gone(self, entries: list[int]) -> list[int]:
         assert self.boundary is not None
         await self.boundary.advance(max(entries))
-        return [i for i in entries if await self._delete(self.entries, i)]
+        return [i for i in entries if await self.entries.collect(i)]
 
 
 class DeletesFirst(Collecting):
     async def gone(self, entries: list[int]) -> list[int]:
         assert self.boundary is not None
-        deleted = [i for i in entries if await self._delete(self.entries, i)]
+        deleted = [i for i in entries if await self.entries.collect(i)]
         await self.boundary.advance(max(entries))
         return deleted
 
@@ -197,7 +159,7 @@ BUILDS = {  # name -> (its bug, its Build)
     "cached_boundary": ("a cache answers the reads of the boundary", made(boundary=NeverAskedAgain)),
     "refused_is_appended_again": ("a refused entry is appended again", made(log=AppendedAgain)),
     "doubt_is_conflict": ("a create with an indeterminate outcome is treated as a conflict, and the entry put at the next id",
-                          made(storage=DoubtIsConflict)),
+                          made(storage=LostReplyIsConflict)),
     "blind_create": ("entries are put without a condition", made(storage=PutBlindly)),
     "delete_before_advance": ("entries are deleted before the boundary is durable", made(log=DeletesFirst)),
     "boundary_moves_backward": ("the boundary is written without a condition", made(boundary=WrittenBlindly)),

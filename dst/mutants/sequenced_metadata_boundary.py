@@ -14,7 +14,7 @@ from highwater.impl.errors import NotFound, OutcomeUnknown
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.boundary_object import ObjectStoreBoundaryObject, ObjectVersionBehindBoundary
 from highwater.impl.protocols.sequenced_metadata_boundary import BoundedSequencedStorage, Committed, MetadataStore
-from highwater.impl.protocols.sequenced_storage import Listed, ObjectVersionExists, SequencedStorage
+from highwater.impl.protocols.sequenced_storage import ObjectVersionExists, SequencedStorage, old_ids
 from highwater.impl.world import World
 
 
@@ -88,11 +88,11 @@ class KeepsNothing(MetadataStore):
 
     async def collect(self, min_age_ms: int) -> list[int]:
         now_ms = self.world.clock.now_ms()
-        old = [f.id for f in await self.bounded.list() if now_ms - f.last_modified_ms > min_age_ms]
+        old = old_ids(await self.bounded.list(), now_ms, min_age_ms)
         if not old:
             return []
         await self.advance_boundary(max(old))
-        return [file_id for file_id in old if await self._delete(file_id)]
+        return [file_id for file_id in old if await self.bounded.storage.collect(file_id)]
 
 
 class TakesAnyForOld(MetadataStore):
@@ -102,13 +102,13 @@ class TakesAnyForOld(MetadataStore):
 
 class DeletesFirst(MetadataStore):
     async def collect(self, min_age_ms: int) -> list[int]:
-        files: list[Listed] = await self.bounded.list()
+        files = await self.bounded.list()
         now_ms = self.world.clock.now_ms()
-        old = [file.id for file in files[:-1] if now_ms - file.last_modified_ms > min_age_ms]
+        old = old_ids(files[:-1], now_ms, min_age_ms)
         if not old:
             return []
         spared = await self._spared(files[-1].id) or frozenset()
-        deleted = [file_id for file_id in old if file_id not in spared and await self._delete(file_id)]
+        deleted = [file_id for file_id in old if file_id not in spared and await self.bounded.storage.collect(file_id)]
         await self.advance_boundary(max(old))
         return deleted
 

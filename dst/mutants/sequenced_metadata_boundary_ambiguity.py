@@ -1,7 +1,7 @@
 """Mutants that mishandle a create whose response is lost, and presets of runs in which that happens.
 
-A mutant is a `Build`, as in sequenced_metadata_boundary.py. docs/ambiguity.md has a paragraph on each. The witnesses in
-traces/histories/ambiguity.py show which of the situations a run reached.
+A mutant is a `Build`, as in sequenced_metadata_boundary.py. docs/operating/ambiguity.md has a paragraph on each. The
+witnesses in traces/histories/ambiguity.py show which of the situations a run reached.
 """
 
 from collections.abc import Callable

@@ -219,8 +219,8 @@ BUILDS = {  # name -> (its bug, its Build)
     "claimed_after_fence": ("the epoch is claimed after the fence is put",
                             lambda world, shape, number: Impl(open_fenced_first, wal_fencing.collect)),
 }
-# No drawn run has found these (docs/zoo.md). StaysOpen needs a lost response, and then as many unanswered reads as the writer
-# tries. No run can show ClaimIsConcluded: the caller of a failed open gets the same response for any error.
+# No drawn run has found these (docs/simulation/zoo.md). StaysOpen needs a lost response, and then as many unanswered reads
+# as the writer tries. No run can show ClaimIsConcluded: the caller of a failed open gets the same response for any error.
 STAYS_OPEN = opening(StaysOpen), {"attempts": 2}, NONE._replace(refused=250, reply_lost=200)  # its Build, Shape, weights
 LOST, HARM = "history:lost update", "history:"
 ORACLES = {  # name -> prefixes of its signatures: by model; by harm

@@ -4,10 +4,10 @@ Each writer does its writes one after another. Its caller does not repeat a writ
 recover.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from highwater.dst.actors import Actors, raise_anomalies
-from highwater.dst.scenario import Draw, Scenario, counted
+from highwater.dst.scenario import BaseShape, Draw, Scenario, counted
 from highwater.dst.sim.kernel import Client
 from highwater.impl.protocols.baseline import Baseline
 from highwater.impl.world import World
@@ -19,7 +19,8 @@ from highwater.traces.refine import refiner_of
 ROOT = "db"
 
 
-class Shape(NamedTuple):
+@dataclass(frozen=True)
+class Shape(BaseShape):
     """The size of a run, drawn from its seed unless given."""
 
     writers: int = 2
@@ -28,22 +29,14 @@ class Shape(NamedTuple):
     reads: int = 2
     attempts: int = 1  # of a write that has no response
     pause_ms: int = 60  # between two operations of a client, at most
-    page_size: int = 1000
-    chaos: int = 30  # times pause_ms until the faults stop
-    audit: bool = True
-    skew_ms: int = 0
-    store: str = "s3"
-    stall_ms: int = 0
-    sdk: str = ""
 
 
 MOST = {"writers": 3, "readers": 2}  # what the model is made for
 
 
 def draw_shape(of: Draw) -> Shape:
-    return Shape(of("writers", 2, 3), of("updates", 2, 3, 4), of("readers", 1, 2), of("reads", 1, 2, 3), of("attempts", 1, 2),
-                 of("pause_ms", 60, 1, 300), chaos=of("chaos", 3, 30), audit=bool(of("audit", 1, 0)),
-                 store=of("store", "s3", "s3", "gcs", "azure", "r2"))
+    return Shape.drawn(of, writers=(2, 3), updates=(2, 3, 4), readers=(1, 2), reads=(1, 2, 3), attempts=(1, 2),
+                       pause_ms=(60, 1, 300), chaos=(3, 30), audit=(True, False), store=("s3", "s3", "gcs", "azure", "r2"))
 
 
 def length(shape: Shape) -> int:

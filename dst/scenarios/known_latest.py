@@ -1,7 +1,7 @@
 """Simulate the boundary protocol's clients whose writers begin an update from their own last commit, without LIST and GET.
 
-This is `MetadataStore(keep_latest=True)`, the cheapest commit (docs/cost.md). The model is sequenced_metadata_boundary's with
-KNOWN = "accepted". All else is as in that scenario.
+This is `MetadataStore(keep_latest=True)`, the cheapest commit (docs/operating/cost.md). The model is
+sequenced_metadata_boundary's with KNOWN = "accepted". All else is as in that scenario.
 """
 
 from highwater.dst.scenario import Draw

@@ -6,10 +6,11 @@ After the faults have stopped, one appender, one reader and one collector must e
 may be left, except the last entry.
 """
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from highwater.dst.actors import Actors, raise_anomalies
-from highwater.dst.scenario import STORES, Draw, Scenario, counted
+from highwater.dst.scenario import STORES, BaseShape, Draw, Scenario, counted
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import SimulatedStore
@@ -26,7 +27,8 @@ from highwater.traces.refine import Failure, refiner_of
 ROOT = "db"
 
 
-class Shape(NamedTuple):
+@dataclass(frozen=True)
+class Shape(BaseShape):
     """The size of a run, drawn from its seed unless given."""
 
     appenders: int = 2
@@ -37,23 +39,15 @@ class Shape(NamedTuple):
     rounds: int = 3
     min_age_ms: int = 60
     pause_ms: int = 60  # between two entries of an appender, at most
-    page_size: int = 1000  # the model has no pages: a listing has one
-    chaos: int = 30  # times min_age until the faults stop
-    audit: bool = True
-    skew_ms: int = 0  # at most, between a client's clock and the store's
-    store: str = "s3"
-    stall_ms: int = 0
-    sdk: str = ""
 
 
 MOST = {"appenders": 3, "readers": 2, "collectors": 2}  # what the model is made for
 
 
 def draw_shape(of: Draw) -> Shape:
-    return Shape(of("appenders", 2, 3), of("entries", 4, 3, 8), of("readers", 1, 2), of("reads", 3, 2, 6),
-                 of("collectors", 1, 2), of("rounds", 3, 2, 6), of("min_age_ms", 60, 20, 150, 400), of("pause_ms", 60, 1, 300),
-                 chaos=of("chaos", 30, 5, 100), audit=bool(of("audit", 1, 0)), skew_ms=of("skew_ms", 0, 0, 50),
-                 store=of("store", "s3", "s3", "s3", *STORES))
+    return Shape.drawn(of, appenders=(2, 3), entries=(4, 3, 8), readers=(1, 2), reads=(3, 2, 6), collectors=(1, 2),
+                       rounds=(3, 2, 6), min_age_ms=(60, 20, 150, 400), pause_ms=(60, 1, 300), chaos=(30, 5, 100),
+                       audit=(True, False), skew_ms=(0, 0, 50), store=("s3", "s3", "s3", *STORES))
 
 
 def unit_ms(shape: Shape) -> int:

@@ -6,11 +6,12 @@ fenced or crashes. With an audit Compactor#0 opens at the end, and must leave no
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from highwater.dst.actors import Actors, raise_anomalies
-from highwater.dst.scenario import STORES, Draw, Scenario
+from highwater.dst.scenario import STORES, BaseShape, Draw, Scenario
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import SimulatedStore
@@ -36,7 +37,8 @@ from highwater.traces.refine import Failure, refiner_of
 ROOT = "db"
 
 
-class Shape(NamedTuple):
+@dataclass(frozen=True)
+class Shape(BaseShape):
     """The size of a run, drawn from its seed unless given."""
 
     writers: int = 1
@@ -48,23 +50,16 @@ class Shape(NamedTuple):
     min_age_ms: int = 60
     apart_ms: int = 300  # an instance opens at most this late
     pause_ms: int = 60  # between two operations of a client, at most
-    page_size: int = 1000
-    chaos: int = 30  # times pause_ms until the faults stop
-    audit: bool = True
-    skew_ms: int = 0
-    store: str = "s3"
-    stall_ms: int = 0
-    sdk: str = ""
 
 
 MOST = {"writers": 1, "compactors": 4, "collectors": 2}  # what the model is made for
 
 
 def draw_shape(of: Draw) -> Shape:
-    return Shape(of("writers", 1, 1, 1, 0), of("flushes", 4, 2, 8), of("compactors", 2, 3, 4), of("compactions", 2, 1, 4),
-                 of("collectors", 1, 0, 2), of("rounds", 3, 6), of("min_age_ms", 60, 1, 150, 400),
-                 of("apart_ms", 300, 1, 1000), of("pause_ms", 60, 1, 300), chaos=of("chaos", 30, 5),
-                 audit=bool(of("audit", 1, 0)), skew_ms=of("skew_ms", 0, 50), store=of("store", "s3", "s3", "s3", *STORES))
+    return Shape.drawn(of, writers=(1, 1, 1, 0), flushes=(4, 2, 8), compactors=(2, 3, 4), compactions=(2, 1, 4),
+                       collectors=(1, 0, 2), rounds=(3, 6), min_age_ms=(60, 1, 150, 400), apart_ms=(300, 1, 1000),
+                       pause_ms=(60, 1, 300), chaos=(30, 5), audit=(True, False), skew_ms=(0, 50),
+                       store=("s3", "s3", "s3", *STORES))
 
 
 def waits_ms(shape: Shape) -> tuple[int, ...]:

@@ -7,11 +7,12 @@ or collect without disturbance.
 """
 
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from highwater.dst.actors import Actors, raise_anomalies
-from highwater.dst.scenario import Draw, Scenario
+from highwater.dst.scenario import BaseShape, Draw, Scenario
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import SimulatedStore
@@ -39,7 +40,8 @@ LASTING = Checkpoint("0", FIRST_ID, 0)
 LONG_AGO_MS = -1_000_000
 
 
-class Shape(NamedTuple):
+@dataclass(frozen=True)
+class Shape(BaseShape):
     """The size of a run, drawn from its seed unless given."""
 
     writers: int = 2
@@ -56,25 +58,17 @@ class Shape(NamedTuple):
     deadline_ms: int = 0  # of an update; 0: none
     apart_ms: int = 300  # an instance opens at most this late
     pause_ms: int = 60  # between two operations of a client, at most
-    page_size: int = 1000
-    chaos: int = 30  # times pause_ms until the faults stop
-    audit: bool = True
-    skew_ms: int = 0
-    store: str = "s3"
-    stall_ms: int = 0
-    sdk: str = ""
 
 
 MOST = {"writers": 6, "compactors": 3, "collectors": 3, "readers": 2}  # clients of the model that checks the traces
 
 
 def draw_shape(of: Draw) -> Shape:
-    return Shape(of("writers", 2, 6, 6), of("flushes", 2, 8, 8), of("compactors", 0, 1, 2, 3), of("compactions", 2, 1, 3),
-                 of("collectors", 0, 0, 1, 2, 3), of("collections", 1, 2), of("readers", 0, 1, 2), of("polls", 2, 3, 4),
-                 retry_for_s=of("retry_for_s", 0, 1, 1), deadline_ms=of("deadline_ms", 0, 0, 1, 300),
-                 apart_ms=of("apart_ms", 300, 1, 1000, 1000, 1000), pause_ms=of("pause_ms", 60, 1, 300),
-                 page_size=of("page_size", 1000, 2), chaos=of("chaos", 3, 30), audit=bool(of("audit", 0, 0, 1)),
-                 skew_ms=of("skew_ms", 0, 50), store=of("store", "s3", "s3", "s3", *STORES))
+    return Shape.drawn(of, writers=(2, 6, 6), flushes=(2, 8, 8), compactors=(0, 1, 2, 3), compactions=(2, 1, 3),
+                       collectors=(0, 0, 1, 2, 3), collections=(1, 2), readers=(0, 1, 2), polls=(2, 3, 4),
+                       retry_for_s=(0, 1, 1), deadline_ms=(0, 0, 1, 300), apart_ms=(300, 1, 1000, 1000, 1000),
+                       pause_ms=(60, 1, 300), page_size=(1000, 2), chaos=(3, 30), audit=(False, False, True), skew_ms=(0, 50),
+                       store=("s3", "s3", "s3", *STORES))
 
 
 STORES = ("gcs", "azure", "r2", "minio-2025-08", "minio-2024-03", "ceph", "strict-rfc9110")  # they refuse a second create

@@ -8,10 +8,11 @@ first manifest. With an audit, the operator brings the migration to its end.
 """
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from highwater.dst.actors import Actors, raise_anomalies
-from highwater.dst.scenario import STORES, Draw, Scenario
+from highwater.dst.scenario import STORES, BaseShape, Draw, Scenario
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import SimulatedStore
@@ -35,7 +36,8 @@ KEPT = "00000000-0000-0000-0000-000000000001"  # the checkpoint's id
 LASTING_S = 1000
 
 
-class Shape(NamedTuple):
+@dataclass(frozen=True)
+class Shape(BaseShape):
     """The size of a run, drawn from its seed unless given."""
 
     writers: int = 2
@@ -46,19 +48,12 @@ class Shape(NamedTuple):
     kept_s: int = 0  # how long a checkpoint keeps the first manifest; 0: no checkpoint
     min_age_ms: int = 60
     pause_ms: int = 60  # between two operations of a client, at most
-    page_size: int = 1000
-    chaos: int = 30  # times pause_ms until the faults stop
-    audit: bool = True
-    skew_ms: int = 0
-    store: str = "s3"
-    stall_ms: int = 0
-    sdk: str = ""
 
 
 def draw_shape(of: Draw) -> Shape:
-    return Shape(of("writers", 2, 3), of("updates", 5, 3, 8), of("collectors", 1, 1, 0, 2), of("rounds", 3, 6),
-                 of("first", 1, 0), of("kept_s", 0, 0, 1, LASTING_S), of("min_age_ms", 60, 1, 150), of("pause_ms", 60, 1, 300),
-                 chaos=of("chaos", 30, 5), audit=bool(of("audit", 1, 0)), store=of("store", "s3", "s3", *STORES))
+    return Shape.drawn(of, writers=(2, 3), updates=(5, 3, 8), collectors=(1, 1, 0, 2), rounds=(3, 6), first=(1, 0),
+                       kept_s=(0, 0, 1, LASTING_S), min_age_ms=(60, 1, 150), pause_ms=(60, 1, 300), chaos=(30, 5),
+                       audit=(True, False), store=("s3", "s3", *STORES))
 
 
 def waits_ms(shape: Shape) -> tuple[int, ...]:
@@ -266,4 +261,5 @@ SCENARIO = Scenario(
     moments=("create conflict", "V1 after V2", "phase 3", "late V1 create applied", "late V1 create refused", "id used twice",
              "manifest kept by a checkpoint"),
     moments_of=moments_of,
+    cost={},
 )

@@ -8,11 +8,11 @@ may be left.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
 from highwater.dst.actors import Actors, raise_anomalies
-from highwater.dst.scenario import STORES, Draw, Scenario, counted
+from highwater.dst.scenario import STORES, BaseShape, Draw, Scenario, counted
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.sdk import IN_SIMULATION, SdkStore
@@ -42,7 +42,8 @@ Build = Callable[[World, Namespace, bool, int], MetadataStore]  # world, namespa
 Checkpoints = Callable[[int, Manifest], Manifest]  # id of the next file, its content so far -> the same with other checkpoints
 
 
-class Shape(NamedTuple):
+@dataclass(frozen=True)
+class Shape(BaseShape):
     """The size of a run, drawn from its seed unless given."""
 
     writers: int = 2
@@ -56,22 +57,17 @@ class Shape(NamedTuple):
     manifest: bool = False  # True: the namespace with checkpoints
     think_ms: int = 300  # longest pause of a writer between two updates
     chaos: int = 1000  # times min_age until the faults stop
-    audit: bool = True  # at the end one more update, round of collection and read
-    skew_ms: int = 0  # at most, between a client's clock and the store's
-    store: str = "s3"  # a profile in dst/world/profiles.py
-    stall_ms: int = 0  # length around which stalls are drawn; 0: around each of waits_ms()
-    sdk: str = ""  # of dst/world/sdk.py, for every client; "": each request is sent once
 
 
 MOST = {"writers": 3, "collectors": 2, "readers": 1}  # the model's limits; a run may have fewer
 
 
 def draw_shape(of: Draw) -> Shape:
-    readers = of("readers", 0, 1)
-    return Shape(of("writers", 2, 3), of("commits", 2, 3, 4), of("collectors", 1, 2), of("rounds", 1, 2, 3), readers,
-                 readers * of("reads", 1, 2, 3), of("page_size", 1000, 1000, 2), of("min_age_ms", 60, 150, 400),
-                 bool(of("manifest", 0, 1)), of("think_ms", 1, 1, 300), of("chaos", 3, 30, 1000), bool(of("audit", 1, 0, 0, 0)),
-                 of("skew_ms", 0, 50), of("store", "s3", "s3", "s3", "s3", *STORES), sdk=of("sdk", *NO_SDK, *DRAWN_SDKS))
+    shape = Shape.drawn(of, readers=(0, 1), writers=(2, 3), commits=(2, 3, 4), collectors=(1, 2), rounds=(1, 2, 3),
+                        reads=(1, 2, 3), page_size=(1000, 1000, 2), min_age_ms=(60, 150, 400), manifest=(False, True),
+                        think_ms=(1, 1, 300), chaos=(3, 30, 1000), audit=(True, False, False, False), skew_ms=(0, 50),
+                        store=("s3", "s3", "s3", "s3", *STORES), sdk=(*NO_SDK, *DRAWN_SDKS))
+    return shape._replace(reads=shape.readers * shape.reads)
 
 
 SDKS = tuple(IN_SIMULATION)
@@ -109,7 +105,7 @@ def trace_options(shape: Shape) -> list[str]:
 def shape_options(shape: Shape) -> list[str]:
     """Return the same options for another scenario with this shape and these keys: `trace check --protocol` takes --shape."""
     return [f"--shape {name}={getattr(shape, name)}" for name in ("manifest", "page_size", "skew_ms")
-            if getattr(shape, name) != Shape._field_defaults[name]]
+            if getattr(shape, name) != getattr(Shape(), name)]
 
 
 NAMESPACES = {True: Namespace("db", "manifest"), False: Namespace("db", "compactions")}

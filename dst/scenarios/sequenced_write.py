@@ -4,10 +4,11 @@ There are two uses: each file is the full state, or each file is an entry of a l
 another. An update that was certainly not applied is repeated; one with an indeterminate outcome is not.
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from highwater.dst.actors import Actors, raise_anomalies
-from highwater.dst.scenario import STORES, Draw, Scenario, counted
+from highwater.dst.scenario import STORES, BaseShape, Draw, Scenario, counted
 from highwater.dst.sim.kernel import Client
 from highwater.impl.codecs.json import manifest as manifest_json
 from highwater.impl.layout import Namespace
@@ -20,7 +21,8 @@ from highwater.traces.protocols.sequenced_write import Trace, constants, refiner
 from highwater.traces.refine import refiner_of
 
 
-class Shape(NamedTuple):
+@dataclass(frozen=True)
+class Shape(BaseShape):
     """The size of a run, drawn from its seed unless given."""
 
     writers: int = 2
@@ -32,23 +34,15 @@ class Shape(NamedTuple):
     recognise: bool = False  # True: a create without a response is repeated and recognised; False: the caller is told
     attempts: int = 0  # of one update; 0: no limit
     pause_ms: int = 60  # between two operations of a client, at most
-    page_size: int = 1000
-    chaos: int = 30  # the faults stop after this many times pause_ms
-    audit: bool = True
-    skew_ms: int = 0
-    store: str = "s3"
-    stall_ms: int = 0
-    sdk: str = ""
 
 
 MOST = {"writers": 3, "readers": 2}  # the model's numbers of clients; a run may have fewer
 
 
 def draw_shape(of: Draw) -> Shape:
-    return Shape(of("writers", 2, 3), of("updates", 2, 3, 4), of("readers", 1, 2), of("reads", 1, 2, 3), bool(of("log", 0, 1)),
-                 bool(of("list", 0, 0, 1)), bool(of("recognise", 0, 1)), of("attempts", 0, 0, 2, 4),
-                 of("pause_ms", 60, 1, 300), chaos=of("chaos", 3, 30), audit=bool(of("audit", 1, 0)),
-                 store=of("store", "s3", "s3", *STORES))
+    return Shape.drawn(of, writers=(2, 3), updates=(2, 3, 4), readers=(1, 2), reads=(1, 2, 3), log=(False, True),
+                       list=(False, False, True), recognise=(False, True), attempts=(0, 0, 2, 4), pause_ms=(60, 1, 300),
+                       chaos=(3, 30), audit=(True, False), store=("s3", "s3", *STORES))
 
 
 def length(shape: Shape) -> int:

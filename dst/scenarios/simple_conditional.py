@@ -4,10 +4,10 @@ One object is the whole database, and its content is a log of updates. Each writ
 that was certainly not applied is repeated; one with an indeterminate outcome is not. The store's versions may be digests.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from highwater.dst.actors import Actors, raise_anomalies
-from highwater.dst.scenario import STORES, Draw, Scenario, counted
+from highwater.dst.scenario import STORES, BaseShape, Draw, Scenario, counted
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.store import SimulatedStore, profile_of
 from highwater.impl.codecs.json import manifest as manifest_json
@@ -20,7 +20,8 @@ from highwater.traces.protocols.simple_conditional import KEY, KEYS, Trace, cons
 from highwater.traces.refine import refiner_of
 
 
-class Shape(NamedTuple):
+@dataclass(frozen=True)
+class Shape(BaseShape):
     """The size of a run, drawn from its seed unless given."""
 
     writers: int = 2
@@ -30,22 +31,15 @@ class Shape(NamedTuple):
     check: bool = False  # True: after a PUT without a response the writer looks for its update; False: the caller is told
     attempts: int = 0  # of one update; 0: no limit
     pause_ms: int = 60  # between two operations of a client, at most
-    page_size: int = 1000
-    chaos: int = 30  # times pause_ms until the faults stop
-    audit: bool = True
-    skew_ms: int = 0
-    store: str = "s3"
-    stall_ms: int = 0
-    sdk: str = ""
 
 
 MOST = {"writers": 3, "readers": 2}  # what the model is made for
 
 
 def draw_shape(of: Draw) -> Shape:
-    return Shape(of("writers", 2, 3), of("updates", 2, 3, 4), of("readers", 1, 2), of("reads", 1, 2, 3),
-                 bool(of("check", 0, 1)), of("attempts", 0, 0, 2, 4), of("pause_ms", 60, 1, 300), chaos=of("chaos", 3, 30),
-                 audit=bool(of("audit", 1, 0)), store=of("store", "s3", "s3", *STORES))
+    return Shape.drawn(of, writers=(2, 3), updates=(2, 3, 4), readers=(1, 2), reads=(1, 2, 3), check=(False, True),
+                       attempts=(0, 0, 2, 4), pause_ms=(60, 1, 300), chaos=(3, 30), audit=(True, False),
+                       store=("s3", "s3", *STORES))
 
 
 def length(shape: Shape) -> int:

@@ -4,10 +4,11 @@ Each client sends one primitive of the essay on object-store protocols after ano
 GET If-None-Match, LIST.
 """
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from highwater.dst.actors import Actors
-from highwater.dst.scenario import Draw, Scenario
+from highwater.dst.scenario import BaseShape, Draw, Scenario
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import profile_of
@@ -21,7 +22,8 @@ from highwater.traces.refine import Failure, refiner_of
 FEW, UNIQUE = 3, 60  # number of different contents: few, so that they recur, or all different
 
 
-class Shape(NamedTuple):
+@dataclass(frozen=True)
+class Shape(BaseShape):
     """The size of a run, drawn from its seed unless given."""
 
     clients: int = 2
@@ -29,22 +31,14 @@ class Shape(NamedTuple):
     keys: int = 2
     bodies: int = UNIQUE
     pause_ms: int = 30  # between two requests of a client, at most
-    page_size: int = 1000
-    chaos: int = 30  # times pause_ms until the faults stop
-    audit: bool = True
-    skew_ms: int = 0
-    store: str = "s3"
-    stall_ms: int = 0
-    sdk: str = ""
 
 
 MOST = {"clients": 3, "keys": 2}  # what the model is made for
 
 
 def draw_shape(of: Draw) -> Shape:
-    return Shape(of("clients", 2, 3), of("requests", 6, 3, 10), of("keys", 1, 2), of("bodies", UNIQUE, FEW),
-                 of("pause_ms", 30, 1), chaos=of("chaos", 10, 100), audit=bool(of("audit", 1, 0)),
-                 store=of("store", "s3", "gcs", "azure", "r2", "minio-2025-08", "ceph"))
+    return Shape.drawn(of, clients=(2, 3), requests=(6, 3, 10), keys=(1, 2), bodies=(UNIQUE, FEW), pause_ms=(30, 1),
+                       chaos=(10, 100), audit=(True, False), store=("s3", "gcs", "azure", "r2", "minio-2025-08", "ceph"))
 
 
 def unit_ms(shape: Shape) -> int:
@@ -165,4 +159,5 @@ SCENARIO = Scenario(
     final_check=final_check,
     told=("stored", "created", "exists", "updated", "changed", "read", "missing", "unchanged", "listed", "failed", "unknown"),
     needs=(),
+    cost={},
 )

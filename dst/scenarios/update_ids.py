@@ -1,4 +1,4 @@
-"""Simulate the boundary protocol's clients with update ids, the amendment of docs/committed-but-rejected.md.
+"""Simulate the boundary protocol's clients with update ids, the amendment of docs/protocols/committed-but-rejected.md.
 
 Writers repeat a refused or indeterminate update and look for its id (`MetadataStore.update_once`). The model is
 sequenced_metadata_boundary's with ON_REFUSAL = "recognised". Collectors and readers are as in that scenario.

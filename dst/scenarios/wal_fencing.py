@@ -5,11 +5,12 @@ stopped, because another one takes over. With an audit Writer#0 opens at the end
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 from highwater.dst.actors import Actors, raise_anomalies
-from highwater.dst.scenario import Draw, Scenario
+from highwater.dst.scenario import BaseShape, Draw, Scenario
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.store import SimulatedStore
 from highwater.impl.codecs.json.wal import decode_manifest, decode_record
@@ -25,7 +26,8 @@ from highwater.traces.refine import refiner_of
 ROOT = "db"
 
 
-class Shape(NamedTuple):
+@dataclass(frozen=True)
+class Shape(BaseShape):
     """The size of a run, drawn from its seed unless given."""
 
     writers: int = 3  # over time; with an audit the first of them opens last
@@ -36,22 +38,15 @@ class Shape(NamedTuple):
     replay_flush: int = 0  # records flushed at a time during a replay; 0: none
     attempts: int = 5  # of a request whose outcome stays unknown, or of a read without an answer
     pause_ms: int = 60  # between two operations of a client, at most
-    page_size: int = 1000
-    chaos: int = 30  # times pause_ms until the faults stop
-    audit: bool = True
-    skew_ms: int = 0
-    store: str = "s3"
-    stall_ms: int = 0
-    sdk: str = ""
 
 
 MOST = {"writers": 4, "collectors": 2}  # what the model is made for
 
 
 def draw_shape(of: Draw) -> Shape:
-    return Shape(of("writers", 3, 2, 4), of("appends", 3, 2, 4), of("collectors", 1, 0, 2), of("rounds", 3, 6),
-                 of("flush_every", 2, 1, 0), of("replay_flush", 0, 1), pause_ms=of("pause_ms", 60, 1, 300),
-                 chaos=of("chaos", 30, 5), audit=bool(of("audit", 1, 0)), store=of("store", "s3", "s3", "gcs", "azure", "r2"))
+    return Shape.drawn(of, writers=(3, 2, 4), appends=(3, 2, 4), collectors=(1, 0, 2), rounds=(3, 6), flush_every=(2, 1, 0),
+                       replay_flush=(0, 1), pause_ms=(60, 1, 300), chaos=(30, 5), audit=(True, False),
+                       store=("s3", "s3", "gcs", "azure", "r2"))
 
 
 def length(shape: Shape) -> int:

@@ -16,7 +16,7 @@ from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import DEFAULT, named
 from highwater.dst.sim.choose import Choose, Chooser, Decide
 from highwater.dst.sim.kernel import Event
-from highwater.dst.simulate import Build, Outcome, Shape, simulate
+from highwater.dst.simulate import BaseShape, Build, Outcome, simulate
 from highwater.dst.world.faults import FATES, Weights
 
 LATE = ("reply_lost", "late", "crash")  # faults after which a request may be applied although nobody waits
@@ -105,7 +105,7 @@ class Searched(NamedTuple):
     failed: int  # number of failed runs
 
 
-def outcomes(bounds: Bounds, shape: Shape | None = None, build: Build | None = None, by_model: bool = True,
+def outcomes(bounds: Bounds, shape: BaseShape | None = None, build: Build | None = None, by_model: bool = True,
              scenario: str = DEFAULT) -> Iterator[Outcome]:
     """Yield the outcome of every run within the bounds once, for the scenario's tiny shape unless another is given.
 
@@ -126,7 +126,7 @@ def outcomes(bounds: Bounds, shape: Shape | None = None, build: Build | None = N
         path[-1] = path[-1]._replace(taken=path[-1].taken + 1)
 
 
-def search(bounds: Bounds, shape: Shape | None = None, build: Build | None = None, by_model: bool = True,
+def search(bounds: Bounds, shape: BaseShape | None = None, build: Build | None = None, by_model: bool = True,
            most: int = 1_000_000, first: bool = False, progress: Callable[[int], object] = lambda runs: None,
            scenario: str = DEFAULT) -> Searched:
     """Run at most `most` runs, and summarize them. `first`: stop at the first failure."""

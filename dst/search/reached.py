@@ -13,7 +13,7 @@ from highwater import project
 from highwater.dst.run_spec import drawn_shape
 from highwater.dst.scenarios import DEFAULT, named
 from highwater.dst.search.sketch import Sketcher
-from highwater.dst.simulate import Outcome, Shape
+from highwater.dst.simulate import BaseShape, Outcome
 from highwater.dst.world.faults import FATES
 from highwater.dst.world.network import OPS, READS
 from highwater.model.explore.tabulated import BITS, FIELD
@@ -59,7 +59,7 @@ class Watch:
         self.steps: set[tuple[int, int]]  # from state to state; if several are possible, the first
         self.sketcher = Sketcher()
 
-    def trace_of(self, shape: Shape) -> Any:
+    def trace_of(self, shape: BaseShape) -> Any:
         trace = self.scenario.trace_of(shape)
         self.refiner, self.states = refiner, states = trace.refiner, set(trace.refiner.states)
         self.steps = steps = set()

@@ -16,7 +16,7 @@ from highwater.dst.scenarios import named
 from highwater.dst.sim.choose import Choice, Lenient
 from highwater.dst.sim.kernel import Event as Waiting
 from highwater.dst.sim.strategies import request_of
-from highwater.dst.simulate import Build, Outcome, Shape, simulate
+from highwater.dst.simulate import BaseShape, Build, Outcome, simulate
 from highwater.dst.world.faults import FATES, NONE, Weights
 from highwater.dst.world.network import OPS
 from highwater.traces.event import Event
@@ -29,7 +29,7 @@ Measure = tuple[int, int, int]
 
 
 class Plan(NamedTuple):
-    shape: Shape
+    shape: BaseShape
     tape: tuple[Choice, ...]  # without the shape's choices, and with an order without the schedule's
     order: tuple[Step, ...] | None  # None: as on the tape
 
@@ -39,7 +39,7 @@ class Shrunk(NamedTuple):
     `outcome`."""
 
     outcome: Outcome
-    shape: Shape | None  # as given for the run
+    shape: BaseShape | None  # as given for the run
     weights: Weights | None
     before: Outcome
     runs: int
@@ -108,7 +108,7 @@ def befalls(site: str, bound: int) -> bool:
     return bound == len(FATES) and site.rpartition(".")[2] in OPS
 
 
-def shrink(outcome: Outcome, build: Build | None, shape: Shape | None = None, weights: Weights | None = None,
+def shrink(outcome: Outcome, build: Build | None, shape: BaseShape | None = None, weights: Weights | None = None,
            budget: int = BUDGET) -> Shrunk:
     """Shrink a failed run in at most `budget` runs, deterministically. `shape` and `weights`: those it was run with.
 
@@ -282,7 +282,7 @@ class Search:
                     break
 
 
-def plan_of(outcome: Outcome, shape: Shape, ordered: bool) -> Plan:
+def plan_of(outcome: Outcome, shape: BaseShape, ordered: bool) -> Plan:
     tape = [choice for choice in outcome.tape if planned(choice, ordered)]
     if not ordered:
         return Plan(shape, tuple(tape), None)

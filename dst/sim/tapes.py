@@ -1,6 +1,6 @@
 """Provide a Hypothesis strategy whose values are runs, so that `@given(runs(...))` searches them and shrinks failures.
 
-    @given(runs(shape=Shape(writers=2, commits=2)))
+    @given(runs(shape=BaseShape(writers=2, commits=2)))
     def test_refines(run):
         assert not run.kind, run.message
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import DEFAULT
 from highwater.dst.sim.choose import Choose, Chooser, Decide
-from highwater.dst.simulate import Build, Outcome, Shape, simulate
+from highwater.dst.simulate import BaseShape, Build, Outcome, simulate
 from highwater.dst.world.faults import Weights
 
 Draw = Callable[[st.SearchStrategy], Any]
@@ -63,7 +63,7 @@ class Played(Outcome):
 
 
 @st.composite
-def runs(draw: Draw, build: Build | None = None, shape: Shape | None = None, weights: Weights | None = None,
+def runs(draw: Draw, build: Build | None = None, shape: BaseShape | None = None, weights: Weights | None = None,
          by_model: bool = True, strategy: str = "times", scenario: str = DEFAULT) -> Played:
     """Draw runs of a scenario. `strategy`: "times", or another for an order of events that Hypothesis draws.
 

@@ -3,7 +3,7 @@
 A fault affects one request, when it is issued. The store alone determines whether the request is applied. The client learns the
 error that impl/errors.py has for the response. A failed read has no effect, so its error is always Definite. Long times are
 drawn log-uniformly around the waiting times of the protocol and its callers, because bugs appear where a stall and a time-out
-meet. docs/simulation.md has the catalogue.
+meet. docs/simulation/simulation.md has the catalogue.
 """
 
 from collections.abc import Callable

@@ -245,7 +245,7 @@ def views_are_whole(database: Database, parents: Parents, now_ms: int) -> Iterat
             yield Finding(
                 "danger", "view twice",
                 f"{where} has several views with the id {', '.join(twice)}",
-                "a compaction takes the last of them for all, and the others' keys are lost (docs/findings.md): read "
+                "a compaction takes the last of them for all, and the others' keys are lost (docs/operating/findings.md): read "
                 "everything and write it to a new database, with no compactor running")
 
 

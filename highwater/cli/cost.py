@@ -28,7 +28,7 @@ COLOURS = {"list": "#d1495b", "get": "#edae49", "get_if_changed": "#8fc9a8", "he
 HEAD = ("protocol", "contention", "requests", "by kind", "conflicts", "round trips per conflict", "checks answered 304",
         "latency ms", "$ per million")
 BAR = 22  # height in pixels
-RUNS = 20  # default number for each protocol and contention; docs/cost.md uses it too
+RUNS = 20  # default number for each protocol and contention; docs/operating/cost.md uses it too
 TIMED = 50  # requests of each kind to a real server
 
 
@@ -75,7 +75,10 @@ def cost_command(
     with steps_shown("measuring", len(todo)) as show:
         for name, contention in todo:
             show(f"{name}, {contention}")
-            costs.append(measure(name, contention, of.latencies, runs))
+            try:
+                costs.append(measure(name, contention, of.latencies, runs))
+            except ValueError as error:
+                refuse(str(error))
     table = Table(*HEAD)
     for row in rows_of(costs, of):
         table.add_row(*(cell.replace(", ", "\n") for cell in row))

@@ -31,10 +31,9 @@ def new(name: Annotated[str, typer.Argument(metavar="NAME", help="the protocol's
         write(name, folder)
     except OSError as error:
         refuse(f"{folder} cannot be written: {error.strerror}")
-    shown = console.print
-    shown(f"{folder}: a project with the protocol {name}. Try:", markup=False)
+    console.print(f"{folder}: a project with the protocol {name}. Try:", markup=False)
     for verb in ("model explore", "dst run --seeds 0:1000", "dst zoo --campaigns 5", "verify"):
-        shown(f"    highwater {verb} --project {folder}", markup=False)
+        console.print(f"    highwater {verb} --project {folder}", markup=False)
 
 
 def check_name(name: str, folder: Path) -> None:
@@ -50,7 +49,10 @@ def check_name(name: str, folder: Path) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a path that is a file, or a folder with something in it."""
+    """Refuse a path that is a file, is below one, or is a folder with something in it."""
+    file = next((above for above in folder.parents if above.exists() and not above.is_dir()), None)
+    if file:
+        refuse(f"{folder}: {file} is a file, so no folder can be in it: name a new folder with --into")
     if folder.is_dir() and not any(folder.iterdir()):
         return
     if folder.exists() or folder.is_symlink():

@@ -1,12 +1,14 @@
 """highwater verify: run every check, and print one row for each. The exit code is the class of the worst failure.
 
 Safety: the exit code is 0 only if every check ran to its end and had the expected result, now or when its verdict was kept. A
-check that could not run has a row too, and makes the exit code 3 (incomplete).
+check that could not run has a row too, and makes the exit code 3 (incomplete). After Ctrl-C the exit code is 130, and the table
+and all reports say how many checks have no row.
 """
 
 import os
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -17,8 +19,9 @@ from rich.table import Table
 from highwater import project
 from highwater.cli.console import check_writable, console, refuse, write_text
 from highwater.gate import checks, engines, kept, reports
-from highwater.gate.exits import worst
+from highwater.gate.exits import INTERRUPTED, MEANING, worst
 from highwater.gate.gate import Asked, Gate
+from highwater.gate.reports import Ended
 from highwater.gate.rows import Check, Row
 from highwater.gate.run import cores
 from highwater.gate.sizes import DEEP, GATE, Size
@@ -50,17 +53,18 @@ def verify(protocol: Annotated[list[str] | None, typer.Option(help="only this pr
     write_text(report, "")  # fail now, not after all checks, if it cannot be written
     start, size = time.monotonic(), DEEP if deep else GATE
     size = size._replace(seeds=seeds or size.seeds, campaign=campaign or size.campaign)
-    gate = Gate([check for name in protocols for check in checks_of(name, size)], Asked(jobs or cores(), anew, again, draw),
-                kept.Verdicts(kept.folder()))
-    if gate.kept:
-        console.print(f"{len(gate.kept)} of {len(gate.checks)} verdicts are kept; --anew runs every check")
-    if again and gate.kept:
-        console.print(f"run again: {len(gate.drawn)} of them, drawn by --draw {gate.draw}")
-    run(gate)
-    found, seconds = [row for row in gate.rows if row], time.monotonic() - start
-    code = worst(row.code for row in found)
-    show(found, code, seconds)
-    write(found, code, seconds, report, junit, summary)
+    gate, cut = None, ""
+    try:
+        gate = Gate([check for name in protocols for check in checks_of(name, size)], Asked(jobs or cores(), anew, again, draw),
+                    kept.Verdicts(kept.folder()))
+        run(gate)
+    except KeyboardInterrupt:
+        cut = cut_short(gate)
+    rows = [row for row in gate.rows if row] if gate else []
+    code = INTERRUPTED if cut else worst(row.code for row in rows)
+    ended = Ended(rows, code, time.monotonic() - start, cut)
+    show(ended)
+    write(ended, report, junit, summary)
     raise typer.Exit(code)
 
 
@@ -85,12 +89,23 @@ def checks_of(protocol: str, size: Size) -> Iterator[Check]:
 
 def run(gate: Gate) -> None:
     """Run what is left, and print a line for each row as it ends."""
+    if gate.kept:
+        console.print(f"{len(gate.kept)} of {len(gate.checks)} verdicts are kept; --anew runs every check")
+    if gate.asked.again and gate.kept:
+        console.print(f"run again: {len(gate.drawn)} of them, drawn by --draw {gate.draw}")
     columns = (SpinnerColumn(), TextColumn("{task.completed} of {task.total}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=len(gate.left))
-        for done, row in enumerate(gate.run(), 1):
-            progress.update(task, advance=1)
-            console.print(line_of(row, done, len(gate.left)), markup=False)
+        with closing(gate.run()) as rows:  # after Ctrl-C no check's process is left
+            for done, row in enumerate(rows, 1):
+                progress.update(task, advance=1)
+                console.print(line_of(row, done, len(gate.left)), markup=False)
+
+
+def cut_short(gate: Gate | None) -> str:
+    """Say in one line what Ctrl-C has left out."""
+    unrun = f"{gate.rows.count(None)} of {len(gate.checks)} checks have no verdict" if gate else "no check had begun"
+    return f"{MEANING[INTERRUPTED]}: {unrun}"
 
 
 def line_of(row: Row, done: int, total: int) -> str:
@@ -99,26 +114,28 @@ def line_of(row: Row, done: int, total: int) -> str:
     return f"{number} {row.verdict:<7} {row.seconds:6.1f} s  {row.protocol}: {row.part}: {row.what}: {said}"
 
 
-def show(rows: list[Row], code: int, seconds: float) -> None:
+def show(ended: Ended) -> None:
     table = Table("protocol", "part", "what", "figure", "s", "verdict")
-    for row, before in zip(rows, ["", *(row.protocol for row in rows)]):
+    for row, before in zip(ended.rows, ["", *(row.protocol for row in ended.rows)]):
         verdict = f"[{COLOURS[row.verdict]}]{row.verdict}[/]"
         name = "" if row.protocol == before else row.protocol
         table.add_row(name, row.part, row.what, row.figures, "" if row.kept else f"{row.seconds:.1f}", verdict)
     console.print(table)
-    for row in rows:
+    for row in ended.rows:
         if row.code:
             where = f"{row.protocol}, {row.part}, {row.what}"
             console.print(f"[{COLOURS[row.verdict]}]{row.verdict}[/] {where} (exit {row.code}): ", end="")
             console.print(row.message, markup=False)
-    console.print(f"{reports.counted(rows)} in {seconds:.0f} s: exit {code}")
+    if ended.cut:
+        console.print(f"[bold red]{ended.cut}[/]")
+    console.print(f"{reports.counted(ended.rows)} in {ended.seconds:.0f} s: exit {ended.code}")
 
 
-def write(rows: list[Row], code: int, seconds: float, report: Path, junit: Path | None, summary: Path | None) -> None:
-    write_text(report, reports.as_json(rows, code))
+def write(ended: Ended, report: Path, junit: Path | None, summary: Path | None) -> None:
+    write_text(report, reports.as_json(ended))
     if junit:
-        write_text(junit, reports.as_junit(rows, seconds))
-    text = reports.as_markdown(rows, code, seconds)
+        write_text(junit, reports.as_junit(ended))
+    text = reports.as_markdown(ended)
     if summary:
         write_text(summary, text)
     if os.environ.get(PAGE):

@@ -38,10 +38,9 @@ def found_in(row: Row) -> Row:
     model = model_of(row)
     counted = explore(model._replace(always={}, sometimes={}))
     idle = {f"{role}.{action}".lstrip(".") for role, action in counted.idle(model)}
-    said = silent(row.spec, model.constants._asdict())
-    found = explore(model)
     if row.how == "live":  # nothing else of it is compared
         return row._replace(states=counted.states)
+    found, said = explore(model), silent(row.spec, model.constants._asdict())
     never, never_fires = row.never if found.violated else found.never, idle - said
     return row._replace(states=counted.states, never=never,
                         silent=row.silent if set(row.silent) == never_fires else tuple(sorted(never_fires)))

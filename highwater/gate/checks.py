@@ -1,25 +1,38 @@
 """List the checks of `highwater verify` for one protocol: its specs, proof, simulation, mutants, and the checks of
 highwater/gate/protocols/.
+
+Safety: a module that cannot be imported is a failed row of its protocol. The checks that need no such module are listed all the
+same, and so are those of other protocols.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 
 from highwater import project
 from highwater.gate import mutants, proofs, simulation, specs
 from highwater.gate.exits import INCOMPLETE
-from highwater.gate.rows import Check, said
+from highwater.gate.rows import Check, failed, said
 from highwater.gate.sizes import Size
+
+USED = ("model", "impl", "mapping", "scenario", "mutants", "proof", "checks")  # parts; each imports those before it, if any
 
 
 def of_protocol(protocol: str, size: Size, has_scenario: bool) -> Iterator[Check]:
     """Yield all checks of a protocol."""
-    yield from specs.checks(protocol, size.deep)
-    yield from own_checks(protocol)
-    yield from proofs.checks(protocol)
-    if has_scenario:
-        yield from simulation.checks(protocol, size)
-        yield from mutants.checks(protocol, size)
-    yield from missing(protocol)
+    broken = unusable(protocol)
+    yield from those_of(protocol, broken)
+    simulated = has_scenario and "scenario" not in broken
+    groups = {  # part that the checks need -> the checks
+        "model": specs.checks(protocol, size.deep),
+        "checks": own_checks(protocol),
+        "proof": proofs.checks(protocol),
+        "scenario": simulation.checks(protocol, size) if simulated else (),
+        "mutants": mutants.checks(protocol, size) if simulated else (),
+    }
+    for part, checks in groups.items():
+        if part not in broken:
+            yield from listed(protocol, part, checks)
+    yield from missing(protocol, broken)
 
 
 def own_checks(protocol: str) -> Iterator[Check]:
@@ -27,13 +40,47 @@ def own_checks(protocol: str) -> Iterator[Check]:
         yield from project.load("checks", protocol).checks()
 
 
-def missing(protocol: str) -> Iterator[Check]:
+def unusable(protocol: str) -> dict[str, Exception]:
+    """Import the modules of a protocol. Return the parts that cannot be used, and the reasons."""
+    from highwater.dst.scenarios import mutants_of, named
+
+    loads = {part: partial(project.load, part) for part in USED} | {"scenario": named, "mutants": mutants_of}
+    found: dict[str, Exception] = {}
+    for part, load in loads.items():
+        try:
+            if project.has(part, protocol):
+                load(protocol)
+        except Exception as error:  # a module may raise anything
+            found[part] = error
+    return found
+
+
+def those_of(protocol: str, broken: dict[str, Exception]) -> Iterator[Check]:
+    """Yield a check that fails for each part that cannot be used, but once for parts that fail in the same line of code."""
+    reported = set()
+    for part, error in broken.items():
+        where = project.raised(error.__cause__ or error)
+        if where not in reported:
+            reported.add(where)
+            yield Check(protocol, part, f"{part}.py can be used", said, tuple(failed(error)[:3]))
+
+
+def listed(protocol: str, part: str, checks: Iterable[Check]) -> Iterator[Check]:
+    """Yield checks, and one that fails if they cannot be listed to the end."""
+    try:
+        yield from checks
+    except Exception as error:  # of a user's module, which may lack a name or lists its own checks
+        yield Check(protocol, part, "its checks can be listed", said, tuple(failed(error)[:3]))
+
+
+def missing(protocol: str, broken: dict[str, Exception]) -> Iterator[Check]:
     """Yield a check that cannot run for each part that a user's protocol lacks, so that the gate is incomplete."""
     from highwater.dst.scenarios import named
 
     if not project.is_users(protocol):
         return
-    of_another = project.has("scenario", protocol) and named(protocol).model  # its model is another protocol's
+    judged = project.has("scenario", protocol) and "scenario" not in broken
+    of_another = judged and named(protocol).model  # its model is another protocol's
     parts = ("scenario", "mutants") if of_another else ("model", "scenario", "mutants")
     for part in (part for part in parts if not project.has(part, protocol)):
         lacks = f"{project.file_of(part, protocol)} is missing: it is for {project.PARTS[part].verbs}"

@@ -3,7 +3,7 @@
 Safety: the gate has a row for each check. A kept row that comes out differently when it is run again fails.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from random import SystemRandom
 from typing import NamedTuple
 
@@ -37,8 +37,8 @@ class Gate:
         took = {number: self.verdicts.seconds(check) for number, check in left}
         return longest_first(left, {number: seconds for number, seconds in took.items() if seconds is not None})
 
-    def run(self) -> Iterator[Row]:
-        """Run the checks that are left, and yield their rows as they end."""
+    def run(self) -> Generator[Row, None, None]:
+        """Run the checks that are left, and yield their rows as they end. If the caller closes it, all processes are killed."""
         for done in ran(self.left, self.asked.jobs) if self.left else ():
             row = self.rows[done.number] = self.judged(done)
             yield row

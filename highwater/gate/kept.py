@@ -21,6 +21,7 @@ from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
 
+from highwater import project
 from highwater.gate import watch
 from highwater.gate.rows import Check, Row
 from highwater.specs.fizzbee.run import build_module
@@ -133,7 +134,8 @@ class Verdicts:
         self.folder, self.now = folder, Now()
 
     def path(self, check: Check) -> Path:
-        asked = json.dumps([FORMAT, os.environ.get(watch.PROJECT), check[:3], check.function, check.arguments])
+        whose = os.environ.get(watch.PROJECT), project.users().get(check.protocol)
+        asked = json.dumps([FORMAT, *whose, check[:3], check.function, check.arguments])
         return self.folder / f"{hashlib.sha256(asked.encode()).hexdigest()[:32]}.json"
 
     def seconds(self, check: Check) -> float | None:
@@ -199,6 +201,6 @@ def summed(entry: object) -> str:
 
 
 def drawn(numbers: Iterable[int], percent: float, seed: int) -> set[int]:
-    """Draw this share of kept rows, at least one of them if there are any."""
+    """Draw this share of kept rows; of a share above 0, at least one row if there are any."""
     numbers = sorted(numbers)
     return set(random.Random(seed).sample(numbers, min(len(numbers), -int(-len(numbers) * percent // 100))))

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 from highwater.gate.exits import MEANING
@@ -10,19 +11,37 @@ from highwater.gate.rows import Row
 VERDICTS = ("ok", "kept", "FAILED", "skipped")
 
 
+class Ended(NamedTuple):
+    """The gate at its end: the rows of the checks that have ended, and its exit code."""
+
+    rows: list[Row]
+    code: int
+    seconds: float
+    cut: str = ""  # why there are checks without a row, in one line; "": there are none
+
+
 def counted(rows: list[Row]) -> str:
     """Count the rows by verdict, in words."""
     count = Counter(row.verdict for row in rows)
     return f"{count['ok'] + count['kept']} ok ({count['kept']} kept), {count['FAILED']} failed, {count['skipped']} skipped"
 
 
-def as_json(rows: list[Row], code: int) -> str:
-    return json.dumps({"exit": code, "rows": [{**row._asdict(), "verdict": row.verdict} for row in rows]}, indent=1) + "\n"
+def as_json(ended: Ended) -> str:
+    cut = {"cut": ended.cut} if ended.cut else {}
+    rows = [{**row._asdict(), "verdict": row.verdict} for row in ended.rows]
+    return json.dumps({"exit": ended.code, **cut, "rows": rows}, indent=1) + "\n"
 
 
-def as_junit(rows: list[Row], seconds: float) -> str:
-    """Render a test suite for each protocol, and a test case for each row. A kept row is a passed test that took no time."""
-    top = ElementTree.Element("testsuites", {"name": "highwater verify", **numbers(rows), "time": f"{seconds:.1f}"})
+def as_junit(ended: Ended) -> str:
+    """Render a test suite for each protocol, and a test case for each row. A kept row is a passed test that took no time. If
+    the gate was cut short, that is an error of a test case of its own."""
+    rows, cut = ended.rows, ended.cut
+    counts = {**numbers(rows), "tests": str(len(rows) + bool(cut)), "errors": str(int(bool(cut)))}
+    top = ElementTree.Element("testsuites", {"name": "highwater verify", **counts, "time": f"{ended.seconds:.1f}"})
+    if cut:
+        suite = ElementTree.SubElement(top, "testsuite", {"name": "gate", "tests": "1", "failures": "0", "errors": "1"})
+        case = ElementTree.SubElement(suite, "testcase", classname="gate", name="every check ends")
+        ElementTree.SubElement(case, "error", type=f"exit {ended.code}", message=clean(cut))
     for protocol in dict.fromkeys(row.protocol for row in rows):
         own = [row for row in rows if row.protocol == protocol]
         time = f"{sum(map(taken, own)):.1f}"
@@ -59,10 +78,11 @@ def clean(text: str) -> str:
     return "".join(c for c in text if c in "\t\n" or (c >= " " and not "\ud800" <= c <= "\udfff" and c not in "\ufffe\uffff"))
 
 
-def as_markdown(rows: list[Row], code: int, seconds: float) -> str:
+def as_markdown(ended: Ended) -> str:
     """Render a summary: the verdict, the failures with their messages, and a row for each protocol."""
-    lines = [f"### highwater verify: {'passed' if code == 0 else f'exit {code}: {MEANING[code]}'}", "",
-             f"{counted(rows)}, in {seconds:.0f} s.", ""]
+    rows, code = ended.rows, ended.code
+    lines = [f"### highwater verify: {'passed' if code == 0 else f'exit {code}: {ended.cut or MEANING[code]}'}", "",
+             f"{counted(rows)}, in {ended.seconds:.0f} s.", ""]
     for row in rows:
         if row.code:
             lines += [f"**{row.verdict}** {cell(f'{row.protocol}, {row.part}, {row.what}')} (exit {row.code}: "

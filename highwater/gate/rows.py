@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from highwater.gate.exits import HARNESS, INCOMPLETE, PROOF
+from highwater.gate.exits import BAD_INPUT, HARNESS, INCOMPLETE, PROOF
 from highwater.gate.extras import install_command
+from highwater.project import ProjectError
 
 
 class Found(NamedTuple):
@@ -77,11 +78,19 @@ def timed(check: Check) -> Row:
     start = time.monotonic()
     try:
         found = check.run(*check.arguments)
-    except ModuleNotFoundError as error:
-        command = install_command(error)
-        found = Found("", INCOMPLETE if command else HARNESS, f"{error}; {command}" if command else f"{error}")
     except Exception as error:  # a check that crashes has not passed
-        code = PROOF if type(error).__name__ == "Misnamed" else HARNESS
-        found = Found("", code, f"{type(error).__name__}: {error}")
+        found = failed(error)
     seconds = round(time.monotonic() - start, 1)
     return Row(*check[:3], found.figure, seconds, found.code, found.message, found.speed)
+
+
+def failed(error: Exception) -> Found:
+    """Return the result of a check that raised this. A module of a user's that cannot be used is bad input."""
+    cause = error.__cause__ if isinstance(error, ProjectError) else error
+    if isinstance(cause, ModuleNotFoundError) and (command := install_command(cause)):
+        return Found("", INCOMPLETE, f"{error}; {command}")
+    if isinstance(error, ProjectError):
+        return Found("", BAD_INPUT, str(error))
+    if isinstance(error, ModuleNotFoundError):
+        return Found("", HARNESS, str(error))
+    return Found("", PROOF if type(error).__name__ == "Misnamed" else HARNESS, f"{type(error).__name__}: {error}")

@@ -84,8 +84,9 @@ def second_judge(protocol: str, judged: int, tried: int) -> Found:
     except FizzMissing as error:
         return Found("", INCOMPLETE, str(error))
     good, bad = small_runs(protocol, "", judged), small_runs(protocol, own(protocol).IMPOSSIBLE, 1)
-    if not good or not bad:
-        return Found("", HARNESS, f"{len(good)} good runs and {len(bad)} of a mutant fit into a guided trace; each needs one")
+    if len(good) < judged or not bad:
+        return Found("", HARNESS, f"{len(good)} good runs and {len(bad)} of a mutant fit into a guided trace, and not {judged} "
+                     "and 1")
     found = [judge(fizz, outcome, cache=False) for outcome, _ in (*good, *bad)]
     wrong = [f"{command}: ours says {outcome.signature or 'ok'}, FizzBee {'accepts' if judgement.accepted else judgement.why}"
              for (outcome, command), judgement in zip([*good, *bad], found) if judgement.accepted == bool(outcome.kind)]

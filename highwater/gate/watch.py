@@ -14,13 +14,15 @@ import os
 import sys
 from collections.abc import Callable
 from functools import cache
-from importlib.util import source_from_cache
+from importlib.metadata import entry_points
+from importlib.util import find_spec, source_from_cache
 from pathlib import Path
 from shutil import which
 from sysconfig import get_paths
 
 VARIABLE = "HIGHWATER_WATCH"  # the file to append to
 PROJECT = "HIGHWATER_PROJECT"  # the folder of a user's own protocols
+GROUP = "highwater.protocols"  # the entry points of installed packages with protocols
 PACKAGE = Path(__file__).parents[1]
 LIBRARIES = ("site-packages", "dist-packages")
 STANDARD = tuple(os.path.realpath(get_paths()[name]) for name in ("stdlib", "platstdlib"))
@@ -31,12 +33,27 @@ installed: set[str] = set()  # files that this process appends to
 
 
 @cache
+def folders() -> dict[str, str]:
+    """Map a name to each folder whose files are ours: the package, the folders of the checkout that it links to, the user's
+    project, and the installed packages that have protocols, perhaps in editable mode."""
+    links = {f"highwater/{path.name}": str(path) for path in PACKAGE.iterdir() if path.is_symlink()}
+    project = {"project": os.path.abspath(os.environ[PROJECT])} if os.environ.get(PROJECT) else {}
+    return {"highwater": str(PACKAGE), **links, **project, **packages()}
+
+
+def packages() -> dict[str, str]:
+    """Map a name to each folder of an installed package that has protocols. Nothing is imported, so a package whose code fails
+    is found too. An entry point without a package is left out: highwater/project.py reports it."""
+    tops = sorted({entry.value.partition(".")[0] for entry in entry_points(group=GROUP)})
+    found = {top: find_spec(top) for top in tops if top.isidentifier()}
+    places = {top: spec.submodule_search_locations or () for top, spec in found.items() if spec}
+    return {f"installed/{number}/{top}": folder for top in places for number, folder in enumerate(places[top])}
+
+
+@cache
 def roots() -> dict[str, str]:
-    """Map a name to each folder whose files are ours, without links: the package, the folders of the checkout that it links
-    to, and the user's project."""
-    links = {f"highwater/{path.name}": path for path in PACKAGE.iterdir() if path.is_symlink()}
-    project = {"project": Path(os.environ[PROJECT])} if os.environ.get(PROJECT) else {}
-    return {name: os.path.realpath(path) for name, path in {"highwater": PACKAGE, **links, **project}.items()}
+    """Map a name to each folder whose files are ours, without links."""
+    return {name: os.path.realpath(folder) for name, folder in folders().items()}
 
 
 def named(path: str) -> str:
@@ -49,11 +66,12 @@ def named(path: str) -> str:
 
 
 def place(name: str) -> str:
-    """Return the path of a name in a list. What is not ours has its path for a name."""
+    """Return the path of a name in a list. What is not ours has its path for a name. If the package of a name was uninstalled,
+    nothing is at the path that is returned."""
     if os.path.isabs(name):
         return name
-    root = max((root for root in roots() if name == root or name.startswith(root + "/")), key=len)
-    return roots()[root] + name.removeprefix(root)
+    root = max((root for root in roots() if name == root or name.startswith(root + "/")), key=len, default="")
+    return roots().get(root, "") + name.removeprefix(root)
 
 
 def library(path: str) -> str:
@@ -87,7 +105,7 @@ def line_of(kind: str, path: str) -> str:
 
 def is_linked(path: str) -> bool:
     """Return whether this path is in a folder of ours. The file itself is elsewhere, if it is not ours by its real path."""
-    written = (str(PACKAGE), os.path.abspath(os.environ.get(PROJECT) or PACKAGE))  # perhaps with links in them
+    written = folders().values()  # perhaps with links in them
     root = next((root for root in (*roots().values(), *written) if path.startswith(root + os.sep)), "")
     return bool(root) and not any(part in path.removeprefix(root) + "/" for part in IGNORED)
 

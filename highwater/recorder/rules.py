@@ -1,6 +1,6 @@
 """Safety: a rule does what it says, to the requests that it names; without a rule a request passes unchanged.
 
-A rule is a line of text; docs/recorder.md explains the grammar:
+A rule is a line of text; docs/checking/recorder.md explains the grammar:
 
     ACTION WHAT KEY [OPTION=VALUE ..]       the first that matches, and has not run out, is in force; # begins a comment
 

@@ -15,11 +15,11 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from highwater.impl.errors import Definite, NotFound, OutcomeUnknown, StoreError
+from highwater.impl.errors import Definite, NotFound, StoreError
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.boundary_object import InvalidBoundary, ObjectStoreBoundaryObject
 from highwater.impl.protocols.sequenced_metadata_boundary import BoundedSequencedStorage
-from highwater.impl.protocols.sequenced_storage import Listed, ObjectVersionExists, SequencedStorage
+from highwater.impl.protocols.sequenced_storage import ObjectVersionExists, SequencedStorage, old_ids
 from highwater.impl.world import World
 
 MODES = ("boundary", "min_age")
@@ -180,21 +180,9 @@ class AppendLog:
         held = snapshots[-1].id if snapshots else 0
         now_ms = self.world.clock.now_ms()
 
-        def old(files: list[Listed]) -> list[int]:
-            return [file.id for file in files[:-1] if file.id <= held and now_ms - file.last_modified_ms > min_age_ms]
-
-        for file_id in old(snapshots):
-            await self._delete(self.snapshots, file_id)
-        entries = old(listed)
+        for file_id in old_ids(snapshots[:-1], now_ms, min_age_ms):
+            await self.snapshots.collect(file_id)
+        entries = [file_id for file_id in old_ids(listed[:-1], now_ms, min_age_ms) if file_id <= held]
         if entries and self.boundary:
             await self.boundary.advance(max(entries))
-        return [file_id for file_id in entries if await self._delete(self.entries, file_id)]
-
-    async def _delete(self, storage: SequencedStorage, file_id: int) -> bool:
-        try:
-            await storage.delete(file_id)
-        except (Definite, OutcomeUnknown) as error:
-            key = storage.namespace.key(file_id)
-            self.world.metrics.warn(f"delete of {key!r} failed, the next round will find it: {error}")
-            return False
-        return True
+        return [file_id for file_id in entries if await self.entries.collect(file_id)]

@@ -22,7 +22,14 @@ from highwater.impl.protocols.boundary_object import (
     ObjectStoreBoundaryObject,
     ObjectVersionBehindBoundary,
 )
-from highwater.impl.protocols.sequenced_storage import FIRST_ID, Listed, NoLatest, ObjectVersionExists, SequencedStorage
+from highwater.impl.protocols.sequenced_storage import (
+    FIRST_ID,
+    Listed,
+    NoLatest,
+    ObjectVersionExists,
+    SequencedStorage,
+    old_ids,
+)
 from highwater.impl.world import World
 
 
@@ -105,7 +112,8 @@ class MetadataStore:
     """One namespace of sequenced metadata with its boundary: updates, reads, collection.
 
     With `keep_latest` an `update` starts from the last file that this store committed, without LIST and GET. A commit then
-    takes two requests if nobody else commits. Any error drops the kept file, and a conflict lists as usual. See docs/cost.md.
+    takes two requests if nobody else commits. Any error drops the kept file, and a conflict lists as usual. See
+    docs/operating/cost.md.
     """
 
     def __init__(self, world: World, namespace: Namespace, codec: Any = manifest_json, spare_checkpoints: bool = True,
@@ -164,7 +172,7 @@ class MetadataStore:
 
         That value is believed only if its file is ahead of a boundary read after it (`current`). Otherwise an attempt that was
         long in flight may have created it where a file was collected, and it is in nobody's history. See
-        docs/committed-but-rejected.md.
+        docs/protocols/committed-but-rejected.md.
 
         After a Definite error this call's update is nowhere, and never will be. After an Indefinite one, also after `attempts`
         tries of which one is in doubt, call again with the same id to find out, from another process if need be.
@@ -235,13 +243,14 @@ class MetadataStore:
         """
         files = await self.bounded.list()
         now_ms = self.world.clock.now_ms()
-        old = [file.id for file in files[:-1] if now_ms - file.last_modified_ms > min_age_ms]
+        old = old_ids(files[:-1], now_ms, min_age_ms)
         if not old:
             return []  # «If no files are old enough, GC skips the boundary update for that namespace.»
         await self.advance_boundary(max(old))
         spared = await self._spared(files[-1].id)
-        return [file_id for file_id in old if file_id not in spared and await self._delete(file_id)] \
-            if spared is not None else []
+        if spared is None:
+            return []
+        return [file_id for file_id in old if file_id not in spared and await self.bounded.storage.collect(file_id)]
 
     async def _spared(self, latest: int) -> frozenset[int] | None:
         """Return the ids that checkpoints refer to, by the latest file listed; None if the listing is too old to tell.
@@ -259,14 +268,6 @@ class MetadataStore:
         if latest <= await self.bounded.boundary.read():
             return None
         return self.codec.referenced(value)
-
-    async def _delete(self, file_id: int) -> bool:
-        try:
-            await self.bounded.storage.delete(file_id)
-        except (Definite, OutcomeUnknown) as error:
-            self.world.metrics.warn(f"delete of id {file_id} failed, the next round will find it: {error}")
-            return False
-        return True
 
 
 def manifest_store(world: World, root: str) -> MetadataStore:

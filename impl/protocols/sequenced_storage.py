@@ -8,11 +8,11 @@ that case.
 
 from typing import Any, NamedTuple
 
-from highwater.impl.errors import AlreadyExists, Definite
+from highwater.impl.errors import AlreadyExists, Definite, OutcomeUnknown
 from highwater.impl.layout import Namespace
 from highwater.impl.world import ObjectStore, World, list_all
 
-FIRST_ID = 1  # SlateDB's page on the manifest begins with 0, but a missing boundary reads as 0: docs/boundary-files.md
+FIRST_ID = 1  # not 0 as in SlateDB's page on the manifest: a missing boundary reads as 0 (docs/operating/boundary-files.md)
 
 
 class ObjectVersionExists(Definite):
@@ -32,6 +32,11 @@ class Listed(NamedTuple):
 
     id: int
     last_modified_ms: int
+
+
+def old_ids(files: list[Listed], now_ms: int, min_age_ms: int) -> list[int]:
+    """Return the ids of the files that are older than `min_age_ms`."""
+    return [file.id for file in files if now_ms - file.last_modified_ms > min_age_ms]
 
 
 class MetadataOnly:
@@ -87,3 +92,13 @@ class SequencedStorage:
     async def delete(self, file_id: int) -> None:
         """Delete the file with this id. Raises OutcomeUnknown."""
         await self.store.delete(self.namespace.key(file_id))
+
+    async def collect(self, file_id: int) -> bool:
+        """Delete the file in a round of collection. Returns False, with a warning, if that failed: the next round finds it."""
+        try:
+            await self.delete(file_id)
+        except (Definite, OutcomeUnknown) as error:
+            key = self.namespace.key(file_id)
+            self.world.metrics.warn(f"delete of {key!r} failed, the next round will find it: {error}")
+            return False
+        return True

@@ -6,7 +6,8 @@ conflicts are resolved, and then the write is retried». After a PUT a writer kn
 additional GET to write again». The code follows model/protocols/simple_conditional.py request by request.
 
 Versions may be digests of the content, as on S3. Then a condition also holds after others have written, if the content is the
-same again (ABA). Here it never is: a value holds the id of the update that made it, and no earlier value did (docs/aba.md).
+same again (ABA). Here it never is: a value holds the id of the update that made it, and no earlier value did
+(docs/operating/aba.md).
 """
 
 from collections.abc import Callable

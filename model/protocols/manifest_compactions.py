@@ -7,8 +7,8 @@ compactor opens by writing its epoch, the next after the manifest's, into the ma
 claims what it is about to merge (the SSTs of L0) in the compactions, applies it to the manifest, and takes the claim out.
 Each of these is a GET of the latest, a PUT of the next if absent, and a GET of the boundary; what comes of a refusal, of a
 lost reply and of a crash is found out at the next read, by looking for the change in what is read
-(docs/committed-but-rejected.md). A compactor that opens takes over the claim that it finds. LIST and GET are one action here,
-and of the collector only what it writes is seen: what may come between is the matter of SequencedMetadataBoundary.
+(docs/protocols/committed-but-rejected.md). A compactor that opens takes over the claim that it finds. LIST and GET are one
+action here, and a collector is modelled only by what it writes. SequencedMetadataBoundary models what may happen in between.
 specs/ManifestCompactions.fizz is the twin of this file.
 """
 

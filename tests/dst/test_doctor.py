@@ -51,6 +51,12 @@ def test_a_good_sample():
     assert check([3, 5], RunSpec(mutant="no_check", strategy="pct")) is None
 
 
+def test_a_file_in_the_working_folder_takes_the_place_of_no_module(tmp_path, monkeypatch):
+    (tmp_path / "json.py").write_text("raise SystemExit('the working folder is on the path')\n")
+    monkeypatch.chdir(tmp_path)
+    assert check([3]) is None
+
+
 def test_a_set_of_strings_is_found_and_located(sick):
     found = check(range(30), **sick)
     assert found is not None

@@ -1,7 +1,7 @@
 """Each fault changes the outcome of runs: callers get a response that they do not get without it, or it kills a mutant.
 
-docs/simulation.md has the catalogue of faults. test_profiles.py tests the differences between stores, and test_sdk.py the
-requests that clients send again."""
+docs/simulation/simulation.md has the catalogue of faults. test_profiles.py tests the differences between stores, and
+test_sdk.py the requests that clients send again."""
 
 from collections.abc import Iterator
 
@@ -44,7 +44,7 @@ FAULTS = {  # fault -> the response that it adds; a mutant that it kills; the cl
     "request_lost": ("unknown", "Z8", ""),
     "reply_lost": ("unknown", "lost_reply_is_conflict", ""),
     "late": ("unknown", "timeout_is_nothing", ""),
-    "crash": ("nothing", None, ""),  # no mutant of this protocol needs one: see docs/simulation.md
+    "crash": ("nothing", None, ""),  # no mutant of this protocol needs one: see docs/simulation/simulation.md
     "cut_off": ("unknown", "Z7", ""),
 }
 

@@ -135,7 +135,9 @@ def test_command_tells_and_fails(monkeypatch, tmp_path):
     clean, root = project(tmp_path / "clean", "x = 3\n"), project(tmp_path / "sick", "x = id(3)\n")
     monkeypatch.setattr(linter, "lint", lambda begin: lint(clean, (), begin))
     assert CliRunner().invoke(app, []).exit_code == 0
-    monkeypatch.setattr(linter, "lint", lambda begin: lint(root, ALLOWED[:1], begin))
+    monkeypatch.setattr(linter, "lint", lambda begin: lint(root, (ALLOWED[0], ALLOWED[-1]), begin))
     result = CliRunner().invoke(app, [])
     assert result.exit_code == NONDETERMINISM
-    assert "dst/a.py:1: address" in result.output and f"{ALLOWED[0].file}: {ALLOWED[0].hazard}" in result.output
+    assert "dst/a.py:1: address" in result.output
+    assert f"dst/determinism/lint_allowed.py: {ALLOWED[0].file}: {ALLOWED[0].hazard}" in result.output
+    assert f"dst/determinism/lint_allowed_protocols.toml: {ALLOWED[-1].file}: {ALLOWED[-1].hazard}" in result.output

@@ -3,12 +3,13 @@
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from highwater.dst.run_spec import Run, drawn_shape
-from highwater.dst.scenario import COMMON, Shape
+from highwater.dst.scenario import BaseShape
 from highwater.dst.scenarios import DEFAULT, STEMS, mutants_of, named
 from highwater.dst.search.hunt import hunt
 from highwater.dst.search.reached import Watch, bits, names_of
@@ -24,8 +25,8 @@ EVERY_MUTANT = [(stem, name) for stem in OTHERS for name in mutants_of(stem).bui
 def test_a_scenario_brings_what_it_must(stem):
     of = named(stem)
     assert of.stem == stem and of.protocol in STEMS and named(of.protocol).model == ""
-    assert set(COMMON) <= set(of.shape._fields)
-    assert {field for fields in of.roles.values() for field in fields} | of.most.keys() <= set(of.shape._fields)
+    assert issubclass(of.shape, BaseShape)
+    assert {field for fields in of.roles.values() for field in fields} | of.most.keys() <= of.shape()._asdict().keys()
     assert set(of.roles) == set(of.work) >= {name.partition("#")[0] for names in of.audit for name in names} | set(of.optional)
     assert {type(of.mildest), type(of.tiny), *map(type, of.cost.values())} == {of.shape} and len(bits(stem)) < 64
     assert mutants_of(stem).builds.keys() >= mutants_of(stem).oracles.keys()
@@ -34,8 +35,18 @@ def test_a_scenario_brings_what_it_must(stem):
         assert all(0 <= getattr(shape, field) <= most for field, most in of.most.items())
 
 
-def test_the_common_fields_are_those_of_the_protocol_of_shapes():
-    assert set(COMMON) == {name for name, of in vars(Shape).items() if isinstance(of, property)}
+def test_a_shape_lists_its_own_fields_before_those_of_all_shapes():
+    """In this order the shrinker tries them, and rows and reports show them."""
+    @dataclass(frozen=True)
+    class Shape(BaseShape):
+        writers: int = 2
+        chaos: int = 9  # its own default, and its place
+
+    drawn = Shape.drawn(lambda field, *values: values[-1], audit=(True, False), writers=(2, 3))
+    assert list(drawn._asdict().items()) == [
+        ("writers", 3), ("chaos", 9), ("page_size", 1000), ("audit", False), ("skew_ms", 0), ("store", "s3"), ("stall_ms", 0),
+        ("sdk", "")]
+    assert drawn._replace(audit=True, writers=2) == Shape()
 
 
 @pytest.mark.parametrize("stem", OTHERS)

@@ -175,7 +175,7 @@ def test_a_search_that_was_cut_short_does_not_say_complete():
 
 def test_the_zoo_prints_and_writes(tmp_path):
     page = tmp_path / "zoo.md"
-    page.write_text((zoo.Path(__file__).parents[2] / "docs/zoo.md").read_text())
+    page.write_text((zoo.Path(__file__).parents[2] / "docs/simulation/zoo.md").read_text())
     result = ran("zoo", "--campaigns", "3", "--cap", "50", "--mutant", "no_check", "--mutant", "latest_deleted", "--strategy",
                  "portfolio,pct", "--jobs", "1", "--csv", str(tmp_path / "x.csv"), "--page", str(page))
     assert result.exit_code == 0, result.output
@@ -212,8 +212,8 @@ def test_exhaust_says_what_it_has_shown():
 
 
 def test_the_page_tells_of_this_zoo():
-    """The parts that need no runs. Those of runs are written by `highwater dst zoo --strategy all --page docs/zoo.md`."""
-    text = (zoo.Path(__file__).parents[2] / "docs/zoo.md").read_text()
+    """Compare the parts that need no runs. `highwater dst zoo --strategy all --page FILE` writes the others."""
+    text = (zoo.Path(__file__).parents[2] / "docs/simulation/zoo.md").read_text()
     assert with_parts(text, {"catalogue": zoo.catalogue(), "oracles": zoo.oracles()}) == text
     with pytest.raises(ValueError, match="no part 'x'"):
         with_parts(text, {"x": ""})

@@ -39,7 +39,7 @@ from highwater.gate.exits import (
     worst,
 )
 from highwater.gate.protocols import sequenced_metadata_boundary as checks_own
-from highwater.gate.reports import as_junit, as_markdown
+from highwater.gate.reports import Ended, as_junit, as_markdown
 from highwater.gate.rows import Check, Found, Row, timed
 from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore
 from highwater.model.proofs.engine import inductive
@@ -526,8 +526,9 @@ def test_a_kept_row_is_named_so_and_makes_the_same_reports(monkeypatch, tmp_path
 
 def test_a_summary_holds_any_message():
     row = Row("p|q", "a", "<b>", "", 1.0, HARNESS, "a\x00b\n&<")
-    assert ElementTree.fromstring(as_junit([row], 1.0)).find(".//failure").text == "ab\n&<"
-    assert "p\\|q" in as_markdown([row], HARNESS, 1.0)
+    ended = Ended([row], HARNESS, 1.0)
+    assert ElementTree.fromstring(as_junit(ended)).find(".//failure").text == "ab\n&<"
+    assert "p\\|q" in as_markdown(ended)
 
 
 def test_a_run_that_does_not_end_is_a_failure_of_its_own_class(monkeypatch):

@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from typer.testing import CliRunner
@@ -16,10 +17,11 @@ from highwater.dst.scenarios import STEMS, named
 from highwater.impl.errors import OutcomeUnknown
 from highwater.impl.stores.s3 import S3Store, connect
 from highwater.traces.event import EMPTY
+from tests.support.projects import highwater
 
 pytest_plugins = ["tests.support.stores.fixtures"]
 INPUT = inputs_of(INPUTS)
-DOCS = (protocol.ROOT / "docs/cost.md").read_text()
+DOCS = (protocol.ROOT / "docs/operating/cost.md").read_text()
 
 
 def of(protocol: str, contention: str, runs: int = 3):
@@ -87,8 +89,33 @@ def test_the_verb_writes_a_table_a_page_and_json(tmp_path: Path):
     assert page([of("baseline", "1 writer", 1)], INPUT, "x") == page([of("baseline", "1 writer", 1)], INPUT, "x")
 
 
+def test_a_protocol_of_any_roles_is_measured(tmp_path: Path):
+    assert highwater("new", "claims", "--into", tmp_path / "claims")[0] == 0
+    for folder in (protocol.ROOT / "examples/lease", tmp_path / "claims"):
+        code, out, _ = highwater("cost", "--runs", 2, "--project", folder)
+        assert code == 0 and "1 client " in out and "3 clients" in out, out
+
+
+def test_checks_are_counted_of_the_roles_that_commit(monkeypatch):
+    """Not those of readers: a client is of a role that commits if any client of this role had the response."""
+    events = [EMPTY._replace(client=client, kind="applied", op="get_if_changed", status=status)
+              for client, status in (("Client#0", 304), ("Client#1", 200), ("Reader#0", 304), ("Reader#0", 304))]
+    done = EMPTY._replace(client="Client#0", kind="told", op="committed")
+    monkeypatch.setattr("highwater.dst.cost.simulate", lambda *_, **__: mock.Mock(kind="", events=[*events, done]))
+    assert of("baseline", "1 writer", 1).unchanged == 0.5
+
+
+def test_a_protocol_that_reports_no_commit_says_so(monkeypatch):
+    monkeypatch.setattr("highwater.dst.cost.all_of", lambda stem: {"1 client": named(stem).mildest})
+    with pytest.raises(ValueError, match="store_primitives, 1 client: no client was told 'committed' after a request"):
+        of("store_primitives", "1 client", 1)
+    monkeypatch.setattr("highwater.cli.cost.all_of", lambda stem: {"1 client": named(stem).mildest})
+    found = ran("--protocol", "store_primitives", "--runs", 1)
+    assert found.exit_code == 2 and "let the scenario report a commit with this word" in found.output
+
+
 def test_the_page_of_the_docs_has_the_table_that_the_command_prints_by_default(monkeypatch):
-    """The same columns, of the same number of runs, in the same order; that docs/cost.md is current is test_pages.py's."""
+    """The same columns, of the same number of runs, in the same order. test_pages.py checks that the page is current."""
     monkeypatch.setattr("highwater.cli.cost.stems", lambda: ("baseline", "simple_conditional"))
     monkeypatch.setattr(console, "width", 400)
     printed, kinds = [], HEAD.index("by kind")

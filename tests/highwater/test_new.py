@@ -56,8 +56,9 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path):
     for folder in (tmp_path, tmp_path / "file"):
         result = made(folder, "claims")
         assert result.exit_code == BAD_INPUT and "is there already" in result.stderr and result.stderr.count("\n") == 1
-    result = made(tmp_path / "file" / "below", "claims")
-    assert result.exit_code == BAD_INPUT and "cannot be written" in result.stderr
+    for below in ("below", "far/below"):
+        result = made(tmp_path / "file" / below, "claims")
+        assert result.exit_code == BAD_INPUT and f"{tmp_path / 'file'} is a file, so no folder can be in it" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["file"] and (tmp_path / "file").read_text() == "mine"
 
 
@@ -128,7 +129,7 @@ def test_the_shared_workflow_has_the_steps_of_the_skeletons():
 
 def test_each_input_is_described_on_its_page():
     inputs = yaml.safe_load(SHARED.read_text())[True]["workflow_call"]["inputs"]
-    table = re.findall(r"^\| `([\w-]+)` \|", (ROOT / "docs" / "ci.md").read_text(), re.M)
+    table = re.findall(r"^\| `([\w-]+)` \|", (ROOT / "docs" / "guide" / "ci.md").read_text(), re.M)
     assert list(inputs) == table[:len(inputs)]
     assert set(INPUT.findall(SHARED.read_text())) == set(inputs)
 

@@ -65,11 +65,11 @@ def test_lines_are_counted_without_blanks_and_comments(tmp_path):
 
 @pytest.mark.parametrize("stem", stems())
 def test_a_protocol_has_a_page_and_a_reference_with_all_diagrams(stem):
-    page, text = (DOCS / f"{stem}.md").read_text(), (DOCS / f"{stem}.reference.md").read_text()
-    assert f"]({stem}.reference.md" in page and f"]({stem}.md)" in text
+    page, text = (DOCS / f"{stem}.md").read_text(), (DOCS / f"reference/{stem}.md").read_text()
+    assert f"](reference/{stem}.md" in page and f"](../{stem}.md)" in text
     assert set(re.findall(r"<!-- generated: (\w+) -->", page)) == {
         name.rpartition(".")[2] for name in PARTS if name.startswith(f"{stem}.")} - {"svg", "reference"}
-    assert set(re.findall(r"\]\(../images/(\S+\.svg)\)", text)) == {
+    assert set(re.findall(r"\]\(../../images/(\S+\.svg)\)", text)) == {
         name for name in PARTS if name.startswith(f"{stem}.") and name.endswith(".svg")}
     assert NOWHERE not in text, "there is no instance in which this action is taken"
     assert stem in reading_order()
@@ -83,7 +83,7 @@ def test_the_images_are_those_that_are_generated_or_shown():
 @pytest.mark.parametrize("stem", [stem for stem in stems() if "branch" in page_data(stem)])
 def test_a_branch_is_drawn_from_the_counterexample(stem):
     of = branched(stem)
-    assert f"]({page_protocol.image_path(stem, 'branch')})" in (DOCS / f"{stem}.md").read_text()
+    assert f"](../images/{stem}.branch.svg)" in (DOCS / f"{stem}.md").read_text()
     trace = counterexample(of)
     files = files_of(of, trace)
     branch, = (file for file in files if file.branch)

@@ -13,7 +13,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PLACEHOLDER = re.compile(r"<\w+>|\bSTEM\b|\bNAME\b|[{}*$]")  # in place of a name; in a formatted text
-PROJECT, OF_A_PROJECT = "examples/lease/", ("docs/tutorial.md", "docs/ci.md")  # pages that name files of a user's project
+PROJECT = "examples/lease/"
+OF_A_PROJECT = ("docs/guide/tutorial.md", "docs/guide/ci.md")  # pages that name files of a user's project
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 
 

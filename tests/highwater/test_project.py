@@ -83,7 +83,6 @@ def test_a_kept_run_and_its_trace(tmp_path):
     code, out, _ = highwater(*check)
     assert code == SAFETY and "told:committed" in out
     assert highwater("dst", "replay", tmp_path / "run", "--project", REGISTER)[0] == SAFETY
-    assert highwater("dst", "replay", tmp_path / "run")[0] == BAD_INPUT
 
 
 def test_another_protocol_is_none_of_the_project():
@@ -164,6 +163,21 @@ def test_a_folder_that_is_not_there(tmp_path):
     code, _, err = highwater("dst", "run", "--seed", 1, "--project", tmp_path / "none")
     assert code == BAD_INPUT and err == f"error: {tmp_path / 'none'} is no folder: give a folder with highwater.toml; " \
         "`highwater new` makes one\n"
+
+
+def test_an_empty_option_is_not_the_working_folder(monkeypatch):
+    monkeypatch.chdir(REGISTER)
+    for words in (["--project", ""], ["--project="]):
+        code, _, err = highwater("model", "explore", *words)
+        assert code == BAD_INPUT and err == "error: --project is empty: give a folder with highwater.toml; `.` is the " \
+            "working folder\n"
+
+
+def test_a_folder_of_the_variable_that_is_not_there_is_named_with_the_variable(tmp_path):
+    done = subprocess.run([sys.executable, "-m", "highwater", "model", "explore"], capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": str(ROOT), project.VARIABLE: f"{tmp_path}/none"})
+    assert done.returncode == BAD_INPUT and done.stderr == f"error: HIGHWATER_PROJECT={tmp_path}/none: {tmp_path}/none is no " \
+        "folder: give a folder with highwater.toml; `highwater new` makes one\n"
 
 
 def test_two_projects_at_once(tmp_path, monkeypatch):
@@ -321,7 +335,7 @@ def test_our_parts_are_where_it_says():
 
 
 def test_the_page_names_every_part():
-    page = (ROOT / "docs/project.md").read_text()
+    page = (ROOT / "docs/guide/project.md").read_text()
     for name, part in project.PARTS.items():
         assert f"| `{name}.py` | {', '.join(f'`{each}`' for each in part.names) or 'anything'} | {part.verbs} |" in page
 

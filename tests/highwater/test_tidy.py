@@ -51,12 +51,14 @@ MAY = {  # room -> the rooms and modules that it may import beside itself, and t
     "highwater/probe": ({"highwater.recorder", "impl", "dst.world", "dst.scenarios", "traces.recorded"}, {"boto3", "botocore"}),
     "highwater/conformance": (BELOW, set()),
     "highwater/gate": ({*BELOW, "highwater.conformance", "highwater.reports.steps"}, {"numpy", "pyspark"}),
+    "highwater/mutate": (BELOW, {"pytest"}),  # as a plugin of it
     "highwater/reports": ({*BELOW, "highwater.conformance"}, {"numpy", "pyarrow", "duckdb", "pyspark", "rich"}),
     "highwater/cli": ({*BELOW, "highwater"}, {"typer", "rich", "pyspark", "pyarrow", "numpy"}),
     "highwater/skeleton": ({*BELOW, "highwater"}, {"pytest", "NAME"}),  # a project of a user's
     "bench": ({*BELOW, "highwater"}, {"rich", "matplotlib", "boto3", "botocore", "numpy", "pyarrow", "tests"}),
 }
 WORLD = {"time", "random", "uuid", "ulid", "os", "asyncio", "threading", "datetime", "secrets"}
+MOST_IN_A_FOLDER_OF_DOCS = 20
 MAY_TOUCH_THE_WORLD = {"impl/stores", "dst/sim/choose.py", "dst/campaign/", "dst/bulk/", "dst/spark/"}
 
 
@@ -114,6 +116,12 @@ def test_modules_open_with_what_they_are_for():
     for path in sources():
         if path.name != "__init__.py":
             assert ast.get_docstring(ast.parse(path.read_text())), f"{path} has no docstring"
+
+
+@pytest.mark.parametrize("folder", sorted({ROOT / "docs", *(path.parent for path in (ROOT / "docs").rglob("*.md"))}),
+                         ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_a_folder_of_docs_is_read_at_a_glance(folder):
+    assert len(list(folder.iterdir())) <= MOST_IN_A_FOLDER_OF_DOCS, f"group the pages of {folder} by what their readers want"
 
 
 def test_ruff():

@@ -11,7 +11,7 @@ import pytest
 from highwater.cli.new import PLACEHOLDER, files
 from tests.support.installed import ROOT
 
-PAGE, EXAMPLE = ROOT / "docs" / "tutorial.md", ROOT / "examples" / "lease"
+PAGE, EXAMPLE = ROOT / "docs" / "guide" / "tutorial.md", ROOT / "examples" / "lease"
 FENCED = re.compile(r"(?:<!-- (?P<note>.*?) -->\n)?```(?P<kind>\w+)(?P<info>[^\n]*)\n(?P<text>.*?)```\n(?=(?P<rest>.*))", re.S)
 BETWEEN = "\n\n\n"  # the blocks of one file
 

@@ -1,4 +1,4 @@
-"""ABA: the claims of docs/aba.md about keys with conditions to which equal bytes may return, case by case."""
+"""ABA: the claims of docs/operating/aba.md about keys with conditions to which equal bytes may return, case by case."""
 
 import asyncio
 import random
@@ -29,7 +29,7 @@ from tests.support.stores.digest import DigestStore
 from tests.support.stores.faulty import LATE, Faulty
 
 pytest_plugins = ["tests.support.stores.fixtures"]
-PAGE = Path(__file__).resolve().parents[2] / "docs/aba.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs/operating/aba.md"
 ROWS = {row.id: row for row in rows()}
 NAMESPACE = Namespace("db", "manifest")
 run = asyncio.run

@@ -308,7 +308,7 @@ def test_what_v2_cannot_hold_is_refused():
 
 
 def test_two_views_with_one_id_stand_in_v1_as_they_are():
-    """Release 0.17.0 makes such views in a union (docs/findings.md)."""
+    """Release 0.17.0 makes such views in a union (docs/operating/findings.md)."""
     manifest = FULL._replace(l0=(View(A, A, LEFT), View(A, A, RIGHT)))
     assert V1.decode(V1.encode(manifest)) == manifest
 

@@ -355,8 +355,8 @@ def test_damage_is_told(newest, database, kind):
 # ---------------------------------------------------------------------------------------------------------- findings
 
 def test_finding_a_union_loses_keys_when_it_is_compacted(newest, database):
-    """docs/findings.md: a union of two projections of one database has views with equal ids, and the compactor of the same
-    release takes the last of each id for all of them: acknowledged keys are gone, and nobody is told."""
+    """docs/operating/findings.md: a union of two projections of one database has views with equal ids, and the compactor of
+    the same release takes the last of each id for all of them: acknowledged keys are gone, and nobody is told."""
     parts = {name: Database(database.root, name) for name in ("left", "right", "union")}
     off = {"wal_enabled": False}
     newest.open(path=database.path, settings=off)
@@ -384,8 +384,8 @@ def test_finding_a_union_loses_keys_when_it_is_compacted(newest, database):
 
 
 def test_finding_0_15_forgets_the_last_compacted_view(newest, database):
-    """docs/findings.md: phase 1 is to keep the SST's id beside the view's. Read from a V2 file it is not known, and 0.15.0
-    writes V1 without any: what was last compacted is forgotten. (We refuse to.)"""
+    """docs/operating/findings.md: phase 1 is to keep the SST's id beside the view's. Read from a V2 file it is not known, and
+    0.15.0 writes V1 without any: what was last compacted is forgotten. (We refuse to.)"""
     compacted(newest, NEWEST, database)
     assert ManifestCodec().decode(max(database.files("manifest").items())[1]).last_compacted_l0_view_id
     for older in started("0.15.0"):

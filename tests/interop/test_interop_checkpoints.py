@@ -40,7 +40,7 @@ def ask(database: Database, ask: Callable, *more: int):
 
 
 def test_a_listed_checkpoint_is_spared_until_its_entry_is_gone(newest, database):
-    """docs/expired-checkpoints.md: this collector has not dropped the entry, so its owner may still refresh it."""
+    """docs/operating/expired-checkpoints.md: this collector has not dropped the entry, so its owner may still refresh it."""
     taken = gone(newest, database)
     before = newest.read(path=database.path, checkpoint=taken["id"])
     asyncio.run(database.store(Phase.WRITE_V2).collect(-1))

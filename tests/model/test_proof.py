@@ -111,7 +111,7 @@ def test_nor_need_collectors_read_checkpoints_where_there_are_none():
 
 
 def test_nor_is_an_update_applied_twice_or_lost_that_is_tried_again_and_recognised():
-    """After a refusal, a reply that was lost, a crash, or with a create still under way: docs/committed-but-rejected.md."""
+    """After a refusal, a reply that was lost, a crash, or a create under way: docs/protocols/committed-but-rejected.md."""
     result = proofs.prove(recognised=True)
     assert result.failing == result.impossible == (), REPLAY
     assert all(result.possible.values()) and set(result.disabled) == PRECHECKS

@@ -1,6 +1,6 @@
 """Two requests per commit: a writer need not list and read its own last commit, but after any error it does.
 
-docs/cost.md explains it. The model's runs are the rows known_* of specs/SequencedMetadataBoundary.toml."""
+docs/operating/cost.md explains it. The model's runs are the rows known_* of specs/SequencedMetadataBoundary.toml."""
 
 import asyncio
 

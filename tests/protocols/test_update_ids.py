@@ -1,6 +1,6 @@
 """Committed but rejected: the anomaly on every store, and retries that recognise their own update whatever requests do.
 
-docs/committed-but-rejected.md explains it. The model's runs are rows of specs/SequencedMetadataBoundary.toml."""
+docs/protocols/committed-but-rejected.md explains it. The model's runs are rows of specs/SequencedMetadataBoundary.toml."""
 
 import asyncio
 

@@ -1,5 +1,6 @@
 """`model conform --accept` writes what a row's instance has, and nothing that is not equal on both sides."""
 
+import re
 import shutil
 import tomllib
 
@@ -114,6 +115,16 @@ def test_the_rows_of_the_fixture_come_back_as_they_were(tmp_path):
     assert "every row is as it should be" in highwater("model", "conform", "--accept", "--project", folder)[1]
 
 
+def test_a_row_of_an_older_model_says_how_to_write_its_number(tmp_path):
+    folder = alone_with(tmp_path, TABLE.read_text().replace("states = 5", "states = 2"))
+    code, out, _ = highwater("model", "conform", "--project", folder)
+    assert code and "FAIL register_plain             the number of states differs: " in out
+    assert "spec.toml expects 2, the model has 5 states. If the model is right, " in out
+    mend = re.findall(r"highwater (model conform .*)", out)
+    assert mend == [f"model conform register_plain --accept --project {folder}"]
+    assert highwater(*mend[0].split())[0] == 0 and (folder / "register/spec.toml").read_text() == TABLE.read_text()
+
+
 def test_a_verdict_is_never_accepted(tmp_path):
     table = TABLE.read_text().replace('violates = "AckedIsStored"', 'violates = "OneIsAcked"')
     table = table.replace("states = 5", "states = 4")
@@ -123,6 +134,13 @@ def test_a_verdict_is_never_accepted(tmp_path):
     assert (folder / "register/spec.toml").read_text() == table
     assert highwater("model", "conform", "register_plain", "--accept", "--project", folder)[0] == 0  # the row alone
     assert (folder / "register/spec.toml").read_text() == table.replace("states = 4", "states = 5")
+
+
+def test_an_unknown_row_leaves_no_new_table(tmp_path):
+    folder = half(tmp_path, "model.py")
+    code, _, err = highwater("model", "conform", "no_such", "--accept", "--project", folder)
+    assert code == BAD_INPUT and "there is no run 'no_such'" in err
+    assert not (folder / "register/spec.toml").exists()
 
 
 def test_a_model_that_fails_leaves_no_new_table(tmp_path):

@@ -97,7 +97,7 @@ def test_an_action_without_end_is_only_followed_to_the_first_difference(fizz):
 
     unequal(TINY, fizz, edited(TINY, "List", "Writer", endless), "graphs differ", "  high: model 2, FizzBee 1")
     unequal(TINY_LIVE, fizz, edited(TINY, "List", "Writer", endless), "",
-            f"the model has more than 1,030 states (the search was cut), FizzBee 15, {NAME}.toml expects 15")
+            f"the model has more than 1,030 states (the count stopped there), FizzBee 15, {NAME}.toml expects 15")
 
 
 def test_a_constant_that_the_model_has_otherwise(fizz):
@@ -214,16 +214,19 @@ def test_a_count_that_was_cut_is_told_as_such():
     row = ROWS["plain"]._replace(how="check", states=1)
     result = conform(row, None, model_of(row))
     assert (result.ok, result.kind) == (False, "spec")
-    assert result.message == f"the model has more than 1,002 states (the search was cut), {NAME}.toml expects 1"
+    mend = "If the model is right, write its number: highwater model conform {} --accept"
+    assert result.message == (f"the number of states differs: {NAME}.toml expects 1, the model has more than 1,002 states "
+                              f"(the count stopped there). {mend.format(row.id)}")
     result = conform(TINY._replace(how="check", states=16), None, model_of(TINY))
-    assert result.message == f"the model has 15 states, {NAME}.toml expects 16"
+    assert result.message == (f"the number of states differs: {NAME}.toml expects 16, the model has 15 states. "
+                              f"{mend.format(TINY.id)}")
 
 
 def test_a_count_that_was_cut_is_never_equal(monkeypatch):
     row = TINY._replace(how="check")
     cut = explore(model_of(row)._replace(always={}, sometimes={}), max_states=9)._replace(states=row.states)
     monkeypatch.setattr("highwater.conformance.conform.count", lambda *_: cut)
-    assert "(the search was cut)" in conform(row, None).message
+    assert "(the count stopped there)" in conform(row, None).message
 
 
 def test_a_guided_run_needs_fizzbee_to_find_the_same(fizz, tmp_path):

@@ -129,6 +129,13 @@ def test_what_cannot_be_followed_is_told_with_its_limit() -> None:
         guided(small_run("log_gc", 0, "blind_create"))
 
 
+def test_the_gate_fails_where_fewer_runs_fit_than_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Fizz, "find", lambda: Says(verdict="PASSED"))
+    monkeypatch.setattr("highwater.conformance.judge.small_runs", lambda protocol, mutant, most: [("run", "command")])
+    found = simulation.second_judge(DEFAULT, 2, 1)
+    assert found.code == exits.HARNESS and found.message.startswith("1 good runs and 1 of a mutant fit")
+
+
 def test_the_gate_fails_where_the_judges_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Fizz, "find", lambda: Says(verdict="STOPPED", followed=0))
     found = simulation.second_judge(DEFAULT, 1, 1)

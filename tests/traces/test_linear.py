@@ -163,7 +163,7 @@ def test_an_update_and_a_read_take_a_fixed_number_of_requests(shape: Shape) -> N
         taken = list(operations(outcome.events, namespace(shape)))
         assert outcome.kind == "" and len(taken) >= 7
         assert {(one.op, one.requests) for one in taken} == {("committed", UPDATE), ("read", READ)}
-    assert (UPDATE, READ) == (4, 3)  # as docs/oracles.md says
+    assert (UPDATE, READ) == (4, 3)  # as docs/simulation/oracles.md says
 
 
 def test_under_contention_they_take_what_conflicts_account_for() -> None:

@@ -18,6 +18,7 @@ from highwater.traces.recorded.orders import Found, search
 from highwater.traces.recorded.s3log import EMPTY, Body, Listed, Request, to_json
 from highwater.traces.recorded.s3store import steps_of
 from highwater.traces.recorded.systems.slatedb import Knobs, Slatedb
+from tests.support.projects import REGISTER, forget
 
 BUCKET, BOUNDARY = "bucket", "db/gc/manifest.boundary"
 FIRST = Manifest(initialized=True)
@@ -526,6 +527,12 @@ def test_a_command(tmp_path):
 def test_a_log_without_a_known_protocol_is_held_against_the_store_only(tmp_path, log):
     code, text = said(tmp_path, log)
     assert code == 3 and "compared with the store only; no request belongs to a known protocol" in text and "ok" not in text
+    assert "a project's model" not in text
+    try:
+        code, text = said(tmp_path, log, "--project", str(REGISTER))
+    finally:
+        forget()
+    assert code == 3 and "a log is not compared with a project's model: write a trace of events" in text
     code, text = said(tmp_path, log.ask("B", "PUT", "other/y", version="c").ask("B", "GET", "other/y", 404))
     assert code == 11 and "store: GET other/y" in text and "compared with the store only" not in text
 

@@ -1,7 +1,7 @@
 """Safety: the times in a log are true: a request that took effect did so between `sent` and `answered`.
 
-This module reads and writes the log of a recorder (docs/recorder.md): the requests of other programs to a server with the S3
-API. The log is NDJSON, version 1, one object a line, in the order in which the requests ended:
+This module reads and writes the log of a recorder (docs/checking/recorder.md): the requests of other programs to a server with
+the S3 API. The log is NDJSON, version 1, one object a line, in the order in which the requests ended:
 
     {"kind":"log","v":1, ...}        the first line
     {"kind":"request", ...}          a Request

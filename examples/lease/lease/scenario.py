@@ -1,12 +1,11 @@
 """Simulate clients that append to the data, each as the holder of the lock."""
 
 import json
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
 
 from highwater import Event, Scenario, Unavailable, World
 from highwater.dst.actors import Actors, raise_anomalies
-from highwater.dst.scenario import STORES
+from highwater.dst.scenario import STORES, BaseShape, Draw
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import SimulatedStore
@@ -17,7 +16,8 @@ from .impl import DATA, Lease, encode
 from .mapping import KEYS, Trace, refiner
 
 
-class Shape(NamedTuple):
+@dataclass(frozen=True)
+class Shape(BaseShape):
     """The size of a run, drawn from its seed unless given."""
 
     clients: int = 2
@@ -25,22 +25,15 @@ class Shape(NamedTuple):
     lease_ms: int = 400
     release: bool = False  # a client gives the lock up after its last update
     pause_ms: int = 60  # between two updates of a client, at most
-    page_size: int = 1000
-    chaos: int = 30  # times pause_ms until the faults stop
-    audit: bool = True
-    skew_ms: int = 0
-    store: str = "s3"
-    stall_ms: int = 0
-    sdk: str = ""
 
 
 MOST = {"clients": 3}  # what the model is made for
 
 
-def draw_shape(of: Callable[..., Any]) -> Shape:
-    return Shape(of("clients", 2, 3), of("updates", 2, 3, 4), of("lease_ms", 400, 100, 1000), bool(of("release", 0, 1)),
-                 of("pause_ms", 60, 1, 300), chaos=of("chaos", 3, 30), audit=bool(of("audit", 1, 0)),
-                 skew_ms=of("skew_ms", 0, 50, 500), store=of("store", "s3", "s3", *STORES))
+def draw_shape(of: Draw) -> Shape:
+    return Shape.drawn(of, clients=(2, 3), updates=(2, 3, 4), lease_ms=(400, 100, 1000), release=(False, True),
+                       pause_ms=(60, 1, 300), chaos=(3, 30), audit=(True, False), skew_ms=(0, 50, 500),
+                       store=("s3", "s3", *STORES))
 
 
 def length(shape: Shape) -> int:

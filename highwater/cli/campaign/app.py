@@ -35,8 +35,9 @@ app = typer.Typer(help="Run many seeds of a scenario, on Spark or in local proce
 
 
 @app.callback()
-def group() -> None:
+def group(ctx: typer.Context) -> None:
     """Run many seeds of a scenario, on Spark or in local processes, one row for each."""
+    ctx.with_resource(project.elsewhere())  # a campaign's files hold commands, and are read in other folders
 
 
 Out = Annotated[Path, typer.Argument(metavar="DIR", help="A campaign's folder.")]
@@ -210,7 +211,7 @@ def sql_command(
     master: Master = "",
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV only.")] = False,
 ) -> None:
-    """Query the rows of campaigns in SQL. docs/campaign-queries.md has examples."""
+    """Query the rows of campaigns in SQL. docs/simulation/campaign-queries.md has examples."""
     from highwater.dst.campaign.what import CampaignError, NoSpark, Refused
     from highwater.reports.campaign.figures import folders
     from highwater.reports.campaign.sql import query as asked

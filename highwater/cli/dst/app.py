@@ -1,4 +1,4 @@
-"""highwater dst: run | replay | shrink | explain | timeline | export | doctor | lint | zoo | exhaust."""
+"""highwater dst: run | replay | shrink | explain | timeline | export | doctor | lint | zoo | mutate | exhaust."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +15,7 @@ from highwater.cli.dst.doctor import doctor_command
 from highwater.cli.dst.explain import explain_command
 from highwater.cli.dst.export import export_command
 from highwater.cli.dst.lint import lint_command
+from highwater.cli.dst.mutate import mutate_command
 from highwater.cli.dst.replay import replay_command as replay_tape
 from highwater.cli.dst.report import or_refuse, report, trace_command
 from highwater.cli.dst.shrink import shrink_command
@@ -127,6 +128,6 @@ def run(given: Run) -> Outcome | None:
 
 COMMANDS = {"replay": replay_tape, "shrink": shrink_command, "explain": explain_command, "timeline": timeline_command,
             "export": export_command, "doctor": doctor_command, "lint": lint_command, "zoo": zoo_command,
-            "exhaust": exhaust_command}
+            "mutate": mutate_command, "exhaust": exhaust_command}
 for name, command in COMMANDS.items():
     app.command(name)(command)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from highwater import project
 from highwater.cli.console import refuse
 from highwater.cli.dst.explain import look, text_of
 from highwater.cli.dst.report import again_by, facts, replayed_by
@@ -13,9 +14,12 @@ from highwater.dst.version import code_version
 
 
 def kept(outcome: Outcome, given: Run, code: str, prefix: str = "") -> dict[str, str]:
-    """Return the files of a run in a bundle: name -> text."""
-    told = look(outcome, given.mutant, again_by(given, f"in this folder: {replayed_by('.', bool(prefix))}"))
+    """Return the files of a run in a bundle: name -> text. They name no path, so a word stands for the project's folder."""
+    with project.elsewhere(project.STAND_IN):
+        told = look(outcome, given.mutant, again_by(given, f"in this folder: {replayed_by('.', bool(prefix))}"))
     why = f"{outcome.kind} ({outcome.signature})\n{text_of(told)}" if outcome.kind else "ok\n"
+    if outcome.kind and project.words():
+        why += f"{project.STAND_IN} stands for the folder of the project with the protocol {given.scenario!r}.\n"
     return files_of(given, outcome, code, facts(outcome, given) + why, page_of(told), prefix)
 
 

@@ -12,7 +12,7 @@ from highwater.gate.exits import NONDETERMINISM
 def lint_command() -> None:
     """Look for causes of nondeterminism: the order of sets, time, addresses, threads and the like."""
     from highwater.dst.determinism.lint import HAZARDS, lint, of_project, sources
-    from highwater.dst.determinism.lint_allowed import ALLOWED, Allowed
+    from highwater.dst.determinism.lint_allowed import ALLOWED, PROTOCOLS, Allowed
 
     wanted: dict[str, Any] = {"files": of_project(), "allowed": ()} if project.current() else {}
     try:
@@ -27,7 +27,8 @@ def lint_command() -> None:
     for finding in found:
         console.print(str(finding), markup=False)
     for entry in unused:
-        place = project.FILE if project.current() else "dst/determinism/lint_allowed.py"
+        ours = "lint_allowed_protocols.toml" if entry in PROTOCOLS else "lint_allowed.py"
+        place = project.FILE if project.current() else f"dst/determinism/{ours}"
         console.print(f"{place}: {entry.file}: {entry.hazard}: {entry.code}\n    is allowed, but does not occur: remove the "
                       "entry", markup=False)
     if found or unused:

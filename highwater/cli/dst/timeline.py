@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from highwater import project
 from highwater.cli.console import Protocol, Scenario, console, write_text
 from highwater.cli.dst.explain import Mutant, Shrunk, Strategy, Told, look, run_of
 from highwater.cli.dst.replay import seed_of
@@ -117,8 +118,10 @@ def timeline_command(what: Annotated[str, typer.Argument(help="a seed, a bundle'
         html = page_of_trace(Path(what), *recorded(Path(what), root, namespace, page_size, skew_ms, retries,
                                                   trace_protocol(protocol, scenario), shape))
     else:
-        outcome, mutant, command = run_of(what, mutant, strategy, protocol, scenario, shrunk)
-        html = page_of(look(outcome, mutant, command if seed_of(what) is not None else found_by(Path(what).resolve(), shrunk)))
+        with project.elsewhere():
+            outcome, mutant, command = run_of(what, mutant, strategy, protocol, scenario, shrunk)
+            again = command if seed_of(what) is not None else found_by(Path(what).resolve(), shrunk)
+        html = page_of(look(outcome, mutant, again))
     write_text(out, html)
     console.print(f"written: {out} ({len(html.encode()) / 1024:,.0f} KiB)", markup=False)
 

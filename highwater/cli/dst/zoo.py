@@ -132,7 +132,7 @@ def write_csv(path: Path, results: dict[Cell, list[First]]) -> None:
                 writer.writerow((mutant, strategy, campaign, campaign * STRIDE, *first[:2], f"{first.cpu_s:.6f}"))
 
 
-# --- docs/zoo.md: parts between markers. `measured` depends on the machine, the others on the code alone
+# --- docs/simulation/zoo.md: parts between markers. `measured` depends on the machine, the others on the code alone
 
 
 def catalogue() -> str:
@@ -191,7 +191,7 @@ def zoo_command(
         jobs: Annotated[int, typer.Option(min=1, help="processes")] = 2,
         protocol: Protocol = None, scenario: Scenario = None,
         out: Annotated[Path | None, typer.Option("--csv", help="write a row for each campaign")] = None,
-        page: Annotated[Path | None, typer.Option(help="write the tables into this page, docs/zoo.md")] = None) -> None:
+        page: Annotated[Path | None, typer.Option(help="write the tables into this page, a zoo.md")] = None) -> None:
     """Run every mutant until it fails, in many campaigns, and report how soon each strategy finds it, and as what."""
     strategies = NAMES if strategy == "all" else tuple(strategy.split(","))
     unknown = [name for name in strategies if name not in NAMES]

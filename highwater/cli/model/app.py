@@ -10,7 +10,5 @@ app = typer.Typer(no_args_is_help=True)
 app.command("explore")(explore_command)
 app.command("walk")(walk_command)
 app.command("step")(step_command)
-app.command("prove")(prove_command)
-
-
 app.command("conform")(conform_command)
+app.command("prove")(prove_command)

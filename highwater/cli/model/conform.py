@@ -25,25 +25,32 @@ def conform_command(ids: Annotated[list[str] | None, typer.Argument(help="ids of
                         "spec and model are equal, and never an expected verdict"))] = False) -> None:
     """Compare FizzBee's verdicts and state graphs with the model's. A protocol without a .fizz is compared with its rows
     alone."""
+    new, code = begin_tables() if accept else [], INCOMPLETE
+    try:
+        code = conform_rows(ids, accept, not no_cache)
+    finally:
+        for path in new if code else ():
+            path.unlink()
+    raise typer.Exit(code)
+
+
+def conform_rows(ids: list[str] | None, accept: bool, cache: bool) -> int:
+    """Compare the rows with these ids, or accept what they should say. Returns the exit code."""
     from highwater.specs.fizzbee.check import Fizz
     from highwater.specs.fizzbee.errors import FizzMissing
 
-    new = begin_tables() if accept else []
     wanted = rows_named(ids)
     if not wanted:
         console.print("[bold yellow]skipped[/]: there is no spec.toml, so nothing is compared; --accept writes one")
-        raise typer.Exit(INCOMPLETE)
+        return INCOMPLETE
     for spec in dict.fromkeys(row.spec for row in wanted if not row.path.is_file()):
         console.print(f"{spec}: no .fizz: the model is not held against FizzBee", markup=False)
     try:
         fizz = Fizz.find() if any(row.path.is_file() for row in wanted) else None
     except FizzMissing as error:
         console.print(f"[bold yellow]skipped[/]: {error}")
-        raise typer.Exit(INCOMPLETE) from None
-    code = accept_rows(wanted, fizz, not no_cache) if accept else compare(wanted, fizz, not no_cache)
-    for path in new if code else ():
-        path.unlink()
-    raise typer.Exit(code)
+        return INCOMPLETE
+    return accept_rows(wanted, fizz, cache) if accept else compare(wanted, fizz, cache)
 
 
 def rows_named(ids: list[str] | None) -> list["Row"]:

@@ -2,6 +2,7 @@
 
 from math import inf
 from pathlib import Path
+from shlex import quote
 from time import monotonic
 from types import ModuleType
 from typing import Annotated, Literal
@@ -125,8 +126,9 @@ def explore_command(
         console.print(told_lasso(whole, lasso))
     if html:
         from highwater.reports.page import page
-        said = " ".join(("highwater model explore", *project.words(), name, *(f"--set {s}" for s in settings or ()),
-                         f"--html {html}"))
+        with project.elsewhere():
+            said = " ".join(("highwater model explore", *project.words(), name, *(f"--set {quote(s)}" for s in settings or ()),
+                             f"--html {quote(str(html))}"))
         with of_user(protocol):
             write_text(html, page(whole, trace, violated, loop=loop, command=said, max_states=html_states,
                                   more=f"{said} --html-states {10 * html_states}"))

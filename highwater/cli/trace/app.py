@@ -1,6 +1,7 @@
 """highwater trace: check | damage | record."""
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -92,7 +93,7 @@ def check_command(file: Annotated[list[str], typer.Argument(metavar="FILE...", h
         console.print(f"[green]ok[/]: {len(events):,} events refine the model")
         return
     console.print(f"[bold red]{failure.kind}[/] ({failure.signature})")
-    again = " ".join(filter(None, ["highwater trace check", str(path), *project.words(), words(given)]))
+    again = " ".join(filter(None, ["highwater trace check", quote(str(path)), *project.words(), words(given)]))
     console.print(explain(trace.events, failure, trace, again), markup=False)
     others = [stem for stem in fitting(events) if stem != stem_of(given)]
     if others and not protocol:

@@ -4,7 +4,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from glob import has_magic
 from pathlib import Path
 from shlex import quote
@@ -58,7 +58,9 @@ def check(inputs: list[str], usual: Options, asked: Asked) -> None:
     began = time.monotonic()
     if asked.out:
         check_writable_file(asked.out)
-    command = "" if asked.brief else " ".join(["highwater trace check", *map(quote, inputs), *project.words(), *usual.said()])
+    with project.elsewhere() if asked.out else nullcontext():
+        again = " ".join(["highwater trace check", *map(quote, inputs), *project.words(), *usual.said()])
+    command = "" if asked.brief else again
     jobs = asked.jobs or ((os.cpu_count() or 1) if asked.spark else 1)
     try:
         options_of("", usual)

@@ -1,4 +1,4 @@
-"""Make good traces with the simulator for traces/damage/kills.py, and the tables of docs/trace-damage.md."""
+"""Make good traces with the simulator for traces/damage/kills.py, and the tables of docs/checking/trace-damage.md."""
 
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -14,7 +14,7 @@ from highwater.traces.damage.kills import Good, Tally, by_equivalence, by_event,
 from highwater.traces.damage.protocols import knowledge
 from highwater.traces.event import Event
 
-SEEDS = range(40)  # for docs/trace-damage.md
+SEEDS = range(40)  # for docs/checking/trace-damage.md
 SAMPLE = 2  # traces of each protocol, in the table by protocol
 
 
@@ -38,7 +38,7 @@ def recorded(name: str, events: list[Event], options: Options) -> Good:
 
 def least_ms(shape: Any) -> int:
     """Return the age in ms at which a file may be deleted, by the store's clock; 0 if the protocol has no such age."""
-    if "min_age_ms" not in shape._fields:
+    if not hasattr(shape, "min_age_ms"):
         return 0
     return shape.min_age_ms - shape.skew_ms - profile_of(shape.store).last_modified_ms + 1  # as in the scenario's final_check
 

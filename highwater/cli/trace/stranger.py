@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 from rich.markup import escape
 
+from highwater import project
 from highwater.cli.console import console, refuse
 from highwater.gate.exits import INCOMPLETE, of_kinds
 from highwater.traces.recorded import access_log, s3log
@@ -67,8 +68,9 @@ def check(file: Path, root: str | None, sets: list[str], skew_ms: int, budget: i
         console.print(f"[yellow]the log lacks the contents of {len(unread):,} metadata files[/], so their changes were not "
                       "checked: record with a larger --keep-bytes")
     if found.verdict == "complete" and not any(of_protocol(step) for step in steps):
+        more = "; a log is not compared with a project's model: write a trace of events, as docs/event-format.md says"
         console.print(f"[bold yellow]NOT checked[/]: {len(requests):,} requests were compared with the store only; no request "
-                      "belongs to a known protocol")
+                      f"belongs to a known protocol{more if project.current() else ''}")
         raise typer.Exit(INCOMPLETE)
     if found.verdict == "complete":
         actions = ", ".join(f"{many:,} {action}" for action, many in sorted(machine.actions.items())) or "none of the protocol"

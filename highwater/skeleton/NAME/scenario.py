@@ -1,11 +1,10 @@
 """Simulate clients that claim the same jobs."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
 
 from highwater import Definite, Event, Indefinite, Scenario, World
 from highwater.dst.actors import Actors, raise_anomalies
-from highwater.dst.scenario import STORES
+from highwater.dst.scenario import STORES, BaseShape, Draw
 from highwater.dst.sim.kernel import Client
 from highwater.traces.histories.serial import anomalies
 from highwater.traces.refine import refiner_of
@@ -14,29 +13,22 @@ from .impl import PREFIX, Claims
 from .mapping import KEYS, Trace, refiner
 
 
-class Shape(NamedTuple):
-    """The size of a run, drawn from its seed unless given. CHANGE: the first two, and add your own."""
+@dataclass(frozen=True)
+class Shape(BaseShape):
+    """The size of a run: these fields and those of BaseShape. CHANGE: the first two, and add your own."""
 
     clients: int = 2
     jobs: int = 3
     pause_ms: int = 60  # between two operations of a client, at most
-    # Every shape has the fields below
-    page_size: int = 1000
-    chaos: int = 30  # times pause_ms until the faults stop
-    audit: bool = True
-    skew_ms: int = 0
-    store: str = "s3"
-    stall_ms: int = 0
-    sdk: str = ""
 
 
 MOST = {"clients": 3}  # the model is made for so many
 
 
-def draw_shape(of: Callable[..., Any]) -> Shape:
-    """Draw a shape: `of(field, *values)` is one of these values. Its first value is the mildest."""
-    return Shape(of("clients", 2, 3), of("jobs", 2, 3, 4), of("pause_ms", 60, 1, 300), chaos=of("chaos", 3, 30),
-                 audit=bool(of("audit", 1, 0)), store=of("store", "s3", "s3", *STORES))
+def draw_shape(of: Draw) -> Shape:
+    """Draw each field from these values; the first is the mildest. A field that is not named keeps its default."""
+    return Shape.drawn(of, clients=(2, 3), jobs=(2, 3, 4), pause_ms=(60, 1, 300), chaos=(3, 30), audit=(True, False),
+                       store=("s3", "s3", *STORES))
 
 
 def trace_of(shape: Shape) -> Trace:

@@ -1,10 +1,11 @@
 """Simulate writers of one register."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from highwater import Definite, Event, Failure, Indefinite, Scenario, World
 from highwater.dst.actors import Actors
+from highwater.dst.scenario import BaseShape, Draw
 from highwater.traces.refine import refiner_of
 from register.impl import KEY, Register, Taken
 from register.mapping import KEYS, Trace, refiner
@@ -12,21 +13,17 @@ from register.mapping import KEYS, Trace, refiner
 MOST = {"writers": 3}
 
 
-class Shape(NamedTuple):
+@dataclass(frozen=True)
+class Shape(BaseShape):
     writers: int = 2
     updates: int = 2
     pause_ms: int = 60
-    page_size: int = 1000
     chaos: int = 10
     audit: bool = False
-    skew_ms: int = 0
-    store: str = "s3"
-    stall_ms: int = 0
-    sdk: str = ""
 
 
-def draw_shape(of: Callable[..., Any]) -> Shape:
-    return Shape(of("writers", 2, 3), of("updates", 1, 2, 3), of("pause_ms", 60, 1))
+def draw_shape(of: Draw) -> Shape:
+    return Shape.drawn(of, writers=(2, 3), updates=(1, 2, 3), pause_ms=(60, 1))
 
 
 async def writer(actors: Actors, client: Any, world: World, number: int) -> None:

@@ -1,0 +1,34 @@
+"""A pytest plugin that records which lines each test executes: `-p highwater.mutate.tests_reached`.
+
+$HIGHWATER_RECORD names the file to append to, a line of JSON for each test. $HIGHWATER_RECORDED names the files whose lines
+count. Lines that a test's fixtures, its other threads and its processes execute are not seen.
+"""
+
+import json
+import os
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from highwater import project
+from highwater.mutate.reached import Recorder
+
+SIMULATOR = str(project.PACKAGE / "dst" / "simulate.py")  # a test that executes it simulates
+record = Path(os.environ["HIGHWATER_RECORD"])
+recorder = Recorder([SIMULATOR, *os.environ["HIGHWATER_RECORDED"].split(os.pathsep)])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    recorder.start()
+    try:
+        return (yield)
+    finally:
+        lines: dict[str, list[int]] = {}
+        for file, line in sorted(recorder.stop()):
+            lines.setdefault(file, []).append(line)
+        simulates = bool(lines.pop(SIMULATOR, ()))
+        if lines:
+            with record.open("a") as out:
+                out.write(json.dumps({"test": item.nodeid, "simulates": simulates, "lines": lines}) + "\n")

@@ -1,0 +1,195 @@
+"""Mutants are small changes of a source; the simulation judges each in a copy; what survives is told."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from highwater import project
+from highwater.cli.main import app
+from highwater.gate.exits import BAD_INPUT, HARNESS
+from highwater.mutate import by_tests, wanted
+from highwater.mutate.draw import drawn
+from highwater.mutate.equivalent import Equivalent, reason
+from highwater.mutate.judge import judged, scenarios_of
+from highwater.mutate.operators import Mutant, compiles, mutants
+from highwater.mutate.reached import of_scenario
+
+FILE = "impl/protocols/simple_conditional.py"
+PATH = project.PACKAGE / FILE
+
+SOURCE = '''"""Nothing here is changed: 1 < 2."""
+
+
+class Late(Exception):
+    """Nor here: not 1."""
+
+
+async def take(store, key: "not 3", ids, now, age=5):
+    """Take é."""
+    for i in ids:
+        if now - i.made >= age and i.mine:
+            try:
+                await store.put(key, body=b"x", if_none_match=True)
+                store.known = i
+            except (Late, KeyError):
+                store.metrics.count("late")
+                raise
+            await store.check(key)
+            await store.tell("é", max(ids))
+    while not store.done:
+        store.note(f"{now + 1} é")
+        continue
+    return ids[-1]
+'''
+CHANGES = {
+    ("comparison", "if now - i.made > age and i.mine:"), ("operand dropped", "if (now - i.made >= age):"),
+    ("arithmetic", "if i.made - now >= age and i.mine:"), ("arithmetic", "if now + i.made >= age and i.mine:"),
+    ("condition dropped", "if True:"), ("condition dropped", "if False:"), ("condition dropped", "while False:"),
+    ("negation dropped", "while store.done:"), ("request dropped", "pass"), ("assignment dropped", "pass"),
+    ("argument dropped", 'await store.put(key, body=b"x")'),
+    ("constant", 'await store.put(key, body=b"x", if_none_match=False)'),
+    ("constant", 'async def take(store, key: "not 3", ids, now, age=6):'), ("error not caught", "except (Late,):"),
+    ("error swallowed", "pass"), ("requests swapped", 'await store.tell("é", max(ids)) await store.check(key)'),
+    ("min and max", 'await store.tell("é", min(ids))'), ("retry dropped", "break"), ("result dropped", "return None"),
+    ("first for last", "return ids[0]"), ("call dropped", "pass")}
+
+
+def test_what_is_changed():
+    found = mutants("any.py", SOURCE)
+    said = {(mutant.operator, mutant.after) for mutant in found}
+    assert said >= CHANGES, CHANGES - said
+    assert all(compiles(mutant.source) for mutant in found)
+    assert len({mutant.source for mutant in found}) == len(found)
+
+
+def test_what_people_read_is_left_alone():
+    """Docstrings, messages, annotations and metrics change no behaviour."""
+    for mutant in mutants("any.py", SOURCE):
+        for kept in ('"""Nothing here is changed: 1 < 2."""', '"""Nor here: not 1."""', '"not 3"', '{now + 1} é'):
+            assert kept in mutant.source or mutant.operator in ("call dropped", "one round only"), mutant.name
+        assert 'store.metrics.count("late")' in mutant.source or mutant.operator == "error swallowed", mutant.name
+
+
+def test_one_round_only_is_a_break_at_the_end_of_a_loop():
+    [first, second] = [mutant for mutant in mutants("any.py", SOURCE) if mutant.operator == "one round only"]
+    assert first.source.split("\n")[19] == "        break" and second.source.count("break") == 1
+
+
+def test_mutants_are_drawn_by_a_seed_in_proportion_to_lines():
+    files = {FILE: PATH, "impl/errors.py": project.PACKAGE / "impl" / "errors.py"}
+    some, more, other = drawn(files, 20, 1), drawn(files, 40, 1), drawn(files, 20, 2)
+    assert some == drawn(files, 20, 1) and set(some) < set(more) and set(some) != set(other)
+    assert 12 <= sum(mutant.file == FILE for mutant in some) <= 20
+    assert not drawn(files, 20, 1, lambda mutant: False)
+
+
+def changed(before: str, after: str) -> Mutant:
+    source = PATH.read_text()
+    line = source[:source.index(before)].count("\n") + 1
+    return Mutant(FILE, "any", line, line, before, after, source.replace(before, after))
+
+
+def test_the_simulation_kills_what_breaks_the_protocol_and_nothing_else():
+    reached = {"simple_conditional": of_scenario("simple_conditional", 20, [str(PATH)])}
+    reached = {name: {FILE: lines[str(PATH)]} for name, lines in reached.items()}
+    worse = changed("self.codec.encode(value), self.known.version", "self.codec.encode(value), self.known.version[:0]")
+    same = changed("self.codec.encode(value), self.known.version", "self.codec.encode(value) + b'', self.known.version")
+    fails = changed("from typing import", "from typing_ import")._replace(first=worse.first, last=worse.last)
+    [first, second, third] = judged([worse, same, fails], reached, 80, 1)
+    assert (first.killed, first.where, first.reached) == ("simulation", "simple_conditional", ("simple_conditional",))
+    assert first.seed >= 0 and first.how
+    assert (second.killed, second.how, second.seed) == ("", "", -1)
+    assert third.killed and "typing_" in third.how
+
+
+def test_code_that_fails_by_itself_judges_nothing(monkeypatch):
+    def broken(self, tasks, limit_s):
+        return "simple_conditional", 3, "told:failed"
+
+    monkeypatch.setattr("highwater.mutate.judge.Copy.tried", broken)
+    with pytest.raises(RuntimeError, match="fails without any mutant: simple_conditional, seed 3: told:failed"):
+        next(judged([changed("class", "class")], {"simple_conditional": {}}, 80, 1))
+
+
+def test_scenarios_that_execute_a_line_most_come_first():
+    mutant = Mutant("a.py", "any", 4, 5, "", "", "")
+    reached = {"one": {"a.py": {4: 2}}, "two": {"a.py": {5: 9, 6: 3}}, "none": {"a.py": {6: 8}}, "other": {"b.py": {4: 1}}}
+    assert scenarios_of(mutant, reached) == ("two", "one")
+
+
+def test_a_listed_mutant_is_known_by_its_text():
+    entry = Equivalent("a.py", "any", "x", "y", "nobody sees it")
+    mutant = Mutant("a.py", "any", 4, 5, "x", "y", "")
+    assert reason(mutant, [entry]) == "nobody sees it"
+    assert reason(mutant._replace(after="z"), [entry]) == "" == reason(mutant, [])
+
+
+# --- by tests
+
+TESTS = '''from code import answer
+def test_right():
+    assert answer(1) == 2
+def test_other():
+    assert True
+'''
+
+
+def test_what_the_simulation_leaves_goes_to_the_tests_that_execute_it(tmp_path):
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
+    (root / "answer.py").write_text("def answer(n):\n    if n > 5:\n        return 0\n    return n + 1\n")
+    (root / "test_it.py").write_text(TESTS.replace("from code", "from answer"))
+    tests = by_tests.recorded(root, ["answer.py"], tmp_path / "kept")
+    assert [(test.test, test.simulates, set(test.lines["answer.py"])) for test in tests] == [
+        ("test_it.py::test_right", False, {1, 2, 4})]
+    of = {mutant.after: mutant for mutant in mutants("answer.py", (root / "answer.py").read_text())}
+    wrong, unseen = of["return n - 1"], of["return 1"]
+    assert by_tests.killed(root, wrong, by_tests.tests_of(wrong, tests)) == ("test_it.py::test_right", False)
+    assert by_tests.tests_of(unseen, tests) == [] and by_tests.killed(root, unseen, []) is None
+    (root / "test_it.py").unlink()
+    assert by_tests.recorded(root, ["answer.py"], tmp_path / "kept") == tests  # all tests run once
+
+
+# --- the command
+
+def mutate(*arguments: str):
+    return CliRunner().invoke(app, ["dst", "mutate", *arguments])
+
+
+def test_the_command_tells_who_killed_what(tmp_path):
+    out = tmp_path / "out.jsonl"
+    result = mutate("--protocol", "simple_conditional", "--count", "3", "--seed", "4", "--budget", "60", "--json", str(out))
+    found = [json.loads(line) for line in out.read_text().splitlines()]
+    killed = [line for line in found if line["killed"]]
+    assert len(found) == 3 and result.exit_code == (HARNESS if len(killed) < 3 else 0)
+    assert f"killed {len(killed)} of" in result.stdout and all(line["file"] == FILE for line in found)
+
+
+@pytest.mark.parametrize("arguments, said", [
+    (["--protocol", "nosuch"], "there is no scenario 'nosuch'"), (["--file", "/nowhere/x.py"], "/nowhere/x.py is no file"),
+    (["--since", "nosuch"], "git knows no commit 'nosuch'"), (["--since", "HEAD", "--file", FILE], "no line differs")])
+def test_bad_input_is_one_line(arguments, said, monkeypatch):
+    if "HEAD" in arguments:
+        monkeypatch.setattr(wanted, "changed_since", lambda *_: {})
+    result = mutate(*arguments)
+    assert result.exit_code == BAD_INPUT and said in result.stderr and len(result.stderr.splitlines()) == 1
+
+
+def test_lines_that_changed_since_a_commit(tmp_path, monkeypatch):
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=tmp_path, check=True,
+                       capture_output=True)
+
+    (tmp_path / "a.py").write_text("one = 1\ntwo = 2\nthree = 3\n")
+    git("init")
+    git("add", "a.py")
+    git("commit", "-m", "first")
+    (tmp_path / "a.py").write_text("one = 1\ntwo = 5\nthree = 3\nfour = 4\n")
+    monkeypatch.setattr(wanted, "root", lambda: Path(tmp_path))
+    changed = wanted.changed_since("HEAD", ["a.py"])
+    found = [mutant.first for mutant in mutants("a.py", (tmp_path / "a.py").read_text()) if wanted.is_within(mutant, changed)]
+    assert set(found) == {2, 4}
