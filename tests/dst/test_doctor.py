@@ -28,7 +28,8 @@ class Unordered(MetadataStore):
             return []
         await self.advance_boundary(max(map(int, old)))
         spared = await self._spared(files[-1].id)
-        return [] if spared is None else [i for i in old if int(i) not in spared and await self._delete(int(i))]
+        storage = self.bounded.storage
+        return [] if spared is None else [i for i in old if int(i) not in spared and await storage.collect(int(i))]
 
 
 def unordered(world, where, spare, client):
