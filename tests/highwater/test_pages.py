@@ -136,7 +136,7 @@ def test_larger_instances_do_nothing_else(stem, larger, steps):
 def test_every_safeguard_has_its_counterexample():
     knobs = page_protocol.safeguards_of(protocol)
     text = page_safeguards.counterexamples(BOUNDARY)
-    assert len(knobs) == 9 and all(f"<b>{row.id}</b>" in text for row in page_safeguards.failing(BOUNDARY))
+    assert len(knobs) == 10 and all(f"<b>{row.id}</b>" in text for row in page_safeguards.failing(BOUNDARY))
     assert all(f"`{name}`: {said}." in text for name, said in knobs.items())
     one = text.partition("<b>delete_before_advance</b>")[2].partition("</details>")[0]
     found = explore(protocol.model(protocol.Constants(BOUNDARY_FIRST=False, COMMITS=1)))
