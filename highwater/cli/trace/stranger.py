@@ -68,7 +68,7 @@ def check(file: Path, root: str | None, sets: list[str], skew_ms: int, budget: i
         console.print(f"[yellow]the log lacks the contents of {len(unread):,} metadata files[/], so their changes were not "
                       "checked: record with a larger --keep-bytes")
     if found.verdict == "complete" and not any(of_protocol(step) for step in steps):
-        more = "; a log is not compared with a project's model: write a trace of events, as docs/event-format.md says"
+        more = "; a log is not compared with a project's model: write a trace of events, as docs/checking/event-format.md says"
         console.print(f"[bold yellow]NOT checked[/]: {len(requests):,} requests were compared with the store only; no request "
                       f"belongs to a known protocol{more if project.current() else ''}")
         raise typer.Exit(INCOMPLETE)
