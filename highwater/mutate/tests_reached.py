@@ -15,12 +15,16 @@ from highwater import project
 from highwater.mutate.reached import Recorder
 
 SIMULATOR = str(project.PACKAGE / "dst" / "simulate.py")  # a test that executes it simulates
-record = Path(os.environ["HIGHWATER_RECORD"])
-recorder = Recorder([SIMULATOR, *os.environ["HIGHWATER_RECORDED"].split(os.pathsep)])
+RECORDER = pytest.StashKey[Recorder]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[RECORDER] = Recorder([SIMULATOR, *os.environ["HIGHWATER_RECORDED"].split(os.pathsep)])
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    recorder = item.config.stash[RECORDER]
     recorder.start()
     try:
         return (yield)
@@ -30,5 +34,5 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
             lines.setdefault(file, []).append(line)
         simulates = bool(lines.pop(SIMULATOR, ()))
         if lines:
-            with record.open("a") as out:
+            with Path(os.environ["HIGHWATER_RECORD"]).open("a") as out:
                 out.write(json.dumps({"test": item.nodeid, "simulates": simulates, "lines": lines}) + "\n")

@@ -50,8 +50,10 @@ def faulty() -> Told:
     for seed in range(500):
         outcome = simulate(Run(seed))
         kinds = {e.kind for e in outcome.events} | {"zombie" for e in outcome.events if not e.awaited and e.kind == "applied"}
-        if not outcome.kind and {"timeout", "crash", "refused", "zombie"} <= kinds:
-            return look(outcome)
+        told = look(outcome)
+        if not outcome.kind and {"timeout", "crash", "refused", "zombie"} <= kinds and any(
+                pause[4] == "down" for pause in data_of(page_of(told))["pauses"]):
+            return told
     raise AssertionError("no such run")
 
 
