@@ -38,8 +38,15 @@ def main() -> int:
             seconds, code, count = verified(folder, cache)
             rows = f"{count['ok']} rows ran, {count['kept']} were kept"
             print(f"{name}: {seconds:.0f} s, at most {most_s} s; {rows}; exit {code}", flush=True)
+            print(*failing(folder), sep="\n", end="" if code == 0 else "\n", flush=True)
             failed |= code != 0 or seconds > most_s
     return int(failed)
+
+
+def failing(folder: str) -> list[str]:
+    """Return a line for each row that did not pass, in the report of the last run of the gate."""
+    rows = json.loads((Path(folder) / "verify.json").read_text())["rows"]
+    return [f"    {row['protocol']}: {row['part']}: {row['what']}: {row['message']}" for row in rows if row["code"]]
 
 
 def verified(folder: str, cache: Path) -> tuple[float, int, Counter[str]]:
