@@ -1,7 +1,7 @@
 """Judge mutants: the simulation runs each in a copy of the package until a run fails, or the budget is used up.
 
-Safety: a mutant counts as killed only because of its change. One file of the copy is changed at a time, and the unchanged copy
-passes the first runs of every scenario before any mutant is judged.
+Safety: a mutant counts as killed only because of its change. One file of the copy is changed at a time. The unchanged copy must
+pass the first runs of every scenario before any mutant is judged, and each later run that kills one.
 """
 
 import json
@@ -56,19 +56,28 @@ def judged(mutants: Iterable[Mutant], reached: dict[str, Lines], budget: int, jo
             copies.put(Copy(Path(folder) / str(number)))
         copy = copies.get()
         if failure := copy.tried([(scenario, 0, FEW) for scenario in sorted(reached)], HANG_S * (1 + len(reached))):
-            raise RuntimeError(f"the code fails without any mutant: {failure[0]}, seed {failure[1]}: {failure[2]}")
+            raise fails_by_itself(failure)
         copies.put(copy)
 
         def one(mutant: Mutant) -> Verdict:
             scenarios, copy = scenarios_of(mutant, reached), copies.get()
             try:
                 found = copy.with_mutant(mutant, lambda: killed_by(copy, scenarios, budget)) if scenarios else None
+                if found and found[1] >= FEW and (failure := copy.tried([(found[0], found[1], found[1] + 1)], HANG_S)):
+                    raise fails_by_itself(failure)
             finally:
                 copies.put(copy)
             scenario, seed, how = found or ("", -1, "")
             return Verdict(mutant, "simulation" if found else "", how, scenario, seed, scenarios)
 
-        yield from pool.map(one, mutants)
+        try:
+            yield from pool.map(one, mutants)
+        finally:
+            pool.shutdown(cancel_futures=True)  # what has not begun does not begin after Ctrl-C
+
+
+def fails_by_itself(failure: tuple[str, int, str]) -> RuntimeError:
+    return RuntimeError(f"the code fails without any mutant: {failure[0]}, seed {failure[1]}: {failure[2]}")
 
 
 def killed_by(copy: "Copy", scenarios: tuple[str, ...], budget: int) -> tuple[str, int, str] | None:

@@ -9,8 +9,11 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-COMPARED = {ast.Lt: ("<=",), ast.LtE: ("<",), ast.Gt: (">=",), ast.GtE: (">",), ast.Eq: ("!=",), ast.NotEq: ("==",),
-            ast.In: ("not in",), ast.NotIn: ("in",), ast.Is: ("is not",), ast.IsNot: ("is",)}
+WORD = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=", ast.In: "in",
+        ast.NotIn: "not in", ast.Is: "is", ast.IsNot: "is not", ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//",
+        ast.BitOr: "|", ast.BitAnd: "&"}
+COMPARED = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==", ast.In: "not in",
+            ast.NotIn: "in", ast.Is: "is not", ast.IsNot: "is"}
 COMPUTED = {ast.Add: "-", ast.Sub: "+", ast.Mult: "//", ast.FloorDiv: "*", ast.BitOr: "&", ast.BitAnd: "|"}
 CALLED = {"max": "min", "min": "max", "any": "all", "all": "any"}
 WATCHED = ("metrics",)  # calls of these objects are for people who watch, and change nothing
@@ -89,6 +92,16 @@ class Places:
         start, end = self.span(node)
         return self.source[start:end]
 
+    def grouped(self, node: ast.AST) -> str:
+        """Return its text, in parentheses if it might fall apart without them: its span does not hold its own."""
+        loose = isinstance(node, (ast.BoolOp, ast.BinOp, ast.IfExp, ast.Lambda, ast.NamedExpr))
+        return f"({self.text(node)})" if loose else self.text(node)
+
+    def with_operator(self, node: ast.AST, left: ast.AST, right: ast.AST, old: str, new: str) -> str:
+        """Return the text of a node with another operator between two of its operands. Their parentheses stay."""
+        (start, end), middle, then = self.span(node), self.span(left)[1], self.span(right)[0]
+        return self.source[start:middle] + self.source[middle:then].replace(old, new, 1) + self.source[then:end]
+
 
 def edits(source: str) -> Iterator[Edit]:
     places = Places(source)
@@ -141,30 +154,24 @@ def raised_in(tree: ast.AST, places: Places) -> dict[int, list[str]]:
 def of_expression(node: ast.AST, places: Places) -> Iterator[tuple[str, ast.AST, str]]:
     """Yield (operator, what is replaced, by what)."""
     match node:
-        case ast.Compare(ops=[op], left=left, comparators=[right]):
-            for word in COMPARED.get(type(op), ()):
-                yield "comparison", node, f"{places.text(left)} {word} {places.text(right)}"
         case ast.Compare(left=first, ops=ops, comparators=rest):
-            for at in range(len(ops)):
-                texts = [places.text(first)]
-                for other, (each, part) in enumerate(zip(ops, rest)):
-                    word = COMPARED[type(each)][0] if other == at else WORD[type(each)]
-                    texts += [word, places.text(part)]
-                yield "comparison", node, " ".join(texts)
+            for op, left, right in zip(ops, (first, *rest), rest):
+                yield "comparison", node, places.with_operator(node, left, right, WORD[type(op)], COMPARED[type(op)])
         case ast.BoolOp(values=values):
             word = " and " if isinstance(node.op, ast.And) else " or "
             for value in values:
-                kept = [places.text(other) for other in values if other is not value]
+                others = [other for other in values if other is not value]
+                kept = [places.grouped(other) if others[1:] else places.text(other) for other in others]
                 yield "operand dropped", node, f"({word.join(kept)})"
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            yield "negation dropped", node, places.text(operand)
+            yield "negation dropped", node, places.grouped(operand)
         case ast.IfExp(body=body, orelse=other):
             yield "condition dropped", node, f"({places.text(body)})"
             yield "condition dropped", node, f"({places.text(other)})"
         case ast.BinOp(left=left, op=op, right=right) if type(op) in COMPUTED and not has_text(node):
-            yield "arithmetic", node, f"{places.text(left)} {COMPUTED[type(op)]} {places.text(right)}"
+            yield "arithmetic", node, places.with_operator(node, left, right, WORD[type(op)], COMPUTED[type(op)])
             if isinstance(op, ast.Sub):
-                yield "arithmetic", node, f"{places.text(right)} - {places.text(left)}"
+                yield "arithmetic", node, f"{places.grouped(right)} - {places.grouped(left)}"
         case ast.Constant(value=bool(value)):
             yield "constant", node, str(not value)
         case ast.Constant(value=int(value)):
@@ -186,10 +193,6 @@ def of_expression(node: ast.AST, places: Places) -> Iterator[tuple[str, ast.AST,
             yield "condition dropped", first, "True"
         case _:
             pass
-
-
-WORD = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=", ast.In: "in",
-        ast.NotIn: "not in", ast.Is: "is", ast.IsNot: "is not"}
 
 
 def has_text(node: ast.AST) -> bool:

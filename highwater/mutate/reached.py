@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 Lines = dict[str, dict[int, int]]  # file as it was asked for -> line -> number of runs that executed it
@@ -17,7 +17,7 @@ class Recorder:
 
     def __init__(self, files: Iterable[str]) -> None:
         self.files = {str(Path(file).resolve()): file for file in files}
-        self.names: dict[CodeType, str] = {}  # the file of code that was met, as it was asked for; "" if it was not
+        self.names: dict[str, str] = {}  # a file of code that was met -> as it was asked for; "" if it was not
         self.seen: set[tuple[str, int]] = set()
 
     def start(self) -> None:
@@ -30,10 +30,10 @@ class Recorder:
         return self.seen
 
     def enter(self, frame: FrameType, event: str, _: Any) -> Any:
-        code = frame.f_code
-        if code not in self.names:
-            self.names[code] = self.files.get(str(Path(code.co_filename).resolve()), "")
-        file = self.names[code]
+        path = frame.f_code.co_filename  # two functions with the same code are equal, whatever their files
+        if path not in self.names:
+            self.names[path] = self.files.get(str(Path(path).resolve()), "")
+        file = self.names[path]
         if not file:
             return None
         seen = self.seen

@@ -1,4 +1,4 @@
-"""A pytest plugin that records which lines each test executes: `-p highwater.mutate.tests_reached`.
+"""A pytest plugin that records which lines each test that passes executes: `-p highwater.mutate.tests_reached`.
 
 $HIGHWATER_RECORD names the file to append to, a line of JSON for each test. $HIGHWATER_RECORDED names the files whose lines
 count. Lines that a test's fixtures, its other threads and its processes execute are not seen.
@@ -6,6 +6,7 @@ count. Lines that a test's fixtures, its other threads and its processes execute
 
 import json
 import os
+import time
 from collections.abc import Generator
 from pathlib import Path
 
@@ -24,15 +25,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    recorder = item.config.stash[RECORDER]
+    recorder, began = item.config.stash[RECORDER], time.monotonic()
     recorder.start()
     try:
-        return (yield)
+        result = yield
     finally:
-        lines: dict[str, list[int]] = {}
-        for file, line in sorted(recorder.stop()):
-            lines.setdefault(file, []).append(line)
-        simulates = bool(lines.pop(SIMULATOR, ()))
-        if lines:
-            with Path(os.environ["HIGHWATER_RECORD"]).open("a") as out:
-                out.write(json.dumps({"test": item.nodeid, "simulates": simulates, "lines": lines}) + "\n")
+        seen = recorder.stop()
+    lines: dict[str, list[int]] = {}
+    for file, line in sorted(seen):
+        lines.setdefault(file, []).append(line)
+    simulates = bool(lines.pop(SIMULATOR, ()))
+    if lines:
+        entry = {"test": item.nodeid, "simulates": simulates, "seconds": time.monotonic() - began, "lines": lines}
+        with Path(os.environ["HIGHWATER_RECORD"]).open("a") as out:
+            out.write(json.dumps(entry) + "\n")
+    return result

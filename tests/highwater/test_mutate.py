@@ -105,6 +105,23 @@ def test_the_simulation_kills_what_breaks_the_protocol_and_nothing_else():
     assert third.killed and "typing_" in third.how
 
 
+def test_parentheses_stay_where_an_operand_needs_them():
+    found = {mutant.after for mutant in mutants("any.py", "x = (a or b) and c and not (d or e)\ny = (p - q) * (r + s)\n")}
+    assert found >= {"x = ((a or b) and c)", "x = ((a or b) and not (d or e))", "x = (a or b) and c and (d or e)",
+                     "y = (p - q) // (r + s)", "y = (q - p) * (r + s)"}, found
+
+
+def test_a_late_run_that_fails_without_the_mutant_too_is_told(monkeypatch):
+    """Only the first 40 seeds of the code were tried before."""
+    def later(self, tasks, limit_s):
+        return next(((scenario, 50, "told:failed") for scenario, first, last in tasks if first <= 50 < last), None)
+
+    monkeypatch.setattr("highwater.mutate.judge.Copy.tried", later)
+    mutant = changed("class", "class")
+    with pytest.raises(RuntimeError, match="fails without any mutant: simple_conditional, seed 50: told:failed"):
+        next(judged([mutant], {"simple_conditional": {FILE: {mutant.first: 1}}}, 80, 1))
+
+
 def test_code_that_fails_by_itself_judges_nothing(monkeypatch):
     def broken(self, tasks, limit_s):
         return "simple_conditional", 3, "told:failed"
@@ -137,7 +154,7 @@ def test_other():
 '''
 
 
-def test_what_the_simulation_leaves_goes_to_the_tests_that_execute_it(tmp_path):
+def test_what_the_simulation_leaves_goes_to_the_tests_that_execute_it(tmp_path, monkeypatch):
     root = tmp_path / "root"
     root.mkdir()
     (root / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
@@ -150,8 +167,39 @@ def test_what_the_simulation_leaves_goes_to_the_tests_that_execute_it(tmp_path):
     wrong, unseen = of["return n - 1"], of["return 1"]
     assert by_tests.killed(root, wrong, by_tests.tests_of(wrong, tests)) == ("test_it.py::test_right", False)
     assert by_tests.tests_of(unseen, tests) == [] and by_tests.killed(root, unseen, []) is None
-    (root / "test_it.py").unlink()
-    assert by_tests.recorded(root, ["answer.py"], tmp_path / "kept") == tests  # all tests run once
+    (root / "other.py").write_text("n = 1\n")
+    monkeypatch.setattr(by_tests, "tested", lambda *_: pytest.fail("all tests run once"))
+    assert by_tests.recorded(root, ["answer.py"], tmp_path / "kept") == tests
+
+
+def test_a_test_that_fails_without_the_mutant_kills_nothing(tmp_path):
+    """Neither one that failed when it was recorded, nor one that fails in a copy: test_here wants what is left out of it."""
+    root = tmp_path / "root"
+    (root / "out").mkdir(parents=True)
+    (root / "answer.py").write_text("def answer(n):\n    return n + 1\n")
+    (root / "test_it.py").write_text(
+        "import os\nfrom answer import answer\n"
+        "def test_wrong():\n    assert answer(1) == 7\n"
+        "def test_here():\n    answer(1)\n    assert os.path.exists('out')\n"
+        "def test_weak():\n    assert answer(1) is not None\n")
+    tests = by_tests.recorded(root, ["answer.py"], tmp_path / "kept")
+    assert [test.test.partition("::")[2] for test in tests] == ["test_here", "test_weak"]
+    of = {mutant.after: mutant for mutant in mutants("answer.py", (root / "answer.py").read_text())}
+    assert by_tests.killed(root, of["return n - 1"], tests) is None
+    assert by_tests.killed(root, of["return None"], tests) == ("test_it.py::test_weak", False)
+
+
+def test_other_files_and_edited_tests_are_recorded_anew(tmp_path):
+    root = tmp_path / "root"
+    root.mkdir()
+    for name in ("one", "two"):
+        (root / f"{name}.py").write_text("def f():\n    return 1\n")
+    (root / "test_it.py").write_text("import one, two\ndef test_both():\n    assert one.f() == two.f()\n")
+    first = by_tests.recorded(root, ["one.py"], tmp_path / "kept")
+    second = by_tests.recorded(root, ["two.py"], tmp_path / "kept")
+    assert [list(test.lines) for test in (*first, *second)] == [["one.py"], ["two.py"]]
+    (root / "test_it.py").write_text("import two\ndef test_one():\n    assert two.f()\n")
+    assert [test.test for test in by_tests.recorded(root, ["two.py"], tmp_path / "kept")] == ["test_it.py::test_one"]
 
 
 # --- the command

@@ -13,6 +13,7 @@ from highwater.gate.exits import HARNESS
 from highwater.gate.run import cores
 
 LISTED_AT_MOST = 0.1  # of all mutants, as equivalent
+RECORDED = 300  # seeds of each scenario that show which lines it executes
 
 
 def mutate_command(
@@ -53,7 +54,7 @@ def mutate_command(
     scenarios = scenarios_of(protocol) if protocol else stems()
     found: list[Verdict] = []
     try:
-        reached = reached_by(scenarios, 300, files, root, kept, jobs or cores())
+        reached = reached_by(scenarios, RECORDED, files, root, kept, jobs or cores())
         for verdict in track(judged(mutants, reached, budget, jobs or cores()), "mutants", total=len(mutants), console=console,
                              transient=True, disable=not console.is_terminal):
             found.append(verdict._replace(reason=reason(verdict.mutant, entries)))
