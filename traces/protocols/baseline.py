@@ -40,7 +40,7 @@ class Trace(trace.Trace):
         if e.op == "put":
             writer, number = named(e.key)
             return Match(e.client, ("Put",), (), lambda a, s, l, s2, l2: l.k == number and e.client == f"Writer#{writer}")
-        if e.op == "list":
+        if e.op == "list" and not (e.truncated or e.condition):
             keys = frozenset(map(named, e.keys))
             return Match(e.client, ("List",), (), lambda a, s, l, s2, l2: frozenset(key for key, _ in s.objects) == keys)
         if e.op == "get" and e.status == 200 and e.client.startswith("Reader"):
