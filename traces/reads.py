@@ -36,6 +36,12 @@ class Reads:
         self.now: dict[str, Heard] = {}
         self.before: dict[str, tuple[int, Heard]] = {}  # client -> its last request, and what it had learned before
 
+    def __copy__(self) -> "Reads":
+        """Return a copy that shares nothing that changes."""
+        again = Reads(self.file_id, self.boundaries)
+        again.values, again.now, again.before = dict(self.values), dict(self.now), dict(self.before)
+        return again
+
     def of(self, client: str) -> Heard:
         return self.now.get(client, NOTHING)
 

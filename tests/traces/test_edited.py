@@ -121,12 +121,28 @@ def not_to_the_end(events: list[Event]) -> Iterator[list[Event]]:
             yield [*events[:i], e._replace(truncated=True), *events[i + 1:]]
 
 
+def other_name(events: list[Event]) -> Iterator[list[Event]]:
+    """A file is put, or asked for, under a name that no file has."""
+    for i, e in enumerate(events):
+        if e.kind == "applied" and e.op in ("create", "get") and ".boundary" not in e.key and e.client[:9] != "Collector":
+            yield [*events[:i], e._replace(key=f"{e.key}x"), *events[i + 1:]]
+
+
+def other_content(events: list[Event]) -> Iterator[list[Event]]:
+    """A write has the content of another one. Nobody reads it."""
+    for i, e in enumerate(events):
+        if e.op == "put" and e.kind == "applied" and e.awaited:
+            yield [*events[:i], e._replace(body=e.body + b"0"), *(o for o in events[i + 1:] if o.client == e.client)]
+
+
 EDITS: list[tuple[str, Edit]] = [
     ("manifest_compactions", unheard("committed", "opened", "compacted", "nothing")),
     ("manifest_compactions", unread("committed", "opened", "compacted", "nothing")),
     ("manifest_compactions", read_too_early("committed", "opened", "compacted", "nothing")),
     ("manifest_compactions", latest_not_read),
     ("manifest_compactions", not_to_the_end),
+    ("manifest_compactions", other_name),
+    ("baseline", other_content),
     ("manifest_migration", unheard("committed")),
     ("manifest_migration", unread("committed")),
     ("manifest_migration", read_too_early("committed")),

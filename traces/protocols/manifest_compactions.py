@@ -83,6 +83,11 @@ def of_manifest(key: str) -> bool:
     return key.startswith(MANIFEST.prefix) or key == MANIFEST.boundary_key
 
 
+def file_id(key: str) -> int | None:
+    """Return the id in the key of a file; None for another key. Raises InvalidName."""
+    return (MANIFEST if key.startswith(MANIFEST.prefix) else COMPACTIONS).file_id(key)
+
+
 def about(l: Writer | Compactor) -> bool:
     """Return whether the client is about to change the manifest."""
     return isinstance(l, Writer) or is_manifest(l)
@@ -98,7 +103,7 @@ class Trace(trace.Trace):
         super().__init__(refiner, namespace, skew_ms)
         self.created: dict[str, int] = {}  # key -> how often it was created
         self.read: dict[str, str] = {}  # client -> key of the last file that it read
-        self.reads = Reads(KEYS.file_id, {MANIFEST.boundary_key: MANIFEST.prefix, COMPACTIONS.boundary_key: COMPACTIONS.prefix})
+        self.reads = Reads(file_id, {MANIFEST.boundary_key: MANIFEST.prefix, COMPACTIONS.boundary_key: COMPACTIONS.prefix})
         self.before: dict[str, set[int]] = {}  # client -> its local parts before its last LIST
 
     def _updates(self, e: Event) -> tuple[str, ...]:
@@ -164,9 +169,9 @@ class Trace(trace.Trace):
         return None
 
     def _answered(self, e: Event) -> Match:
-        client, manifest, i = e.client, of_manifest(e.key), KEYS.file_id(e.key)
+        client, manifest, i = e.client, of_manifest(e.key), file_id(e.key)
         if e.op == "list" and not (e.truncated or e.condition):
-            ids = [KEYS.file_id(key) for key in e.keys]
+            ids = [file_id(key) for key in e.keys]
             return Match(client, ("Read", "ReadFenced", "ReadLanded", STUTTER), (),
                          lambda a, s, l, s2, l2: about(l) == manifest and l.pc == "Idle" and ids == ids_of(s, manifest)
                          and (a is not STUTTER or (isinstance(l, Compactor) and l.task == "Pick")), e.op, unheard=True)
@@ -187,10 +192,10 @@ class Trace(trace.Trace):
         raise self._no_action(e, client)
 
     def _of_collector(self, e: Event) -> Match:
-        client, manifest, i = e.client, of_manifest(e.key), KEYS.file_id(e.key)
+        client, manifest, i = e.client, of_manifest(e.key), file_id(e.key)
         delete, advance = ("DeleteManifest", "AdvanceManifest") if manifest else ("DeleteCompactions", "AdvanceCompactions")
         if e.op == "list" and not (e.truncated or e.condition):
-            ids = [KEYS.file_id(key) for key in e.keys]
+            ids = [file_id(key) for key in e.keys]
             return Match(client, (STUTTER,), (), lambda a, s, l, s2, l2: ids == ids_of(s, manifest), e.op)
         if e.op == "delete":
             return Match(client, (STUTTER,) if e.status == 404 else (delete, STUTTER), (i,),
@@ -208,7 +213,7 @@ class Trace(trace.Trace):
         if e.op != "create" or e.key in BOUNDARIES:
             raise self._no_action(e, e.client)
         manifest = of_manifest(e.key)
-        return "manifest" if manifest else "compactions", KEYS.file_id(e.key), decoded(manifest, e.body)
+        return "manifest" if manifest else "compactions", file_id(e.key), decoded(manifest, e.body)
 
     @staticmethod
     def _sends(event: tuple) -> Match:
