@@ -25,6 +25,7 @@ Work = Callable[["Actors", Client, World, int], Coroutine[Any, Any, None]]  # a 
 Value = TypeVar("Value")
 STORES = ("gcs", "azure", "r2", "minio-2025-08", "ceph", "strict-rfc9110")  # beside s3: those with conditional writes
 SHORTEST_UNIT_MS = 60
+RARELY = 4  # one run in so many has a rare setting
 
 
 class Draw(Protocol):
@@ -45,7 +46,7 @@ class BaseShape:
     skew_ms: int = 0  # largest difference between a client's clock and the store's, in either direction
     store: str = "s3"  # name of a profile in dst/world/profiles.py
     stall_ms: int = 0  # length around which stalls are drawn; 0: around each of the scenario's `waits_ms`
-    sdk: str = ""  # name of an SDK in dst/world/sdk.py, for every client; "": each request is sent once
+    sdk: str = ""  # name of an SDK in dst/world/sdk.py, for every client; "": each request is sent once, and no error says so
 
     @classmethod
     def drawn(cls, draw: Draw, **values: tuple[Any, ...]) -> Self:
@@ -107,6 +108,7 @@ class Scenario(NamedTuple):
     moments: tuple[str, ...] = ()  # witnesses of its own that a campaign should reach
     moments_of: Callable[[list[Event], Any], set[str]] = no_moments  # the witnesses that a run reached
     model: str = ""  # the stem of the model, if it is another protocol's
+    rare: tuple[Mapping[str, Any], ...] = ()  # settings of a shape, of which one run in RARELY has one
     needs: tuple[str, ...] | None = None  # requests that it needs beside GET, PUT and DELETE: "create" (PUT
     # If-None-Match), "update" (PUT If-Match), "cache" (GET If-None-Match), "list"; None: `store probe` does not judge it
     cost: Mapping[str, BaseShape] | None = None  # contention -> the shape at which `highwater cost` measures a commit; {}: it
@@ -151,6 +153,13 @@ class Mutants(NamedTuple):
     builds: Mapping[str, tuple[str, Build]]  # name -> (its bug, the Build that has it)
     oracles: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]  # name -> prefixes of the signatures of its failures,
     # (judged by the model, judged by harm to callers); () if none is known
+
+
+def shape_of(scenario: Scenario, draw: Draw, rarely: Callable[[str, int], int]) -> Any:
+    """Draw the shape of a run. `rarely` is a stream of its own, so that rare settings change no other choice."""
+    shape, rare = scenario.draw_shape(draw), scenario.rare
+    number = rarely("shape.rare", RARELY * len(rare)) if rare else 0
+    return shape._replace(**rare[number - 1]) if 0 < number <= len(rare) else shape
 
 
 def counted(number: int, noun: str) -> str:

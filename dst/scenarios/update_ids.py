@@ -66,4 +66,5 @@ SCENARIO = boundary.SCENARIO._replace(
     trace_options=boundary.shape_options,
     told=("committed", "recognised", "read"),
     moments=boundary.WITHOUT_SDK,
+    rare=(),
 )
