@@ -4,8 +4,9 @@ Some are bugs that SlateDB had: #352 and #1622 (`unchecked`), #1682 (`fence_not_
 (`gone_is_skipped`), #1625 (`flushed_too_far`), #766 (`doubt_is_fenced`).
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Any
 
 from highwater.dst.scenario import Mutants
 from highwater.dst.scenarios.wal_fencing import Impl, Shape
@@ -55,6 +56,13 @@ class NotValidated(Wal):
             await super()._replay(fence, flush_every)
         finally:
             self._refresh = refresh
+
+
+class OpenAfterCancel(Wal):
+    """Stays open after a call was cancelled, as if it had requested nothing."""
+
+    async def _closing(self, work: Awaitable[Any]) -> Any:
+        return await work
 
 
 async def nothing() -> None:
@@ -214,6 +222,8 @@ BUILDS = {  # name -> (its bug, its Build)
     "doubt_is_concluded": ("an append without a response finds another writer's object, and is reported as refused",
                            opening(DoubtIsConcluded)),
     "epoch_not_compared": ("a flush does not compare epochs after a conflict", opening(EpochNotCompared)),
+    "open_after_cancel": ("a writer stays open after a call was cancelled, as if it had requested nothing",
+                          opening(OpenAfterCancel)),
     "collects_all": ("WAL objects ahead of replay_after are collected",
                      lambda world, shape, number: Impl(wal_fencing.open, collect_all)),
     "claimed_after_fence": ("the epoch is claimed after the fence is put",
@@ -235,6 +245,7 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "doubt_is_skipped": (("refinement:Writer.",), ("history:applied twice", LOST)),
     "doubt_is_concluded": (("told:fenced",), ()),  # none in 1,500
     "epoch_not_compared": (("refinement:Writer.",), (LOST,)),
+    "open_after_cancel": (("told:", "refinement:Writer."), ()),
     "collects_all": (("refinement:Collector.",), (LOST,)),
     "claimed_after_fence": (("refinement:Writer.",), (HARM,)),
 }

@@ -104,5 +104,6 @@ SCENARIO = Scenario(
     moments=("written again",),
     moments_of=moments_of,
     cost={counted(n, "writer"): Shape(writers=n, updates=40, readers=0, reads=0, pause_ms=1, audit=False) for n in (1, 4)},
+    rare=({"patience_ms": 300},),
     needs=("list",),
 )

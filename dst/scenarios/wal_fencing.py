@@ -94,7 +94,8 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
         await actors.pause(client, world)
     actors.begin(client)
     try:
-        wal = await actors.build(world, shape, number).open(world._replace(ids=Names(number)), ROOT, shape.replay_flush or None)
+        opening = actors.build(world, shape, number).open(world._replace(ids=Names(number)), ROOT, shape.replay_flush or None)
+        wal = await actors.in_time(client, opening)
     except (Definite, Indefinite):
         actors.end(client, "not open", body=b"")
         return
@@ -113,7 +114,7 @@ async def appended(actors: Actors, client: Client, wal: Wal) -> bool:
     name = actors.name_update(client.name)
     actors.begin(client, name)
     try:
-        await wal.append(name.encode())
+        await actors.in_time(client, wal.append(name.encode()))
         actors.end(client, "committed")
     except Fenced:
         actors.end(client, "fenced")
@@ -127,7 +128,7 @@ async def appended(actors: Actors, client: Client, wal: Wal) -> bool:
 async def flushed(actors: Actors, client: Client, wal: Wal) -> bool:
     actors.begin(client)
     try:
-        await wal.flush()
+        await actors.in_time(client, wal.flush())
         actors.end(client, "flushed", body=b"")
     except (Fenced, Closed, Indefinite):
         actors.end(client, "not flushed", body=b"")
@@ -195,5 +196,6 @@ SCENARIO = Scenario(
     moments_of=moments_of,
     cost={"1 writer, flush every 10": Shape(writers=1, appends=60, rounds=6, flush_every=10, pause_ms=1, audit=False),
           "1 writer, no flush": Shape(writers=1, appends=60, rounds=0, collectors=0, flush_every=0, pause_ms=1, audit=False)},
+    rare=({"patience_ms": 300},),
     needs=("create", "update", "cache", "list"),
 )

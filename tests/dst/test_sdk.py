@@ -402,8 +402,8 @@ def test_every_mutant_has_its_preset():
 def test_mutant_dies(name):
     outcome = first_failure(name, by_model=True)
     assert outcome, "it survived"
-    signature = {"Z8": "refinement:Writer.Delete", "Z9_fenced": "told:failed", "sent_once_is_nothing": "refinement:Writer.CreateNext",
-                 "timeout_is_nothing": "told:failed"}
+    signature = {"Z8": "refinement:Writer.Delete", "Z9_fenced": "told:failed",
+                 "sent_once_is_nothing": "refinement:Writer.CreateNext", "timeout_is_nothing": "told:failed"}
     assert outcome.signature == signature.get(name, "refinement:Writer.List|ListPage")
 
 
