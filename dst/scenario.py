@@ -6,13 +6,16 @@ Code that several scenarios share is here; code of running clients is in dst/act
 
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
-from highwater.dst.world.store import SimulatedStore
+from highwater.dst.world.profiles import Profile
+from highwater.dst.world.store import SimulatedStore, profile_of
 from highwater.impl.world import World
 from highwater.traces.event import Event
+from highwater.traces.store import Rules, Store
 
 if TYPE_CHECKING:
     from highwater.dst.actors import Actors
@@ -116,6 +119,25 @@ class Scenario(NamedTuple):
     def protocol(self) -> str:
         """Return the stem of the protocol that it is a scenario of."""
         return self.model or self.stem
+
+    def judge(self, shape: Any) -> Any:
+        """Make the judge of a whole run of this shape: it knows the store's profile, and the objects that it begins with."""
+        trace, store = self.trace_of(shape), SimulatedStore(profile=profile_of(shape.store))
+        self.begin(store, shape)
+        trace.store = judge_of(store)
+        return trace
+
+
+def judge_of(store: SimulatedStore) -> Store:
+    """Make the judge of the store's replies from now on."""
+    return Store(rules_of(store.profile), {key: (of.version, of.body) for key, (of, _, _) in store.objects.items()})
+
+
+@cache
+def rules_of(of: Profile) -> Rules:
+    """Return the rules of a profile's store. Its empty pages are below the seam (dst/simulate.py)."""
+    return Rules((of.create_exists,), (of.update_stale,), (of.update_missing,), (of.delete_missing,),
+                 "digest" if of.version == "digest" else "unique", of.lexicographic, False, of.stale)
 
 
 class Mutants(NamedTuple):

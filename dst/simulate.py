@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from highwater.dst.actors import Actors
 from highwater.dst.run_spec import Run, among
-from highwater.dst.scenario import BaseShape, Build, Scenario, shape_of
+from highwater.dst.scenario import BaseShape, Build, Scenario, judge_of, shape_of
 from highwater.dst.scenarios import DEFAULT, named
 from highwater.dst.sim.choose import Choice, Chooser, Decide, Strict, TapeMismatch, drawing, drawing_of
 from highwater.dst.sim.kernel import Event as Waiting
@@ -76,6 +76,8 @@ def simulate(run: Run, build: Build | None = None, tape: list[Choice] | None = N
     kernel, store = Kernel(schedule), store_of(shape, chooser)
     actors = Actors(of, kernel, store, shape, workload, trace, observe,
                     build or build_of(run.mutant, run.scenario))
+    if trace:
+        trace.store = judge_of(store)
     network = Network(kernel, store, observe, chooser.stream("latency"), fault, decide, drawing_of(seed, "fate"),
                       fates(weights), stalls_ms(of, shape), shape.skew_ms, actors.start, watch and noted(watch, kernel),
                       delay_ms)

@@ -128,6 +128,11 @@ def first_failure(stem: str, name: str, patience_ms: int) -> Outcome | None:
 @pytest.mark.parametrize("stem, name", [("known_latest", "known_before_its_answer"), ("wal_fencing", "open_after_cancel")])
 def test_a_mutant_dies_of_nothing_else(stem, name):
     assert first_failure(stem, name, 0) is None
+    assert first_failure(stem, name, 300)
+
+
+def test_a_run_with_a_cancelled_call_is_replayed_and_shrunk():
+    stem, name = "known_latest", "known_before_its_answer"
     outcome = first_failure(stem, name, 300)
     assert outcome
     build = mutants_of(stem).builds[name][1]
