@@ -47,6 +47,7 @@ class BaseShape:
     store: str = "s3"  # name of a profile in dst/world/profiles.py
     stall_ms: int = 0  # length around which stalls are drawn; 0: around each of the scenario's `waits_ms`
     sdk: str = ""  # name of an SDK in dst/world/sdk.py, for every client; "": each request is sent once, and no error says so
+    patience_ms: int = 0  # a caller cancels a call after a time below this; 0: it waits for every call
 
     @classmethod
     def drawn(cls, draw: Draw, **values: tuple[Any, ...]) -> Self:

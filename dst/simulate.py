@@ -155,7 +155,7 @@ def run_phases(kernel: Kernel, network: Network, actors: Actors) -> None:
     for client in actors.clients:
         actors.start(client)
     kernel.run(shape.chaos * unit_ms, MOST_STEPS)
-    network.fates, network.cut_off = b"", {}
+    network.fates, network.cut_off, actors.hurried = b"", {}, False
     kernel.in_time()
     for client in actors.who_retires():
         network.retire(client)
