@@ -6,7 +6,10 @@ put, and a request that arrives was sent. A protocol's own mapping is a subclass
 request to actions of the model.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 
 from highwater.impl.layout import InvalidName
@@ -31,6 +34,13 @@ def update_of(name: str) -> tuple[int, int]:
 def refiner_without_witnesses(model: Model) -> Refiner:
     """Return a refiner that looks for no witnesses. Make it once for many traces, because it caches what it computes."""
     return Refiner(model._replace(sometimes={}))
+
+
+def place(error: BaseException, of: type) -> str:
+    """Return, in brackets, the line of a mapping's own file at which an error was raised; "" if it was raised elsewhere."""
+    file = getattr(sys.modules.get(of.__module__), "__file__", None)
+    lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == file]
+    return f" ({'/'.join(Path(file).parts[-2:])}:{lines[-1]})" if file and lines else ""
 
 
 def sent(e: Event) -> tuple:
@@ -64,17 +74,19 @@ class Trace:
         self._well_formed(e)
         if self._is_collector(e):
             return self._of_collector(e) if e.kind == "applied" else None
-        if e.kind == "applied":
-            return self._answered(e)
-        return self._crashed(e) if e.kind == "crash" else self._unanswered(e)
+        of = self._answered if e.kind == "applied" else self._crashed if e.kind == "crash" else self._unanswered
+        match = of(e)
+        if match and match.process not in (known := self.refiner.index):
+            raise KeyError(f"the model has no client {match.process}, only {', '.join(filter(None, known))}")
+        return match if not match or match.op or any(match.actions) else match._replace(op=e.op)
 
     def _answered(self, e: Event) -> Match | None:
         """Return the match of an applied request whose client still waits."""
-        raise NotImplementedError
+        raise NotImplementedError("the mapping has no method _answered")
 
     def _of_collector(self, e: Event) -> Match | None:
         """Return the match of an applied request of the role `collector`."""
-        raise NotImplementedError
+        raise NotImplementedError("the mapping has no method _of_collector")
 
     def _unanswered(self, e: Event) -> Match | None:
         """Return the match of a time-out or a refusal: the client continues without a reply."""
@@ -85,20 +97,20 @@ class Trace:
 
     def _request(self, e: Event) -> tuple:
         """Return the form of a mutation in the model's pool, once nobody waits for it."""
-        raise NotImplementedError
+        raise NotImplementedError("the mapping has no method _request")
 
     def _sends(self, event: tuple) -> Match:
         """Return the step that puts a request into the pool. `event` is `(.., client, request)`; nothing else is used."""
-        raise NotImplementedError
+        raise NotImplementedError("the mapping has no method _sends")
 
     def _arrives(self, event: tuple) -> Match:
         """Return the step that applies a request of the pool. `event` is `(.., request, status)`; nothing else is used."""
-        raise NotImplementedError
+        raise NotImplementedError("the mapping has no method _arrives")
 
     def _told_of(self, e: Event) -> str | None:
         """Check a response to a caller. Raises the Failure of `_misled` if the model's state contradicts it. Returns AGAIN if
         the answer depends on more than the client's and the shared state."""
-        raise NotImplementedError
+        raise NotImplementedError("the mapping has no method _told_of")
 
     def _updates(self, e: Event) -> Iterable[str]:
         """Return the names of the updates in the content that is put, in order. Raises the exceptions in `alien`."""
@@ -139,7 +151,7 @@ class Trace:
             raise self._alien(error) from error
 
     def _alien(self, error: Exception) -> Failure:
-        message = f"event {len(self.events) - 1} is none of this protocol's: {error}"
+        message = f"event {len(self.events) - 1} is none of this protocol's: {error}{place(error, type(self))}"
         return Failure("refinement", f"refinement:{type(error).__name__}", message, self.refiner.unpacked())
 
     def _take(self, e: Event) -> None:
@@ -273,8 +285,8 @@ class Trace:
         return next((old for old in self.events[-2::-1] if old.client == e.client), None)
 
     def _misled(self, e: Event, why: str) -> Failure:
-        return Failure("safety", f"told:{e.op}", f"{e.client} was told {e.op!r} of {e.body.decode()!r} {e.key}, but {why}",
-                       self.refiner.unpacked())
+        return Failure("safety", f"told:{e.op}", f"{e.client} was told {e.op!r} of {e.body.decode()!r}"
+                       f"{' ' * bool(e.key)}{e.key}, but {why}", self.refiner.unpacked())
 
 
 AGAIN = "again"  # returned by `_told_of` if the answer depends on more than the client's and the shared state
