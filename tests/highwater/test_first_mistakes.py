@@ -8,6 +8,7 @@ from highwater import project
 from highwater.dst import scenarios
 from highwater.dst.scenario import contradiction, contradiction_of_mutants
 from highwater.gate.exits import BAD_INPUT, SAFETY, SPEC
+from highwater.traces.explain.explain import thing
 from tests.support.projects import REGISTER, forget, highwater, made
 
 EXPLORE, CONFORM = ["model", "explore"], ["model", "conform"]
@@ -76,6 +77,24 @@ def test_a_role_that_only_some_rows_have_is_checked_there(tmp_path):
     assert highwater(*CONFORM, "--project", folder)[0] == 0
 
 
+# --- a table of runs
+
+@pytest.mark.parametrize("old, new, said", [
+    ('how = "graph"', "", "run 1 (register_plain) lacks 'how': write id, how and expect"),
+    ("states = 5", "state = 5", "run 1 (register_plain) has 'state', which is no field of a row: id, "),
+    ('"PASSED"', '"passed"', "expect is 'passed', one of PASSED, FAILED"),
+])
+def test_a_row_that_is_none_is_refused(tmp_path, old, new, said):
+    code, _, err = highwater(*CONFORM, "--project", edited(tmp_path, ("spec.toml", old, new)))
+    assert (code, err.count("\n")) == (BAD_INPUT, 1) and said in err, err
+
+
+def test_a_silent_action_that_is_none_is_named(tmp_path):
+    folder = edited(tmp_path, ("spec.toml", '["Writer.LoseReply"]', '["Writer.LoseReplies", "Writer.LoseReply"]'))
+    code, out, _ = highwater(*CONFORM, "--project", folder)
+    assert code == SPEC and "lists Writer.LoseReplies as silent, and the model has no such action" in out
+
+
 # --- a mapping
 
 @pytest.mark.parametrize("old, new, signature, said", [
@@ -103,6 +122,13 @@ def test_a_false_response_is_named_without_a_hole(tmp_path):
     seed = out.partition("--seed ")[2].split()[0]
     out = highwater("dst", "run", "--seed", seed, "--mutant", "hopeful", "--project", REGISTER)[1]
     assert " was told 'committed' of '" in out and "' , but" not in out
+
+
+def test_objects_of_two_folders_are_told_apart():
+    number = f"{3:020d}"
+    assert thing(f"t/_log/{number}.json") == "_log/3.json" and thing(f"t/data/{number}-0.1.json") == "data/3-0.1.json"
+    assert {thing(f"db/{key}") for key in (f"manifest/{number}.manifest", f"wal/{number}.sst", f"claims/{number}")} == {"id 3"}
+    assert thing("db/lock") == "db/lock"
 
 
 def test_a_key_that_no_store_holds_fails_the_run(tmp_path):

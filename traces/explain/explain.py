@@ -200,9 +200,14 @@ class Record(Refiner):
 # --- in words -----------------------------------------------------------------------------------------------------------
 
 def thing(key: str, body: bytes = b"") -> str:
-    number = re.search(r"\d{20}", key)
-    return f"boundary {body.decode(errors='replace')}".rstrip() if key.endswith(".boundary") else \
-        f"id {int(number[0])}" if number else key
+    """Name an object in few letters: a file of a sequence by its id; one with a longer name by folder, id and the rest."""
+    if key.endswith(".boundary"):
+        return f"boundary {body.decode(errors='replace')}".rstrip()
+    file = re.search(r"([^/]*)/(\d{20})([^/]*)$", key)
+    if not file:
+        return key
+    folder, number, rest = file.groups()
+    return f"id {int(number)}" if rest in ("", ".sst", f".{folder}") else f"{folder}/{int(number)}{rest}"
 
 
 def request(e: Event) -> str:
