@@ -93,6 +93,7 @@ class Trace:
         return Match(e.client, ("LoseReply", STUTTER))
 
     def _crashed(self, e: Event) -> Match | None:
+        """Return the match of a crash. Unless overridden: the action Crash, or no step where it is not possible."""
         return Match(e.client, ("Crash", STUTTER))
 
     def _request(self, e: Event) -> tuple:
@@ -108,8 +109,8 @@ class Trace:
         raise NotImplementedError("the mapping has no method _arrives")
 
     def _told_of(self, e: Event) -> str | None:
-        """Check a response to a caller. Raises the Failure of `_misled` if the model's state contradicts it. Returns AGAIN if
-        the answer depends on more than the client's and the shared state."""
+        """Check a response to a caller. Raises the Failure of `_misled` if the model's state contradicts it. Returns what
+        `_says` or `_tells` returns; None if the event alone decides, or the client's and the shared state."""
         raise NotImplementedError("the mapping has no method _told_of")
 
     def _updates(self, e: Event) -> Iterable[str]:
@@ -220,7 +221,8 @@ class Trace:
         return Failure("refinement", f"refinement:{what}", why, self.refiner.unpacked())
 
     def _no_action(self, e: Event, of: str = "any client", role: str = "", status: bool = False) -> Failure:
-        """Return the failure of a request that is no action of the model; with `status`, not with this status."""
+        """Return the failure of a request that no action of the model explains; with `status`, not with this status. Raise it.
+        `of` says whose action it is not, and `role` goes into the signature."""
         answer = f" with status {e.status}" if status else ""
         return self._refused(f"{role}.{e.op}" if role else e.op, f"{e.op} of {e.key}{answer} is no action of {of}")
 
@@ -285,6 +287,7 @@ class Trace:
         return next((old for old in self.events[-2::-1] if old.client == e.client), None)
 
     def _misled(self, e: Event, why: str) -> Failure:
+        """Return the failure of a response that is false, whatever the model's state is. Raise it."""
         return Failure("safety", f"told:{e.op}", f"{e.client} was told {e.op!r} of {e.body.decode()!r}"
                        f"{' ' * bool(e.key)}{e.key}, but {why}", self.refiner.unpacked())
 
