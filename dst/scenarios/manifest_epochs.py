@@ -6,7 +6,7 @@ Readers poll. If the run has an audit, the first client of each role does nothin
 or collect without disturbance.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -113,7 +113,7 @@ async def opened(actors: Actors, client: Client, world: World) -> Instance | Non
         await world.clock.sleep_ms(1 + actors.choose(f"{client.name}.opens", shape.apart_ms))
     while True:
         try:
-            await instance.open(shape.retry_for_s)
+            await actors.in_time(client, instance.open(shape.retry_for_s))
         except ManifestVersionExists:
             actors.tell(client, "version_exists", b"")
         except Definite:
@@ -143,7 +143,8 @@ async def live(actors: Actors, client: Client, world: World, number: int, update
         name, said = actors.name_update(client.name), "unknown"
         while said in ("unknown", "failed", "version_exists"):
             actors.begin(client, name)
-            said, key = await updated(update(instance, name, deadline_of(world, deadline_ms)), done)
+            asked = update(instance, name, deadline_of(world, deadline_ms))
+            said, key = await updated(actors.in_time(client, asked), done)
             actors.end(client, said, key)
             if said in ("fenced", "fenced_applied"):
                 return
@@ -158,7 +159,7 @@ def deadline_of(world: World, deadline_ms: int) -> int | None:
     return world.clock.now_ms() + deadline_ms if deadline_ms else None
 
 
-async def updated(asked: Coroutine[Any, Any, Committed | None], done: str) -> tuple[str, str]:
+async def updated(asked: Awaitable[Committed | None], done: str) -> tuple[str, str]:
     """Return the response to the caller, and the key of the manifest that has the update."""
     try:
         committed = await asked
@@ -302,5 +303,6 @@ SCENARIO = Scenario(
         "writer, compactor, collector": BUSY._replace(compactors=1, compactions=40, collectors=1, collections=40,
                                                                   checkpoints=40, ends_every_ms=150),
     },
+    rare=({"patience_ms": 300},),
     needs=("create", "list"),
 )

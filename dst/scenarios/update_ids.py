@@ -44,7 +44,8 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
         update = actors.name_update(client.name)
         actors.begin(client, update)
         try:
-            done = await store.update_once(update, lambda _, manifest, update=update: with_update(manifest, update))
+            done = await actors.in_time(client, store.update_once(
+                update, lambda _, manifest, update=update: with_update(manifest, update)))
         except (Definite, Indefinite):
             continue
         actors.left[client.name] -= 1
@@ -66,4 +67,5 @@ SCENARIO = boundary.SCENARIO._replace(
     trace_options=boundary.shape_options,
     told=("committed", "recognised", "read"),
     moments=boundary.WITHOUT_SDK,
+    rare=({"patience_ms": 300},),
 )

@@ -113,20 +113,20 @@ def test_parentheses_stay_where_an_operand_needs_them():
 
 def test_a_late_run_that_fails_without_the_mutant_too_is_told(monkeypatch):
     """Only the first 40 seeds of the code were tried before."""
-    def later(self, tasks, limit_s):
+    def later(tasks, limit_s, mutant=None):
         return next(((scenario, 50, "told:failed") for scenario, first, last in tasks if first <= 50 < last), None)
 
-    monkeypatch.setattr("highwater.mutate.judge.Copy.tried", later)
+    monkeypatch.setattr("highwater.mutate.judge.tried", later)
     mutant = changed("class", "class")
     with pytest.raises(RuntimeError, match="fails without any mutant: simple_conditional, seed 50: told:failed"):
         next(judged([mutant], {"simple_conditional": {FILE: {mutant.first: 1}}}, 80, 1))
 
 
 def test_code_that_fails_by_itself_judges_nothing(monkeypatch):
-    def broken(self, tasks, limit_s):
+    def broken(tasks, limit_s, mutant=None):
         return "simple_conditional", 3, "told:failed"
 
-    monkeypatch.setattr("highwater.mutate.judge.Copy.tried", broken)
+    monkeypatch.setattr("highwater.mutate.judge.tried", broken)
     with pytest.raises(RuntimeError, match="fails without any mutant: simple_conditional, seed 3: told:failed"):
         next(judged([changed("class", "class")], {"simple_conditional": {}}, 80, 1))
 
