@@ -128,7 +128,7 @@ def test_objects_of_two_folders_are_told_apart():
     number = f"{3:020d}"
     assert thing(f"t/_log/{number}.json") == "_log/3.json" and thing(f"t/data/{number}-0.1.json") == "data/3-0.1.json"
     assert {thing(f"db/{key}") for key in (f"manifest/{number}.manifest", f"wal/{number}.sst", f"claims/{number}")} == {"id 3"}
-    assert thing("db/lock") == "db/lock"
+    assert (thing("db/lock"), thing(f"db/keys/1.0-{number}")) == ("db/lock", "id 3")
 
 
 def test_a_key_that_no_store_holds_fails_the_run(tmp_path):

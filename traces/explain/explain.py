@@ -203,11 +203,11 @@ def thing(key: str, body: bytes = b"") -> str:
     """Name an object in few letters: a file of a sequence by its id; one with a longer name by folder, id and the rest."""
     if key.endswith(".boundary"):
         return f"boundary {body.decode(errors='replace')}".rstrip()
-    file = re.search(r"([^/]*)/(\d{20})([^/]*)$", key)
-    if not file:
-        return key
-    folder, number, rest = file.groups()
-    return f"id {int(number)}" if rest in ("", ".sst", f".{folder}") else f"{folder}/{int(number)}{rest}"
+    number = re.search(r"\d{20}", key)
+    longer = re.search(r"([^/]*)/(\d{20})([^/]+)$", key)
+    if longer and longer[3] not in (".sst", f".{longer[1]}"):
+        return f"{longer[1]}/{int(longer[2])}{longer[3]}"
+    return f"id {int(number[0])}" if number else key
 
 
 def request(e: Event) -> str:
