@@ -169,6 +169,8 @@ class Trace:
         elif awaited or kind != "applied":
             if request <= self.last.get(client, 0):
                 self._replied(e)
+            elif not awaited:
+                raise self._refused("order", f"{client} cannot have had the reply to request {request}, which was not applied")
             self.last[client] = request
             if pending and op in MUTATIONS:
                 self._sent(e)
