@@ -6,11 +6,12 @@ put, and a request that arrives was sent. A protocol's own mapping is a subclass
 request to actions of the model.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from highwater.impl.layout import InvalidName
 from highwater.model.core import Local, Model, Shared
+from highwater.traces.calls import ALONE, CALL, CLAIMS, NO_CALLS, Calls, Claim, judge_answer, judge_claims
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, PUTS, UNUSED, malformed
 from highwater.traces.refine import REST, STUTTER, Failure, Match, Refiner
@@ -44,6 +45,8 @@ class Trace:
 
     alien: tuple[type[Exception], ...] = ALIEN
     writer = "Writer"  # the role with named updates: "w.k" is one of client number w
+    calls: Calls = NO_CALLS  # the answers that each call may give
+    claims: Mapping[str, Claim] = CLAIMS  # the judges of what answers claim
     collector = ""  # name prefix of clients without model state: a late write of theirs is their own action
 
     def __init__(self, refiner: Refiner, namespace: Any, skew_ms: int = 0):
@@ -245,13 +248,17 @@ class Trace:
     # --- what callers were told
 
     def _told(self, e: Event) -> None:
-        """Check a response: `op` is its kind, `key` and `body` say what it is about."""
+        """Check a response: `op` is its kind, `key` and `body` say what it is about, `keys` what the call said."""
         known = self.refiner.pair(e.client), e[REST]
         if known in self.refiner.true and not e.request:
             return
-        if e.request or e[6:9] != UNUSED[0] or e[10:] != UNUSED[1]:
+        if e.request or e[6:9] != UNUSED[0] or e[11:] != UNUSED[1]:
             raise self._refused("form", f"{e.client} was told more than that: {e}")
-        if self._told_of(e) is not AGAIN:
+        if e.keys:
+            judge_answer(self, e)
+        again = self._told_of(e) if e.op not in ALONE or not e.keys else None
+        judge_claims(self, e)
+        if again is not AGAIN and len(e.keys) <= len(CALL):
             self.refiner.true.add(known)
 
     def _tells(self, e: Event, match: Match) -> str:

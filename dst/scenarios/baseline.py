@@ -6,14 +6,16 @@ recover.
 
 from dataclasses import dataclass
 
-from highwater.dst.actors import Actors, raise_anomalies
+from highwater.dst.actors import Actors, Said, raise_anomalies, said_by
 from highwater.dst.scenario import BaseShape, Draw, Scenario, counted
 from highwater.dst.sim.kernel import Client
 from highwater.impl.protocols.baseline import Baseline
 from highwater.impl.world import World
+from highwater.traces.calls import content
 from highwater.traces.event import Event
 from highwater.traces.histories.serial import anomalies
 from highwater.traces.protocols.baseline import KEYS, PREFIX, Trace, constants, refiner
+from highwater.traces.protocols.baseline_calls import CALLS
 from highwater.traces.refine import refiner_of
 
 ROOT = "db"
@@ -54,9 +56,8 @@ def production(world: World, shape: Shape, number: int) -> Baseline:
 async def writer(actors: Actors, client: Client, world: World, number: int) -> None:
     base = actors.build(world, actors.shape, number)
 
-    async def write(update: str) -> str:
-        await base.write(update, update.encode())
-        return ""
+    async def write(update: str) -> Said:
+        return await said_by(CALLS, "write", base.write(update, update.encode()))
 
     await actors.write_one_by_one(client, world, write, may_give_up=True)
 
@@ -64,10 +65,12 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
 async def reader(actors: Actors, client: Client, world: World, number: int) -> None:
     base = actors.build(world, actors.shape, number)
 
-    async def read() -> tuple[str, ...]:
-        return tuple(body.decode() for body in (await base.recover()).values())
+    await actors.read_one_by_one(client, world, lambda: said_by(CALLS, "recover", base.recover(), writes=listed),
+                                 lambda found: tuple(body.decode() for body in found.values()))
 
-    await actors.read_one_by_one(client, world, read)
+
+def listed(found: dict[str, bytes]) -> str:
+    return " ".join(f"{name}:{content(body)}" for name, body in found.items())
 
 
 def final_check(actors: Actors, events: list[Event]) -> None:
@@ -100,7 +103,7 @@ SCENARIO = Scenario(
     audit=(("Writer#0",), ("Reader#0",)),
     trace_of=trace_of,
     final_check=final_check,
-    told=("committed", "failed", "unknown", "read"),
+    told=("committed", "failed", "unknown", "read", "not read"),
     moments=("written again",),
     moments_of=moments_of,
     cost={counted(n, "writer"): Shape(writers=n, updates=40, readers=0, reads=0, pause_ms=1, audit=False) for n in (1, 4)},

@@ -10,6 +10,7 @@ from highwater.model.protocols.baseline import Constants, Shared, Update, Writer
 from highwater.traces import trace
 from highwater.traces.event import Event
 from highwater.traces.form import Keys
+from highwater.traces.protocols.baseline_calls import CALLS, CLAIMS
 from highwater.traces.refine import Match, Refiner
 from highwater.traces.trace import refiner_without_witnesses, update_of
 
@@ -32,6 +33,8 @@ def named(key: str) -> Update:
 
 class Trace(trace.Trace):
     """Refines one trace of this protocol."""
+
+    calls, claims = CALLS, CLAIMS
 
     def _updates(self, e: Event) -> list[str]:
         return [e.body.decode()]
