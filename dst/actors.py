@@ -44,6 +44,7 @@ class Said(NamedTuple):
     keys: tuple[str, ...]  # of its event: traces/calls.py
     value: Any = None  # the result; None after an error
     key: str = ""  # of the object that the result names
+    error: StoreError | None = None
 
 
 async def said_by(calls: Calls, call: str, asked: Awaitable[Any], key: Callable[[Any], str] = lambda value: "",
@@ -51,18 +52,19 @@ async def said_by(calls: Calls, call: str, asked: Awaitable[Any], key: Callable[
     """Await a call, and return its answer by the table of calls.
 
     `key` returns the key that a result names, and each of `claims` the value that is claimed."""
-    value = None
+    value = raised = None
     try:
         value = await asked
     except StoreError as error:
+        raised = error
         result, kind = type(error).__name__, DEFINITE if isinstance(error, Definite) else INDEFINITE
     else:
         result, kind = type(value).__name__, RETURNED
     answer = calls[call].get(result)
     if answer is None:
-        return Said(UNLISTED[kind], (call, result, kind), value)
+        return Said(UNLISTED[kind], (call, result, kind), value, "", raised)
     keys = (call, result, kind, *(f"{name}={claims[name](value)}" for name in answer.claims))
-    return Said(answer.told, keys, value, "" if value is None else key(value))
+    return Said(answer.told, keys, value, "" if value is None else key(value), raised)
 
 
 class Actors:
@@ -157,6 +159,12 @@ class Actors:
                     break
             await self.pause(client, world)
 
+    def not_read(self, client: Client, said: Said) -> None:
+        """Record that a read failed. An indefinite error says that the namespace is broken, and nobody breaks it."""
+        if isinstance(said.error, Indefinite):
+            raise said.error
+        self.tell(client, said.told, b"", keys=said.keys)
+
     async def read_one_by_one(self, client: Client, world: World, read: Callable[[], Awaitable[Said]],
                               seen_in: Callable[[Any], tuple[str, ...]]) -> None:
         """Read repeatedly, and report the names of the updates that each read sees to the reader's caller. `seen_in` finds them
@@ -167,20 +175,19 @@ class Actors:
             self.begin(client)
             said = await read()
             if said.told != "read":
-                self.tell(client, said.told, b"", keys=said.keys)
+                self.not_read(client, said)
                 continue
             seen = seen_in(said.value)
             self.end(client, "read", said.key, " ".join(seen).encode(), seen, said.keys)
 
-    async def collect_in_rounds(self, client: Client, wait: Callable[[], Awaitable], collect: Callable[[], Awaitable]) -> None:
+    async def collect_in_rounds(self, client: Client, wait: Callable[[], Awaitable], collect: Callable[[], Awaitable[Said]]
+                                ) -> None:
         """Collect garbage repeatedly. A round that fails is over, and the next one starts from the beginning."""
         while self.left[client.name]:
             self.left[client.name] -= 1
             await wait()
-            try:
-                await collect()
-            except (Definite, Indefinite):
-                continue
+            said = await collect()
+            self.tell(client, said.told, b"", keys=said.keys)
 
     # --- when the faults have stopped
 

@@ -15,12 +15,15 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from highwater.traces.event import Event
+from highwater.traces.form import MUTATIONS
 from highwater.traces.refine import STUTTER, Failure, Match
 
 RETURNED, DEFINITE, INDEFINITE = "returned", "definite", "indefinite"
 DONE, NEVER, PERHAPS, NONE = "is applied", "is not applied, and never will be", "may be applied, now or later", ""
+PARTLY = "may be done in part; the next call continues it, or begins it again"
 CALL = ("call", "class", "kind")  # the first texts in `keys` of an event; claims follow
-ALONE = ("not read", "deleted", "not deleted")  # responses of which nothing but the answer itself is judged
+UNFINISHED = "unfinished"  # the response to an error of an update that an earlier call has left in doubt
+ALONE = ("not read", "deleted", "not deleted", UNFINISHED)  # responses of which nothing but the answer itself is judged
 
 
 class Answer(NamedTuple):
@@ -28,11 +31,11 @@ class Answer(NamedTuple):
 
     kind: str  # RETURNED, DEFINITE or INDEFINITE
     told: str  # the `op` of its event
-    update: str  # what has become of the call's update: DONE, NEVER, PERHAPS; NONE if the call makes none
+    update: str  # what has become of the call's update: DONE, NEVER, PERHAPS, PARTLY; NONE if the call makes none
     means: str  # to the caller: what is known now, and what to do
     claims: tuple[str, ...] = ()  # the values in it that are judged
 
-
+APPLIED = (200, 204)  # statuses of a mutation that took effect
 Calls = Mapping[str, Mapping[str, Answer]]  # call -> name of the class of its result or error -> the answer
 Claim = Callable[[Any, Event, str], str]  # (trace, event, value) -> why the value is wrong; "" if it is right
 
@@ -61,7 +64,8 @@ def unreadable(told: str, update: str, *errors: str) -> dict[str, Answer]:
 def outcomes(calls: Calls) -> dict[str, str]:
     """Return response -> what a caller may conclude of its update: "committed", "failed" or "unknown"."""
     means = {DONE: "committed", NEVER: "failed", PERHAPS: "unknown"}
-    return {answer.told: means[answer.update] for answers in calls.values() for answer in answers.values() if answer.update}
+    return {answer.told: means[answer.update] for answers in calls.values() for answer in answers.values()
+            if answer.update in means}
 
 
 @lru_cache(100_000)
@@ -78,8 +82,15 @@ def judge_answer(trace: Any, e: Event) -> None:
     answer = trace.calls.get(call, {}).get(result)
     if answer is None:
         raise untrue(trace, e, result, f"the table of calls has no {result} of {call}")
-    if (answer.kind, answer.told) != (kind, e.op):
+    if answer.kind != kind or e.op not in (answer.told, "" if kind == RETURNED else UNFINISHED):
         raise untrue(trace, e, result, f"by the table of calls it is {answer.kind}, and the response {answer.told!r}")
+    if e.op in ALONE and (e.key or (e.body and e.op != UNFINISHED)):
+        raise untrue(trace, e, result, "it names no key and no update")
+    last = next(own(trace, e.client), None)
+    if e.op in ALONE and (last is None or not within(last)):
+        raise untrue(trace, e, result, "this call has sent no request")
+    if result == "Unavailable" and (last is None or last.kind not in ("timeout", "refused")):
+        raise untrue(trace, e, result, "its last request was not left without an answer")
     if tuple(claim.partition("=")[0] for claim in claims) != answer.claims:
         raise untrue(trace, e, result, f"by the table of calls its claims are {', '.join(answer.claims) or 'none'}")
 
@@ -89,6 +100,26 @@ def judge_claims(trace: Any, e: Event) -> None:
     for name, _, value in (claim.partition("=") for claim in e.keys[len(CALL):]):
         if why := trace.claims[name](trace, e, value):
             raise untrue(trace, e, name, why)
+    if is_denied(trace, e):
+        events = [*takewhile(within, own(trace, e.client))]
+        sent = {old.request for old in events if old.awaited}  # an earlier call's request may arrive in this one
+        for old in events:
+            if old.op in MUTATIONS and old.status in APPLIED and old.request in sent:
+                raise untrue(trace, e, e.keys[1], f"its {old.op} of {old.key} was applied")
+            if old.pending and (old.client, old.request) in trace.pending:
+                trace.denied[old.client, old.request] = e
+
+
+def judge_late(trace: Any, e: Event) -> None:
+    """Check that a mutation that takes effect now was not denied by an answer before."""
+    told = trace.denied.get((e.client, e.request))
+    if told and e.status in APPLIED:
+        raise untrue(trace, told, told.keys[1], f"its {e.op} of {e.key} was applied later")
+
+
+def is_denied(trace: Any, e: Event) -> bool:
+    """Return whether an answer says that nothing of its call is or will be applied."""
+    return len(e.keys) >= len(CALL) and trace.calls[e.keys[0]][e.keys[1]].update == NEVER
 
 
 def untrue(trace: Any, e: Event, what: str, why: str) -> Failure:
@@ -116,10 +147,18 @@ def own(trace: Any, client: str) -> Iterator[Event]:
     return (old for old in (trace.events[at] for at in range(len(trace.events) - 2, -1, -1)) if old.client == client)
 
 
+def within(old: Event) -> bool:
+    return old.kind not in ("told", "crash")
+
+
 def in_call(trace: Any, e: Event) -> Iterator[Event]:
-    """Yield the answered requests of the call that ends with this event, latest first."""
-    begun = takewhile(lambda old: old.kind not in ("told", "crash"), own(trace, e.client))
-    return (old for old in begun if old.kind == "applied" and old.awaited)
+    """Yield the requests of the call that ends with this event, latest first, if their responses arrived."""
+    lost = set()
+    for old in takewhile(within, own(trace, e.client)):
+        if old.kind == "timeout":
+            lost.add(old.request)
+        elif old.kind == "applied" and old.awaited and old.request not in lost:
+            yield old
 
 
 def right_content(trace: Any, e: Event, value: str) -> str:
@@ -140,6 +179,6 @@ def right_version(trace: Any, e: Event, value: str) -> str:
         f"this call has met no version {value} of {e.key!r}"
 
 
-CLAIMS: Mapping[str, Claim] = MappingProxyType(  # of every protocol
+JUDGES: Mapping[str, Claim] = MappingProxyType(  # of every protocol
     {"content": right_content, "deleted": right_deletes, "version": right_version})
 NO_CALLS: Calls = MappingProxyType({})

@@ -11,7 +11,18 @@ from typing import Any
 
 from highwater.impl.layout import InvalidName
 from highwater.model.core import Local, Model, Shared
-from highwater.traces.calls import ALONE, CALL, CLAIMS, NO_CALLS, Calls, Claim, judge_answer, judge_claims
+from highwater.traces.calls import (
+    ALONE,
+    CALL,
+    JUDGES,
+    NO_CALLS,
+    Calls,
+    Claim,
+    is_denied,
+    judge_answer,
+    judge_claims,
+    judge_late,
+)
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, PUTS, UNUSED, malformed
 from highwater.traces.refine import REST, STUTTER, Failure, Match, Refiner
@@ -46,13 +57,14 @@ class Trace:
     alien: tuple[type[Exception], ...] = ALIEN
     writer = "Writer"  # the role with named updates: "w.k" is one of client number w
     calls: Calls = NO_CALLS  # the answers that each call may give
-    claims: Mapping[str, Claim] = CLAIMS  # the judges of what answers claim
+    claims: Mapping[str, Claim] = JUDGES  # the judges of what answers claim
     collector = ""  # name prefix of clients without model state: a late write of theirs is their own action
 
     def __init__(self, refiner: Refiner, namespace: Any, skew_ms: int = 0):
         self.refiner, self.namespace, self.skew_ms = refiner, namespace, skew_ms
         self.events: Any = []  # a list of events; traces/follow.py puts columns of them there
         self.last: dict[str, int] = {}  # client -> number of its last request; it has one at a time
+        self.denied: dict[tuple[str, int], Event] = {}  # client, number -> the answer by which it is never applied
         self.pending: dict[tuple[str, int], tuple] = {}  # client, number -> op, key, condition, body, and in the pool
         self.objects: dict[str, tuple[str, bytes]] = {}  # key -> version and content, as its last writer or reader saw it
         self.expiries: list[tuple[int, int]] = []  # (time, what expires then), the soonest first
@@ -234,6 +246,7 @@ class Trace:
             asked = asked[-1] if asked else None
         else:
             request, asked = self.pending.pop((e.client, e.request), ((), ()))
+        judge_late(self, e)
         if asked != sent(e):
             raise self._refused("ApplyPending", f"request {e.request}, {e.op} {e.key}, was sent by nobody")
         if not request:
@@ -254,11 +267,11 @@ class Trace:
             return
         if e.request or e[6:9] != UNUSED[0] or e[11:] != UNUSED[1]:
             raise self._refused("form", f"{e.client} was told more than that: {e}")
+        again = self._told_of(e) if e.op not in ALONE or not e.keys else None
         if e.keys:
             judge_answer(self, e)
-        again = self._told_of(e) if e.op not in ALONE or not e.keys else None
-        judge_claims(self, e)
-        if again is not AGAIN and len(e.keys) <= len(CALL):
+            judge_claims(self, e)
+        if again is not AGAIN and len(e.keys) <= len(CALL) and not is_denied(self, e):
             self.refiner.true.add(known)
 
     def _tells(self, e: Event, match: Match) -> str:

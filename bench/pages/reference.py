@@ -20,6 +20,7 @@ from bench.pages.protocol import (
 )
 from bench.pages.readme import proofs_of
 from bench.pages.safeguards import counterexamples, failing, safeguards
+from highwater import project
 from highwater.dst.scenarios import STEMS, mutants_of
 
 HEAD = """# Reference of `{stem}`
@@ -120,7 +121,8 @@ def calls(stem: str) -> str:
     return "\n".join(
         f"### `{call}`\n\n" + table(("answer", "kind", "the update", "what it means", "judged values"), [
             (code(result), of.kind, of.update or "none", of.means, ", ".join(of.claims)) for result, of in answers.items()])
-        for call, answers in import_module(f"highwater.traces.protocols.{stem}").Trace.calls.items())
+        for call, answers in import_module(f"highwater.traces.protocols.{stem}").Trace.calls.items()) if project.has(
+            "mapping", stem) else ""
 
 
 def mutants(stem: str) -> str:

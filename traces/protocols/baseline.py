@@ -10,7 +10,7 @@ from highwater.model.protocols.baseline import Constants, Shared, Update, Writer
 from highwater.traces import trace
 from highwater.traces.event import Event
 from highwater.traces.form import Keys
-from highwater.traces.protocols.baseline_calls import CALLS, CLAIMS
+from highwater.traces.protocols.baseline_calls import CALLS, JUDGES
 from highwater.traces.refine import Match, Refiner
 from highwater.traces.trace import refiner_without_witnesses, update_of
 
@@ -34,7 +34,7 @@ def named(key: str) -> Update:
 class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
-    calls, claims = CALLS, CLAIMS
+    calls, claims = CALLS, JUDGES
 
     def _updates(self, e: Event) -> list[str]:
         return [e.body.decode()]

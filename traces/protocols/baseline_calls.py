@@ -1,6 +1,6 @@
 """What each call of impl/protocols/baseline.py may say to its caller, and what is true then."""
 
-from highwater.traces.calls import CLAIMS as COMMON
+from highwater.traces.calls import JUDGES as COMMON
 from highwater.traces.calls import NONE, Calls, Claim, content, definite, in_call, indefinite, returns, unreadable
 from highwater.traces.event import Event
 from highwater.traces.trace import Trace
@@ -40,4 +40,4 @@ def right_writes(trace: Trace, e: Event, value: str) -> str:
     return "" if got == sorted(value.split()) else f"this call got {' '.join(got)}"
 
 
-CLAIMS: dict[str, Claim] = {**COMMON, "writes": right_writes}
+JUDGES: dict[str, Claim] = {**COMMON, "writes": right_writes}

@@ -2,7 +2,6 @@
 
 from itertools import islice
 
-from highwater.traces.calls import CLAIMS as COMMON
 from highwater.traces.calls import (
     DONE,
     FILES,
@@ -17,6 +16,7 @@ from highwater.traces.calls import (
     returns,
     unreadable,
 )
+from highwater.traces.calls import JUDGES as COMMON
 from highwater.traces.event import Event
 from highwater.traces.trace import Trace
 
@@ -85,4 +85,4 @@ def right_news(trace: Trace, e: Event, value: str) -> str:
     return "" if new == sorted(names) else f"{new} are new to this reader"
 
 
-CLAIMS: dict[str, Claim] = {**COMMON, "new": right_news}
+JUDGES: dict[str, Claim] = {**COMMON, "new": right_news}
