@@ -7,19 +7,21 @@ This module also holds the loops of writers, readers and collectors that several
 
 from collections.abc import Awaitable, Callable
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from highwater.dst.scenario import Scenario
 from highwater.dst.sim.kernel import Client, Kernel
 from highwater.dst.world.ids import ClientIds
 from highwater.dst.world.network import offset_ms
 from highwater.dst.world.store import NEW, ClientClock, ClientStore, SimulatedStore
-from highwater.impl.errors import Definite, Indefinite, StoreError
+from highwater.impl.errors import Definite, Indefinite, StoreError, TimedOut
 from highwater.impl.world import World
 from highwater.traces.calls import DEFINITE, INDEFINITE, RETURNED, Calls
 from highwater.traces.event import Event
 from highwater.traces.histories.serial import Operation
 from highwater.traces.refine import Failure
+
+Result = TypeVar("Result")
 
 
 class QuietMetrics:
@@ -81,7 +83,7 @@ class Actors:
                      for i in range(getattr(shape, number))}
         self.clients = [self._client(name) for name in self.left]
         self.ids = {name: (number, count()) for number, name in enumerate(self.left)}  # of clients: dst/world/ids.py
-        self.auditing = False
+        self.auditing, self.hurried = False, self.shape.patience_ms > 0  # whether callers may cancel their calls
         self.moments = 0
         self.operations: list[Operation] = []
         self.open: dict[str, Operation] = {}  # client -> its operation in progress
@@ -129,6 +131,13 @@ class Actors:
         number = max(local.k for local in self.trace.refiner.locals(client)) if self.trace else self.begun
         return f"{client.partition('#')[2]}.{number}"
 
+    def in_time(self, client: Client, call: Awaitable[Result]) -> Awaitable[Result]:
+        """Return the call as its caller awaits it: in runs with `patience_ms`, until a drawn time. Raises TimedOut then."""
+        if not self.hurried:
+            return call
+        duration_ms = self.choose(client.sites["patience"], self.shape.patience_ms)
+        return ClientClock(self.kernel, client).timeout(duration_ms, call) if duration_ms else call
+
     async def pause(self, client: Client, world: World) -> None:
         """Wait between two operations, for at most the shape's `pause_ms`."""
         if self.shape.pause_ms > 1:
@@ -148,7 +157,7 @@ class Actors:
             while True:
                 self.begin(client, update)
                 try:
-                    written = await write(update)
+                    written = await self.in_time(client, write(update))
                     said = written if isinstance(written, Said) else Said("committed", (), key=written)
                 except Definite:
                     said = Said("failed", ())
@@ -161,7 +170,7 @@ class Actors:
 
     def not_read(self, client: Client, said: Said) -> None:
         """Record that a read failed. An indefinite error says that the namespace is broken, and nobody breaks it."""
-        if isinstance(said.error, Indefinite):
+        if isinstance(said.error, Indefinite) and not isinstance(said.error, TimedOut):
             raise said.error
         self.tell(client, said.told, b"", keys=said.keys)
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from highwater.dst.actors import Actors
 from highwater.dst.run_spec import Run, among
-from highwater.dst.scenario import BaseShape, Build, Scenario
+from highwater.dst.scenario import BaseShape, Build, Scenario, judge_of, profile_in, shape_of
 from highwater.dst.scenarios import DEFAULT, named
 from highwater.dst.sim.choose import Choice, Chooser, Decide, Strict, TapeMismatch, drawing, drawing_of
 from highwater.dst.sim.kernel import Event as Waiting
@@ -19,7 +19,7 @@ from highwater.dst.sim.kernel import Kernel
 from highwater.dst.sim.strategies import PORTFOLIO, STRATEGIES, Strategy
 from highwater.dst.world.faults import NONE, Weights, drawn, fates
 from highwater.dst.world.network import Network
-from highwater.dst.world.store import SimulatedStore, profile_of
+from highwater.dst.world.store import SimulatedStore
 from highwater.dst.zoo import build_of
 from highwater.traces.event import Event, digest
 from highwater.traces.refine import Failure
@@ -62,7 +62,7 @@ def simulate(run: Run, build: Build | None = None, tape: list[Choice] | None = N
     of, seed = named(run.scenario), run.seed
     chooser = chooser or (Chooser(seed) if tape is None else Strict(seed, tape))
     workload, fault, decide = chooser.stream("workload"), chooser.stream("fault"), chooser.decider()
-    shape = run.shape or of.draw_shape(among(workload))
+    shape = run.shape or shape_of(of, among(workload), chooser.stream("rare"))
     weights = drawn(fault, bool(shape.sdk)) if run.weights is None else run.weights
     draw = drawing(seed, "strategy")
     name = PORTFOLIO[draw(len(PORTFOLIO))] if run.strategy == "portfolio" else run.strategy
@@ -76,6 +76,8 @@ def simulate(run: Run, build: Build | None = None, tape: list[Choice] | None = N
     kernel, store = Kernel(schedule), store_of(shape, chooser)
     actors = Actors(of, kernel, store, shape, workload, trace, observe,
                     build or build_of(run.mutant, run.scenario))
+    if trace:
+        trace.store = judge_of(store)
     network = Network(kernel, store, observe, chooser.stream("latency"), fault, decide, drawing_of(seed, "fate"),
                       fates(weights), stalls_ms(of, shape), shape.skew_ms, actors.start, watch and noted(watch, kernel),
                       delay_ms)
@@ -110,12 +112,9 @@ def stalls_ms(scenario: Scenario, shape: BaseShape) -> tuple[int, ...]:
 
 
 def store_of(shape: BaseShape, chooser: Chooser) -> SimulatedStore:
-    """Make the run's store. A store whose reads may lag makes its choices on the tape.
-
-    Empty pages before the last one are below the seam: a real client follows the store's continuation token
-    (impl/stores/s3.py)."""
-    of = profile_of(shape.store)
-    return SimulatedStore(shape.page_size, of._replace(empty_pages=False), chooser.stream("store") if of.stale else None)
+    """Make the run's store. A store whose reads may lag makes its choices on the tape."""
+    of = profile_in(shape)
+    return SimulatedStore(shape.page_size, of, chooser.stream("store") if of.stale else None)
 
 
 def is_untimed(strategy: str) -> int:
@@ -156,7 +155,7 @@ def run_phases(kernel: Kernel, network: Network, actors: Actors) -> None:
     for client in actors.clients:
         actors.start(client)
     kernel.run(shape.chaos * unit_ms, MOST_STEPS)
-    network.fates, network.cut_off = b"", {}
+    network.fates, network.cut_off, actors.hurried = b"", {}, False
     kernel.in_time()
     for client in actors.who_retires():
         network.retire(client)

@@ -52,6 +52,19 @@ def indefinite(told: str, means: str, update: str = PERHAPS) -> Answer:
     return Answer(INDEFINITE, told, update, means)
 
 
+LATE = "the caller's time was over, and the call is cancelled"
+
+
+def with_timeouts(calls: Calls) -> Calls:
+    """Return the table with the answer to a caller that cancelled its call after a time of its own (`Clock.timeout`)."""
+    found = {}
+    for call, answers in calls.items():
+        like = answers.get("OutcomeUnknown") or answers.get("Unavailable")
+        late = indefinite(like.told, LATE, PERHAPS if like.update else NONE) if like else None
+        found[call] = {**answers, "TimedOut": late} if late else answers
+    return found
+
+
 FILES = ("ListingNeverEnds", "InvalidName", "InvalidId")  # errors of a folder of numbered files
 
 
@@ -87,7 +100,7 @@ def judge_answer(trace: Any, e: Event) -> None:
     if e.op in ALONE and (e.key or (e.body and e.op != UNFINISHED)):
         raise untrue(trace, e, result, "it names no key and no update")
     last = next(own(trace, e.client), None)
-    if e.op in ALONE and (last is None or not within(last)):
+    if e.op in ALONE and result != "TimedOut" and (last is None or not within(last)):
         raise untrue(trace, e, result, "this call has sent no request")
     if result == "Unavailable" and (last is None or last.kind not in ("timeout", "refused")):
         raise untrue(trace, e, result, "its last request was not left without an answer")

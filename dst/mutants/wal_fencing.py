@@ -4,14 +4,16 @@ Some are bugs that SlateDB had: #352 and #1622 (`unchecked`), #1682 (`fence_not_
 (`gone_is_skipped`), #1625 (`flushed_too_far`), #766 (`doubt_is_fenced`).
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Any
 
 from highwater.dst.scenario import Mutants
 from highwater.dst.scenarios.wal_fencing import Impl, Shape
 from highwater.dst.world.faults import NONE
 from highwater.impl.codecs.json.wal import Record, WalManifest, decode_record, encode_manifest, encode_record
 from highwater.impl.errors import AlreadyExists, NotFound, OutcomeUnknown
+from highwater.impl.kv.wal import WalKv, decode
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols import wal_fencing
 from highwater.impl.protocols.wal_fencing import Fenced, Known, ManifestVersionExists, Wal
@@ -55,6 +57,13 @@ class NotValidated(Wal):
             await super()._replay(fence, flush_every)
         finally:
             self._refresh = refresh
+
+
+class OpenAfterCancel(Wal):
+    """Stays open after a call was cancelled, as if it had requested nothing."""
+
+    async def _closing(self, work: Awaitable[Any]) -> Any:
+        return await work
 
 
 async def nothing() -> None:
@@ -170,7 +179,34 @@ class EpochNotCompared(Wal):
         self.known = await self._again(lambda: self.object.read(self.known))
 
 
-async def collect_all(world: World, root: str) -> list[int]:
+class EverOpen(Wal):
+    """Goes on after it was fenced, or does not know an outcome."""
+
+    def ensure_open(self) -> None:
+        pass
+
+
+class ServedUnlogged(WalKv):
+    """Puts a value into its table before it is logged."""
+
+    async def put(self, key: str, value: bytes) -> None:
+        self.table[key] = value
+        await super().put(key, value)
+
+
+class OldestWins(WalKv):
+    """Opens with the first value of each key."""
+
+    def __init__(self, wal: Wal):
+        super().__init__(wal)
+        self.table = dict(reversed([decode(record.body) for record in wal.records]))
+
+
+async def collect_of_any_age(world: World, root: str, min_age_ms: int = 0) -> list[int]:
+    return await wal_fencing.collect(world, root)
+
+
+async def collect_all(world: World, root: str, min_age_ms: int = 0) -> list[int]:
     """Delete all WAL objects but the latest."""
     namespace = Namespace(root, "wal")
     ids = [i for entry in await list_all(world.store, namespace.prefix) if (i := namespace.file_id(entry.key)) is not None]
@@ -199,6 +235,11 @@ def opening(kind: type[Wal]) -> Callable[[World, Shape, int], Impl]:
     return lambda world, shape, number: Impl(partial(open, attempts=shape.attempts), wal_fencing.collect)
 
 
+def serving(kind: type[WalKv]) -> Callable[[World, Shape, int], Impl]:
+    return lambda world, shape, number: Impl(partial(wal_fencing.open, attempts=shape.attempts), wal_fencing.collect,
+                                             partial(kind.open, attempts=shape.attempts))
+
+
 BUILDS = {  # name -> (its bug, its Build)
     "unchecked": ("an append is acknowledged without reading the manifest", opening(Unchecked)),
     "fence_not_ahead": ("the fence is put after the last listed object, even if that is not ahead of replay_after",
@@ -214,6 +255,13 @@ BUILDS = {  # name -> (its bug, its Build)
     "doubt_is_concluded": ("an append without a response finds another writer's object, and is reported as refused",
                            opening(DoubtIsConcluded)),
     "epoch_not_compared": ("a flush does not compare epochs after a conflict", opening(EpochNotCompared)),
+    "open_after_cancel": ("a writer stays open after a call was cancelled, as if it had requested nothing",
+                          opening(OpenAfterCancel)),
+    "ever_open": ("a writer that was stopped accepts calls", opening(EverOpen)),
+    "served_unlogged": ("get returns a put that was not logged", serving(ServedUnlogged)),
+    "oldest_wins": ("a store opens with the first value of each key", serving(OldestWins)),
+    "collects_any_age": ("a collector ignores the age of WAL objects",
+                         lambda world, shape, number: Impl(wal_fencing.open, collect_of_any_age)),
     "collects_all": ("WAL objects ahead of replay_after are collected",
                      lambda world, shape, number: Impl(wal_fencing.open, collect_all)),
     "claimed_after_fence": ("the epoch is claimed after the fence is put",
@@ -230,11 +278,16 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "gone_is_skipped": (("told:opened", "refinement:Writer."), ("history:read", LOST)),
     "flushed_too_far": (("refinement:Writer.",), (LOST,)),
     "blind_manifest": (("refinement:put",), (LOST,)),
-    "blind_create": (("refinement:put",), (HARM,)),
+    "blind_create": (("refinement:", "told:got"), (HARM,)),
     "doubt_is_fenced": (("told:fenced",), ("history:denied update",)),
-    "doubt_is_skipped": (("refinement:Writer.",), ("history:applied twice", LOST)),
+    "doubt_is_skipped": (("refinement:Writer.", "told:got"), ("history:applied twice", LOST)),
     "doubt_is_concluded": (("told:fenced",), ()),  # none in 1,500
-    "epoch_not_compared": (("refinement:Writer.",), (LOST,)),
+    "open_after_cancel": (("told:", "refinement:Writer."), ()),
+    "epoch_not_compared": (("refinement:Writer.", "exception:Unavailable"), (LOST, "exception:Unavailable")),
+    "ever_open": (("refinement:ValueError", "told:closed"), ("told:closed",)),
+    "served_unlogged": (("told:got",), ("history:strange get",)),
+    "oldest_wins": (("history:strange get",), ("history:strange get",)),
+    "collects_any_age": (("history:too young",), ()),  # harmless to callers
     "collects_all": (("refinement:Collector.",), (LOST,)),
     "claimed_after_fence": (("refinement:Writer.",), (HARM,)),
 }

@@ -106,7 +106,8 @@ async def opened(actors: Actors, client: Client, world: World) -> Instance | Non
     if shape.apart_ms > 1 and not actors.auditing:
         await world.clock.sleep_ms(1 + actors.choose(f"{client.name}.opens", shape.apart_ms))
     while True:
-        said = await said_by(CALLS, "open", instance.open(shape.retry_for_s), key_of, content=shown)
+        asked = actors.in_time(client, instance.open(shape.retry_for_s))
+        said = await said_by(CALLS, "open", asked, key_of, content=shown)
         if said.told == "opened":
             actors.tell(client, said.told, b"%d" % instance.epoch, said.key, said.keys)
             return instance
@@ -139,7 +140,8 @@ async def live(actors: Actors, client: Client, world: World, number: int, update
         name, told, fenced = actors.name_update(client.name), "unknown", 0
         while told in ("unknown", "failed", "version_exists", *FENCED):
             actors.begin(client, name)
-            said = await said_by(CALLS, call, update(instance, name, deadline_of(world, deadline_ms)), key_of, content=shown)
+            asked = actors.in_time(client, update(instance, name, deadline_of(world, deadline_ms)))
+            said = await said_by(CALLS, call, asked, key_of, content=shown)
             told = said.told
             actors.end(client, told, said.key, keys=said.keys)
             if told in FENCED:
@@ -182,7 +184,7 @@ async def reader(actors: Actors, client: Client, world: World, number: int) -> N
     polls = actors.build(world, actors.shape, "reader")
     earlier = count()  # polls of this reader that have returned
     await actors.read_one_by_one(
-        client, world, lambda: said_by(CALLS, "poll", polls.poll(), key_of, content=shown,
+        client, world, lambda: said_by(CALLS, "poll", actors.in_time(client, polls.poll()), key_of, content=shown,
                                        new=lambda of: " ".join([str(next(earlier)), *of.new])),
         lambda polled: in_order(polled.manifest))
 
@@ -287,5 +289,6 @@ SCENARIO = Scenario(
         "writer, compactor, collector": BUSY._replace(compactors=1, compactions=40, collectors=1, collections=40,
                                                                   checkpoints=40, ends_every_ms=150),
     },
+    rare=({"patience_ms": 300},),
     needs=("create", "list"),
 )

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from highwater.dst.actors import Actors, raise_anomalies
+from highwater.dst.actors import Actors, Said, raise_anomalies, said_by
 from highwater.dst.scenario import STORES, BaseShape, Draw, Scenario
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
@@ -29,6 +29,7 @@ from highwater.impl.world import World
 from highwater.traces.event import Event
 from highwater.traces.histories.serial import anomalies
 from highwater.traces.protocols.manifest_migration import CODEC, MANIFESTS, NEW, Trace, constants, names_in, refiner
+from highwater.traces.protocols.manifest_migration_calls import CALLS
 from highwater.traces.refine import Failure, refiner_of
 
 ROOT = "db"
@@ -130,7 +131,7 @@ async def begin_phase(actors: Actors, client: Client, world: World, impl: Impl, 
         actors.tell(client, "began", b"%d" % phase)
         return
     try:
-        store = await impl.begin_v2_only(world, ROOT)
+        store = await actors.in_time(client, impl.begin_v2_only(world, ROOT))
     except V1Remains:
         actors.tell(client, "remains", b"")
     except (Definite, Indefinite):
@@ -166,8 +167,8 @@ async def update(actors: Actors, client: Client, world: World, impl: Impl, phase
     while True:
         actors.begin(client, name)
         try:
-            committed = await impl.store.update(
-                lambda _, manifest: with_update(CODEC.without_ended(manifest, world.clock.now_ms()), name))
+            committed = await actors.in_time(client, impl.store.update(
+                lambda _, manifest: with_update(CODEC.without_ended(manifest, world.clock.now_ms()), name)))
             actors.end(client, "committed", MANIFESTS.key(committed.id))
         except (CannotHold, NewerFields):
             actors.end(client, "refused")
@@ -189,7 +190,11 @@ async def collector(actors: Actors, client: Client, world: World, number: int) -
         if actors.auditing:
             await world.clock.sleep_ms(actors.shape.min_age_ms + 2000)  # everything but the latest is old
 
-    await actors.collect_in_rounds(client, wait, lambda: store.collect(actors.shape.min_age_ms))
+    async def collect() -> Said:
+        asked = actors.in_time(client, store.collect(actors.shape.min_age_ms))
+        return await said_by(CALLS, "collect", asked, deleted=lambda ids: " ".join(map(MANIFESTS.key, sorted(ids))))
+
+    await actors.collect_in_rounds(client, wait, collect)
 
 
 # --- when the faults have stopped
@@ -257,9 +262,10 @@ SCENARIO = Scenario(
     trace_of=trace_of,
     trace_options=trace_options,
     final_check=final_check,
-    told=("began", "remains", "not begun", "committed", "refused", "failed", "unknown"),
+    told=("began", "remains", "not begun", "committed", "refused", "failed", "unknown", "deleted", "not deleted"),
     moments=("create conflict", "V1 after V2", "phase 3", "late V1 create applied", "late V1 create refused", "id used twice",
              "manifest kept by a checkpoint"),
     moments_of=moments_of,
     cost={},
+    rare=({"patience_ms": 300},),
 )

@@ -112,10 +112,10 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
     await actors.write_one_by_one(client, world, lambda update: put(of, update, shape.attempts or None))
 
 
-async def read(of: StateReader | LogReader) -> Said:
+async def read(actors: Actors, client: Client, of: StateReader | LogReader) -> Said:
     if isinstance(of, LogReader):
-        return await said_by(CALLS, "read", of.read())
-    return await said_by(CALLS, "current", of.current(), key_of, content=shown)
+        return await said_by(CALLS, "read", actors.in_time(client, of.read()))
+    return await said_by(CALLS, "current", actors.in_time(client, of.current()), key_of, content=shown)
 
 
 def seen_in(found: Committed | list[bytes] | None) -> tuple[str, ...]:
@@ -126,7 +126,7 @@ def seen_in(found: Committed | list[bytes] | None) -> tuple[str, ...]:
 
 async def reader(actors: Actors, client: Client, world: World, number: int) -> None:
     of = actors.build(world, actors.shape, number).reader
-    await actors.read_one_by_one(client, world, lambda: read(of), seen_in)
+    await actors.read_one_by_one(client, world, lambda: read(actors, client, of), seen_in)
 
 
 def final_check(actors: Actors, events: list[Event]) -> None:
@@ -183,5 +183,6 @@ SCENARIO = Scenario(
     cost={f"{'log' if log else 'state'}, {counted(n, 'writer')}": Shape(
               writers=n, updates=40, readers=0, reads=0, log=log, pause_ms=1, audit=False)
           for log in (False, True) for n in (1, 4)},
+    rare=({"patience_ms": 300},),
     needs=("create", "list"),
 )

@@ -88,8 +88,9 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
 async def reader(actors: Actors, client: Client, world: World, number: int) -> None:
     database = actors.build(world, actors.shape, number)
 
-    await actors.read_one_by_one(client, world, lambda: said_by(CALLS, "current", database.current(), **SHOWN),
-                                 lambda found: found.value.updates)
+    await actors.read_one_by_one(
+        client, world, lambda: said_by(CALLS, "current", actors.in_time(client, database.current()), **SHOWN),
+        lambda found: found.value.updates)
 
 
 def final_check(actors: Actors, events: list[Event]) -> None:
@@ -138,5 +139,6 @@ SCENARIO = Scenario(
     moments=("conflict", "overtaken twice", "put without a read", "late put refused", "late put applied"),
     moments_of=moments_of,
     cost={counted(n, "writer"): Shape(writers=n, updates=40, readers=0, reads=0, pause_ms=1, audit=False) for n in (1, 4)},
+    rare=({"patience_ms": 300},),
     needs=("create", "update"),
 )

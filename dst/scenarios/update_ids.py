@@ -45,7 +45,7 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
         update = actors.name_update(client.name)
         actors.begin(client, update)
         asked = store.update_once(update, lambda _, manifest, update=update: with_update(manifest, update))
-        said = await said_by(CALLS, "update_once", asked, content=shown,
+        said = await said_by(CALLS, "update_once", actors.in_time(client, asked), content=shown,
                              value=lambda of: f"{key_of(actors, of.id)} {shown(of)}")
         if said.value is None:
             earlier = any(of.update == update for of in actors.operations)
@@ -69,4 +69,5 @@ SCENARIO = boundary.SCENARIO._replace(
     trace_options=boundary.shape_options,
     told=("committed", "recognised", "failed", "unknown", UNFINISHED, "read", "not read", "deleted", "not deleted"),
     moments=boundary.WITHOUT_SDK,
+    rare=({"patience_ms": 300},),
 )

@@ -2,26 +2,31 @@
 
 traces/protocols/wal_fencing.py judges them. Each writer opens once, appends, and flushes now and then. It ends when it is
 stopped, because another one takes over. With an audit Writer#0 opens at the end, and must find every acknowledged record.
+
+In some runs each writer is a store of keys and values (`WalKv`), which also gets. A writer that was stopped is asked once more.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from highwater.dst.actors import Actors, raise_anomalies
+from highwater.dst.actors import Actors, Said, raise_anomalies, said_by
 from highwater.dst.scenario import BaseShape, Draw, Scenario
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.store import SimulatedStore
 from highwater.impl.codecs.json.wal import decode_manifest, decode_record
 from highwater.impl.errors import Definite, Indefinite
+from highwater.impl.kv.wal import WalKv
 from highwater.impl.protocols import wal_fencing
 from highwater.impl.protocols.wal_fencing import Closed, Fenced, Wal
 from highwater.impl.world import World
 from highwater.traces.event import Event
+from highwater.traces.histories.history import too_young
 from highwater.traces.histories.serial import anomalies
-from highwater.traces.protocols.wal_fencing import KEYS, MANIFEST, WAL, Trace, constants, refiner
-from highwater.traces.refine import refiner_of
+from highwater.traces.protocols.wal_fencing import KEYS, MANIFEST, WAL, Trace, constants, name_of, refiner
+from highwater.traces.protocols.wal_fencing_calls import CALLS
+from highwater.traces.refine import Failure, refiner_of
 
 ROOT = "db"
 
@@ -37,6 +42,8 @@ class Shape(BaseShape):
     flush_every: int = 2  # appends; 0: never
     replay_flush: int = 0  # records flushed at a time during a replay; 0: none
     attempts: int = 5  # of a request whose outcome stays unknown, or of a read without an answer
+    keys: int = 0  # of a store of keys and values; 0: a writer appends records
+    min_age_ms: int = 0  # of a WAL object, for a collector; 0: of any age
     pause_ms: int = 60  # between two operations of a client, at most
 
 
@@ -46,7 +53,8 @@ MOST = {"writers": 4, "collectors": 2}  # what the model is made for
 def draw_shape(of: Draw) -> Shape:
     return Shape.drawn(of, writers=(3, 2, 4), appends=(3, 2, 4), collectors=(1, 0, 2), rounds=(3, 6), flush_every=(2, 1, 0),
                        replay_flush=(0, 1), pause_ms=(60, 1, 300), chaos=(30, 5), audit=(True, False),
-                       store=("s3", "s3", "gcs", "azure", "r2"))
+                       store=("s3", "s3", "gcs", "azure", "r2"), attempts=(5, 5, 2, 1), keys=(0, 0, 1, 2),
+                       min_age_ms=(0, 0, 60, 300), skew_ms=(0, 0, 50))
 
 
 def length(shape: Shape) -> int:
@@ -58,14 +66,17 @@ def trace_of(shape: Shape) -> Trace:
 
 
 class Impl(NamedTuple):
-    """The parts of a client that mutants replace: `open(world, root, flush_every)` and `collect(world, root)`."""
+    """The parts of a client that mutants replace. `open(world, root, flush_every)`, `open_kv` likewise, and `collect(world,
+    root, min_age_ms)`. Without `open_kv` a store is made of what `open` returns."""
 
     open: Callable
     collect: Callable
+    open_kv: Callable | None = None
 
 
 def production(world: World, shape: Shape, number: int) -> Impl:
-    return Impl(partial(wal_fencing.open, attempts=shape.attempts), wal_fencing.collect)
+    return Impl(partial(wal_fencing.open, attempts=shape.attempts), wal_fencing.collect,
+                partial(WalKv.open, attempts=shape.attempts))
 
 
 def begin(store: SimulatedStore, shape: Shape) -> None:
@@ -93,61 +104,95 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
     if not actors.auditing:
         await actors.pause(client, world)
     actors.begin(client)
+    impl, world, flush_every = actors.build(world, shape, number), world._replace(ids=Names(number)), shape.replay_flush or None
     try:
-        wal = await actors.build(world, shape, number).open(world._replace(ids=Names(number)), ROOT, shape.replay_flush or None)
+        kv = await actors.in_time(client, opened_kv(impl, world, flush_every)) if shape.keys else None
+        wal: Wal = kv.wal if kv else await actors.in_time(client, impl.open(world, ROOT, flush_every=flush_every))
     except (Definite, Indefinite):
         actors.end(client, "not open", body=b"")
         return
-    found = tuple(record.body.decode() for record in wal.records)
+    found = tuple(name_of(record.body).decode() for record in wal.records)
     actors.end(client, "opened", body=" ".join(found).encode(), seen=found)
+    await serve(actors, client, wal, kv, todo)
+    if wal.closed:
+        await refuses(wal, kv)
+
+
+async def opened_kv(impl: Impl, world: World, flush_every: int | None) -> WalKv:
+    if impl.open_kv:
+        return await impl.open_kv(world, ROOT, flush_every=flush_every)
+    return WalKv(await impl.open(world, ROOT, flush_every=flush_every))
+
+
+async def serve(actors: Actors, client: Client, wal: Wal, kv: WalKv | None, todo: int) -> None:
+    """Append or put, get and flush, until the work is done or the writer must stop."""
+    shape = actors.shape
     for done in range(1, todo + 1):
-        if not await appended(actors, client, wal):
+        name = actors.name_update(client.name)
+        await told(actors, client, name, kv.put(key_of(shape, name), name.encode()) if kv else wal.append(name.encode()))
+        if wal.closed:
             return
-        if shape.flush_every and done % shape.flush_every == 0 and not await flushed(actors, client, wal):
+        for key in (key_of(shape, f"0.{number}") for number in range(shape.keys)):
+            actors.begin(client)
+            value = await kv.get(key) if kv else None
+            actors.end(client, "got", key, value or b"")
+        if shape.flush_every and done % shape.flush_every == 0 and not await flushed(actors, client, wal, kv):
             return
-        await actors.pause(client, world)
+        await actors.pause(client, wal.world)
 
 
-async def appended(actors: Actors, client: Client, wal: Wal) -> bool:
-    """Append one record. Returns False if the writer must stop."""
-    name = actors.name_update(client.name)
+async def told(actors: Actors, client: Client, name: str, append: Awaitable) -> None:
+    """Append one record, and tell the caller."""
     actors.begin(client, name)
-    try:
-        await wal.append(name.encode())
-        actors.end(client, "committed")
-    except Fenced:
-        actors.end(client, "fenced")
-    except Definite:
-        actors.end(client, "failed")
-    except Indefinite:
-        actors.end(client, "unknown")
-    return wal.closed is None
+    said = await said_by(CALLS, "append", actors.in_time(client, append), epoch=lambda record: str(record.epoch))
+    actors.end(client, said.told, keys=said.keys)
 
 
-async def flushed(actors: Actors, client: Client, wal: Wal) -> bool:
+def key_of(shape: Shape, name: str) -> str:
+    """Return the key that an update puts. Writers share their keys."""
+    return f"{int(name.partition('.')[2]) % shape.keys}"
+
+
+async def refuses(wal: Wal, kv: WalKv | None) -> None:
+    """Check that a writer which has stopped refuses every call, as it says that it does, and sends nothing."""
+    calls: tuple[Callable[[], Awaitable], ...] = (lambda: wal.append(b""), wal.flush, *([lambda: kv.get("0")] if kv else []))
+    for call in calls:
+        try:
+            await call()
+        except (Fenced, Closed):
+            continue
+        except (Definite, Indefinite):
+            pass
+        raise Failure("safety", "told:closed", f"the writer of epoch {wal.epoch} has stopped, and does not refuse a call")
+
+
+async def flushed(actors: Actors, client: Client, wal: Wal, kv: WalKv | None) -> bool:
     actors.begin(client)
-    try:
-        await wal.flush()
-        actors.end(client, "flushed", body=b"")
-    except (Fenced, Closed, Indefinite):
-        actors.end(client, "not flushed", body=b"")
+    said = await said_by(CALLS, "flush", actors.in_time(client, (kv or wal).flush()))
+    actors.end(client, said.told, body=b"", keys=said.keys)
     return wal.closed is None
 
 
 async def collector(actors: Actors, client: Client, world: World, number: int) -> None:
     impl = actors.build(world, actors.shape, number)
-    await actors.collect_in_rounds(client, lambda: actors.pause(client, world), lambda: impl.collect(world, ROOT))
+    await actors.collect_in_rounds(client, lambda: actors.pause(client, world),
+                                   lambda: collected(actors, client, impl.collect(world, ROOT, actors.shape.min_age_ms)))
+
+
+async def collected(actors: Actors, client: Client, round_: Awaitable[list[int]]) -> Said:
+    asked = actors.in_time(client, round_)
+    return await said_by(CALLS, "collect", asked, deleted=lambda ids: " ".join(map(WAL.key, sorted(ids))))
 
 
 def recoverable(store: SimulatedStore) -> list[str]:
     """Return the records that a writer would recover if it opened now, in order."""
     found = store.objects.get(MANIFEST)
     manifest = decode_manifest(found[0].body) if found else None
-    names = [record.body.decode() for record in manifest.flushed] if manifest else []
+    names = [name_of(record.body).decode() for record in manifest.flushed] if manifest else []
     i = manifest.replay_after + 1 if manifest else 1
     while WAL.key(i) in store.objects:
         record = decode_record(store.objects[WAL.key(i)][0].body)
-        names += [record.body.decode()] if record else []
+        names += [name_of(record.body).decode()] if record else []
         i += 1
     return names
 
@@ -156,7 +201,26 @@ def final_check(actors: Actors, events: list[Event]) -> None:
     """Check that every acknowledged record is recovered once, in log order, and that every open saw a prefix of the log."""
     said = {"opened": "read", "fenced": "failed"}  # a caller told "fenced" may conclude that no log has the record
     found = anomalies([of._replace(said=said.get(of.said, of.said)) for of in actors.history()], recoverable(actors.store))
-    raise_anomalies(found)
+    raise_anomalies(found + strange_gets(actors))
+    shape = actors.shape
+    young = actors.trace and shape.min_age_ms and too_young(
+        events, WAL, shape.min_age_ms - shape.skew_ms - actors.store.profile.last_modified_ms + 1)
+    if young:
+        raise Failure("safety", "history:too young", young)
+
+
+def strange_gets(actors: Actors) -> list[str]:
+    """Return the gets that did not show the last put of the writer's own log: of its records, and of its acknowledged puts."""
+    tables: dict[str, dict[str, str]] = {}
+    found = []
+    for e in actors.told if actors.shape.keys else ():
+        table = tables.setdefault(e.client, {})
+        if e.op in ("opened", "committed"):
+            table.update({key_of(actors.shape, name): name for name in e.body.decode().split()})
+        elif e.op == "got" and e.body.decode() != table.get(e.key, ""):
+            found.append(f"strange get: {e.client} got {e.body.decode()!r} of key {e.key}, "
+                         f"but {table.get(e.key)!r} was put last")
+    return found
 
 
 def moments_of(events: list[Event], shape: Shape) -> set[str]:
@@ -190,10 +254,12 @@ SCENARIO = Scenario(
     audit=(("Writer#0",), ("Collector#0",)),
     trace_of=trace_of,
     final_check=final_check,
-    told=("opened", "not open", "committed", "fenced", "failed", "unknown", "flushed", "not flushed"),
+    told=("opened", "not open", "committed", "fenced", "failed", "unknown", "flushed", "not flushed", "got", "deleted",
+          "not deleted"),
     moments=("fence in the way", "WAL object gone in a replay", "append behind replay_after"),
     moments_of=moments_of,
     cost={"1 writer, flush every 10": Shape(writers=1, appends=60, rounds=6, flush_every=10, pause_ms=1, audit=False),
           "1 writer, no flush": Shape(writers=1, appends=60, rounds=0, collectors=0, flush_every=0, pause_ms=1, audit=False)},
+    rare=({"patience_ms": 300},),
     needs=("create", "update", "cache", "list"),
 )

@@ -20,7 +20,7 @@ app.command("verify")(verify.verify)
 app.command("cost")(cost.cost_command)
 app.add_typer(model.app, name="model", help="explore | walk | step | conform | prove")
 app.add_typer(dst.app, name="dst",
-              help="run | replay | shrink | explain | timeline | export | doctor | lint | zoo | mutate | exhaust")
+              help="run | replay | shrink | explain | timeline | export | doctor | lint | zoo | mutate | coverage | exhaust")
 app.add_typer(trace.app, name="trace", help="check: compare a recorded trace with the model | damage: test the checker | "
                                             "record: log the requests that programs send to an S3 server")
 app.add_typer(store.app, name="store", help="probe: test a store for every guarantee that the protocols rely on")

@@ -8,6 +8,8 @@ from pathlib import Path
 from highwater import project
 from highwater.mutate.operators import Mutant
 
+SIMULATED = ("impl/protocols/", "impl/kv/")
+
 
 def root() -> Path:
     """Return the folder that names of files are relative to: the project's, the checkout's, or the package's."""
@@ -31,6 +33,12 @@ def files(protocol: str | None, only: Sequence[Path]) -> dict[str, Path]:
         if not path.is_relative_to(root().resolve()):
             raise ValueError(f"{path} is not below {root()}")
     return {path.relative_to(root().resolve()).as_posix(): path for path in found}
+
+
+def simulated() -> dict[str, Path]:
+    """Return name -> path of the files that scenarios are to run: all of a project's, and our protocols and stores of keys."""
+    found = files(None, ())
+    return found if project.current() else {name: path for name, path in found.items() if name.startswith(SIMULATED)}
 
 
 def changed_since(revision: str, names: Sequence[str]) -> dict[str, list[range]]:

@@ -4,6 +4,8 @@ model's history.
 A write named "w.k" is the k-th update of the model's writer w. When a writer without a reply stops waiting, nothing shows yet
 whether it will send the same write again. Both cases are followed until its next request, or the response to its caller,
 decides.
+
+A client may also be a store of keys and values (`KvTrace`). Its objects have other names, and the value in an object is "w.k".
 """
 
 from highwater.model.protocols.baseline import Constants, Shared, Update, Writer, model
@@ -11,7 +13,7 @@ from highwater.traces import trace
 from highwater.traces.event import Event
 from highwater.traces.form import Keys
 from highwater.traces.protocols.baseline_calls import CALLS, JUDGES
-from highwater.traces.refine import Match, Refiner
+from highwater.traces.refine import STUTTER, Match, Refiner
 from highwater.traces.trace import refiner_without_witnesses, update_of
 
 PREFIX = "db/baseline/"
@@ -31,6 +33,14 @@ def named(key: str) -> Update:
     return update_of(key.removeprefix(PREFIX))
 
 
+def put_of(e: Event) -> Update:
+    """Return the update that a PUT stores. Raises ValueError if its content is another's."""
+    update = named(e.key)
+    if update_of(e.body.decode()) != update:
+        raise ValueError(f"{e.key} is put with the content {e.body!r}")
+    return update
+
+
 class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
@@ -41,9 +51,9 @@ class Trace(trace.Trace):
 
     def _answered(self, e: Event) -> Match:
         if e.op == "put":
-            writer, number = named(e.key)
+            writer, number = put_of(e)
             return Match(e.client, ("Put",), (), lambda a, s, l, s2, l2: l.k == number and e.client == f"Writer#{writer}")
-        if e.op == "list":
+        if e.op == "list" and not (e.truncated or e.condition):
             keys = frozenset(map(named, e.keys))
             return Match(e.client, ("List",), (), lambda a, s, l, s2, l2: frozenset(key for key, _ in s.objects) == keys)
         if e.op == "get" and e.status == 200 and e.client.startswith("Reader"):
@@ -54,7 +64,7 @@ class Trace(trace.Trace):
     def _request(self, e: Event) -> Update:
         if e.op != "put":
             raise self._no_action(e)
-        return named(e.key)
+        return put_of(e)
 
     def _sends(self, event: tuple) -> Match:
         *_, client, request = event
@@ -74,6 +84,45 @@ class Trace(trace.Trace):
         if e.op == "committed":
             return self._tells(e, Match(e.client, ("Acknowledge",), (), lambda a, s, l, s2, l2: l.k == number))
         return self._says(e, lambda s, l: ENDED[e.op](s, l, (writer, number)))
+
+
+KEY_SIZE_BYTES = 4  # before the key of a record
+
+
+def value_of(body: bytes) -> Update:
+    """Return the update in a record of a key and a value. Raises ValueError."""
+    return update_of(body[KEY_SIZE_BYTES + int.from_bytes(body[:KEY_SIZE_BYTES]):].decode())
+
+
+class KvTrace(Trace):
+    """The trace of stores of keys and values. A store also reads, which changes nothing in the model. What `get` returns is
+    judged by the callers' history."""
+
+    def _updates(self, e: Event) -> list[str]:
+        return ["{}.{}".format(*value_of(e.body))]
+
+    def _answered(self, e: Event) -> Match:
+        reads = e.client.startswith("Reader")
+        if e.op == "put":
+            writer, number = value_of(e.body)
+            return Match(e.client, ("Put",), (), lambda a, s, l, s2, l2: l.k == number and e.client == f"Writer#{writer}")
+        if e.op == "list":
+            return Match(e.client, ("List" if reads else STUTTER,), (), lambda a, s, l, s2, l2: len(s.objects) == len(e.keys))
+        if e.op == "get" and e.status == 200:
+            update = value_of(e.body)
+            return Match(e.client, ("Get", STUTTER) if reads else (STUTTER,), (update,) if reads else (),
+                         lambda a, s, l, s2, l2: (update, update) in s.objects and (a is not STUTTER or l.pc != "Listed"))
+        if e.op == "get" and not reads:  # a write of unknown outcome, which is not there
+            return Match(e.client, (STUTTER,), op=e.op)
+        raise self._no_action(e, status=True)
+
+    def _request(self, e: Event) -> Update:
+        if e.op != "put":
+            raise self._no_action(e)
+        return value_of(e.body)
+
+    def _told_of(self, e: Event) -> str:
+        return "" if e.op == "got" else super()._told_of(e)
 
 
 def is_nowhere(s: Shared, w: Writer, update: Update) -> bool:

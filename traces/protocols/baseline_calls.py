@@ -1,7 +1,18 @@
 """What each call of impl/protocols/baseline.py may say to its caller, and what is true then."""
 
 from highwater.traces.calls import JUDGES as COMMON
-from highwater.traces.calls import NONE, Calls, Claim, content, definite, in_call, indefinite, returns, unreadable
+from highwater.traces.calls import (
+    NONE,
+    Calls,
+    Claim,
+    content,
+    definite,
+    in_call,
+    indefinite,
+    returns,
+    unreadable,
+    with_timeouts,
+)
 from highwater.traces.event import Event
 from highwater.traces.trace import Trace
 
@@ -12,7 +23,7 @@ ALL = "every write that was acknowledged before the call is in it, and perhaps w
 LISTED = {"NotFound": definite("not read", "a write that was listed is gone, which nobody may do", NONE), "Unavailable": AGAIN,
           **unreadable("not read", NONE, "ListingNeverEnds")}
 FOREIGN = {"InvalidRecord": definite("not read", "an object below the prefix is not of this store: move it away", NONE)}
-CALLS: Calls = {
+CALLS: Calls = with_timeouts({
     "write": {"NoneType": returns("committed", "it is stored"), "Unavailable": UNSENT, "OutcomeUnknown": UNKNOWN},
     "read": {
         "bytes": returns("read", "the body of the write", update=NONE),
@@ -23,14 +34,14 @@ CALLS: Calls = {
     "open": {"BaselineKv": returns("opened", ALL, update=NONE), **LISTED, **FOREIGN},
     "put": {"NoneType": returns("committed", "it is stored"), "Unavailable": UNSENT, "OutcomeUnknown": UNKNOWN},
     "get": {
-        "bytes": returns("read", "the latest value of the key", update=NONE),
-        "NoneType": returns("read", "the key has no value", update=NONE),
+        "bytes": returns("got", "the latest value of the key", update=NONE),
+        "NoneType": returns("got", "the key has no value", update=NONE),
         "NotFound": definite("not read", "an acknowledged put is gone, which nobody may do", NONE),
         "Unavailable": AGAIN,
         **FOREIGN,
     },
     "flush": {"NoneType": returns("flushed", "every put that returned was stored before", update=NONE)},
-}
+})
 
 
 def right_writes(trace: Trace, e: Event, value: str) -> str:

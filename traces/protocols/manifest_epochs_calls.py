@@ -15,6 +15,7 @@ from highwater.traces.calls import (
     own,
     returns,
     unreadable,
+    with_timeouts,
 )
 from highwater.traces.calls import JUDGES as COMMON
 from highwater.traces.event import Event
@@ -64,7 +65,7 @@ def update(told: str) -> dict[str, Answer]:
 
 
 NOTHING = {"NoneType": returns("nothing", "there was nothing to do", update=NONE)}
-CALLS: Calls = {
+CALLS: Calls = with_timeouts({
     "initialise": INITIALISE,
     "open": OPEN,
     "flush": update("committed"),
@@ -72,7 +73,7 @@ CALLS: Calls = {
     "drop_ended_checkpoints": {**update("collected"), **NOTHING},
     "poll": {"Polled": returns("read", "every flush that was reported before the call is in it", "content", "new",
                                update=NONE), **READ},
-}
+})
 
 
 def right_news(trace: Trace, e: Event, value: str) -> str:

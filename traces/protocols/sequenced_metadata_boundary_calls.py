@@ -15,6 +15,7 @@ from highwater.traces.calls import (
     indefinite,
     returns,
     unreadable,
+    with_timeouts,
 )
 from highwater.traces.calls import JUDGES as COMMON
 from highwater.traces.event import Event
@@ -68,7 +69,7 @@ COLLECT = {
     "InvalidManifest": definite("not deleted", "the latest file is none of this codec's: call again after it is mended", NONE),
     "OutcomeUnknown": indefinite("not deleted", "the boundary could not be advanced: call again", NONE),
 }
-CALLS: Calls = {
+CALLS: Calls = with_timeouts({
     "initialise": {
         "NoneType": returns("initialised", "there is a first file, or there was one", update=NONE),
         **{name: answer._replace(told="not initialised", update=NONE) for name, answer in UPDATE.items()
@@ -88,7 +89,7 @@ CALLS: Calls = {
         "OutcomeUnknown": indefinite("not deleted", "the boundary may be advanced or not: call again", NONE),
     },
     "collect": COLLECT,
-}
+})
 
 
 def right_value(trace: Trace, e: Event, value: str) -> str:

@@ -1,6 +1,6 @@
 """What each call of impl/protocols/sequenced_write.py may say to its caller, and what is true then."""
 
-from highwater.traces.calls import FILES, NEVER, NONE, Calls, definite, indefinite, returns, unreadable
+from highwater.traces.calls import FILES, NEVER, NONE, Calls, definite, indefinite, returns, unreadable, with_timeouts
 
 WRITE = {
     "ObjectVersionExists": definite("failed", "other clients were faster in every attempt: try again, or later"),
@@ -15,7 +15,7 @@ READ = {
     **unreadable("not read", NONE, *FILES, "InvalidManifest"),
 }
 ALL = "every update that was reported before the call is in it"
-CALLS: Calls = {
+CALLS: Calls = with_timeouts({
     "update": {"Committed": returns("committed", "the named file holds it", "content"), **WRITE},
     "append": {"int": returns("committed", "the entry is the file with this id", "content"), **WRITE},
     "current": {
@@ -28,4 +28,4 @@ CALLS: Calls = {
         "Manifest": returns("read", "the state in the file with this id", update=NONE),
         **READ,
     },
-}
+})

@@ -1,8 +1,8 @@
 """What each call of impl/protocols/simple_conditional.py may say to its caller, and what is true then."""
 
-from highwater.traces.calls import NEVER, NONE, Calls, definite, indefinite, returns, unreadable
+from highwater.traces.calls import NEVER, NONE, Calls, definite, indefinite, returns, unreadable, with_timeouts
 
-CALLS: Calls = {
+CALLS: Calls = with_timeouts({
     "initialise": {
         "NoneType": returns("initialised", "there is a first content", update=NONE),
         "Unavailable": definite("not initialised", "call again"),
@@ -22,4 +22,4 @@ CALLS: Calls = {
         **unreadable("failed", NEVER, "InvalidManifest"),
         "OutcomeUnknown": indefinite("unknown", "do not repeat it by itself; read the content and look for its id"),
     },
-}
+})

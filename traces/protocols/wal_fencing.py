@@ -1,11 +1,13 @@
 """Safety: every request of the trace is an action of model/protocols/wal_fencing.py, and each response to a caller agrees with
 the model's history.
 
-A record's body "w.k" names the k-th record of the model's writer w. A request that was applied and whose reply was lost is one
-action of the model (Lose..). So for each applied request both cases are followed, that its client received the reply and that
-it did not, until its next event decides.
+A record's body "w.k" names the k-th record of the model's writer w. In a record of a store of keys the value is "w.k". A
+request that was applied and whose reply was lost is one action of the model (Lose..). So for each applied request both cases
+are followed, that its client received the reply and that it did not, until its next event decides.
 """
 
+import json
+from base64 import b64decode
 from typing import Any
 
 from highwater.impl.codecs.json.wal import FENCE, InvalidWal, Record, WalManifest, decode_manifest, decode_record
@@ -14,6 +16,7 @@ from highwater.model.protocols.wal_fencing import Body, Constants, Manifest, Sha
 from highwater.traces import trace
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, Keys
+from highwater.traces.protocols.wal_fencing_calls import CALLS, JUDGES
 from highwater.traces.refine import STUTTER, Match, Refiner
 from highwater.traces.trace import refiner_without_witnesses
 
@@ -32,11 +35,16 @@ def refiner(c: Constants) -> Refiner:
     return refiner_without_witnesses(model(c))
 
 
+def name_of(body: bytes) -> bytes:
+    """Return the name in a record's body: the body, or the value of a put. Raises ValueError, LookupError."""
+    return b64decode(json.loads(body)["value"]) if body.startswith(b"{") else body
+
+
 def record_of(record: Record | None) -> Any:
     """Return (writer, number) of a record "w.k"; () for a fence. Raises ValueError."""
     if record is None:
         return ()
-    writer, number = map(int, record.body.split(b"."))
+    writer, number = map(int, name_of(record.body).split(b"."))
     return writer, number
 
 
@@ -49,11 +57,12 @@ class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
     alien = (*trace.ALIEN, InvalidWal)
+    calls, claims = CALLS, JUDGES
 
     def _updates(self, e: Event) -> list[str]:
         """Return the update in a record. (A flush puts none: it says that the log's records are in the database.)"""
         record = decode_record(e.body)
-        return [record.body.decode()] if record else []
+        return [name_of(record.body).decode()] if record else []
 
     def _take(self, e: Event) -> None:
         doubtful = e.kind == "timeout" or (e.kind == "refused" and e.status >= 500)  # a 503 to a mutation is indefinite
@@ -85,7 +94,7 @@ class Trace(trace.Trace):
         if e.key == MANIFEST and e.op == "get":
             found = manifest_of(e.body) if e.status == 200 else Manifest()
             return Match(e.client, ("ReadManifest",), (), lambda a, s, l, s2, l2: s.manifest == found, unheard=True)
-        if e.op == "list":
+        if e.op == "list" and not (e.truncated or e.condition):
             ids = [WAL.file_id(key) for key in e.keys]
             return Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: present(s) == ids, e.op)
         if e.op == "delete":
@@ -107,7 +116,7 @@ class Trace(trace.Trace):
                      lambda a, s, l, s2, l2: s2.manifest == found)
 
     def _of_wal(self, e: Event) -> Match:
-        if e.op == "list":
+        if e.op == "list" and not e.truncated:
             after = WAL.file_id(e.condition) or 0
             ids = [WAL.file_id(key) for key in e.keys]
             return Match(e.client, ("List",), (), lambda a, s, l, s2, l2: (
@@ -165,6 +174,9 @@ class Trace(trace.Trace):
         if e.op == "opened":
             seen = frozenset(tuple(map(int, name.split("."))) for name in e.body.decode().split())
             return self._says(e, lambda s, l: l.pc == "Open" and l.has == seen)
+        if e.op == "got":
+            found = {tuple(map(int, e.body.split(b".")))} if e.body else set()
+            return self._says(e, lambda s, l: l.pc == "Open" and found <= l.has)
         if e.op in ("committed", "failed", "fenced", "unknown"):
             writer, number = map(int, e.body.split(b"."))
             if e.client != f"Writer#{writer}":

@@ -1,4 +1,4 @@
-"""highwater dst: run | replay | shrink | explain | timeline | export | doctor | lint | zoo | mutate | exhaust."""
+"""highwater dst: run | replay | shrink | explain | timeline | export | doctor | lint | zoo | mutate | coverage | exhaust."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +11,7 @@ from rich.progress import track
 from highwater import project
 from highwater.cli.console import Protocol, Scenario, console, refuse, scenario_of, seeds_of
 from highwater.cli.dst.bundle import bundle
+from highwater.cli.dst.coverage import coverage_command
 from highwater.cli.dst.doctor import doctor_command
 from highwater.cli.dst.explain import explain_command
 from highwater.cli.dst.export import export_command
@@ -128,6 +129,6 @@ def run(given: Run) -> Outcome | None:
 
 COMMANDS = {"replay": replay_tape, "shrink": shrink_command, "explain": explain_command, "timeline": timeline_command,
             "export": export_command, "doctor": doctor_command, "lint": lint_command, "zoo": zoo_command,
-            "mutate": mutate_command, "exhaust": exhaust_command}
+            "mutate": mutate_command, "coverage": coverage_command, "exhaust": exhaust_command}
 for name, command in COMMANDS.items():
     app.command(name)(command)
