@@ -98,6 +98,11 @@ class Actors:
         number = max(local.k for local in self.trace.refiner.locals(client)) if self.trace else self.begun
         return f"{client.partition('#')[2]}.{number}"
 
+    def expects(self, error: Exception) -> None:
+        """Raise an error that a reader never gets while the environment keeps its promises."""
+        if isinstance(error, Indefinite) and not isinstance(error, TimedOut) and not self.shape.broken:
+            raise error
+
     def in_time(self, client: Client, call: Awaitable[Result]) -> Awaitable[Result]:
         """Return the call as its caller awaits it: in runs with `patience_ms`, until a drawn time. Raises TimedOut then."""
         if not self.hurried:

@@ -67,5 +67,6 @@ SCENARIO = boundary.SCENARIO._replace(
     trace_options=boundary.shape_options,
     told=("committed", "recognised", "read"),
     moments=boundary.WITHOUT_SDK,
+    breaks={},
     rare=({"patience_ms": 300},),
 )
