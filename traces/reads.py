@@ -53,7 +53,7 @@ class Reads:
             self.now[e.client] = self._after(heard, e)
         elif e.kind == "crash":
             self.now[e.client] = NOTHING
-        elif self.before.get(e.client, (0, NOTHING))[0] == e.request:  # it was applied, and its response is lost
+        elif e.awaited and self.before.get(e.client, (0, NOTHING))[0] == e.request:  # it was applied, and its response is lost
             self.now[e.client] = self.before[e.client][1]
 
     def _after(self, heard: Heard, e: Event) -> Heard:

@@ -128,7 +128,8 @@ class Trace(trace.Trace):
             self.before.pop(client, None)
         elif e.kind == "told" or e.op in ("list", "create"):
             self._decide(e)
-        elif e.kind != "applied" and e.key in BOUNDARIES and any(l.pc == "Created" for l in self.refiner.locals(client)):
+        elif e.kind != "applied" and e.awaited and e.key in BOUNDARIES and any(
+                l.pc == "Created" for l in self.refiner.locals(client)):
             self._keep(client, lambda part, l: l.pc == "Created")  # it has not learned what the boundary is
         if e.kind != "told":
             if e.op == "list" and e.kind == "applied":
