@@ -45,6 +45,8 @@ class Trace:
 
     alien: tuple[type[Exception], ...] = ALIEN
     writer = "Writer"  # the role with named updates: "w.k" is one of client number w
+    keyed: tuple[str, ...] = ()  # the responses to callers that name an object
+    bodiless: tuple[str, ...] = ()  # those that say no more than their name
     collector = ""  # name prefix of clients without model state: a late write of theirs is their own action
 
     def __init__(self, refiner: Refiner, namespace: Any, skew_ms: int = 0):
@@ -234,7 +236,8 @@ class Trace:
         known = self.refiner.pair(e.client), e[REST]
         if known in self.refiner.true and not e.request:
             return
-        if e.request or e[6:9] != UNUSED[0] or e[10:] != UNUSED[1]:
+        more = (e.key and e.op not in self.keyed) or (e.body and e.op in self.bodiless)
+        if e.request or e[6:9] != UNUSED[0] or e[10:] != UNUSED[1] or more:
             raise self._refused("form", f"{e.client} was told more than that: {e}")
         if self._told_of(e) is not AGAIN:
             self.refiner.true.add(known)

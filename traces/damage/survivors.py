@@ -16,11 +16,30 @@ from highwater.traces.form import MUTATIONS, PUTS, READS
 ENDS = ("refused", "timeout", "crash")
 
 
+class Clients(NamedTuple):
+    """What clients of one protocol may do.
+
+    `begins`: the requests with which a client begins anew, whatever it knows. `free`: roles without a state of their own in the
+    model, which judges them by what they write."""
+
+    begins: tuple[str, ...] = ("list",)
+    free: tuple[str, ...] = ()
+
+
+def nothing(e: Event) -> Any:
+    """Return no meaning: two contents are the same only if their bytes are."""
+
+
 class Survivor(NamedTuple):
     good: list[Event]
     damage: Damage
     where: Any  # the protocol's keys: an impl.layout.Namespace, or traces.form.Keys
     locals: dict[str, Any]  # the local state of each client before the event, in the good trace
+    clients: Clients = Clients()
+    meaning: Callable[[Event], Any] = nothing  # of the content that is put: the updates in it
+
+    def is_free(self, e: Event) -> bool:
+        return e.client.partition("#")[0] in self.clients.free
 
     @property
     def before(self) -> Event:

@@ -67,6 +67,7 @@ class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
     alien = (*trace.ALIEN, InvalidSnapshot)
+    keyed, bodiless = ("committed",), ("closed",)
     writer = "Appender"
 
     def _updates(self, e: Event) -> list[str]:

@@ -45,6 +45,7 @@ from highwater.traces.trace import refiner_without_witnesses
 MANIFEST, COMPACTIONS = Namespace("db", "manifest"), Namespace("db", "compactions")
 BOUNDARIES = (MANIFEST.boundary_key, COMPACTIONS.boundary_key)
 KEYS = Keys("db", listed=(MANIFEST.prefix, COMPACTIONS.prefix), single=BOUNDARIES)
+LOOKS = ("get", "get_if_changed")  # reads of a boundary
 OF_MANIFEST = JsonCodec(StoredManifest)
 CODECS = {True: OF_MANIFEST, False: JsonCodec(StoredCompactions)}
 
@@ -98,6 +99,7 @@ class Trace(trace.Trace):
 
     alien = (*trace.ALIEN, InvalidContent)
     collector = "Collector"
+    bodiless = ("not open", "nothing", "fenced", "not compacted")
 
     def __init__(self, refiner: Refiner, namespace: Keys = KEYS, skew_ms: int = 0):
         super().__init__(refiner, namespace, skew_ms)
@@ -130,11 +132,10 @@ class Trace(trace.Trace):
             self._decide(e)
         elif e.kind != "applied" and e.key in BOUNDARIES and any(l.pc == "Created" for l in self.refiner.locals(client)):
             self._keep(client, lambda part, l: l.pc == "Created")  # it has not learned what the boundary is
-        if e.kind != "told":
-            if e.op == "list" and e.kind == "applied":
-                shift = BITS * (self.refiner.index[client] + 1)
-                self.before[client] = {state >> shift & FIELD for state in self.refiner.states}
-            self.reads.observe(e)
+        if e.op == "list" and e.kind == "applied":
+            shift = BITS * (self.refiner.index[client] + 1)
+            self.before[client] = {state >> shift & FIELD for state in self.refiner.states}
+        self.reads.observe(e)
 
     def _decide(self, e: Event) -> None:
         """Decide whether the last LIST was the model's read. A file is put, or fences, once it was read; for all else it must
@@ -175,7 +176,7 @@ class Trace(trace.Trace):
             return Match(client, ("Read", "ReadFenced", "ReadLanded", STUTTER), (),
                          lambda a, s, l, s2, l2: about(l) == manifest and l.pc == "Idle" and ids == ids_of(s, manifest)
                          and (a is not STUTTER or (isinstance(l, Compactor) and l.task == "Pick")), e.op, unheard=True)
-        if e.key in BOUNDARIES and e.op in READS:
+        if e.key in BOUNDARIES and e.op in LOOKS:
             value = 0 if e.status == 404 else int(e.body) if e.status == 200 else None  # 304 shows none
             return Match(client, ("Accept", "Reject", STUTTER), (), lambda a, s, l, s2, l2: (
                 value in (None, boundary_of(s, manifest)) and (about(l) == manifest if a else l.pc != "Created")), e.op, True)
@@ -202,8 +203,8 @@ class Trace(trace.Trace):
                          lambda a, s, l, s2, l2: a is not STUTTER or not shown(s, manifest, i), e.op)
         if e.key in BOUNDARIES and e.op in ("create", "update") and e.status == 200:
             return Match(client, (advance,), (int(e.body),))
-        if e.key in BOUNDARIES and e.op != "put":
-            value = int(e.body) if e.op in READS and e.status == 200 else None
+        if e.key in BOUNDARIES and e.op in (*LOOKS, "create", "update"):
+            value = int(e.body) if e.op in LOOKS and e.status == 200 else None
             return Match(client, (STUTTER,), (), lambda a, s, l, s2, l2: value in (None, boundary_of(s, manifest)), e.op)
         raise self._no_action(e, "a collector")
 

@@ -50,6 +50,7 @@ class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
     alien = (*trace.ALIEN, InvalidManifest)
+    keyed = ("committed", "compacted", "collected")
 
     def __init__(self, refiner: Refiner, namespace: Namespace = MANIFESTS, skew_ms: int = 0):
         super().__init__(refiner, namespace, skew_ms)

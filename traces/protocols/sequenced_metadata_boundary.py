@@ -87,6 +87,7 @@ class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
     alien = (*trace.ALIEN, manifest_json.InvalidManifest)
+    keyed = ("committed", "read")
     at_rest: tuple[str, ...] = ("Idle",)  # a writer's `pc` at a response to its caller
 
     def _updates(self, e: Event) -> tuple[str, ...]:

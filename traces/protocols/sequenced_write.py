@@ -82,6 +82,7 @@ class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
     alien = (*trace.ALIEN, manifest_json.InvalidManifest)
+    keyed = ("committed",)
 
     def __init__(self, refiner: Refiner, namespace: Namespace, skew_ms: int = 0):
         super().__init__(refiner, namespace, skew_ms)

@@ -56,6 +56,7 @@ class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
     alien = (*trace.ALIEN, InvalidWal)
+    bodiless = ("not open", "flushed", "not flushed")
 
     def _updates(self, e: Event) -> list[str]:
         """Return the update in a record. (A flush puts none: it says that the log's records are in the database.)"""
@@ -69,6 +70,9 @@ class Trace(trace.Trace):
             return
         applied = any((old.client, old.request, old.kind) == (e.client, e.request, "applied") for old in self.events[-2::-1])
         if not e.pending:
+            if e.t_ms < self.now_ms:
+                raise self._refused("order", f"at {e.t_ms} ms, after what was at {self.now_ms} ms")
+            self.now_ms = e.t_ms
             if e.request <= self.last.get(e.client, 0):
                 self._replied(e)
             self._well_formed(e)
@@ -126,10 +130,12 @@ class Trace(trace.Trace):
                          lambda a, s, l, s2, l2: l.n + 1 == i and slot(s, i) == found, unheard=True)
         if e.op != "create":
             raise self._no_action(e, "a writer")
-        body, ok = record_of(decode_record(e.body)), e.status == 200
+        record, ok = decode_record(e.body), e.status == 200
+        body = record_of(record)
         actions = ("CreateFence" if ok else "FenceConflict", "LoseFence") if e.body == FENCE else (
             "CreateNext" if ok else "CreateConflict", "LoseCreate")
-        return Match(e.client, actions, (), lambda a, s, l, s2, l2: l.n + 1 == i and (not body or body[1] == l.k) and (
+        return Match(e.client, actions, (), lambda a, s, l, s2, l2: l.n + 1 == i and (
+            record is None or (body[1], record.epoch) == (l.k, l.epoch)) and (
             slot(s2, i) == (body,) if ok else s2.wal == s.wal))
 
     # --- requests that nobody waits for
