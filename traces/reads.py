@@ -47,7 +47,7 @@ class Reads:
 
     def boundary(self, key: str) -> int:
         """Return the boundary of a file's sequence."""
-        return next(self.values[of] for of, prefix in self.boundaries.items() if key.startswith(prefix))
+        return next((self.values[of] for of, prefix in self.boundaries.items() if key.startswith(prefix)), 0)
 
     def observe(self, e: Event) -> None:
         """Note a request that its client waits for, or the end of its waiting. A response to the caller ends a call."""

@@ -29,6 +29,14 @@ def update_of(name: str) -> tuple[int, int]:
     return writer, number
 
 
+def distinct(values: Iterable[Any]) -> frozenset:
+    """Return the set of these values. Raises ValueError if one is there twice."""
+    those = list(values)
+    if len(set(those)) < len(those):
+        raise ValueError(f"one is there twice: {those}")
+    return frozenset(those)
+
+
 def refiner_without_witnesses(model: Model) -> Refiner:
     """Return a refiner that looks for no witnesses. Make it once for many traces, because it caches what it computes."""
     return Refiner(model._replace(sometimes={}))
@@ -45,8 +53,8 @@ class Trace:
 
     alien: tuple[type[Exception], ...] = ALIEN
     writer = "Writer"  # the role with named updates: "w.k" is one of client number w
-    keyed: tuple[str, ...] = ()  # the responses to callers that name an object
-    bodiless: tuple[str, ...] = ()  # those that say no more than their name
+    keyed: tuple[str, ...] = ()  # the responses that name an object
+    bodiless: tuple[str, ...] = ()  # those that have no body
     collector = ""  # name prefix of clients without model state: a late write of theirs is their own action
 
     def __init__(self, refiner: Refiner, namespace: Any, skew_ms: int = 0):

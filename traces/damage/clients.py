@@ -5,6 +5,7 @@ at the store may be sent more often than necessary. A response of which a client
 response to a caller stays true until an event changes that.
 """
 
+import re
 from collections.abc import Iterator
 
 from highwater.traces.damage.survivors import (
@@ -25,8 +26,10 @@ from highwater.traces.damage.survivors import (
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, PUTS, READS
 
-WEAK = ("unknown", "not open", "not begun", "not flushed", "not compacted", "remains", "closed")  # responses that claim nothing
+WEAK = ("unknown", "not open", "not begun", "not flushed", "not compacted", "remains", "closed",
+        "not read")  # responses that claim nothing
 NO_EFFECT = ("failed", "version_exists", "refused")  # responses that claim that the call had no effect
+FIRST = re.compile(r"/0{19}1\.")  # in the key of a file that a trace begins with
 CLAIM_NOTHING = (*WEAK, "failed", "version_exists")  # responses that need no read
 
 
@@ -64,6 +67,16 @@ def in_vain(e: Event) -> bool:
     return e.kind == "applied" and not write(e)
 
 
+def last_write(s: Survivor, key: str) -> Event | None:
+    return next((e for e in reversed(s.good[:s.damage.at]) if write(e) == key), None)
+
+
+def exists(s: Survivor, key: str) -> bool:
+    """Return whether an object of this key exists before the event."""
+    last = last_write(s, key)
+    return bool(FIRST.search(key)) if last is None else last.op != "delete"
+
+
 def drops(s: Survivor) -> bool:
     return s.damage.kind == "drop"
 
@@ -83,11 +96,13 @@ def refused_again(s: Survivor) -> bool:
 
 
 def lost_again(s: Survivor) -> bool:
-    return s.damage.kind == "repeat" and s.before.kind in ENDS and not (s.before.pending and s.before.op in MUTATIONS)
+    return s.damage.kind == "repeat" and s.before.kind in ENDS
 
 
 def not_used(s: Survivor) -> bool:
     e = s.before
+    if drops(s) and arrival(e) and write(e):
+        return unseen(e.key, s.rest)  # it never arrives
     if not drops(s) or e.kind == "told" or write(e) or (e.pending and e.op in MUTATIONS):
         return False
     return arrival(e) or lost(e, s.good) or unused(s, e, s.rest)
@@ -111,9 +126,13 @@ def another_collects(s: Survivor) -> bool:
 
 
 def asked_for_another(s: Survivor) -> bool:
-    """Return whether a client asked for another object, which is not there either, and made no use of that."""
-    return same_but(s, "key") and s.before.op in READS and in_vain(s.before) and unused(s, s.before, s.rest) and (
-        s.is_free(s.before) or (s.before.status == 404 and s.after.key not in written(s)))
+    """Return whether a client asked for another object, made no use of the response, and the same response is true of that."""
+    if not same_but(s, "key") or not in_vain(s.before) or not (s.before.op in READS or s.is_free(s.before)):
+        return False
+    e, last = s.after, last_write(s, s.after.key)
+    content = last is not None and (last.version, last.body) == (e.version, e.body)
+    true = content if e.status == 200 else exists(s, e.key) == (e.status != 404)
+    return unused(s, s.before, s.rest) and (true or (s.is_free(e) and e.op in READS and not e.body))
 
 
 def collected_less(s: Survivor) -> bool:
@@ -127,8 +146,9 @@ def collected_less(s: Survivor) -> bool:
 
 
 def collected_another(s: Survivor) -> bool:
-    return same_but(s, "key") and s.before.op == "delete" and s.is_free(s.before) and all(
-        unseen(key, s.rest) for key in (s.before.key, s.after.key))
+    keys = s.before.key, s.after.key
+    return same_but(s, "key") and s.before.op == "delete" and s.is_free(s.before) and (
+        all(unseen(key, s.rest) for key in keys) or not any(exists(s, key) for key in keys))
 
 
 def ended_otherwise(s: Survivor) -> bool:
@@ -153,7 +173,8 @@ def claims_little(s: Survivor) -> bool:
 def true_as_well(s: Survivor) -> bool:
     """Return whether a caller is told that its call had no effect, and it had none: neither did its client write anything since
     the response before, nor does any put have the update."""
-    if s.before.kind != "told" or not same_but(s, "op", "client", "body") or s.after.op not in NO_EFFECT:
+    if s.before.kind != "told" or not same_but(s, "op", "client", "body") or not (
+            s.after.op in NO_EFFECT or (s.damage.field == "body" and s.after.op == "fenced")):
         return False
     own = [o for o in s.good[:s.damage.at] if o.client == s.after.client]
     last = max((i for i, o in enumerate(own) if o.kind == "told"), default=-1)
@@ -212,7 +233,7 @@ CLIENTS: Equivalences = {
     "asked again": ("a read changes nothing, so a client may send it twice", asked_again),
     "deleted again": ("a second delete of the same object changes nothing", deleted_again),
     "refused again": ("a put whose condition failed may be sent twice, and fails again", refused_again),
-    "lost again": ("one more request is lost before it reaches the store", lost_again),
+    "lost again": ("the client sends its request once more, and that one is lost before it reaches the store", lost_again),
     "not used": ("it changed nothing, and its client made no use of the response before it asked again, began anew or ended",
                  not_used),
     "another asked": ("it changed nothing, its own client made no use of it, and any client may ask", another_asked),

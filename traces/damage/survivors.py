@@ -159,11 +159,11 @@ def number_is_a_name(s: Survivor) -> bool:
     if not same_but(s, "request") or not s.after.request:
         return False
     asked = s.after.client, s.after.request, s.after.op, s.after.key, s.after.condition
-    if s.before.kind in ENDS and any(e.kind == "applied" and (e.client, e.request, e.op, e.key, e.condition) == asked
-                                     for e in s.good[:s.damage.at]):
-        return True  # the reply to an earlier request is lost, not to this one
+    if s.before.kind in ENDS and any((e.kind == "applied" or s.before.kind == "crash") and (
+            e.client, e.request, e.op, e.key, e.condition) == asked for e in s.good[:s.damage.at]):
+        return True  # the reply to an earlier request is lost, not to this one; or its client crashes after that one
     numbers = [e.request for e in of_client(s.before, s.damage.events) if e.request]
-    others = [e for e in s.good if e is not s.before and e.client == s.before.client and e.request]
+    others = [e for e in (s.rest if s.before.op in PUTS else s.good) if e is not s.before and e.client == s.before.client and e.request]
     return sorted(numbers) == numbers and s.after.request not in [e.request for e in others]
 
 
@@ -204,7 +204,8 @@ def never_arrives(s: Survivor) -> bool:
 
 
 def never_shown_again(s: Survivor) -> bool:
-    others = [e for e in s.good if e is not s.before and e.key == s.before.key and not (arrival(e) and e.op in READS)]
+    others = [e for e in (s.rest if s.before.op in PUTS else s.good) if e is not s.before and e.key == s.before.key and not (
+        (arrival(e) and e.op in READS) or (lost(e, s.good) and not e.pending))]
     return same_but(s, "version") and not any(s.before.version in (e.version, e.condition) for e in others)
 
 

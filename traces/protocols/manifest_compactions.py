@@ -40,11 +40,13 @@ from highwater.traces.event import Event
 from highwater.traces.form import READS, Keys
 from highwater.traces.reads import Reads
 from highwater.traces.refine import STUTTER, Match, Refiner
-from highwater.traces.trace import refiner_without_witnesses
+from highwater.traces.trace import distinct, refiner_without_witnesses
 
 MANIFEST, COMPACTIONS = Namespace("db", "manifest"), Namespace("db", "compactions")
 BOUNDARIES = (MANIFEST.boundary_key, COMPACTIONS.boundary_key)
 KEYS = Keys("db", listed=(MANIFEST.prefix, COMPACTIONS.prefix), single=BOUNDARIES)
+ANSWERED = {"committed": MANIFEST.prefix, "nothing": MANIFEST.prefix, "opened": COMPACTIONS.prefix,
+            "compacted": COMPACTIONS.prefix}  # response -> the files that the last request before it is about
 LOOKS = ("get", "get_if_changed")  # reads of a boundary
 OF_MANIFEST = JsonCodec(StoredManifest)
 CODECS = {True: OF_MANIFEST, False: JsonCodec(StoredCompactions)}
@@ -76,8 +78,8 @@ def decoded(manifest: bool, body: bytes) -> Manifest | Compactions:
     """Return the content of a file. Raises InvalidContent, ValueError."""
     stored: Any = CODECS[manifest].decode(body)
     if manifest:
-        return Manifest(stored.compactor_epoch, frozenset(map(sst_of, stored.l0)), job_of(stored.compacted))
-    return Compactions(stored.compactor_epoch, frozenset(map(job_of, stored.jobs)))
+        return Manifest(stored.compactor_epoch, distinct(map(sst_of, stored.l0)), job_of(stored.compacted))
+    return Compactions(stored.compactor_epoch, distinct(map(job_of, stored.jobs)))
 
 
 def of_manifest(key: str) -> bool:
@@ -141,8 +143,9 @@ class Trace(trace.Trace):
         """Decide whether the last LIST was the model's read. A file is put, or fences, once it was read; for all else it must
         be current."""
         before, heard = self.before.pop(e.client, None), self.reads.of(e.client)
-        if e.kind == "told" and e.op == "nothing" and not heard.current:
-            raise self._misled(e, "it has not read the latest manifest, and then the boundary")
+        done = heard.prefix == ANSWERED.get(e.op, "") and (heard.current or (heard.stands and e.op != "nothing"))
+        if e.kind == "told" and e.op in ANSWERED and not done:
+            raise self._misled(e, f"it has not read the latest of {ANSWERED[e.op]}, or put the next, and then the boundary")
         if before is None:
             return
         if heard.current and e.kind == "told" and any(part not in before for part, _ in self._parts(e.client)):

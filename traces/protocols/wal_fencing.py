@@ -17,7 +17,7 @@ from highwater.traces import trace
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, Keys
 from highwater.traces.refine import STUTTER, Match, Refiner
-from highwater.traces.trace import refiner_without_witnesses
+from highwater.traces.trace import distinct, refiner_without_witnesses
 
 WAL = Namespace("db", "wal")
 MANIFEST = "db/wal.manifest"
@@ -63,7 +63,18 @@ class Trace(trace.Trace):
         record = decode_record(e.body)
         return [name_of(record.body).decode()] if record else []
 
+    def __init__(self, refiner: Refiner, namespace: Keys = KEYS, skew_ms: int = 0):
+        super().__init__(refiner, namespace, skew_ms)
+        self.answered: set[str] = set()  # clients whose open was answered
+
     def _take(self, e: Event) -> None:
+        if e.kind == "told":
+            if (e.op in ("opened", "not open")) == (e.client in self.answered):
+                raise self._misled(e, "its open was answered before" if e.client in self.answered else "it was not opened")
+            self.answered.add(e.client)
+            if e.op == "committed" and not ((last := self._last_of(e)) and last.key == MANIFEST and last.kind == "applied"
+                                            and last.op in ("get", "get_if_changed")):
+                raise self._misled(e, "it has not read the manifest after its create")
         doubtful = e.kind == "timeout" or (e.kind == "refused" and e.status >= 500)  # a 503 to a mutation is indefinite
         if not doubtful or e.op not in MUTATIONS or e.client.startswith("Collector"):
             super()._take(e)
@@ -176,7 +187,7 @@ class Trace(trace.Trace):
 
     def _told_of(self, e: Event) -> str:
         if e.op == "opened":
-            seen = frozenset(tuple(map(int, name.split("."))) for name in e.body.decode().split())
+            seen = distinct(tuple(map(int, name.split("."))) for name in e.body.decode().split())
             return self._says(e, lambda s, l: l.pc == "Open" and l.has == seen)
         if e.op == "got":
             found = {tuple(map(int, e.body.split(b".")))} if e.body else set()
