@@ -265,8 +265,9 @@ class Trace:
         return self._tells(e, Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: so(s, l)))
 
     def _last_of(self, e: Event) -> Event | None:
-        """Return the last earlier event of the same client."""
-        return next((old for old in self.events[-2::-1] if old.client == e.client), None)
+        """Return the last earlier event of the same client, without requests that it no longer waited for."""
+        return next((old for old in self.events[-2::-1] if old.client == e.client and (old.awaited or old.kind != "applied")),
+                    None)
 
     def _misled(self, e: Event, why: str) -> Failure:
         return Failure("safety", f"told:{e.op}", f"{e.client} was told {e.op!r} of {e.body.decode()!r} {e.key}, but {why}",

@@ -53,7 +53,7 @@ def unused(s: Survivor, e: Event, rest: list[Event]) -> bool:
             return True
         if (o.kind, o.op) == ("told", "fenced") and e.key.endswith(".boundary"):
             return True  # the file alone has told it
-        if o.op in MUTATIONS and lost(o, s.good):
+        if o.op in MUTATIONS and lost(o, s.damage.events):
             continue
         if o.op in READS and in_vain(e) and e.op in PUTS:
             return True  # it looks again, as it may at any time
@@ -103,9 +103,25 @@ def not_used(s: Survivor) -> bool:
     e = s.before
     if drops(s) and arrival(e) and write(e):
         return unseen(e.key, s.rest)  # it never arrives
-    if not drops(s) or e.kind == "told" or write(e) or (e.pending and e.op in MUTATIONS):
+    if drops(s) and e.kind == "applied" and write(e):
+        return unseen(e.key, s.rest) and unused(s, e, s.rest)  # it was never sent
+    if not drops(s) or e.kind == "told" or (e.pending and e.op in MUTATIONS):
         return False
-    return arrival(e) or lost(e, s.good) or unused(s, e, s.rest)
+    return arrival(e) or lost(e, s.good) or unused(s, e, s.rest) or repeated(s, e) or is_known(s, e)
+
+
+def repeated(s: Survivor, e: Event) -> bool:
+    """Return whether the client stops waiting, and sends the same request again."""
+    o = next(of_client(e, s.rest), None)
+    return e.kind in ENDS and o is not None and (o.op, o.key, o.body) == (e.op, e.key, e.body)
+
+
+def is_known(s: Survivor, e: Event) -> bool:
+    """Return whether a client reads what it has put itself, and nobody else has changed since."""
+    own = next((o for o in reversed(list(of_client(e, s.good[:s.damage.at]))) if write(o)), None)
+    if own is None or own.op not in PUTS:
+        return False
+    return own.key == max(e.keys, default="") if e.op == "list" else (own.key, own.version) == (e.key, e.version)
 
 
 def another_asked(s: Survivor) -> bool:
@@ -114,7 +130,7 @@ def another_asked(s: Survivor) -> bool:
     if not same_but(s, "client") or e.kind == "told" or arrival(e) or write(e) or (e.pending and e.op in MUTATIONS):
         return False
     no_harm = e.op in READS or lost(s.after, s.damage.events)
-    return no_harm and (lost(e, s.good) or unused(s, e, s.rest))
+    return no_harm and (lost(e, s.good) or unused(s, e, s.rest) or is_known(s, e))
 
 
 def another_collects(s: Survivor) -> bool:
@@ -146,9 +162,16 @@ def collected_less(s: Survivor) -> bool:
 
 
 def collected_another(s: Survivor) -> bool:
-    keys = s.before.key, s.after.key
-    return same_but(s, "key") and s.before.op == "delete" and s.is_free(s.before) and (
-        all(unseen(key, s.rest) for key in keys) or not any(exists(s, key) for key in keys))
+    keys, own = (s.before.key, s.after.key), [o for o in s.good if o.client == s.after.client and o.op == "delete"]
+    old = s.is_free(s.before) or any(o.key >= s.after.key for o in own)  # it deletes a later one too
+    return same_but(s, "key") and s.before.op == s.after.op == "delete" and old and all(
+        unseen(key, s.rest) or not exists(s, key) for key in keys)
+
+
+def never_read_since(s: Survivor) -> bool:
+    """Return whether a boundary is moved further, and nobody reads it afterwards."""
+    moved = s.is_free(s.before) and write(s.before).endswith(".boundary")
+    return moved and same_but(s, "body") and unread(s.before.key, s.rest)
 
 
 def ended_otherwise(s: Survivor) -> bool:
@@ -158,12 +181,13 @@ def ended_otherwise(s: Survivor) -> bool:
 
 
 def told_again(s: Survivor) -> bool:
-    """Return whether a caller receives a response that it received before."""
+    """Return whether a caller receives a response that it received before, or one of a client that has read the same."""
     if s.damage.kind == "duplicate":
         return s.before.kind == "told"
-    e = s.after
-    return s.before.kind == "told" and same_but(s, "client") and any(
-        (o.kind, o.client, o.op, o.body) == ("told", e.client, e.op, e.body) for o in s.good[:s.damage.at])
+    e, last = s.after, next((o for o in reversed(s.good[:s.damage.at]) if o.client == s.after.client), None)
+    same = e.op == "read" and last is not None and (last.kind, last.op, last.key) == ("applied", "get", e.key)
+    return s.before.kind == "told" and same_but(s, "client") and (same or any(
+        (o.kind, o.client, o.op, o.body) == ("told", e.client, e.op, e.body) for o in s.good[:s.damage.at]))
 
 
 def claims_little(s: Survivor) -> bool:
@@ -201,7 +225,7 @@ def is_lost(s: Survivor, e: Event) -> bool:
 def is_later(one: Event, two: Event) -> bool:
     """Return whether a response is told after an event that changed nothing; or before it, if it claims nothing."""
     if one.kind == "told":
-        return not write(two)
+        return one.op in WEAK or not write(two) or (one.op in CLAIM_NOTHING and one.client != two.client)
     needless = two.op in CLAIM_NOTHING or (two.op == "fenced" and one.key.endswith(".boundary"))
     return two.kind == "told" and not write(one) and (one.client != two.client or needless)
 
@@ -240,6 +264,7 @@ CLIENTS: Equivalences = {
     "another collects": ("the other collector has listed that object too", another_collects),
     "asked for another": ("the client asked for another object, and made no use of the response", asked_for_another),
     "collected less": ("a collector need not delete or write what nobody looks at any more", collected_less),
+    "never read since": ("the boundary moves to another old id, and nobody reads it afterwards", never_read_since),
     "collected another": ("a collector may delete any old object, and nobody looks at either any more", collected_another),
     "ended otherwise": ("a time-out and a crash are the same to a client that begins anew", ended_otherwise),
     "told again": ("a caller receives the same true response twice", told_again),

@@ -161,9 +161,9 @@ def number_is_a_name(s: Survivor) -> bool:
     asked = s.after.client, s.after.request, s.after.op, s.after.key, s.after.condition
     if s.before.kind in ENDS and any((e.kind == "applied" or s.before.kind == "crash") and (
             e.client, e.request, e.op, e.key, e.condition) == asked for e in s.good[:s.damage.at]):
-        return True  # the reply to an earlier request is lost, not to this one; or its client crashes after that one
+        return True  # the reply to an earlier request is lost, not to this one; or its client crashes after that
     numbers = [e.request for e in of_client(s.before, s.damage.events) if e.request]
-    others = [e for e in (s.rest if s.before.op in PUTS else s.good) if e is not s.before and e.client == s.before.client and e.request]
+    others = [e for e in s.good if e is not s.before and e.client == s.before.client and e.request]
     return sorted(numbers) == numbers and s.after.request not in [e.request for e in others]
 
 
@@ -206,6 +206,9 @@ def never_arrives(s: Survivor) -> bool:
 def never_shown_again(s: Survivor) -> bool:
     others = [e for e in (s.rest if s.before.op in PUTS else s.good) if e is not s.before and e.key == s.before.key and not (
         (arrival(e) and e.op in READS) or (lost(e, s.good) and not e.pending))]
+    if s.before.op in PUTS:  # the next put gives a version of its own, which may be the same
+        at = next((i for i, e in enumerate(others) if write(e)), len(others))
+        others = [*others[:at], *(e._replace(version="") for e in others[at:at + 1])]
     return same_but(s, "version") and not any(s.before.version in (e.version, e.condition) for e in others)
 
 

@@ -75,6 +75,8 @@ class Trace(trace.Trace):
                     self.begun[e.client] = self.before[e.client]
             if e.op == "list" and e.awaited:
                 self._page(e)
+        elif e.kind == "told" and e.key and ((last := self._last_of(e)) is None or (last.kind, last.key) != ("applied", e.key)):
+            raise self._misled(e, "that manifest is not what it read or put last")
         elif e.kind == "told" and any(l.pc == "Listed" for l in self.refiner.locals(e.client)):
             self._end_call(e.client)
         super()._take(e)

@@ -126,6 +126,8 @@ class Trace(trace.Trace):
         """Check that what is deleted is behind the boundary, which the model has not."""
         if e.kind == "applied" and e.key == self.namespace.boundary_key:
             self.reads.observe(e)
+            if e.op in ("create", "update") and e.status == 200 and int(e.body) >= self.refiner.shared().files[-1][0]:
+                raise self._refused("boundary", f"{e.body.decode()} is not behind the latest manifest")
         elif e.kind == "applied" and e.op == "delete" and self.namespace.file_id(e.key) > self.reads.boundary(e.key):
             raise self._refused("delete", f"{e.key} is deleted, and is ahead of the boundary")
 
@@ -135,7 +137,8 @@ class Trace(trace.Trace):
         if e.kind == "told":
             if e.op == "committed" and self.namespace.file_id(e.key) != heard.stands:
                 raise self._misled(e, "it has not read a boundary behind that manifest after its create")
-            if (e.op, e.body) == ("began", b"3") and not (heard.stands and set(heard.listed) <= set(heard.asked)):
+            if (e.op, e.body) == ("began", b"3") and not (
+                    0 < heard.stands <= max(heard.listed, default=0) and set(heard.listed) <= set(heard.asked)):
                 raise self._misled(e, "it has not read every manifest listed, after one of its own that stands")
             if e.op in ("refused", "unreadable") and not heard.base:
                 raise self._misled(e, "it has not read the latest manifest")
@@ -174,7 +177,7 @@ class Trace(trace.Trace):
         if e.op == "list" and not (e.truncated or e.condition):
             ids = [self.namespace.file_id(key) for key in e.keys]
             return Match(client, (STUTTER,), (), lambda a, s, l, s2, l2: shows(ids, s), e.op)
-        if e.op == "delete":
+        if e.op == "delete" and i:
             return Match(client, (STUTTER,) if e.status == 404 else ("Collect", STUTTER), None, lambda a, s, l, s2, l2: (
                 not at(s, i) if a is STUTTER else at(s, i) and not at(s2, i)), e.op)
         if e.key == self.namespace.boundary_key and e.op in (*LOOKS, "create", "update"):

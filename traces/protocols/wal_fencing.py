@@ -12,10 +12,11 @@ from typing import Any
 
 from highwater.impl.codecs.json.wal import FENCE, InvalidWal, Record, WalManifest, decode_manifest, decode_record
 from highwater.impl.layout import Namespace
+from highwater.model.explore.tabulated import BITS, FIELD
 from highwater.model.protocols.wal_fencing import Body, Constants, Manifest, Shared, Writer, model, slot
 from highwater.traces import trace
 from highwater.traces.event import Event
-from highwater.traces.form import MUTATIONS, Keys
+from highwater.traces.form import MUTATIONS, READS, Keys
 from highwater.traces.refine import STUTTER, Match, Refiner
 from highwater.traces.trace import distinct, refiner_without_witnesses
 
@@ -49,7 +50,7 @@ def record_of(record: Record | None) -> Any:
 
 def manifest_of(body: bytes) -> Manifest:
     found: WalManifest = decode_manifest(body)
-    return Manifest(found.writer_epoch, found.replay_after, frozenset(map(record_of, found.flushed)))
+    return Manifest(found.writer_epoch, found.replay_after, distinct(map(record_of, found.flushed)))
 
 
 class Trace(trace.Trace):
@@ -65,6 +66,7 @@ class Trace(trace.Trace):
 
     def __init__(self, refiner: Refiner, namespace: Keys = KEYS, skew_ms: int = 0):
         super().__init__(refiner, namespace, skew_ms)
+        self.before: dict[str, tuple[int, set[int]]] = {}  # client -> its last read, and its local parts before
         self.answered: set[str] = set()  # clients whose open was answered
 
     def _take(self, e: Event) -> None:
@@ -72,9 +74,14 @@ class Trace(trace.Trace):
             if (e.op in ("opened", "not open")) == (e.client in self.answered):
                 raise self._misled(e, "its open was answered before" if e.client in self.answered else "it was not opened")
             self.answered.add(e.client)
-            if e.op == "committed" and not ((last := self._last_of(e)) and last.key == MANIFEST and last.kind == "applied"
+            last = self._last_of(e)
+            if e.op == "flushed" and last and last.kind != "told" and last.key != MANIFEST:
+                raise self._misled(e, "it has asked for something else since")
+            if e.op == "committed" and not (last and last.key == MANIFEST and last.kind == "applied"
                                             and last.op in ("get", "get_if_changed")):
                 raise self._misled(e, "it has not read the manifest after its create")
+        elif e.op in READS and (e.awaited or e.kind != "applied"):
+            self._hear(e)
         doubtful = e.kind == "timeout" or (e.kind == "refused" and e.status >= 500)  # a 503 to a mutation is indefinite
         if not doubtful or e.op not in MUTATIONS or e.client.startswith("Collector"):
             super()._take(e)
@@ -94,6 +101,17 @@ class Trace(trace.Trace):
                 self.refiner.step(Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: in_doubt(l), e.op))
         else:
             super()._take(e)
+
+    def _hear(self, e: Event) -> None:
+        """If the response to a read is lost, keep only the states in which the client has not received it."""
+        part = self.refiner.index[e.client] + 1
+        parts = [state >> BITS * part & FIELD for state in self.refiner.states]
+        request, before = self.before.get(e.client, (0, set()))
+        if e.kind == "applied":
+            self.before[e.client] = e.request, set(parts)
+        elif request == e.request:
+            unheard = [state for state, local in zip(self.refiner.states, parts) if local in before]
+            self.refiner.states = tuple(unheard) or self.refiner.states
 
     def _unanswered(self, e: Event) -> None:
         """Take no step: a read without a reply is sent again."""
