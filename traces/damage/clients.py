@@ -1,8 +1,8 @@
 """Safety: a survivor is explained only if a correct client could have sent those requests, and drawn the same conclusions.
 
-These equivalences hold for every protocol, as those of survivors.py do. They rest on three facts. A request that changes nothing
-at the store may be sent more often than necessary. A response of which a client makes no use need not have been received. A true
-response to a caller stays true until an event changes that.
+These equivalences hold for every protocol, as those of survivors.py do. They rest on three facts. A request that changes
+nothing at the store may be sent more often than necessary. A response of which a client makes no use need not have been
+received. A true response to a caller stays true until an event changes that.
 """
 
 import re
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from highwater.traces.damage.survivors import (
     ENDS,
+    GENERAL,
     Equivalences,
     Survivor,
     arrival,
@@ -253,7 +254,8 @@ def written(s: Survivor) -> Iterator[str]:
     return (e.key for e in s.good[:s.damage.at] if write(e))
 
 
-CLIENTS: Equivalences = {
+OF_ALL: Equivalences = {
+    **GENERAL,
     "asked again": ("a read changes nothing, so a client may send it twice", asked_again),
     "deleted again": ("a second delete of the same object changes nothing", deleted_again),
     "refused again": ("a put whose condition failed may be sent twice, and fails again", refused_again),
@@ -271,7 +273,8 @@ CLIENTS: Equivalences = {
     "claims little": ("the response claims nothing", claims_little),
     "true as well": ("the call had no effect, and its caller is told so", true_as_well),
     "in another order": ("a set of names is told in another order", in_another_order),
-    "told later": ("a response is received, or a request is lost, a moment later, and nothing has changed meanwhile", told_later),
+    "told later": ("a response is received, or a request is lost, a moment later, and nothing has changed meanwhile",
+                   told_later),
     "nothing to overwrite": ("an unconditional put where no object exists equals a create", nothing_to_overwrite),
     "means the same": ("nobody reads the content, and its meaning is the same", means_the_same),
     "lists from the first": ("no key lies between the two beginnings of the listing", lists_from_the_first),

@@ -6,9 +6,9 @@ GENERALLY holds for every protocol. A protocol with more knowledge has a module 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from highwater.traces.damage.clients import CLIENTS
+from highwater.traces.damage.clients import OF_ALL
 from highwater.traces.damage.damage import others
-from highwater.traces.damage.survivors import GENERAL, Clients, Equivalences
+from highwater.traces.damage.survivors import Clients, Equivalences
 from highwater.traces.event import Event
 
 
@@ -26,7 +26,7 @@ class Knowledge(NamedTuple):
 
     contents: Callable[[list[Event], int], Iterable[bytes]] = others
     history: Callable[[list[Event], Any, int], Callable[[list[Event]], bool]] = no_history
-    equivalences: Equivalences = {**GENERAL, **CLIENTS}
+    equivalences: Equivalences = OF_ALL
     complete: bool = False
     clients: Clients = Clients()
 

@@ -57,6 +57,7 @@ class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
     alien = (*trace.ALIEN, InvalidWal)
+    keyed = ("got",)
     bodiless = ("not open", "flushed", "not flushed")
 
     def _updates(self, e: Event) -> list[str]:
