@@ -89,6 +89,13 @@ class Actors:
         self.operations.append(of._replace(end=self.moments, said=said, seen=seen))
         self.tell(client, said, of.update.encode() if body is None else body, key)
 
+    def check_words(self) -> None:
+        """Check that the scenario lists each word that callers were told. Raises ValueError."""
+        strange = [event for event in self.told if event.op not in self.scenario.told]
+        if strange:
+            raise ValueError(f"{strange[0].client}'s caller was told {strange[0].op!r}, and SCENARIO.told lists "
+                             + ", ".join(self.scenario.told))
+
     def history(self) -> list[Operation]:
         return [*self.operations, *self.open.values()]
 

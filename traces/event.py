@@ -33,7 +33,7 @@ class Event(NamedTuple):
     body: bytes  # sent by a put, received by a get
     keys: tuple[str, ...] = ()  # of a page
     truncated: bool = False
-    awaited: bool = True  # applied: its client still waits for the reply
+    awaited: bool = True  # applied: its client still waits for the reply; timeout: it waited for it, and not for something else
     pending: bool = False  # timeout, crash: the request in flight may still be applied
 
 

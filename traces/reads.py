@@ -13,7 +13,7 @@ from highwater.traces.form import READS
 
 
 class Heard(NamedTuple):
-    """What a client has learned from the responses that it received."""
+    """The knowledge of a client, from the responses that it received."""
 
     prefix: str = ""  # of its last listing or create
     listed: tuple[int, ...] = ()  # the ids of that listing
@@ -28,20 +28,18 @@ NOTHING = Heard()
 
 
 class Reads:
-    """What each client of a trace has learned. `boundaries`: the key of each boundary -> the prefix of its files."""
+    """Keeps what each client of a trace has learned. `boundaries`: the key of each boundary -> the prefix of its files."""
 
     def __init__(self, file_id: Callable[[str], int | None], boundaries: Mapping[str, str]):
         self.file_id, self.boundaries = file_id, boundaries
         self.values = dict.fromkeys(boundaries, 0)
         self.now: dict[str, Heard] = {}
         self.before: dict[str, tuple[int, Heard]] = {}  # client -> its last request, and what it had learned before
-        self.doubt: dict[str, Heard] = {}  # client -> what it had learned before its waiting ended
 
     def __copy__(self) -> "Reads":
         """Return a copy that shares nothing that changes."""
         again = Reads(self.file_id, self.boundaries)
-        again.values, again.now = dict(self.values), dict(self.now)
-        again.before, again.doubt = dict(self.before), dict(self.doubt)
+        again.values, again.now, again.before = dict(self.values), dict(self.now), dict(self.before)
         return again
 
     def of(self, client: str) -> Heard:
@@ -51,21 +49,16 @@ class Reads:
         """Return the boundary of a file's sequence."""
         return next((self.values[of] for of, prefix in self.boundaries.items() if key.startswith(prefix)), 0)
 
-    def perhaps(self, client: str) -> Heard:
-        """Return what it has learned if its last response was not lost. It may have received that, and be cancelled later."""
-        return self.doubt.get(client) or self.of(client)
-
     def observe(self, e: Event) -> None:
         """Note a request that its client waits for, or the end of its waiting. A response to the caller ends a call."""
-        self.doubt.pop(e.client, None)
         if e.kind in ("crash", "told"):
             self.now[e.client] = NOTHING
         elif e.kind == "applied":
             heard = self.of(e.client)
             self.before[e.client] = e.request, heard
             self.now[e.client] = self._after(heard, e)
-        elif self.before.get(e.client, (0, NOTHING))[0] == e.request:  # it was applied, and its response is lost
-            self.doubt[e.client], self.now[e.client] = self.of(e.client), self.before[e.client][1]
+        elif e.awaited and self.before.get(e.client, (0, NOTHING))[0] == e.request:  # nobody has had the response
+            self.now[e.client] = self.before[e.client][1]
 
     def _after(self, heard: Heard, e: Event) -> Heard:
         if e.op == "list":

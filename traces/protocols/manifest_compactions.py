@@ -132,6 +132,9 @@ class Trace(trace.Trace):
             self.before.pop(client, None)
         elif e.kind == "told" or e.op in ("list", "create"):
             self._decide(e)
+        elif e.kind != "applied" and e.awaited and e.key in BOUNDARIES and any(
+                l.pc == "Created" for l in self.refiner.locals(client)):
+            self._keep(client, lambda part, l: l.pc == "Created")  # it has not learned what the boundary is
         if e.op == "list" and e.kind == "applied":
             shift = BITS * (self.refiner.index[client] + 1)
             self.before[client] = {state >> shift & FIELD for state in self.refiner.states}
@@ -140,7 +143,7 @@ class Trace(trace.Trace):
     def _decide(self, e: Event) -> None:
         """Decide whether the last LIST was the model's read. A file is put, or fences, once it was read; for all else it must
         be current."""
-        before, heard, perhaps = self.before.pop(e.client, None), self.reads.of(e.client), self.reads.perhaps(e.client)
+        before, heard = self.before.pop(e.client, None), self.reads.of(e.client)
         done = heard.prefix == ANSWERED.get(e.op, "") and (heard.current or (heard.stands and e.op != "nothing"))
         if e.kind == "told" and e.op in ANSWERED and not done:
             raise self._misled(e, f"it has not read the latest of {ANSWERED[e.op]}, or put the next, and then the boundary")
@@ -148,8 +151,8 @@ class Trace(trace.Trace):
             return
         if (e.kind, e.op) == ("told", "nothing") and any(part not in before for part, _ in self._parts(e.client)):
             self._keep(e.client, lambda part, l: part not in before)
-        elif not perhaps.current:
-            self._keep(e.client, lambda part, l: part in before or (perhaps.base and l.pc in ("Ready", "Fenced")))
+        elif not heard.current:
+            self._keep(e.client, lambda part, l: part in before or (heard.base and l.pc in ("Ready", "Fenced")))
 
     def _parts(self, client: str) -> list[tuple[int, Any]]:
         """Return the client's local part, as number and value, in each of the states."""
