@@ -98,6 +98,10 @@ class Actors:
         number = max(local.k for local in self.trace.refiner.locals(client)) if self.trace else self.begun
         return f"{client.partition('#')[2]}.{number}"
 
+    def ahead_ms(self) -> dict[str, int]:
+        """Return the most that each client's clock was ahead of the store's."""
+        return {client.name: client.ahead_ms for client in self.clients}
+
     def expects(self, error: Exception) -> None:
         """Raise an error that a reader never gets while the environment keeps its promises."""
         if isinstance(error, Indefinite) and not isinstance(error, TimedOut) and not self.shape.broken:

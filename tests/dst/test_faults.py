@@ -86,6 +86,14 @@ def test_clocks_that_differ_make_files_old_too_soon():
     assert young(300) and not young(0)
 
 
+def test_a_collector_is_judged_by_its_own_clock():
+    """One whose clock is behind deletes later. A mutant that takes files of its future for old ones deletes them too soon."""
+    build = ZOO["future_is_old"][1]
+    assert not any(outcome.kind for outcome in runs(skew_ms=2_000, rounds=3))
+    assert not any(outcome.kind for outcome in runs(build=build, skew_ms=50, rounds=3))
+    assert "history:too young" in {outcome.signature for outcome in runs(build=build, skew_ms=2_000, rounds=3)}
+
+
 def test_a_listing_of_pages_shows_what_never_was_there_at_once():
     """Each page is of its moment: a file behind the cursor is collected before the next page shows one that is newer (F15)."""
     assert any(never_at_once(outcome) for outcome in runs(page_size=2, writers=3, commits=4))
