@@ -88,6 +88,7 @@ def simulate(run: Run, build: Build | None = None, tape: list[Choice] | None = N
     try:
         run_phases(kernel, network, actors)
         of.final_check(actors, events)
+        actors.check_words()
     except Failure as error:
         failure, kind, signature = error, error.kind, error.signature
     except TapeMismatch as error:

@@ -10,6 +10,7 @@ from typing import Any
 from highwater.dst.mutants import sequenced_metadata_boundary_ambiguity as ambiguity
 from highwater.dst.scenario import Mutants
 from highwater.dst.scenarios.sequenced_metadata_boundary import Codec
+from highwater.impl.codecs.json.manifest import Manifest
 from highwater.impl.errors import ListingNeverEnds, NotFound, OutcomeUnknown
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.boundary_object import (
@@ -27,6 +28,17 @@ def build(world: World, where: Namespace, spare: bool, *, bounded: type = Bounde
           boundary: type = ObjectStoreBoundaryObject, storage: type = SequencedStorage,
           store: type = MetadataStore) -> MetadataStore:
     return store(world, where, Codec, spare, bounded(storage(world, where), boundary(world, where)))
+
+
+class SaysItDeleted(SequencedStorage):
+    async def collect(self, file_id: int) -> bool:
+        await super().collect(file_id)
+        return True
+
+
+class ReturnsNoValue(MetadataStore):
+    async def update(self, change: Callable[[int, Any], Any], attempts: int | None = None) -> Committed:
+        return (await super().update(change, attempts))._replace(value=Manifest())
 
 
 class Unchecked(BoundedSequencedStorage):
@@ -267,6 +279,10 @@ BUILDS = {  # name -> (its bug, its Build)
                             lambda w, n, spare, i: build(w, n, spare, storage=ListsForEver)),
     "conflict_not_looked_at": ("after a conflict the same id is tried again, without reading the winner's file",
                                lambda w, n, spare, i: build(w, n, spare, store=ConflictNotLookedAt)),
+    "says_it_deleted": ("a round of collection returns ids whose delete failed",
+                        lambda w, n, spare, i: build(w, n, spare, storage=SaysItDeleted)),
+    "returns_no_value": ("a committed update returns a value without it",
+                         lambda w, n, spare, i: build(w, n, spare, store=ReturnsNoValue)),
     **ambiguity.BUILDS,
 }
 
@@ -312,5 +328,7 @@ ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefi
     "repeated_key_is_listed": (("history:", "liveness:"), ("history:", "liveness:")),
     "listing_without_end": (("liveness:",), ("liveness:",)),
     "conflict_not_looked_at": (("refinement:Writer.CreateConflict", "refinement:Writer.create", *WRITES_AGAIN), ()),
+    "says_it_deleted": (("call:collect deleted",), ()),
+    "returns_no_value": (("call:update content",), ()),
 }
 MUTANTS = Mutants(BUILDS, ORACLES)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from highwater.dst.actors import Actors, raise_anomalies
+from highwater.dst.actors import Actors, Said, raise_anomalies, said_by
 from highwater.dst.scenario import STORES, BaseShape, Draw, Scenario, counted
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world import tampering
@@ -20,14 +20,13 @@ from highwater.dst.world.sdk import IN_SIMULATION, SdkStore
 from highwater.dst.world.store import SimulatedStore
 from highwater.impl.codecs.json import manifest as manifest_json
 from highwater.impl.codecs.json.manifest import Checkpoint, Manifest
-from highwater.impl.errors import Definite, Indefinite
 from highwater.impl.layout import Namespace
-from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
-from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore
+from highwater.impl.protocols.sequenced_metadata_boundary import Committed, MetadataStore, Recognised
 from highwater.impl.protocols.sequenced_storage import FIRST_ID
 from highwater.impl.stores.verified import verified
 from highwater.impl.world import World
 from highwater.model.protocols.sequenced_metadata_boundary import Shared, latest, present
+from highwater.traces.calls import content
 from highwater.traces.event import Event
 from highwater.traces.histories import linear, promises, serial
 from highwater.traces.histories.ambiguity import SOMETIMES as AMBIGUOUS
@@ -35,6 +34,7 @@ from highwater.traces.histories.bounds import too_many
 from highwater.traces.histories.history import damage, too_young, updates_in
 from highwater.traces.protocols import sequenced_metadata_boundary_retries as retries
 from highwater.traces.protocols.sequenced_metadata_boundary import Trace, constants, refiner
+from highwater.traces.protocols.sequenced_metadata_boundary_calls import CALLS
 from highwater.traces.refine import Failure, refiner_of
 
 Build = Callable[[World, Namespace, bool, int], MetadataStore]  # world, namespace, spare checkpoints, number of the client
@@ -148,6 +148,10 @@ def key_of(actors: Actors, file_id: int) -> str:
     return namespace(actors.shape).key(file_id)
 
 
+def shown(of: Committed | Recognised) -> str:
+    return content(Codec.encode(of.value))
+
+
 async def writer(actors: Actors, client: Client, world: World, number: int) -> None:
     world, store = made(actors, client, world, number)
     while actors.left[client.name]:
@@ -162,18 +166,11 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
 
         while True:
             actors.begin(client, update)
-            try:
-                committed = await actors.in_time(client, store.update(change))
-                actors.end(client, "committed", key_of(actors, committed.id))
-            except Definite:
-                actors.end(client, "failed")
-                if not actors.shape.broken:
-                    continue
-            except ObjectVersionBehindBoundary:
-                actors.end(client, "refused")
-            except Indefinite:
-                actors.end(client, "unknown")
-            break
+            asked = actors.in_time(client, store.update(change))
+            said = await said_by(CALLS, "update", asked, lambda of: key_of(actors, of.id), content=shown)
+            actors.end(client, said.told, said.key, keys=said.keys)
+            if said.told != "failed" or actors.shape.broken:
+                break
         if actors.left[client.name] and actors.shape.think_ms > 1:
             await world.clock.sleep_ms(actors.choose(f"{client.name}.think", actors.shape.think_ms))
 
@@ -210,7 +207,13 @@ CHANGES = ("keep", "keep", "keep", "take 0", "take 1", "take 1", "take 3", "rene
 async def collector(actors: Actors, client: Client, world: World, number: int) -> None:
     world, store = made(actors, client, world, number)
     await actors.collect_in_rounds(client, lambda: world.clock.sleep_ms(pause_ms(actors, client)),
-                                   lambda: store.collect(actors.shape.min_age_ms))
+                                   lambda: collected(actors, client, store))
+
+
+async def collected(actors: Actors, client: Client, store: MetadataStore) -> Said:
+    """Collect once, and say which keys were deleted."""
+    return await said_by(CALLS, "collect", actors.in_time(client, store.collect(actors.shape.min_age_ms)),
+                         deleted=lambda ids: " ".join(sorted(key_of(actors, file_id) for file_id in ids)))
 
 
 async def reader(actors: Actors, client: Client, world: World, number: int) -> None:
@@ -219,12 +222,12 @@ async def reader(actors: Actors, client: Client, world: World, number: int) -> N
         actors.left[client.name] -= 1
         await world.clock.sleep_ms(pause_ms(actors, client))
         actors.begin(client)
-        try:
-            file_id, manifest = await actors.in_time(client, store.current())
-        except (Definite, Indefinite) as error:
-            actors.expects(error)
+        said = await said_by(CALLS, "current", actors.in_time(client, store.current()))
+        if said.told != "read":
+            actors.not_read(client, said)
             continue
-        actors.end(client, "read", key_of(actors, file_id), Codec.encode(manifest), manifest.updates)
+        file_id, manifest = said.value
+        actors.end(client, "read", key_of(actors, file_id), Codec.encode(manifest), manifest.updates, said.keys)
 
 
 def pause_ms(actors: Actors, client: Client) -> int:
@@ -360,7 +363,7 @@ SCENARIO = Scenario(
     trace_of=trace_of,
     trace_options=trace_options,
     final_check=final_check,
-    told=("committed", "failed", "refused", "unknown", "read"),
+    told=("committed", "failed", "refused", "unknown", "read", "not read", "deleted", "not deleted"),
     moments=MOMENTS,
     moments_of=moments_of,
     cost={counted(n, "writer"): Shape(writers=n, commits=40, rounds=10, min_age_ms=2_000, think_ms=1, audit=False)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from highwater.dst.sim.kernel import Call, Cancelled, Client, Kernel, Request, Sleep
 from highwater.dst.world.profiles import PROFILES, READS, S3, Profile, scaled
 from highwater.impl.errors import TimedOut
+from highwater.impl.stores.keys import check_key
 from highwater.impl.world import Entry, Object, Page
 
 Answer = TypeVar("Answer")
@@ -114,6 +115,7 @@ class SimulatedStore:
         if self._special:
             self._note(key, now_ms)
         if key not in self.objects:
+            checked_key(key)
             insort(self.keys, key)
         version = etag(body) if self._digest else self._new_version()
         if self._tick_ms != 1:
@@ -215,6 +217,9 @@ class SimulatedStore:
                 store.objects[key] = found
         store.keys = sorted(store.objects)
         return store
+
+
+checked_key = lru_cache(50_000)(check_key)  # keys recur in many runs
 
 
 @lru_cache(50_000)

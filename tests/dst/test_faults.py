@@ -28,12 +28,13 @@ def runs(weights: Weights = NONE, build=production, **shape: object) -> Iterator
 
 
 def told(outcomes: Iterator[Outcome]) -> set[str]:
-    """Collect the responses to callers; "nothing" if a caller got none to its update."""
+    """Collect the responses to callers of writers and readers; "nothing" if a caller got none to its update."""
     found = set()
     for outcome in outcomes:
         assert not outcome.kind, outcome.message
-        ops = [e.op for e in outcome.events if e.kind == "told"]
-        found |= {*ops, *["nothing"] * (sum(op != "read" for op in ops) < SHAPE.writers * SHAPE.commits)}
+        answers = [e for e in outcome.events if e.kind == "told" and not e.client.startswith("Collector")]
+        ended = sum(e.client.startswith("Writer") for e in answers)
+        found |= {*(e.op for e in answers), *["nothing"] * (ended < SHAPE.writers * SHAPE.commits)}
     return found
 
 
