@@ -12,6 +12,7 @@ from highwater.model.protocols.baseline import Constants, Shared, Update, Writer
 from highwater.traces import trace
 from highwater.traces.event import Event
 from highwater.traces.form import Keys
+from highwater.traces.protocols.baseline_calls import CALLS, JUDGES
 from highwater.traces.refine import STUTTER, Match, Refiner
 from highwater.traces.trace import refiner_without_witnesses, update_of
 
@@ -43,6 +44,8 @@ def put_of(e: Event) -> Update:
 class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
+    calls, claims = CALLS, JUDGES
+
     def _updates(self, e: Event) -> list[str]:
         return [e.body.decode()]
 
@@ -73,8 +76,11 @@ class Trace(trace.Trace):
 
     def _told_of(self, e: Event) -> str:
         if e.op == "read":
-            seen = frozenset(map(update_of, e.body.decode().split()))
-            return self._says(e, lambda s, l: l.pc == "Done" and l.got == seen)
+            last = self._last_of(e)
+            if last is None or last.kind != "applied":
+                raise self._misled(e, "it has sent no request for it to the store")
+            seen = sorted(map(update_of, e.body.decode().split()))
+            return self._says(e, lambda s, l: l.pc == "Done" and sorted(l.got) == seen)
         writer, number = update_of(e.body.decode())
         if e.client != f"Writer#{writer}":
             raise self._misled(e, "the write is another writer's")
