@@ -2,6 +2,7 @@
 
 from collections import Counter
 from copy import copy
+from itertools import islice
 
 import pytest
 
@@ -211,13 +212,14 @@ def test_a_copy_shares_nothing_that_changes():
 
 @pytest.fixture(scope="module", params=STEMS)
 def runs(request) -> tuple[str, list[tuple[Outcome, Objects]]]:
-    return request.param, [(simulate(Run(seed, request.param)), beginning(request.param, seed)) for seed in range(6)]
+    """Return some runs in which nothing is tampered with: of the others no model judges the store."""
+    outcomes = (of for of in (simulate(Run(seed, request.param)) for seed in range(100)) if not of.shape.broken)
+    return request.param, [(of, beginning(request.param, of.shape)) for of in islice(outcomes, 6)]
 
 
-def beginning(stem: str, seed: int) -> Objects:
-    scenario, shape = named(stem), simulate(Run(seed, stem)).shape
+def beginning(stem: str, shape: BaseShape) -> Objects:
     store = SimulatedStore(profile=profile_of(shape.store))
-    scenario.begin(store, shape)
+    named(stem).begin(store, shape)
     return {key: (found[0].version, found[0].body) for key, found in store.objects.items()}
 
 
