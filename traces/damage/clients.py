@@ -184,7 +184,7 @@ def ended_otherwise(s: Survivor) -> bool:
 def heard_or_not(s: Survivor) -> bool:
     """Return whether a call was cancelled before or after a response of which its client makes no use."""
     lost_reply = s.before.kind == "timeout" and not lost(s.before, s.good)
-    return same_but(s, "awaited") and lost_reply and unused(s, s.before, s.rest)
+    return same_but(s, "awaited") and lost_reply and (s.before.op == "delete" or unused(s, s.before, s.rest))
 
 
 def told_again(s: Survivor) -> bool:

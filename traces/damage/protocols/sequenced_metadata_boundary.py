@@ -11,7 +11,7 @@ from typing import Any
 from highwater.impl.codecs.json import manifest as manifest_json
 from highwater.impl.codecs.json.manifest import InvalidManifest
 from highwater.impl.layout import InvalidName, Namespace
-from highwater.traces.damage.clients import OF_ALL
+from highwater.traces.damage.clients import OF_ALL, is_later
 from highwater.traces.damage.knowledge import Knowledge
 from highwater.traces.damage.survivors import (
     ENDS,
@@ -167,7 +167,8 @@ def true_as_well(s: Survivor) -> bool:
 
 
 def told_a_moment_off(s: Survivor) -> bool:
-    return s.damage.kind.startswith("swap") and all(independent(*pair) or in_vain(*pair) for pair in exchanged(s))
+    return s.damage.kind.startswith("swap") and all(
+        independent(*pair) or in_vain(*pair) or is_later(*pair) for pair in exchanged(s))
 
 
 def in_vain(one: Event, two: Event) -> bool:
