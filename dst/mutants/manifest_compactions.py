@@ -220,8 +220,8 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "claim_not_looked_up": ((OF_COMPACTOR, "told:"), (TWICE,)),
     "unknown_is_applied": ((OF_COMPACTOR, "told:"), ("history:",)),
     "picked_anew": ((OF_COMPACTOR, "told:"), ("liveness:left",)),
-    "refused_is_repeated": (("refinement:Writer.", "told:"), (TWICE,)),
-    "unheard_is_reported": (("told:committed",), (LOST,)),
+    "refused_is_repeated": (("refinement:Writer.", "refinement:ValueError", "told:"), (TWICE,)),
+    "unheard_is_reported": (("refinement:ValueError", "told:committed"), (LOST,)),
     "overwrites": (("refinement:put",), ("history:",)),
     "collects_first": (("refinement:Collector.",), ("history:",)),
 }

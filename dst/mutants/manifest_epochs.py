@@ -185,7 +185,8 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "unknown_is_done": (DONE, ("history:lost update",)),
     "lists_once": (("refinement:Reader.",), ("history:stale read",)),
     "unheard_is_conflict": (("told:version_exists", "told:failed", "told:fenced"), ("history:denied update",)),
-    "applied_again": ((*STALE, "told:failed", "told:unknown", "told:version_exists"), ("history:applied twice",)),
+    "applied_again": ((*STALE, "refinement:ValueError", "told:failed", "told:unknown", "told:version_exists"),
+                      ("history:applied twice",)),
     "fenced_is_denied": (("told:fenced",), ("history:denied update",)),
 }
 MUTANTS = Mutants(BUILDS, ORACLES)
