@@ -7,12 +7,14 @@ Code that several scenarios share is here; code of running clients is in dst/act
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.profiles import Profile
 from highwater.dst.world.store import SimulatedStore, profile_of
+from highwater.dst.world.tampering import Breach
 from highwater.impl.world import World
 from highwater.traces.event import Event
 from highwater.traces.store import Rules, Store
@@ -47,6 +49,7 @@ class BaseShape:
     store: str = "s3"  # name of a profile in dst/world/profiles.py
     stall_ms: int = 0  # length around which stalls are drawn; 0: around each of the scenario's `waits_ms`
     sdk: str = ""  # name of an SDK in dst/world/sdk.py, for every client; "": each request is sent once, and no error says so
+    broken: str = ""  # a promise of the environment that is broken in the run: one of the scenario's `breaks`
     patience_ms: int = 0  # a caller cancels a call after a time below this; 0: it waits for every call
 
     @classmethod
@@ -109,6 +112,8 @@ class Scenario(NamedTuple):
     moments: tuple[str, ...] = ()  # witnesses of its own that a campaign should reach
     moments_of: Callable[[list[Event], Any], set[str]] = no_moments  # the witnesses that a run reached
     model: str = ""  # the stem of the model, if it is another protocol's
+    breaks: Mapping[str, Breach] = MappingProxyType({})  # name -> what breaks a promise of the environment: such a run is
+    # judged by `final_check` alone, without the model
     rare: tuple[Mapping[str, Any], ...] = ()  # settings of a shape, of which one run in RARELY has one
     needs: tuple[str, ...] | None = None  # requests that it needs beside GET, PUT and DELETE: "create" (PUT
     # If-None-Match), "update" (PUT If-Match), "cache" (GET If-None-Match), "list"; None: `store probe` does not judge it

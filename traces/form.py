@@ -17,7 +17,7 @@ ANSWERS = {  # op -> statuses of some store, for success or a failed condition (
     "get": (200, 404), "get_if_changed": (200, 304, 404), "head": (200, 404), "list": (200,),
 }
 UNANSWERED = ("timeout", "crash")
-UNUSED = (EMPTY[6:9], EMPTY[10:])  # fields that `told` leaves empty beside its request: all after the key but the body
+UNUSED = (EMPTY[6:9], EMPTY[11:])  # fields that `told` leaves empty beside its request: all after the key but body and keys
 
 
 class Keys(NamedTuple):

@@ -7,13 +7,25 @@ traces/protocols/STEM.py. It maps each request to actions of the model.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from traceback import walk_tb
 from typing import Any, Self
 
 from highwater.impl.layout import InvalidName
 from highwater.model.core import Local, Model, Shared
+from highwater.traces.calls import (
+    ALONE,
+    CALL,
+    JUDGES,
+    NO_CALLS,
+    Calls,
+    Claim,
+    is_denied,
+    judge_answer,
+    judge_claims,
+    judge_late,
+)
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, PUTS, UNUSED, malformed
 from highwater.traces.refine import REST, STUTTER, Failure, Match, Refiner
@@ -63,6 +75,8 @@ class Trace:
 
     alien: tuple[type[Exception], ...] = ALIEN
     writer = "Writer"  # the role with named updates: "w.k" is one of client number w
+    calls: Calls = NO_CALLS  # the answers that each call may give
+    claims: Mapping[str, Claim] = JUDGES  # the judges of what answers claim
     keyed: tuple[str, ...] = ()  # the responses that name an object
     bodiless: tuple[str, ...] = ()  # those that have no body
     collector = ""  # name prefix of clients without model state: a late write of theirs is their own action
@@ -71,6 +85,7 @@ class Trace:
         self.refiner, self.namespace, self.skew_ms = refiner, namespace, skew_ms
         self.events: Any = []  # a list of events; traces/follow.py puts columns of them there
         self.last: dict[str, int] = {}  # client -> number of its last request; it has one at a time
+        self.denied: dict[tuple[str, int], Event] = {}  # client, number -> the answer by which it is never applied
         self.pending: dict[tuple[str, int], tuple] = {}  # client, number -> op, key, condition, body, and in the pool
         self.store = Store()  # of which nothing is known yet; dst/scenario.py begins it for a run of the simulation
         self.expiries: list[tuple[int, int]] = []  # (time, what expires then), the soonest first
@@ -242,6 +257,7 @@ class Trace:
             asked = asked[-1] if asked else None
         else:
             request, asked = self.pending.pop((e.client, e.request), ((), ()))
+        judge_late(self, e)
         if asked != sent(e):
             raise self._refused("ApplyPending", f"request {e.request}, {e.op} {e.key}, was sent by nobody")
         if not request:
@@ -256,14 +272,18 @@ class Trace:
     # --- what callers were told
 
     def _told(self, e: Event) -> None:
-        """Check a response: `op` is its kind, `key` and `body` say what it is about."""
+        """Check a response: `op` is its kind, `key` and `body` say what it is about, `keys` what the call said."""
         known = self.refiner.pair(e.client), e[REST]
         if known in self.refiner.true and not e.request:
             return
         more = (e.key and e.op not in self.keyed) or (e.body and e.op in self.bodiless)
-        if e.request or e[6:9] != UNUSED[0] or e[10:] != UNUSED[1] or more:
+        if e.request or e[6:9] != UNUSED[0] or e[11:] != UNUSED[1] or more:
             raise self._refused("form", f"{e.client} was told more than that: {e}")
-        if self._told_of(e) is not AGAIN:
+        again = self._told_of(e) if e.op not in ALONE or not e.keys else None
+        if e.keys:
+            judge_answer(self, e)
+            judge_claims(self, e)
+        if again is not AGAIN and len(e.keys) <= len(CALL) and not is_denied(self, e):
             self.refiner.true.add(known)
 
     def _tells(self, e: Event, match: Match) -> str:

@@ -8,8 +8,17 @@ from typing import Any
 from highwater.dst.scenario import Build, Mutants
 from highwater.dst.scenarios.manifest_epochs import ROOT, Shape
 from highwater.impl.codecs.json.manifest_epochs import Manifest
-from highwater.impl.errors import OutcomeUnknown
-from highwater.impl.protocols.manifest_epochs import EPOCH, Committed, Fenced, Instance, ManifestReader, Polled
+from highwater.impl.errors import Definite, OutcomeUnknown
+from highwater.impl.protocols.manifest_epochs import (
+    EPOCH,
+    Committed,
+    Fenced,
+    FencedApplied,
+    Instance,
+    ManifestReader,
+    Polled,
+    Update,
+)
 from highwater.impl.protocols.sequenced_storage import ObjectVersionExists
 from highwater.impl.world import World
 
@@ -145,6 +154,47 @@ class FencedIsDenied(Instance):
         self.doubt = doubt
 
 
+class FencedIsForgotten(Instance):
+    """Says that it is fenced without effect to every call after the one that found out."""
+
+    def _check_not_over(self, update: Update | None = None) -> None:
+        super()._check_not_over()
+
+
+class DefiniteFencedApplied(FencedApplied, Definite):
+    """The same error, in the wrong class."""
+
+
+DefiniteFencedApplied.__name__ = FencedApplied.__name__
+
+
+class FencedIsDefinite(Instance):
+    """Raises an error that its callers take for a definite one, although the update is in the manifest."""
+
+    async def _update(self, *asked: Any) -> Committed | None:
+        try:
+            return await super()._update(*asked)
+        except FencedApplied as error:
+            raise DefiniteFencedApplied(error.role, error.epoch, error.stored, "the error is of the wrong class") from None
+
+
+class ReturnsItsBase(Instance):
+    """Returns the manifest that it built on, without its update."""
+
+    async def _create(self, m: Manifest) -> Committed:
+        base = self.base
+        committed = await super()._create(m)
+        return committed._replace(manifest=base or m)
+
+
+class NothingIsOld(ManifestReader):
+    """Calls every SST new, also those that it has returned before."""
+
+    async def poll(self) -> Polled:
+        self.seen = frozenset()
+        return await super().poll()
+
+
 def client(instance: type[Instance] = Instance, reader: type[ManifestReader] = ManifestReader) -> Build:
     def build(world: World, shape: Shape, role: str) -> Instance | ManifestReader:
         return reader(world, ROOT) if role == "reader" else instance(world, ROOT, role)
@@ -168,6 +218,11 @@ BUILDS = {  # name -> (its bug, its Build)
     "applied_again": ("an update without a response is applied again although it is in the manifest", client(AppliedAgain)),
     "fenced_is_denied": ("a fenced update without a response is reported as not applied although it was applied",
                          client(FencedIsDenied)),
+    "fenced_is_forgotten": ("a flush that is repeated after FencedApplied is reported as not applied",
+                            client(FencedIsForgotten)),
+    "fenced_is_definite": ("FencedApplied is a definite error", client(FencedIsDefinite)),
+    "returns_its_base": ("a committed update returns the manifest without its change", client(ReturnsItsBase)),
+    "nothing_is_old": ("a poll calls SSTs new that it has returned before", client(reader=NothingIsOld)),
 }
 STALE = ("refinement:Writer.", "refinement:Compactor.", "refinement:Collector.")
 DONE = ("told:committed", "told:compacted", "told:collected")
@@ -188,5 +243,9 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "applied_again": ((*STALE, "refinement:ValueError", "told:failed", "told:unknown", "told:version_exists"),
                       ("history:applied twice",)),
     "fenced_is_denied": (("told:fenced",), ("history:denied update",)),
+    "fenced_is_forgotten": (("told:fenced",), ("history:denied update",)),
+    "fenced_is_definite": (("call:",), ()),
+    "returns_its_base": (("call:",), ()),
+    "nothing_is_old": (("call:poll new",), ()),
 }
 MUTANTS = Mutants(BUILDS, ORACLES)

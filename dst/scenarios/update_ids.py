@@ -4,18 +4,19 @@ Writers repeat a refused or indeterminate update and look for its id (`MetadataS
 sequenced_metadata_boundary's with ON_REFUSAL = "recognised". Collectors and readers are as in that scenario.
 """
 
-from highwater.dst.actors import Actors
+from highwater.dst.actors import Actors, said_by
 from highwater.dst.scenario import Draw
 from highwater.dst.scenarios import sequenced_metadata_boundary as boundary
-from highwater.dst.scenarios.sequenced_metadata_boundary import Shape, made
+from highwater.dst.scenarios.sequenced_metadata_boundary import Shape, key_of, made, shown
 from highwater.dst.sim.kernel import Client
 from highwater.impl.codecs.json import manifest as manifest_json
 from highwater.impl.codecs.json.manifest import Manifest
-from highwater.impl.errors import Definite, Indefinite
 from highwater.impl.layout import Namespace
-from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore, Recognised
+from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore
 from highwater.impl.world import World
+from highwater.traces.calls import UNFINISHED
 from highwater.traces.protocols.sequenced_metadata_boundary import Trace, constants, refiner
+from highwater.traces.protocols.sequenced_metadata_boundary_calls import CALLS
 from highwater.traces.refine import refiner_of
 
 
@@ -43,14 +44,15 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
     while actors.left[client.name]:
         update = actors.name_update(client.name)
         actors.begin(client, update)
-        try:
-            done = await actors.in_time(client, store.update_once(
-                update, lambda _, manifest, update=update: with_update(manifest, update)))
-        except (Definite, Indefinite):
+        asked = store.update_once(update, lambda _, manifest, update=update: with_update(manifest, update))
+        said = await said_by(CALLS, "update_once", actors.in_time(client, asked), content=shown,
+                             value=lambda of: f"{key_of(actors, of.id)} {shown(of)}")
+        if said.value is None:
+            earlier = any(of.update == update for of in actors.operations)
+            actors.end(client, UNFINISHED if earlier else said.told, keys=said.keys)
             continue
         actors.left[client.name] -= 1
-        known = isinstance(done, Recognised)
-        actors.end(client, "recognised" if known else "committed", "" if known else boundary.key_of(actors, done.id))
+        actors.end(client, said.told, key_of(actors, said.value.id) if said.told == "committed" else "", keys=said.keys)
 
 
 def with_update(manifest: Manifest, update: str) -> Manifest:
@@ -65,7 +67,8 @@ SCENARIO = boundary.SCENARIO._replace(
     work={**boundary.SCENARIO.work, "Writer": writer},
     trace_of=trace_of,
     trace_options=boundary.shape_options,
-    told=("committed", "recognised", "read"),
+    told=("committed", "recognised", "failed", "unknown", UNFINISHED, "read", "not read", "deleted", "not deleted"),
     moments=boundary.WITHOUT_SDK,
+    breaks={},
     rare=({"patience_ms": 300},),
 )

@@ -71,6 +71,7 @@ class SimulatedStore:
         self._digest, self._ordered = profile.version == "digest", profile.lexicographic
         self._tick_ms = profile.last_modified_ms
         self._special = bool(profile.mutation_gap_ms or profile.stale or choose)
+        self._lists = ""
         self._writes = 0
         self._changed_ms: dict[str, int] = {}  # key -> time of its last change
         self._past: list[tuple[str, Stored | None]] = []  # for each change: the key, and the object before
@@ -190,9 +191,22 @@ class SimulatedStore:
             lag = choose(f"store.stale.{op}", len(past) + 1)
             if lag:
                 return self._as_before(past[-lag:]).apply(op, key, b"", condition, now_ms)
+        if self._lists and op == "list":
+            return self._listed_wrongly(key, condition)
         if choose and op == "list" and profile.empty_pages and choose("list.empty", 2):
             return Reply(200, answer=Page((), True))
         return None
+
+    def lists_wrongly(self, how: str) -> None:
+        """From now on a page `repeats` the key that it should follow; or a listing `never ends`, though no key follows."""
+        self._lists, self._special = how, True
+
+    def _listed_wrongly(self, prefix: str, after: str) -> Reply:
+        repeats = self._lists == "repeats"
+        keys = [key for key in self.keys if key.startswith(prefix) and (key > after or (repeats and key == after))]
+        page = keys[:self.page_size]
+        more = len(page) == self.page_size if repeats else True
+        return Reply(200, answer=Page(tuple(self.objects[key][1] for key in page), more))
 
     def _as_before(self, changes: list[tuple[str, Stored | None]]) -> "SimulatedStore":
         store = SimulatedStore(self.page_size, self.profile)

@@ -38,6 +38,7 @@ from highwater.model.protocols.manifest_compactions import (
 from highwater.traces import trace
 from highwater.traces.event import Event
 from highwater.traces.form import READS, Keys
+from highwater.traces.protocols.manifest_compactions_calls import CALLS, JUDGES
 from highwater.traces.reads import Reads
 from highwater.traces.refine import STUTTER, Match, Refiner
 from highwater.traces.trace import distinct, refiner_without_witnesses
@@ -100,6 +101,7 @@ class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
     alien = (*trace.ALIEN, InvalidContent)
+    calls, claims = CALLS, JUDGES
     collector = "Collector"
     bodiless = ("not open", "nothing", "fenced", "not compacted")
 

@@ -17,6 +17,7 @@ from highwater.model.protocols.wal_fencing import Body, Constants, Manifest, Sha
 from highwater.traces import trace
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, READS, Keys
+from highwater.traces.protocols.wal_fencing_calls import CALLS, JUDGES
 from highwater.traces.refine import STUTTER, Match, Refiner
 from highwater.traces.trace import distinct, refiner_without_witnesses
 
@@ -57,8 +58,9 @@ class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
     alien = (*trace.ALIEN, InvalidWal)
+    calls, claims = CALLS, JUDGES
     keyed = ("got",)
-    bodiless = ("not open", "flushed", "not flushed")
+    bodiless = ("not open", "flushed", "not flushed", "deleted", "not deleted")
 
     def _updates(self, e: Event) -> list[str]:
         """Return the update in a record. (A flush puts none: it says that the log's records are in the database.)"""
@@ -71,7 +73,7 @@ class Trace(trace.Trace):
         self.answered: set[str] = set()  # clients whose open was answered
 
     def _take(self, e: Event) -> None:
-        if e.kind == "told":
+        if e.kind == "told" and not e.client.startswith("Collector"):
             if (e.op in ("opened", "not open")) == (e.client in self.answered):
                 raise self._misled(e, "its open was answered before" if e.client in self.answered else "it was not opened")
             self.answered.add(e.client)
@@ -110,7 +112,7 @@ class Trace(trace.Trace):
         request, before = self.before.get(e.client, (0, set()))
         if e.kind == "applied":
             self.before[e.client] = e.request, set(parts)
-        elif request == e.request:
+        elif e.awaited and request == e.request:
             unheard = [state for state, local in zip(self.refiner.states, parts) if local in before]
             self.refiner.states = tuple(unheard) or self.refiner.states
 
