@@ -28,7 +28,7 @@ from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, PUTS, READS
 
 WEAK = ("unknown", "not open", "not begun", "not flushed", "not compacted", "remains", "closed",
-        "not read")  # responses that claim nothing
+        "not read", "deleted", "not deleted", "unfinished")  # responses that claim nothing
 NO_EFFECT = ("failed", "version_exists", "refused")  # responses that claim that the call had no effect
 FIRST = re.compile(r"/0{19}1\.")  # in the key of a file that a trace begins with
 CLAIM_NOTHING = (*WEAK, "failed", "version_exists")  # responses that need no read
