@@ -122,7 +122,7 @@ UNSERIAL = ("history:not linearizable",)
 ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "timeout_is_failure": (("told:failed", "refinement:Writer."), ("history:denied update", "history:applied twice")),
     "acknowledged_unheard": (("told:committed",), ("history:lost update",)),
-    "shared_keys": (("refinement:Writer.",), ()),  # names are unique unless a model counts them
+    "shared_keys": (("refinement:Writer.", "refinement:ValueError"), ()),  # names are unique unless a model counts them
     "old_listing": (("refinement:Reader.", "told:read", "history:stale read"),
                     ("history:stale read", "history:read went back")),
     "names_mixed_up": (("call:recover writes",), ()),

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from highwater import project
-from highwater.gate import mutants, proofs, simulation, specs
+from highwater.gate import damage, mutants, proofs, simulation, specs
 from highwater.gate.exits import INCOMPLETE
 from highwater.gate.rows import Check, failed, said
 from highwater.gate.sizes import Size
@@ -26,7 +26,7 @@ def of_protocol(protocol: str, size: Size, has_scenario: bool) -> Iterator[Check
         "model": specs.checks(protocol, size.deep),
         "checks": own_checks(protocol),
         "proof": proofs.checks(protocol),
-        "scenario": simulation.checks(protocol, size) if simulated else (),
+        "scenario": (*simulation.checks(protocol, size), *damage.checks(protocol)) if simulated else (),
         "mutants": mutants.checks(protocol, size) if simulated else (),
     }
     for part, checks in groups.items():

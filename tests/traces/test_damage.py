@@ -8,7 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from highwater.cli.trace import app as command
-from highwater.cli.trace.damaged import simulated
+from highwater.gate.damage import explained as row
+from highwater.gate.damage import simulated
 from highwater.gate.exits import BAD_INPUT, HARNESS, INCOMPLETE
 from highwater.traces import Trace as CommonTrace
 from highwater.traces.damage import kills
@@ -82,7 +83,7 @@ def test_a_check_that_is_switched_off_is_missed(check, good, tally, monkeypatch)
 
 def test_each_equivalence_explains_something(tally):
     rare = {"another is old", "never read since", "nobody waits", "told a moment off", "not applied either way",
-            "gone either way", "true as well", "never shown again", "dead is dead", "condition of no effect"}
+            "gone either way", "true as well", "heard or not", "never shown again", "dead is dead", "condition of no effect"}
     assert set(boundary.EQUIVALENCES) - set(tally.survived) <= rare
 
 
@@ -145,6 +146,13 @@ def test_a_check_of_another_protocol_that_is_switched_off_is_missed(check, other
     for trace in good:
         trace.begin().refiner._start_tables()
     assert len(few.holes) > len(tally.holes) and noticed_of(few) < noticed_of(tally)
+
+
+def test_row_of_the_gate_fails_if_a_check_is_off(monkeypatch):
+    assert row("simple_conditional", 1).code == 0
+    monkeypatch.setattr(Trace.__base__, "_replied", lambda trace, e: None)
+    found = row("simple_conditional", 1)
+    assert found.code == HARNESS and "pass without a reason" in found.message
 
 
 # --- the damages

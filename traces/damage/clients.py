@@ -28,7 +28,7 @@ from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, PUTS, READS
 
 WEAK = ("unknown", "not open", "not begun", "not flushed", "not compacted", "remains", "closed",
-        "not read")  # responses that claim nothing
+        "not read", "deleted", "not deleted", "unfinished")  # responses that claim nothing
 NO_EFFECT = ("failed", "version_exists", "refused")  # responses that claim that the call had no effect
 FIRST = re.compile(r"/0{19}1\.")  # in the key of a file that a trace begins with
 CLAIM_NOTHING = (*WEAK, "failed", "version_exists")  # responses that need no read
@@ -181,6 +181,12 @@ def ended_otherwise(s: Survivor) -> bool:
         unused(s, s.before, s.rest) or s.before.op == "delete")
 
 
+def heard_or_not(s: Survivor) -> bool:
+    """Return whether a call was cancelled before or after a response of which its client makes no use."""
+    lost_reply = s.before.kind == "timeout" and not lost(s.before, s.good)
+    return same_but(s, "awaited") and lost_reply and (s.before.op == "delete" or unused(s, s.before, s.rest))
+
+
 def told_again(s: Survivor) -> bool:
     """Return whether a caller receives a response that it received before, or one of a client that has read the same."""
     if s.damage.kind == "duplicate":
@@ -269,6 +275,7 @@ OF_ALL: Equivalences = {
     "never read since": ("the boundary moves to another old id, and nobody reads it afterwards", never_read_since),
     "collected another": ("a collector may delete any old object, and nobody looks at either any more", collected_another),
     "ended otherwise": ("a time-out and a crash are the same to a client that begins anew", ended_otherwise),
+    "heard or not": ("the call is cancelled before or after a response of which nobody makes use", heard_or_not),
     "told again": ("a caller receives the same true response twice", told_again),
     "claims little": ("the response claims nothing", claims_little),
     "true as well": ("the call had no effect, and its caller is told so", true_as_well),

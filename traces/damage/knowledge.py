@@ -22,13 +22,15 @@ class Knowledge(NamedTuple):
 
     `contents(events, i)` yields other contents for event `i`. `history(good, where, least_ms)` returns a function: does the
     callers' history of a damaged trace show harm? `equivalences` explain survivors. `complete`: they explain every survivor,
-    so that an unexplained one is a hole in the checker. `clients`: what its clients may do."""
+    so that an unexplained one is a hole in the checker. `clients`: what its clients may do. `held`: for so many
+    simulated traces `highwater verify` requires that they do."""
 
     contents: Callable[[list[Event], int], Iterable[bytes]] = others
     history: Callable[[list[Event], Any, int], Callable[[list[Event]], bool]] = no_history
     equivalences: Equivalences = OF_ALL
     complete: bool = False
     clients: Clients = Clients()
+    held: int = 0
 
 
 GENERALLY = Knowledge()

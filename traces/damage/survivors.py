@@ -138,7 +138,8 @@ def nobody_waits(s: Survivor) -> bool:
 
 
 def never_applied(s: Survivor) -> bool:
-    return same_but(s, "op", "key", "condition", "body") and lost(s.before, s.good) and not s.before.pending
+    return same_but(s, "op", "key", "condition", "body") and lost(s.before, s.good) and not (
+        s.before.pending and s.before.op in MUTATIONS)
 
 
 def commute(s: Survivor) -> bool:
@@ -199,7 +200,7 @@ def claims_less(s: Survivor) -> bool:
 
 
 def never_arrives(s: Survivor) -> bool:
-    return same_but(s, "pending") and s.after.pending and lost(s.before, s.good) and not any(
+    return same_but(s, "pending") and (s.after.pending or s.before.op in READS) and lost(s.before, s.good) and not any(
         arrival(e) and (e.client, e.request) == (s.before.client, s.before.request) for e in s.good)
 
 

@@ -108,6 +108,7 @@ def damage_command(files: Annotated[list[Path] | None, typer.Argument(help="good
                    shape: Shaped = None) -> None:
     """Test the checker: damage good traces at every event, count what is noticed, and explain the survivors."""
     from highwater.cli.trace import damaged
+    from highwater.gate.damage import simulated
     from highwater.traces.damage import kills
 
     given = Options(root, namespace, page_size, skew_ms, False, protocol or "", tuple(shape or ()))
@@ -115,7 +116,7 @@ def damage_command(files: Annotated[list[Path] | None, typer.Argument(help="good
         refuse("--root, --namespace, --page-size, --skew-ms and --shape describe recorded traces: give files or omit them")
     try:
         good = [damaged.recorded(str(file), read(file), given) for file in files] if files else \
-            list(damaged.simulated(seeds_of(seeds), stem_of(given)))
+            list(simulated(seeds_of(seeds), stem_of(given)))
         tally = kills.measure(track(good, "damaging", console=console, transient=True))
     except (ValueError, LookupError) as error:
         refuse(str(error))

@@ -1,47 +1,21 @@
-"""Make good traces with the simulator for traces/damage/kills.py, and the tables of docs/checking/trace-damage.md."""
+"""Make good traces of files for traces/damage/kills.py, and the tables of docs/checking/trace-damage.md."""
 
-from collections.abc import Iterable, Iterator
-from functools import partial
 from itertools import islice
-from typing import Any
 
-from highwater.dst.run_spec import Run
-from highwater.dst.scenarios import DEFAULT, named, stems
-from highwater.dst.simulate import simulate
+from highwater.dst.scenarios import named, stems
 from highwater.dst.verdict import Options, beginner, stem_of
-from highwater.dst.world.store import profile_of
+from highwater.gate.damage import SEEDS, simulated
 from highwater.traces.damage.kills import Good, Tally, by_equivalence, by_event, by_field, measure
 from highwater.traces.damage.protocols import knowledge
 from highwater.traces.event import Event
 
-SEEDS = range(40)  # for docs/checking/trace-damage.md
 SAMPLE = 2  # traces of each protocol, in the table by protocol
-
-
-def simulated(seeds: Iterable[int], stem: str = DEFAULT) -> Iterator[Good]:
-    """Yield simulated runs that this checker judges: without SDK retries, and without tampering. Raises ValueError if a run
-    fails."""
-    of = named(stem)
-    for seed in seeds:
-        outcome = simulate(Run(seed, stem))
-        if outcome.kind:
-            raise ValueError(f"seed {seed} is no good trace: it fails with {outcome.signature}: {outcome.message}")
-        if not (outcome.shape.sdk or outcome.shape.broken):
-            yield Good(f"seed {seed}", outcome.events, partial(of.judge, outcome.shape), least_ms(outcome.shape), of.told,
-                       knowledge(stem))
 
 
 def recorded(name: str, events: list[Event], options: Options) -> Good:
     """Make a good trace of the events of a file. Raises LookupError for an unknown protocol, Unfit for unfit options."""
     stem = stem_of(options)
     return Good(name, events, beginner(events, options), 0, named(stem).told, knowledge(stem))
-
-
-def least_ms(shape: Any) -> int:
-    """Return the age in ms at which a file may be deleted, by the store's clock; 0 if the protocol has no such age."""
-    if not hasattr(shape, "min_age_ms"):
-        return 0
-    return shape.min_age_ms - shape.skew_ms - profile_of(shape.store).last_modified_ms + 1  # as in the scenario's final_check
 
 
 def page() -> str:

@@ -14,5 +14,5 @@ def refused_as_well(s: Survivor) -> bool:
         (e.kind, e.op, e.body) == ("told", "committed", s.before.body) for e in s.good)
 
 
-KNOWLEDGE = Knowledge(equivalences={**OF_ALL, "refused as well": (
+KNOWLEDGE = Knowledge(held=2, equivalences={**OF_ALL, "refused as well": (
     "nobody was told that the append is committed, and a refused one may be in the log too", refused_as_well)})

@@ -6,4 +6,4 @@ The model has no reads of a collector.
 from highwater.traces.damage.knowledge import Knowledge
 from highwater.traces.damage.survivors import Clients
 
-KNOWLEDGE = Knowledge(clients=Clients(free=("Collector",)))
+KNOWLEDGE = Knowledge(held=2, clients=Clients(free=("Collector",)))

@@ -12,6 +12,7 @@ from highwater.impl.codecs.json import manifest as manifest_json
 from highwater.impl.codecs.json.manifest import InvalidManifest
 from highwater.impl.layout import InvalidName, Namespace
 from highwater.traces.calls import ALONE
+from highwater.traces.damage.clients import OF_ALL, is_later
 from highwater.traces.damage.knowledge import Knowledge
 from highwater.traces.damage.survivors import (
     ENDS,
@@ -168,7 +169,8 @@ def true_as_well(s: Survivor) -> bool:
 
 
 def told_a_moment_off(s: Survivor) -> bool:
-    return s.damage.kind.startswith("swap") and all(independent(*pair) or in_vain(*pair) for pair in exchanged(s))
+    return s.damage.kind.startswith("swap") and all(
+        independent(*pair) or in_vain(*pair) or is_later(*pair) for pair in exchanged(s))
 
 
 def in_vain(one: Event, two: Event) -> bool:
@@ -252,8 +254,9 @@ EQUIVALENCES: Equivalences = {
     "never read since": ("the boundary moves to another old id, and nobody reads it afterwards", never_read_since),
     "another is old": ("the collector may delete any old file that it listed, and nobody looks afterwards", another_is_old),
     "condition of no effect": GENERAL["condition of no effect"],
+    "heard or not": OF_ALL["heard or not"],
     "nothing to overwrite": ("an unconditional put where no object exists equals a create", nothing_to_overwrite),
     "gone either way": GENERAL["gone either way"],
 }
 
-KNOWLEDGE = Knowledge(others, history, EQUIVALENCES, complete=True)
+KNOWLEDGE = Knowledge(others, history, EQUIVALENCES, complete=True, held=4)

@@ -6,4 +6,4 @@ A client begins anew when it reads the object.
 from highwater.traces.damage.knowledge import Knowledge
 from highwater.traces.damage.survivors import Clients
 
-KNOWLEDGE = Knowledge(clients=Clients(begins=("get", "head")))
+KNOWLEDGE = Knowledge(held=2, clients=Clients(begins=("get", "head")))

@@ -13,5 +13,5 @@ def another_is_missing(s: Survivor) -> bool:
     return same_but(s, "key") and (s.before.op, s.before.status) == ("get", 404) and not exists(s, s.after.key)
 
 
-KNOWLEDGE = Knowledge(clients=Clients(begins=READS + MUTATIONS), equivalences={**OF_ALL, "another is missing": (
+KNOWLEDGE = Knowledge(held=2, clients=Clients(begins=READS + MUTATIONS), equivalences={**OF_ALL, "another is missing": (
     "the client asked for another object, which is missing too", another_is_missing)})
