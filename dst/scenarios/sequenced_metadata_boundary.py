@@ -14,6 +14,7 @@ from functools import lru_cache
 from highwater.dst.actors import Actors, Said, raise_anomalies, said_by
 from highwater.dst.scenario import STORES, BaseShape, Draw, Scenario, counted
 from highwater.dst.sim.kernel import Client
+from highwater.dst.world import tampering
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.sdk import IN_SIMULATION, SdkStore
 from highwater.dst.world.store import SimulatedStore
@@ -27,7 +28,7 @@ from highwater.impl.world import World
 from highwater.model.protocols.sequenced_metadata_boundary import Shared, latest, present
 from highwater.traces.calls import content
 from highwater.traces.event import Event
-from highwater.traces.histories import linear, serial
+from highwater.traces.histories import linear, promises, serial
 from highwater.traces.histories.ambiguity import SOMETIMES as AMBIGUOUS
 from highwater.traces.histories.bounds import too_many
 from highwater.traces.histories.history import damage, too_young, updates_in
@@ -168,7 +169,7 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
             asked = actors.in_time(client, store.update(change))
             said = await said_by(CALLS, "update", asked, lambda of: key_of(actors, of.id), content=shown)
             actors.end(client, said.told, said.key, keys=said.keys)
-            if said.told != "failed":
+            if said.told != "failed" or actors.shape.broken:
                 break
         if actors.left[client.name] and actors.shape.think_ms > 1:
             await world.clock.sleep_ms(actors.choose(f"{client.name}.think", actors.shape.think_ms))
@@ -244,6 +245,9 @@ def final_check(actors: Actors, events: list[Event]) -> None:
     The essay on object-store protocols: «Eventually the garbage collector will LIST and notice the conflicting file, cleaning
     it up.»"""
     shape, where, store = actors.shape, namespace(actors.shape), actors.store
+    if shape.broken.startswith("boundary"):
+        raise_anomalies([found for found in [promises.trusted(events, where)] if found])
+        return
     files = [key for key in store.keys if key.startswith(where.prefix)]
     if not files:
         raise Failure("safety", "history:nothing left", "there is no file left")
@@ -322,6 +326,23 @@ def reader_refused(events: list[Event]) -> Iterator[bool]:
                 asked - {e.client}
 
 
+def boundary_key(shape: Shape) -> str:
+    return namespace(shape).boundary_key
+
+
+BREAKS = {
+    "boundary_lost": tampering.lost(boundary_key),
+    "boundary_emptied": tampering.overwritten(boundary_key, lambda body: b""),
+    "boundary_set_back": tampering.overwritten(boundary_key, tampering.halved),
+    "listing_repeats": tampering.lists("repeats"),
+    "listing_never_ends": tampering.lists("never ends"),
+}
+
+# Long runs with much to collect. No SDK: what it reads back with has a boundary of its own.
+RARE_BREAKS = [{"broken": name, "page_size": 2, "sdk": "", "commits": 4, "rounds": 3, "min_age_ms": 60, "think_ms": 100}
+               for name in BREAKS]
+
+
 SCENARIO = Scenario(
     stem="sequenced_metadata_boundary",
     shape=Shape,
@@ -346,6 +367,7 @@ SCENARIO = Scenario(
     moments_of=moments_of,
     cost={counted(n, "writer"): Shape(writers=n, commits=40, rounds=10, min_age_ms=2_000, think_ms=1, audit=False)
           for n in (1, 2, 4, 8)},
-    rare=({"sdk": "once"}, {"patience_ms": 300}),
+    breaks=BREAKS,
+    rare=({"sdk": "once"}, {"patience_ms": 300}, *RARE_BREAKS),
     needs=("create", "update", "cache", "list"),
 )

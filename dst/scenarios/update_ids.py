@@ -69,5 +69,6 @@ SCENARIO = boundary.SCENARIO._replace(
     trace_options=boundary.shape_options,
     told=("committed", "recognised", "failed", "unknown", UNFINISHED, "read", "not read", "deleted", "not deleted"),
     moments=boundary.WITHOUT_SDK,
+    breaks={},
     rare=({"patience_ms": 300},),
 )
