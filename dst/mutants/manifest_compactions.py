@@ -228,7 +228,7 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "unknown_is_applied": ((OF_COMPACTOR, "told:"), ("history:",)),
     "picked_anew": ((OF_COMPACTOR, "told:"), ("liveness:left",)),
     "refused_is_repeated": (("refinement:Writer.", "told:"), (TWICE,)),
-    "unheard_is_reported": (("told:committed",), (LOST,)),
+    "unheard_is_reported": (("told:committed", "refinement:Writer."), (LOST, TWICE)),
     "overwrites": (("refinement:put",), ("history:",)),
     "flush_unread": (("call:flush value",), ()),
     "collects_first": (("refinement:Collector.",), ("history:",)),
