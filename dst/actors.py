@@ -138,6 +138,10 @@ class Actors:
         number = max(local.k for local in self.trace.refiner.locals(client)) if self.trace else self.begun
         return f"{client.partition('#')[2]}.{number}"
 
+    def ahead_ms(self) -> dict[str, int]:
+        """Return the most that each client's clock was ahead of the store's."""
+        return {client.name: client.ahead_ms for client in self.clients}
+
     def in_time(self, client: Client, call: Awaitable[Result]) -> Awaitable[Result]:
         """Return the call as its caller awaits it: in runs with `patience_ms`, until a drawn time. Raises TimedOut then."""
         if not self.hurried:

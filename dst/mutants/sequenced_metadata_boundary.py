@@ -117,6 +117,16 @@ class TakesAnyForOld(MetadataStore):
         return await super().collect(-(1 << 40))
 
 
+class TakesTheFutureForOld(MetadataStore):
+    """Takes a file for old if its time is far from the own clock's, in either direction."""
+
+    async def collect(self, min_age_ms: int) -> list[int]:
+        files, now_ms = await self.bounded.list(), self.world.clock.now_ms()
+        if files and files[0].last_modified_ms - now_ms > min_age_ms:
+            return await super().collect(-(1 << 40))
+        return await super().collect(min_age_ms)
+
+
 class DeletesFirst(MetadataStore):
     async def collect(self, min_age_ms: int) -> list[int]:
         files = await self.bounded.list()
@@ -241,6 +251,8 @@ BUILDS = {  # name -> (its bug, its Build)
                                 lambda w, n, spare, i: build(w, n, spare, boundary=WrittenBlindly)),
     "latest_deleted": ("the latest file is collected too",
                        lambda w, n, spare, i: build(w, n, spare, store=KeepsNothing)),
+    "future_is_old": ("a file whose time is far ahead of the collector's clock counts as old",
+                      lambda w, n, spare, i: build(w, n, spare, store=TakesTheFutureForOld)),
     "age_ignored": ("files younger than min_age are deleted",
                     lambda w, n, spare, i: build(w, n, spare, store=TakesAnyForOld)),
     "checkpoints_not_spared": ("files that checkpoints refer to are deleted",
@@ -291,6 +303,7 @@ ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefi
     "boundary_moves_backward": (("refinement:Collector.Advance", "refinement:.ApplyPending"),
                                 (DUPLICATE, LOST, "exception:InvalidBoundary")),  # a client notices that saw the higher one
     "latest_deleted": (("refinement:Collector.",), ("history:", "liveness:", "exception:")),
+    "future_is_old": (("history:too young",), ()),
     "age_ignored": (("history:too young",), ()),
     "checkpoints_not_spared": (DELETES, (CHECKPOINT,)),
     "expired_not_spared": (DELETES, (CHECKPOINT,)),

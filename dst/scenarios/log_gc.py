@@ -162,7 +162,7 @@ def final_check(actors: Actors, events: list[Event]) -> None:
     shape, store = actors.shape, actors.store
     found = anomalies(actors.history(), recoverable(store))
     raise_anomalies(found)
-    young = actors.trace and too_young(events, LOG, shape.min_age_ms - shape.skew_ms - store.profile.last_modified_ms + 1)
+    young = actors.trace and too_young(events, LOG, shape.min_age_ms - store.profile.last_modified_ms + 1, actors.ahead_ms())
     if young:
         raise Failure("safety", "history:too young", young)
     if actors.auditing:

@@ -289,6 +289,6 @@ SCENARIO = Scenario(
         "writer, compactor, collector": BUSY._replace(compactors=1, compactions=40, collectors=1, collections=40,
                                                                   checkpoints=40, ends_every_ms=150),
     },
-    rare=({"patience_ms": 300},),
+    rare=({"patience_ms": 300}, {"skew_ms": 2_000}),
     needs=("create", "list"),
 )

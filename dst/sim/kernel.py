@@ -49,11 +49,12 @@ class Client:
     """A process that may crash. `incarnation` counts its lives and its cancelled calls. Results for an earlier incarnation are
     dropped."""
 
-    __slots__ = ("clock_offset_ms", "coroutine", "done", "ended", "incarnation", "name", "number", "request", "sites",
-                 "under_way", "waiting")
+    __slots__ = ("ahead_ms", "clock_offset_ms", "coroutine", "done", "ended", "incarnation", "name", "number", "request",
+                 "sites", "under_way", "waiting")
 
     def __init__(self, name: str, clock_offset_ms: int = 0):
         self.name, self.clock_offset_ms = name, clock_offset_ms
+        self.ahead_ms = clock_offset_ms  # the most that its clock was ahead of the store's; negative if it was always behind
         self.incarnation, self.done = 0, False
         self.coroutine: Any = None  # a Coroutine, or None
         self.waiting = 0  # number of the request that it awaits; 0: none

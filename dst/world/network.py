@@ -150,6 +150,7 @@ class Network:
         """Resume a client after a stall. Its clock has been adjusted meanwhile, within the skew."""
         if self.skew_ms:
             client.clock_offset_ms = offset_ms(self.fault, client.sites["clock"], self.skew_ms)
+            client.ahead_ms = max(client.ahead_ms, client.clock_offset_ms)
         self.kernel.resume(client, incarnation, answer, error)
 
     def refuse(self, client: Client, incarnation: int, number: int, request: Request, status: int) -> None:

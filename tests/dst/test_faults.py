@@ -28,12 +28,13 @@ def runs(weights: Weights = NONE, build=production, **shape: object) -> Iterator
 
 
 def told(outcomes: Iterator[Outcome]) -> set[str]:
-    """Collect the responses to callers; "nothing" if a caller got none to its update."""
+    """Collect the responses to callers of writers and readers; "nothing" if a caller got none to its update."""
     found = set()
     for outcome in outcomes:
         assert not outcome.kind, outcome.message
-        ops = [e.op for e in outcome.events if e.kind == "told"]
-        found |= {*ops, *["nothing"] * (sum(op != "read" for op in ops) < SHAPE.writers * SHAPE.commits)}
+        answers = [e for e in outcome.events if e.kind == "told" and not e.client.startswith("Collector")]
+        ended = sum(e.client.startswith("Writer") for e in answers)
+        found |= {*(e.op for e in answers), *["nothing"] * (ended < SHAPE.writers * SHAPE.commits)}
     return found
 
 
@@ -84,6 +85,14 @@ def test_clocks_that_differ_make_files_old_too_soon():
                 if (found := too_young(outcome.events, namespace(SHAPE), 400))]
 
     assert young(300) and not young(0)
+
+
+def test_a_collector_is_judged_by_its_own_clock():
+    """One whose clock is behind deletes later. A mutant that takes files of its future for old ones deletes them too soon."""
+    build = ZOO["future_is_old"][1]
+    assert not any(outcome.kind for outcome in runs(skew_ms=2_000, rounds=3))
+    assert not any(outcome.kind for outcome in runs(build=build, skew_ms=50, rounds=3))
+    assert "history:too young" in {outcome.signature for outcome in runs(build=build, skew_ms=2_000, rounds=3)}
 
 
 def test_a_listing_of_pages_shows_what_never_was_there_at_once():

@@ -3,8 +3,9 @@
 A refinement failure is a step that the model could not take; it need not have harmed a caller yet. A failure reported here has.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 
 from highwater.impl.codecs.json import manifest as manifest_json
 from highwater.impl.layout import Namespace
@@ -17,8 +18,12 @@ def updates_in(body: bytes) -> tuple[str, ...]:
     return manifest_json.decode(body).updates
 
 
-def too_young(events: Sequence[Event], namespace: Namespace, least_ms: int) -> str:
-    """Describe the first id that was deleted less than `least_ms` after it was first put; "" if there is none.
+NOT_AHEAD: Mapping[str, int] = MappingProxyType({})
+
+
+def too_young(events: Sequence[Event], namespace: Namespace, least_ms: int, ahead_ms: Mapping[str, int] = NOT_AHEAD) -> str:
+    """Describe the first id that was deleted less than `least_ms` after it was first put; "" if there is none. The time is less
+    by as much as the deleting client's clock was ahead, and more if it was behind.
 
     A refused writer may put a deleted id again, and a slow collector may delete that, too; only the first put counts. A model
     cannot check this, because in it any file may be old.
@@ -29,8 +34,8 @@ def too_young(events: Sequence[Event], namespace: Namespace, least_ms: int) -> s
             continue
         if op == "create" and status == 200:
             put_ms.setdefault(key, t_ms)
-        elif op == "delete" and t_ms - put_ms.get(key, -least_ms) < least_ms:
-            return f"{client} deleted {key} at {t_ms} ms, less than {least_ms} ms after it was put"
+        elif op == "delete" and key in put_ms and t_ms - put_ms[key] < (least := least_ms - ahead_ms.get(client, 0)):
+            return f"{client} deleted {key} at {t_ms} ms, less than {least} ms after it was put"
     return ""
 
 
