@@ -16,7 +16,7 @@ from highwater.impl.protocols import manifest_compactions
 from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
 from highwater.impl.protocols.manifest_compactions import Compactions, Compactor, Job, Manifest, Stores
 from highwater.impl.protocols.sequenced_metadata_boundary import Committed, MetadataStore, Recognised
-from highwater.impl.protocols.sequenced_storage import SequencedStorage
+from highwater.impl.protocols.sequenced_storage import FIRST_ID, SequencedStorage
 from highwater.impl.world import World
 
 
@@ -128,7 +128,7 @@ async def flush_blindly(stores: Stores, sst: str) -> Committed:
     try:
         return await stores.manifest.update(lambda _, m: m._replace(l0=(*m.l0, sst)))
     except OutcomeUnknown:
-        return Committed(0, None)
+        return Committed(FIRST_ID, Manifest())
 
 
 class Unbounded:
@@ -228,7 +228,7 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "unknown_is_applied": ((OF_COMPACTOR, "told:"), ("history:",)),
     "picked_anew": ((OF_COMPACTOR, "told:"), ("liveness:left",)),
     "refused_is_repeated": (("refinement:Writer.", "refinement:ValueError", "told:"), (TWICE,)),
-    "unheard_is_reported": (("refinement:ValueError", "told:committed"), (LOST,)),
+    "unheard_is_reported": (("refinement:ValueError", "refinement:Writer.", "told:committed"), (LOST, TWICE)),
     "overwrites": (("refinement:put",), ("history:",)),
     "flush_unread": (("call:flush value",), ()),
     "collects_first": (("refinement:Collector.",), ("history:",)),

@@ -71,8 +71,8 @@ BUILDS = {  # name -> (its bug, its Build)
     "recognised_unread": ("a recognised update returns a value that does not hold it", client(RecognisedUnread)),
 }
 ORACLES = {  # name -> prefixes of its signatures: by model; by harm
-    "refused_is_retried": (("refinement:Writer.",), ("history:applied twice",)),
-    "recognised_unchecked": (("told:recognised", "refinement:Writer."), ()),
+    "refused_is_retried": (("refinement:Writer.", "told:failed"), ("history:applied twice", "history:denied update")),
+    "recognised_unchecked": (("told:recognised", "told:failed", "refinement:Writer."), ()),
     "doubt_forgotten": (("told:failed",), ()),
     "recognised_unread": (("call:update_once value",), ()),
 }

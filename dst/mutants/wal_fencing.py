@@ -299,7 +299,7 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "doubt_is_skipped": (("refinement:Writer.", "told:got"), ("history:applied twice", LOST)),
     "doubt_is_concluded": (("told:fenced",), ()),  # none in 1,500
     "open_after_cancel": (("told:", "refinement:Writer."), ()),
-    "epoch_not_compared": (("refinement:Writer.", "exception:Unavailable"), (LOST, "exception:Unavailable")),
+    "epoch_not_compared": (("refinement:Writer.", "exception:Unavailable"), ()),
     "ever_open": (("refinement:ValueError", "told:closed"), ("told:closed",)),
     "served_unlogged": (("told:got",), ("history:strange get",)),
     "oldest_wins": (("history:strange get",), ("history:strange get",)),

@@ -37,8 +37,11 @@ EDGES = {  # module of a protocol -> the modules of others that it imports
     "dst/mutants/wal_fencing": {"impl/kv/wal"},
     "dst/scenarios/known_latest": {f"{room}/{BOUNDARY}" for room in ("dst/scenarios", "impl/protocols", "traces/protocols")},
     "dst/scenarios/manifest_migration": {f"impl/protocols/{BOUNDARY}"},
-    "dst/scenarios/update_ids": {f"{room}/{BOUNDARY}" for room in ("dst/scenarios", "impl/protocols", "traces/protocols")},
+    "dst/scenarios/update_ids": {f"traces/protocols/{BOUNDARY}_calls", *(
+        f"{room}/{BOUNDARY}" for room in ("dst/scenarios", "impl/protocols", "traces/protocols"))},
     "dst/scenarios/wal_fencing": {"impl/kv/wal"},
+    "dst/scenarios/manifest_compactions": {f"impl/protocols/{BOUNDARY}"},
+    "traces/protocols/manifest_migration_calls": {f"traces/protocols/{BOUNDARY}_calls"},  # whose stores it uses
     "impl/kv/wal": {"impl/protocols/wal_fencing"},  # a store of keys and values whose log it is
     "impl/protocols/log_gc": {f"impl/protocols/{BOUNDARY}"},
     "impl/protocols/manifest_compactions": {f"impl/protocols/{BOUNDARY}"},

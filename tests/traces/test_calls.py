@@ -129,7 +129,7 @@ def test_every_call_has_a_row(stem):
 
 
 def signature(stem: str, events: list[Event], shape: object) -> str:
-    trace = named(stem).trace_of(shape)
+    trace = named(stem).judge(shape)
     try:
         for e in events:
             trace.observe(e)
@@ -151,7 +151,7 @@ def test_a_trace_without_answers_is_judged_as_before(stem):
 @pytest.mark.parametrize("stem", TABLES)
 def test_a_false_answer_is_refused(stem):
     run = next(run for run in (simulate(Run(seed, stem)) for seed in range(200))
-               if any(e.kind == "told" and len(e.keys) > 3 for e in run.events))
+               if not run.shape.broken and any(e.kind == "told" and len(e.keys) > 3 for e in run.events))
     at = next(at for at, e in enumerate(run.events) if e.kind == "told" and len(e.keys) > 3)
     call, result, kind, *claims = run.events[at].keys
     assert from_json(to_json(run.events[at])) == run.events[at] and signature(stem, run.events, run.shape) == ""

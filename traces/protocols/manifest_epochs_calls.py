@@ -1,4 +1,4 @@
-"""What each call of impl/protocols/manifest_epochs.py may say to its caller, and what is true then."""
+"""The answers that each call of impl/protocols/manifest_epochs.py may give, and what is true then."""
 
 from itertools import islice
 

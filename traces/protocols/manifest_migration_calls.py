@@ -1,4 +1,4 @@
-"""What each call of impl/protocols/manifest_migration.py, and of its stores, may say to its caller, and what is true then."""
+"""The answers that each call of impl/protocols/manifest_migration.py, and of its stores, may give, and what is true then."""
 
 from highwater.traces.calls import DEFINITE, NEVER, NONE, PARTLY, Answer, Calls, definite, indefinite, returns, with_timeouts
 from highwater.traces.protocols import sequenced_metadata_boundary_calls as boundary

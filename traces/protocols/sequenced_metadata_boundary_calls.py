@@ -1,4 +1,4 @@
-"""What each call of impl/protocols/sequenced_metadata_boundary.py and update_ids.py may say to its caller, and what is true
+"""The answers that each call of impl/protocols/sequenced_metadata_boundary.py and update_ids.py may give, and what is true
 then."""
 
 from highwater.traces.calls import (

@@ -1,4 +1,4 @@
-"""What each call of impl/protocols/simple_conditional.py may say to its caller, and what is true then."""
+"""The answers that each call of impl/protocols/simple_conditional.py may give, and what is true then."""
 
 from highwater.traces.calls import NEVER, NONE, Calls, definite, indefinite, returns, unreadable, with_timeouts
 

@@ -1,4 +1,4 @@
-"""What each call of impl/protocols/wal_fencing.py may say to its caller, and what is true then."""
+"""The answers that each call of impl/protocols/wal_fencing.py may give, and what is true then."""
 
 from highwater.traces.calls import (
     JUDGES as COMMON,
