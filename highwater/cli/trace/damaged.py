@@ -19,13 +19,14 @@ SAMPLE = 2  # traces of each protocol, in the table by protocol
 
 
 def simulated(seeds: Iterable[int], stem: str = DEFAULT) -> Iterator[Good]:
-    """Yield simulated runs without SDK retries, which another checker judges. Raises ValueError if a run fails."""
+    """Yield simulated runs without SDK retries, which another checker judges, and without broken promises, which no model
+    explains. Raises ValueError if a run fails."""
     of = named(stem)
     for seed in seeds:
         outcome = simulate(Run(seed, stem))
         if outcome.kind:
             raise ValueError(f"seed {seed} is no good trace: it fails with {outcome.signature}: {outcome.message}")
-        if not outcome.shape.sdk:
+        if not (outcome.shape.sdk or outcome.shape.broken):
             yield Good(f"seed {seed}", outcome.events, partial(of.judge, outcome.shape), least_ms(outcome.shape), of.told,
                        knowledge(stem))
 
