@@ -45,15 +45,19 @@ class Reads:
     def of(self, client: str) -> Heard:
         return self.now.get(client, NOTHING)
 
+    def boundary(self, key: str) -> int:
+        """Return the boundary of a file's sequence."""
+        return next((self.values[of] for of, prefix in self.boundaries.items() if key.startswith(prefix)), 0)
+
     def observe(self, e: Event) -> None:
-        """Note a request that its client waits for, or the end of its waiting."""
-        if e.kind == "applied":
+        """Note a request that its client waits for, or the end of its waiting. A response to the caller ends a call."""
+        if e.kind in ("crash", "told"):
+            self.now[e.client] = NOTHING
+        elif e.kind == "applied":
             heard = self.of(e.client)
             self.before[e.client] = e.request, heard
             self.now[e.client] = self._after(heard, e)
-        elif e.kind == "crash":
-            self.now[e.client] = NOTHING
-        elif e.awaited and self.before.get(e.client, (0, NOTHING))[0] == e.request:  # it was applied, and its response is lost
+        elif e.awaited and self.before.get(e.client, (0, NOTHING))[0] == e.request:  # nobody has had the response
             self.now[e.client] = self.before[e.client][1]
 
     def _after(self, heard: Heard, e: Event) -> Heard:

@@ -76,10 +76,10 @@ class Store(dict[str, Known]):
         known = self.get(key, self.usual)
         if op == "get" and known == (version, body):  # most replies; what is absent has neither version nor content
             return ""
+        if status not in ANSWERS.get(op, ()):
+            return ""  # traces/form.py refuses it
         if op == "list":
             why = self._lists(e)
-        elif status not in ANSWERS.get(op, ()):
-            return ""  # traces/form.py refuses it
         else:
             if known is None and self._is_whole(key, f"{key}\0"):
                 known = NOTHING
@@ -143,7 +143,7 @@ class Store(dict[str, Known]):
                 self._learn(key, known, ABSENT, b"")
             return why
         of, content = ("" if self.rules.versions else key, version), body if status == 200 and op != "head" else None
-        before = self.contents.get(of, had if there == version else None)
+        before = self.contents.get(of)
         if None not in (content, before) and content != before:
             return f"its content is not what version {version} was"
         if there in (None, SOME) or (had is None and content is not None):

@@ -44,6 +44,14 @@ def update_of(name: str) -> tuple[int, int]:
     return writer, number
 
 
+def distinct(values: Iterable[Any]) -> frozenset:
+    """Return the set of these values. Raises ValueError if one is there twice."""
+    those = list(values)
+    if len(set(those)) < len(those):
+        raise ValueError(f"one is there twice: {those}")
+    return frozenset(those)
+
+
 def refiner_without_witnesses(model: Model) -> Refiner:
     """Return a refiner that looks for no witnesses. Make it once for many traces, because it caches what it computes."""
     return Refiner(model._replace(sometimes={}))
@@ -69,6 +77,8 @@ class Trace:
     writer = "Writer"  # the role with named updates: "w.k" is one of client number w
     calls: Calls = NO_CALLS  # the answers that each call may give
     claims: Mapping[str, Claim] = JUDGES  # the judges of what answers claim
+    keyed: tuple[str, ...] = ()  # the responses that name an object
+    bodiless: tuple[str, ...] = ()  # those that have no body
     collector = ""  # name prefix of clients without model state: a late write of theirs is their own action
 
     def __init__(self, refiner: Refiner, namespace: Any, skew_ms: int = 0):
@@ -266,7 +276,8 @@ class Trace:
         known = self.refiner.pair(e.client), e[REST]
         if known in self.refiner.true and not e.request:
             return
-        if e.request or e[6:9] != UNUSED[0] or e[11:] != UNUSED[1]:
+        more = (e.key and e.op not in self.keyed) or (e.body and e.op in self.bodiless)
+        if e.request or e[6:9] != UNUSED[0] or e[11:] != UNUSED[1] or more:
             raise self._refused("form", f"{e.client} was told more than that: {e}")
         again = self._told_of(e) if e.op not in ALONE or not e.keys else None
         if e.keys:
@@ -290,8 +301,9 @@ class Trace:
         return self._tells(e, Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: so(s, l)))
 
     def _last_of(self, e: Event) -> Event | None:
-        """Return the last earlier event of the same client."""
-        return next((old for old in self.events[-2::-1] if old.client == e.client), None)
+        """Return the last earlier event of the same client, without requests that it no longer waited for."""
+        return next((old for old in self.events[-2::-1] if old.client == e.client and (old.awaited or old.kind != "applied")),
+                    None)
 
     def _misled(self, e: Event, why: str) -> Failure:
         """Return the failure of a response that is false, whatever the model's state is. Raise it."""

@@ -13,6 +13,7 @@ from highwater.dst.mutants.sequenced_metadata_boundary import (
     LostReplyIsConflict,
     NeverAskedAgain,
     ReportedAllTheSame,
+    SaysItDeleted,
     Unchecked,
     WrittenBlindly,
 )
@@ -143,6 +144,23 @@ def build(world: World, shape: Shape, number: int, *, log: type[AppendLog] = App
     return of
 
 
+class Miscounts(AppendLog):
+    """Returns the id after the last entry to callers of `recover`; its snapshots are right."""
+
+    snaps = False
+
+    async def recover(self) -> Recovered:
+        found = await super().recover()
+        return found if self.snaps else found._replace(id=found.id + 1)
+
+    async def snapshot(self) -> int:
+        self.snaps = True
+        try:
+            return await super().snapshot()
+        finally:
+            self.snaps = False
+
+
 def made(**parts: type) -> Callable[[World, Shape, int], AppendLog]:
     return lambda world, shape, number: build(world, shape, number, **parts)
 
@@ -171,9 +189,13 @@ BUILDS = {  # name -> (its bug, its Build)
     "read_checked_first": ("a recovery reads the boundary before the entries, not after", made(log=ReadCheckedFirst)),
     "end_from_snapshot": ("an appender begins after the latest snapshot, without a listing", made(log=GoesOnFromSnapshot)),
     "snapshots_kept": ("old snapshots are never collected", made(log=ForgetsToCollectSnapshots)),
+    "says_it_deleted": ("a round of collection returns ids whose delete failed", made(storage=SaysItDeleted)),
+    "entries_miscounted": ("a recovery returns the id after its last entry", made(log=Miscounts)),
 }
 LOST, TWICE, STALE = "history:lost update", "history:applied twice", "history:stale read"
 ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefixes of its signatures: by model; by harm
+    "says_it_deleted": (("call:collect deleted",), ()),
+    "entries_miscounted": (("call:recover id",), ()),
     "naive": (("told:", "refinement:"), (LOST,)),
     "no_check": (("told:committed",), (LOST,)),
     "check_before_create": (("refinement:Appender.Accept|Reject",), (LOST,)),

@@ -12,9 +12,10 @@ from typing import Any
 from highwater.dst.scenario import Mutants
 from highwater.dst.scenarios.manifest_compactions import Impl, Shape, production
 from highwater.impl.errors import OutcomeUnknown
+from highwater.impl.protocols import manifest_compactions
 from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
 from highwater.impl.protocols.manifest_compactions import Compactions, Compactor, Job, Manifest, Stores
-from highwater.impl.protocols.sequenced_metadata_boundary import Committed, MetadataStore
+from highwater.impl.protocols.sequenced_metadata_boundary import Committed, MetadataStore, Recognised
 from highwater.impl.protocols.sequenced_storage import SequencedStorage
 from highwater.impl.world import World
 
@@ -172,6 +173,11 @@ def with_flush(flush: Callable[..., Any]) -> Callable[[World, Shape, int], Impl]
     return lambda world, shape, number: production(world, shape, number)._replace(flush=flush)
 
 
+async def flush_unread(stores: Stores, sst: str) -> Committed | Recognised:
+    """Return a manifest without the SST."""
+    return (await manifest_compactions.flush(stores, sst))._replace(value=Manifest())
+
+
 async def collect_first(stores: Stores, min_age_ms: int) -> None:
     """Delete files before advancing the boundary."""
     for store in stores:
@@ -204,6 +210,7 @@ BUILDS = {  # name -> (its bug, its Build)
     "refused_is_repeated": ("a flush that is refused, or has no response, is put again", with_flush(flush_again)),
     "unheard_is_reported": ("a flush without a response is reported as done", with_flush(flush_blindly)),
     "overwrites": ("the manifest is put without a condition", overwriting),
+    "flush_unread": ("a flush returns a manifest that does not hold it", with_flush(flush_unread)),
     "collects_first": ("files are deleted before the boundary is durable", collecting_first),
 }
 OF_COMPACTOR, LOST, TWICE = "refinement:Compactor.", "history:lost update", "history:applied twice"
@@ -223,6 +230,7 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "refused_is_repeated": (("refinement:Writer.", "told:"), (TWICE,)),
     "unheard_is_reported": (("told:committed",), (LOST,)),
     "overwrites": (("refinement:put",), ("history:",)),
+    "flush_unread": (("call:flush value",), ()),
     "collects_first": (("refinement:Collector.",), ("history:",)),
 }
 MUTANTS = Mutants(BUILDS, ORACLES)

@@ -24,8 +24,9 @@ class Unchecked(MetadataStore):
             value = self.codec.decode(body)
             if self.looks and self.codec.holds(value, update_id):
                 return Recognised(latest, value)
+            value = change(latest + 1, value)
             try:
-                await self.bounded.create(latest + 1, self.codec.encode(change(latest + 1, value)))
+                await self.bounded.create(latest + 1, self.codec.encode(value))
             except (ObjectVersionExists, ObjectVersionBehindBoundary, OutcomeUnknown):
                 continue
             return Committed(latest + 1, value)

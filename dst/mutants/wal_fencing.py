@@ -206,6 +206,19 @@ async def collect_of_any_age(world: World, root: str, min_age_ms: int = 0) -> li
     return await wal_fencing.collect(world, root)
 
 
+async def collect_and_recount(world: World, root: str, min_age_ms: int = 0) -> list[int]:
+    """Return one id more than the round has deleted."""
+    deleted = await wal_fencing.collect(world, root, min_age_ms)
+    return [*deleted, deleted[-1] + 1] if deleted else deleted
+
+
+class OfNextEpoch(Wal):
+    """Returns its records with another epoch than they have."""
+
+    async def append(self, body: bytes) -> Record:
+        return (await super().append(body))._replace(epoch=self.epoch + 1)
+
+
 async def collect_all(world: World, root: str, min_age_ms: int = 0) -> list[int]:
     """Delete all WAL objects but the latest."""
     namespace = Namespace(root, "wal")
@@ -262,6 +275,9 @@ BUILDS = {  # name -> (its bug, its Build)
     "oldest_wins": ("a store opens with the first value of each key", serving(OldestWins)),
     "collects_any_age": ("a collector ignores the age of WAL objects",
                          lambda world, shape, number: Impl(wal_fencing.open, collect_of_any_age)),
+    "collects_and_recounts": ("a round of collection returns an id that it has not deleted",
+                              lambda world, shape, number: Impl(wal_fencing.open, collect_and_recount)),
+    "of_next_epoch": ("an append returns a record of another epoch", opening(OfNextEpoch)),
     "collects_all": ("WAL objects ahead of replay_after are collected",
                      lambda world, shape, number: Impl(wal_fencing.open, collect_all)),
     "claimed_after_fence": ("the epoch is claimed after the fence is put",
@@ -288,6 +304,8 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "served_unlogged": (("told:got",), ("history:strange get",)),
     "oldest_wins": (("history:strange get",), ("history:strange get",)),
     "collects_any_age": (("history:too young",), ()),  # harmless to callers
+    "collects_and_recounts": (("call:collect deleted",), ()),
+    "of_next_epoch": (("call:append epoch",), ()),
     "collects_all": (("refinement:Collector.",), (LOST,)),
     "claimed_after_fence": (("refinement:Writer.",), (HARM,)),
 }

@@ -16,10 +16,10 @@ def change(file: str, source: str) -> None:
     """Let this process import the file with another source."""
     changed, usual = Path(file).resolve(), SourceFileLoader.get_code
 
-    def get_code(loader: SourceFileLoader, name: str) -> CodeType | None:
-        if Path(loader.path).resolve() == changed:
-            return compile(source, loader.path, "exec", dont_inherit=True)
-        return usual(loader, name)
+    def get_code(self: SourceFileLoader, fullname: str) -> CodeType | None:
+        if Path(self.path).resolve() == changed:
+            return compile(source, self.path, "exec", dont_inherit=True)
+        return usual(self, fullname)
 
     SourceFileLoader.get_code = get_code
 

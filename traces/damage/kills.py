@@ -6,6 +6,7 @@ A damaged trace is checked from the state of the good one before the damage, so 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
+from functools import partial
 from typing import NamedTuple
 
 from highwater.traces.damage.damage import EDITS, KINDS_OF_DAMAGE, Damage, Words, damages, spread
@@ -69,6 +70,14 @@ def refused(trace: Trace, rest: list[Event]) -> str:
     return ""
 
 
+def updates_in(trace: Trace, e: Event) -> list[str]:
+    """Return the updates in the content that is put, in any order; none if it is not of this protocol."""
+    try:
+        return sorted(trace._updates(e))
+    except trace.alien:
+        return []
+
+
 def first_clients(refiner: Refiner) -> tuple[str, ...]:
     """Return the first client of each role of the model."""
     return tuple({name.partition("#")[0]: name for name in sorted(filter(None, refiner.index), reverse=True)}.values())
@@ -91,7 +100,7 @@ def survivors(good: Good, each: Callable[[Event, Damage, bool], None]) -> Iterat
             noticed = refused(resumed(here, states), found.events[i:]) or shows_harm(found.events)
             each(e, found, bool(noticed))
             if not noticed:
-                yield Survivor(events, found, where, knew)
+                yield Survivor(events, found, where, knew, good.of.clients, partial(updates_in, trace))
         refiner.states = after
     if shows_harm(events):
         raise ValueError(f"{good.name}: the callers' history of the undamaged trace is refused")

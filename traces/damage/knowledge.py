@@ -6,8 +6,9 @@ GENERALLY holds for every protocol. A protocol with more knowledge has a module 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from highwater.traces.damage.clients import OF_ALL
 from highwater.traces.damage.damage import others
-from highwater.traces.damage.survivors import GENERAL, Equivalences
+from highwater.traces.damage.survivors import Clients, Equivalences
 from highwater.traces.event import Event
 
 
@@ -21,12 +22,13 @@ class Knowledge(NamedTuple):
 
     `contents(events, i)` yields other contents for event `i`. `history(good, where, least_ms)` returns a function: does the
     callers' history of a damaged trace show harm? `equivalences` explain survivors. `complete`: they explain every survivor,
-    so that an unexplained one is a hole in the checker."""
+    so that an unexplained one is a hole in the checker. `clients`: what its clients may do."""
 
     contents: Callable[[list[Event], int], Iterable[bytes]] = others
     history: Callable[[list[Event], Any, int], Callable[[list[Event]], bool]] = no_history
-    equivalences: Equivalences = GENERAL
+    equivalences: Equivalences = OF_ALL
     complete: bool = False
+    clients: Clients = Clients()
 
 
 GENERALLY = Knowledge()

@@ -16,11 +16,30 @@ from highwater.traces.form import MUTATIONS, PUTS, READS
 ENDS = ("refused", "timeout", "crash")
 
 
+class Clients(NamedTuple):
+    """What clients of one protocol may do.
+
+    `begins`: the requests with which a client begins anew, whatever it knows. `free`: roles without a state of their own in the
+    model, which judges them by what they write."""
+
+    begins: tuple[str, ...] = ("list",)
+    free: tuple[str, ...] = ()
+
+
+def nothing(e: Event) -> Any:
+    """Return no meaning: two contents are the same only if their bytes are."""
+
+
 class Survivor(NamedTuple):
     good: list[Event]
     damage: Damage
     where: Any  # the protocol's keys: an impl.layout.Namespace, or traces.form.Keys
     locals: dict[str, Any]  # the local state of each client before the event, in the good trace
+    clients: Clients = Clients()
+    meaning: Callable[[Event], Any] = nothing  # of the content that is put: the updates in it
+
+    def is_free(self, e: Event) -> bool:
+        return e.client.partition("#")[0] in self.clients.free
 
     @property
     def before(self) -> Event:
@@ -140,9 +159,9 @@ def number_is_a_name(s: Survivor) -> bool:
     if not same_but(s, "request") or not s.after.request:
         return False
     asked = s.after.client, s.after.request, s.after.op, s.after.key, s.after.condition
-    if s.before.kind in ENDS and any(e.kind == "applied" and (e.client, e.request, e.op, e.key, e.condition) == asked
-                                     for e in s.good[:s.damage.at]):
-        return True  # the reply to an earlier request is lost, not to this one
+    if s.before.kind in ENDS and any((e.kind == "applied" or s.before.kind == "crash") and (
+            e.client, e.request, e.op, e.key, e.condition) == asked for e in s.good[:s.damage.at]):
+        return True  # the reply to an earlier request is lost, not to this one; or its client crashes after that
     numbers = [e.request for e in of_client(s.before, s.damage.events) if e.request]
     others = [e for e in s.good if e is not s.before and e.client == s.before.client and e.request]
     return sorted(numbers) == numbers and s.after.request not in [e.request for e in others]
@@ -185,7 +204,11 @@ def never_arrives(s: Survivor) -> bool:
 
 
 def never_shown_again(s: Survivor) -> bool:
-    others = [e for e in s.good if e is not s.before and e.key == s.before.key and not (arrival(e) and e.op in READS)]
+    others = [e for e in (s.rest if s.before.op in PUTS else s.good) if e is not s.before and e.key == s.before.key and not (
+        (arrival(e) and e.op in READS) or (lost(e, s.good) and not e.pending))]
+    if s.before.op in PUTS:  # the next put gives a version of its own, which may be the same
+        at = next((i for i, e in enumerate(others) if write(e)), len(others))
+        others = [*others[:at], *(e._replace(version="") for e in others[at:at + 1])]
     return same_but(s, "version") and not any(s.before.version in (e.version, e.condition) for e in others)
 
 

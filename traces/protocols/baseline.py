@@ -76,8 +76,11 @@ class Trace(trace.Trace):
 
     def _told_of(self, e: Event) -> str:
         if e.op == "read":
-            seen = frozenset(map(update_of, e.body.decode().split()))
-            return self._says(e, lambda s, l: l.pc == "Done" and l.got == seen)
+            last = self._last_of(e)
+            if last is None or last.kind != "applied":
+                raise self._misled(e, "it has sent no request for it to the store")
+            seen = sorted(map(update_of, e.body.decode().split()))
+            return self._says(e, lambda s, l: l.pc == "Done" and sorted(l.got) == seen)
         writer, number = update_of(e.body.decode())
         if e.client != f"Writer#{writer}":
             raise self._misled(e, "the write is another writer's")

@@ -16,7 +16,7 @@ from highwater.traces.event import Event
 from highwater.traces.form import Keys
 from highwater.traces.protocols.log_gc_calls import CALLS, JUDGES
 from highwater.traces.refine import STUTTER, Match, Refiner
-from highwater.traces.trace import refiner_without_witnesses
+from highwater.traces.trace import AGAIN, refiner_without_witnesses
 
 LOG, SNAPSHOT = Namespace("db", "log"), Namespace("db", "snapshot")
 BOUNDARY = LOG.boundary_key
@@ -69,6 +69,7 @@ class Trace(trace.Trace):
 
     alien = (*trace.ALIEN, InvalidSnapshot)
     calls, claims = CALLS, JUDGES
+    keyed, bodiless = ("committed",), ("closed",)
     writer = "Appender"
 
     def _updates(self, e: Event) -> list[str]:
@@ -164,13 +165,15 @@ class Trace(trace.Trace):
         all entries read, for `snapshot` the id. `closed`: the appender has gone, and with it the id that it knew."""
         if e.op == "closed":
             return self._tells(e, Match(e.client, ("LoseReply", STUTTER), ()))
+        if e.op in ("read", "snapshot") and ((last := self._last_of(e)) is None or last.kind == "told"):
+            raise self._misled(e, "it has sent no request for it to the store")
         if e.op == "read":
             seen = tuple(map(entry_of, e.body.split()))
             self._says(e, lambda s, l: l.pc == "Done" and l.got == seen)
-            return None
+            return AGAIN
         if e.op == "snapshot":
             self._says(e, lambda s, l: l.pc == "Done" and len(l.got) == l.s == int(e.body))
-            return None
+            return AGAIN
         entry, i = entry_of(e.body), LOG.file_id(e.key) if e.key else None
         if e.op not in CLAIMS or e.client != f"Appender#{entry[0]}" or (i is None) == (e.op == "committed"):
             raise self._misled(e, "the entry is another appender's, or an append has no such response")

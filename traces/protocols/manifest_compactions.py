@@ -41,11 +41,14 @@ from highwater.traces.form import READS, Keys
 from highwater.traces.protocols.manifest_compactions_calls import CALLS, JUDGES
 from highwater.traces.reads import Reads
 from highwater.traces.refine import STUTTER, Match, Refiner
-from highwater.traces.trace import refiner_without_witnesses
+from highwater.traces.trace import distinct, refiner_without_witnesses
 
 MANIFEST, COMPACTIONS = Namespace("db", "manifest"), Namespace("db", "compactions")
 BOUNDARIES = (MANIFEST.boundary_key, COMPACTIONS.boundary_key)
 KEYS = Keys("db", listed=(MANIFEST.prefix, COMPACTIONS.prefix), single=BOUNDARIES)
+ANSWERED = {"committed": MANIFEST.prefix, "nothing": MANIFEST.prefix, "opened": COMPACTIONS.prefix,
+            "compacted": COMPACTIONS.prefix}  # response -> the files that the last request before it is about
+LOOKS = ("get", "get_if_changed")  # reads of a boundary
 OF_MANIFEST = JsonCodec(StoredManifest)
 CODECS = {True: OF_MANIFEST, False: JsonCodec(StoredCompactions)}
 
@@ -76,8 +79,8 @@ def decoded(manifest: bool, body: bytes) -> Manifest | Compactions:
     """Return the content of a file. Raises InvalidContent, ValueError."""
     stored: Any = CODECS[manifest].decode(body)
     if manifest:
-        return Manifest(stored.compactor_epoch, frozenset(map(sst_of, stored.l0)), job_of(stored.compacted))
-    return Compactions(stored.compactor_epoch, frozenset(map(job_of, stored.jobs)))
+        return Manifest(stored.compactor_epoch, distinct(map(sst_of, stored.l0)), job_of(stored.compacted))
+    return Compactions(stored.compactor_epoch, distinct(map(job_of, stored.jobs)))
 
 
 def of_manifest(key: str) -> bool:
@@ -100,6 +103,7 @@ class Trace(trace.Trace):
     alien = (*trace.ALIEN, InvalidContent)
     calls, claims = CALLS, JUDGES
     collector = "Collector"
+    bodiless = ("not open", "nothing", "fenced", "not compacted")
 
     def __init__(self, refiner: Refiner, namespace: Keys = KEYS, skew_ms: int = 0):
         super().__init__(refiner, namespace, skew_ms)
@@ -133,21 +137,21 @@ class Trace(trace.Trace):
         elif e.kind != "applied" and e.awaited and e.key in BOUNDARIES and any(
                 l.pc == "Created" for l in self.refiner.locals(client)):
             self._keep(client, lambda part, l: l.pc == "Created")  # it has not learned what the boundary is
-        if e.kind != "told":
-            if e.op == "list" and e.kind == "applied":
-                shift = BITS * (self.refiner.index[client] + 1)
-                self.before[client] = {state >> shift & FIELD for state in self.refiner.states}
-            self.reads.observe(e)
+        if e.op == "list" and e.kind == "applied":
+            shift = BITS * (self.refiner.index[client] + 1)
+            self.before[client] = {state >> shift & FIELD for state in self.refiner.states}
+        self.reads.observe(e)
 
     def _decide(self, e: Event) -> None:
         """Decide whether the last LIST was the model's read. A file is put, or fences, once it was read; for all else it must
         be current."""
         before, heard = self.before.pop(e.client, None), self.reads.of(e.client)
-        if e.kind == "told" and e.op == "nothing" and not heard.current:
-            raise self._misled(e, "it has not read the latest manifest, and then the boundary")
+        done = heard.prefix == ANSWERED.get(e.op, "") and (heard.current or (heard.stands and e.op != "nothing"))
+        if e.kind == "told" and e.op in ANSWERED and not done:
+            raise self._misled(e, f"it has not read the latest of {ANSWERED[e.op]}, or put the next, and then the boundary")
         if before is None:
             return
-        if heard.current and e.kind == "told" and any(part not in before for part, _ in self._parts(e.client)):
+        if (e.kind, e.op) == ("told", "nothing") and any(part not in before for part, _ in self._parts(e.client)):
             self._keep(e.client, lambda part, l: part not in before)
         elif not heard.current:
             self._keep(e.client, lambda part, l: part in before or (heard.base and l.pc in ("Ready", "Fenced")))
@@ -178,7 +182,7 @@ class Trace(trace.Trace):
             return Match(client, ("Read", "ReadFenced", "ReadLanded", STUTTER), (),
                          lambda a, s, l, s2, l2: about(l) == manifest and l.pc == "Idle" and ids == ids_of(s, manifest)
                          and (a is not STUTTER or (isinstance(l, Compactor) and l.task == "Pick")), e.op, unheard=True)
-        if e.key in BOUNDARIES and e.op in READS:
+        if e.key in BOUNDARIES and e.op in LOOKS:
             value = 0 if e.status == 404 else int(e.body) if e.status == 200 else None  # 304 shows none
             return Match(client, ("Accept", "Reject", STUTTER), (), lambda a, s, l, s2, l2: (
                 value in (None, boundary_of(s, manifest)) and (about(l) == manifest if a else l.pc != "Created")), e.op, True)
@@ -205,8 +209,8 @@ class Trace(trace.Trace):
                          lambda a, s, l, s2, l2: a is not STUTTER or not shown(s, manifest, i), e.op)
         if e.key in BOUNDARIES and e.op in ("create", "update") and e.status == 200:
             return Match(client, (advance,), (int(e.body),))
-        if e.key in BOUNDARIES and e.op != "put":
-            value = int(e.body) if e.op in READS and e.status == 200 else None
+        if e.key in BOUNDARIES and e.op in (*LOOKS, "create", "update"):
+            value = int(e.body) if e.op in LOOKS and e.status == 200 else None
             return Match(client, (STUTTER,), (), lambda a, s, l, s2, l2: value in (None, boundary_of(s, manifest)), e.op)
         raise self._no_action(e, "a collector")
 

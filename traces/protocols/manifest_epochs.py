@@ -22,7 +22,7 @@ from highwater.traces.event import Event
 from highwater.traces.form import READS
 from highwater.traces.protocols.manifest_epochs_calls import CALLS, JUDGES
 from highwater.traces.refine import STUTTER, Match, Refiner
-from highwater.traces.trace import refiner_without_witnesses, update_of
+from highwater.traces.trace import distinct, refiner_without_witnesses, update_of
 
 MANIFESTS = Namespace("db", "manifest")
 Request = tuple[int, Manifest, str, int]  # a create: id, content, role, index in that role
@@ -42,8 +42,8 @@ def refiner(c: Constants) -> Refiner:
 def decoded(body: bytes) -> Manifest:
     """Return the model's manifest for a body. Raises InvalidManifest, ValueError."""
     m = manifest_epochs_json.decode(body)
-    return Manifest(m.writer_epoch, m.compactor_epoch, m.collector_epoch, frozenset(map(update_of, m.l0)),
-                    frozenset(map(update_of, m.compacted)), m.last_wal, m.next_wal,
+    return Manifest(m.writer_epoch, m.compactor_epoch, m.collector_epoch, distinct(map(update_of, m.l0)),
+                    distinct(map(update_of, m.compacted)), m.last_wal, m.next_wal,
                     frozenset([int(checkpoint.id) for checkpoint in m.checkpoints if checkpoint.expiry_ms]))
 
 
@@ -52,6 +52,7 @@ class Trace(trace.Trace):
 
     alien = (*trace.ALIEN, InvalidManifest)
     calls, claims = CALLS, JUDGES
+    keyed = ("opened", "committed", "compacted", "collected", "read")
 
     def __init__(self, refiner: Refiner, namespace: Namespace = MANIFESTS, skew_ms: int = 0):
         super().__init__(refiner, namespace, skew_ms)
@@ -76,7 +77,17 @@ class Trace(trace.Trace):
                     self.begun[e.client] = self.before[e.client]
             if e.op == "list" and e.awaited:
                 self._page(e)
+        elif e.kind == "told" and e.key and ((last := self._last_of(e)) is None or (last.kind, last.key) != ("applied", e.key)):
+            raise self._misled(e, "that manifest is not what it read or put last")
+        elif e.kind == "told" and any(l.pc == "Listed" for l in self.refiner.locals(e.client)):
+            self._end_call(e.client)
         super()._take(e)
+
+    def _end_call(self, client: str) -> None:
+        """After a response to its caller, no longer follow the states in which the client may still send a failed GET again."""
+        shift, values = BITS * (self.refiner.index[client] + 1), self.refiner.explorer.values[self.refiner.index[client] + 1]
+        ended = [state for state in self.refiner.states if values[state >> shift & FIELD].pc != "Listed"]
+        self.refiner.states = tuple(ended) or self.refiner.states
 
     def _page(self, e: Event) -> None:
         """Check that a page begins where the one before it ended, or at the first key. If its response is lost, the client may
@@ -169,7 +180,7 @@ class Trace(trace.Trace):
         role, _, number = e.client.partition("#")
         body, me = e.body.decode(), int(number)
         if e.op == "read":
-            seen = frozenset(map(update_of, body.split()))
+            seen = distinct(map(update_of, body.split()))
             return self._says(e, lambda s, l: l.pc == "Done" and l.got == seen)
         if e.op == "opened":
             epoch = int(body)

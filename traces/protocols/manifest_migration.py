@@ -26,7 +26,6 @@ from highwater.model.protocols import manifest_migration as of_model
 from highwater.model.protocols.manifest_migration import Constants, File, Shared, Update, Writer, collect, model, read, upgrade
 from highwater.traces import trace
 from highwater.traces.event import Event
-from highwater.traces.form import READS
 from highwater.traces.protocols.manifest_migration_calls import CALLS, JUDGES
 from highwater.traces.reads import Reads
 from highwater.traces.refine import STUTTER, Match, Refiner
@@ -35,6 +34,7 @@ MANIFESTS = Namespace("db", "manifest")
 CODEC = ManifestCodec()  # it reads both versions
 NEW = "n"
 COLLECTORS = 2
+LOOKS = ("get", "get_if_changed")  # reads of the boundary
 
 
 def constants(writers: int, first: int) -> Constants:
@@ -104,6 +104,7 @@ class Trace(trace.Trace):
     alien = (*trace.ALIEN, Definite)  # Definite: raised by the codec
     collector = "Collector#"
     calls, claims = CALLS, JUDGES
+    keyed, bodiless = ("committed",), ("remains", "not begun", "unreadable")
 
     def __init__(self, refiner: Refiner, namespace: Namespace = MANIFESTS, skew_ms: int = 0):
         super().__init__(refiner, namespace, skew_ms)
@@ -117,9 +118,20 @@ class Trace(trace.Trace):
         return self.namespace.file_id(e.key), *decoded(e.body)
 
     def _take(self, e: Event) -> None:
-        if not self._is_collector(e) and (e.awaited or e.kind != "applied"):
+        if self._is_collector(e):
+            self._take_collection(e)
+        elif e.awaited or e.kind != "applied":
             self._take_reads(e)
         super()._take(e)
+
+    def _take_collection(self, e: Event) -> None:
+        """Check that what is deleted is behind the boundary, which the model has not."""
+        if e.kind == "applied" and e.key == self.namespace.boundary_key:
+            self.reads.observe(e)
+            if e.op in ("create", "update") and e.status == 200 and int(e.body) >= self.refiner.shared().files[-1][0]:
+                raise self._refused("boundary", f"{e.body.decode()} is not behind the latest manifest")
+        elif e.kind == "applied" and e.op == "delete" and self.namespace.file_id(e.key) > self.reads.boundary(e.key):
+            raise self._refused("delete", f"{e.key} is deleted, and is ahead of the boundary")
 
     def _take_reads(self, e: Event) -> None:
         """Check that a writer has read what it acts upon. The model reads the latest manifest at LIST, and has no boundary."""
@@ -127,10 +139,12 @@ class Trace(trace.Trace):
         if e.kind == "told":
             if e.op == "committed" and self.namespace.file_id(e.key) != heard.stands:
                 raise self._misled(e, "it has not read a boundary behind that manifest after its create")
-            if (e.op, e.body) == ("began", b"3") and not (heard.stands and set(heard.listed) <= set(heard.asked)):
+            if (e.op, e.body) == ("began", b"3") and not (
+                    0 < heard.stands <= max(heard.listed, default=0) and set(heard.listed) <= set(heard.asked)):
                 raise self._misled(e, "it has not read every manifest listed, after one of its own that stands")
-            return
-        if e.op == "create" and e.request > self.last.get(e.client, 0) and self.namespace.file_id(e.key) != heard.base + 1:
+            if e.op in ("refused", "unreadable") and not heard.base:
+                raise self._misled(e, "it has not read the latest manifest")
+        elif e.op == "create" and e.request > self.last.get(e.client, 0) and self.namespace.file_id(e.key) != heard.base + 1:
             raise self._refused("create", f"{e.client} puts {e.key}, and has not read the manifest before it")
         self.reads.observe(e)
 
@@ -149,7 +163,7 @@ class Trace(trace.Trace):
         if e.op == "list" and not (e.truncated or e.condition):
             ids = [self.namespace.file_id(key) for key in e.keys]
             return Match(client, ("Read",), (), lambda a, s, l, s2, l2: shows(ids, s))
-        if e.key == self.namespace.boundary_key and e.op in READS:
+        if e.key == self.namespace.boundary_key and e.op in LOOKS:
             return Match(client, (STUTTER,), op=e.op)
         if e.op == "get":
             file = self._file(e) if e.status == 200 else None
@@ -165,10 +179,10 @@ class Trace(trace.Trace):
         if e.op == "list" and not (e.truncated or e.condition):
             ids = [self.namespace.file_id(key) for key in e.keys]
             return Match(client, (STUTTER,), (), lambda a, s, l, s2, l2: shows(ids, s), e.op)
-        if e.op == "delete":
+        if e.op == "delete" and i:
             return Match(client, (STUTTER,) if e.status == 404 else ("Collect", STUTTER), None, lambda a, s, l, s2, l2: (
                 not at(s, i) if a is STUTTER else at(s, i) and not at(s2, i)), e.op)
-        if e.key == self.namespace.boundary_key and e.op != "put":
+        if e.key == self.namespace.boundary_key and e.op in (*LOOKS, "create", "update"):
             return Match(client, (STUTTER,), op=e.op)
         if e.op == "get":
             file = self._file(e) if e.status == 200 else None

@@ -89,6 +89,7 @@ class Trace(trace.Trace):
 
     alien = (*trace.ALIEN, manifest_json.InvalidManifest)
     calls, claims = CALLS, JUDGES
+    keyed = ("committed", "read")
     at_rest: tuple[str, ...] = ("Idle",)  # a writer's `pc` at a response to its caller
 
     def _updates(self, e: Event) -> tuple[str, ...]:

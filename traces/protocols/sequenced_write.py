@@ -84,6 +84,7 @@ class Trace(trace.Trace):
 
     alien = (*trace.ALIEN, manifest_json.InvalidManifest)
     calls = CALLS
+    keyed = ("committed", "read")
 
     def __init__(self, refiner: Refiner, namespace: Namespace, skew_ms: int = 0):
         super().__init__(refiner, namespace, skew_ms)

@@ -50,6 +50,7 @@ class Trace(trace.Trace):
 
     alien = (*trace.ALIEN, manifest_json.InvalidManifest)
     calls = CALLS
+    keyed = ("committed", "read")
 
     def _updates(self, e: Event) -> tuple[str, ...]:
         return manifest_json.decode(e.body).updates

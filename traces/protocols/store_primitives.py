@@ -42,6 +42,8 @@ def number(key: str) -> int:
 class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
+    bodiless = ("failed", "unknown")
+
     def _take(self, e: Event) -> None:
         if e.kind == "applied" and e.awaited:
             self._well_formed(e)

@@ -12,13 +12,14 @@ from typing import Any
 
 from highwater.impl.codecs.json.wal import FENCE, InvalidWal, Record, WalManifest, decode_manifest, decode_record
 from highwater.impl.layout import Namespace
+from highwater.model.explore.tabulated import BITS, FIELD
 from highwater.model.protocols.wal_fencing import Body, Constants, Manifest, Shared, Writer, model, slot
 from highwater.traces import trace
 from highwater.traces.event import Event
-from highwater.traces.form import MUTATIONS, Keys
+from highwater.traces.form import MUTATIONS, READS, Keys
 from highwater.traces.protocols.wal_fencing_calls import CALLS, JUDGES
 from highwater.traces.refine import STUTTER, Match, Refiner
-from highwater.traces.trace import refiner_without_witnesses
+from highwater.traces.trace import distinct, refiner_without_witnesses
 
 WAL = Namespace("db", "wal")
 MANIFEST = "db/wal.manifest"
@@ -50,7 +51,7 @@ def record_of(record: Record | None) -> Any:
 
 def manifest_of(body: bytes) -> Manifest:
     found: WalManifest = decode_manifest(body)
-    return Manifest(found.writer_epoch, found.replay_after, frozenset(map(record_of, found.flushed)))
+    return Manifest(found.writer_epoch, found.replay_after, distinct(map(record_of, found.flushed)))
 
 
 class Trace(trace.Trace):
@@ -58,19 +59,41 @@ class Trace(trace.Trace):
 
     alien = (*trace.ALIEN, InvalidWal)
     calls, claims = CALLS, JUDGES
+    keyed = ("got",)
+    bodiless = ("not open", "flushed", "not flushed", "deleted", "not deleted")
 
     def _updates(self, e: Event) -> list[str]:
         """Return the update in a record. (A flush puts none: it says that the log's records are in the database.)"""
         record = decode_record(e.body)
         return [name_of(record.body).decode()] if record else []
 
+    def __init__(self, refiner: Refiner, namespace: Keys = KEYS, skew_ms: int = 0):
+        super().__init__(refiner, namespace, skew_ms)
+        self.before: dict[str, tuple[int, set[int]]] = {}  # client -> its last read, and its local parts before
+        self.answered: set[str] = set()  # clients whose open was answered
+
     def _take(self, e: Event) -> None:
+        if e.kind == "told" and not e.client.startswith("Collector"):
+            if (e.op in ("opened", "not open")) == (e.client in self.answered):
+                raise self._misled(e, "its open was answered before" if e.client in self.answered else "it was not opened")
+            self.answered.add(e.client)
+            last = self._last_of(e)
+            if e.op == "flushed" and last and last.kind != "told" and last.key != MANIFEST:
+                raise self._misled(e, "it has asked for something else since")
+            if e.op == "committed" and not (last and last.key == MANIFEST and last.kind == "applied"
+                                            and last.op in ("get", "get_if_changed")):
+                raise self._misled(e, "it has not read the manifest after its create")
+        elif e.op in READS and (e.awaited or e.kind != "applied"):
+            self._hear(e)
         doubtful = e.kind == "timeout" or (e.kind == "refused" and e.status >= 500)  # a 503 to a mutation is indefinite
         if not doubtful or e.op not in MUTATIONS or e.client.startswith("Collector"):
             super()._take(e)
             return
         applied = any((old.client, old.request, old.kind) == (e.client, e.request, "applied") for old in self.events[-2::-1])
         if not e.pending:
+            if e.t_ms < self.now_ms:
+                raise self._refused("order", f"at {e.t_ms} ms, after what was at {self.now_ms} ms")
+            self.now_ms = e.t_ms
             if e.request <= self.last.get(e.client, 0):
                 self._replied(e)
             self._well_formed(e)
@@ -81,6 +104,17 @@ class Trace(trace.Trace):
                 self.refiner.step(Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: in_doubt(l), e.op))
         else:
             super()._take(e)
+
+    def _hear(self, e: Event) -> None:
+        """If the response to a read is lost, keep only the states in which the client has not received it."""
+        part = self.refiner.index[e.client] + 1
+        parts = [state >> BITS * part & FIELD for state in self.refiner.states]
+        request, before = self.before.get(e.client, (0, set()))
+        if e.kind == "applied":
+            self.before[e.client] = e.request, set(parts)
+        elif e.awaited and request == e.request:
+            unheard = [state for state, local in zip(self.refiner.states, parts) if local in before]
+            self.refiner.states = tuple(unheard) or self.refiner.states
 
     def _unanswered(self, e: Event) -> None:
         """Take no step: a read without a reply is sent again."""
@@ -128,10 +162,12 @@ class Trace(trace.Trace):
                          lambda a, s, l, s2, l2: l.n + 1 == i and slot(s, i) == found, unheard=True)
         if e.op != "create":
             raise self._no_action(e, "a writer")
-        body, ok = record_of(decode_record(e.body)), e.status == 200
+        record, ok = decode_record(e.body), e.status == 200
+        body = record_of(record)
         actions = ("CreateFence" if ok else "FenceConflict", "LoseFence") if e.body == FENCE else (
             "CreateNext" if ok else "CreateConflict", "LoseCreate")
-        return Match(e.client, actions, (), lambda a, s, l, s2, l2: l.n + 1 == i and (not body or body[1] == l.k) and (
+        return Match(e.client, actions, (), lambda a, s, l, s2, l2: l.n + 1 == i and (
+            record is None or (body[1], record.epoch) == (l.k, l.epoch)) and (
             slot(s2, i) == (body,) if ok else s2.wal == s.wal))
 
     # --- requests that nobody waits for
@@ -172,7 +208,7 @@ class Trace(trace.Trace):
 
     def _told_of(self, e: Event) -> str:
         if e.op == "opened":
-            seen = frozenset(tuple(map(int, name.split("."))) for name in e.body.decode().split())
+            seen = distinct(tuple(map(int, name.split("."))) for name in e.body.decode().split())
             return self._says(e, lambda s, l: l.pc == "Open" and l.has == seen)
         if e.op == "got":
             found = {tuple(map(int, e.body.split(b".")))} if e.body else set()

@@ -19,8 +19,8 @@ SAMPLE = 2  # traces of each protocol, in the table by protocol
 
 
 def simulated(seeds: Iterable[int], stem: str = DEFAULT) -> Iterator[Good]:
-    """Yield simulated runs without SDK retries, which another checker judges, and without broken promises, which no model
-    explains. Raises ValueError if a run fails."""
+    """Yield simulated runs that this checker judges: without SDK retries, and without tampering. Raises ValueError if a run
+    fails."""
     of = named(stem)
     for seed in seeds:
         outcome = simulate(Run(seed, stem))
