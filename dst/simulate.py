@@ -69,7 +69,9 @@ def simulate(run: Run, build: Build | None = None, tape: list[Choice] | None = N
     name = PORTFOLIO[draw(len(PORTFOLIO))] if run.strategy == "portfolio" else run.strategy
     untimed = decide("untimed", 2, is_untimed, name)
     schedule = scheduled(STRATEGIES[name], draw, decide, of.length(shape)) if untimed else None
-    trace = (trace_of or of.trace_of)(shape) if by_model and not shape.broken else None
+    trace = (trace_of or of.trace_of)(shape) if by_model else None
+    if shape.broken:
+        trace = None  # no model says what happens then
     events: list[Event] = trace.events if trace else []
     observe = trace.observe if trace else events.append
     chooser.events = events  # pyright: ignore[reportAttributeAccessIssue]  # for one that is steered by them

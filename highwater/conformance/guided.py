@@ -111,6 +111,8 @@ def guided(outcome: Outcome) -> Guided:
     TooLarge."""
     if outcome.shape.sdk:
         raise TooLarge("the clients of this run retransmit requests (`sdk` in its shape), but those of the spec do not")
+    if outcome.shape.broken:
+        raise TooLarge(f"no spec says what happens in this run, which breaks a promise: {outcome.shape.broken}")
     path, failure = path_of(outcome.events, named(outcome.scenario).judge(outcome.shape))
     if failure and failure.kind == "refinement" and not failure.match:
         raise TooLarge(f"the model refuses the run for something that is not a step of the spec: {failure}")
