@@ -165,6 +165,24 @@ class Actors:
                 self.start(client)
 
 
+class Change:
+    """A caller's change of a content. It notes with which id it was called last, and what it returned."""
+
+    def __init__(self, change: Callable[[int, Any], Any]):
+        self.change, self.last = change, (0, None)
+
+    def __call__(self, next_id: int, value: Any) -> Any:
+        made = self.change(next_id, value)
+        self.last = next_id, made
+        return made
+
+    def check(self, committed: Any) -> None:
+        """Check that what was committed is what the last call returned, under the id that it was given. Raises Failure."""
+        if (committed.id, committed.value) != self.last:
+            raise Failure("safety", "told:change", f"id {committed.id} is reported as committed, but the change was last "
+                          f"called for id {self.last[0]}, and returned {self.last[1]}")
+
+
 def raise_anomalies(found: list[str]) -> None:
     """Raise Failure for the callers' history if it has anomalies. Each text is "name: what is wrong"."""
     if found:

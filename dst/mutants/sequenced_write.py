@@ -1,12 +1,22 @@
 """Mutants of impl/protocols/sequenced_write.py, each with one safeguard removed. Simulation must find each of them."""
 
+from collections.abc import Callable
 from typing import Any
 
 from highwater.dst.scenario import Build, Mutants
 from highwater.dst.scenarios.sequenced_write import made
 from highwater.impl.errors import NotFound, OutcomeUnknown, Unavailable
 from highwater.impl.protocols.sequenced_storage import FIRST_ID, Listed, ObjectVersionExists, SequencedStorage
-from highwater.impl.protocols.sequenced_write import Known, LogReader, LogWriter, Lost, NextFile, StateReader, StateWriter
+from highwater.impl.protocols.sequenced_write import (
+    Committed,
+    Known,
+    LogReader,
+    LogWriter,
+    Lost,
+    NextFile,
+    StateReader,
+    StateWriter,
+)
 
 
 class Overwrites(SequencedStorage):
@@ -36,6 +46,13 @@ class SkipsAnId(StateWriter):
         if getattr(self, "skips", False):
             assert self.known is not None
             self.skips, self.known = False, self.known._replace(id=self.known.id + 1)
+
+
+class ChangedForAnotherId(StateWriter):
+    """Calls the change with the id of the latest file in place of the next one."""
+
+    async def update(self, change: Callable[[int, Any], Any], attempts: int | None = None) -> Committed:
+        return await super().update(lambda file_id, value: change(file_id - 1, value), attempts)
 
 
 class LogSkipsAnId(LogWriter):
@@ -170,6 +187,7 @@ BUILDS = {  # name -> (its bug, its Build)
     "unresolved": ("in a sequence of states, the old content is put under the next id after a conflict",
                    client(state=TakesNextId)),
     "gap": ("after a conflict an id is skipped", client(state=SkipsAnId, log=LogSkipsAnId)),
+    "changed_for_another_id": ("the change is called with the id of the latest file", client(state=ChangedForAnotherId)),
     "lost_reply_is_conflict": ("a create with an indeterminate outcome is treated as a conflict and applied again",
                                client(next_file=LostReplyIsConflict)),
     "conflict_is_anothers": ("a create is repeated, and an existing file counts as another writer's",
@@ -194,6 +212,7 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "overwrites": (("refinement:Writer.put",), (LOST, "history:read")),
     "unresolved": (CREATES, (LOST, "history:read")),
     "gap": (CREATES, (LOST, STALE, ORDER, "history:read")),
+    "changed_for_another_id": (("told:change",), ("told:change",)),
     "lost_reply_is_conflict": (GOES_ON, (TWICE, LOST, STALE, ORDER, "history:read")),
     "conflict_is_anothers": (GOES_ON, (TWICE,)),
     "conflict_is_mine": ((*GOES_ON, "told:committed"), (LOST, TWICE)),

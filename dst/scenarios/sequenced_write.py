@@ -7,7 +7,7 @@ another. An update that was certainly not applied is repeated; one with an indet
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from highwater.dst.actors import Actors, raise_anomalies
+from highwater.dst.actors import Actors, Change, raise_anomalies
 from highwater.dst.scenario import STORES, BaseShape, Draw, Scenario, counted
 from highwater.dst.sim.kernel import Client
 from highwater.impl.codecs.json import manifest as manifest_json
@@ -90,7 +90,10 @@ async def put(of: StateWriter | LogWriter, update: str, attempts: int | None) ->
     """Put an update, and return the id of its file."""
     if isinstance(of, LogWriter):
         return await of.append(update.encode(), attempts)
-    return (await of.update(lambda _, value: value.with_update(update), attempts)).id
+    change = Change(lambda _, value: value.with_update(update))
+    committed = await of.update(change, attempts)
+    change.check(committed)
+    return committed.id
 
 
 async def writer(actors: Actors, client: Client, world: World, number: int) -> None:
