@@ -7,6 +7,8 @@ A commit is a response `committed`. The roles whose clients commit are those of 
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from itertools import islice
 from math import ceil, exp, log
 from statistics import NormalDist
 from typing import Any, NamedTuple
@@ -17,7 +19,7 @@ from highwater.dst.scenarios import named
 from highwater.dst.sim.choose import drawing
 from highwater.dst.simulate import simulate
 from highwater.dst.world.faults import NONE
-from highwater.traces.event import Event
+from highwater.traces.event import EMPTY, Event
 
 MUTATIONS = ("create", "update", "put")
 COMMITTED = "committed"  # what a caller is told of a commit
@@ -59,9 +61,15 @@ class Commit(NamedTuple):
 
 def sampler(latencies: Mapping[str, Latency], seed: int) -> Callable[[str], int]:
     """Return delay_ms(op), which draws from the quantiles of the op's latency distribution."""
-    tables = {op: [max(1, round(quantile(of, (i + 0.5) / SAMPLES))) for i in range(SAMPLES)] for op, of in latencies.items()}
+    tables = {op: table(of) for op, of in latencies.items()}
     draw = drawing(seed, "delay")
     return lambda op: tables[op][draw(SAMPLES)]
+
+
+@cache
+def table(of: Latency) -> list[int]:
+    """Return SAMPLES latencies in ms, at even steps of the distribution."""
+    return [max(1, round(quantile(of, (i + 0.5) / SAMPLES))) for i in range(SAMPLES)]
 
 
 def quantile(of: Latency, q: float) -> float:
@@ -137,10 +145,10 @@ def trips_of(own: list[Event]) -> Iterator[int]:
     """Yield, for each conflict, the number of requests from the failed attempt to the next one, both included."""
     for place, e in enumerate(own):
         if conflicts(e):
-            rest = [later for later in own[place + 1:] if later.kind in ("applied", "told")]
-            until = next((n for n, later in enumerate(rest) if later.kind == "told" or later.op in MUTATIONS), None)
-            if until is not None and rest[until].kind == "applied":
-                yield until + 2
+            rest = enumerate((later for later in islice(own, place + 1, None) if later.kind in ("applied", "told")), start=2)
+            requests, until = next((of for of in rest if of[1].kind == "told" or of[1].op in MUTATIONS), (0, EMPTY))
+            if until.kind == "applied":
+                yield requests
 
 
 def spread(values: list[int]) -> Spread:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from highwater import project
-from highwater.dst.scenario import BaseShape, Draw
+from highwater.dst.scenario import BaseShape, Draw, shape_of
 from highwater.dst.scenarios import DEFAULT, named
 from highwater.dst.sim.choose import Chooser
 from highwater.dst.sim.strategies import STRATEGIES
@@ -104,7 +104,8 @@ def shape_at(seed: int, spec: RunSpec) -> BaseShape | None:
 
 def drawn_shape(seed: int, scenario: str = DEFAULT) -> Any:
     """Draw the shape of this seed's run."""
-    return named(scenario).draw_shape(among(Chooser(seed).stream("workload")))
+    chooser = Chooser(seed)
+    return shape_of(named(scenario), among(chooser.stream("workload")), chooser.stream("rare"))
 
 
 def among(choose: Callable[[str, int], int]) -> Draw:

@@ -6,13 +6,16 @@ Code that several scenarios share is here; code of running clients is in dst/act
 
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
-from highwater.dst.world.store import SimulatedStore
+from highwater.dst.world.profiles import Profile
+from highwater.dst.world.store import SimulatedStore, profile_of
 from highwater.impl.world import World
 from highwater.traces.event import Event
+from highwater.traces.store import Rules, Store
 
 if TYPE_CHECKING:
     from highwater.dst.actors import Actors
@@ -22,6 +25,7 @@ Work = Callable[["Actors", Client, World, int], Coroutine[Any, Any, None]]  # a 
 Value = TypeVar("Value")
 STORES = ("gcs", "azure", "r2", "minio-2025-08", "ceph", "strict-rfc9110")  # beside s3: those with conditional writes
 SHORTEST_UNIT_MS = 60
+RARELY = 4  # one run in so many has a rare setting
 
 
 class Draw(Protocol):
@@ -42,7 +46,7 @@ class BaseShape:
     skew_ms: int = 0  # largest difference between a client's clock and the store's, in either direction
     store: str = "s3"  # name of a profile in dst/world/profiles.py
     stall_ms: int = 0  # length around which stalls are drawn; 0: around each of the scenario's `waits_ms`
-    sdk: str = ""  # name of an SDK in dst/world/sdk.py, for every client; "": each request is sent once
+    sdk: str = ""  # name of an SDK in dst/world/sdk.py, for every client; "": each request is sent once, and no error says so
 
     @classmethod
     def drawn(cls, draw: Draw, **values: tuple[Any, ...]) -> Self:
@@ -104,6 +108,7 @@ class Scenario(NamedTuple):
     moments: tuple[str, ...] = ()  # witnesses of its own that a campaign should reach
     moments_of: Callable[[list[Event], Any], set[str]] = no_moments  # the witnesses that a run reached
     model: str = ""  # the stem of the model, if it is another protocol's
+    rare: tuple[Mapping[str, Any], ...] = ()  # settings of a shape, of which one run in RARELY has one
     needs: tuple[str, ...] | None = None  # requests that it needs beside GET, PUT and DELETE: "create" (PUT
     # If-None-Match), "update" (PUT If-Match), "cache" (GET If-None-Match), "list"; None: `store probe` does not judge it
     cost: Mapping[str, BaseShape] | None = None  # contention -> the shape at which `highwater cost` measures a commit; {}: it
@@ -114,6 +119,25 @@ class Scenario(NamedTuple):
         """Return the stem of the protocol that it is a scenario of."""
         return self.model or self.stem
 
+    def judge(self, shape: Any) -> Any:
+        """Make the judge of a whole run of this shape: it knows the store's profile, and the objects that it begins with."""
+        trace, store = self.trace_of(shape), SimulatedStore(profile=profile_of(shape.store))
+        self.begin(store, shape)
+        trace.store = judge_of(store)
+        return trace
+
+
+def judge_of(store: SimulatedStore) -> Store:
+    """Make the judge of the store's replies from now on."""
+    return Store(rules_of(store.profile), {key: (of.version, of.body) for key, (of, _, _) in store.objects.items()})
+
+
+@cache
+def rules_of(of: Profile) -> Rules:
+    """Return the rules of a profile's store. Its empty pages are below the seam (dst/simulate.py)."""
+    return Rules((of.create_exists,), (of.update_stale,), (of.update_missing,), (of.delete_missing,),
+                 "digest" if of.version == "digest" else "unique", of.lexicographic, False, of.stale)
+
 
 class Mutants(NamedTuple):
     """The known-bad clients of a protocol."""
@@ -121,6 +145,13 @@ class Mutants(NamedTuple):
     builds: Mapping[str, tuple[str, Build]]  # name -> (its bug, the Build that has it)
     oracles: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]  # name -> prefixes of the signatures of its failures,
     # (judged by the model, judged by harm to callers); () if none is known
+
+
+def shape_of(scenario: Scenario, draw: Draw, rarely: Callable[[str, int], int]) -> Any:
+    """Draw the shape of a run. `rarely` is a stream of its own, so that rare settings change no other choice."""
+    shape, rare = scenario.draw_shape(draw), scenario.rare
+    number = rarely("shape.rare", RARELY * len(rare)) if rare else 0
+    return shape._replace(**rare[number - 1]) if 0 < number <= len(rare) else shape
 
 
 def counted(number: int, noun: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from highwater.dst.actors import Actors
 from highwater.dst.run_spec import Run, among
-from highwater.dst.scenario import BaseShape, Build, Scenario
+from highwater.dst.scenario import BaseShape, Build, Scenario, judge_of, shape_of
 from highwater.dst.scenarios import DEFAULT, named
 from highwater.dst.sim.choose import Choice, Chooser, Decide, Strict, TapeMismatch, drawing, drawing_of
 from highwater.dst.sim.kernel import Event as Waiting
@@ -62,7 +62,7 @@ def simulate(run: Run, build: Build | None = None, tape: list[Choice] | None = N
     of, seed = named(run.scenario), run.seed
     chooser = chooser or (Chooser(seed) if tape is None else Strict(seed, tape))
     workload, fault, decide = chooser.stream("workload"), chooser.stream("fault"), chooser.decider()
-    shape = run.shape or of.draw_shape(among(workload))
+    shape = run.shape or shape_of(of, among(workload), chooser.stream("rare"))
     weights = drawn(fault, bool(shape.sdk)) if run.weights is None else run.weights
     draw = drawing(seed, "strategy")
     name = PORTFOLIO[draw(len(PORTFOLIO))] if run.strategy == "portfolio" else run.strategy
@@ -76,6 +76,8 @@ def simulate(run: Run, build: Build | None = None, tape: list[Choice] | None = N
     kernel, store = Kernel(schedule), store_of(shape, chooser)
     actors = Actors(of, kernel, store, shape, workload, trace, observe,
                     build or build_of(run.mutant, run.scenario))
+    if trace:
+        trace.store = judge_of(store)
     network = Network(kernel, store, observe, chooser.stream("latency"), fault, decide, drawing_of(seed, "fate"),
                       fates(weights), stalls_ms(of, shape), shape.skew_ms, actors.start, watch and noted(watch, kernel),
                       delay_ms)

@@ -128,6 +128,26 @@ def verdicts(model: Model, state: State, prop: Property) -> Iterator[bool]:
                 yield holds(model.constants, state.shared, local)
 
 
+def properties_of(model: Model) -> dict[str, Property]:
+    """Return every property of a model: name -> (role or None, function)."""
+    return {**model.always, **model.sometimes, **model.eventually}
+
+
+def malformed_property(model: Model) -> str:
+    """Return why a property is none: it must be a role, or None, and a function. Returns "" if all are well formed."""
+    found: Mapping[str, Any] = properties_of(model)
+    for name, prop in found.items():
+        if not (isinstance(prop, tuple) and len(prop) == 2 and isinstance(prop[0], str | None) and callable(prop[1])):
+            return f"the property {name} is {prop!r}; write (None, f(c, shared)), or (role, f(c, shared, local)) of each client"
+    return ""
+
+
+def without_client(model: Model) -> dict[str, str]:
+    """Return the properties whose role no process of this instance has, so nothing is checked of them: name -> role."""
+    roles = {None, *(process.role for process in model.processes)}
+    return {name: role for name, (role, _) in properties_of(model).items() if role is not None and role not in roles}
+
+
 class Bounds(NamedTuple):
     """The limits of a search. A search that a limit ended has not answered for the whole instance."""
 

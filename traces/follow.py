@@ -2,15 +2,17 @@
 
 Most events recur across runs. Apart from time and request number they were met before in this model state, and changed only
 the model's state. For such events it suffices to check time and number and to apply the cached effect. All others are
-observed. Only the `_take` of trace.py can be shortened: if a protocol overrides it, every event is observed.
+observed. Only the `_take` of trace.py can be shortened: if a protocol overrides it, every event is observed. The judge of the
+store sees every reply, because it depends on what other events put.
 """
 
 from collections.abc import Iterator
 from typing import overload
 
 from highwater.traces.event import Event
-from highwater.traces.form import MUTATIONS
+from highwater.traces.form import MUTATIONS, PUTS, READS
 from highwater.traces.refine import Refiner
+from highwater.traces.store import NOTHING
 from highwater.traces.trace import Trace
 
 Rest = tuple  # the fields of an event after time and request number
@@ -73,9 +75,9 @@ class Acquaintances:
     def step(self, rest: Rest) -> tuple | None:
         """Return the cached step of a rest, or None if the event must be observed each time.
 
-        The step is: client, index of its process, its mask, the differences by pair (None: no step), the version and body of
-        its object afterwards, and the event without time and number."""
-        client, kind, op, _, condition, _, version, body, _, _, awaited, pending = rest
+        The step is: client, index of its process, its mask, the differences by pair (None: no step), what the store must hold
+        for a reply that shows just that (else None), and the event without time and number; None if no reply came."""
+        client, kind, op, _, _, status, version, body, _, _, awaited, pending = rest
         p = self.refiner.index.get(client)
         if p is None:
             return None
@@ -85,8 +87,8 @@ class Acquaintances:
         if not (awaited or kind != "applied") or (pending and op in MUTATIONS) or rest not in self.effects:
             return None
         effect = self.effects[rest]
-        known = (version, body) if version or condition else None
-        return client, p, mask, effect and effect.differences, known, Event(0, 0, *rest)
+        shows = (version, body) if op == "get" and status == 200 else NOTHING if op in READS and status == 404 else None
+        return client, p, mask, effect and effect.differences, shows, Event(0, 0, *rest) if kind == "applied" else None
 
 
 def follow(trace: Trace, numbers: Numbers, rests: list[Rest], known: Acquaintances) -> None:
@@ -97,25 +99,25 @@ def follow(trace: Trace, numbers: Numbers, rests: list[Rest], known: Acquaintanc
         for number in range(len(numbers[0])):
             trace.observe(events.at(number))
         return
-    refiner, last, objects, expiries, skew_ms = trace.refiner, trace.last, trace.objects, trace.expiries, trace.skew_ms
+    refiner, last, store, expiries, skew_ms = trace.refiner, trace.last, trace.store, trace.expiries, trace.skew_ms
     true, broken, steps = refiner.true, refiner.broken, known.steps
     steps += [None] * (len(rests) - len(steps))
     state, now_ms = refiner.states[0], trace.now_ms  # state -1: several states are possible
     for number, (t_ms, request, code) in enumerate(zip(*numbers)):
         step = steps[code]
         if step is not None and state >= 0 and t_ms >= now_ms and not (expiries and expiries[0][0] <= t_ms + skew_ms):
-            client, p, mask, differences, value, event = step
+            client, p, mask, differences, shows, event = step
             if differences is TOLD:
-                if not request and (state & mask, value) in true:
+                if not request and (state & mask, shows) in true:
                     now_ms = t_ms
                     continue
             elif request > last.get(client, 0):
                 difference = differences.get(state & mask) if differences is not None else 0
-                if difference is not None and not (broken and (p, state + difference & mask) in broken):
+                if difference is not None and not (broken and (p, state + difference & mask) in broken) and (
+                        event is None or (shows is not None and store.get(event.key) == shows) or not store.judge(event)):
                     state, now_ms, last[client] = state + difference, t_ms, request
-                    if value is not None and objects.get(event.key) != value:
-                        refiner.states, trace.now_ms, events.count = (state,), t_ms, number
-                        trace.keep(event)
+                    if event is not None and event.status == 200 and event.op in PUTS:
+                        trace._note(event)
                     continue
         if state >= 0:
             refiner.states = (state,)

@@ -1,19 +1,20 @@
 """Safety: a trace passes only if each of its events is an action of a protocol's model, and each response to a caller agrees
 with the model's history.
 
-This module checks what the traces of all protocols have in common: times and request numbers rise, a read returns what was
-put, and a request that arrives was sent. A protocol's own mapping is a subclass in traces/protocols/STEM.py. It maps each
-request to actions of the model.
+This module checks what the traces of all protocols have in common: times and request numbers rise, the store's replies follow
+from the requests before them (traces/store.py), and a request that arrives was sent. A protocol's own mapping is a subclass in
+traces/protocols/STEM.py. It maps each request to actions of the model.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Self
 
 from highwater.impl.layout import InvalidName
 from highwater.model.core import Local, Model, Shared
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, PUTS, UNUSED, malformed
 from highwater.traces.refine import REST, STUTTER, Failure, Match, Refiner
+from highwater.traces.store import Store
 
 ALIEN = (LookupError, ValueError, TypeError, AttributeError, InvalidName)  # raised for an event that is not of this protocol
 
@@ -51,10 +52,16 @@ class Trace:
         self.events: Any = []  # a list of events; traces/follow.py puts columns of them there
         self.last: dict[str, int] = {}  # client -> number of its last request; it has one at a time
         self.pending: dict[tuple[str, int], tuple] = {}  # client, number -> op, key, condition, body, and in the pool
-        self.objects: dict[str, tuple[str, bytes]] = {}  # key -> version and content, as its last writer or reader saw it
+        self.store = Store()  # of which nothing is known yet; dst/scenario.py begins it for a run of the simulation
         self.expiries: list[tuple[int, int]] = []  # (time, what expires then), the soonest first
         self.now_ms = 0
         refiner.begin()
+
+    def anew(self, refiner: Refiner) -> Self:
+        """Return a trace of the same kind that has observed nothing."""
+        trace = type(self)(refiner, self.namespace, self.skew_ms)
+        trace.store = self.store.anew()
+        return trace
 
     # --- a protocol's own
 
@@ -108,7 +115,7 @@ class Trace:
         """Advance to `now_ms`: take the steps that are due in `expiries`."""
 
     def _note(self, e: Event) -> None:
-        """Note that an object was put or read."""
+        """Note that an object was put."""
 
     # --- of all
 
@@ -126,15 +133,11 @@ class Trace:
         """Check the next event. Raises Failure, also for an event that is not of this protocol."""
         self.events.append(e)
         try:
+            if e.kind == "applied":
+                lie = self.store.judge(e)
+                if lie:
+                    raise self._refused("store", lie)
             self._take(e)
-        except self.alien as error:
-            raise self._alien(error) from error
-
-    def keep(self, e: Event) -> None:
-        """Do the last part of `observe` for an event whose model step is taken. Time and number are not used."""
-        self.events.append(e)
-        try:
-            self._stored(e)
         except self.alien as error:
             raise self._alien(error) from error
 
@@ -143,7 +146,7 @@ class Trace:
         return Failure("refinement", f"refinement:{type(error).__name__}", message, self.refiner.unpacked())
 
     def _take(self, e: Event) -> None:
-        t_ms, request, client, kind, op, key, condition, _, version, body, _, _, awaited, pending = e
+        t_ms, request, client, kind, op, _, _, status, _, _, _, _, awaited, pending = e
         if t_ms < self.now_ms:
             raise self._refused("order", f"at {t_ms} ms, after what was at {self.now_ms} ms")
         self.now_ms = t_ms
@@ -157,8 +160,8 @@ class Trace:
             if pending and op in MUTATIONS:
                 self._sent(e)
             self.refiner.event(client, e, self._match)
-            if (version or condition) and self.objects.get(key) != (version, body):
-                self._stored(e)
+            if status == 200 and op in PUTS:
+                self._note(e)
         else:
             self._arrived(e)
 
@@ -185,24 +188,6 @@ class Trace:
         if isinstance(self.events, list):
             return (old for old in self.events[-2::-1] if (old.client, old.request) == (e.client, e.request))
         return self.events.same(e)
-
-    def _stored(self, e: Event) -> None:
-        """Check that a reply shows the object last put, and that a condition holds exactly if it names that version."""
-        if e.kind != "applied" or e.op == "list":
-            return
-        known = self.objects.get(e.key)
-        version = known[0] if known else e.condition if e.status in (200, 304) else ""
-        if e.op == "update":
-            right = (e.status == 200) == (version == e.condition)
-        elif e.status == 304:
-            right = version == e.condition == e.version
-        else:
-            right = known is None or e.op in MUTATIONS or e.status == 404
-        if not right:
-            raise self._refused("store", f"{e.op} {e.key} is answered by {e.status} {e.version}, but what was put is {known}")
-        if e.status == 200:
-            self.objects[e.key] = e.version, e.body
-            self._note(e)
 
     def _refused(self, what: str, why: str) -> Failure:
         return Failure("refinement", f"refinement:{what}", why, self.refiner.unpacked())
@@ -240,7 +225,7 @@ class Trace:
         else:
             self.refiner.event("", (0, 0, request, e.status), self._arrives)
         if e.status == 200:
-            self._stored(e)
+            self._note(e)
 
     # --- what callers were told
 

@@ -312,8 +312,8 @@ def requests(stem: str) -> dict[tuple[str, str], tuple[str, ...]]:
 
     for seed in range(SEEDS):
         outcome = simulate(Run(seed, stem))
-        trace = scenario.trace_of(outcome.shape)
-        trace = type(trace)(Noting(trace.refiner.model), trace.namespace, trace.skew_ms)
+        trace = scenario.judge(outcome.shape)
+        trace = trace.anew(Noting(trace.refiner.model))
         for now in outcome.events:
             trace.observe(now)
     return {key: tuple(asked_and_answered(found)) for key, found in sorted(seen.items())}

@@ -81,5 +81,5 @@ def failure() -> str:
     (stem, mutant), = ((stem, page_data(stem)["readme_failure"]) for stem in stems() if "readme_failure" in page_data(stem))
     outcome = next(outcome for seed in range(1000) if (outcome := simulate(Run(seed, stem, mutant))).kind)
     command = Run(outcome.seed, stem, mutant).command()
-    text = explain(outcome.events, outcome.failure, named(stem).trace_of(outcome.shape), command)
+    text = explain(outcome.events, outcome.failure, named(stem).judge(outcome.shape), command)
     return f"    highwater dst run --seed {outcome.seed} --mutant {mutant}\n\n```text\n{text}```\n"

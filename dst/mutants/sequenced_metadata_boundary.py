@@ -232,6 +232,7 @@ ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefi
     "Z10": (LISTS_AGAIN, (TWICE,)),
     "gone_is_not_mine": (LISTS_AGAIN, (TWICE,)),
     "anothers_is_not_mine": (LISTS_AGAIN, ()),
+    "sent_once_is_nothing": (LISTS_AGAIN, (TWICE,)),
     "timeout_is_nothing": (LISTS_AGAIN, (TWICE,)),
     "missing_is_asked_again": (("refinement:Writer.ReadMissing", "refinement:Reader.ReadMissing"), ("liveness:",)),
     "conflict_not_looked_at": (("refinement:Writer.CreateConflict", "refinement:Writer.create", *WRITES_AGAIN), ()),

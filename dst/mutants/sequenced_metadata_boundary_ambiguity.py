@@ -32,6 +32,7 @@ PRESETS = {
     "collected_before_read_back": Preset(
         BUSY._replace(sdk="object_store", collectors=2, rounds=4, min_age_ms=60, think_ms=20, manifest=False),
         Weights(200, 5, 5, 5, 80, 20, 5, 0)),
+    "once": Preset(BUSY._replace(sdk="once"), Weights(50, 5, 0, 20, 60, 60, 5, 0)),
     "late": Preset(BUSY, Weights(100, 0, 0, 0, 0, 60, 60, 0)),
 }
 
@@ -117,6 +118,15 @@ class AnothersIsNotMine(VerifiedStore):
             raise
 
 
+class SentOnceIsNothing(VerifiedStore):
+    """Sends a create again after a single attempt without an answer, as if only a retransmission could leave doubt."""
+
+    async def verified(self, conflict: type[Exception], key: str, body: bytes, error: Exception) -> str:
+        if getattr(error, "attempts", 0) == 1:
+            raise Unavailable(f"sent once: {error}") from None
+        return await super().verified(conflict, key, body, error)
+
+
 class NothingHappened(SequencedStorage):
     async def create(self, file_id: int, body: bytes) -> None:
         try:
@@ -166,5 +176,7 @@ BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
                          on(verified_by(GoneIsNotMine))),
     "anothers_is_not_mine": ("another writer's file on reading back counts as proof that the create was never applied",
                              on(verified_by(AnothersIsNotMine))),
+    "sent_once_is_nothing": ("a time-out that its SDK reports after one attempt counts as proof that nothing happened",
+                             on(verified_by(SentOnceIsNothing))),
     "timeout_is_nothing": ("a time-out counts as proof that nothing happened", of(NothingHappened)),
 }

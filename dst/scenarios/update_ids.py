@@ -176,4 +176,5 @@ SCENARIO = boundary.SCENARIO._replace(
     trace_options=boundary.shape_options,
     told=("committed", "recognised", "read", "forgotten"),
     moments=boundary.WITHOUT_SDK,
+    rare=(),
 )

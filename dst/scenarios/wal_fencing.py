@@ -222,7 +222,8 @@ def strange_gets(actors: Actors) -> list[str]:
         if e.op in ("opened", "committed"):
             table.update({key_of(actors.shape, name): name for name in e.body.decode().split()})
         elif e.op == "got" and e.body.decode() != table.get(e.key, ""):
-            found.append(f"strange get: {e.client} got {e.body.decode()!r} of key {e.key}; {table.get(e.key)!r} was put last")
+            found.append(f"strange get: {e.client} got {e.body.decode()!r} of key {e.key}, "
+                         f"but {table.get(e.key)!r} was put last")
     return found
 
 

@@ -6,6 +6,7 @@ lasts some seconds, so its times are a tenth as long (`scaled`).
 
     boto3       botocore 1.x: retryhandler.py and data/_retry.json (legacy), retries/standard.py, retries/adaptive.py
     object_store  Apache's, for Rust: src/client/retry.rs, backoff.rs, aws/mod.rs
+    once        impl/stores/s3.py: botocore with one attempt, whose errors say so
 
 None of boto3's modes checks whether a request is idempotent. object_store does: after a time-out it repeats only idempotent
 requests. After a 5xx it repeats any request, and it reports AlreadyExists for a 409 to a create.
@@ -46,6 +47,7 @@ POLICIES = {policy.name: policy for policy in (
     RetryPolicy("boto3_adaptive", 3, 1000, 20_000, gap_ms=500),
     RetryPolicy("object_store", 11, 200, 15_000, 180_000, 100, (*range(500, 600), 429, 408), (*SAFE, "put"), ("update",),
                 conflict_is_exists=True, tells=False),
+    RetryPolicy("once", 1, 0, 0, timeouts=()),
 )}
 
 

@@ -14,7 +14,7 @@ import typer
 from highwater import project
 from highwater.cli.console import STEM, refuse
 from highwater.dst.scenarios import default
-from highwater.model.core import Model
+from highwater.model.core import Model, Process, malformed_property
 from highwater.model.explore.reads import NotPlain
 from highwater.project import raised
 
@@ -61,20 +61,39 @@ def checked(module: ModuleType) -> ModuleType:
 
 @contextmanager
 def of_user(module: ModuleType) -> Generator[None, None, None]:
-    """Refuse, in one line, errors of the user's model: exceptions of its code, states of a wrong type, and too large instances.
-    Any other exception is an error of this project, and keeps its traceback."""
+    """Refuse, in one line, errors of the user's model: exceptions of its code, states of a wrong type, actions and properties
+    of a wrong form, and too large instances. Any other exception is an error of this project, and keeps its traceback."""
     try:
         yield
     except Exception as error:
-        frames = extract_tb(error.__traceback__)
         if isinstance(error, TypeError) and str(error).startswith("unhashable type"):
             refuse(f"the module {module.__name__}: a state holds a mutable value ({error}); make states and choices of ints, "
                    "strings, tuples and frozensets")
-        if frames and frames[-1].filename == getattr(module, "__file__", None):
-            refuse(f"the module {module.__name__}: {raised(error)}")
+        file, frames = getattr(module, "__file__", None), extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == file]
+        if lines:  # of the user's function, or of one of ours that it calls with a wrong argument
+            refuse(f"the module {module.__name__}: {type(error).__name__}: {' '.join(str(error).split())} "
+                   f"({file}:{lines[-1]})")
         if isinstance(error, (NotPlain, OverflowError)):
             refuse(str(error))
+        if isinstance(error, (TypeError, ValueError)) and (form := wrong_form(error)):
+            refuse(f"the module {module.__name__}: {form}")
         raise
+
+
+def wrong_form(error: Exception) -> str:
+    """Return which action or property has a wrong form, if an engine that took it apart or called it raised this; else ""."""
+    frame = error.__traceback__
+    while frame and frame.tb_next:
+        frame = frame.tb_next
+    names = frame.tb_frame.f_locals if frame else {}
+    if callable(names.get("holds")):
+        return (f"the property {names['holds'].__name__} cannot be called: {error}; with None it is f(c, shared), with a role "
+                "f(c, shared, local)")
+    if isinstance(names.get("process"), Process) and isinstance(names.get("action"), str):
+        action = f"{names['process'].role}.{names['action']}".lstrip(".")
+        return f"the action {action} has a wrong form: {error}; an action is a generator, `yield choices, shared', local'`"
+    return ""
 
 
 def constants_of(settings: list[str] | None, protocol: ModuleType | None = None) -> Any:
@@ -114,6 +133,8 @@ def made(protocol: ModuleType, constants: Any) -> Model:
         refuse(f"the module {protocol.__name__}: model({constants}) returns {model!r}, not a highwater.model.core.Model")
     if not model.processes:
         refuse(f"the module {protocol.__name__}: model({constants}) has no process")
+    if malformed := malformed_property(model):
+        refuse(f"the module {protocol.__name__}: {malformed}")
     for name in model.always.keys() & model.sometimes.keys():
         refuse(f"the module {protocol.__name__}: {name} is both an always and a sometimes property")
     return model

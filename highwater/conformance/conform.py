@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from highwater import project
 from highwater.conformance.difference import compare, described, label_text, property_read, short
-from highwater.model.core import Exploration, Model, Step
+from highwater.model.core import Exploration, Model, Step, malformed_property, without_client
 from highwater.model.explore.tabulated import explore
 from highwater.model.liveness import Lasso, eventually
 from highwater.specs.fizzbee.check import Fizz
@@ -16,7 +16,7 @@ from highwater.specs.fizzbee.reader import read
 from highwater.specs.fizzbee.rewrite import with_constants
 from highwater.specs.fizzbee.values import link_names
 from highwater.specs.fizzbee.verdict import CheckResult
-from highwater.specs.runs import Row, silent
+from highwater.specs.runs import Row, rows_for, silent
 
 
 class Result(NamedTuple):
@@ -43,14 +43,29 @@ def conform(row: Row, fizz: Fizz | None, model: Model | None = None, cache: bool
     judge = {"graph": whole, "check": verdicts, "guided": verdicts, "live": live}[row.how]
     try:
         model = model or model_of(row)
-        if fizz is None:
-            return alone(row, model)
+        if wrongly := malformed_property(model) or unjudged(row, model):
+            return wrong(row, "spec", wrongly)
+    except ValueError as error:
+        return wrong(row, "spec", str(error))
+    if fizz is None:
+        return alone(row, model)
+    try:
         differing = unlike_constants(row, model)
         return wrong(row, "spec", differing) if differing else judge(row, fizz, model, cache)
     except (ValueError, SpecError) as error:
         return wrong(row, "spec", str(error))
     except FizzError as error:
         return wrong(row, "harness", str(error))
+
+
+def unjudged(row: Row, model: Model) -> str:
+    """Say which property no row of the table checks, because no row has a client of its role; "" if there is none."""
+    missing = without_client(model)
+    for other in rows_for(row.stem) if missing else ():
+        roles = {process.role for process in model_of(other).processes}
+        missing = {name: role for name, role in missing.items() if role not in roles}
+    return "\n".join(f"the property {name} is never checked: no row of {table(row)} has a client of the role {role!r}"
+                     for name, role in missing.items())
 
 
 def wrong(row: Row, kind: str, *message: str, figure: str = "") -> Result:

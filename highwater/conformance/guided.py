@@ -95,7 +95,7 @@ class Path(Record):
 def path_of(events: list[Event], trace: Trace) -> tuple[Path, Failure | None]:
     """Follow the events as far as the model can. Raises TooLarge if an event is not a request of the protocol."""
     path = Path(trace.refiner.model)
-    trace = type(trace)(path, trace.namespace, trace.skew_ms)
+    trace = trace.anew(path)
     for number, event in enumerate(events):
         try:
             trace.observe(event)
@@ -111,7 +111,7 @@ def guided(outcome: Outcome) -> Guided:
     TooLarge."""
     if outcome.shape.sdk:
         raise TooLarge("the clients of this run retransmit requests (`sdk` in its shape), but those of the spec do not")
-    path, failure = path_of(outcome.events, named(outcome.scenario).trace_of(outcome.shape))
+    path, failure = path_of(outcome.events, named(outcome.scenario).judge(outcome.shape))
     if failure and failure.kind == "refinement" and not failure.match:
         raise TooLarge(f"the model refuses the run for something that is not a step of the spec: {failure}")
     steps, last = path.labels(), [refused_step(path, failure, failure.match)] if failure and failure.match else []

@@ -1,24 +1,22 @@
-"""Judge mutants: the simulation runs each in a copy of the package until a run fails, or the budget is used up.
+"""Judge mutants: the simulation runs each in a process of its own until a run fails, or the budget is used up.
 
-Safety: a mutant counts as killed only because of its change. One file of the copy is changed at a time. The unchanged copy must
-pass the first runs of every scenario before any mutant is judged, and each later run that kills one.
+Safety: a mutant counts as killed only because of its change. The unchanged code must pass the first runs of every scenario
+before any mutant is judged, and each later run that kills one.
 """
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from pathlib import Path
-from queue import SimpleQueue
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from highwater import project
 from highwater.dst.version import code_version
+from highwater.mutate import wanted
 from highwater.mutate.operators import Mutant
 from highwater.mutate.reached import Lines
 
@@ -50,26 +48,17 @@ def scenarios_of(mutant: Mutant, reached: dict[str, Lines]) -> tuple[str, ...]:
 def judged(mutants: Iterable[Mutant], reached: dict[str, Lines], budget: int, jobs: int) -> Iterator[Verdict]:
     """Judge mutants by simulation, `jobs` at a time, in their order. `budget`: seeds for each, over all its scenarios. Raises
     RuntimeError if the code fails without them."""
-    with TemporaryDirectory(prefix="highwater-mutate-") as folder, ThreadPoolExecutor(jobs) as pool:
-        copies: SimpleQueue[Copy] = SimpleQueue()
-        for number in range(jobs):
-            copies.put(Copy(Path(folder) / str(number)))
-        copy = copies.get()
-        if failure := copy.tried([(scenario, 0, FEW) for scenario in sorted(reached)], HANG_S * (1 + len(reached))):
+    def one(mutant: Mutant) -> Verdict:
+        scenarios = scenarios_of(mutant, reached)
+        found = killed_by(mutant, scenarios, budget) if scenarios else None
+        if found and found[1] >= FEW and (failure := tried([(found[0], found[1], found[1] + 1)], HANG_S)):
             raise fails_by_itself(failure)
-        copies.put(copy)
+        scenario, seed, how = found or ("", -1, "")
+        return Verdict(mutant, "simulation" if found else "", how, scenario, seed, scenarios)
 
-        def one(mutant: Mutant) -> Verdict:
-            scenarios, copy = scenarios_of(mutant, reached), copies.get()
-            try:
-                found = copy.with_mutant(mutant, lambda: killed_by(copy, scenarios, budget)) if scenarios else None
-                if found and found[1] >= FEW and (failure := copy.tried([(found[0], found[1], found[1] + 1)], HANG_S)):
-                    raise fails_by_itself(failure)
-            finally:
-                copies.put(copy)
-            scenario, seed, how = found or ("", -1, "")
-            return Verdict(mutant, "simulation" if found else "", how, scenario, seed, scenarios)
-
+    if failure := tried([(scenario, 0, FEW) for scenario in sorted(reached)], HANG_S * (1 + len(reached))):
+        raise fails_by_itself(failure)
+    with ThreadPoolExecutor(jobs) as pool:
         try:
             yield from pool.map(one, mutants)
         finally:
@@ -80,11 +69,31 @@ def fails_by_itself(failure: tuple[str, int, str]) -> RuntimeError:
     return RuntimeError(f"the code fails without any mutant: {failure[0]}, seed {failure[1]}: {failure[2]}")
 
 
-def killed_by(copy: "Copy", scenarios: tuple[str, ...], budget: int) -> tuple[str, int, str] | None:
+def killed_by(mutant: Mutant, scenarios: tuple[str, ...], budget: int) -> Found:
     few: Tasks = [(scenario, 0, min(FEW, budget)) for scenario in scenarios]
-    each = max(budget // len(scenarios), FEW)
-    return copy.tried(few, HANG_S) or copy.tried([(scenario, FEW, each) for scenario in scenarios],
-                                                 HANG_S * (1 + budget // 1000))
+    many: Tasks = [(scenario, FEW, max(budget // len(scenarios), FEW)) for scenario in scenarios]
+    return tried(few, HANG_S, mutant) or tried(many, HANG_S * (1 + budget // 1000), mutant)
+
+
+def tried(tasks: Tasks, limit_s: float, mutant: Mutant | None = None) -> Found:
+    """Run seeds, with a mutant or on the code as it is. Return the first failure: scenario, seed, signature."""
+    file, source = (str(wanted.root() / mutant.file), mutant.source) if mutant else ("", "")
+    what = {"tasks": tasks, "file": file, "source": source}
+    command = [sys.executable, "-P", "-m", "highwater.mutate.trial"]
+    try:
+        ended = subprocess.run(command, input=json.dumps(what), capture_output=True, text=True, timeout=limit_s, env=paths())
+    except subprocess.TimeoutExpired:
+        return "", -1, f"hangs: no end after {limit_s:.0f} s"
+    try:
+        found = json.loads(ended.stdout)
+    except ValueError:
+        said = (ended.stderr.strip() or "it said nothing").splitlines()[-1]
+        return "", -1, f"its process ended with {ended.returncode}: {said}"
+    return (found[0], found[1], found[2]) if found else None
+
+
+def paths() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(project.PACKAGE.parent)}
 
 
 def reached_by(scenarios: Iterable[str], seeds: int, files: Iterable[str], root: Path, kept: Path,
@@ -99,8 +108,7 @@ def reached_by(scenarios: Iterable[str], seeds: int, files: Iterable[str], root:
 
     def one(scenario: str) -> Lines:
         command = [sys.executable, "-P", "-m", "highwater.mutate.reached", scenario, str(seeds), *names]
-        ended = subprocess.run(command, capture_output=True, text=True, cwd=root,
-                               env=os.environ | {"PYTHONPATH": str(project.PACKAGE.parent)})
+        ended = subprocess.run(command, capture_output=True, text=True, cwd=root, env=paths())
         if ended.returncode:
             raise RuntimeError(f"{scenario}: {(ended.stderr.strip() or '?').splitlines()[-1]}")
         return json.loads(ended.stdout)
@@ -110,45 +118,3 @@ def reached_by(scenarios: Iterable[str], seeds: int, files: Iterable[str], root:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(found))
     return found
-
-
-class Copy:
-    """A copy of the package, and of the user's project if there is one, of which one file at a time is changed."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.writes = folder, 0
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(project.PACKAGE, folder / "highwater", ignore=ignored)  # links become folders
-        if current := project.current():
-            shutil.copytree(current.folder, folder / "project", ignore=shutil.ignore_patterns("__pycache__", ".*"))
-
-    def with_mutant(self, mutant: Mutant, run: Callable[[], Found]) -> Found:
-        path = self.folder / ("project" if project.current() else "highwater") / mutant.file
-        original = path.read_text()
-        self.write(path, mutant.source)
-        try:
-            return run()
-        finally:
-            self.write(path, original)
-
-    def write(self, path: Path, text: str) -> None:
-        """Write a source. Its time is new, so that no byte code of another text is taken for its own."""
-        self.writes += 1
-        path.write_text(text)
-        os.utime(path, (self.writes, self.writes))
-
-    def tried(self, tasks: Tasks, limit_s: float) -> tuple[str, int, str] | None:
-        """Run seeds on the copy as it is. Return the first failure: scenario, seed, signature."""
-        environment = os.environ | {"PYTHONPATH": str(self.folder)} | (
-            {project.VARIABLE: str(self.folder / "project")} if project.current() else {})
-        command = [sys.executable, "-P", "-m", "highwater.mutate.trial", json.dumps(tasks)]
-        try:
-            ended = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, env=environment, cwd=self.folder)
-        except subprocess.TimeoutExpired:
-            return "", -1, f"hangs: no end after {limit_s:.0f} s"
-        try:
-            found = json.loads(ended.stdout)
-        except ValueError:
-            said = (ended.stderr.strip() or "it said nothing").splitlines()[-1]
-            return "", -1, f"its process ended with {ended.returncode}: {said}"
-        return (found[0], found[1], found[2]) if found else None

@@ -34,9 +34,11 @@ EDGES = {  # module of a protocol -> the modules of others that it imports
     "dst/mutants/manifest_compactions": {f"impl/protocols/{BOUNDARY}"},
     "dst/mutants/manifest_migration": {f"impl/protocols/{BOUNDARY}"},
     "dst/mutants/update_ids": {f"impl/protocols/{BOUNDARY}"},
+    "dst/mutants/wal_fencing": {"impl/kv/wal"},
     "dst/scenarios/known_latest": {f"{room}/{BOUNDARY}" for room in ("dst/scenarios", "impl/protocols", "traces/protocols")},
     "dst/scenarios/manifest_migration": {f"impl/protocols/{BOUNDARY}"},
     "dst/scenarios/update_ids": {f"{room}/{BOUNDARY}" for room in ("dst/scenarios", "impl/protocols", "traces/protocols")},
+    "dst/scenarios/wal_fencing": {"impl/kv/wal"},
     "impl/kv/wal": {"impl/protocols/wal_fencing"},  # a store of keys and values whose log it is
     "impl/protocols/log_gc": {f"impl/protocols/{BOUNDARY}"},
     "impl/protocols/manifest_compactions": {f"impl/protocols/{BOUNDARY}"},

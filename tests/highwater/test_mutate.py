@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 from highwater import project
 from highwater.cli.main import app
 from highwater.gate.exits import BAD_INPUT, HARNESS
-from highwater.mutate import by_tests, wanted
+from highwater.mutate import by_tests, judge, wanted
 from highwater.mutate.draw import drawn
 from highwater.mutate.equivalent import Equivalent, reason
-from highwater.mutate.judge import judged, scenarios_of
+from highwater.mutate.judge import Verdict, judged, scenarios_of
 from highwater.mutate.operators import Mutant, compiles, mutants
 from highwater.mutate.reached import of_scenario
 
@@ -113,20 +113,20 @@ def test_parentheses_stay_where_an_operand_needs_them():
 
 def test_a_late_run_that_fails_without_the_mutant_too_is_told(monkeypatch):
     """Only the first 40 seeds of the code were tried before."""
-    def later(self, tasks, limit_s):
+    def later(tasks, limit_s, mutant=None):
         return next(((scenario, 50, "told:failed") for scenario, first, last in tasks if first <= 50 < last), None)
 
-    monkeypatch.setattr("highwater.mutate.judge.Copy.tried", later)
+    monkeypatch.setattr("highwater.mutate.judge.tried", later)
     mutant = changed("class", "class")
     with pytest.raises(RuntimeError, match="fails without any mutant: simple_conditional, seed 50: told:failed"):
         next(judged([mutant], {"simple_conditional": {FILE: {mutant.first: 1}}}, 80, 1))
 
 
 def test_code_that_fails_by_itself_judges_nothing(monkeypatch):
-    def broken(self, tasks, limit_s):
+    def broken(tasks, limit_s, mutant=None):
         return "simple_conditional", 3, "told:failed"
 
-    monkeypatch.setattr("highwater.mutate.judge.Copy.tried", broken)
+    monkeypatch.setattr("highwater.mutate.judge.tried", broken)
     with pytest.raises(RuntimeError, match="fails without any mutant: simple_conditional, seed 3: told:failed"):
         next(judged([changed("class", "class")], {"simple_conditional": {}}, 80, 1))
 
@@ -215,6 +215,18 @@ def test_the_command_tells_who_killed_what(tmp_path):
     killed = [line for line in found if line["killed"]]
     assert len(found) == 3 and result.exit_code == (HARNESS if len(killed) < 3 else 0)
     assert f"killed {len(killed)} of" in result.stdout and all(line["file"] == FILE for line in found)
+
+
+def test_after_an_interrupt_what_was_judged_is_kept(tmp_path, monkeypatch):
+    def interrupted(found, *_):
+        yield Verdict(next(iter(found)), "", "", "", -1, ())
+        raise KeyboardInterrupt
+
+    out = tmp_path / "out.jsonl"
+    monkeypatch.setattr(judge, "reached_by", lambda *_: {})
+    monkeypatch.setattr(judge, "judged", interrupted)
+    result = mutate("--protocol", "simple_conditional", "--count", "3", "--json", str(out))
+    assert result.exit_code and len(out.read_text().splitlines()) == 1
 
 
 @pytest.mark.parametrize("arguments, said", [

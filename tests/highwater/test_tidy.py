@@ -10,7 +10,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 OURS = {"specs", "model", "impl", "traces", "dst", "highwater", "bench"}
 SEAM = {"impl.errors", "impl.layout", "impl.world"}
-REFINEMENT = {"traces.event", "traces.form", "traces.options", "traces.refine", "traces.follow", "traces.trace"}
+REFINEMENT = {"traces.event", "traces.form", "traces.options", "traces.reads", "traces.refine", "traces.follow", "traces.store",
+              "traces.trace"}
 SIMULATION = {"dst.actors", "dst.bundle", "dst.run_spec", "dst.scenario", "dst.scenarios", "dst.sim", "dst.simulate",
               "dst.verdict", "dst.version", "dst.world", "dst.zoo"}
 BELOW = {"specs", "model", "impl", "traces", "dst"}
@@ -31,7 +32,7 @@ MAY = {  # room -> the rooms and modules that it may import beside itself, and t
     "traces/protocols": ({*REFINEMENT, "model.core", "model.protocols", "model.explore.tabulated", "impl.layout", "impl.errors",
                           "impl.codecs"}, set()),
     "traces/histories": ({"traces.event", "impl.layout", "impl.codecs"}, set()),
-    "traces/recorded": ({"impl.layout", "impl.errors", "impl.codecs"}, set()),
+    "traces/recorded": ({"traces.store", "impl.layout", "impl.errors", "impl.codecs"}, set()),
     "traces/explain": ({*REFINEMENT, "model.core", "model.guards"}, set()),
     "traces/damage": (REFINEMENT, set()),
     "traces/damage/protocols": ({*REFINEMENT, "impl.layout", "impl.codecs", "traces.histories", "traces.damage"}, set()),

@@ -10,12 +10,14 @@ from typer.testing import CliRunner
 from highwater.cli.trace import app as command
 from highwater.cli.trace.damaged import simulated
 from highwater.gate.exits import BAD_INPUT, HARNESS, INCOMPLETE
+from highwater.traces import Trace as CommonTrace
 from highwater.traces.damage import kills
 from highwater.traces.damage.damage import EDITS, KINDS_OF_DAMAGE, damages, spread
 from highwater.traces.damage.kills import Good, Tally, kind_of, measure
 from highwater.traces.damage.protocols import sequenced_metadata_boundary as boundary
 from highwater.traces.event import EMPTY, Event, from_json
 from highwater.traces.protocols.sequenced_metadata_boundary import Trace
+from highwater.traces.store import Store
 
 GOLDEN = Path(__file__).parents[1] / "golden/good.ndjson"
 SEEDS = range(12)
@@ -58,7 +60,7 @@ def test_some_damage_is_always_noticed(tally, event, damage):
 OFF = {  # a check that is switched off -> damage that is then not fully noticed
     "form": lambda m: m.setattr(Trace, "_well_formed", lambda trace, e: None),
     "numbers": lambda m: m.setattr(Trace, "_replied", lambda trace, e: None),
-    "versions and contents": lambda m: m.setattr(Trace, "_stored", lambda trace, e: None),
+    "the store": lambda m: m.setattr(Store, "judge", lambda store, e: ""),
     "what was told": lambda m: m.setattr(Trace, "_told", lambda trace, e: None),
     "what nobody waits for": lambda m: m.setattr(Trace, "_arrived", lambda trace, e: None),
     "the callers' history": lambda m: m.setattr(boundary, "damage", lambda events, where, final: []),
@@ -127,13 +129,14 @@ def test_what_nothing_explains_is_said_to_be_unexplained(other):
 
 
 MACHINERY = {  # a check that all Traces have in common, and that takes no step of the model -> its method
-    "form": "_well_formed", "numbers": "_replied", "versions and contents": "_stored"}
+    "form": (CommonTrace, "_well_formed", None), "numbers": (CommonTrace, "_replied", None), "the store": (Store, "judge", "")}
 
 
 @pytest.mark.parametrize("check", MACHINERY)
 def test_a_check_of_another_protocol_that_is_switched_off_is_missed(check, other, monkeypatch):
     _, good, tally = other
-    monkeypatch.setattr(type(good[0].begin()), MACHINERY[check], lambda trace, e: None)
+    owner, method, passes = MACHINERY[check]
+    monkeypatch.setattr(owner, method, lambda self, e: passes)
     for trace in good:
         trace.begin().refiner.forget()
     few = measure(good)
@@ -187,7 +190,7 @@ def test_command_tells_kill_rates_of_a_file():
 
 
 def test_command_fails_where_a_check_is_off(monkeypatch):
-    monkeypatch.setattr(Trace, "_stored", lambda trace, e: None)
+    monkeypatch.setattr(Store, "judge", lambda store, e: "")
     result = CliRunner().invoke(command.app, ["damage", str(GOLDEN)])
     assert result.exit_code == HARNESS and "not explained" in result.output and "good.ndjson: event" in result.output
 

@@ -53,7 +53,8 @@ def kind_of(e: Event) -> str:
 def resumed(trace: Trace, states: tuple[int, ...]) -> Trace:
     """Return a copy of the trace that continues from these states and shares nothing that changes."""
     again = copy(trace)
-    vars(again).update({name: copy(value) for name, value in vars(trace).items() if isinstance(value, (list, dict, set))})
+    vars(again).update({name: copy(value) for name, value in vars(trace).items()
+                        if isinstance(value, (list, dict, set)) or hasattr(value, "__copy__")})
     again.refiner.states = states
     return again
 

@@ -43,7 +43,7 @@ class Replayed(NamedTuple):
 def replay(events: list[Event], trace: Any) -> Replayed:
     """Feed the events to a trace of the same kind that records the model's steps."""
     record = Record(trace.refiner.model)
-    trace = type(trace)(record, trace.namespace, trace.skew_ms)
+    trace = trace.anew(record)
     rows, failing, error, initial = [], None, None, record.unpacked()[0]
     for number, event in enumerate(events):
         record.taken = []

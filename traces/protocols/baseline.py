@@ -32,6 +32,14 @@ def named(key: str) -> Update:
     return update_of(key.removeprefix(PREFIX))
 
 
+def put_of(e: Event) -> Update:
+    """Return the update that a PUT stores. Raises ValueError if its content is another's."""
+    update = named(e.key)
+    if update_of(e.body.decode()) != update:
+        raise ValueError(f"{e.key} is put with the content {e.body!r}")
+    return update
+
+
 class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
@@ -40,9 +48,9 @@ class Trace(trace.Trace):
 
     def _answered(self, e: Event) -> Match:
         if e.op == "put":
-            writer, number = named(e.key)
+            writer, number = put_of(e)
             return Match(e.client, ("Put",), (), lambda a, s, l, s2, l2: l.k == number and e.client == f"Writer#{writer}")
-        if e.op == "list":
+        if e.op == "list" and not (e.truncated or e.condition):
             keys = frozenset(map(named, e.keys))
             return Match(e.client, ("List",), (), lambda a, s, l, s2, l2: frozenset(key for key, _ in s.objects) == keys)
         if e.op == "get" and e.status == 200 and e.client.startswith("Reader"):
@@ -53,7 +61,7 @@ class Trace(trace.Trace):
     def _request(self, e: Event) -> Update:
         if e.op != "put":
             raise self._no_action(e)
-        return named(e.key)
+        return put_of(e)
 
     def _sends(self, event: tuple) -> Match:
         *_, client, request = event

@@ -77,7 +77,7 @@ class Trace(trace.Trace):
 
     def _answered(self, e: Event) -> Match:
         role = e.client.partition("#")[0]
-        if e.op == "list":
+        if e.op == "list" and not (e.truncated or e.condition):
             return self._listed(e, role)
         if e.key == BOUNDARY:
             return self._of_boundary(e, role)

@@ -2,15 +2,16 @@
 agrees with the model's history.
 
 LIST is the model's read; the GET that follows must show the same file. A read counts only if the client uses what it read. So
-for each LIST both cases are followed, that it was the read and that it was not, until the next mutation or response decides.
-The same holds for a GET of the boundary, whose reply may be lost. The collector's reads are no actions: it is judged by what it
-writes.
+for each LIST both cases are followed, that it was the read and that it was not. The client's next LIST, create or response
+decides: it was the read if the client has read what it then needs (traces/reads.py). The same holds for a GET of the boundary,
+whose reply may be lost. The collector's reads are no actions: it is judged by what it writes.
 
 The SST "0.k" is the k-th flush of the model's only writer. Between LIST and GET a file may be collected, and a late create may
 put another in its place. What a client makes of such a file is either in conflict or also behind the boundary, so the content
 of such files is not compared. But their reader may believe that it is fenced (docs/protocols/manifest_compactions.md).
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,7 @@ from highwater.impl.layout import Namespace
 from highwater.impl.protocols.manifest_compactions import Compactions as StoredCompactions
 from highwater.impl.protocols.manifest_compactions import InvalidContent, JsonCodec
 from highwater.impl.protocols.manifest_compactions import Manifest as StoredManifest
+from highwater.model.explore.tabulated import BITS, FIELD
 from highwater.model.protocols.manifest_compactions import (
     OPENS,
     Compactions,
@@ -36,6 +38,7 @@ from highwater.model.protocols.manifest_compactions import (
 from highwater.traces import trace
 from highwater.traces.event import Event
 from highwater.traces.form import READS, Keys
+from highwater.traces.reads import Reads
 from highwater.traces.refine import STUTTER, Match, Refiner
 from highwater.traces.trace import refiner_without_witnesses
 
@@ -80,6 +83,11 @@ def of_manifest(key: str) -> bool:
     return key.startswith(MANIFEST.prefix) or key == MANIFEST.boundary_key
 
 
+def file_id(key: str) -> int | None:
+    """Return the id in the key of a file; None for another key. Raises InvalidName."""
+    return (MANIFEST if key.startswith(MANIFEST.prefix) else COMPACTIONS).file_id(key)
+
+
 def about(l: Writer | Compactor) -> bool:
     """Return whether the client is about to change the manifest."""
     return isinstance(l, Writer) or is_manifest(l)
@@ -95,6 +103,8 @@ class Trace(trace.Trace):
         super().__init__(refiner, namespace, skew_ms)
         self.created: dict[str, int] = {}  # key -> how often it was created
         self.read: dict[str, str] = {}  # client -> key of the last file that it read
+        self.reads = Reads(file_id, {MANIFEST.boundary_key: MANIFEST.prefix, COMPACTIONS.boundary_key: COMPACTIONS.prefix})
+        self.before: dict[str, set[int]] = {}  # client -> its local parts before its last LIST
 
     def _updates(self, e: Event) -> tuple[str, ...]:
         manifest = OF_MANIFEST.decode(e.body)
@@ -106,7 +116,47 @@ class Trace(trace.Trace):
                 self.created[e.key] = self.created.get(e.key, 0) + 1
             elif e.op == "get" and e.key not in BOUNDARIES:
                 self.read[e.client] = e.key
+        if not self._is_collector(e) and (e.awaited or e.kind != "applied"):
+            self._take_reads(e)
         super()._take(e)
+
+    # --- a read counts if the client has read what it needs
+
+    def _take_reads(self, e: Event) -> None:
+        client = e.client
+        if e.kind == "crash":
+            self.before.pop(client, None)
+        elif e.kind == "told" or e.op in ("list", "create"):
+            self._decide(e)
+        elif e.kind != "applied" and e.key in BOUNDARIES and any(l.pc == "Created" for l in self.refiner.locals(client)):
+            self._keep(client, lambda part, l: l.pc == "Created")  # it has not learned what the boundary is
+        if e.kind != "told":
+            if e.op == "list" and e.kind == "applied":
+                shift = BITS * (self.refiner.index[client] + 1)
+                self.before[client] = {state >> shift & FIELD for state in self.refiner.states}
+            self.reads.observe(e)
+
+    def _decide(self, e: Event) -> None:
+        """Decide whether the last LIST was the model's read. A file is put, or fences, once it was read; for all else it must
+        be current."""
+        before, heard = self.before.pop(e.client, None), self.reads.of(e.client)
+        if e.kind == "told" and e.op == "nothing" and not heard.current:
+            raise self._misled(e, "it has not read the latest manifest, and then the boundary")
+        if before is None:
+            return
+        if heard.current and e.kind == "told" and any(part not in before for part, _ in self._parts(e.client)):
+            self._keep(e.client, lambda part, l: part not in before)
+        elif not heard.current:
+            self._keep(e.client, lambda part, l: part in before or (heard.base and l.pc in ("Ready", "Fenced")))
+
+    def _parts(self, client: str) -> list[tuple[int, Any]]:
+        """Return the client's local part, as number and value, in each of the states."""
+        part = self.refiner.index[client] + 1
+        values = self.refiner.explorer.values[part]
+        return [(state >> BITS * part & FIELD, values[state >> BITS * part & FIELD]) for state in self.refiner.states]
+
+    def _keep(self, client: str, holds: Callable[[int, Any], object]) -> None:
+        self.refiner.states = tuple([state for state, part in zip(self.refiner.states, self._parts(client)) if holds(*part)])
 
     # --- requests as actions of the model
 
@@ -119,9 +169,9 @@ class Trace(trace.Trace):
         return None
 
     def _answered(self, e: Event) -> Match:
-        client, manifest, i = e.client, of_manifest(e.key), KEYS.file_id(e.key)
-        if e.op == "list":
-            ids = [KEYS.file_id(key) for key in e.keys]
+        client, manifest, i = e.client, of_manifest(e.key), file_id(e.key)
+        if e.op == "list" and not (e.truncated or e.condition):
+            ids = [file_id(key) for key in e.keys]
             return Match(client, ("Read", "ReadFenced", "ReadLanded", STUTTER), (),
                          lambda a, s, l, s2, l2: about(l) == manifest and l.pc == "Idle" and ids == ids_of(s, manifest)
                          and (a is not STUTTER or (isinstance(l, Compactor) and l.task == "Pick")), e.op, unheard=True)
@@ -142,10 +192,10 @@ class Trace(trace.Trace):
         raise self._no_action(e, client)
 
     def _of_collector(self, e: Event) -> Match:
-        client, manifest, i = e.client, of_manifest(e.key), KEYS.file_id(e.key)
+        client, manifest, i = e.client, of_manifest(e.key), file_id(e.key)
         delete, advance = ("DeleteManifest", "AdvanceManifest") if manifest else ("DeleteCompactions", "AdvanceCompactions")
-        if e.op == "list":
-            ids = [KEYS.file_id(key) for key in e.keys]
+        if e.op == "list" and not (e.truncated or e.condition):
+            ids = [file_id(key) for key in e.keys]
             return Match(client, (STUTTER,), (), lambda a, s, l, s2, l2: ids == ids_of(s, manifest), e.op)
         if e.op == "delete":
             return Match(client, (STUTTER,) if e.status == 404 else (delete, STUTTER), (i,),
@@ -163,7 +213,7 @@ class Trace(trace.Trace):
         if e.op != "create" or e.key in BOUNDARIES:
             raise self._no_action(e, e.client)
         manifest = of_manifest(e.key)
-        return "manifest" if manifest else "compactions", KEYS.file_id(e.key), decoded(manifest, e.body)
+        return "manifest" if manifest else "compactions", file_id(e.key), decoded(manifest, e.body)
 
     @staticmethod
     def _sends(event: tuple) -> Match:

@@ -55,6 +55,7 @@ class Trace(trace.Trace):
         super().__init__(refiner, namespace, skew_ms)
         self.before: dict[str, list[int]] = {}  # client -> its local parts before its last read
         self.begun: dict[str, list[int]] = {}  # client -> its local parts before its last LIST
+        self.after: dict[str, str] = {}  # client -> the last key of the listing so far, after which the next page begins
 
     def _updates(self, e: Event) -> tuple[str, ...]:
         manifest = manifest_epochs_json.decode(e.body)
@@ -71,7 +72,16 @@ class Trace(trace.Trace):
                 self.before[e.client] = sorted({state >> shift & FIELD for state in self.refiner.states})
                 if e.op == "list":
                     self.begun[e.client] = self.before[e.client]
+            if e.op == "list" and e.awaited:
+                self._page(e)
         super()._take(e)
+
+    def _page(self, e: Event) -> None:
+        """Check that a page begins where the one before it ended, or at the first key. If its response is lost, the client may
+        ask for it again."""
+        if e.request > self.last.get(e.client, 0) and e.condition not in ("", self.after.get(e.client, "")):
+            raise self._refused("list", f"{e.client} lists from {e.condition!r}, and has not read the page before")
+        self.after[e.client] = e.condition if e.kind != "applied" else e.keys[-1] if e.truncated and e.keys else ""
 
     def _take_back(self, e: Event) -> None:
         """Undo an applied read whose response is lost. It ends a reader's poll, at LIST or GET."""

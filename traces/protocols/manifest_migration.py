@@ -27,6 +27,7 @@ from highwater.model.protocols.manifest_migration import Constants, File, Shared
 from highwater.traces import trace
 from highwater.traces.event import Event
 from highwater.traces.form import READS
+from highwater.traces.reads import Reads
 from highwater.traces.refine import STUTTER, Match, Refiner
 
 MANIFESTS = Namespace("db", "manifest")
@@ -102,12 +103,34 @@ class Trace(trace.Trace):
     alien = (*trace.ALIEN, Definite)  # Definite: raised by the codec
     collector = "Collector#"
 
+    def __init__(self, refiner: Refiner, namespace: Namespace = MANIFESTS, skew_ms: int = 0):
+        super().__init__(refiner, namespace, skew_ms)
+        self.reads = Reads(namespace.file_id, {namespace.boundary_key: namespace.prefix})
+
     def _updates(self, e: Event) -> list[str]:
         return sorted(names_in(CODEC.decode(e.body)), key=update_of)
 
     def _file(self, e: Event) -> File:
         """Return the model's file for an event. Raises InvalidFile, DamagedBuffer, ValueError."""
         return self.namespace.file_id(e.key), *decoded(e.body)
+
+    def _take(self, e: Event) -> None:
+        if not self._is_collector(e) and (e.awaited or e.kind != "applied"):
+            self._take_reads(e)
+        super()._take(e)
+
+    def _take_reads(self, e: Event) -> None:
+        """Check that a writer has read what it acts upon. The model reads the latest manifest at LIST, and has no boundary."""
+        heard = self.reads.of(e.client)
+        if e.kind == "told":
+            if e.op == "committed" and self.namespace.file_id(e.key) != heard.stands:
+                raise self._misled(e, "it has not read a boundary behind that manifest after its create")
+            if (e.op, e.body) == ("began", b"3") and not (heard.stands and set(heard.listed) <= set(heard.asked)):
+                raise self._misled(e, "it has not read every manifest listed, after one of its own that stands")
+            return
+        if e.op == "create" and e.request > self.last.get(e.client, 0) and self.namespace.file_id(e.key) != heard.base + 1:
+            raise self._refused("create", f"{e.client} puts {e.key}, and has not read the manifest before it")
+        self.reads.observe(e)
 
     def _crashed(self, e: Event) -> Match:
         return Match(e.client, ("forgets", STUTTER))
@@ -128,7 +151,7 @@ class Trace(trace.Trace):
             return Match(client, (STUTTER,), op=e.op)
         if e.op == "get":
             file = self._file(e) if e.status == 200 else None
-            return Match(client, (STUTTER,), (), lambda a, s, l, s2, l2: at(s, i) in (file, None), e.op)
+            return Match(client, (STUTTER,), (), lambda a, s, l, s2, l2: i <= s.files[-1][0] and at(s, i) in (file, None), e.op)
         if e.op == "create" and e.key != self.namespace.boundary_key:
             file, won = self._file(e), e.status == 200
             return Match(client, ("CreateNext", "CreateConflict", "forgets"), None, lambda a, s, l, s2, l2: (

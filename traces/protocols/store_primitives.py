@@ -65,9 +65,11 @@ class Trace(trace.Trace):
             return Match(e.client, ("ApplyCreate" if ok else "CreateConflict",))
         if e.op == "update":
             return Match(e.client, ("ApplyUpdate" if ok else "UpdateConflict",))
-        if e.op == "list":
+        if e.op == "list" and not (e.truncated or e.condition):
             keys = frozenset(map(number, e.keys))
             return Match(e.client, ("ApplyList",), (), lambda a, s, l, s2, l2: l2.listed == keys)
+        if e.op == "list":
+            raise self._no_action(e)
         if e.status in (304, 404):
             return Match(e.client, ("NotModified" if e.status == 304 else "GetMissing",))
         body = int(e.body)

@@ -92,7 +92,7 @@ class Trace(trace.Trace):
         if e.key == MANIFEST and e.op == "get":
             found = manifest_of(e.body) if e.status == 200 else Manifest()
             return Match(e.client, ("ReadManifest",), (), lambda a, s, l, s2, l2: s.manifest == found, unheard=True)
-        if e.op == "list":
+        if e.op == "list" and not (e.truncated or e.condition):
             ids = [WAL.file_id(key) for key in e.keys]
             return Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: present(s) == ids, e.op)
         if e.op == "delete":
@@ -114,7 +114,7 @@ class Trace(trace.Trace):
                      lambda a, s, l, s2, l2: s2.manifest == found)
 
     def _of_wal(self, e: Event) -> Match:
-        if e.op == "list":
+        if e.op == "list" and not e.truncated:
             after = WAL.file_id(e.condition) or 0
             ids = [WAL.file_id(key) for key in e.keys]
             return Match(e.client, ("List",), (), lambda a, s, l, s2, l2: (

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 
 from highwater.traces.recorded.orders import NEVER, Refusal, Step
 from highwater.traces.recorded.s3log import Body, Request, field
+from highwater.traces.store import ABSENT, SOME, misread, same, shown
 
-ABSENT = ""  # the version of an object that does not exist
-SOME = "?"  # the version of an object that exists, if the log does not say which version it has
 Key = tuple[str, str]  # bucket, key
 OBJECT = re.compile(r"<Object>(.*?)</Object>", re.DOTALL)
 ERROR = re.compile(r"<Error>(.*?)</Error>", re.DOTALL)  # the error of one key in a DELETE of many keys
@@ -119,29 +118,20 @@ class Store:
 
     def reads(self, request: Request, key: Key, known: str | None) -> Refusal | None:
         status = request.status
-        if status in (200, 206):
-            version = request.version or SOME
-            if known is not None and not same(known, version):
-                return wrong(request, f"it has version {version}, and there is {shown(known)}")
-            if known is None:
-                self.set_version(key, version)
-            if status == 200 and request.op == "get":
-                body = self.bodies.get((key, known or version))
-                if body and differ(body, request.got_body):
-                    return wrong(request, f"its content is not what version {version} was")
-                if body is None:
-                    self.put(self.bodies, (key, request.version), request.got_body)
-        elif status == 404:
-            if known:
-                return wrong(request, f"there is {shown(known)}")
-            if known is None:
-                self.set_version(key, ABSENT)
-        elif status == 304:
-            expected = request.conditions.get("if-none-match", SOME)
-            if known is not None and not same(known, expected):
-                return wrong(request, f"there is {shown(known)}, and not {expected}")
-            if known is None:
-                self.set_version(key, expected)
+        if status not in (200, 206, 304, 404):
+            return None
+        version = request.conditions.get("if-none-match", SOME) if status == 304 else request.version or SOME
+        why = misread(status, version, known)
+        if why:
+            return wrong(request, why)
+        if known is None:
+            self.set_version(key, ABSENT if status == 404 else version)
+        if status == 200 and request.op == "get":
+            body = self.bodies.get((key, known or version))
+            if body and differ(body, request.got_body):
+                return wrong(request, f"its content is not what version {version} was")
+            if body is None:
+                self.put(self.bodies, (key, request.version), request.got_body)
         return None
 
     def conditional(self, request: Request, known: str | None) -> Refusal | None:
@@ -155,7 +145,7 @@ class Store:
         elif request.status == 412:
             if if_absent and known == ABSENT:
                 return wrong(request, "there is nothing")
-            if if_version is not None and known == if_version:
+            if known is not None and known == if_version:
                 return wrong(request, f"there is {shown(known)}, as it asks")
         elif request.status == 404 and if_version is not None and known:
             return wrong(request, f"there is {shown(known)}")
@@ -224,18 +214,10 @@ def differ(a: Body, b: Body) -> bool:
     return "" not in (a.sha256, b.sha256) and a.sha256 != b.sha256
 
 
-def same(known: str, version: str) -> bool:
-    return known == version or (SOME in (known, version) and ABSENT not in (known, version))
-
-
 def asked_for(request: Request) -> str | None:
     """Return the version that If-Match names, SOME for any; None without that condition."""
     version = request.conditions.get("if-match")
     return SOME if version == "*" else version
-
-
-def shown(version: str | None) -> str:
-    return f"version {version}" if version else "nothing"
 
 
 def wrong(request: Request, why: str) -> Refusal:

@@ -90,7 +90,7 @@ def seen_in(outcome: Outcome, mutant: str | None) -> tuple[list[Watched], bool]:
 
 
 def look(outcome: Outcome, mutant: str | None = None, command: str = "", search: bool = True) -> Told:
-    trace, build = named(outcome.scenario).trace_of(outcome.shape), build_of(mutant, outcome.scenario)
+    trace, build = named(outcome.scenario).judge(outcome.shape), build_of(mutant, outcome.scenario)
     replayed = replay(outcome.events, trace)
     seen, by_model = seen_in(outcome, mutant)
     failing = failing_events(replayed, outcome.failure)

@@ -69,8 +69,9 @@ def mutate_command(
     except RuntimeError as error:
         console.print(f"[bold red]wrong[/] {error}")
         raise typer.Exit(HARNESS) from None
-    if report:
-        write_text(report, "".join(json.dumps(fields_of(verdict)) + "\n" for verdict in found))
+    finally:  # what is known so far, also after Ctrl-C
+        if report:
+            write_text(report, "".join(json.dumps(fields_of(verdict)) + "\n" for verdict in found))
     raise typer.Exit(HARNESS if summed_up(found, by_tests) else 0)
 
 

@@ -113,7 +113,7 @@ def stop(outcome: Outcome, until: int) -> None:
 
     if until >= len(outcome.events):
         refuse(f"--until {until}: the run has {len(outcome.events)} events, numbered from 0")
-    replayed = replay(outcome.events[:until + 1], named(outcome.scenario).trace_of(outcome.shape))
+    replayed = replay(outcome.events[:until + 1], named(outcome.scenario).judge(outcome.shape))
     last = replayed.rows[-1]
     console.print(table([(str(number), f"{e.t_ms} ms", e.client, request(e), reply(e), in_the_model(steps))
                          for number, (e, steps, _) in enumerate(replayed.rows)]), markup=False)

@@ -61,7 +61,7 @@ def report(outcome: Outcome, given: Run, command: str) -> None:
     console.print(f"[bold red]{outcome.kind}[/] ({outcome.signature})")
     if harm := callers(outcome, build_of(given.mutant, given.scenario)):
         console.print(harm, markup=False)
-    trace = named(outcome.scenario).trace_of(outcome.shape)
+    trace = named(outcome.scenario).judge(outcome.shape)
     assert outcome.failure is not None
     console.print(explain(outcome.events, outcome.failure, trace, command), markup=False)
 

@@ -279,7 +279,7 @@ def exhaust_command(
         if not every and outcome.failure:
             again = f"highwater dst exhaust {protocol_words(stem)} --delays {delays} --faults {faults} --of {of}" + (
                 f" --mutant {mutant}" if mutant else "") + "".join(f" --set {s}" for s in sizes or ()) + " --harm" * harm
-            console.print(explain(outcome.events, outcome.failure, named(stem).trace_of(shape), again), markup=False)
+            console.print(explain(outcome.events, outcome.failure, named(stem).judge(shape), again), markup=False)
     kinds_failed = [outcome.kind for _, outcome in found.failures.values()]
     raise typer.Exit(of_kinds(kinds_failed) if kinds_failed or found.complete else INCOMPLETE)
 

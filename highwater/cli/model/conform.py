@@ -9,6 +9,7 @@ from rich.markup import escape
 
 from highwater import project
 from highwater.cli.console import console, refuse
+from highwater.cli.instances import module_of, of_user
 from highwater.gate.exits import INCOMPLETE, OF_KIND, worst
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def compare(rows: Iterable["Row"], fizz: "Fizz | None", cache: bool) -> int:
 
     codes = []
     for row in rows:
-        with console.status(row.id):
+        with console.status(row.id), of_user(module_of(row.stem)):
             result = conform(row, fizz if row.path.is_file() else None, cache=cache)
         codes.append(show(result))
     return worst(codes)
@@ -112,7 +113,7 @@ def accept_rows(rows: list["Row"], fizz: "Fizz | None", cache: bool) -> int:
 
     codes, changed = [], []
     for row in rows:
-        with console.status(row.id):
+        with console.status(row.id), of_user(module_of(row.stem)):
             found = accepted(row, fizz if row.path.is_file() else None, cache)
         codes.append(show(found.result))
         if found.result.ok and found.changed:

@@ -14,7 +14,7 @@ from highwater import project
 from highwater.cli.console import console, refuse, write_text
 from highwater.cli.instances import Name, Settings, instance, made, module_of, of_user
 from highwater.gate.exits import INCOMPLETE, LIVENESS, SAFETY
-from highwater.model.core import Bounds, Exploration, Model, State, Step, broken, init, moves, peak_bytes
+from highwater.model.core import Bounds, Exploration, Model, State, Step, broken, init, moves, peak_bytes, without_client
 from highwater.model.explore import plain
 from highwater.model.explore.reductions import NotSymmetric, NotUnseen, merged, merging_differs, small_enough
 from highwater.model.explore.tabulated import explore
@@ -202,6 +202,8 @@ def told_counts(model: Model, found: Exploration, unseen: set[tuple[str, str]]) 
         lines.append(f"[bold yellow]NOT complete[/]: stopped at {found.stopped}; states beyond it were not visited")
     if found.never:
         lines.append(f"never witnessed: {escape(', '.join(found.never))}")
+    if unchecked := [f"{name} ({role})" for name, role in without_client(model).items() if name not in model.sometimes]:
+        lines.append(f"not checked, because no client has the role: {escape(', '.join(unchecked))}")
     if idle := [action for action in found.idle(model) if action not in unseen]:
         names = ", ".join(f"{role}.{action}".lstrip(".") for role, action in idle)
         lines.append(f"{'never fired' if found.complete else 'not fired so far'}: {escape(names)}")

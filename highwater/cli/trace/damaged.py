@@ -26,7 +26,7 @@ def simulated(seeds: Iterable[int], stem: str = DEFAULT) -> Iterator[Good]:
         if outcome.kind:
             raise ValueError(f"seed {seed} is no good trace: it fails with {outcome.signature}: {outcome.message}")
         if not outcome.shape.sdk:
-            yield Good(f"seed {seed}", outcome.events, partial(of.trace_of, outcome.shape), least_ms(outcome.shape), of.told,
+            yield Good(f"seed {seed}", outcome.events, partial(of.judge, outcome.shape), least_ms(outcome.shape), of.told,
                        knowledge(stem))
 
 
