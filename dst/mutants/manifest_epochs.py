@@ -9,7 +9,7 @@ from highwater.dst.scenario import Build, Mutants
 from highwater.dst.scenarios.manifest_epochs import ROOT, Shape
 from highwater.impl.codecs.json.manifest_epochs import Manifest
 from highwater.impl.errors import OutcomeUnknown
-from highwater.impl.protocols.manifest_epochs import EPOCH, Committed, Fenced, Instance, ManifestReader, Polled
+from highwater.impl.protocols.manifest_epochs import EPOCH, Committed, Fenced, Flush, Instance, ManifestReader, Polled
 from highwater.impl.protocols.sequenced_storage import ObjectVersionExists
 from highwater.impl.world import World
 
@@ -145,6 +145,23 @@ class FencedIsDenied(Instance):
         self.doubt = doubt
 
 
+class ForgetsDoubt(Instance):
+    """Begins another flush while the outcome of one is not known."""
+
+    async def flush(self, sst: str, deadline_ms: int | None = None) -> Committed:
+        if self.update != Flush(sst):
+            self.doubt = 0
+        return await super().flush(sst, deadline_ms)
+
+
+class OpensAgain(Instance):
+    """Takes another epoch when it is open already."""
+
+    async def open(self, retry_for_s: float = 0) -> Committed:
+        self.epoch = 0
+        return await super().open(retry_for_s)
+
+
 def client(instance: type[Instance] = Instance, reader: type[ManifestReader] = ManifestReader) -> Build:
     def build(world: World, shape: Shape, role: str) -> Instance | ManifestReader:
         return reader(world, ROOT) if role == "reader" else instance(world, ROOT, role)
@@ -168,6 +185,8 @@ BUILDS = {  # name -> (its bug, its Build)
     "applied_again": ("an update without a response is applied again although it is in the manifest", client(AppliedAgain)),
     "fenced_is_denied": ("a fenced update without a response is reported as not applied although it was applied",
                          client(FencedIsDenied)),
+    "forgets_doubt": ("a flush begins while the outcome of another is not known", client(ForgetsDoubt)),
+    "opens_again": ("an instance that is open takes another epoch", client(OpensAgain)),
 }
 STALE = ("refinement:Writer.", "refinement:Compactor.", "refinement:Collector.")
 DONE = ("told:committed", "told:compacted", "told:collected")
@@ -187,5 +206,7 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "unheard_is_conflict": (("told:version_exists", "told:failed", "told:fenced"), ("history:denied update",)),
     "applied_again": ((*STALE, "told:failed", "told:unknown", "told:version_exists"), ("history:applied twice",)),
     "fenced_is_denied": (("told:fenced",), ("history:denied update",)),
+    "forgets_doubt": (("refinement:", "told:misuse"), ("told:misuse", "history:")),
+    "opens_again": (("refinement:", "told:misuse"), ("told:misuse",)),
 }
 MUTANTS = Mutants(BUILDS, ORACLES)

@@ -3,7 +3,8 @@
 traces/protocols/manifest_epochs.py judges them. A writer, compactor or collector is one instance. It opens, perhaps while
 others open too, and updates until its work is done or another instance of its role fences it. It does not return after a crash.
 Readers poll. If the run has an audit, the first client of each role does nothing before it. Then it must open, flush, compact
-or collect without disturbance.
+or collect without disturbance. An instance is also called where it must refuse: when it is not open, is open already,
+has ended, or has another update in doubt.
 """
 
 from collections.abc import Callable, Coroutine
@@ -24,6 +25,7 @@ from highwater.impl.protocols.manifest_epochs import (
     Committed,
     FencedApplied,
     FencedUnapplied,
+    InDoubt,
     Instance,
     ManifestReader,
     ManifestVersionExists,
@@ -111,11 +113,13 @@ async def opened(actors: Actors, client: Client, world: World) -> Instance | Non
     instance = actors.build(world, shape, role)
     if shape.apart_ms > 1 and not actors.auditing:
         await world.clock.sleep_ms(1 + actors.choose(f"{client.name}.opens", shape.apart_ms))
+    await refuses(instance.flush(""), RuntimeError)
     while True:
         try:
             await instance.open(shape.retry_for_s)
         except ManifestVersionExists:
             actors.tell(client, "version_exists", b"")
+            await refuses(instance.open(), RuntimeError)
         except Definite:
             actors.tell(client, "failed", b"")
             if not actors.choose(f"{client.name}.gives_up", 2):
@@ -124,8 +128,20 @@ async def opened(actors: Actors, client: Client, world: World) -> Instance | Non
             actors.tell(client, "unknown", b"")
         else:
             actors.tell(client, "opened", b"%d" % instance.epoch)
+            await refuses(instance.open(), RuntimeError)
             return instance
         return None
+
+
+async def refuses(call: Coroutine[Any, Any, Any], error: type[Exception]) -> None:
+    """Check that a call is refused with this error. It sends nothing, or the trace shows it. Raises Failure."""
+    try:
+        await call
+    except error:
+        return
+    except (Definite, Indefinite):
+        pass
+    raise Failure("safety", "told:misuse", f"a call is not refused with {error.__name__}, as it should be")
 
 
 Update = Callable[[Instance, str, int | None], Coroutine[Any, Any, Committed | None]]  # name, deadline in ms
@@ -146,7 +162,10 @@ async def live(actors: Actors, client: Client, world: World, number: int, update
             said, key = await updated(update(instance, name, deadline_of(world, deadline_ms)), done)
             actors.end(client, said, key)
             if said in ("fenced", "fenced_applied"):
+                await refuses(update(instance, name, None), FencedUnapplied)
                 return
+            if said == "unknown" and instance.role == "writer":
+                await refuses(instance.flush(f"{name} and another"), InDoubt)
             if said != done and actors.choose(f"{client.name}.gives_up", 2):
                 if said == "unknown":
                     return
