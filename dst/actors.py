@@ -7,18 +7,20 @@ This module also holds the loops of writers, readers and collectors that several
 
 from collections.abc import Awaitable, Callable
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 from highwater.dst.scenario import Scenario
 from highwater.dst.sim.kernel import Client, Kernel
 from highwater.dst.world.ids import ClientIds
 from highwater.dst.world.network import offset_ms
 from highwater.dst.world.store import NEW, ClientClock, ClientStore, SimulatedStore
-from highwater.impl.errors import Definite, Indefinite
+from highwater.impl.errors import Definite, Indefinite, TimedOut
 from highwater.impl.world import World
 from highwater.traces.event import Event
 from highwater.traces.histories.serial import Operation
 from highwater.traces.refine import Failure
+
+Result = TypeVar("Result")
 
 
 class QuietMetrics:
@@ -49,7 +51,7 @@ class Actors:
                      for i in range(getattr(shape, number))}
         self.clients = [self._client(name) for name in self.left]
         self.ids = {name: (number, count()) for number, name in enumerate(self.left)}  # of clients: dst/world/ids.py
-        self.auditing = False
+        self.auditing, self.hurried = False, self.shape.patience_ms > 0  # whether callers may cancel their calls
         self.moments = 0
         self.operations: list[Operation] = []
         self.open: dict[str, Operation] = {}  # client -> its operation in progress
@@ -96,6 +98,13 @@ class Actors:
         number = max(local.k for local in self.trace.refiner.locals(client)) if self.trace else self.begun
         return f"{client.partition('#')[2]}.{number}"
 
+    def in_time(self, client: Client, call: Awaitable[Result]) -> Awaitable[Result]:
+        """Return the call as its caller awaits it: in runs with `patience_ms`, until a drawn time. Raises TimedOut then."""
+        if not self.hurried:
+            return call
+        duration_ms = self.choose(client.sites["patience"], self.shape.patience_ms)
+        return ClientClock(self.kernel, client).timeout(duration_ms, call) if duration_ms else call
+
     async def pause(self, client: Client, world: World) -> None:
         """Wait between two operations, for at most the shape's `pause_ms`."""
         if self.shape.pause_ms > 1:
@@ -115,7 +124,7 @@ class Actors:
             while True:
                 self.begin(client, update)
                 try:
-                    self.end(client, "committed", await write(update))
+                    self.end(client, "committed", await self.in_time(client, write(update)))
                 except Definite:
                     self.end(client, "failed")
                     if not (may_give_up and self.choose(f"{client.name}.gives_up", 2)):
@@ -132,8 +141,8 @@ class Actors:
             await self.pause(client, world)
             self.begin(client)
             try:
-                seen = await read()
-            except Definite:
+                seen = await self.in_time(client, read())
+            except (Definite, TimedOut):
                 continue
             self.end(client, "read", body=" ".join(seen).encode(), seen=seen)
 
@@ -143,7 +152,7 @@ class Actors:
             self.left[client.name] -= 1
             await wait()
             try:
-                await collect()
+                await self.in_time(client, collect())
             except (Definite, Indefinite):
                 continue
 

@@ -47,6 +47,7 @@ class BaseShape:
     store: str = "s3"  # name of a profile in dst/world/profiles.py
     stall_ms: int = 0  # length around which stalls are drawn; 0: around each of the scenario's `waits_ms`
     sdk: str = ""  # name of an SDK in dst/world/sdk.py, for every client; "": each request is sent once, and no error says so
+    patience_ms: int = 0  # a caller cancels a call after a time below this; 0: it waits for every call
 
     @classmethod
     def drawn(cls, draw: Draw, **values: tuple[Any, ...]) -> Self:
@@ -121,7 +122,7 @@ class Scenario(NamedTuple):
 
     def judge(self, shape: Any) -> Any:
         """Make the judge of a whole run of this shape: it knows the store's profile, and the objects that it begins with."""
-        trace, store = self.trace_of(shape), SimulatedStore(profile=profile_of(shape.store))
+        trace, store = self.trace_of(shape), SimulatedStore(profile=profile_in(shape))
         self.begin(store, shape)
         trace.store = judge_of(store)
         return trace
@@ -134,9 +135,17 @@ def judge_of(store: SimulatedStore) -> Store:
 
 @cache
 def rules_of(of: Profile) -> Rules:
-    """Return the rules of a profile's store. Its empty pages are below the seam (dst/simulate.py)."""
+    """Return the rules of a profile's store."""
     return Rules((of.create_exists,), (of.update_stale,), (of.update_missing,), (of.delete_missing,),
-                 "digest" if of.version == "digest" else "unique", of.lexicographic, False, of.stale)
+                 "digest" if of.version == "digest" else "unique", of.lexicographic, of.empty_pages, of.stale)
+
+
+def profile_in(shape: BaseShape) -> Profile:
+    """Return the profile of a run's store.
+
+    Empty pages before the last one are below the seam: a real client follows the store's continuation token
+    (impl/stores/s3.py)."""
+    return profile_of(shape.store)._replace(empty_pages=False)
 
 
 class Mutants(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from highwater.dst.actors import Actors
 from highwater.dst.run_spec import Run, among
-from highwater.dst.scenario import BaseShape, Build, Scenario, judge_of, shape_of
+from highwater.dst.scenario import BaseShape, Build, Scenario, judge_of, profile_in, shape_of
 from highwater.dst.scenarios import DEFAULT, named
 from highwater.dst.sim.choose import Choice, Chooser, Decide, Strict, TapeMismatch, drawing, drawing_of
 from highwater.dst.sim.kernel import Event as Waiting
@@ -19,7 +19,7 @@ from highwater.dst.sim.kernel import Kernel
 from highwater.dst.sim.strategies import PORTFOLIO, STRATEGIES, Strategy
 from highwater.dst.world.faults import NONE, Weights, drawn, fates
 from highwater.dst.world.network import Network
-from highwater.dst.world.store import SimulatedStore, profile_of
+from highwater.dst.world.store import SimulatedStore
 from highwater.dst.zoo import build_of
 from highwater.traces.event import Event, digest
 from highwater.traces.refine import Failure
@@ -112,12 +112,9 @@ def stalls_ms(scenario: Scenario, shape: BaseShape) -> tuple[int, ...]:
 
 
 def store_of(shape: BaseShape, chooser: Chooser) -> SimulatedStore:
-    """Make the run's store. A store whose reads may lag makes its choices on the tape.
-
-    Empty pages before the last one are below the seam: a real client follows the store's continuation token
-    (impl/stores/s3.py)."""
-    of = profile_of(shape.store)
-    return SimulatedStore(shape.page_size, of._replace(empty_pages=False), chooser.stream("store") if of.stale else None)
+    """Make the run's store. A store whose reads may lag makes its choices on the tape."""
+    of = profile_in(shape)
+    return SimulatedStore(shape.page_size, of, chooser.stream("store") if of.stale else None)
 
 
 def is_untimed(strategy: str) -> int:
@@ -158,7 +155,7 @@ def run_phases(kernel: Kernel, network: Network, actors: Actors) -> None:
     for client in actors.clients:
         actors.start(client)
     kernel.run(shape.chaos * unit_ms, MOST_STEPS)
-    network.fates, network.cut_off = b"", {}
+    network.fates, network.cut_off, actors.hurried = b"", {}, False
     kernel.in_time()
     for client in actors.who_retires():
         network.retire(client)

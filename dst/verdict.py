@@ -10,13 +10,16 @@ from functools import lru_cache, partial
 from typing import Any, NoReturn
 
 from highwater.dst.run_spec import settings_in
+from highwater.dst.scenario import rules_of
 from highwater.dst.scenarios import default, known, named, stems
+from highwater.dst.world.store import profile_of
 from highwater.impl.layout import InvalidName
 from highwater.traces import protocols
 from highwater.traces.event import Event
 from highwater.traces.form import owns
 from highwater.traces.options import Options, Recorded, StrangeClient, Unfit, option
 from highwater.traces.refine import Failure
+from highwater.traces.store import ANY, Store
 
 USUAL = Options()
 
@@ -114,7 +117,8 @@ def listed(names: Iterable[str]) -> str:
 def by_shape(stem: str, events: list[Event], options: Options, shared: bool) -> Callable[[], Any]:
     """Return a trace's maker for a protocol that is described by its scenario's Shape.
 
-    The model has as many clients as a run may have, so it is always shared."""
+    The model has as many clients as a run may have, so it is always shared. The store is judged by the rules of its profile if
+    the options name it."""
     of = named(stem)
     try:
         shape = settings_in(of.shape(), options.shape, of.most)
@@ -124,7 +128,14 @@ def by_shape(stem: str, events: list[Event], options: Options, shared: bool) -> 
     strange = [e.client for e in events if e.client not in clients]
     if strange:
         raise StrangeClient(f"client {strange[0]!r}: clients of {stem} are {', '.join(filter(None, clients))}")
-    return lambda: of.trace_of(shape)
+    rules = rules_of(profile_of(shape.store)) if any(one.startswith("store=") for one in options.shape) else ANY
+
+    def begin() -> Any:
+        trace = of.trace_of(shape)
+        trace.store = Store(rules)
+        return trace
+
+    return begin
 
 
 # --- whose a trace may be

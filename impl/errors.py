@@ -41,6 +41,10 @@ class OutcomeUnknown(Indefinite):
     """A mutation that got no answer (time-out, reset), or a status that does not say whether it was applied (408, 5xx)."""
 
 
+class TimedOut(Indefinite):
+    """The caller's time was over before the call had ended. The call was cancelled; its requests may still be applied."""
+
+
 class ListingNeverEnds(Definite):
     """A page of a listing is truncated, but brings no key after the one it was asked to start from."""
 

@@ -4,9 +4,12 @@ In production the seam gives real things (impl/stores, impl/stores/system.py); t
 is plain `async def` and awaits only these methods. So one await is one store request or one sleep.
 """
 
-from typing import NamedTuple, Protocol
+from collections.abc import Awaitable
+from typing import NamedTuple, Protocol, TypeVar
 
 from highwater.impl.errors import ListingNeverEnds
+
+Result = TypeVar("Result")
 
 
 class Object(NamedTuple):
@@ -91,6 +94,14 @@ class Clock(Protocol):
 
     async def sleep_ms(self, duration_ms: int) -> None:
         """Return after `duration_ms` at the earliest; it may return any number of milliseconds later."""
+        ...
+
+    async def timeout(self, duration_ms: int, call: Awaitable[Result]) -> Result:
+        """Return what `call` returns. Once `duration_ms` are over, cancel it at the point that it awaits, and raise TimedOut.
+
+        A request in flight is not recalled: it may still be applied. An object whose call was cancelled may be used again,
+        unless it refuses that.
+        """
         ...
 
 

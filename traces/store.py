@@ -5,7 +5,7 @@ begins with, or, if they are not known, from the first reply that tells of a key
 traces/recorded/s3store.py judges logs whose order is not known, with the same `misread` for one reply.
 """
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Mapping
 from copy import copy
 from functools import lru_cache
@@ -51,11 +51,12 @@ class Store(dict[str, Known]):
         self.rules, self.objects = rules, objects
         self.there: list[str] = []  # sorted: the keys of the objects that exist
         self.usual = None if objects is None else NOTHING  # what is known of a key that is missing here,
-        self.whole: list[tuple[str, str]] = []  # and is in none of these ranges: from the first key, up to before the second
+        self.whole: list[tuple[str, str]] = []  # and is in none of these ranges, sorted: from one key up to before another
         self.contents: dict[tuple[str, str], bytes] = {}  # (key, version) -> content; key "" if no two objects share a version
         self.past: list[tuple[str, Known | None]] = []  # for each change the key, and what was there; if reads may lag
         for key, (version, body) in (objects or {}).items():
-            self._change(key, version, body)
+            self.contents["" if rules.versions else key, version] = body
+            self._change(key, NOTHING, version, body)
 
     def anew(self) -> "Store":
         """Return the store as it was before the first event."""
@@ -71,18 +72,23 @@ class Store(dict[str, Known]):
 
     def judge(self, e: Event) -> str:
         """Return why the store cannot have given this reply; "" if it can. Then apply the request, and learn from the reply."""
-        _, _, _, _, op, key, _, status, version, body, _, _, _, _ = e
+        _, _, _, _, op, key, condition, status, version, body, _, _, _, _ = e
         known = self.get(key, self.usual)
-        if op == "get" and status == 200 and known == (version, body):  # most replies
+        if op == "get" and known == (version, body):  # most replies; what is absent has neither version nor content
             return ""
-        if status not in ANSWERS.get(op, ()):
-            return ""  # traces/form.py refuses it
         if op == "list":
             why = self._lists(e)
+        elif status not in ANSWERS.get(op, ()):
+            return ""  # traces/form.py refuses it
         else:
             if known is None and self._is_whole(key, f"{key}\0"):
                 known = NOTHING
-            why = (self._puts if op in PUTS else self._deletes if op == "delete" else self._reads)(e, known)
+            if op in PUTS:
+                why = self._puts(op, key, condition, status, version, body, known)
+            elif op == "delete":
+                why = self._deletes(key, status, known)
+            else:
+                why = self._reads(op, key, condition, status, version, body, known)
         if why and self.rules.stale and op in READS:
             why = self._lags(e) and why
         return why and (f"{op} of {key} by {e.client}, request {e.request}, was answered with {status}"
@@ -90,21 +96,22 @@ class Store(dict[str, Known]):
 
     # --- one object
 
-    def _puts(self, e: Event, known: Known | None) -> str:
-        _, _, _, _, op, key, condition, status, version, body, _, _, _, _ = e
+    def _puts(self, op: str, key: str, condition: str, status: int, version: str, body: bytes, known: Known | None) -> str:
         if known is not None and op != "put" and (status != 200 or known[0] != condition):  # a create names the version ABSENT
             allowed = self._allowed(op, known[0], condition)
             if status not in allowed:
                 return f"there is {shown(known[0])}, so it should be {' or '.join(map(str, allowed))}"
         if status != 200:
             if known is None and op == "create":
-                self._learn(key, SOME, None)
+                self._learn(key, known, SOME, None)
             return ""
-        of = "" if self.rules.versions else key, version
+        versions = self.rules.versions
+        of = "" if versions else key, version
         before = self.contents.get(of)
-        if before is not None and (self.rules.versions == "unique" or before != body):
+        if before is not None and (versions == "unique" or before != body):
             return f"version {version} was given before{' to another content' * (before != body)}"
-        self._change(key, version, body)
+        self.contents[of] = body
+        self._change(key, known, version, body)
         return ""
 
     def _allowed(self, op: str, there: str, condition: str) -> tuple[int, ...]:
@@ -115,16 +122,15 @@ class Store(dict[str, Known]):
             return self.rules.update_missing if not there else ANSWERS[op] if there == SOME else self.rules.update_stale
         return (200,)
 
-    def _deletes(self, e: Event, known: Known | None) -> str:
+    def _deletes(self, key: str, status: int, known: Known | None) -> str:
         if known == NOTHING:
-            return "" if e.status in self.rules.delete_missing else f"there is {shown(ABSENT)}"
-        if known is not None and e.status == 404:
+            return "" if status in self.rules.delete_missing else f"there is {shown(ABSENT)}"
+        if known is not None and status == 404:
             return f"there is {shown(known[0])}"
-        self._change(e.key, ABSENT, b"")
+        self._change(key, known, ABSENT, b"")
         return ""
 
-    def _reads(self, e: Event, known: Known | None) -> str:
-        _, _, _, _, op, key, condition, status, version, body, _, _, _, _ = e
+    def _reads(self, op: str, key: str, condition: str, status: int, version: str, body: bytes, known: Known | None) -> str:
         there, had = known or (None, None)
         if status == 304 and there == version == condition:
             return ""
@@ -132,32 +138,30 @@ class Store(dict[str, Known]):
         if not why and op == "get_if_changed" and status != 404 and (
                 condition == version if status == 200 else bare(condition) != bare(version)):
             why = f"it asks whether version {condition} has changed"
-        if why or there == ABSENT:
+        if why or status == 404:
+            if not why:
+                self._learn(key, known, ABSENT, b"")
             return why
-        if status == 404:
-            self._learn(key, ABSENT, b"")
-            return ""
-        content = body if status == 200 and op != "head" else None
-        before = self.contents.get(("" if self.rules.versions else key, version), had if there == version else None)
+        of, content = ("" if self.rules.versions else key, version), body if status == 200 and op != "head" else None
+        before = self.contents.get(of, had if there == version else None)
         if None not in (content, before) and content != before:
             return f"its content is not what version {version} was"
         if there in (None, SOME) or (had is None and content is not None):
-            self._learn(key, version, before if content is None else content)
+            if content is not None:
+                self.contents[of] = content
+            self._learn(key, known, version, before if content is None else content)
         return ""
 
     # --- pages
 
     def _lists(self, e: Event) -> str:
         """Judge a page: its keys exist, in order, and no key that exists in its range is missing."""
-        _, _, _, _, _, prefix, after, _, _, _, page, truncated, _, _ = e
-        there, end = self.there, behind(prefix)
-        low = f"{after}\0" if after >= prefix else prefix
-        high = f"{page[-1]}\0" if truncated and page else end
+        prefix, after, page, truncated, there = e[5], e[6], e[10], e[11], self.there
+        low, high, end = span(prefix, after, page[-1] if truncated and page else "")
         first = bisect_left(there, low)
         last = bisect_left(there, high, first)
         follows = last < len(there) and there[last] < end
-        if there[first:last] == [*page] and (self.usual or self._is_whole(low, high)) and (
-                follows if truncated and page else not truncated):
+        if there[first:last] == [*page] and (follows if truncated and page else not truncated) and self._is_whole(low, high):
             return ""
         ordered = self.rules.ordered
         if len({*page}) < len(page) or (ordered and any(one > two for one, two in pairwise(page))):
@@ -176,33 +180,32 @@ class Store(dict[str, Known]):
             return "it is truncated, and no key follows"
         for key in page:
             if key not in self:
-                self._learn(key, SOME, None)
+                self._learn(key, None, SOME, None)
         self._learn_range(low, high)
         return ""
 
     # --- what is known
 
-    def _change(self, key: str, version: str, body: bytes | None) -> None:
-        before = self.get(key)
+    def _change(self, key: str, before: Known | None, version: str, body: bytes | None) -> None:
         if self.rules.stale:
             self.past.append((key, before))
         if version == ABSENT:
             if before is not None and before[0]:
                 del self.there[bisect_left(self.there, key)]
-        else:
-            if before is None or not before[0]:
-                insort(self.there, key)
-            if body is not None:
-                self.contents["" if self.rules.versions else key, version] = body
+        elif before is None or not before[0]:
+            insort(self.there, key)
         self[key] = version, body
 
-    def _learn(self, key: str, version: str, body: bytes | None) -> None:
+    def _learn(self, key: str, before: Known | None, version: str, body: bytes | None) -> None:
         """Note what a reply has told. A reply that may lag tells nothing."""
         if not self.rules.stale:
-            self._change(key, version, body)
+            self._change(key, before, version, body)
 
     def _is_whole(self, low: str, high: str) -> bool:
-        return self.usual is not None or any(first <= low and high <= last for first, last in self.whole)
+        if self.usual is not None:
+            return True
+        at = bisect_right(self.whole, (low, LAST)) - 1
+        return at >= 0 and self.whole[at][1] >= high
 
     def _learn_range(self, low: str, high: str) -> None:
         if self.rules.stale or self._is_whole(low, high):
@@ -223,7 +226,7 @@ class Store(dict[str, Known]):
         for key, known in reversed(past):
             if known is None and self.usual is None:
                 return ""  # it is not known what was there
-            of._change(key, *(known or NOTHING))
+            of._change(key, of.get(key), *(known or NOTHING))
             if not of.judge(e):
                 return ""
         return "no earlier state gives it either"
@@ -252,7 +255,9 @@ def bare(version: str) -> str:
     return version.removeprefix("W/").strip('"')
 
 
-@lru_cache(1_000)
-def behind(prefix: str) -> str:
-    """Return the least key greater than all keys with this prefix."""
-    return prefix[:-1] + chr(ord(prefix[-1]) + 1) if prefix else LAST
+@lru_cache(10_000)
+def span(prefix: str, after: str, last: str) -> tuple[str, str, str]:
+    """Return the range of a page's keys, from the first up to before the second, and the end of all keys with the prefix.
+    `last`: the last key of a page that is not the last; else ""."""
+    end = prefix[:-1] + chr(ord(prefix[-1]) + 1) if prefix else LAST
+    return f"{after}\0" if after >= prefix else prefix, f"{last}\0" if last else end, end

@@ -32,6 +32,22 @@ class Sent(MetadataStore):
             raise
 
 
+class Early(MetadataStore):
+    """Keeps the file that it is about to create, and forgets it after an error, but not if the call is cancelled."""
+
+    async def update(self, change: Callable[[int, Any], Any], attempts: int | None = None) -> Committed:
+        def noted(file_id: int, value: Any) -> Any:
+            made = change(file_id, value)
+            self.kept = file_id, self.codec.encode(made)
+            return made
+
+        try:
+            return await super().update(noted, attempts)
+        except Exception:
+            self.kept = None
+            raise
+
+
 class Before(MetadataStore):
     """Keeps the id of the file that it put, but the content of the file before."""
 
@@ -59,6 +75,8 @@ def of(kind: type[MetadataStore]) -> Callable:
 BUILDS = {  # name -> (its bug, its Build)
     "known_no_check": ("a writer trusts that its known file is the latest, without reading the boundary", unchecked),
     "known_unanswered": ("a writer trusts that a file is the latest although its create had no response", of(Sent)),
+    "known_before_its_answer": ("a writer trusts its file before the create is answered, and forgets it after an error, but "
+                                "not if the call is cancelled", of(Early)),
     "known_without_its_update": ("a writer computes its next update from the content before its last one", of(Before)),
 }
 HARM = ("history:duplicate commit", "history:lost update")
@@ -66,6 +84,8 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "known_no_check": (("told:committed",), HARM),
     "known_unanswered": (("refinement:Writer.CreateNext", "refinement:Writer.SendCreate", "refinement:Writer.CreateConflict"),
                          HARM),
+    "known_before_its_answer": (("refinement:Writer.CreateNext", "refinement:Writer.SendCreate",
+                                 "refinement:Writer.CreateConflict"), HARM),
     "known_without_its_update": (("refinement:Writer.CreateNext", "refinement:Writer.SendCreate"), HARM),
 }
 MUTANTS = Mutants(BUILDS, ORACLES)

@@ -4,8 +4,9 @@ Some are bugs that SlateDB had: #352 and #1622 (`unchecked`), #1682 (`fence_not_
 (`gone_is_skipped`), #1625 (`flushed_too_far`), #766 (`doubt_is_fenced`).
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Any
 
 from highwater.dst.scenario import Mutants
 from highwater.dst.scenarios.wal_fencing import Impl, Shape
@@ -56,6 +57,13 @@ class NotValidated(Wal):
             await super()._replay(fence, flush_every)
         finally:
             self._refresh = refresh
+
+
+class OpenAfterCancel(Wal):
+    """Stays open after a call was cancelled, as if it had requested nothing."""
+
+    async def _closing(self, work: Awaitable[Any]) -> Any:
+        return await work
 
 
 async def nothing() -> None:
@@ -247,6 +255,8 @@ BUILDS = {  # name -> (its bug, its Build)
     "doubt_is_concluded": ("an append without a response finds another writer's object, and is reported as refused",
                            opening(DoubtIsConcluded)),
     "epoch_not_compared": ("a flush does not compare epochs after a conflict", opening(EpochNotCompared)),
+    "open_after_cancel": ("a writer stays open after a call was cancelled, as if it had requested nothing",
+                          opening(OpenAfterCancel)),
     "ever_open": ("a writer that was stopped accepts calls", opening(EverOpen)),
     "served_unlogged": ("get returns a put that was not logged", serving(ServedUnlogged)),
     "oldest_wins": ("a store opens with the first value of each key", serving(OldestWins)),
@@ -272,6 +282,7 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "doubt_is_fenced": (("told:fenced",), ("history:denied update",)),
     "doubt_is_skipped": (("refinement:Writer.", "told:got"), ("history:applied twice", LOST)),
     "doubt_is_concluded": (("told:fenced",), ()),  # none in 1,500
+    "open_after_cancel": (("told:", "refinement:Writer."), ()),
     "epoch_not_compared": (("refinement:Writer.", "exception:Unavailable"), (LOST, "exception:Unavailable")),
     "ever_open": (("refinement:ValueError", "told:closed"), ("told:closed",)),
     "served_unlogged": (("told:got",), ("history:strange get",)),

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from highwater.dst.actors import Actors, raise_anomalies
 from highwater.dst.scenario import BaseShape, Draw, Scenario, counted
 from highwater.dst.sim.kernel import Client
-from highwater.impl.errors import Definite, Indefinite, Unavailable
+from highwater.impl.errors import Definite, Indefinite, TimedOut, Unavailable
 from highwater.impl.protocols.baseline import Baseline, BaselineKv, record
 from highwater.impl.world import World
 from highwater.traces.event import Event
@@ -101,7 +101,7 @@ async def reader(actors: Actors, client: Client, world: World, number: int) -> N
             actors.begin(client)
             try:
                 await got(actors, client, await impl.open(world, ROOT, shape.attempts), key)
-            except Unavailable:
+            except (Unavailable, TimedOut):
                 continue
     await actors.read_one_by_one(client, world, read)
 
@@ -135,7 +135,7 @@ async def kv_writer(actors: Actors, client: Client, world: World, number: int) -
             actors.begin(client)
             try:
                 await got(actors, client, kv, key_of(shape, update))
-            except Unavailable:
+            except (Unavailable, TimedOut):
                 continue
             await actors.pause(client, world)
 
@@ -143,7 +143,7 @@ async def kv_writer(actors: Actors, client: Client, world: World, number: int) -
 async def put(actors: Actors, client: Client, kv: BaselineKv, update: str) -> None:
     actors.begin(client, update)
     try:
-        await kv.put(key_of(actors.shape, update), update.encode())
+        await actors.in_time(client, kv.put(key_of(actors.shape, update), update.encode()))
         actors.end(client, "committed")
     except Definite:
         actors.end(client, "failed")
@@ -152,8 +152,8 @@ async def put(actors: Actors, client: Client, kv: BaselineKv, update: str) -> No
 
 
 async def got(actors: Actors, client: Client, kv: BaselineKv, key: str) -> None:
-    """Get a key and tell the caller. Raises Unavailable."""
-    value = await kv.get(key)
+    """Get a key and tell the caller. Raises Unavailable, TimedOut."""
+    value = await actors.in_time(client, kv.get(key))
     await kv.flush()
     actors.end(client, "got", body=value or b"", seen=(key, (value or b"").decode()))
 
@@ -220,5 +220,6 @@ SCENARIO = Scenario(
     moments=("written again",),
     moments_of=moments_of,
     cost={counted(n, "writer"): Shape(writers=n, updates=40, readers=0, reads=0, pause_ms=1, audit=False) for n in (1, 4)},
+    rare=({"patience_ms": 300},),
     needs=("list",),
 )

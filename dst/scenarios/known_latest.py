@@ -36,5 +36,5 @@ SCENARIO = boundary.SCENARIO._replace(
     trace_of=trace_of,
     trace_options=boundary.shape_options,
     moments=boundary.WITHOUT_SDK,
-    rare=(),
+    rare=({"patience_ms": 300},),
 )

@@ -87,7 +87,7 @@ async def appended(actors: Actors, client: Client, log: AppendLog) -> bool:
     entry = actors.name_update(client.name)
     actors.begin(client, entry)
     try:
-        file_id = await log.append(entry.encode())
+        file_id = await actors.in_time(client, log.append(entry.encode()))
         actors.end(client, "committed", LOG.key(file_id))
     except Definite:
         actors.end(client, "failed")
@@ -114,7 +114,7 @@ async def reader(actors: Actors, client: Client, world: World, number: int) -> N
 async def written(actors: Actors, client: Client, log: AppendLog) -> None:
     actors.begin(client)
     try:
-        file_id = await log.snapshot()
+        file_id = await actors.in_time(client, log.snapshot())
         if file_id:
             actors.end(client, "snapshot", body=b"%d" % file_id)
     except (Definite, Indefinite):
@@ -124,7 +124,7 @@ async def written(actors: Actors, client: Client, log: AppendLog) -> None:
 async def recovered(actors: Actors, client: Client, log: AppendLog) -> None:
     actors.begin(client)
     try:
-        seen = (await log.recover()).state
+        seen = (await actors.in_time(client, log.recover())).state
         actors.end(client, "read", body=" ".join(seen).encode(), seen=seen)
     except (Definite, Indefinite):
         pass
@@ -243,5 +243,6 @@ SCENARIO = Scenario(
     moments_of=moments_of,
     cost={counted(n, "appender"): Shape(appenders=n, entries=100, reads=30, rounds=30, min_age_ms=200, pause_ms=1, chaos=1_000,
                                          audit=False) for n in (1, 2, 4)},  # in which logs are collected
+    rare=({"patience_ms": 300},),
     needs=("create", "update", "cache", "list"),
 )

@@ -5,7 +5,7 @@ Each compactor is one instance with one life: it opens, perhaps while another wo
 fenced or crashes. With an audit Compactor#0 opens at the end, and must leave no claim and an empty L0.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -102,7 +102,7 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
         name, said = actors.name_update(client.name), ""
         while said != "committed":
             actors.begin(client, name)
-            said = await flushed(impl, name)
+            said = await flushed(actors.in_time(client, impl.flush(impl.stores, name)))
             if said == "failed" and any(of.update == name and of.said != "failed" for of in actors.operations):
                 said = "unknown"  # does not say whether an earlier call was applied
             actors.end(client, said)
@@ -111,9 +111,9 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
         await actors.pause(client, world)
 
 
-async def flushed(impl: Impl, name: str) -> str:
+async def flushed(asked: Awaitable) -> str:
     try:
-        await impl.flush(impl.stores, name)
+        await asked
         return "committed"
     except Definite:
         return "failed"
@@ -131,7 +131,7 @@ async def compactor(actors: Actors, client: Client, world: World, number: int) -
     impl = actors.build(world, shape, number)
     instance = impl.compactor(impl.stores)
     try:
-        await instance.open()
+        await actors.in_time(client, instance.open())
     except (Definite, Indefinite):
         actors.tell(client, "not open", b"")
         return
@@ -143,14 +143,14 @@ async def compactor(actors: Actors, client: Client, world: World, number: int) -
     said = ""
     while said != "fenced" and (times or (actors.auditing and said != "nothing")):
         times -= bool(times)
-        said, job = await compacted(instance, merge)
+        said, job = await compacted(actors.in_time(client, instance.compact(merge)))
         actors.tell(client, said, " ".join(job).encode())
         await actors.pause(client, world)
 
 
-async def compacted(instance: Compactor, merge: Callable) -> tuple[str, Job]:
+async def compacted(asked: Awaitable[Job]) -> tuple[str, Job]:
     try:
-        job = await instance.compact(merge)
+        job = await asked
         return ("compacted" if job else "nothing"), job
     except Fenced:
         return "fenced", ()
@@ -263,5 +263,6 @@ SCENARIO = Scenario(
         "writer and compactor": BUSY._replace(compactors=1, compactions=40),
         "writer, compactor, collector": BUSY._replace(compactors=1, compactions=40, collectors=1, rounds=20, min_age_ms=1_000),
     },
+    rare=({"patience_ms": 300},),
     needs=("create", "update", "cache", "list"),
 )

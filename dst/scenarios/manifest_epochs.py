@@ -7,7 +7,7 @@ or collect without disturbance. An instance is also called where it must refuse:
 has ended, or has another update in doubt.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -116,7 +116,7 @@ async def opened(actors: Actors, client: Client, world: World) -> Instance | Non
     await refuses(instance.flush(""), RuntimeError)
     while True:
         try:
-            await instance.open(shape.retry_for_s)
+            await actors.in_time(client, instance.open(shape.retry_for_s))
         except ManifestVersionExists:
             actors.tell(client, "version_exists", b"")
             await refuses(instance.open(), RuntimeError)
@@ -159,12 +159,13 @@ async def live(actors: Actors, client: Client, world: World, number: int, update
         name, said = actors.name_update(client.name), "unknown"
         while said in ("unknown", "failed", "version_exists"):
             actors.begin(client, name)
-            said, key = await updated(update(instance, name, deadline_of(world, deadline_ms)), done)
+            asked = update(instance, name, deadline_of(world, deadline_ms))
+            said, key = await updated(actors.in_time(client, asked), done)
             actors.end(client, said, key)
             if said in ("fenced", "fenced_applied"):
                 await refuses(update(instance, name, None), FencedUnapplied)
                 return
-            if said == "unknown" and instance.role == "writer":
+            if instance.doubt and instance.role == "writer":
                 await refuses(instance.flush(f"{name} and another"), InDoubt)
             if said != done and actors.choose(f"{client.name}.gives_up", 2):
                 if said == "unknown":
@@ -177,7 +178,7 @@ def deadline_of(world: World, deadline_ms: int) -> int | None:
     return world.clock.now_ms() + deadline_ms if deadline_ms else None
 
 
-async def updated(asked: Coroutine[Any, Any, Committed | None], done: str) -> tuple[str, str]:
+async def updated(asked: Awaitable[Committed | None], done: str) -> tuple[str, str]:
     """Return the response to the caller, and the key of the manifest that has the update."""
     try:
         committed = await asked
@@ -321,5 +322,6 @@ SCENARIO = Scenario(
         "writer, compactor, collector": BUSY._replace(compactors=1, compactions=40, collectors=1, collections=40,
                                                                   checkpoints=40, ends_every_ms=150),
     },
+    rare=({"patience_ms": 300},),
     needs=("create", "list"),
 )

@@ -130,7 +130,7 @@ async def begin_phase(actors: Actors, client: Client, world: World, impl: Impl, 
         actors.tell(client, "began", b"%d" % phase)
         return
     try:
-        store = await impl.begin_v2_only(world, ROOT)
+        store = await actors.in_time(client, impl.begin_v2_only(world, ROOT))
     except V1Remains:
         actors.tell(client, "remains", b"")
     except (Definite, Indefinite):
@@ -166,8 +166,8 @@ async def update(actors: Actors, client: Client, world: World, impl: Impl, phase
     while True:
         actors.begin(client, name)
         try:
-            committed = await impl.store.update(
-                lambda _, manifest: with_update(CODEC.without_ended(manifest, world.clock.now_ms()), name))
+            committed = await actors.in_time(client, impl.store.update(
+                lambda _, manifest: with_update(CODEC.without_ended(manifest, world.clock.now_ms()), name)))
             actors.end(client, "committed", MANIFESTS.key(committed.id))
         except (CannotHold, NewerFields):
             actors.end(client, "refused")
@@ -262,4 +262,5 @@ SCENARIO = Scenario(
              "manifest kept by a checkpoint"),
     moments_of=moments_of,
     cost={},
+    rare=({"patience_ms": 300},),
 )

@@ -19,7 +19,7 @@ from highwater.dst.world.sdk import IN_SIMULATION, SdkStore
 from highwater.dst.world.store import SimulatedStore
 from highwater.impl.codecs.json import manifest as manifest_json
 from highwater.impl.codecs.json.manifest import Checkpoint, Manifest
-from highwater.impl.errors import Definite, Indefinite
+from highwater.impl.errors import Definite, Indefinite, TimedOut
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
 from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore
@@ -164,7 +164,7 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
             actors.begin(client, update)
             try:
                 watched = Change(change)
-                committed = await store.update(watched, actors.shape.attempts or None)
+                committed = await actors.in_time(client, store.update(watched, actors.shape.attempts or None))
                 watched.check(committed)
                 actors.end(client, "committed", key_of(actors, committed.id))
             except Definite:
@@ -221,8 +221,8 @@ async def reader(actors: Actors, client: Client, world: World, number: int) -> N
         await world.clock.sleep_ms(pause_ms(actors, client))
         actors.begin(client)
         try:
-            file_id, manifest = await store.current()
-        except Definite:
+            file_id, manifest = await actors.in_time(client, store.current())
+        except (Definite, TimedOut):
             continue
         actors.end(client, "read", key_of(actors, file_id), Codec.encode(manifest), manifest.updates)
 
@@ -344,6 +344,6 @@ SCENARIO = Scenario(
     moments_of=moments_of,
     cost={counted(n, "writer"): Shape(writers=n, commits=40, rounds=10, min_age_ms=2_000, think_ms=1, audit=False)
           for n in (1, 2, 4, 8)},
-    rare=({"sdk": "once"},),
+    rare=({"sdk": "once"}, {"patience_ms": 300}),
     needs=("create", "update", "cache", "list"),
 )

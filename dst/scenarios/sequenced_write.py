@@ -172,5 +172,6 @@ SCENARIO = Scenario(
     cost={f"{'log' if log else 'state'}, {counted(n, 'writer')}": Shape(
               writers=n, updates=40, readers=0, reads=0, log=log, pause_ms=1, audit=False)
           for log in (False, True) for n in (1, 4)},
+    rare=({"patience_ms": 300},),
     needs=("create", "list"),
 )

@@ -132,5 +132,6 @@ SCENARIO = Scenario(
     moments=("conflict", "overtaken twice", "put without a read", "late put refused", "late put applied"),
     moments_of=moments_of,
     cost={counted(n, "writer"): Shape(writers=n, updates=40, readers=0, reads=0, pause_ms=1, audit=False) for n in (1, 4)},
+    rare=({"patience_ms": 300},),
     needs=("create", "update"),
 )

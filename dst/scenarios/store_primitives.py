@@ -12,7 +12,7 @@ from highwater.dst.scenario import BaseShape, Draw, Scenario
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import profile_of
-from highwater.impl.errors import AlreadyExists, Definite, Indefinite, NotFound, PreconditionFailed
+from highwater.impl.errors import AlreadyExists, Definite, Indefinite, NotFound, PreconditionFailed, TimedOut
 from highwater.impl.world import ObjectStore, World
 from highwater.traces.event import Event
 from highwater.traces.histories.linearizable import CONFLICT, MISSING, UNCHANGED, Operation, check
@@ -79,7 +79,10 @@ async def client(actors: Actors, me: Client, world: World, number: int) -> None:
         body = b"%d" % (actors.begun if shape.bodies == UNIQUE else 1 + actors.choose(f"{me.name}.body", shape.bodies))
         asked = f"{op} {key} {body.decode()} {known.get(key, '') if op in ('update', 'get_if_changed') else ''}"
         actors.begin(me, asked)
-        said, shown, version = await ask(store, op, key, body, known.get(key, ""))
+        try:
+            said, shown, version = await actors.in_time(me, ask(store, op, key, body, known.get(key, "")))
+        except TimedOut:
+            said, shown, version = "unknown", "", ""
         if version:
             known[key] = version
         actors.end(me, said, body=shown.encode(), seen=(shown, version))
@@ -158,6 +161,7 @@ SCENARIO = Scenario(
     trace_options=trace_options,
     final_check=final_check,
     told=("stored", "created", "exists", "updated", "changed", "read", "missing", "unchanged", "listed", "failed", "unknown"),
+    rare=({"patience_ms": 300},),
     needs=(),
     cost={},
 )

@@ -90,9 +90,9 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
         actors.begin(client, update)
         try:
             if actors.shape.per_session:
-                session, done = await in_session(actors, client, store, session, update, again)
+                session, done = await actors.in_time(client, in_session(actors, client, store, session, update, again))
             else:
-                done = await store.update_once(update, change_of(update), actors.shape.attempts or None)
+                done = await actors.in_time(client, store.update_once(update, change_of(update), actors.shape.attempts or None))
         except (Definite, Indefinite):
             continue
         actors.left[client.name] -= 1
@@ -176,5 +176,5 @@ SCENARIO = boundary.SCENARIO._replace(
     trace_options=boundary.shape_options,
     told=("committed", "recognised", "read", "forgotten"),
     moments=boundary.WITHOUT_SDK,
-    rare=(),
+    rare=({"patience_ms": 300},),
 )

@@ -105,8 +105,8 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
     actors.begin(client)
     impl, world, flush_every = actors.build(world, shape, number), world._replace(ids=Names(number)), shape.replay_flush or None
     try:
-        kv = await opened_kv(impl, world, flush_every) if shape.keys else None
-        wal: Wal = kv.wal if kv else await impl.open(world, ROOT, flush_every=flush_every)
+        kv = await actors.in_time(client, opened_kv(impl, world, flush_every)) if shape.keys else None
+        wal: Wal = kv.wal if kv else await actors.in_time(client, impl.open(world, ROOT, flush_every=flush_every))
     except (Definite, Indefinite):
         actors.end(client, "not open", body=b"")
         return
@@ -144,7 +144,7 @@ async def told(actors: Actors, client: Client, name: str, append: Awaitable) -> 
     """Append one record, and tell the caller."""
     actors.begin(client, name)
     try:
-        await append
+        await actors.in_time(client, append)
         actors.end(client, "committed")
     except Fenced:
         actors.end(client, "fenced")
@@ -175,7 +175,7 @@ async def refuses(wal: Wal, kv: WalKv | None) -> None:
 async def flushed(actors: Actors, client: Client, wal: Wal, kv: WalKv | None) -> bool:
     actors.begin(client)
     try:
-        await (kv or wal).flush()
+        await actors.in_time(client, (kv or wal).flush())
         actors.end(client, "flushed", body=b"")
     except (Fenced, Closed, Indefinite):
         actors.end(client, "not flushed", body=b"")
@@ -263,5 +263,6 @@ SCENARIO = Scenario(
     moments_of=moments_of,
     cost={"1 writer, flush every 10": Shape(writers=1, appends=60, rounds=6, flush_every=10, pause_ms=1, audit=False),
           "1 writer, no flush": Shape(writers=1, appends=60, rounds=0, collectors=0, flush_every=0, pause_ms=1, audit=False)},
+    rare=({"patience_ms": 300},),
     needs=("create", "update", "cache", "list"),
 )

@@ -17,6 +17,7 @@ from highwater.traces.event import Event
 
 BUDGET = 400  # runs
 REQUESTS = 60_000  # about so many requests in all: long runs are repeated less often
+LONG = ("stall", "late", "crash", "cut_off")  # fates that draw times or kinds
 DRAWN = ("crash", "late", "cut_off", "stall", "stall.around", "late.around", "restart", "restart.around")  # with a fate
 FAULTS, PICKS, TIMES = range(3)  # they are tried and reported in this order
 
@@ -99,6 +100,8 @@ def changes_of(outcome: Outcome) -> Iterator[Change]:
                 own = {name.partition(".")[2]: value for name, value, _ in
                        outcome.tape[place + 1:place + 1 + drawn_with(outcome.tape, place)]}
                 at = f"at its {ordinal(requests[client])} request ({of.replace('_', ' ')})"
+                if FATES[choice] in LONG and not own:
+                    continue  # the client was cut off then, so the fate had no effect
                 yield Change(place, FAULTS, f"{client} had not {befell(FATES[choice], own, around_ms)} {at}")
         elif site == "schedule" and choice:
             yield Change(place, PICKS, f"the earliest event had happened at the {ordinal(picks)} choice of the schedule, not "
@@ -106,6 +109,9 @@ def changes_of(outcome: Outcome) -> Iterator[Change]:
         elif of == "latency" and choice:
             yield Change(place, TIMES, f"the {ordinal(requests.get(client, 0) + 1)} request of {client} had not taken "
                          f"{choice} ms more than the least")
+        elif of == "patience" and choice:
+            yield Change(place, TIMES, f"{client} had not cancelled after {choice} ms the call that its "
+                         f"{ordinal(requests.get(client, 0) + 1)} request begins")
         elif of in ("think", "pause") and choice:
             yield Change(place, TIMES, f"{client} had not waited {choice} ms more before its "
                          f"{ordinal(requests.get(client, 0) + 1)} request")

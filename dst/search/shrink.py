@@ -85,6 +85,8 @@ def step_of(event: Event) -> Step:
 def leads_to(waiting: Waiting, step: Step) -> bool:
     """Tell whether the waiting event is that step, or wakes its client and so brings the step closer."""
     client, kind, awaited = step
+    if waiting.action.__name__ == "cancel":
+        return kind == "timeout" and waiting.args[0].name == client
     if request_of(waiting) is None:
         return waiting.owner == client and awaited
     of, _, number, *_ = waiting.args

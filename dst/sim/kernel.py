@@ -46,10 +46,11 @@ def sites(client: str) -> Sites:
 
 
 class Client:
-    """A process that may crash. `incarnation` counts its lives; results for an earlier life are dropped."""
+    """A process that may crash. `incarnation` counts its lives and its cancelled calls. Results for an earlier incarnation are
+    dropped."""
 
-    __slots__ = ("clock_offset_ms", "coroutine", "done", "incarnation", "name", "number", "request", "sites", "under_way",
-                 "waiting")
+    __slots__ = ("clock_offset_ms", "coroutine", "done", "ended", "incarnation", "name", "number", "request", "sites",
+                 "under_way", "waiting")
 
     def __init__(self, name: str, clock_offset_ms: int = 0):
         self.name, self.clock_offset_ms = name, clock_offset_ms
@@ -58,8 +59,29 @@ class Client:
         self.waiting = 0  # number of the request that it awaits; 0: none
         self.request: Request | None = None  # its last request
         self.number = 0  # number of its last request
+        self.ended = 0  # number of its last request that ended without a response from the store
         self.under_way = False  # whether its last request may still be applied
         self.sites = sites(name)
+
+
+class Call:
+    """A client's call that ends after a time at the latest."""
+
+    __slots__ = ("coroutine", "first", "over")
+
+    def __init__(self, client: Client):
+        self.coroutine, self.first, self.over = client.coroutine, client.number + 1, False  # number of its first request
+
+    def is_made_by(self, client: Client) -> bool:
+        """Tell whether it is still under way, in this life of the client."""
+        return not self.over and client.coroutine is self.coroutine
+
+
+class Cancelled(BaseException):
+    """Thrown in where a client awaits, because the time of `call` is over. Like asyncio's, it is no Exception."""
+
+    def __init__(self, call: Call):
+        self.call = call
 
 
 class Event(NamedTuple):
@@ -80,6 +102,7 @@ class Kernel:
         self.waiting: list[Any] = []  # a heap of tuples; or, with a schedule, sorted Events
         self._graveyard: list[Coroutine] = []  # of crashed clients: never resumed, closed after the run
         self.on_request: Callable[[Client, Request], None]
+        self.on_timeout: Callable[[Client, Call], None]
 
     def at(self, t_ms: int, owner: str, action: Callable, *args: Any) -> None:
         if self.schedule is None:
@@ -98,7 +121,12 @@ class Kernel:
         client.incarnation += 1
         client.coroutine, client.waiting = None, 0
 
-    def resume(self, client: Client, incarnation: int, result: Any, error: Exception | None = None) -> None:
+    def cancel(self, client: Client, cancelled: Cancelled) -> None:
+        """Throw `cancelled` in where the client awaits. What it awaits no longer resumes it."""
+        client.incarnation += 1
+        self.resume(client, client.incarnation, None, cancelled)
+
+    def resume(self, client: Client, incarnation: int, result: Any, error: BaseException | None = None) -> None:
         if client.incarnation != incarnation:
             return
         client.waiting = 0
@@ -156,4 +184,4 @@ class Kernel:
             work.close()
         self._graveyard.clear()
         self.waiting.clear()
-        del self.on_request, self.schedule
+        del self.on_request, self.on_timeout, self.schedule

@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Any
 
 from highwater.dst.sim.choose import Choose, Decide
-from highwater.dst.sim.kernel import Client, Kernel, Request
+from highwater.dst.sim.kernel import Call, Cancelled, Client, Kernel, Request
 from highwater.dst.world.faults import FATES, long_time_ms
 from highwater.dst.world.profiles import error_of
 from highwater.dst.world.store import NEW, SimulatedStore
@@ -49,7 +49,7 @@ class Network:
         self.timed, self.delay_ms = kernel.schedule is None, delay_ms
         self.cut_off: dict[str, tuple[int, str]] = {}  # client -> (until when, how)
         self.requests = 0
-        kernel.on_request = self.issue
+        kernel.on_request, kernel.on_timeout = self.issue, self.cancel
 
     def issue(self, client: Client, request: Request) -> None:
         kernel = self.kernel
@@ -169,6 +169,15 @@ class Network:
             error = (Unavailable if op in READS else OutcomeUnknown)(f"{op} {key}: no reply within {TIMEOUT_MS} ms")
             self.kernel.resume(client, incarnation, None, error)
 
+    def cancel(self, client: Client, call: Call) -> None:
+        """Cancel a call whose time is over. Its client stops waiting, and a request in flight may still be applied."""
+        if call.is_made_by(client):
+            if client.number >= call.first and client.ended != client.number:
+                self._tell(client, "timeout", 0, client.waiting > 0 and client.under_way)
+            if self.watch:
+                self.watch("cancelled", client.name, client.number)
+            self.kernel.cancel(client, Cancelled(call))
+
     def crash(self, client: Client, incarnation: int, number: int, request: Request) -> None:
         if client.waiting == number:
             self._tell(client, "crash", 0, client.under_way)
@@ -189,6 +198,7 @@ class Network:
     def _tell(self, client: Client, kind: str, status: int, pending: bool = False) -> None:
         """Record that a client stops waiting for its last request. `pending`: the request may still be applied."""
         assert client.request is not None
+        client.ended = client.number
         op, key, body, condition = client.request
         self.observe(NEW(Event, (self.kernel.now_ms, client.number, client.name, kind, op, key, condition, status, "", body,
                                  (), False, True, pending)))

@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from highwater.impl.errors import Definite, NotFound, StoreError
+from highwater.impl.errors import Definite, NotFound
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.boundary_object import InvalidBoundary, ObjectStoreBoundaryObject
 from highwater.impl.protocols.sequenced_metadata_boundary import BoundedSequencedStorage
@@ -104,7 +104,7 @@ class AppendLog:
             except ObjectVersionExists:
                 self.world.metrics.count("append_conflicts")
                 file_id += 1
-            except StoreError:
+            except BaseException:  # also if the call is cancelled
                 self.latest = None
                 raise
             else:

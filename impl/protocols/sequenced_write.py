@@ -103,14 +103,23 @@ class StateWriter:
         """Create the next file with `change(its id, latest value)`. After a conflict, apply `change` again to the new value.
 
         Returns the committed file. After its own create the writer knows the latest file, and needs no LIST or GET. It lists
-        again after OutcomeUnknown. After a Definite error the update is nowhere and may be repeated (ObjectVersionExists: after
-        `attempts` conflicts). After OutcomeUnknown the update may be in the history, now or later.
+        again after OutcomeUnknown, and after a call that was cancelled. After a Definite error the update is nowhere and may be
+        repeated (ObjectVersionExists: after `attempts` conflicts). After OutcomeUnknown it may be in the history, now or later.
         """
+        try:
+            return await self._update(change, attempts)
+        except Definite:
+            raise
+        except BaseException:  # OutcomeUnknown, or the call is cancelled
+            self.known = None
+            raise
+
+    async def _update(self, change: Callable[[int, Any], Any], attempts: int | None) -> Committed:
         while True:
             await self._find_out()
             assert self.known is not None
             file_id, value = self.known.id + 1, change(self.known.id + 1, self.known.value)
-            lost = await self._create(file_id, self.codec.encode(value))
+            lost = await self.next_file.create(file_id, self.codec.encode(value))
             if lost is None:
                 self.known = Known(file_id, value, True)
                 return Committed(file_id, value)
@@ -126,13 +135,6 @@ class StateWriter:
             self.known = Known(files[-1].id) if files else Known(FIRST_ID - 1, self.empty, True)
         if not self.known.read:
             self.known = Known(self.known.id, self.codec.decode(await self.storage.read(self.known.id)), True)
-
-    async def _create(self, file_id: int, body: bytes) -> Lost | None:
-        try:
-            return await self.next_file.create(file_id, body)
-        except OutcomeUnknown:
-            self.known = None
-            raise
 
     def _learn(self, file_id: int, lost: Lost) -> None:
         if lost.body is not None:
@@ -176,7 +178,9 @@ class LogWriter:
             file_id = self.latest + 1
             try:
                 lost = await self.next_file.create(file_id, body)
-            except OutcomeUnknown:
+            except Definite:
+                raise
+            except BaseException:  # OutcomeUnknown, or the call is cancelled
                 self.latest = None
                 raise
             self.latest = file_id

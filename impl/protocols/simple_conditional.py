@@ -95,6 +95,9 @@ class SimpleConditional:
                     self.known = None
                     raise OutcomeUnknown(f"update {update!r} of {self.key!r} stays in doubt: {error}") from error
                 raise
+            except BaseException:  # the call is cancelled: its PUT may be applied
+                self.known = None
+                raise
             left = None if left is None else left - 1
             if left == 0:
                 raise self._given_up(update, doubt, attempts)

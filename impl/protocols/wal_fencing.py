@@ -178,6 +178,9 @@ class Wal:
     async def append(self, body: bytes) -> Record:
         """Log a record; it is durable on return. Raises Fenced or Closed if it is in no log; raises OutcomeUnknown."""
         self.ensure_open()
+        return await self._closing(self._append(body))
+
+    async def _append(self, body: bytes) -> Record:
         record, i = Record(self.world.ids.new_id(), self.epoch, body), self.last_id + 1
         await self._create(i, record)
         try:
@@ -227,6 +230,9 @@ class Wal:
         Raises Fenced, Closed, OutcomeUnknown. Acknowledged records are durable before and after, whatever the outcome.
         """
         self.ensure_open()
+        await self._closing(self._flush())
+
+    async def _flush(self) -> None:
         unknown: OutcomeUnknown | None = None
         for _ in range(self.attempts):
             flushed = self.known.manifest._replace(replay_after=self.last_id, flushed=tuple(self.records))
@@ -261,6 +267,16 @@ class Wal:
         """Check that this writer is open. Raises Fenced, Closed."""
         if self.closed:
             raise self.closed(f"the writer of epoch {self.epoch} is no longer open: open another one")
+
+    async def _closing(self, work: Awaitable[Result]) -> Result:
+        """Await a part of a call. If it is cancelled, this writer is closed: its request in flight may still be applied."""
+        try:
+            return await work
+        except Exception:
+            raise
+        except BaseException:
+            self.closed = self.closed or Closed
+            raise
 
     async def _refresh(self) -> None:
         """Read the manifest, and compare the epochs. Raises Fenced, Unavailable, ManifestLost."""

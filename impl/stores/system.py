@@ -7,14 +7,16 @@ import asyncio
 import logging
 import os
 import time
+from collections.abc import Awaitable
 from urllib.parse import unquote
 
 from ulid import ULID
 
+from highwater.impl.errors import TimedOut
 from highwater.impl.stores.local import LocalStore
 from highwater.impl.stores.memory import MemoryStore, wall_clock_ms
 from highwater.impl.stores.read_only import ReadOnly
-from highwater.impl.world import ObjectStore, World
+from highwater.impl.world import ObjectStore, Result, World
 
 ACCEPTED = "memory://, file:///a/folder, a/folder, s3://bucket or s3://bucket/prefix"
 log = logging.getLogger("highwater")
@@ -76,6 +78,16 @@ class SystemClock:
         end_ns = time.monotonic_ns() + duration_ms * 1_000_000
         while (left_ns := end_ns - time.monotonic_ns()) > 0:  # a timer may fire a little early
             await asyncio.sleep(left_ns / 1e9)
+
+    async def timeout(self, duration_ms: int, call: Awaitable[Result]) -> Result:
+        limit = asyncio.timeout(duration_ms / 1e3)
+        try:
+            async with limit:
+                return await call
+        except TimeoutError:
+            if limit.expired():
+                raise TimedOut(f"the call was cancelled after {duration_ms:,} ms") from None
+            raise
 
 
 class Ulids:

@@ -6,9 +6,10 @@ from copy import copy
 import pytest
 
 from highwater.dst.run_spec import Run
-from highwater.dst.scenario import STORES, rules_of
+from highwater.dst.scenario import STORES, BaseShape, profile_in, rules_of
 from highwater.dst.scenarios import STEMS, named
 from highwater.dst.simulate import Outcome, simulate
+from highwater.dst.verdict import USUAL, beginner, options_of, recorded_of
 from highwater.dst.world.profiles import PROFILES
 from highwater.dst.world.store import SimulatedStore, profile_of
 from highwater.traces.event import EMPTY, Event
@@ -17,7 +18,7 @@ from highwater.traces.refine import Failure
 from highwater.traces.store import ANY, Rules, Store
 from tests.support.lies import Objects, lies
 
-S3 = rules_of(profile_of("s3"))
+S3 = rules_of(profile_in(BaseShape()))
 UNIQUE = rules_of(profile_of("gcs"))
 LAGS = rules_of(profile_of("eventual"))
 FIRST = {"p/1": ("a", b"one"), "p/3": ("c", b"three")}
@@ -158,6 +159,7 @@ def test_a_profile_is_judged_by_what_it_says():
     assert told(Store(rules_of(profile_of("minio-2025-08")), FIRST), update("p/2", "z", 200, "b")) == ""
     assert told(Store(UNIQUE, FIRST), applied("delete", "p/2", 404)) == ""
     assert "given before" in told(Store(UNIQUE, FIRST), GONE, applied("create", "p/1", version="a", body=b"one"))
+    assert told(Store(rules_of(profile_of("s3")), FIRST), page("", more=True), page("p/1 p/3", more=True)) == ""
     unordered = Store(rules_of(profile_of("s3express")), FIRST)
     assert told(unordered, page("p/3 p/1"), page("p/3", more=True), page("p/1", after="p/3")) == ""
     assert "twice" in told(unordered, page("p/3 p/1 p/3")) and "is not shown" in told(unordered, page("p/3"))
@@ -244,6 +246,21 @@ def test_every_lie_in_a_good_trace_is_a_lie_of_the_store(runs):
     assert {word for word in ("page", "content", "version used twice", "404") if any(word in name for name in tried)} >= (
         {"content", "404"} if "get" in ops else set()) | ({"page"} if "list" in ops else set()) | {"version used twice"}
     assert sum(tried.values()) > 50
+
+
+def test_a_trace_of_a_file_is_judged_from_what_it_tells_and_by_the_profile_that_its_options_name(runs):
+    stem, outcomes = runs
+    for of, objects in outcomes:
+        words = " ".join(named(stem).trace_options(of.shape))
+        by_shape = "shape" in recorded_of(stem).takes
+        for more in ("", f" --shape store={of.shape.store}")[:1 + by_shape]:
+            options = options_of(words + more, USUAL._replace(protocol=stem))
+            begin = beginner(of.events, options)
+            assert verdict(begin(), of.events) == ""
+            assert begin().store.rules == (ANY if "store=" not in words + more else rules_of(profile_of(of.shape.store)))
+            found = {name: verdict(begin(), events) for name, events in lies(of.events, objects, 200)}
+            certain = "a page that repeats its last key", "a page out of order", "a page without its last key"
+            assert all(found.get(name, "refinement").startswith("refinement") for name in certain), (of.seed, found)
 
 
 def test_a_store_that_lies_fails_the_run(monkeypatch):

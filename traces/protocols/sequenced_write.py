@@ -46,8 +46,8 @@ def writer_forget(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
 
 
 def list_anew(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
-    """Start over with a LIST between two updates."""
-    if w.pc == "Ready":
+    """Start over with a LIST between two updates, or after a call that was cancelled before its GET."""
+    if w.pc in ("Listed", "Ready"):
         yield from writer_list(c, me, s, Writer(k=w.k))
 
 
@@ -165,7 +165,8 @@ class Trace(trace.Trace):
         if e.op == "failed":
             return self._says(e, lambda s, l: is_nowhere(s, l, update))
         return self._tells(e, Match(e.client, ("Crash", STUTTER), (), lambda a, s, l, s2, l2: (
-            a is STUTTER or l.pc in ("Doubt", "Refused")) and (l2.pc, l2.k) == ("Idle", number + 1)))
+            ((a is STUTTER or l.pc in ("Doubt", "Refused")) and (l2.pc, l2.k) == ("Idle", number + 1))
+            or (a is STUTTER and is_nowhere(s, l, update)))))  # the call was cancelled before it requested anything
 
     def _told_read(self, e: Event) -> str:
         seen = tuple(map(update_of, e.body.decode().split()))
