@@ -105,6 +105,19 @@ class Actors:
         duration_ms = self.choose(client.sites["patience"], self.shape.patience_ms)
         return ClientClock(self.kernel, client).timeout(duration_ms, call) if duration_ms else call
 
+    async def initialise(self, client: Client, initialise: Callable[[], Awaitable[None]]) -> None:
+        """Initialise the store before the first operation of a life, if the run began with an empty one (`fresh`)."""
+        if not self.shape.fresh:
+            return
+        self.tell(client, "initialising", b"")
+        while True:
+            try:
+                await initialise()
+            except (Definite, Indefinite):
+                continue
+            self.tell(client, "initialised", b"")
+            return
+
     async def pause(self, client: Client, world: World) -> None:
         """Wait between two operations, for at most the shape's `pause_ms`."""
         if self.shape.pause_ms > 1:
