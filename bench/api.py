@@ -58,18 +58,42 @@ OWN = {  # module that a protocol of one's own imports, beside the names above -
 }
 
 
+HOOKS = ("_answered", "_unanswered", "_crashed", "_request", "_sends", "_arrives", "_told_of", "_updates", "_note",
+         "_pass_time", "_says", "_tells", "_misled", "_no_action", "_last_of")  # of Trace: a mapping overrides or calls them
+
+
 def own() -> str:
-    """Return the table of modules for a protocol of one's own."""
-    rows = []
+    """Return the table of modules for a protocol of one's own, and what their functions do."""
+    rows, lists = [], []
     for module, names in OWN.items():
         path = Path(highwater.__file__).parent / f"{module.replace('.', '/')}"
-        source = (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text()
-        says = " ".join((ast.get_docstring(ast.parse(source)) or "").split("\n\n")[0].split())
+        tree = ast.parse((path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text())
+        says = first_paragraph(tree)
+        if lines := [line for node in tree.body if getattr(node, "name", "") in names for line in told(node)]:
+            lists.append("\n".join([f"### highwater.{module}\n", *lines, ""]))
         rows.append(f"| `highwater.{module}` | {', '.join(f'`{name}`' for name in names) or 'all modules'} | {says} |")
     return "\n".join(["## Modules for a protocol of one's own\n",
                       "A model, a mapping and a scenario also need the parts below. [project.md](guide/project.md) says which",
                       "module of a project needs which.\n",
-                      "| module | names | what the module is for |", "|---|---|---|", *rows, ""])
+                      "| module | names | what the module is for |", "|---|---|---|", *rows, "", *lists])
+
+
+def first_paragraph(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    return " ".join((ast.get_docstring(node) or "").split("\n\n")[0].split())
+
+
+def told(node: ast.stmt) -> Iterator[str]:
+    """Yield a line for a function, or for a class and each of its methods that a user calls or overrides."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(node):
+        of = node.args
+        names = [*(one.arg for one in of.args if one.arg not in ("self", "cls")),
+                 *(mark + one.arg for mark, one in (("*", of.vararg), ("**", of.kwarg)) if one)]
+        yield f"- `{node.name}({', '.join(names)})`: {first_paragraph(node)}"
+    if isinstance(node, ast.ClassDef) and ast.get_docstring(node):
+        yield f"- `{node.name}`: {first_paragraph(node)}"
+        for method in node.body:
+            if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef) and (method.name[0] != "_" or method.name in HOOKS):
+                yield from (f"  {line}" for line in told(method))
 
 
 def page() -> str:

@@ -7,15 +7,16 @@ This module also holds the loops of writers, readers and collectors that several
 
 from collections.abc import Awaitable, Callable
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from highwater.dst.scenario import Scenario
 from highwater.dst.sim.kernel import Client, Kernel
 from highwater.dst.world.ids import ClientIds
 from highwater.dst.world.network import offset_ms
 from highwater.dst.world.store import NEW, ClientClock, ClientStore, SimulatedStore
-from highwater.impl.errors import Definite, Indefinite, TimedOut
+from highwater.impl.errors import Definite, Indefinite, StoreError, TimedOut
 from highwater.impl.world import World
+from highwater.traces.calls import DEFINITE, INDEFINITE, RETURNED, Calls
 from highwater.traces.event import Event
 from highwater.traces.histories.serial import Operation
 from highwater.traces.refine import Failure
@@ -35,6 +36,37 @@ class QuietMetrics:
 
 
 STORE, METRICS = ClientStore(), QuietMetrics()  # without state
+UNLISTED = {RETURNED: "unknown", DEFINITE: "failed", INDEFINITE: "unknown"}  # of answers that no table has
+
+
+class Said(NamedTuple):
+    """The answer of a call of the implementation: what it returned or raised."""
+
+    told: str  # the kind of response
+    keys: tuple[str, ...]  # of its event: traces/calls.py
+    value: Any = None  # the result; None after an error
+    key: str = ""  # of the object that the result names
+    error: StoreError | None = None
+
+
+async def said_by(calls: Calls, call: str, asked: Awaitable[Any], key: Callable[[Any], str] = lambda value: "",
+                  **claims: Callable[[Any], str]) -> Said:
+    """Await a call, and return its answer by the table of calls.
+
+    `key` returns the key that a result names, and each of `claims` the value that is claimed."""
+    value = raised = None
+    try:
+        value = await asked
+    except StoreError as error:
+        raised = error
+        result, kind = type(error).__name__, DEFINITE if isinstance(error, Definite) else INDEFINITE
+    else:
+        result, kind = type(value).__name__, RETURNED
+    answer = calls[call].get(result)
+    if answer is None:
+        return Said(UNLISTED[kind], (call, result, kind), value, "", raised)
+    keys = (call, result, kind, *(f"{name}={claims[name](value)}" for name in answer.claims))
+    return Said(answer.told, keys, value, "" if value is None else key(value), raised)
 
 
 class Actors:
@@ -68,9 +100,9 @@ class Actors:
         role, _, number = client.name.partition("#")
         self.kernel.start(client, self.scenario.work[role](self, client, world, int(number)))
 
-    def tell(self, client: Client, op: str, body: bytes, key: str = "") -> None:
-        """Record the response that a client's caller receives now."""
-        event = NEW(Event, (self.kernel.now_ms, 0, client.name, "told", op, key, "", 0, "", body, (), False, True, False))
+    def tell(self, client: Client, op: str, body: bytes, key: str = "", keys: tuple[str, ...] = ()) -> None:
+        """Record the response that a client's caller receives now. `keys`: what the call returned or raised."""
+        event = NEW(Event, (self.kernel.now_ms, 0, client.name, "told", op, key, "", 0, "", body, keys, False, True, False))
         self.told.append(event)
         self.tell_trace(event)
 
@@ -82,12 +114,20 @@ class Actors:
         self.moments += 1
         self.open[client.name] = Operation(client.name, self.moments, None, "", update)
 
-    def end(self, client: Client, said: str, key: str = "", body: bytes | None = None, seen: tuple[str, ...] = ()) -> None:
+    def end(self, client: Client, said: str, key: str = "", body: bytes | None = None, seen: tuple[str, ...] = (),
+            keys: tuple[str, ...] = ()) -> None:
         """Record the response: `seen` for a read; for an update its name, unless `body` is given."""
         of = self.open.pop(client.name)
         self.moments += 1
         self.operations.append(of._replace(end=self.moments, said=said, seen=seen))
-        self.tell(client, said, of.update.encode() if body is None else body, key)
+        self.tell(client, said, of.update.encode() if body is None else body, key, keys)
+
+    def check_words(self) -> None:
+        """Check that the scenario lists each word that callers were told. Raises ValueError."""
+        strange = [event for event in self.told if event.op not in self.scenario.told]
+        if strange:
+            raise ValueError(f"{strange[0].client}'s caller was told {strange[0].op!r}, and SCENARIO.told lists "
+                             + ", ".join(self.scenario.told))
 
     def history(self) -> list[Operation]:
         return [*self.operations, *self.open.values()]
@@ -125,49 +165,58 @@ class Actors:
 
     # --- what clients of several scenarios do
 
-    async def write_one_by_one(self, client: Client, world: World, write: Callable[[str], Awaitable[str]],
+    async def write_one_by_one(self, client: Client, world: World, write: Callable[[str], Awaitable[str | Said]],
                                may_give_up: bool = False) -> None:
         """Commit a writer's updates one after another.
 
-        `write` takes an update's name and returns the key that holds it, or "". After a definite error the update is requested
-        again, unless the caller gives up. After an indefinite error it is not."""
+        `write` takes an update's name and returns what was said, or the key that holds the update, or "". After a definite
+        error the update is requested again, unless the caller gives up. After an indefinite error it is not."""
         while self.left[client.name]:
             self.left[client.name] -= 1
             update = self.name_update(client.name)
             while True:
                 self.begin(client, update)
                 try:
-                    self.end(client, "committed", await self.in_time(client, write(update)))
+                    written = await self.in_time(client, write(update))
+                    said = written if isinstance(written, Said) else Said("committed", (), key=written)
                 except Definite:
-                    self.end(client, "failed")
-                    if not (may_give_up and self.choose(f"{client.name}.gives_up", 2)):
-                        continue
+                    said = Said("failed", ())
                 except Indefinite:
-                    self.end(client, "unknown")
-                break
+                    said = Said("unknown", ())
+                self.end(client, said.told, said.key, keys=said.keys)
+                if said.told != "failed" or (may_give_up and self.choose(f"{client.name}.gives_up", 2)):
+                    break
             await self.pause(client, world)
 
-    async def read_one_by_one(self, client: Client, world: World, read: Callable[[], Awaitable[tuple[str, ...]]]) -> None:
-        """Read repeatedly, and report the names of the updates that each read sees to the reader's caller."""
+    def not_read(self, client: Client, said: Said) -> None:
+        """Record that a read failed. An indefinite error says that the namespace is broken. In most runs nobody breaks it."""
+        if isinstance(said.error, Indefinite) and not isinstance(said.error, TimedOut) and not self.shape.broken:
+            raise said.error
+        self.tell(client, said.told, b"", keys=said.keys)
+
+    async def read_one_by_one(self, client: Client, world: World, read: Callable[[], Awaitable[Said]],
+                              seen_in: Callable[[Any], tuple[str, ...]]) -> None:
+        """Read repeatedly, and report the names of the updates that each read sees to the reader's caller. `seen_in` finds them
+        in the result."""
         while self.left[client.name]:
             self.left[client.name] -= 1
             await self.pause(client, world)
             self.begin(client)
-            try:
-                seen = await self.in_time(client, read())
-            except (Definite, TimedOut):
+            said = await read()
+            if said.told != "read":
+                self.not_read(client, said)
                 continue
-            self.end(client, "read", body=" ".join(seen).encode(), seen=seen)
+            seen = seen_in(said.value)
+            self.end(client, "read", said.key, " ".join(seen).encode(), seen, said.keys)
 
-    async def collect_in_rounds(self, client: Client, wait: Callable[[], Awaitable], collect: Callable[[], Awaitable]) -> None:
+    async def collect_in_rounds(self, client: Client, wait: Callable[[], Awaitable], collect: Callable[[], Awaitable[Said]]
+                                ) -> None:
         """Collect garbage repeatedly. A round that fails is over, and the next one starts from the beginning."""
         while self.left[client.name]:
             self.left[client.name] -= 1
             await wait()
-            try:
-                await self.in_time(client, collect())
-            except (Definite, Indefinite):
-                continue
+            said = await collect()
+            self.tell(client, said.told, b"", keys=said.keys)
 
     # --- when the faults have stopped
 
@@ -198,11 +247,13 @@ class Change:
         self.last = next_id, made
         return made
 
-    def check(self, committed: Any) -> None:
-        """Check that what was committed is what the last call returned, under the id that it was given. Raises Failure."""
+    async def checked(self, call: Awaitable[Any]) -> Any:
+        """Return what was committed: what the last call returned, under the id that it was given. Raises Failure."""
+        committed = await call
         if (committed.id, committed.value) != self.last:
             raise Failure("safety", "told:change", f"id {committed.id} is reported as committed, but the change was last "
                           f"called for id {self.last[0]}, and returned {self.last[1]}")
+        return committed
 
 
 def raise_anomalies(found: list[str]) -> None:

@@ -96,6 +96,8 @@ def shape_at(seed: int, spec: RunSpec) -> BaseShape | None:
     given = set_in(usual._replace(store=spec.profile or usual.store), spec.shape, "--shape", scenario.most)
     if given.sdk not in ("", *IN_SIMULATION):
         raise ValueError(f"--shape sdk={given.sdk}: there are {', '.join(IN_SIMULATION)}")
+    if given.broken and given.broken not in scenario.breaks:
+        raise ValueError(f"--shape broken={given.broken}: {spec.scenario} has {', '.join(scenario.breaks) or 'none'}")
     names = {setting.partition("=")[0] for setting in spec.shape} | ({"store"} if spec.profile else set())
     every = given._asdict()
     values = {name: value for name, value in every.items() if name in names}

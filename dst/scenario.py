@@ -7,12 +7,14 @@ Code that several scenarios share is here; code of running clients is in dst/act
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.profiles import Profile
 from highwater.dst.world.store import SimulatedStore, profile_of
+from highwater.dst.world.tampering import Breach
 from highwater.impl.world import World
 from highwater.traces.event import Event
 from highwater.traces.store import Rules, Store
@@ -47,6 +49,7 @@ class BaseShape:
     store: str = "s3"  # name of a profile in dst/world/profiles.py
     stall_ms: int = 0  # length around which stalls are drawn; 0: around each of the scenario's `waits_ms`
     sdk: str = ""  # name of an SDK in dst/world/sdk.py, for every client; "": each request is sent once, and no error says so
+    broken: str = ""  # a promise of the environment that is broken in the run: one of the scenario's `breaks`
     patience_ms: int = 0  # a caller cancels a call after a time below this; 0: it waits for every call
 
     @classmethod
@@ -109,6 +112,8 @@ class Scenario(NamedTuple):
     moments: tuple[str, ...] = ()  # witnesses of its own that a campaign should reach
     moments_of: Callable[[list[Event], Any], set[str]] = no_moments  # the witnesses that a run reached
     model: str = ""  # the stem of the model, if it is another protocol's
+    breaks: Mapping[str, Breach] = MappingProxyType({})  # name -> what breaks a promise of the environment: such a run is
+    # judged by `final_check` alone, without the model
     rare: tuple[Mapping[str, Any], ...] = ()  # settings of a shape, of which one run in RARELY has one
     needs: tuple[str, ...] | None = None  # requests that it needs beside GET, PUT and DELETE: "create" (PUT
     # If-None-Match), "update" (PUT If-Match), "cache" (GET If-None-Match), "list"; None: `store probe` does not judge it
@@ -165,3 +170,56 @@ def shape_of(scenario: Scenario, draw: Draw, rarely: Callable[[str, int], int]) 
 
 def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
+
+
+# --- what a scenario may get wrong
+
+REQUESTS = ("create", "update", "cache", "list")  # in `needs`
+
+
+def contradiction(of: Scenario) -> str:
+    """Return which parts of a scenario do not fit together, and what to write; "" if all do."""
+    known, drawn = [field.name for field in fields(of.shape)], {}
+    for part, names in (("roles", [name for pair in of.roles.values() for name in pair]), ("most", of.most)):
+        if strange := [name for name in names if name not in known]:
+            return f"{part} names {strange[0]!r}, which is no field of {of.shape.__name__}: {', '.join(known)}"
+    if of.work.keys() != of.roles.keys():
+        return f"work is of {', '.join(of.work)}, and roles of {', '.join(of.roles)}: name the same roles"
+    if strange := [role for role in of.optional if role not in of.roles]:
+        return f"optional names {strange[0]!r}, which is none of the roles {', '.join(of.roles)}"
+    for turn in of.audit:
+        if isinstance(turn, str) or any(client.partition("#")[0] not in of.roles for client in turn):
+            such = f'(("{next(iter(of.roles))}#0",),)'
+            return f"audit has {turn!r}: write tuples of clients of {', '.join(of.roles)}, such as {such}"
+    if isinstance(of.told, str) or not of.told:
+        return f"told is {of.told!r}: write a tuple of the words that callers are told"
+    if strange := [request for request in of.needs or () if request not in REQUESTS]:
+        return f"needs names {strange[0]!r}, which is none of {', '.join(REQUESTS)}"
+
+    def draw(field: str, *values: Value) -> Value:
+        drawn[field] = values
+        return values[0]
+
+    of.draw_shape(draw)
+    beyond = [name for name, most in of.most.items() if any(value > most for value in drawn.get(name, ()))]
+    if beyond:
+        return f"draw_shape draws {beyond[0]} up to {max(drawn[beyond[0]])}, and most has {of.most[beyond[0]]}: raise most"
+    largest = of.shape()._replace(**of.most)
+    trace = of.trace_of(largest)
+    for role, (number, _) in of.roles.items():
+        last = f"{role}#{max(getattr(largest, number), 1) - 1}"
+        if last not in trace.refiner.index and not (trace.collector and role.startswith(trace.collector)):
+            return f"the model of trace_of has no client {last}, only {', '.join(filter(None, trace.refiner.index))}"
+    return ""
+
+
+def contradiction_of_mutants(of: Mutants) -> str:
+    """Return what is wrong with a table of mutants; "" if nothing is."""
+    if lacking := [name for name in of.builds if name not in of.oracles]:
+        return f"oracles has no {lacking[0]!r}: write (prefixes by the model, prefixes by harm), each a tuple, perhaps empty"
+    if strange := [name for name in of.oracles if name not in of.builds]:
+        return f"oracles has {strange[0]!r}, and builds has not"
+    for name, prefixes in of.oracles.items():
+        if len(prefixes) != 2 or any(isinstance(part, str) for part in prefixes):
+            return f"the oracle of {name!r} is {prefixes!r}: write two tuples of prefixes, such as ((\"refinement:put\",), ())"
+    return ""

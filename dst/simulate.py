@@ -17,6 +17,7 @@ from highwater.dst.sim.choose import Choice, Chooser, Decide, Strict, TapeMismat
 from highwater.dst.sim.kernel import Event as Waiting
 from highwater.dst.sim.kernel import Kernel
 from highwater.dst.sim.strategies import PORTFOLIO, STRATEGIES, Strategy
+from highwater.dst.world import tampering
 from highwater.dst.world.faults import NONE, Weights, drawn, fates
 from highwater.dst.world.network import Network
 from highwater.dst.world.store import SimulatedStore
@@ -68,7 +69,7 @@ def simulate(run: Run, build: Build | None = None, tape: list[Choice] | None = N
     name = PORTFOLIO[draw(len(PORTFOLIO))] if run.strategy == "portfolio" else run.strategy
     untimed = decide("untimed", 2, is_untimed, name)
     schedule = scheduled(STRATEGIES[name], draw, decide, of.length(shape)) if untimed else None
-    trace = (trace_of or of.trace_of)(shape) if by_model else None
+    trace = (trace_of or of.trace_of)(shape) if by_model and not shape.broken else None
     events: list[Event] = trace.events if trace else []
     observe = trace.observe if trace else events.append
     chooser.events = events  # pyright: ignore[reportAttributeAccessIssue]  # for one that is steered by them
@@ -81,10 +82,13 @@ def simulate(run: Run, build: Build | None = None, tape: list[Choice] | None = N
     network = Network(kernel, store, observe, chooser.stream("latency"), fault, decide, drawing_of(seed, "fate"),
                       fates(weights), stalls_ms(of, shape), shape.skew_ms, actors.start, watch and noted(watch, kernel),
                       delay_ms)
+    if shape.broken:
+        tampering.begin(kernel, store, shape, of.breaks[shape.broken], fault)
     failure, kind, signature = None, "", ""
     try:
         run_phases(kernel, network, actors)
         of.final_check(actors, events)
+        actors.check_words()
     except Failure as error:
         failure, kind, signature = error, error.kind, error.signature
     except TapeMismatch as error:
@@ -164,7 +168,7 @@ def run_phases(kernel: Kernel, network: Network, actors: Actors) -> None:
     if stuck:
         raise Failure("liveness", f"liveness:{stuck[0].split('#')[0]}", f"{', '.join(stuck)} did not finish within "
                       f"{MOST_STEPS} steps and {MOST_TIMES * unit_ms:,} ms after the faults had stopped")
-    for names in scenario.audit if shape.audit else ():
+    for names in scenario.audit if shape.audit and not shape.broken else ():
         actors.work_once_more(names)
         run(kernel, unit_ms)
         if actors.unfinished():

@@ -141,12 +141,14 @@ class World(NamedTuple):
 async def list_all(store: ObjectStore, prefix: str, after: str = "") -> list[Entry]:
     """List all keys, page by page. The result is not a snapshot (see `ObjectStore`).
 
-    Raises ListingNeverEnds if a truncated page brings no key greater than `after`.
+    A key that a page repeats from the page before is listed once: callers take the last entry for the latest, and the others
+    for older ones. Raises ListingNeverEnds if a truncated page brings no key greater than `after`.
     """
     entries: list[Entry] = []
     while True:
         page = await store.list_page(prefix, after)
-        entries.extend(page.entries)
+        repeated = bool(after and page.entries and page.entries[0].key == after)
+        entries.extend(page.entries[1:] if repeated else page.entries)
         if not page.truncated:
             return entries
         if not page.entries or page.entries[-1].key <= after:

@@ -16,7 +16,7 @@ the faster ways, model/explore/tabulated.py and model/explore/wide.py, must equa
 
 import resource
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 Shared = Any
 Local = Any
@@ -135,8 +135,7 @@ def properties_of(model: Model) -> dict[str, Property]:
 
 def malformed_property(model: Model) -> str:
     """Return why a property is none: it must be a role, or None, and a function. Returns "" if all are well formed."""
-    found: Mapping[str, Any] = properties_of(model)
-    for name, prop in found.items():
+    for name, prop in cast("Mapping[str, Any]", properties_of(model)).items():
         if not (isinstance(prop, tuple) and len(prop) == 2 and isinstance(prop[0], str | None) and callable(prop[1])):
             return f"the property {name} is {prop!r}; write (None, f(c, shared)), or (role, f(c, shared, local)) of each client"
     return ""

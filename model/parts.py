@@ -18,10 +18,12 @@ Request = Any  # in flight: its client no longer waits for it
 # --- bounds
 
 def below(used: int, bound: int | None) -> bool:
+    """Tell whether one more is allowed; always if the bound is None."""
     return bound is None or used < bound
 
 
 def one_more(used: int, bound: int | None) -> int:
+    """Count one more; not if the bound is None, so that the state stays small."""
     return 0 if bound is None else used + 1
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from highwater import project
 
 FOLDER = Path(__file__).parent
+HOW, EXPECT = ("graph", "check", "guided", "live"), ("PASSED", "FAILED")
 
 
 class Row(NamedTuple):
@@ -71,12 +72,15 @@ def rows_of(path: Path, taken: Set[str] = frozenset(), spec: str = "") -> list[R
         raise ValueError(f"{path.name}: there is no [[run]]") from None
     for number, entry in enumerate(entries, 1):
         entry |= {name: tuple(entry.get(name, ())) for name in ("never", "silent")}
-        try:
-            row = Row(**{**entry, "spec": spec or path.stem})
-        except TypeError as error:
-            raise ValueError(f"{path.name}: run {number} ({entry.get('id', 'without id')}): {error}") from None
-        if row.how not in ("graph", "check", "guided", "live") or row.expect not in ("PASSED", "FAILED"):
-            raise ValueError(f"{path.name}: run {row.id}: how = {row.how!r}, expect = {row.expect!r}")
+        where = f"{path.name}: run {number} ({entry.get('id', 'without id')})"
+        if lacking := [name for name in ("id", "how", "expect") if name not in entry]:
+            raise ValueError(f"{where} lacks {lacking[0]!r}: write id, how and expect")
+        if strange := [name for name in entry if name not in Row._fields]:
+            raise ValueError(f"{where} has {strange[0]!r}, which is no field of a row: {', '.join(Row._fields)}")
+        row = Row(**{**entry, "spec": spec or path.stem})
+        if row.how not in HOW or row.expect not in EXPECT:
+            raise ValueError(f"{where}: how is {row.how!r}, one of {', '.join(HOW)}; "
+                             f"expect is {row.expect!r}, one of {', '.join(EXPECT)}")
         if (row.expect == "FAILED") != bool(row.violates):
             raise ValueError(f"{path.name}: run {row.id}: violates where, and only where, expect is FAILED")
         if (row.how == "live") != bool(row.eventually) or (row.how == "live" and row.violates not in ("", row.eventually)):

@@ -31,9 +31,9 @@ class Event(NamedTuple):
     status: int  # as HTTP: 200 204 304 404 412; of a refused request 403 409 429 503
     version: str  # of the object, after the request
     body: bytes  # sent by a put, received by a get
-    keys: tuple[str, ...] = ()  # of a page
+    keys: tuple[str, ...] = ()  # of a page; for `told`: what the call returned or raised (traces/calls.py)
     truncated: bool = False
-    awaited: bool = True  # applied: its client still waits for the reply
+    awaited: bool = True  # applied: its client still waits for the reply; timeout: it waited for it, and not for something else
     pending: bool = False  # timeout, crash: the request in flight may still be applied
 
 

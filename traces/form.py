@@ -17,7 +17,7 @@ ANSWERS = {  # op -> statuses of some store, for success or a failed condition (
     "get": (200, 404), "get_if_changed": (200, 304, 404), "head": (200, 404), "list": (200,),
 }
 UNANSWERED = ("timeout", "crash")
-UNUSED = (EMPTY[6:9], EMPTY[10:])  # fields that `told` leaves empty beside its request: all after the key but the body
+UNUSED = (EMPTY[6:9], EMPTY[11:])  # fields that `told` leaves empty beside its request: all after the key but body and keys
 
 
 class Keys(NamedTuple):
@@ -56,7 +56,7 @@ def malformed(e: Event, where: Namespace | Keys) -> str:
         return f"status {e.status} is no answer to {e.op}" if applied else f"{e.kind} has status {e.status}"
     if e.pending and (applied or e.kind == "refused"):
         return f"what is {e.kind} is no longer under way"
-    if not (e.awaited or applied):
+    if not (e.awaited or applied or (e.kind == "timeout" and not e.pending)):
         return "a client stops waiting for what it does not wait for"
     if not owns(where, e):
         return f"{e.op} of {e.key!r}, which is none of {where.prefix!r}"

@@ -13,7 +13,7 @@ from highwater.traces.form import READS
 
 
 class Heard(NamedTuple):
-    """What a client has learned from the responses that it received."""
+    """The knowledge of a client, from the responses that it received."""
 
     prefix: str = ""  # of its last listing or create
     listed: tuple[int, ...] = ()  # the ids of that listing
@@ -28,7 +28,7 @@ NOTHING = Heard()
 
 
 class Reads:
-    """What each client of a trace has learned. `boundaries`: the key of each boundary -> the prefix of its files."""
+    """Keeps what each client of a trace has learned. `boundaries`: the key of each boundary -> the prefix of its files."""
 
     def __init__(self, file_id: Callable[[str], int | None], boundaries: Mapping[str, str]):
         self.file_id, self.boundaries = file_id, boundaries
@@ -53,7 +53,7 @@ class Reads:
             self.now[e.client] = self._after(heard, e)
         elif e.kind == "crash":
             self.now[e.client] = NOTHING
-        elif self.before.get(e.client, (0, NOTHING))[0] == e.request:  # it was applied, and its response is lost
+        elif e.awaited and self.before.get(e.client, (0, NOTHING))[0] == e.request:  # it was applied, and its response is lost
             self.now[e.client] = self.before[e.client][1]
 
     def _after(self, heard: Heard, e: Event) -> Heard:

@@ -6,11 +6,26 @@ from the requests before them (traces/store.py), and a request that arrives was 
 traces/protocols/STEM.py. It maps each request to actions of the model.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from traceback import walk_tb
 from typing import Any, Self
 
 from highwater.impl.layout import InvalidName
 from highwater.model.core import Local, Model, Shared
+from highwater.traces.calls import (
+    ALONE,
+    CALL,
+    JUDGES,
+    NO_CALLS,
+    Calls,
+    Claim,
+    is_denied,
+    judge_answer,
+    judge_claims,
+    judge_late,
+)
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, PUTS, UNUSED, malformed
 from highwater.traces.refine import REST, STUTTER, Failure, Match, Refiner
@@ -34,6 +49,13 @@ def refiner_without_witnesses(model: Model) -> Refiner:
     return Refiner(model._replace(sometimes={}))
 
 
+def place(error: BaseException, of: type) -> str:
+    """Return, in brackets, the line of a mapping's own file at which an error was raised; "" if it was raised elsewhere."""
+    file = getattr(sys.modules.get(of.__module__), "__file__", None)
+    lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == file]
+    return f" ({'/'.join(Path(file).parts[-2:])}:{lines[-1]})" if file and lines else ""
+
+
 def sent(e: Event) -> tuple:
     """Return the request of an event, without the reply."""
     return e.op, e.key, e.condition, e.body if e.op in MUTATIONS else b""
@@ -45,12 +67,15 @@ class Trace:
 
     alien: tuple[type[Exception], ...] = ALIEN
     writer = "Writer"  # the role with named updates: "w.k" is one of client number w
+    calls: Calls = NO_CALLS  # the answers that each call may give
+    claims: Mapping[str, Claim] = JUDGES  # the judges of what answers claim
     collector = ""  # name prefix of clients without model state: a late write of theirs is their own action
 
     def __init__(self, refiner: Refiner, namespace: Any, skew_ms: int = 0):
         self.refiner, self.namespace, self.skew_ms = refiner, namespace, skew_ms
         self.events: Any = []  # a list of events; traces/follow.py puts columns of them there
         self.last: dict[str, int] = {}  # client -> number of its last request; it has one at a time
+        self.denied: dict[tuple[str, int], Event] = {}  # client, number -> the answer by which it is never applied
         self.pending: dict[tuple[str, int], tuple] = {}  # client, number -> op, key, condition, body, and in the pool
         self.store = Store()  # of which nothing is known yet; dst/scenario.py begins it for a run of the simulation
         self.expiries: list[tuple[int, int]] = []  # (time, what expires then), the soonest first
@@ -71,41 +96,44 @@ class Trace:
         self._well_formed(e)
         if self._is_collector(e):
             return self._of_collector(e) if e.kind == "applied" else None
-        if e.kind == "applied":
-            return self._answered(e)
-        return self._crashed(e) if e.kind == "crash" else self._unanswered(e)
+        of = self._answered if e.kind == "applied" else self._crashed if e.kind == "crash" else self._unanswered
+        match = of(e)
+        if match and match.process not in (known := self.refiner.index):
+            raise KeyError(f"the model has no client {match.process}, only {', '.join(filter(None, known))}")
+        return match if not match or match.op or any(match.actions) else match._replace(op=e.op)
 
     def _answered(self, e: Event) -> Match | None:
         """Return the match of an applied request whose client still waits."""
-        raise NotImplementedError
+        raise NotImplementedError("the mapping has no method _answered")
 
     def _of_collector(self, e: Event) -> Match | None:
         """Return the match of an applied request of the role `collector`."""
-        raise NotImplementedError
+        raise NotImplementedError("the mapping has no method _of_collector")
 
     def _unanswered(self, e: Event) -> Match | None:
         """Return the match of a time-out or a refusal: the client continues without a reply."""
         return Match(e.client, ("LoseReply", STUTTER))
 
     def _crashed(self, e: Event) -> Match | None:
+        """Return the match of a crash. Unless overridden: the action Crash, or no step where it is not possible."""
         return Match(e.client, ("Crash", STUTTER))
 
     def _request(self, e: Event) -> tuple:
         """Return the form of a mutation in the model's pool, once nobody waits for it."""
-        raise NotImplementedError
+        raise NotImplementedError("the mapping has no method _request")
 
     def _sends(self, event: tuple) -> Match:
         """Return the step that puts a request into the pool. `event` is `(.., client, request)`; nothing else is used."""
-        raise NotImplementedError
+        raise NotImplementedError("the mapping has no method _sends")
 
     def _arrives(self, event: tuple) -> Match:
         """Return the step that applies a request of the pool. `event` is `(.., request, status)`; nothing else is used."""
-        raise NotImplementedError
+        raise NotImplementedError("the mapping has no method _arrives")
 
     def _told_of(self, e: Event) -> str | None:
-        """Check a response to a caller. Raises the Failure of `_misled` if the model's state contradicts it. Returns AGAIN if
-        the answer depends on more than the client's and the shared state."""
-        raise NotImplementedError
+        """Check a response to a caller. Raises the Failure of `_misled` if the model's state contradicts it. Returns what
+        `_says` or `_tells` returns; None if the event alone decides, or the client's and the shared state."""
+        raise NotImplementedError("the mapping has no method _told_of")
 
     def _updates(self, e: Event) -> Iterable[str]:
         """Return the names of the updates in the content that is put, in order. Raises the exceptions in `alien`."""
@@ -142,7 +170,7 @@ class Trace:
             raise self._alien(error) from error
 
     def _alien(self, error: Exception) -> Failure:
-        message = f"event {len(self.events) - 1} is none of this protocol's: {error}"
+        message = f"event {len(self.events) - 1} is none of this protocol's: {error}{place(error, type(self))}"
         return Failure("refinement", f"refinement:{type(error).__name__}", message, self.refiner.unpacked())
 
     def _take(self, e: Event) -> None:
@@ -156,6 +184,8 @@ class Trace:
         elif awaited or kind != "applied":
             if request <= self.last.get(client, 0):
                 self._replied(e)
+            elif not awaited:
+                raise self._refused("order", f"{client} cannot have had the reply to request {request}, which was not applied")
             self.last[client] = request
             if pending and op in MUTATIONS:
                 self._sent(e)
@@ -193,7 +223,8 @@ class Trace:
         return Failure("refinement", f"refinement:{what}", why, self.refiner.unpacked())
 
     def _no_action(self, e: Event, of: str = "any client", role: str = "", status: bool = False) -> Failure:
-        """Return the failure of a request that is no action of the model; with `status`, not with this status."""
+        """Return the failure of a request that no action of the model explains; with `status`, not with this status. Raise it.
+        `of` says whose action it is not, and `role` goes into the signature."""
         answer = f" with status {e.status}" if status else ""
         return self._refused(f"{role}.{e.op}" if role else e.op, f"{e.op} of {e.key}{answer} is no action of {of}")
 
@@ -216,6 +247,7 @@ class Trace:
             asked = asked[-1] if asked else None
         else:
             request, asked = self.pending.pop((e.client, e.request), ((), ()))
+        judge_late(self, e)
         if asked != sent(e):
             raise self._refused("ApplyPending", f"request {e.request}, {e.op} {e.key}, was sent by nobody")
         if not request:
@@ -230,13 +262,17 @@ class Trace:
     # --- what callers were told
 
     def _told(self, e: Event) -> None:
-        """Check a response: `op` is its kind, `key` and `body` say what it is about."""
+        """Check a response: `op` is its kind, `key` and `body` say what it is about, `keys` what the call said."""
         known = self.refiner.pair(e.client), e[REST]
         if known in self.refiner.true and not e.request:
             return
-        if e.request or e[6:9] != UNUSED[0] or e[10:] != UNUSED[1]:
+        if e.request or e[6:9] != UNUSED[0] or e[11:] != UNUSED[1]:
             raise self._refused("form", f"{e.client} was told more than that: {e}")
-        if self._told_of(e) is not AGAIN:
+        again = self._told_of(e) if e.op not in ALONE or not e.keys else None
+        if e.keys:
+            judge_answer(self, e)
+            judge_claims(self, e)
+        if again is not AGAIN and len(e.keys) <= len(CALL) and not is_denied(self, e):
             self.refiner.true.add(known)
 
     def _tells(self, e: Event, match: Match) -> str:
@@ -258,8 +294,9 @@ class Trace:
         return next((old for old in self.events[-2::-1] if old.client == e.client), None)
 
     def _misled(self, e: Event, why: str) -> Failure:
-        return Failure("safety", f"told:{e.op}", f"{e.client} was told {e.op!r} of {e.body.decode()!r} {e.key}, but {why}",
-                       self.refiner.unpacked())
+        """Return the failure of a response that is false, whatever the model's state is. Raise it."""
+        return Failure("safety", f"told:{e.op}", f"{e.client} was told {e.op!r} of {e.body.decode()!r}"
+                       f"{' ' * bool(e.key)}{e.key}, but {why}", self.refiner.unpacked())
 
 
 AGAIN = "again"  # returned by `_told_of` if the answer depends on more than the client's and the shared state

@@ -1,6 +1,7 @@
 """Renders the reference page of a protocol, docs/protocols/reference/STEM.md: a whole file, which nobody edits by hand."""
 
 from collections.abc import Iterator
+from importlib import import_module
 
 from bench.pages.protocol import (
     Instances,
@@ -19,6 +20,7 @@ from bench.pages.protocol import (
 )
 from bench.pages.readme import proofs_of
 from bench.pages.safeguards import counterexamples, failing, safeguards
+from highwater import project
 from highwater.dst.scenarios import STEMS, mutants_of
 
 HEAD = """# Reference of `{stem}`
@@ -62,6 +64,12 @@ BRANCH = """The run `{run}` builds this branch in the history:
 """
 COUNTEREXAMPLES = """Each step shows what it changed in the shared state, or in its client if it changed nothing there.
 """
+CALLS = """## What each call says
+
+The simulation judges every answer of a call by this table: its class, whether the error is definite, and the truth about the
+update in the model, then and at the end of the run. It also judges the returned values that the last column names.
+[traces/protocols/{stem}_calls.py](../../../traces/protocols/{stem}_calls.py) has the table.
+"""
 MUTANTS = """## Implementations known to be wrong
 
 Each mutant is the implementation without one of its safeguards. `highwater dst zoo` runs the mutants until they fail;
@@ -91,6 +99,8 @@ def sections_of(of: Instances) -> Iterator[str]:
         if branch := page_data(of.stem).get("branch"):
             yield BRANCH.format(run=branch["run"], image=image_path(of.stem, "branch"))
         yield COUNTEREXAMPLES + "\n" + counterexamples(of)
+    if answers := calls(of.stem):
+        yield CALLS.format(stem=of.stem) + "\n" + answers
     if of.stem in STEMS:
         yield MUTANTS + "\n" + mutants(of.stem)
 
@@ -104,6 +114,15 @@ def locals_of(of: Instances) -> str:
             parameter = next(iter(process.actions.values())).__code__.co_varnames[3]
             called.setdefault(parameter, []).append(f"{article} {role.lower()}")
     return " ".join(f"`{name}` is the local state of {' or '.join(those)}." for name, those in called.items())
+
+
+def calls(stem: str) -> str:
+    """Render the table of calls of a protocol's mapping; "" if it has none."""
+    return "\n".join(
+        f"### `{call}`\n\n" + table(("answer", "kind", "the update", "what it means", "judged values"), [
+            (code(result), of.kind, of.update or "none", of.means, ", ".join(of.claims)) for result, of in answers.items()])
+        for call, answers in import_module(f"highwater.traces.protocols.{stem}").Trace.calls.items()) if project.has(
+            "mapping", stem) else ""
 
 
 def mutants(stem: str) -> str:

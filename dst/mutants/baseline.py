@@ -2,7 +2,7 @@
 
 from highwater.dst.scenario import Build, Mutants
 from highwater.dst.scenarios.baseline import ROOT, Impl
-from highwater.impl.errors import OutcomeUnknown, Unavailable
+from highwater.impl.errors import Indefinite, OutcomeUnknown, Unavailable
 from highwater.impl.protocols.baseline import Baseline, BaselineKv, record
 from highwater.impl.world import list_all
 
@@ -39,6 +39,25 @@ class OldListing(Baseline):
         if self.listed is None:
             self.listed = [entry.key.removeprefix(self.prefix) for entry in await list_all(self.world.store, self.prefix)]
         return {name: await self.read(name) for name in self.listed}
+
+
+class NamesMixedUp(Baseline):
+    """Recovers each write under the name of another."""
+
+    async def recover(self) -> dict[str, bytes]:
+        found = await super().recover()
+        names = [*found][1:] + [*found][:1]
+        return dict(zip(names, found.values()))
+
+
+class UnsentIsUnknown(Baseline):
+    """Raises an indefinite error of its own for a write that the store refused."""
+
+    async def write(self, name: str, body: bytes) -> None:
+        try:
+            await super().write(name, body)
+        except Unavailable as error:
+            raise Indefinite(str(error)) from None
 
 
 class IdsAlone(BaselineKv):
@@ -92,6 +111,8 @@ BUILDS = {  # name -> (its bug, its Build)
     "acknowledged_unheard": ("a write without a response is reported as stored", client(AcknowledgedUnheard)),
     "shared_keys": ("writers share their keys", client(SharedKeys)),
     "old_listing": ("a reader uses a cached listing", client(OldListing)),
+    "names_mixed_up": ("a recovery returns each write under the name of another", client(NamesMixedUp)),
+    "unsent_is_unknown": ("a write that was refused raises an indefinite error that no caller knows", client(UnsentIsUnknown)),
     "ids_alone": ("of two puts of a key the one with the greater id wins, and ids need not rise after a restart", kv(IdsAlone)),
     "refused_is_served": ("a put that the store refused is returned by get", kv(RefusedIsServed)),
     "doubt_forgotten": ("get does not look for a put of unknown outcome", kv(DoubtForgotten)),
@@ -104,6 +125,8 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "shared_keys": (("refinement:Writer.",), ()),  # names are unique unless a model counts them
     "old_listing": (("refinement:Reader.", "told:read", "history:stale read"),
                     ("history:stale read", "history:read went back")),
+    "names_mixed_up": (("call:recover writes",), ()),
+    "unsent_is_unknown": (("call:write Indefinite",), ()),
     "ids_alone": (UNSERIAL, UNSERIAL),  # a model of separate writes has no keys
     "refused_is_served": (UNSERIAL, UNSERIAL),
     "doubt_forgotten": (UNSERIAL, UNSERIAL),

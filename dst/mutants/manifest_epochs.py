@@ -8,8 +8,18 @@ from typing import Any
 from highwater.dst.scenario import Build, Mutants
 from highwater.dst.scenarios.manifest_epochs import ROOT, Shape
 from highwater.impl.codecs.json.manifest_epochs import Manifest
-from highwater.impl.errors import OutcomeUnknown
-from highwater.impl.protocols.manifest_epochs import EPOCH, Committed, Fenced, Flush, Instance, ManifestReader, Polled
+from highwater.impl.errors import Definite, OutcomeUnknown
+from highwater.impl.protocols.manifest_epochs import (
+    EPOCH,
+    Committed,
+    Fenced,
+    FencedApplied,
+    Flush,
+    Instance,
+    ManifestReader,
+    Polled,
+    Update,
+)
 from highwater.impl.protocols.sequenced_storage import ObjectVersionExists
 from highwater.impl.world import World
 
@@ -162,6 +172,47 @@ class OpensAgain(Instance):
         return await super().open(retry_for_s)
 
 
+class FencedIsForgotten(Instance):
+    """Says that it is fenced without effect to every call after the one that found out."""
+
+    def _check_not_over(self, update: Update | None = None) -> None:
+        super()._check_not_over()
+
+
+class DefiniteFencedApplied(FencedApplied, Definite):
+    """The same error, in the wrong class."""
+
+
+DefiniteFencedApplied.__name__ = FencedApplied.__name__
+
+
+class FencedIsDefinite(Instance):
+    """Raises an error that its callers take for a definite one, although the update is in the manifest."""
+
+    async def _update(self, *asked: Any) -> Committed | None:
+        try:
+            return await super()._update(*asked)
+        except FencedApplied as error:
+            raise DefiniteFencedApplied(error.role, error.epoch, error.stored, "the error is of the wrong class") from None
+
+
+class ReturnsItsBase(Instance):
+    """Returns the manifest that it built on, without its update."""
+
+    async def _create(self, m: Manifest) -> Committed:
+        base = self.base
+        committed = await super()._create(m)
+        return committed._replace(manifest=base or m)
+
+
+class NothingIsOld(ManifestReader):
+    """Calls every SST new, also those that it has returned before."""
+
+    async def poll(self) -> Polled:
+        self.seen = frozenset()
+        return await super().poll()
+
+
 def client(instance: type[Instance] = Instance, reader: type[ManifestReader] = ManifestReader) -> Build:
     def build(world: World, shape: Shape, role: str) -> Instance | ManifestReader:
         return reader(world, ROOT) if role == "reader" else instance(world, ROOT, role)
@@ -187,6 +238,11 @@ BUILDS = {  # name -> (its bug, its Build)
                          client(FencedIsDenied)),
     "forgets_doubt": ("a flush begins while the outcome of another is not known", client(ForgetsDoubt)),
     "opens_again": ("an instance that is open takes another epoch", client(OpensAgain)),
+    "fenced_is_forgotten": ("a flush that is repeated after FencedApplied is reported as not applied",
+                            client(FencedIsForgotten)),
+    "fenced_is_definite": ("FencedApplied is a definite error", client(FencedIsDefinite)),
+    "returns_its_base": ("a committed update returns the manifest without its change", client(ReturnsItsBase)),
+    "nothing_is_old": ("a poll calls SSTs new that it has returned before", client(reader=NothingIsOld)),
 }
 STALE = ("refinement:Writer.", "refinement:Compactor.", "refinement:Collector.")
 DONE = ("told:committed", "told:compacted", "told:collected")
@@ -208,5 +264,9 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "fenced_is_denied": (("told:fenced",), ("history:denied update",)),
     "forgets_doubt": (("refinement:", "told:misuse"), ("told:misuse", "history:")),
     "opens_again": (("refinement:", "told:misuse"), ("told:misuse",)),
+    "fenced_is_forgotten": (("told:fenced",), ("history:denied update",)),
+    "fenced_is_definite": (("call:",), ()),
+    "returns_its_base": (("call:",), ()),
+    "nothing_is_old": (("call:poll new",), ()),
 }
 MUTANTS = Mutants(BUILDS, ORACLES)

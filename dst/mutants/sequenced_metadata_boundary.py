@@ -10,11 +10,17 @@ from typing import Any
 from highwater.dst.mutants import sequenced_metadata_boundary_ambiguity as ambiguity
 from highwater.dst.scenario import Mutants
 from highwater.dst.scenarios.sequenced_metadata_boundary import Codec
-from highwater.impl.errors import NotFound, OutcomeUnknown
+from highwater.impl.codecs.json.manifest import Manifest
+from highwater.impl.errors import ListingNeverEnds, NotFound, OutcomeUnknown
 from highwater.impl.layout import Namespace
-from highwater.impl.protocols.boundary_object import ObjectStoreBoundaryObject, ObjectVersionBehindBoundary
+from highwater.impl.protocols.boundary_object import (
+    BoundaryLost,
+    InvalidBoundary,
+    ObjectStoreBoundaryObject,
+    ObjectVersionBehindBoundary,
+)
 from highwater.impl.protocols.sequenced_metadata_boundary import BoundedSequencedStorage, Committed, MetadataStore
-from highwater.impl.protocols.sequenced_storage import ObjectVersionExists, SequencedStorage, old_ids
+from highwater.impl.protocols.sequenced_storage import Listed, ObjectVersionExists, SequencedStorage, old_ids
 from highwater.impl.world import World
 
 
@@ -22,6 +28,17 @@ def build(world: World, where: Namespace, spare: bool, *, bounded: type = Bounde
           boundary: type = ObjectStoreBoundaryObject, storage: type = SequencedStorage,
           store: type = MetadataStore) -> MetadataStore:
     return store(world, where, Codec, spare, bounded(storage(world, where), boundary(world, where)))
+
+
+class SaysItDeleted(SequencedStorage):
+    async def collect(self, file_id: int) -> bool:
+        await super().collect(file_id)
+        return True
+
+
+class ReturnsNoValue(MetadataStore):
+    async def update(self, change: Callable[[int, Any], Any], attempts: int | None = None) -> Committed:
+        return (await super().update(change, attempts))._replace(value=Manifest())
 
 
 class Unchecked(BoundedSequencedStorage):
@@ -151,6 +168,52 @@ class NeverAskedAgain(ObjectStoreBoundaryObject):
         return self.seen[0] if self.seen else await super().read()
 
 
+class LostIsNone(ObjectStoreBoundaryObject):
+    """Takes a boundary that is gone for one that has never been, although it was seen."""
+
+    async def read(self) -> int:
+        try:
+            return await super().read()
+        except BoundaryLost:
+            self.seen = None
+            return 0
+
+
+class InvalidIsIgnored(ObjectStoreBoundaryObject):
+    """Goes on with the boundary that it knew if the file holds no number, or a smaller one."""
+
+    async def read(self) -> int:
+        try:
+            return await super().read()
+        except InvalidBoundary:
+            return self.at_least
+
+
+class ListsRepeatedKeys(SequencedStorage):
+    """Lists a key twice that a page repeats from the page before."""
+
+    async def list(self) -> list[Listed]:
+        files, after = [], ""
+        while True:
+            page = await self.store.list_page(self.namespace.prefix, after)
+            ids = [(self.namespace.file_id(entry.key), entry.last_modified_ms) for entry in page.entries]
+            files += [Listed(file_id, ms) for file_id, ms in ids if file_id is not None]
+            if not page.truncated or not page.entries:
+                return files
+            after = page.entries[-1].key
+
+
+class ListsForEver(SequencedStorage):
+    """Asks for the next page as long as a page is truncated."""
+
+    async def list(self) -> list[Listed]:
+        while True:
+            try:
+                return await super().list()
+            except ListingNeverEnds:
+                continue
+
+
 class LostReplyIsConflict(SequencedStorage):
     """Treats its own create with an indeterminate outcome as another client's."""
 
@@ -194,8 +257,20 @@ BUILDS = {  # name -> (its bug, its Build)
                                  lambda w, n, spare, i: build(w, n, spare, bounded=AppliedAgain)),
     "missing_is_asked_again": ("a client requests a file forever that was deleted after it was listed",
                                lambda w, n, spare, i: build(w, n, spare, bounded=MissingIsAskedAgain)),
+    "lost_boundary_is_none": ("a boundary that was seen and is gone counts as one that has never been",
+                              lambda w, n, spare, i: build(w, n, spare, boundary=LostIsNone)),
+    "invalid_boundary_is_ignored": ("a boundary that holds no number, or went back, counts as unchanged",
+                                    lambda w, n, spare, i: build(w, n, spare, boundary=InvalidIsIgnored)),
+    "repeated_key_is_listed": ("a key that a page repeats from the page before is listed twice",
+                               lambda w, n, spare, i: build(w, n, spare, storage=ListsRepeatedKeys)),
+    "listing_without_end": ("a listing that never ends is requested forever",
+                            lambda w, n, spare, i: build(w, n, spare, storage=ListsForEver)),
     "conflict_not_looked_at": ("after a conflict the same id is tried again, without reading the winner's file",
                                lambda w, n, spare, i: build(w, n, spare, store=ConflictNotLookedAt)),
+    "says_it_deleted": ("a round of collection returns ids whose delete failed",
+                        lambda w, n, spare, i: build(w, n, spare, storage=SaysItDeleted)),
+    "returns_no_value": ("a committed update returns a value without it",
+                         lambda w, n, spare, i: build(w, n, spare, store=ReturnsNoValue)),
     **ambiguity.BUILDS,
 }
 
@@ -235,6 +310,12 @@ ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefi
     "sent_once_is_nothing": (LISTS_AGAIN, (TWICE,)),
     "timeout_is_nothing": (LISTS_AGAIN, (TWICE,)),
     "missing_is_asked_again": (("refinement:Writer.ReadMissing", "refinement:Reader.ReadMissing"), ("liveness:",)),
+    "lost_boundary_is_none": (("history:untrue success",), ("history:untrue success",)),
+    "invalid_boundary_is_ignored": (("history:untrue success",), ("history:untrue success",)),
+    "repeated_key_is_listed": (("history:", "liveness:"), ("history:", "liveness:")),
+    "listing_without_end": (("liveness:",), ("liveness:",)),
     "conflict_not_looked_at": (("refinement:Writer.CreateConflict", "refinement:Writer.create", *WRITES_AGAIN), ()),
+    "says_it_deleted": (("call:collect deleted",), ()),
+    "returns_no_value": (("call:update content",), ()),
 }
 MUTANTS = Mutants(BUILDS, ORACLES)

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from highwater.dst.scenarios.sequenced_metadata_boundary import Build, Codec, Shape
 from highwater.dst.world.faults import Weights
-from highwater.impl.errors import AlreadyExists, Definite, OutcomeUnknown, Unavailable
+from highwater.impl.errors import AlreadyExists, OutcomeUnknown, Unavailable
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.boundary_object import ObjectStoreBoundaryObject
 from highwater.impl.protocols.sequenced_metadata_boundary import BoundedSequencedStorage, MetadataStore
-from highwater.impl.protocols.sequenced_storage import ObjectVersionExists, SequencedStorage
+from highwater.impl.protocols.sequenced_storage import NoLatest, ObjectVersionExists, SequencedStorage
 from highwater.impl.stores.verified import VerifiedStore
 from highwater.impl.world import ObjectStore, World
 
@@ -63,10 +63,6 @@ class RolledBack(SequencedStorage):
             raise Unavailable(f"rolled back: {error}") from None
 
 
-class Fenced(Definite):
-    """Another writer has taken over."""
-
-
 class FencedByItself(SequencedStorage):
     """Concludes from any 412 to its create that another writer has taken over."""
 
@@ -74,7 +70,7 @@ class FencedByItself(SequencedStorage):
         try:
             await super().create(file_id, body)
         except ObjectVersionExists as error:
-            raise Fenced(str(error)) from None
+            raise NoLatest(f"another writer has taken over: {error}") from None
 
 
 class BusyIsExists:

@@ -178,6 +178,19 @@ class BackwardReader(LogReader):
             self.entries.append(first)
 
 
+class ReturnsItsBase(StateWriter):
+    """Returns the state that it built on."""
+
+    async def update(self, change: Callable[[int, Any], Any], attempts: int | None = None) -> Committed:
+        base: list[Any] = []
+
+        def changed(file_id: int, value: Any) -> Any:
+            base.append(value)
+            return change(file_id, value)
+
+        return (await super().update(changed, attempts))._replace(value=base[-1])
+
+
 def client(**parts: Any) -> Build:
     return lambda world, shape, number: made(world, shape, **parts)
 
@@ -202,6 +215,7 @@ BUILDS = {  # name -> (its bug, its Build)
     "old_reads": ("a cache answers a reader", client(readers=(OldListingReader, OldEntriesReader))),
     "out_of_order": ("in a log, a reader resolves files out of the order of their ids",
                      client(readers=(StateReader, BackwardReader))),
+    "returns_its_base": ("an update returns the state without its change", client(state=ReturnsItsBase)),
 }
 
 LOST, TWICE, DENIED, STALE = "history:lost update", "history:applied twice", "history:denied update", "history:stale read"
@@ -219,7 +233,8 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "timeout_is_failure": (("told:failed",), (DENIED, TWICE)),
     "acknowledged_unheard": (("told:committed",), (LOST, STALE)),
     "absent_has_failed": (GOES_ON, (DENIED, TWICE, ORDER)),
-    "old_reads": (("told:read", "refinement:Reader.ReadLatest"), (STALE, "history:read went back")),
+    "returns_its_base": (("call:update content",), ()),
+    "old_reads": (("told:read", "call:", "refinement:Reader.ReadLatest"), (STALE, "history:read went back")),
     "out_of_order": (("told:read",), ("history:read",)),
 }
 MUTANTS = Mutants(BUILDS, ORACLES)

@@ -144,6 +144,15 @@ class InitialisesBlindly(SimpleConditional):
         await self.world.store.put(self.key, self.codec.encode(value))
 
 
+class VersionBefore(SimpleConditional):
+    """Returns the new content with the version that it replaced."""
+
+    async def update(self, *asked: Any) -> Content:
+        before = self.known
+        committed = await super().update(*asked)
+        return committed._replace(version=before.version) if before else committed
+
+
 def client(kind: type[SimpleConditional]) -> Build:
     def build(world: World, shape: Shape, number: int) -> SimpleConditional:
         return kind(world, KEY, resolve=resolve(shape))
@@ -167,6 +176,7 @@ BUILDS = {  # name -> (its bug, its Build)
     "last_place_only": ("an update without a response is looked for only as the last update of the content",
                         client(LastPlaceOnly)),
     "old_reads": ("a cache answers a reader", client(OldReads)),
+    "version_before": ("an update returns its content with the version that it replaced", client(VersionBefore)),
 }
 
 LOST, TWICE, DENIED = "history:lost update", "history:applied twice", "history:denied update"
@@ -183,6 +193,7 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "conflict_is_mine": ((*PUTS, "told:failed"), (LOST, TWICE)),
     "absent_has_failed": (("told:", "refinement:Writer.Read"), (DENIED, TWICE, "history:out of order")),
     "last_place_only": (PUTS, (TWICE,)),
-    "old_reads": (("told:read",), ("history:stale read", "history:read went back")),
+    "version_before": (("call:update version",), ()),
+    "old_reads": (("told:read", "call:current"), ("history:stale read", "history:read went back")),
 }
 MUTANTS = Mutants(BUILDS, ORACLES)

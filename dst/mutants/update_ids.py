@@ -5,7 +5,8 @@ from typing import Any
 
 from highwater.dst.scenario import Mutants
 from highwater.dst.scenarios.update_ids import Codec, Store
-from highwater.impl.errors import OutcomeUnknown
+from highwater.impl.codecs.json.manifest import Manifest
+from highwater.impl.errors import Definite, OutcomeUnknown
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
 from highwater.impl.protocols.sequenced_metadata_boundary import Committed, Recognised
@@ -79,6 +80,26 @@ class ForgottenIsNew(Session):
                 sessions=noted(after.sessions, self.id, number, self.capacity)), attempts)
 
 
+class DoubtForgotten(Store):
+    """Raises the definite error of a later attempt, although an earlier one is in doubt."""
+
+    async def update_recognised(self, *asked: Any) -> Committed | Recognised:
+        try:
+            return await super().update_recognised(*asked)
+        except OutcomeUnknown as error:
+            if isinstance(error.__cause__, Definite):
+                raise error.__cause__ from None
+            raise
+
+
+class RecognisedUnread(Store):
+    """Returns the empty value for an update that it recognises."""
+
+    async def update_recognised(self, *asked: Any) -> Committed | Recognised:
+        done = await super().update_recognised(*asked)
+        return done._replace(value=Manifest()) if isinstance(done, Recognised) else done
+
+
 def client(kind: type[Store], session: type[Session] = Session) -> Callable:
     def build(world: World, where: Namespace, spare: bool, number: int) -> Store:
         store = kind(world, where, Codec, spare)
@@ -95,6 +116,9 @@ BUILDS = {  # name -> (its bug, its Build)
     "number_kept": ("a session begins an update under the number of the one before", client(Store, NumberKept)),
     "last_forgotten": ("a session that is used stays where it is in the table", client(Store, LastForgotten)),
     "forgotten_is_new": ("a forgotten session's update is applied again", client(Store, ForgottenIsNew)),
+    "doubt_forgotten": ("an update with an attempt in doubt is reported as not applied after a later error",
+                        client(DoubtForgotten)),
+    "recognised_unread": ("a recognised update returns a value that does not hold it", client(RecognisedUnread)),
 }
 ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "refused_is_retried": (("refinement:Writer.",), ("history:applied twice",)),
@@ -102,5 +126,7 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "last_forgotten": (("history:sessions",), ("history:sessions",)),
     "forgotten_is_new": (("history:sessions", "refinement:Writer."), ("history:sessions", "history:applied twice")),
     "recognised_unchecked": (("told:recognised", "refinement:Writer."), ()),
+    "doubt_forgotten": (("told:failed",), ()),
+    "recognised_unread": (("call:update_once value",), ()),
 }
 MUTANTS = Mutants(BUILDS, ORACLES)

@@ -4,10 +4,12 @@ A scenario is the module dst/scenarios/STEM.py, which ends with SCENARIO (see ds
 its own stem. It may have others, which name it in `model`. The mutants are in dst/mutants/STEM.py.
 """
 
+from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 from highwater import project
-from highwater.dst.scenario import Mutants, Scenario
+from highwater.dst.scenario import Mutants, Scenario, contradiction, contradiction_of_mutants
 
 DEFAULT = "sequenced_metadata_boundary"
 STEMS = project.ours("scenario")
@@ -32,7 +34,20 @@ def named(stem: str) -> Scenario:
     if found.stem != stem:
         file = project.file_of("scenario", stem)
         raise project.ProjectError(f"{file}: SCENARIO.stem is {found.stem!r}, and should be {stem!r}")
+    checked("scenario", stem, "SCENARIO", contradiction, found)
     return found
+
+
+def checked(part: str, stem: str, name: str, check: Callable[[Any], str], found: Any) -> None:
+    """Check what a user's module defines. Raises ProjectError, in one line. Ours are checked by a test."""
+    if not project.is_users(stem):
+        return
+    try:
+        wrong = check(found)
+    except Exception as error:
+        wrong = project.raised(error)
+    if wrong:
+        raise project.ProjectError(f"{project.file_of(part, stem)}: {name}: {wrong}")
 
 
 def scenarios_of(protocol: str) -> list[str]:
@@ -62,6 +77,7 @@ def mutants_of(stem: str) -> Mutants:
     found = project.load("mutants", known(stem)).MUTANTS
     if not isinstance(found, Mutants):
         raise project.ProjectError(f"{project.file_of('mutants', stem)}: MUTANTS is no highwater.Mutants")
+    checked("mutants", stem, "MUTANTS", contradiction_of_mutants, found)
     return found
 
 

@@ -11,16 +11,17 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from highwater.dst.actors import Actors, raise_anomalies
+from highwater.dst.actors import Actors, Said, raise_anomalies, said_by
 from highwater.dst.scenario import BaseShape, Draw, Scenario, counted
 from highwater.dst.sim.kernel import Client
-from highwater.impl.errors import Definite, Indefinite, TimedOut, Unavailable
 from highwater.impl.protocols.baseline import Baseline, BaselineKv, record
 from highwater.impl.world import World
+from highwater.traces.calls import content
 from highwater.traces.event import Event
 from highwater.traces.histories import linearizable
 from highwater.traces.histories.serial import HAPPENED, Operation, anomalies
 from highwater.traces.protocols.baseline import KEYS, PREFIX, KvTrace, Trace, constants, refiner
+from highwater.traces.protocols.baseline_calls import CALLS
 from highwater.traces.refine import refiner_of
 
 ROOT = "db"
@@ -80,9 +81,8 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
         return
     base = actors.build(world, actors.shape, number).base
 
-    async def write(update: str) -> str:
-        await base.write(update, update.encode())
-        return ""
+    async def write(update: str) -> Said:
+        return await said_by(CALLS, "write", base.write(update, update.encode()))
 
     await actors.write_one_by_one(client, world, write, may_give_up=True)
 
@@ -90,8 +90,7 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
 async def reader(actors: Actors, client: Client, world: World, number: int) -> None:
     impl, shape = actors.build(world, actors.shape, number), actors.shape
 
-    async def read() -> tuple[str, ...]:
-        found = await impl.base.recover()
+    def seen_in(found: dict[str, bytes]) -> tuple[str, ...]:
         return tuple((record(name, body)[1] if shape.keys else body).decode() for name, body in found.items())
 
     while actors.left[client.name] and shape.keys and actors.choose(f"{client.name}.gets", 3):
@@ -99,11 +98,22 @@ async def reader(actors: Actors, client: Client, world: World, number: int) -> N
         await actors.pause(client, world)
         for key in [f"{writer}-{key}" for writer in range(shape.writers) for key in range(shape.keys)]:
             actors.begin(client)
-            try:
-                await got(actors, client, await impl.open(world, ROOT, shape.attempts), key)
-            except (Unavailable, TimedOut):
-                continue
-    await actors.read_one_by_one(client, world, read)
+            if kv := await opened(actors, client, world, impl):
+                await got(actors, client, kv, key)
+    await actors.read_one_by_one(
+        client, world, lambda: said_by(CALLS, "recover", actors.in_time(client, impl.base.recover()), writes=listed), seen_in)
+
+
+def listed(found: dict[str, bytes]) -> str:
+    return " ".join(f"{name}:{content(body)}" for name, body in found.items())
+
+
+async def opened(actors: Actors, client: Client, world: World, impl: Impl) -> BaselineKv | None:
+    """Open a store of keys and values; return None if that fails."""
+    said = await said_by(CALLS, "open", impl.open(world, ROOT, actors.shape.attempts))
+    if said.value is None:
+        actors.not_read(client, said)
+    return said.value
 
 
 class Names:
@@ -123,39 +133,33 @@ async def kv_writer(actors: Actors, client: Client, world: World, number: int) -
     impl, kv = actors.build(world, shape, number), None
     while actors.left[client.name]:
         if kv is None or not actors.choose(f"{client.name}.stays", 3):
-            try:
-                kv = await impl.open(world, ROOT, shape.attempts)
-            except Unavailable:
-                kv = None
+            kv = await opened(actors, client, world, impl)
+            if kv is None:
                 continue
         actors.left[client.name] -= 1
         update = actors.name_update(client.name)
         await put(actors, client, kv, update)
         for _ in range(1 + actors.choose(f"{client.name}.gets", 4)):
             actors.begin(client)
-            try:
-                await got(actors, client, kv, key_of(shape, update))
-            except (Unavailable, TimedOut):
-                continue
+            await got(actors, client, kv, key_of(shape, update))
             await actors.pause(client, world)
 
 
 async def put(actors: Actors, client: Client, kv: BaselineKv, update: str) -> None:
     actors.begin(client, update)
-    try:
-        await actors.in_time(client, kv.put(key_of(actors.shape, update), update.encode()))
-        actors.end(client, "committed")
-    except Definite:
-        actors.end(client, "failed")
-    except Indefinite:
-        actors.end(client, "unknown")
+    said = await said_by(CALLS, "put", actors.in_time(client, kv.put(key_of(actors.shape, update), update.encode())))
+    actors.end(client, said.told, keys=said.keys)
 
 
 async def got(actors: Actors, client: Client, kv: BaselineKv, key: str) -> None:
-    """Get a key and tell the caller. Raises Unavailable, TimedOut."""
-    value = await actors.in_time(client, kv.get(key))
+    """Get a key and tell the caller."""
+    said = await said_by(CALLS, "get", actors.in_time(client, kv.get(key)))
     await kv.flush()
-    actors.end(client, "got", body=value or b"", seen=(key, (value or b"").decode()))
+    if said.told != "got":
+        actors.not_read(client, said)
+        return
+    value = said.value or b""
+    actors.end(client, "got", body=value, seen=(key, value.decode()), keys=said.keys)
 
 
 def key_of(shape: Shape, update: str) -> str:
@@ -216,7 +220,7 @@ SCENARIO = Scenario(
     trace_of=trace_of,
     trace_options=trace_options,
     final_check=final_check,
-    told=("committed", "failed", "unknown", "read", "got"),
+    told=("committed", "failed", "unknown", "read", "not read", "got"),
     moments=("written again",),
     moments_of=moments_of,
     cost={counted(n, "writer"): Shape(writers=n, updates=40, readers=0, reads=0, pause_ms=1, audit=False) for n in (1, 4)},

@@ -36,5 +36,6 @@ SCENARIO = boundary.SCENARIO._replace(
     trace_of=trace_of,
     trace_options=boundary.shape_options,
     moments=boundary.WITHOUT_SDK,
+    breaks={},
     rare=({"patience_ms": 300},),
 )

@@ -9,19 +9,19 @@ may be left, except the last entry.
 from dataclasses import dataclass
 from typing import Any
 
-from highwater.dst.actors import Actors, raise_anomalies
+from highwater.dst.actors import Actors, Said, raise_anomalies, said_by
 from highwater.dst.scenario import STORES, BaseShape, Draw, Scenario, counted
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import SimulatedStore
-from highwater.impl.errors import Definite, Indefinite
-from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
 from highwater.impl.protocols.log_gc import AppendLog, texts_decoded
 from highwater.impl.world import World
+from highwater.traces.calls import content
 from highwater.traces.event import Event
 from highwater.traces.histories.history import too_young
 from highwater.traces.histories.serial import anomalies
 from highwater.traces.protocols.log_gc import BOUNDARY, KEYS, LOG, SNAPSHOT, Trace, constants, refiner
+from highwater.traces.protocols.log_gc_calls import CALLS
 from highwater.traces.refine import Failure, refiner_of
 
 ROOT = "db"
@@ -86,17 +86,10 @@ async def appended(actors: Actors, client: Client, log: AppendLog) -> bool:
     """Append one entry. Returns True if it was certainly not applied and may be appended again."""
     entry = actors.name_update(client.name)
     actors.begin(client, entry)
-    try:
-        file_id = await actors.in_time(client, log.append(entry.encode()))
-        actors.end(client, "committed", LOG.key(file_id))
-    except Definite:
-        actors.end(client, "failed")
-        return True
-    except ObjectVersionBehindBoundary:
-        actors.end(client, "refused")
-    except Indefinite:
-        actors.end(client, "unknown")
-    return False
+    said = await said_by(CALLS, "append", actors.in_time(client, log.append(entry.encode())), LOG.key,
+                         content=lambda _: content(entry.encode()))
+    actors.end(client, said.told, said.key, keys=said.keys)
+    return said.told == "failed"
 
 
 async def reader(actors: Actors, client: Client, world: World, number: int) -> None:
@@ -113,27 +106,32 @@ async def reader(actors: Actors, client: Client, world: World, number: int) -> N
 
 async def written(actors: Actors, client: Client, log: AppendLog) -> None:
     actors.begin(client)
-    try:
-        file_id = await actors.in_time(client, log.snapshot())
-        if file_id:
-            actors.end(client, "snapshot", body=b"%d" % file_id)
-    except (Definite, Indefinite):
-        pass  # the caller gets no response
+    said = await said_by(CALLS, "snapshot", actors.in_time(client, log.snapshot()))
+    if said.error:
+        actors.tell(client, said.told, b"", keys=said.keys)
+    elif said.value:
+        actors.end(client, "snapshot", body=b"%d" % said.value, keys=said.keys)
 
 
 async def recovered(actors: Actors, client: Client, log: AppendLog) -> None:
     actors.begin(client)
-    try:
-        seen = (await actors.in_time(client, log.recover())).state
-        actors.end(client, "read", body=" ".join(seen).encode(), seen=seen)
-    except (Definite, Indefinite):
-        pass
+    said = await said_by(CALLS, "recover", actors.in_time(client, log.recover()), id=lambda of: str(of.id))
+    if said.error:
+        actors.tell(client, said.told, b"", keys=said.keys)
+        return
+    seen = said.value.state
+    actors.end(client, "read", body=" ".join(seen).encode(), seen=seen, keys=said.keys)
 
 
 async def collector(actors: Actors, client: Client, world: World, number: int) -> None:
     log = actors.build(world, actors.shape, number)
     await actors.collect_in_rounds(client, lambda: world.clock.sleep_ms(pause_ms(actors, client)),
-                                   lambda: log.collect(actors.shape.min_age_ms))
+                                   lambda: collected(actors, client, log))
+
+
+async def collected(actors: Actors, client: Client, log: AppendLog) -> Said:
+    asked = actors.in_time(client, log.collect(actors.shape.min_age_ms))
+    return await said_by(CALLS, "collect", asked, deleted=lambda ids: " ".join(map(LOG.key, sorted(ids))))
 
 
 def pause_ms(actors: Actors, client: Client) -> int:
@@ -237,7 +235,7 @@ SCENARIO = Scenario(
     audit=(("Appender#0",), ("Reader#0",), ("Collector#0",), ("Reader#0",)),
     trace_of=trace_of,
     final_check=final_check,
-    told=("committed", "refused", "failed", "unknown", "read", "snapshot", "closed"),
+    told=("committed", "refused", "failed", "unknown", "read", "not read", "snapshot", "closed", "deleted", "not deleted"),
     moments=("append conflict", "idle append", "advance conflict", "snapshot conflict", "snapshot gone before it was read",
              "boundary unchanged", "collected entry put again"),
     moments_of=moments_of,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from highwater.dst.actors import Actors, raise_anomalies
+from highwater.dst.actors import Actors, raise_anomalies, said_by
 from highwater.dst.scenario import STORES, BaseShape, Draw, Scenario
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
@@ -27,11 +27,14 @@ from highwater.impl.protocols.manifest_compactions import (
     Stores,
     stores_of,
 )
+from highwater.impl.protocols.sequenced_metadata_boundary import Committed, Recognised
 from highwater.impl.protocols.sequenced_storage import FIRST_ID
 from highwater.impl.world import World
+from highwater.traces.calls import UNFINISHED, content
 from highwater.traces.event import Event
 from highwater.traces.histories.serial import anomalies
 from highwater.traces.protocols.manifest_compactions import BOUNDARIES, COMPACTIONS, KEYS, MANIFEST, Trace, constants, refiner
+from highwater.traces.protocols.manifest_compactions_calls import CALLS
 from highwater.traces.refine import Failure, refiner_of
 
 ROOT = "db"
@@ -102,23 +105,18 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
         name, said = actors.name_update(client.name), ""
         while said != "committed":
             actors.begin(client, name)
-            said = await flushed(actors.in_time(client, impl.flush(impl.stores, name)))
+            answer = await said_by(CALLS, "flush", actors.in_time(client, impl.flush(impl.stores, name)), value=held)
+            said = answer.told
             if said == "failed" and any(of.update == name and of.said != "failed" for of in actors.operations):
-                said = "unknown"  # does not say whether an earlier call was applied
-            actors.end(client, said)
+                said = UNFINISHED  # does not say whether an earlier call was applied
+            actors.end(client, said, keys=answer.keys)
             if said != "committed" and not actors.auditing and actors.choose(f"{client.name}.gives_up", 2):
                 break
         await actors.pause(client, world)
 
 
-async def flushed(asked: Awaitable) -> str:
-    try:
-        await asked
-        return "committed"
-    except Definite:
-        return "failed"
-    except Indefinite:
-        return "unknown"
+def held(of: Committed | Recognised) -> str:
+    return f"{MANIFEST.key(of.id)} {content(JsonCodec(Manifest).encode(of.value))}"
 
 
 async def compactor(actors: Actors, client: Client, world: World, number: int) -> None:
@@ -161,7 +159,13 @@ async def compacted(asked: Awaitable[Job]) -> tuple[str, Job]:
 async def collector(actors: Actors, client: Client, world: World, number: int) -> None:
     impl = actors.build(world, actors.shape, number)
     await actors.collect_in_rounds(client, lambda: actors.pause(client, world),
-                                   lambda: impl.collect(impl.stores, actors.shape.min_age_ms))
+                                   lambda: said_by(CALLS, "collect", actors.in_time(client, impl.collect(
+                                       impl.stores, actors.shape.min_age_ms)), deleted=deleted))
+
+
+def deleted(ids: tuple[list[int], list[int]]) -> str:
+    """Return the keys that a round has deleted."""
+    return " ".join(sorted(of.key(file_id) for of, those in zip((MANIFEST, COMPACTIONS), ids) for file_id in those))
 
 
 # --- when the faults have stopped
@@ -255,7 +259,8 @@ SCENARIO = Scenario(
     audit=(("Writer#0",), ("Compactor#0",), ("Collector#0",)),
     trace_of=trace_of,
     final_check=final_check,
-    told=("committed", "failed", "unknown", "opened", "not open", "compacted", "nothing", "fenced", "not compacted"),
+    told=("committed", "failed", "unknown", UNFINISHED, "deleted", "not deleted",
+          "opened", "not open", "compacted", "nothing", "fenced", "not compacted"),
     moments=("create conflict", "refused by the boundary", "epochs apart", "claim taken over", "id used twice"),
     moments_of=moments_of,
     cost={

@@ -7,12 +7,12 @@ or collect without disturbance. An instance is also called where it must refuse:
 has ended, or has another update in doubt.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any
 
-from highwater.dst.actors import Actors, raise_anomalies
+from highwater.dst.actors import Actors, raise_anomalies, said_by
 from highwater.dst.scenario import BaseShape, Draw, Scenario
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
@@ -21,22 +21,15 @@ from highwater.impl.codecs.json import manifest_epochs as manifest_epochs_json
 from highwater.impl.codecs.json.manifest import Checkpoint
 from highwater.impl.codecs.json.manifest_epochs import Manifest
 from highwater.impl.errors import Definite, Indefinite
-from highwater.impl.protocols.manifest_epochs import (
-    Committed,
-    FencedApplied,
-    FencedUnapplied,
-    InDoubt,
-    Instance,
-    ManifestReader,
-    ManifestVersionExists,
-    initialise,
-)
+from highwater.impl.protocols.manifest_epochs import Committed, InDoubt, Instance, ManifestReader, Polled, initialise
 from highwater.impl.protocols.sequenced_storage import FIRST_ID
 from highwater.impl.world import World
 from highwater.traces.beginning import Beginning
+from highwater.traces.calls import content, outcomes
 from highwater.traces.event import Event
 from highwater.traces.histories.serial import Operation, anomalies
 from highwater.traces.protocols.manifest_epochs import MANIFESTS, Trace, constants, refiner
+from highwater.traces.protocols.manifest_epochs_calls import CALLS
 from highwater.traces.refine import Failure, refiner_of
 
 ROOT = "db"
@@ -135,22 +128,25 @@ async def opened(actors: Actors, client: Client, world: World) -> Instance | Non
         await world.clock.sleep_ms(1 + actors.choose(f"{client.name}.opens", shape.apart_ms))
     await refuses(instance.flush(""), RuntimeError)
     while True:
-        try:
-            await actors.in_time(client, instance.open(shape.retry_for_s))
-        except ManifestVersionExists:
-            actors.tell(client, "version_exists", b"")
-            await refuses(instance.open(), RuntimeError)
-        except Definite:
-            actors.tell(client, "failed", b"")
-            if not actors.choose(f"{client.name}.gives_up", 2):
-                continue
-        except Indefinite:
-            actors.tell(client, "unknown", b"")
-        else:
-            actors.tell(client, "opened", b"%d" % instance.epoch)
+        asked = actors.in_time(client, instance.open(shape.retry_for_s))
+        said = await said_by(CALLS, "open", asked, key_of, content=shown)
+        if said.told == "opened":
+            actors.tell(client, said.told, b"%d" % instance.epoch, said.key, said.keys)
             await refuses(instance.open(), RuntimeError)
             return instance
-        return None
+        actors.tell(client, said.told, b"", keys=said.keys)
+        if said.told == "version_exists":
+            await refuses(instance.open(), RuntimeError)
+        if said.told != "failed" or actors.choose(f"{client.name}.gives_up", 2):
+            return None
+
+
+def shown(of: Committed | Polled) -> str:
+    return content(manifest_epochs_json.encode(of.manifest))
+
+
+def key_of(of: Committed | Polled) -> str:
+    return MANIFESTS.key(of.id)
 
 
 async def refuses(call: Coroutine[Any, Any, Any], error: type[Exception]) -> None:
@@ -167,80 +163,69 @@ async def refuses(call: Coroutine[Any, Any, Any], error: type[Exception]) -> Non
 Update = Callable[[Instance, str, int | None], Coroutine[Any, Any, Committed | None]]  # name, deadline in ms
 
 
-async def live(actors: Actors, client: Client, world: World, number: int, update: Update, done: str) -> None:
-    """Open, and update until the work is done, the instance is fenced, or the caller gives up an indeterminate update."""
+async def live(actors: Actors, client: Client, world: World, number: int, update: Update, call: str) -> None:
+    """Open, and update until the work is done, the instance is fenced, or the caller gives up an indeterminate update. A caller
+    whose instance is fenced asks for the same update once more if it was applied, and perhaps if it was not."""
     times, deadline_ms = actors.left[client.name], actors.shape.deadline_ms
     if not times or (actors.shape.audit and number == 0 and not actors.auditing):
         return
     actors.left[client.name] = 0  # it does not return
-    instance = await opened(actors, client, world)
+    instance, done = await opened(actors, client, world), CALLS[call]["Committed"].told
     while instance and times:
         times -= 1
-        name, said = actors.name_update(client.name), "unknown"
-        while said in ("unknown", "failed", "version_exists"):
+        name, told, fenced = actors.name_update(client.name), "unknown", 0
+        while told in ("unknown", "failed", "version_exists", *FENCED):
             actors.begin(client, name)
-            asked = update(instance, name, deadline_of(world, deadline_ms))
-            said, key = await updated(actors.in_time(client, asked), done)
-            actors.end(client, said, key)
-            if said in ("fenced", "fenced_applied"):
-                await refuses(update(instance, name, None), FencedUnapplied)
-                return
-            if instance.doubt and instance.role == "writer":
+            asked = actors.in_time(client, update(instance, name, deadline_of(world, deadline_ms)))
+            said = await said_by(CALLS, call, asked, key_of, content=shown)
+            told = said.told
+            actors.end(client, told, said.key, keys=said.keys)
+            if instance.doubt and instance.role == "writer" and told not in FENCED:
                 await refuses(instance.flush(f"{name} and another"), InDoubt)
-            if said != done and actors.choose(f"{client.name}.gives_up", 2):
-                if said == "unknown":
+            if told in FENCED:
+                fenced += 1
+                if fenced > 1 or (told == "fenced" and actors.choose(f"{client.name}.believes_it", 4)):
+                    return
+            elif told != done and actors.choose(f"{client.name}.gives_up", 2):
+                if told == "unknown":
                     return
                 break
         await actors.pause(client, world)
+
+
+FENCED = ("fenced", "fenced_applied")
 
 
 def deadline_of(world: World, deadline_ms: int) -> int | None:
     return world.clock.now_ms() + deadline_ms if deadline_ms else None
 
 
-async def updated(asked: Awaitable[Committed | None], done: str) -> tuple[str, str]:
-    """Return the response to the caller, and the key of the manifest that has the update."""
-    try:
-        committed = await asked
-        return (done, MANIFESTS.key(committed.id)) if committed else ("nothing", "")
-    except FencedApplied:
-        return "fenced_applied", ""
-    except FencedUnapplied:
-        return "fenced", ""
-    except ManifestVersionExists:
-        return "version_exists", ""
-    except Definite:
-        return "failed", ""
-    except Indefinite:
-        return "unknown", ""
-
-
 async def writer(actors: Actors, client: Client, world: World, number: int) -> None:
-    await live(actors, client, world, number, Instance.flush, "committed")
+    await live(actors, client, world, number, Instance.flush, "flush")
 
 
 async def compactor(actors: Actors, client: Client, world: World, number: int) -> None:
     def compact(instance: Instance, name: str, deadline_ms: int | None) -> Coroutine[Any, Any, Committed | None]:
         return instance.compact(lambda picked: actors.pause(client, world), deadline_ms)
 
-    await live(actors, client, world, number, compact, "compacted")
+    await live(actors, client, world, number, compact, "compact")
 
 
 async def collector(actors: Actors, client: Client, world: World, number: int) -> None:
     def collect(instance: Instance, name: str, deadline_ms: int | None) -> Coroutine[Any, Any, Committed | None]:
         return instance.drop_ended_checkpoints(deadline_ms)
 
-    await live(actors, client, world, number, collect, "collected")
+    await live(actors, client, world, number, collect, "drop_ended_checkpoints")
 
 
 async def reader(actors: Actors, client: Client, world: World, number: int) -> None:
     polls = actors.build(world, actors.shape, "reader")
     await initialised(actors, client, world)
-
-    async def read() -> tuple[str, ...]:
-        return in_order((await polls.poll()).manifest)
-
-    await actors.read_one_by_one(client, world, read)
+    earlier = count()  # polls of this reader that have returned
+    await actors.read_one_by_one(
+        client, world, lambda: said_by(CALLS, "poll", actors.in_time(client, polls.poll()), key_of, content=shown,
+                                       new=lambda of: " ".join([str(next(earlier)), *of.new])),
+        lambda polled: in_order(polled.manifest))
 
 
 # --- when the faults have stopped
@@ -262,7 +247,7 @@ def final_check(actors: Actors, events: list[Event]) -> None:
         nothing_left(actors, final)
 
 
-MEANS = {"version_exists": "failed", "fenced": "failed", "fenced_applied": "committed"}  # for a flush
+MEANS = outcomes(CALLS)
 
 
 def flushes(history: list[Operation]) -> list[Operation]:
@@ -334,7 +319,7 @@ SCENARIO = Scenario(
     trace_options=trace_options,
     final_check=final_check,
     told=("opened", "version_exists", "fenced", "fenced_applied", "committed", "compacted", "collected", "nothing", "unknown",
-          "failed", "read", "initialised"),
+          "failed", "read", "not read", "initialising", "initialised"),
     moments=("open conflict", "update conflict", "listing of many pages", "told unknown, and then committed"),
     moments_of=moments_of,
     cost={

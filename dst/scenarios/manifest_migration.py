@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from highwater.dst.actors import Actors, raise_anomalies
+from highwater.dst.actors import Actors, Said, raise_anomalies, said_by
 from highwater.dst.scenario import STORES, BaseShape, Draw, Scenario
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
@@ -29,6 +29,7 @@ from highwater.impl.world import World
 from highwater.traces.event import Event
 from highwater.traces.histories.serial import anomalies
 from highwater.traces.protocols.manifest_migration import CODEC, MANIFESTS, NEW, Trace, constants, names_in, refiner
+from highwater.traces.protocols.manifest_migration_calls import CALLS
 from highwater.traces.refine import Failure, refiner_of
 
 ROOT = "db"
@@ -189,7 +190,11 @@ async def collector(actors: Actors, client: Client, world: World, number: int) -
         if actors.auditing:
             await world.clock.sleep_ms(actors.shape.min_age_ms + 2000)  # everything but the latest is old
 
-    await actors.collect_in_rounds(client, wait, lambda: store.collect(actors.shape.min_age_ms))
+    async def collect() -> Said:
+        asked = actors.in_time(client, store.collect(actors.shape.min_age_ms))
+        return await said_by(CALLS, "collect", asked, deleted=lambda ids: " ".join(map(MANIFESTS.key, sorted(ids))))
+
+    await actors.collect_in_rounds(client, wait, collect)
 
 
 # --- when the faults have stopped
@@ -257,7 +262,7 @@ SCENARIO = Scenario(
     trace_of=trace_of,
     trace_options=trace_options,
     final_check=final_check,
-    told=("began", "remains", "not begun", "committed", "refused", "failed", "unknown"),
+    told=("began", "remains", "not begun", "committed", "refused", "failed", "unknown", "deleted", "not deleted"),
     moments=("create conflict", "V1 after V2", "phase 3", "late V1 create applied", "late V1 create refused", "id used twice",
              "manifest kept by a checkpoint"),
     moments_of=moments_of,

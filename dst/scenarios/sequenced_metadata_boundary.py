@@ -11,29 +11,30 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from highwater.dst.actors import Actors, Change, raise_anomalies
+from highwater.dst.actors import Actors, Change, Said, raise_anomalies, said_by
 from highwater.dst.scenario import STORES, BaseShape, Draw, Scenario, counted
 from highwater.dst.sim.kernel import Client
+from highwater.dst.world import tampering
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.sdk import IN_SIMULATION, SdkStore
 from highwater.dst.world.store import SimulatedStore
 from highwater.impl.codecs.json import manifest as manifest_json
 from highwater.impl.codecs.json.manifest import Checkpoint, Manifest
-from highwater.impl.errors import Definite, Indefinite, TimedOut
 from highwater.impl.layout import Namespace
-from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
-from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore
+from highwater.impl.protocols.sequenced_metadata_boundary import Committed, MetadataStore, Recognised
 from highwater.impl.protocols.sequenced_storage import FIRST_ID
 from highwater.impl.stores.verified import verified
 from highwater.impl.world import World
 from highwater.model.protocols.sequenced_metadata_boundary import Shared, latest, present
+from highwater.traces.calls import content
 from highwater.traces.event import Event
-from highwater.traces.histories import linear, serial
+from highwater.traces.histories import linear, promises, serial
 from highwater.traces.histories.ambiguity import SOMETIMES as AMBIGUOUS
 from highwater.traces.histories.bounds import too_many
 from highwater.traces.histories.history import damage, too_young, updates_in
 from highwater.traces.protocols import sequenced_metadata_boundary_retries as retries
 from highwater.traces.protocols.sequenced_metadata_boundary import Trace, constants, refiner
+from highwater.traces.protocols.sequenced_metadata_boundary_calls import CALLS
 from highwater.traces.refine import Failure, refiner_of
 
 Build = Callable[[World, Namespace, bool, int], MetadataStore]  # world, namespace, spare checkpoints, number of the client
@@ -148,6 +149,10 @@ def key_of(actors: Actors, file_id: int) -> str:
     return namespace(actors.shape).key(file_id)
 
 
+def shown(of: Committed | Recognised) -> str:
+    return content(Codec.encode(of.value))
+
+
 async def writer(actors: Actors, client: Client, world: World, number: int) -> None:
     world, store = made(actors, client, world, number)
     while actors.left[client.name]:
@@ -162,19 +167,12 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
 
         while True:
             actors.begin(client, update)
-            try:
-                watched = Change(change)
-                committed = await actors.in_time(client, store.update(watched, actors.shape.attempts or None))
-                watched.check(committed)
-                actors.end(client, "committed", key_of(actors, committed.id))
-            except Definite:
-                actors.end(client, "failed")
-                continue
-            except ObjectVersionBehindBoundary:
-                actors.end(client, "refused")
-            except Indefinite:
-                actors.end(client, "unknown")
-            break
+            watched = Change(change)
+            asked = actors.in_time(client, watched.checked(store.update(watched, actors.shape.attempts or None)))
+            said = await said_by(CALLS, "update", asked, lambda of: key_of(actors, of.id), content=shown)
+            actors.end(client, said.told, said.key, keys=said.keys)
+            if said.told != "failed" or actors.shape.broken:
+                break
         if actors.left[client.name] and actors.shape.think_ms > 1:
             await world.clock.sleep_ms(actors.choose(f"{client.name}.think", actors.shape.think_ms))
 
@@ -211,7 +209,13 @@ CHANGES = ("keep", "keep", "keep", "take 0", "take 1", "take 1", "take 3", "rene
 async def collector(actors: Actors, client: Client, world: World, number: int) -> None:
     world, store = made(actors, client, world, number)
     await actors.collect_in_rounds(client, lambda: world.clock.sleep_ms(pause_ms(actors, client)),
-                                   lambda: store.collect(actors.shape.min_age_ms))
+                                   lambda: collected(actors, client, store))
+
+
+async def collected(actors: Actors, client: Client, store: MetadataStore) -> Said:
+    """Collect once, and say which keys were deleted."""
+    return await said_by(CALLS, "collect", actors.in_time(client, store.collect(actors.shape.min_age_ms)),
+                         deleted=lambda ids: " ".join(sorted(key_of(actors, file_id) for file_id in ids)))
 
 
 async def reader(actors: Actors, client: Client, world: World, number: int) -> None:
@@ -220,11 +224,12 @@ async def reader(actors: Actors, client: Client, world: World, number: int) -> N
         actors.left[client.name] -= 1
         await world.clock.sleep_ms(pause_ms(actors, client))
         actors.begin(client)
-        try:
-            file_id, manifest = await actors.in_time(client, store.current())
-        except (Definite, TimedOut):
+        said = await said_by(CALLS, "current", actors.in_time(client, store.current()))
+        if said.told != "read":
+            actors.not_read(client, said)
             continue
-        actors.end(client, "read", key_of(actors, file_id), Codec.encode(manifest), manifest.updates)
+        file_id, manifest = said.value
+        actors.end(client, "read", key_of(actors, file_id), Codec.encode(manifest), manifest.updates, said.keys)
 
 
 def pause_ms(actors: Actors, client: Client) -> int:
@@ -242,6 +247,9 @@ def final_check(actors: Actors, events: list[Event]) -> None:
     The essay on object-store protocols: «Eventually the garbage collector will LIST and notice the conflicting file, cleaning
     it up.»"""
     shape, where, store = actors.shape, namespace(actors.shape), actors.store
+    if shape.broken.startswith("boundary"):
+        raise_anomalies([found for found in [promises.trusted(events, where)] if found])
+        return
     files = [key for key in store.keys if key.startswith(where.prefix)]
     if not files:
         raise Failure("safety", "history:nothing left", "there is no file left")
@@ -320,6 +328,23 @@ def reader_refused(events: list[Event]) -> Iterator[bool]:
                 asked - {e.client}
 
 
+def boundary_key(shape: Shape) -> str:
+    return namespace(shape).boundary_key
+
+
+BREAKS = {
+    "boundary_lost": tampering.lost(boundary_key),
+    "boundary_emptied": tampering.overwritten(boundary_key, lambda body: b""),
+    "boundary_set_back": tampering.overwritten(boundary_key, tampering.halved),
+    "listing_repeats": tampering.lists("repeats"),
+    "listing_never_ends": tampering.lists("never ends"),
+}
+
+# Long runs with much to collect. No SDK: what it reads back with has a boundary of its own.
+RARE_BREAKS = [{"broken": name, "page_size": 2, "sdk": "", "commits": 4, "rounds": 3, "min_age_ms": 60, "think_ms": 100}
+               for name in BREAKS]
+
+
 SCENARIO = Scenario(
     stem="sequenced_metadata_boundary",
     shape=Shape,
@@ -339,11 +364,12 @@ SCENARIO = Scenario(
     trace_of=trace_of,
     trace_options=trace_options,
     final_check=final_check,
-    told=("committed", "failed", "refused", "unknown", "read"),
+    told=("committed", "failed", "refused", "unknown", "read", "not read", "deleted", "not deleted"),
     moments=MOMENTS,
     moments_of=moments_of,
     cost={counted(n, "writer"): Shape(writers=n, commits=40, rounds=10, min_age_ms=2_000, think_ms=1, audit=False)
           for n in (1, 2, 4, 8)},
-    rare=({"sdk": "once"}, {"patience_ms": 300}),
+    breaks=BREAKS,
+    rare=({"sdk": "once"}, {"patience_ms": 300}, *RARE_BREAKS),
     needs=("create", "update", "cache", "list"),
 )

@@ -7,17 +7,19 @@ another. An update that was certainly not applied is repeated; one with an indet
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from highwater.dst.actors import Actors, Change, raise_anomalies
+from highwater.dst.actors import Actors, Change, Said, raise_anomalies, said_by
 from highwater.dst.scenario import STORES, BaseShape, Draw, Scenario, counted
 from highwater.dst.sim.kernel import Client
 from highwater.impl.codecs.json import manifest as manifest_json
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.sequenced_storage import SequencedStorage
-from highwater.impl.protocols.sequenced_write import LogReader, LogWriter, NextFile, StateReader, StateWriter
+from highwater.impl.protocols.sequenced_write import Committed, LogReader, LogWriter, NextFile, StateReader, StateWriter
 from highwater.impl.world import World
+from highwater.traces.calls import content
 from highwater.traces.event import Event
 from highwater.traces.histories.serial import anomalies
 from highwater.traces.protocols.sequenced_write import Trace, constants, refiner
+from highwater.traces.protocols.sequenced_write_calls import CALLS
 from highwater.traces.refine import refiner_of
 
 
@@ -86,36 +88,45 @@ def production(world: World, shape: Shape, number: int) -> Ends:
     return made(world, shape)
 
 
-async def put(of: StateWriter | LogWriter, update: str, attempts: int | None) -> int:
-    """Put an update, and return the id of its file."""
+async def put(of: StateWriter | LogWriter, update: str, attempts: int | None) -> Said:
+    """Put an update, and return what was said."""
     if isinstance(of, LogWriter):
-        return await of.append(update.encode(), attempts)
+        return await said_by(CALLS, "append", of.append(update.encode(), attempts), NAMESPACES[True].key,
+                             content=lambda _: content(update.encode()))
     change = Change(lambda _, value: value.with_update(update))
-    committed = await of.update(change, attempts)
-    change.check(committed)
-    return committed.id
+    return await said_by(CALLS, "update", change.checked(of.update(change, attempts)), key_of, content=shown)
+
+
+def key_of(of: Committed) -> str:
+    return NAMESPACES[False].key(of.id)
+
+
+def shown(of: Committed) -> str:
+    return content(manifest_json.encode(of.value))
 
 
 async def writer(actors: Actors, client: Client, world: World, number: int) -> None:
     shape = actors.shape
     of = actors.build(world, shape, number).writer
 
-    async def write(update: str) -> str:
-        return NAMESPACES[shape.log].key(await put(of, update, shape.attempts or None))
-
-    await actors.write_one_by_one(client, world, write)
+    await actors.write_one_by_one(client, world, lambda update: put(of, update, shape.attempts or None))
 
 
-async def read(of: StateReader | LogReader) -> tuple[str, ...]:
+async def read(actors: Actors, client: Client, of: StateReader | LogReader) -> Said:
     if isinstance(of, LogReader):
-        return tuple(entry.decode() for entry in await of.read())
-    found = await of.current()
+        return await said_by(CALLS, "read", actors.in_time(client, of.read()))
+    return await said_by(CALLS, "current", actors.in_time(client, of.current()), key_of, content=shown)
+
+
+def seen_in(found: Committed | list[bytes] | None) -> tuple[str, ...]:
+    if isinstance(found, list):
+        return tuple(entry.decode() for entry in found)
     return found.value.updates if found else ()
 
 
 async def reader(actors: Actors, client: Client, world: World, number: int) -> None:
     of = actors.build(world, actors.shape, number).reader
-    await actors.read_one_by_one(client, world, lambda: read(of))
+    await actors.read_one_by_one(client, world, lambda: read(actors, client, of), seen_in)
 
 
 def final_check(actors: Actors, events: list[Event]) -> None:
@@ -165,7 +176,7 @@ SCENARIO = Scenario(
     trace_of=trace_of,
     trace_options=trace_options,
     final_check=final_check,
-    told=("committed", "failed", "unknown", "read"),
+    told=("committed", "failed", "unknown", "read", "not read"),
     moments=("conflict", "create without a listing", "the same create again", "late create refused", "late create applied",
              "end of the log"),
     moments_of=moments_of,

@@ -4,20 +4,23 @@ One object is the whole database, and its content is a log of updates. Each writ
 that was certainly not applied is repeated; one with an indeterminate outcome is not. The store's versions may be digests.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from highwater.dst.actors import Actors, raise_anomalies
+from highwater.dst.actors import Actors, Said, raise_anomalies, said_by
 from highwater.dst.scenario import STORES, BaseShape, Draw, Scenario, counted
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.store import SimulatedStore, profile_of
 from highwater.impl.codecs.json import manifest as manifest_json
 from highwater.impl.codecs.json.manifest import Manifest
-from highwater.impl.protocols.simple_conditional import SimpleConditional
+from highwater.impl.protocols.simple_conditional import Content, SimpleConditional
 from highwater.impl.world import World
 from highwater.traces.beginning import Beginning
+from highwater.traces.calls import content
 from highwater.traces.event import Event
 from highwater.traces.histories.serial import anomalies
 from highwater.traces.protocols.simple_conditional import KEY, KEYS, Trace, constants, refiner
+from highwater.traces.protocols.simple_conditional_calls import CALLS
 from highwater.traces.refine import refiner_of
 
 
@@ -74,13 +77,18 @@ def begin(store: SimulatedStore, shape: Shape) -> None:
         store.put(KEY, manifest_json.encode(Manifest()), 0)
 
 
+SHOWN: dict[str, Callable[[Content], str]] = {  # of a result: its key, and what it claims
+    "key": lambda of: KEY, "content": lambda of: content(manifest_json.encode(of.value)), "version": lambda of: of.version,
+}
+
+
 async def writer(actors: Actors, client: Client, world: World, number: int) -> None:
     database = actors.build(world, actors.shape, number)
     await actors.initialise(client, lambda: database.initialise(Manifest()))
 
-    async def write(update: str) -> str:
-        await database.update(update, lambda value: value.with_update(update), actors.shape.attempts or None)
-        return ""
+    async def write(update: str) -> Said:
+        asked = database.update(update, lambda value: value.with_update(update), actors.shape.attempts or None)
+        return await said_by(CALLS, "update", asked, **SHOWN)
 
     await actors.write_one_by_one(client, world, write)
 
@@ -89,10 +97,9 @@ async def reader(actors: Actors, client: Client, world: World, number: int) -> N
     database = actors.build(world, actors.shape, number)
     await actors.initialise(client, lambda: database.initialise(Manifest()))
 
-    async def read() -> tuple[str, ...]:
-        return (await database.current()).value.updates
-
-    await actors.read_one_by_one(client, world, read)
+    await actors.read_one_by_one(
+        client, world, lambda: said_by(CALLS, "current", actors.in_time(client, database.current()), **SHOWN),
+        lambda found: found.value.updates)
 
 
 def final_check(actors: Actors, events: list[Event]) -> None:
@@ -137,7 +144,7 @@ SCENARIO = Scenario(
     trace_of=trace_of,
     trace_options=trace_options,
     final_check=final_check,
-    told=("committed", "failed", "unknown", "read", "initialised"),
+    told=("committed", "failed", "unknown", "read", "not read", "initialising", "initialised"),
     moments=("conflict", "overtaken twice", "put without a read", "late put refused", "late put applied"),
     moments_of=moments_of,
     cost={counted(n, "writer"): Shape(writers=n, updates=40, readers=0, reads=0, pause_ms=1, audit=False) for n in (1, 4)},

@@ -13,20 +13,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from highwater.dst.actors import Actors, raise_anomalies
+from highwater.dst.actors import Actors, raise_anomalies, said_by
 from highwater.dst.scenario import BaseShape, Draw
 from highwater.dst.scenarios import sequenced_metadata_boundary as boundary
-from highwater.dst.scenarios.sequenced_metadata_boundary import made
+from highwater.dst.scenarios.sequenced_metadata_boundary import key_of, made, shown
 from highwater.dst.sim.kernel import Client
 from highwater.impl.codecs.json import manifest as manifest_json
 from highwater.impl.codecs.json.manifest import Manifest
-from highwater.impl.errors import Definite, Indefinite
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.sequenced_metadata_boundary import Committed, MetadataStore, Recognised
 from highwater.impl.protocols.update_ids import Session, SessionForgotten, Table, noted
 from highwater.impl.world import World
+from highwater.traces.calls import UNFINISHED
 from highwater.traces.event import Event
 from highwater.traces.protocols.sequenced_metadata_boundary import Trace, constants, refiner
+from highwater.traces.protocols.sequenced_metadata_boundary_calls import CALLS
 from highwater.traces.refine import Match, refiner_of
 
 
@@ -83,46 +84,53 @@ def production(world: World, where: Namespace, spare_checkpoints: bool, client: 
 async def writer(actors: Actors, client: Client, world: World, number: int) -> None:
     """Try each update until it is acknowledged, also after a crash, so that its number remains the model's."""
     world, store = made(actors, client, world, number)
-    session: Session | None = None
+    sessions: list[Session] = []  # at most one
+    unfinished = actors.open[client.name].update if client.name in actors.open else ""
     while actors.left[client.name]:
-        again = client.name in actors.open
-        update = actors.open[client.name].update if again else actors.name_update(client.name)
+        again, update = bool(unfinished), unfinished or actors.name_update(client.name)
         actors.begin(client, update)
-        try:
-            if actors.shape.per_session:
-                session, done = await actors.in_time(client, in_session(actors, client, store, session, update, again))
-            else:
-                done = await actors.in_time(client, store.update_once(update, change_of(update), actors.shape.attempts or None))
-        except (Definite, Indefinite):
+        if actors.shape.per_session:
+            asked = in_session(actors, client, store, sessions, update, again)
+        else:
+            asked = store.update_once(update, change_of(update), actors.shape.attempts or None)
+        said = await said_by(CALLS, "update_once", actors.in_time(client, asked), content=shown,
+                             value=lambda of: f"{key_of(actors, of.id)} {shown(of)}")
+        if said.value is None:
+            earlier = any(of.update == update for of in actors.operations)
+            actors.end(client, UNFINISHED if earlier else said.told, keys=said.keys)
+            unfinished = update
             continue
+        unfinished = ""
         actors.left[client.name] -= 1
-        known = isinstance(done, Recognised)
-        actors.end(client, "recognised" if known else "committed", "" if known else boundary.key_of(actors, done.id))
+        actors.end(client, said.told, key_of(actors, said.value.id) if said.told == "committed" else "", keys=said.keys)
 
 
 def change_of(update: str) -> Callable[[int, Manifest], Manifest]:
     return lambda _, manifest: manifest.with_update(update)
 
 
-async def in_session(actors: Actors, client: Client, store: MetadataStore, session: Session | None, update: str, again: bool
-                     ) -> tuple[Session | None, Committed | Recognised]:
-    """Do an update in its session, or open the session. Return the session with the result."""
+async def in_session(actors: Actors, client: Client, store: MetadataStore, sessions: list[Session], update: str, again: bool
+                     ) -> Committed | Recognised:
+    """Do an update in its session, or open the session, and keep it in `sessions`."""
     assert isinstance(store, Store), "the scenario makes it"
     shape = actors.shape
     name, place = session_of(shape, update)
-    if place == 0 and (again or shape.capacity < Shape.capacity):  # it may be forgotten after an attempt
-        return None, await store.update_once(
-            update, lambda _, content: content._replace(sessions=noted(content.sessions, name, 0, shape.capacity)))
-    if place == 0 or session is None:
-        session = store.session(store, name, place, shape.capacity)
     if place == 0:
-        return session, await session.open()
+        sessions.clear()
+    if place == 0 and (again or shape.capacity < Shape.capacity):  # it may be forgotten after an attempt
+        return await store.update_once(
+            update, lambda _, content: content._replace(sessions=noted(content.sessions, name, 0, shape.capacity)))
+    if not sessions:
+        sessions.append(store.session(store, name, place, shape.capacity))
+    session = sessions[0]
+    if place == 0:
+        return await session.open()
     try:
         call = session.again if session.number == place else session.update
-        return session, await call(change_of(update), shape.attempts or None)
+        return await call(change_of(update), shape.attempts or None)
     except SessionForgotten:
         actors.tell(client, "forgotten", update.encode())
-        return session, await store.update_once(update, change_of(update))
+        return await store.update_once(update, change_of(update))
 
 
 def session_of(shape: Shape, update: str) -> tuple[str, int]:
@@ -174,7 +182,9 @@ SCENARIO = boundary.SCENARIO._replace(
     work={**boundary.SCENARIO.work, "Writer": writer},
     trace_of=trace_of,
     trace_options=boundary.shape_options,
-    told=("committed", "recognised", "read", "forgotten"),
+    told=("committed", "recognised", "failed", "unknown", UNFINISHED, "read", "not read", "deleted", "not deleted",
+          "forgotten"),
     moments=boundary.WITHOUT_SDK,
+    breaks={},
     rare=({"patience_ms": 300},),
 )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from highwater.dst.actors import Actors, raise_anomalies
+from highwater.dst.actors import Actors, Said, raise_anomalies, said_by
 from highwater.dst.scenario import BaseShape, Draw, Scenario
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.store import SimulatedStore
@@ -25,6 +25,7 @@ from highwater.traces.event import Event
 from highwater.traces.histories.history import too_young
 from highwater.traces.histories.serial import anomalies
 from highwater.traces.protocols.wal_fencing import KEYS, MANIFEST, WAL, Trace, constants, name_of, refiner
+from highwater.traces.protocols.wal_fencing_calls import CALLS
 from highwater.traces.refine import Failure, refiner_of
 
 ROOT = "db"
@@ -143,15 +144,8 @@ async def serve(actors: Actors, client: Client, wal: Wal, kv: WalKv | None, todo
 async def told(actors: Actors, client: Client, name: str, append: Awaitable) -> None:
     """Append one record, and tell the caller."""
     actors.begin(client, name)
-    try:
-        await actors.in_time(client, append)
-        actors.end(client, "committed")
-    except Fenced:
-        actors.end(client, "fenced")
-    except Definite:
-        actors.end(client, "failed")
-    except Indefinite:
-        actors.end(client, "unknown")
+    said = await said_by(CALLS, "append", actors.in_time(client, append), epoch=lambda record: str(record.epoch))
+    actors.end(client, said.told, keys=said.keys)
 
 
 def key_of(shape: Shape, name: str) -> str:
@@ -174,18 +168,20 @@ async def refuses(wal: Wal, kv: WalKv | None) -> None:
 
 async def flushed(actors: Actors, client: Client, wal: Wal, kv: WalKv | None) -> bool:
     actors.begin(client)
-    try:
-        await actors.in_time(client, (kv or wal).flush())
-        actors.end(client, "flushed", body=b"")
-    except (Fenced, Closed, Indefinite):
-        actors.end(client, "not flushed", body=b"")
+    said = await said_by(CALLS, "flush", actors.in_time(client, (kv or wal).flush()))
+    actors.end(client, said.told, body=b"", keys=said.keys)
     return wal.closed is None
 
 
 async def collector(actors: Actors, client: Client, world: World, number: int) -> None:
     impl = actors.build(world, actors.shape, number)
     await actors.collect_in_rounds(client, lambda: actors.pause(client, world),
-                                   lambda: impl.collect(world, ROOT, actors.shape.min_age_ms))
+                                   lambda: collected(actors, client, impl.collect(world, ROOT, actors.shape.min_age_ms)))
+
+
+async def collected(actors: Actors, client: Client, round_: Awaitable[list[int]]) -> Said:
+    asked = actors.in_time(client, round_)
+    return await said_by(CALLS, "collect", asked, deleted=lambda ids: " ".join(map(WAL.key, sorted(ids))))
 
 
 def recoverable(store: SimulatedStore) -> list[str]:
@@ -258,7 +254,8 @@ SCENARIO = Scenario(
     audit=(("Writer#0",), ("Collector#0",)),
     trace_of=trace_of,
     final_check=final_check,
-    told=("opened", "not open", "committed", "fenced", "failed", "unknown", "flushed", "not flushed", "got"),
+    told=("opened", "not open", "committed", "fenced", "failed", "unknown", "flushed", "not flushed", "got", "deleted",
+          "not deleted"),
     moments=("fence in the way", "WAL object gone in a replay", "append behind replay_after"),
     moments_of=moments_of,
     cost={"1 writer, flush every 10": Shape(writers=1, appends=60, rounds=6, flush_every=10, pause_ms=1, audit=False),

@@ -173,7 +173,7 @@ class Network:
         """Cancel a call whose time is over. Its client stops waiting, and a request in flight may still be applied."""
         if call.is_made_by(client):
             if client.number >= call.first and client.ended != client.number:
-                self._tell(client, "timeout", 0, client.waiting > 0 and client.under_way)
+                self._tell(client, "timeout", 0, client.waiting > 0 and client.under_way, client.waiting > 0)
             if self.watch:
                 self.watch("cancelled", client.name, client.number)
             self.kernel.cancel(client, Cancelled(call))
@@ -195,10 +195,11 @@ class Network:
         self.kernel.crash(client)
         client.done = True
 
-    def _tell(self, client: Client, kind: str, status: int, pending: bool = False) -> None:
-        """Record that a client stops waiting for its last request. `pending`: the request may still be applied."""
+    def _tell(self, client: Client, kind: str, status: int, pending: bool = False, awaited: bool = True) -> None:
+        """Record that a client stops waiting for its last request. `pending`: the request may still be applied. Not `awaited`:
+        it had the reply, and was waiting for something else."""
         assert client.request is not None
         client.ended = client.number
         op, key, body, condition = client.request
         self.observe(NEW(Event, (self.kernel.now_ms, client.number, client.name, kind, op, key, condition, status, "", body,
-                                 (), False, True, pending)))
+                                 (), False, awaited, pending)))

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from highwater.dst.sim.kernel import Call, Cancelled, Client, Kernel, Request, Sleep
 from highwater.dst.world.profiles import PROFILES, READS, S3, Profile, scaled
 from highwater.impl.errors import TimedOut
+from highwater.impl.stores.keys import check_key
 from highwater.impl.world import Entry, Object, Page
 
 Answer = TypeVar("Answer")
@@ -70,6 +71,7 @@ class SimulatedStore:
         self._digest, self._ordered = profile.version == "digest", profile.lexicographic
         self._tick_ms = profile.last_modified_ms
         self._special = bool(profile.mutation_gap_ms or profile.stale or choose)
+        self._lists = ""
         self._writes = 0
         self._changed_ms: dict[str, int] = {}  # key -> time of its last change
         self._past: list[tuple[str, Stored | None]] = []  # for each change: the key, and the object before
@@ -113,6 +115,7 @@ class SimulatedStore:
         if self._special:
             self._note(key, now_ms)
         if key not in self.objects:
+            checked_key(key)
             insort(self.keys, key)
         version = etag(body) if self._digest else self._new_version()
         if self._tick_ms != 1:
@@ -188,9 +191,22 @@ class SimulatedStore:
             lag = choose(f"store.stale.{op}", len(past) + 1)
             if lag:
                 return self._as_before(past[-lag:]).apply(op, key, b"", condition, now_ms)
+        if self._lists and op == "list":
+            return self._listed_wrongly(key, condition)
         if choose and op == "list" and profile.empty_pages and choose("list.empty", 2):
             return Reply(200, answer=Page((), True))
         return None
+
+    def lists_wrongly(self, how: str) -> None:
+        """From now on a page `repeats` the key that it should follow; or a listing `never ends`, though no key follows."""
+        self._lists, self._special = how, True
+
+    def _listed_wrongly(self, prefix: str, after: str) -> Reply:
+        repeats = self._lists == "repeats"
+        keys = [key for key in self.keys if key.startswith(prefix) and (key > after or (repeats and key == after))]
+        page = keys[:self.page_size]
+        more = len(page) == self.page_size if repeats else True
+        return Reply(200, answer=Page(tuple(self.objects[key][1] for key in page), more))
 
     def _as_before(self, changes: list[tuple[str, Stored | None]]) -> "SimulatedStore":
         store = SimulatedStore(self.page_size, self.profile)
@@ -201,6 +217,9 @@ class SimulatedStore:
                 store.objects[key] = found
         store.keys = sorted(store.objects)
         return store
+
+
+checked_key = lru_cache(50_000)(check_key)  # keys recur in many runs
 
 
 @lru_cache(50_000)

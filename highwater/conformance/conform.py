@@ -163,7 +163,11 @@ def unlike_silence(row: Row, model: Model, counted: Exploration) -> str:
     declared = silent(row.spec, model.constants._asdict()) | set(row.silent)
     lines = [f"{name} never fires in this run, and {table(row)} does not list it as silent" for name in sorted(idle - declared)]
     fired = {f"{role}.{action}".lstrip(".") for role, action in counted.fired}
-    lines += [f"{table(row)} lists {name} as silent, but it fires in this run" for name in sorted(declared & fired)]
+    lines += [f"{table(row)} lists {name} as silent, but it fires in this run: say in `where` with which constants it is silent"
+              for name in sorted(declared & fired)]
+    roles = {process.role for process in model.processes}
+    strange = sorted(name for name in declared - idle - fired if name.rpartition(".")[0] in roles)
+    lines += [f"{table(row)} lists {name} as silent, and the model has no such action" for name in strange]
     return "\n".join(lines)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from statistics import median
 
 from highwater import project
+from highwater.dst.scenario import counted
 from highwater.gate.exits import HARNESS
 from highwater.gate.rows import Check, Found
 from highwater.gate.sizes import Size
@@ -28,4 +29,5 @@ def killed(protocol: str, name: str, kills: int, budget: int) -> Found:
     strange = sorted(signature for signature in signatures if not signature.startswith(expected(name, True, protocol)))
     if strange:
         return Found("", HARNESS, f"killed by {strange[0]}, expected {' or '.join(expected(name, True, protocol))}")
-    return Found(f"killed after {median(waits):.0f} seeds (median of {len(waits)}): {', '.join(sorted(signatures)[:2])}")
+    after = counted(round(median(waits)), "seed")
+    return Found(f"killed after {after} (median of {len(waits)}): {', '.join(sorted(signatures)[:2])}")

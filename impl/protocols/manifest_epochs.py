@@ -178,10 +178,10 @@ class Instance:
 
         It retries after each conflict, until it succeeds or the clock reaches `deadline_ms`. Then it raises
         ManifestVersionExists, or OutcomeUnknown if a create had no response. After OutcomeUnknown only the same flush is
-        accepted; it finds out whether the first one was applied. Raises FencedUnapplied, FencedApplied: this writer has ended.
-        Raises Unavailable, InDoubt: the call had no effect.
+        accepted; it finds out whether the first one was applied. Raises FencedUnapplied, FencedApplied: this writer has ended,
+        and the same flush again raises the same. Raises Unavailable, InDoubt: the call had no effect.
         """
-        self._check_role("writer")
+        self._check_role("writer", Flush(sst))
         if self.update != Flush(sst):
             if self.doubt:
                 raise InDoubt(f"{self.update} has an indeterminate outcome: repeat it first to find out")
@@ -314,15 +314,19 @@ class Instance:
     def _forget(self) -> None:
         self.update, self.tried, self.doubt = None, False, 0
 
-    def _check_role(self, role: str) -> None:
+    def _check_role(self, role: str, update: Update | None = None) -> None:
         if self.role != role:
             raise RuntimeError(f"only a {role} may do this, but this is a {self.role}")
-        self._check_not_over()
+        self._check_not_over(update or self.update)
         if not self.epoch:
             raise RuntimeError(f"open this {self.role} first")
 
-    def _check_not_over(self) -> None:
+    def _check_not_over(self, update: Update | None = None) -> None:
+        """Check that this instance has not ended. `update`: what is asked for. Raises FencedApplied again for the update whose
+        effect is in the manifest."""
         match self.over:
+            case FencedApplied() as fenced if update and update == self.update:
+                raise FencedApplied(self.role, fenced.epoch, fenced.stored, f"{update} is in the manifest")
             case Fenced() as fenced:
                 raise FencedUnapplied(self.role, fenced.epoch, fenced.stored, "an earlier call reported this already")
             case StoreError() as failed:

@@ -118,6 +118,15 @@ def test_a_call_is_cancelled_at_every_request():
     assert found == set(OPS) - {"head", "put"}
 
 
+def test_a_call_that_is_cancelled_while_it_sleeps_has_had_its_reply():
+    """A compactor accepts its claim, is cancelled while it merges, and goes on from the claim: seed 94."""
+    outcome = simulate(Run(94, "manifest_compactions"))
+    heard = [e for e in outcome.events if e.kind == "timeout" and not e.awaited]
+    assert not outcome.kind and heard and not any(e.pending for e in heard)
+    for e in heard:
+        assert any(of.kind == "applied" and of.awaited and of.request == e.request for of in outcome.events)
+
+
 # --- the mutants that only it kills
 
 def first_failure(stem: str, name: str, patience_ms: int) -> Outcome | None:

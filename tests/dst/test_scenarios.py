@@ -45,7 +45,7 @@ def test_a_shape_lists_its_own_fields_before_those_of_all_shapes():
     drawn = Shape.drawn(lambda field, *values: values[-1], audit=(True, False), writers=(2, 3))
     assert list(drawn._asdict().items()) == [
         ("writers", 3), ("chaos", 9), ("page_size", 1000), ("audit", False), ("skew_ms", 0), ("store", "s3"), ("stall_ms", 0),
-        ("sdk", ""), ("patience_ms", 0)]
+        ("sdk", ""), ("broken", ""), ("patience_ms", 0)]
     assert drawn._replace(audit=True, writers=2) == Shape()
 
 

@@ -117,7 +117,7 @@ def test_what_is_sent_again_after_a_time_out(name):
 
 
 def test_an_error_after_one_attempt_says_so():
-    """As S3Store's: so a put in doubt is read back, and a conflict is one without doubt."""
+    """S3Store says so too. So a put in doubt is read back, and a conflict is one without doubt."""
     assert error_of(sdk("once", Scripted("lost")).create("a", b"1")).attempts == 1
     assert verified(Scripted(), "once").in_doubt(error_of(sdk("once", Scripted(409)).create("a", b"1"))) is False
 

@@ -1,6 +1,7 @@
 """The public API: the names that `highwater` exports lazily, and the page that describes them."""
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -48,6 +49,12 @@ def test_a_public_name_is_there_and_says_what_it_is(name):
 def test_a_module_for_a_protocol_of_ones_own_has_its_names(module):
     found = import_module(f"highwater.{module}")
     assert found.__doc__ and not [name for name in api.OWN[module] if not hasattr(found, name)]
+
+
+@pytest.mark.parametrize("name", ["below", "pooled", "clients", "update_of", "_told_of", "_crashed", "_no_action", "end",
+                                  "write_one_by_one", "raise_anomalies"])
+def test_the_page_says_what_the_functions_of_a_protocol_of_ones_own_do(name):
+    assert re.search(rf"^ *- `{name}\([^)]*\)`: [A-Z]\w+ \w+", api.PAGE.read_text(), re.M)
 
 
 def test_a_protocol_of_ones_own_imports_what_the_page_lists():

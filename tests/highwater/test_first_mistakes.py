@@ -4,7 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from highwater.gate.exits import BAD_INPUT, SPEC
+from highwater import project
+from highwater.dst import scenarios
+from highwater.dst.scenario import contradiction, contradiction_of_mutants
+from highwater.gate.exits import BAD_INPUT, SAFETY, SPEC
+from highwater.traces.explain.explain import thing
 from tests.support.projects import REGISTER, forget, highwater, made
 
 EXPLORE, CONFORM = ["model", "explore"], ["model", "conform"]
@@ -71,3 +75,112 @@ def test_a_role_that_only_some_rows_have_is_checked_there(tmp_path):
                     ("model.py", '("Writer", c.WRITERS, Writer(), WRITER)',
                      '("Writer", c.WRITERS, Writer(), WRITER), ("Reader", 0 if c.ONLY_IF_ABSENT else 1, (), {})'))
     assert highwater(*CONFORM, "--project", folder)[0] == 0
+
+
+# --- a table of runs
+
+@pytest.mark.parametrize("old, new, said", [
+    ('how = "graph"', "", "run 1 (register_plain) lacks 'how': write id, how and expect"),
+    ("states = 5", "state = 5", "run 1 (register_plain) has 'state', which is no field of a row: id, "),
+    ('"PASSED"', '"passed"', "expect is 'passed', one of PASSED, FAILED"),
+])
+def test_a_row_that_is_none_is_refused(tmp_path, old, new, said):
+    code, _, err = highwater(*CONFORM, "--project", edited(tmp_path, ("spec.toml", old, new)))
+    assert (code, err.count("\n")) == (BAD_INPUT, 1) and said in err, err
+
+
+def test_a_silent_action_that_is_none_is_named(tmp_path):
+    folder = edited(tmp_path, ("spec.toml", '["Writer.LoseReply"]', '["Writer.LoseReplies", "Writer.LoseReply"]'))
+    code, out, _ = highwater(*CONFORM, "--project", folder)
+    assert code == SPEC and "lists Writer.LoseReplies as silent, and the model has no such action" in out
+
+
+# --- a mapping
+
+@pytest.mark.parametrize("old, new, signature, said", [
+    ('action = "Create" if', 'action = "Creat" if', "refinement:Writer.Creat",
+     "Creat is no action of a Writer; it has Create, CreateConflict, "),
+    ("(action,), (), lambda a, s, l, s2, l2: (e.client, l.k)", "(None,), (), lambda a, s, l, s2, l2: ()",
+     "refinement:Writer.create", "Writer#0 has done what the model cannot do here: create\n"),
+    ("lambda a, s, l, s2, l2: (e.client", "lambda a, s, l: (e.client", "refinement:TypeError",
+     "takes 3 positional arguments but 5 were given\n"),
+    ("(e.client, l.k) ==", "(e.client, l.kk) ==", "refinement:AttributeError",
+     "'Writer' object has no attribute 'kk' (register/mapping.py:29)\n"),
+    ("update_of(e.body.decode())\n        action", "int(e.body)\n        action", "refinement:ValueError",
+     "b'0.0' (register/mapping.py:27)\n"),
+    ("Match(e.client, (action,)", 'Match("Client#0", (action,)', "refinement:KeyError",
+     "the model has no client Client#0, only Writer#0, Writer#1, Writer#2"),
+    ("def _told_of", "def _tells_of", "exception:NotImplementedError", "\nthe mapping has no method _told_of\n"),
+])
+def test_a_mistake_of_a_mapping_is_named_with_its_place(tmp_path, old, new, signature, said):
+    code, out, _ = highwater("dst", "run", "--seed", 0, "--project", edited(tmp_path, ("mapping.py", old, new)))
+    assert code and f"({signature})" in out and said in out, out
+
+
+def test_a_false_response_is_named_without_a_hole(tmp_path):
+    out = highwater("dst", "run", "--seeds", "0:60", "--mutant", "hopeful", "--project", REGISTER)[1]
+    seed = out.partition("--seed ")[2].split()[0]
+    out = highwater("dst", "run", "--seed", seed, "--mutant", "hopeful", "--project", REGISTER)[1]
+    assert " was told 'committed' of '" in out and "' , but" not in out
+
+
+def test_objects_of_two_folders_are_told_apart():
+    number = f"{3:020d}"
+    assert thing(f"t/_log/{number}.json") == "_log/3.json" and thing(f"t/data/{number}-0.1.json") == "data/3-0.1.json"
+    assert {thing(f"db/{key}") for key in (f"manifest/{number}.manifest", f"wal/{number}.sst", f"claims/{number}")} == {"id 3"}
+    assert (thing("db/lock"), thing(f"db/keys/1.0-{number}")) == ("db/lock", "id 3")
+
+
+def test_a_key_that_no_store_holds_fails_the_run(tmp_path):
+    folder = edited(tmp_path, ("mapping.py", 'Keys("db/"', 'Keys("/"'))
+    impl = folder / "register/impl.py"
+    impl.write_text(impl.read_text().replace('KEY = "', 'KEY = "/'))
+    code, out, _ = highwater("dst", "run", "--seed", 0, "--project", folder)
+    assert code == SAFETY and "bad key '/" in out and "it begins with a slash" in out, out
+
+
+# --- a scenario and its mutants
+
+@pytest.mark.parametrize("old, new, said", [
+    ('roles={"Writer": ("writers", "updates")}', 'roles={"Writer": ("writers", "writes")}',
+     "roles names 'writes', which is no field of Shape: page_size, "),
+    ("most=MOST", 'most={"writer": 3}', "most names 'writer', which is no field of Shape"),
+    ('work={"Writer": writer}', 'work={"Writr": writer}', "work is of Writr, and roles of Writer: name the same roles"),
+    ("audit=(),", 'audit=(("Reader#0",),),', "audit has ('Reader#0',): write tuples of clients of Writer, such as"),
+    ("audit=(),", 'audit=("Writer#0",),', "audit has 'Writer#0': write tuples of clients of Writer, such as"),
+    ("audit=(),", 'audit=(), optional=("Readers",),', "optional names 'Readers', which is none of the roles Writer"),
+    ('told=("committed", "failed", "unknown")', 'told=("committed")', "told is 'committed': write a tuple of the words"),
+    ("audit=(),", 'audit=(), needs=("creates",),', "needs names 'creates', which is none of create, update, cache, list"),
+    ("writers=(2, 3)", "writers=(2, 4)", "draw_shape draws writers up to 4, and most has 3: raise most"),
+    ("updates=(1, 2, 3)", "update=(1, 2, 3)", "TypeError: Shape.__init__() got an unexpected keyword argument 'update'"),
+    ('refiner, MOST["writers"]', "refiner, 2", "the model of trace_of has no client Writer#2, only Writer#0, Writer#1"),
+    ('refiner, MOST["writers"]', 'refiner, MOST["readers"]', "KeyError: 'readers' (DIR/register/scenario.py:"),
+])
+def test_a_scenario_whose_parts_do_not_fit_is_one_line(tmp_path, old, new, said):
+    code, out, err = highwater("dst", "run", "--seed", 0, "--project", edited(tmp_path, ("scenario.py", old, new)))
+    assert (code, out, err.count("\n")) == (BAD_INPUT, "", 1), err
+    assert f"{tmp_path}/register/scenario.py: SCENARIO: {said.replace('DIR', str(tmp_path))}" in err
+
+
+def test_a_word_that_told_does_not_list_fails_the_run(tmp_path):
+    folder = edited(tmp_path, ("scenario.py", 'told=("committed", "failed", "unknown")', 'told=("failed", "unknown")'))
+    code, out, _ = highwater("dst", "run", "--seed", 0, "--project", folder)
+    assert code == SAFETY and "caller was told 'committed', and SCENARIO.told lists failed, unknown" in out
+
+
+@pytest.mark.parametrize("old, new, said", [
+    (', "hopeful": (("told:committed",), ("history:lost update",))', "", "oracles has no 'hopeful': write (prefixes by the "),
+    ('"hopeful": ("a lost', '"hopefull": ("a lost', "oracles has no 'hopefull'"),
+    (', "hopeful": ("a lost response is a success", client(Hopeful))', "", "oracles has 'hopeful', and builds has not"),
+    ('("told:committed",)', '("told:committed")', "the oracle of 'hopeful' is ('told:committed', ('history:lost update',)): "),
+])
+def test_mutants_without_a_fitting_oracle_are_one_line(tmp_path, old, new, said):
+    code, _, err = highwater("dst", "zoo", "--campaigns", 1, "--project", edited(tmp_path, ("mutants.py", old, new)))
+    assert (code, err.count("\n")) == (BAD_INPUT, 1) and f"{tmp_path}/register/mutants.py: MUTANTS: {said}" in err, err
+
+
+def test_our_own_scenarios_fit():
+    assert {stem: contradiction(scenarios.named(stem)) for stem in scenarios.STEMS} == dict.fromkeys(scenarios.STEMS, "")
+    for stem in scenarios.STEMS:
+        if project.has("mutants", stem):
+            assert not contradiction_of_mutants(scenarios.mutants_of(stem)), stem

@@ -10,8 +10,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 OURS = {"specs", "model", "impl", "traces", "dst", "highwater", "bench"}
 SEAM = {"impl.errors", "impl.layout", "impl.world"}
-REFINEMENT = {"traces.event", "traces.form", "traces.options", "traces.reads", "traces.refine", "traces.follow", "traces.store",
-              "traces.trace"}
+REFINEMENT = {"traces.calls", "traces.event", "traces.form", "traces.options", "traces.reads", "traces.refine", "traces.follow",
+              "traces.store", "traces.trace"}
 SIMULATION = {"dst.actors", "dst.bundle", "dst.run_spec", "dst.scenario", "dst.scenarios", "dst.sim", "dst.simulate",
               "dst.verdict", "dst.version", "dst.world", "dst.zoo"}
 BELOW = {"specs", "model", "impl", "traces", "dst"}
@@ -38,7 +38,7 @@ MAY = {  # room -> the rooms and modules that it may import beside itself, and t
     "traces/damage/protocols": ({*REFINEMENT, "impl.layout", "impl.codecs", "traces.histories", "traces.damage"}, set()),
     "dst": ({"dst", "impl.errors", "impl.layout", "impl.world", "traces"}, set()),
     "dst/sim": ({"dst.run_spec", "dst.simulate", "dst.scenarios", "dst.world.faults"}, {"hypothesis"}),
-    "dst/world": ({"dst.sim", "impl.codecs", "impl.errors", "impl.world", "traces.event"}, set()),
+    "dst/world": ({"dst.sim", "impl.codecs", "impl.errors", "impl.stores.keys", "impl.world", "traces.event"}, set()),
     "dst/scenarios": ({"dst.actors", "dst.scenario", "dst.sim", "dst.world", "impl", "traces", "model.protocols"}, set()),
     "dst/mutants": ({"dst.scenario", "dst.scenarios", "dst.world.faults", "impl"}, set()),
     "dst/search": ({*SIMULATION, "traces.event", "traces.refine", "model.explore.tabulated"}, {"numpy"}),

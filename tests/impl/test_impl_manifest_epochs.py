@@ -448,6 +448,10 @@ def test_who_is_fenced_while_in_doubt_learns_whether_its_flush_is_in_the_manifes
         with pytest.raises(FencedApplied if fate == LOST else FencedUnapplied) as fenced:
             await old.flush("0.0")
         assert isinstance(fenced.value, Indefinite) == (fate == LOST)
+        with pytest.raises(type(fenced.value), match="in the manifest" if fate == LOST else "reported this already"):
+            await old.flush("0.0")  # it asks again
+        with pytest.raises(FencedUnapplied):
+            await old.flush("0.1")  # which was never sent
         assert (await latest(store)).l0 == (("0.0",) if fate == LOST else ())
 
     run(case())

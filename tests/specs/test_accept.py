@@ -152,7 +152,7 @@ def test_a_model_that_fails_leaves_no_new_table(tmp_path):
 
 
 @pytest.mark.parametrize("table, said", [
-    ('[[run]]\nid = "x"\nhow = "graph"\nexpect = "MAYBE"\n', "spec.toml: run x: how = 'graph', expect = 'MAYBE'"),
+    ('[[run]]\nid = "x"\nhow = "graph"\nexpect = "MAYBE"\n', "spec.toml: run 1 (x): how is 'graph', "),
     ("[[run]\n", "Expected"), ("a = 1\n", "spec.toml: there is no [[run]]")])
 def test_a_table_that_is_not_well_formed(tmp_path, table, said):
     code, _, err = highwater("model", "conform", "--project", alone_with(tmp_path, table))

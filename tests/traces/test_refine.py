@@ -87,6 +87,8 @@ EXPLAINED = {  # mutant -> signature of its failure; what its explanation says
     "Z10": (LISTS_ANEW, r"its create of db/.* is open, and all it heard of it is (.*, )?create: 409\n"),
     "gone_is_not_mine": (LISTS_ANEW, r"its create of db/.* is open, and all it heard of it is .*, get: 404\n"),
     "anothers_is_not_mine": (LISTS_ANEW, r"its create of db/.* is open, and all it heard of it is .*, get: 200\n"),
+    "says_it_deleted": ("call:collect deleted", r"collect returned list deleted=db/.*, but this call has deleted "),
+    "returns_no_value": ("call:update content", r"update returned Committed content=.*, but this call has neither put"),
     "timeout_is_nothing": ("told:failed", r"was told 'failed' of '\d\.\d' , but in the model it is in "),
 }
 

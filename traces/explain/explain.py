@@ -200,9 +200,14 @@ class Record(Refiner):
 # --- in words -----------------------------------------------------------------------------------------------------------
 
 def thing(key: str, body: bytes = b"") -> str:
+    """Name an object in few letters: a file of a sequence by its id; one with a longer name by folder, id and the rest."""
+    if key.endswith(".boundary"):
+        return f"boundary {body.decode(errors='replace')}".rstrip()
     number = re.search(r"\d{20}", key)
-    return f"boundary {body.decode(errors='replace')}".rstrip() if key.endswith(".boundary") else \
-        f"id {int(number[0])}" if number else key
+    longer = re.search(r"([^/]*)/(\d{20})([^/]+)$", key)
+    if longer and longer[3] not in (".sst", f".{longer[1]}"):
+        return f"{longer[1]}/{int(longer[2])}{longer[3]}"
+    return f"id {int(number[0])}" if number else key
 
 
 def request(e: Event) -> str:

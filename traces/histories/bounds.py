@@ -38,6 +38,8 @@ def operations(events: Iterable[Event], namespace: Namespace) -> Iterable[Taken]
     for e in events:
         if e.kind == "told":
             requests, *before = open_.pop(e.client, [0, creates, deletes, advances])
+            if not e.body and e.op != "read":  # a round of collection, or a read that failed
+                continue
             yield Taken(e.client, e.op, "" if e.op == "read" else e.body.decode(), requests,
                         *(now - then for now, then in zip((creates, deletes, advances), before)))
             continue

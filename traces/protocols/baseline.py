@@ -12,6 +12,7 @@ from highwater.model.protocols.baseline import Constants, Shared, Update, Writer
 from highwater.traces import trace
 from highwater.traces.event import Event
 from highwater.traces.form import Keys
+from highwater.traces.protocols.baseline_calls import CALLS, JUDGES
 from highwater.traces.refine import STUTTER, Match, Refiner
 from highwater.traces.trace import refiner_without_witnesses, update_of
 
@@ -42,6 +43,8 @@ def put_of(e: Event) -> Update:
 
 class Trace(trace.Trace):
     """Refines one trace of this protocol."""
+
+    calls, claims = CALLS, JUDGES
 
     def _updates(self, e: Event) -> list[str]:
         return [e.body.decode()]

@@ -14,6 +14,7 @@ from highwater.model.protocols.log_gc import Constants, Entry, Shared, State, mo
 from highwater.traces import trace
 from highwater.traces.event import Event
 from highwater.traces.form import Keys
+from highwater.traces.protocols.log_gc_calls import CALLS, JUDGES
 from highwater.traces.refine import STUTTER, Match, Refiner
 from highwater.traces.trace import refiner_without_witnesses
 
@@ -67,6 +68,7 @@ class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
     alien = (*trace.ALIEN, InvalidSnapshot)
+    calls, claims = CALLS, JUDGES
     writer = "Appender"
 
     def _updates(self, e: Event) -> list[str]:

@@ -38,6 +38,7 @@ from highwater.model.protocols.manifest_compactions import (
 from highwater.traces import trace
 from highwater.traces.event import Event
 from highwater.traces.form import READS, Keys
+from highwater.traces.protocols.manifest_compactions_calls import CALLS, JUDGES
 from highwater.traces.reads import Reads
 from highwater.traces.refine import STUTTER, Match, Refiner
 from highwater.traces.trace import refiner_without_witnesses
@@ -97,6 +98,7 @@ class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
     alien = (*trace.ALIEN, InvalidContent)
+    calls, claims = CALLS, JUDGES
     collector = "Collector"
 
     def __init__(self, refiner: Refiner, namespace: Keys = KEYS, skew_ms: int = 0):
@@ -128,7 +130,8 @@ class Trace(trace.Trace):
             self.before.pop(client, None)
         elif e.kind == "told" or e.op in ("list", "create"):
             self._decide(e)
-        elif e.kind != "applied" and e.key in BOUNDARIES and any(l.pc == "Created" for l in self.refiner.locals(client)):
+        elif e.kind != "applied" and e.awaited and e.key in BOUNDARIES and any(
+                l.pc == "Created" for l in self.refiner.locals(client)):
             self._keep(client, lambda part, l: l.pc == "Created")  # it has not learned what the boundary is
         if e.kind != "told":
             if e.op == "list" and e.kind == "applied":

@@ -20,6 +20,7 @@ from highwater.model.protocols.manifest_epochs import Constants, Manifest, Share
 from highwater.traces import trace
 from highwater.traces.event import Event
 from highwater.traces.form import READS
+from highwater.traces.protocols.manifest_epochs_calls import CALLS, JUDGES
 from highwater.traces.refine import STUTTER, Match, Refiner
 from highwater.traces.trace import refiner_without_witnesses, update_of
 
@@ -50,6 +51,7 @@ class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
     alien = (*trace.ALIEN, InvalidManifest)
+    calls, claims = CALLS, JUDGES
 
     def __init__(self, refiner: Refiner, namespace: Namespace = MANIFESTS, skew_ms: int = 0):
         super().__init__(refiner, namespace, skew_ms)

@@ -27,6 +27,7 @@ from highwater.model.protocols.manifest_migration import Constants, File, Shared
 from highwater.traces import trace
 from highwater.traces.event import Event
 from highwater.traces.form import READS
+from highwater.traces.protocols.manifest_migration_calls import CALLS, JUDGES
 from highwater.traces.reads import Reads
 from highwater.traces.refine import STUTTER, Match, Refiner
 
@@ -102,6 +103,7 @@ class Trace(trace.Trace):
 
     alien = (*trace.ALIEN, Definite)  # Definite: raised by the codec
     collector = "Collector#"
+    calls, claims = CALLS, JUDGES
 
     def __init__(self, refiner: Refiner, namespace: Namespace = MANIFESTS, skew_ms: int = 0):
         super().__init__(refiner, namespace, skew_ms)

@@ -28,6 +28,7 @@ from highwater.model.protocols.sequenced_metadata_boundary import (
 from highwater.traces import trace
 from highwater.traces.event import Event
 from highwater.traces.options import Options, Recorded, StrangeClient, Unfit
+from highwater.traces.protocols.sequenced_metadata_boundary_calls import CALLS, JUDGES
 from highwater.traces.refine import STUTTER, Match, Refiner, refiner_of
 from highwater.traces.trace import AGAIN, refiner_without_witnesses
 
@@ -87,6 +88,7 @@ class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
     alien = (*trace.ALIEN, manifest_json.InvalidManifest)
+    calls, claims = CALLS, JUDGES
     at_rest: tuple[str, ...] = ("Idle",)  # a writer's `pc` at a response to its caller
 
     def _updates(self, e: Event) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ from highwater.model.protocols.sequenced_metadata_boundary import (
     model,
     present,
 )
+from highwater.traces.calls import judge_answer
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS
 from highwater.traces.protocols.sequenced_metadata_boundary import Trace, decoded
@@ -245,5 +246,7 @@ class RetryingTrace(Trace):
             writer, number = map(int, e.body.split(b"."))
             if in_history(self.refiner.shared(), writer, Writer(k=number)):
                 raise self._misled(e, "in the model it is in the history or in flight")
+            if e.keys:
+                judge_answer(self, e)
         elif e.op != "refused" or e.body not in self.unheard:
             super()._told(e)

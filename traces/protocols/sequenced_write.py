@@ -27,6 +27,7 @@ from highwater.model.protocols.sequenced_write import (
 )
 from highwater.traces import trace
 from highwater.traces.event import Event
+from highwater.traces.protocols.sequenced_write_calls import CALLS
 from highwater.traces.refine import STUTTER, Match, Refiner
 from highwater.traces.trace import refiner_without_witnesses, update_of
 
@@ -82,6 +83,7 @@ class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
     alien = (*trace.ALIEN, manifest_json.InvalidManifest)
+    calls = CALLS
 
     def __init__(self, refiner: Refiner, namespace: Namespace, skew_ms: int = 0):
         super().__init__(refiner, namespace, skew_ms)

@@ -11,6 +11,7 @@ from highwater.model.protocols.simple_conditional import Constants, Shared, Upda
 from highwater.traces import trace
 from highwater.traces.event import Event
 from highwater.traces.form import Keys
+from highwater.traces.protocols.simple_conditional_calls import CALLS
 from highwater.traces.refine import STUTTER, Match, Refiner
 from highwater.traces.trace import refiner_without_witnesses, update_of
 
@@ -48,6 +49,7 @@ class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
     alien = (*trace.ALIEN, manifest_json.InvalidManifest)
+    calls = CALLS
 
     def _updates(self, e: Event) -> tuple[str, ...]:
         return manifest_json.decode(e.body).updates

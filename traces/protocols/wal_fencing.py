@@ -16,6 +16,7 @@ from highwater.model.protocols.wal_fencing import Body, Constants, Manifest, Sha
 from highwater.traces import trace
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, Keys
+from highwater.traces.protocols.wal_fencing_calls import CALLS, JUDGES
 from highwater.traces.refine import STUTTER, Match, Refiner
 from highwater.traces.trace import refiner_without_witnesses
 
@@ -56,6 +57,7 @@ class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
     alien = (*trace.ALIEN, InvalidWal)
+    calls, claims = CALLS, JUDGES
 
     def _updates(self, e: Event) -> list[str]:
         """Return the update in a record. (A flush puts none: it says that the log's records are in the database.)"""

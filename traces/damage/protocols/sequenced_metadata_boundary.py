@@ -11,6 +11,7 @@ from typing import Any
 from highwater.impl.codecs.json import manifest as manifest_json
 from highwater.impl.codecs.json.manifest import InvalidManifest
 from highwater.impl.layout import InvalidName, Namespace
+from highwater.traces.calls import ALONE
 from highwater.traces.damage.knowledge import Knowledge
 from highwater.traces.damage.survivors import (
     ENDS,
@@ -85,7 +86,8 @@ def latest(events: Iterable[Event], where: Namespace) -> bytes:
 
 def begins_anew(e: Event | None) -> bool:
     """Return whether the client forgets its earlier knowledge with this event."""
-    return e is None or e.kind == "crash" or (e.op == "list" and e.client.startswith("Collector") and not e.condition)
+    return e is None or e.kind == "crash" or e.op in ALONE or (
+        e.op == "list" and e.client.startswith("Collector") and not e.condition)
 
 
 def forgotten(e: Event, rest: list[Event]) -> bool:
@@ -149,7 +151,7 @@ def harmless(s: Survivor, e: Event) -> bool:
 
 
 def told_again(s: Survivor) -> bool:
-    return s.damage.kind == "duplicate" and s.before.kind == "told" and s.before.op in ("read", "unknown", "failed")
+    return s.damage.kind == "duplicate" and s.before.kind == "told" and s.before.op in ("read", "unknown", "failed", *ALONE)
 
 
 def true_as_well(s: Survivor) -> bool:
@@ -189,7 +191,8 @@ def did_more(s: Survivor) -> bool:
 
 def another_did(s: Survivor) -> bool:
     deletes = s.after.op == "delete" and s.after.kind == "applied" and may_delete(s, s.after)
-    return same_but(s, "client") and (deletes or (superfluous(s, s.before) and harmless(s, s.after)))
+    ended = s.before.op in ALONE and s.after.client.startswith("Collector")  # its round, with nothing deleted
+    return same_but(s, "client") and (deletes or ended or (superfluous(s, s.before) and harmless(s, s.after)))
 
 
 def may_delete(s: Survivor, e: Event) -> bool:

@@ -1,0 +1,90 @@
+"""Somebody breaks a promise of the environment: callers get named errors, none is told a false success, and no call hangs."""
+
+import asyncio
+
+import pytest
+
+from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS
+from highwater.dst.run_spec import Run, RunSpec, drawn_shape
+from highwater.dst.scenarios.sequenced_metadata_boundary import BREAKS, RARE_BREAKS
+from highwater.dst.simulate import Outcome, simulate
+from highwater.dst.world.store import SimulatedStore
+from highwater.impl.errors import ListingNeverEnds
+from highwater.impl.layout import Namespace
+from highwater.impl.world import Entry, Page, list_all
+from highwater.traces.event import EMPTY, Event
+from highwater.traces.histories.promises import trusted
+
+WHERE = Namespace("db", "manifest")
+
+
+def run(seed: int, name: str, build=None, **kept: object) -> Outcome:
+    settings = next(of for of in RARE_BREAKS if of["broken"] == name)
+    return simulate(Run(seed, shape=drawn_shape(seed)._replace(**{**settings, "patience_ms": 0, **kept})), build)
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_production_keeps_what_still_holds(name):
+    for seed in range(150):
+        outcome = run(seed, name)
+        assert not outcome.kind, (seed, outcome.signature, outcome.message)
+
+
+@pytest.mark.parametrize("mutant, name", [
+    ("lost_boundary_is_none", "boundary_lost"), ("invalid_boundary_is_ignored", "boundary_emptied"),
+    ("invalid_boundary_is_ignored", "boundary_set_back"), ("repeated_key_is_listed", "listing_repeats"),
+    ("listing_without_end", "listing_never_ends")])
+def test_a_mutant_dies_of_nothing_else(mutant, name):
+    build = BUILDS[mutant][1]
+    assert not [seed for seed in range(60) if run(seed, name, build, broken="").kind]
+    assert [seed for seed in range(60) if run(seed, name, build).kind]
+
+
+def test_a_break_that_there_is_not_is_refused():
+    with pytest.raises(ValueError, match="broken=x: sequenced_metadata_boundary has boundary_lost, boundary_emptied"):
+        RunSpec(shape=("broken=x",)).at(0)
+
+
+def boundary(body: bytes, status: int = 200, request: int = 1, **more: object) -> Event:
+    return EMPTY._replace(client="Writer#0", request=request, kind="applied", op="get", key=WHERE.boundary_key, status=status,
+                          body=body, **more)
+
+
+@pytest.mark.parametrize("events, says", [
+    ([boundary(b"3"), boundary(b"", 404, 2)], "was 3 and is gone"), ([boundary(b"")], "holds b''"),
+    ([boundary(b"3"), boundary(b"2", 200, 2)], "went back from 3 to 2"), ([boundary(b"4")], "saw the boundary 4"),
+    ([boundary(b"", 404)], ""), ([boundary(b"3"), boundary(b"", 404, 2), boundary(b"3", 200, 3)], ""),
+    ([boundary(b"3"), EMPTY._replace(client="Writer#0", kind="crash", request=2, op="get"), boundary(b"", 404, 3)], ""),
+    ([boundary(b"3"), boundary(b"", 404, 2), EMPTY._replace(client="Writer#0", kind="timeout", request=2, op="get")], "")])
+def test_what_a_client_saw_says_what_its_caller_may_be_told(events, says):
+    committed = EMPTY._replace(client="Writer#0", kind="told", op="committed", key=WHERE.key(4))
+    found = trusted([*events, committed], WHERE)
+    assert (says in found) if says else not found
+
+
+class Listing:
+    """A store of the keys that lists them as a broken store does."""
+
+    def __init__(self, how: str, size: int, *keys: str):
+        self.store = SimulatedStore(size)
+        for key in keys:
+            self.store.put(key, b"", 0)
+        self.store.lists_wrongly(how)
+
+    async def list_page(self, prefix: str, after: str = "") -> Page:
+        return self.store.apply("list", prefix, b"", after, 0).answer
+
+
+def listed(how: str, size: int) -> list[str]:
+    found: list[Entry] = asyncio.run(list_all(Listing(how, size, "k/1", "k/2", "k/3"), "k/"))
+    return [entry.key for entry in found]
+
+
+def test_a_repeated_key_is_listed_once():
+    assert listed("repeats", 2) == listed("repeats", 3) == ["k/1", "k/2", "k/3"]
+
+
+@pytest.mark.parametrize("how, size", [("repeats", 1), ("never ends", 2)])
+def test_a_listing_that_does_not_go_on_is_an_error(how, size):
+    with pytest.raises(ListingNeverEnds):
+        listed(how, size)

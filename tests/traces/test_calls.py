@@ -1,0 +1,153 @@
+"""The tables of calls: they have every error and every call of the implementation, and an answer that they lack is refused."""
+
+import ast
+import inspect
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from highwater.dst.run_spec import Run
+from highwater.dst.scenarios import STEMS, named
+from highwater.dst.simulate import simulate
+from highwater.impl import errors, layout
+from highwater.impl.errors import Definite, Indefinite, StoreError
+from highwater.traces.calls import DEFINITE, INDEFINITE, NEVER, NONE, RETURNED, outcomes
+from highwater.traces.event import Event, from_json, to_json
+from highwater.traces.refine import Failure
+
+ROOT = Path(__file__).resolve().parents[2]
+TABLES = {stem: table for stem in STEMS if not named(stem).model
+          and (table := import_module(f"highwater.traces.protocols.{stem}").Trace.calls)}
+STORES_ONLY = "an error of stores, which every protocol turns into its own"
+UNSAID = {  # errors that no table has -> why
+    "StoreError": "the base of all", "Definite": "a base", "Indefinite": "a base",
+    "Fenced": "a base", "AlreadyExists": STORES_ONLY, "PreconditionFailed": STORES_ONLY,
+}
+MISSING = {"log_gc", "manifest_compactions", "manifest_migration", "store_primitives", "wal_fencing"}  # without a table
+ALSO = {"sequenced_metadata_boundary": ("update_ids",)}  # protocol -> modules whose calls its table has, too
+PARTS = ("boundary_object", "sequenced_storage")  # their errors are in the tables of the protocols that are made of them
+
+
+def protocol(stem: str) -> ModuleType:
+    return import_module(f"highwater.impl.protocols.{stem}")
+
+
+def modules(*rooms: str) -> Iterator:
+    for room in rooms:
+        for path in sorted((ROOT / "impl" / room).rglob("*.py")):
+            if path.name != "__init__.py":
+                yield import_module("highwater." + path.relative_to(ROOT).with_suffix("").as_posix().replace("/", "."))
+
+
+def defined() -> dict[str, list[type]]:
+    """Return the classes that modules of impl/ define, by name. A name may occur in several."""
+    found: dict[str, list[type]] = {}
+    for module in (import_module(f"highwater.impl.protocols.{stem}") for stem in TABLES):
+        for name, kind in vars(module).items():
+            if isinstance(kind, type) and kind.__module__ == module.__name__:
+                found.setdefault(name, []).append(kind)
+    return found
+
+
+def said() -> Iterator[tuple[str, str, str, object]]:
+    """Yield protocol, call, class and answer of each row."""
+    for stem, calls in TABLES.items():
+        for call, answers in calls.items():
+            for result, answer in answers.items():
+                yield stem, call, result, answer
+
+
+def test_every_protocol_has_a_table():
+    assert TABLES.keys() == {stem for stem in STEMS if not named(stem).model} - MISSING
+
+
+def test_every_error_of_the_implementation_is_in_a_table():
+    kinds = {name for name, of in defined().items() if any(issubclass(one, StoreError) for one in of)}
+    in_tables = {result for _, _, result, answer in said() if answer.kind != RETURNED}
+    assert kinds - in_tables <= UNSAID.keys()
+
+
+@pytest.mark.parametrize("stem", TABLES)
+def test_an_error_of_a_table_is_of_its_kind(stem):
+    own = [*map(protocol, (stem, *ALSO.get(stem, ()), *PARTS)), *modules("codecs"), errors, layout]
+    for call, answers in TABLES[stem].items():
+        for result, answer in answers.items():
+            if answer.kind == RETURNED:
+                continue
+            kind = next(vars(module)[result] for module in own if result in vars(module))
+            assert issubclass(kind, Definite) == (answer.kind == DEFINITE), (call, result)
+            assert issubclass(kind, Indefinite) == (answer.kind == INDEFINITE), (call, result)
+
+
+def test_a_definite_error_says_that_nothing_happened():
+    for row in said():
+        answer = row[3]
+        assert answer.kind != DEFINITE or answer.update in (NEVER, NONE), row
+        assert answer.kind != INDEFINITE or answer.update != NEVER, row
+
+
+@pytest.mark.parametrize("stem", TABLES)
+def test_a_response_means_one_thing(stem):
+    means = outcomes(TABLES[stem])
+    for answers in TABLES[stem].values():
+        for answer in answers.values():
+            assert not answer.update or means[answer.told] == outcomes({"": {"": answer}})[answer.told], answer
+
+
+def public_calls(stem: str) -> set[str]:
+    """Return the names of the public coroutines that a protocol's modules define."""
+    trees = [ast.parse(inspect.getsource(protocol(one))) for one in (stem, *ALSO.get(stem, ()))]
+    return {node.name for tree in trees for node in ast.walk(tree)
+            if isinstance(node, ast.AsyncFunctionDef) and not node.name.startswith("_")}
+
+
+NOT_CALLS = {  # public coroutines that are no calls of users -> the call that they are a part of, or that is a part of them
+    "manifest_epochs": {"open_writer": "open", "open_compactor": "open", "open_collector": "open", "opened": "open"},
+    "sequenced_write": {"create": "update"},
+    "sequenced_metadata_boundary": {"list": "update", "latest": "update", "create": "update"},
+}
+
+
+@pytest.mark.parametrize("stem", TABLES)
+def test_every_call_has_a_row(stem):
+    assert public_calls(stem) - NOT_CALLS.get(stem, {}).keys() == TABLES[stem].keys()
+
+
+# --- the judge
+
+
+
+def signature(stem: str, events: list[Event], shape: object) -> str:
+    trace = named(stem).trace_of(shape)
+    try:
+        for e in events:
+            trace.observe(e)
+    except Failure as failure:
+        return failure.signature
+    return ""
+
+
+@pytest.mark.parametrize("stem", TABLES)
+def test_a_trace_without_answers_is_judged_as_before(stem):
+    """Traces of earlier releases have none."""
+    for seed in range(20):
+        run = simulate(Run(seed, stem))
+        if any(e.keys and e.keys[0] in TABLES[stem] and e.op in ("deleted", "not deleted", "not read") for e in run.events):
+            continue
+        assert signature(stem, [e._replace(keys=()) if e.kind == "told" else e for e in run.events], run.shape) == ""
+
+
+@pytest.mark.parametrize("stem", TABLES)
+def test_a_false_answer_is_refused(stem):
+    run = next(run for run in (simulate(Run(seed, stem)) for seed in range(200))
+               if any(e.kind == "told" and len(e.keys) > 3 for e in run.events))
+    at = next(at for at, e in enumerate(run.events) if e.kind == "told" and len(e.keys) > 3)
+    call, result, kind, *claims = run.events[at].keys
+    assert from_json(to_json(run.events[at])) == run.events[at] and signature(stem, run.events, run.shape) == ""
+    for wrong in ((call, "Missing", kind), (call, result, "definite", *claims), (call, result, kind),
+                  (call, result, kind, claims[0] + "0", *claims[1:]), ("uncalled", result, kind, *claims)):
+        events = [*run.events[:at], run.events[at]._replace(keys=wrong), *run.events[at + 1:]]
+        assert signature(stem, events, run.shape).startswith("call:"), wrong

@@ -1,0 +1,197 @@
+"""Safety: what a call of a protocol's public API says to its caller is one of the answers in its table, and each claim in it is
+true.
+
+The table of a protocol is `CALLS` in traces/protocols/STEM_calls.py, beside its mapping. It names for each call the classes of
+its results and errors. The docs are generated from it. A `told` event carries an answer in `keys`: the call, the class of what
+it returned or raised, the kind of it, and each claim as `name=value`. A trace without them is judged by the kind of response
+alone.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from hashlib import blake2b
+from itertools import takewhile
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from highwater.traces.event import Event
+from highwater.traces.form import MUTATIONS
+from highwater.traces.refine import STUTTER, Failure, Match
+
+RETURNED, DEFINITE, INDEFINITE = "returned", "definite", "indefinite"
+DONE, NEVER, PERHAPS, NONE = "is applied", "is not applied, and never will be", "may be applied, now or later", ""
+PARTLY = "may be done in part; the next call continues it, or begins it again"
+CALL = ("call", "class", "kind")  # the first texts in `keys` of an event; claims follow
+UNFINISHED = "unfinished"  # the response to an error of an update that an earlier call has left in doubt
+ALONE = ("not read", "deleted", "not deleted", UNFINISHED)  # responses of which nothing but the answer itself is judged
+
+
+class Answer(NamedTuple):
+    """One answer that a call may give."""
+
+    kind: str  # RETURNED, DEFINITE or INDEFINITE
+    told: str  # the `op` of its event
+    update: str  # what has become of the call's update: DONE, NEVER, PERHAPS, PARTLY; NONE if the call makes none
+    means: str  # to the caller: what is known now, and what to do
+    claims: tuple[str, ...] = ()  # the values in it that are judged
+
+APPLIED = (200, 204)  # statuses of a mutation that took effect
+Calls = Mapping[str, Mapping[str, Answer]]  # call -> name of the class of its result or error -> the answer
+Claim = Callable[[Any, Event, str], str]  # (trace, event, value) -> why the value is wrong; "" if it is right
+
+
+def returns(told: str, means: str, *claims: str, update: str = DONE) -> Answer:
+    return Answer(RETURNED, told, update, means, claims)
+
+
+def definite(told: str, means: str, update: str = NEVER) -> Answer:
+    return Answer(DEFINITE, told, update, means)
+
+
+def indefinite(told: str, means: str, update: str = PERHAPS) -> Answer:
+    return Answer(INDEFINITE, told, update, means)
+
+
+LATE = "the caller's time was over, and the call is cancelled"
+
+
+def with_timeouts(calls: Calls) -> Calls:
+    """Return the table with the answer to a caller that cancelled its call after a time of its own (`Clock.timeout`)."""
+    found = {}
+    for call, answers in calls.items():
+        like = answers.get("OutcomeUnknown") or answers.get("Unavailable")
+        late = indefinite(like.told, LATE, PERHAPS if like.update else NONE) if like else None
+        found[call] = {**answers, "TimedOut": late} if late else answers
+    return found
+
+
+FILES = ("ListingNeverEnds", "InvalidName", "InvalidId")  # errors of a folder of numbered files
+
+
+def unreadable(told: str, update: str, *errors: str) -> dict[str, Answer]:
+    """Return answers of errors that say that a listing or a file is none of the protocol's."""
+    means = "a listing or a file is not of this protocol, or its ids are used up: call again after somebody has mended it"
+    return {name: definite(told, means, update) for name in errors}
+
+
+def outcomes(calls: Calls) -> dict[str, str]:
+    """Return response -> what a caller may conclude of its update: "committed", "failed" or "unknown"."""
+    means = {DONE: "committed", NEVER: "failed", PERHAPS: "unknown"}
+    return {answer.told: means[answer.update] for answers in calls.values() for answer in answers.values()
+            if answer.update in means}
+
+
+@lru_cache(100_000)
+def content(body: bytes) -> str:
+    """Name a content, short enough for every event."""
+    return blake2b(body, digest_size=8).hexdigest()
+
+
+# --- the judge
+
+def judge_answer(trace: Any, e: Event) -> None:
+    """Check that an answer is in the table of its call, with this kind, response and claims."""
+    call, result, kind, *claims = e.keys
+    answer = trace.calls.get(call, {}).get(result)
+    if answer is None:
+        raise untrue(trace, e, result, f"the table of calls has no {result} of {call}")
+    if answer.kind != kind or e.op not in (answer.told, "" if kind == RETURNED else UNFINISHED):
+        raise untrue(trace, e, result, f"by the table of calls it is {answer.kind}, and the response {answer.told!r}")
+    if e.op in ALONE and (e.key or (e.body and e.op != UNFINISHED)):
+        raise untrue(trace, e, result, "it names no key and no update")
+    last = next(own(trace, e.client), None)
+    if e.op in ALONE and result != "TimedOut" and (last is None or not within(last)):
+        raise untrue(trace, e, result, "this call has sent no request")
+    if result == "Unavailable" and (last is None or last.kind not in ("timeout", "refused")):
+        raise untrue(trace, e, result, "its last request was not left without an answer")
+    if tuple(claim.partition("=")[0] for claim in claims) != answer.claims:
+        raise untrue(trace, e, result, f"by the table of calls its claims are {', '.join(answer.claims) or 'none'}")
+
+
+def judge_claims(trace: Any, e: Event) -> None:
+    """Check that the claims of an answer are true."""
+    for name, _, value in (claim.partition("=") for claim in e.keys[len(CALL):]):
+        if why := trace.claims[name](trace, e, value):
+            raise untrue(trace, e, name, why)
+    if is_denied(trace, e):
+        events = [*takewhile(within, own(trace, e.client))]
+        sent = {old.request for old in events if old.awaited}  # an earlier call's request may arrive in this one
+        for old in events:
+            if old.op in MUTATIONS and old.status in APPLIED and old.request in sent:
+                raise untrue(trace, e, e.keys[1], f"its {old.op} of {old.key} was applied")
+            if old.pending and (old.client, old.request) in trace.pending:
+                trace.denied[old.client, old.request] = e
+
+
+def judge_late(trace: Any, e: Event) -> None:
+    """Check that a mutation that takes effect now was not denied by an answer before."""
+    told = trace.denied.get((e.client, e.request))
+    if told and e.status in APPLIED:
+        raise untrue(trace, told, told.keys[1], f"its {e.op} of {e.key} was applied later")
+
+
+def is_denied(trace: Any, e: Event) -> bool:
+    """Return whether an answer says that nothing of its call is or will be applied."""
+    return len(e.keys) >= len(CALL) and trace.calls[e.keys[0]][e.keys[1]].update == NEVER
+
+
+def untrue(trace: Any, e: Event, what: str, why: str) -> Failure:
+    call, result, kind, *claims = e.keys
+    return Failure("safety", f"call:{call} {what}", f"{e.client}: {call} {kind} {' '.join([result, *claims])} for "
+                   f"{e.body.decode()!r} {e.key}, but {why}", trace.refiner.unpacked())
+
+
+def by_model(so: Callable[[Any, Any, Event, str], object]) -> Claim:
+    """Make the judge of a claim that must agree with the model: `so(shared, local, event, value)`."""
+    def judged(trace: Any, e: Event, value: str) -> str:
+        try:
+            trace.refiner.step(Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: so(s, l, e, value)))
+        except Failure as failure:
+            if failure.kind != "refinement":
+                raise
+            return f"in the model {e.client} is {trace.refiner.local(e.client)}"
+        return ""
+
+    return judged
+
+
+def own(trace: Any, client: str) -> Iterator[Event]:
+    """Yield the client's own events before the current one, latest first."""
+    return (old for old in (trace.events[at] for at in range(len(trace.events) - 2, -1, -1)) if old.client == client)
+
+
+def within(old: Event) -> bool:
+    return old.kind not in ("told", "crash")
+
+
+def in_call(trace: Any, e: Event) -> Iterator[Event]:
+    """Yield the requests of the call that ends with this event, latest first, if their responses arrived."""
+    lost = set()
+    for old in takewhile(within, own(trace, e.client)):
+        if old.kind == "timeout":
+            lost.add(old.request)
+        elif old.kind == "applied" and old.awaited and old.request not in lost:
+            yield old
+
+
+def right_content(trace: Any, e: Event, value: str) -> str:
+    """The returned value is what this call put or got under the key."""
+    found = any(old.key == e.key and old.status == 200 and content(old.body) == value for old in in_call(trace, e))
+    return "" if found else f"this call has neither put nor got that content under {e.key!r}"
+
+
+def right_deletes(trace: Any, e: Event, value: str) -> str:
+    """The keys that a collector says it deleted are those of its deletes that were answered."""
+    deleted = {old.key for old in in_call(trace, e) if old.op == "delete"}
+    return "" if sorted(deleted) == value.split() else f"this call has deleted {sorted(deleted)}"
+
+
+def right_version(trace: Any, e: Event, value: str) -> str:
+    """The returned version is one that this call put or got under the key."""
+    return "" if any(old.key == e.key and old.version == value for old in in_call(trace, e)) else \
+        f"this call has met no version {value} of {e.key!r}"
+
+
+JUDGES: Mapping[str, Claim] = MappingProxyType(  # of every protocol
+    {"content": right_content, "deleted": right_deletes, "version": right_version})
+NO_CALLS: Calls = MappingProxyType({})

@@ -1,0 +1,89 @@
+"""What each call of impl/protocols/manifest_epochs.py may say to its caller, and what is true then."""
+
+from itertools import islice
+
+from highwater.traces.calls import (
+    DONE,
+    FILES,
+    NEVER,
+    NONE,
+    Answer,
+    Calls,
+    Claim,
+    definite,
+    indefinite,
+    own,
+    returns,
+    unreadable,
+    with_timeouts,
+)
+from highwater.traces.calls import JUDGES as COMMON
+from highwater.traces.event import Event
+from highwater.traces.trace import Trace
+
+EMPTY = "there is no manifest: initialise the database, then call again"
+READ = {
+    "Unavailable": definite("not read", "call again", NONE),
+    "NoLatest": definite("not read", EMPTY, NONE),
+    **unreadable("not read", NONE, *FILES, "InvalidManifest"),
+}
+INITIALISE = {
+    "NoneType": returns("initialised", "there is a first manifest", update=NONE),
+    "Unavailable": definite("not initialised", "call again"),
+    **unreadable("not initialised", NEVER, *FILES),
+    "OutcomeUnknown": indefinite("not initialised", "call again: a second first manifest is impossible", NONE),
+}
+OPEN = {
+    "Committed": returns("opened", "the instance has its epoch", "content"),
+    "ManifestVersionExists": definite("version_exists", "another instance was faster in every attempt: open another instance"),
+    "Unavailable": definite("failed", "open again: after a failed read it starts over with LIST, after a refused create it "
+                            "repeats the create"),
+    "NoLatest": definite("failed", EMPTY),
+    **unreadable("failed", NEVER, *FILES, "InvalidManifest"),
+    "OutcomeUnknown": indefinite("unknown", "perhaps the manifest has an epoch that no instance has, which is harmless: open "
+                                 "another instance"),
+}
+UPDATE = {
+    "FencedUnapplied": definite("fenced", "close: the instance that opened since has taken over"),
+    "FencedApplied": indefinite("fenced_applied", "close. For a flush: it was applied, its response was lost, and then another "
+                                "writer opened. The effect of a compaction or collection is in the manifest, but the "
+                                "successor may have produced it: a compactor must not keep its output because of this error "
+                                "alone. The same update again gets the same error", DONE),
+    "ManifestVersionExists": definite("version_exists", "the deadline came after a conflict: try again"),
+    "InDoubt": definite("failed", "repeat the update that is in doubt first: it finds out"),
+    "Unavailable": definite("failed", "call again: after a failed read it starts over with LIST, after a refused create it "
+                            "repeats the create"),
+    "NoLatest": definite("failed", EMPTY),
+    **unreadable("failed", NEVER, *FILES, "InvalidManifest"),
+    "OutcomeUnknown": indefinite("unknown", "repeat the same update, which finds out; any other update raises InDoubt until "
+                                 "then"),
+}
+
+
+def update(told: str) -> dict[str, Answer]:
+    return {"Committed": returns(told, "the named manifest holds it", "content"), **UPDATE}
+
+
+NOTHING = {"NoneType": returns("nothing", "there was nothing to do", update=NONE)}
+CALLS: Calls = with_timeouts({
+    "initialise": INITIALISE,
+    "open": OPEN,
+    "flush": update("committed"),
+    "compact": {**update("compacted"), **NOTHING},
+    "drop_ended_checkpoints": {**update("collected"), **NOTHING},
+    "poll": {"Polled": returns("read", "every flush that was reported before the call is in it", "content", "new",
+                               update=NONE), **READ},
+})
+
+
+def right_news(trace: Trace, e: Event, value: str) -> str:
+    """The SSTs that a poll calls new are those that no earlier poll of its reader returned. `value`: the number of its earlier
+    polls, and the names."""
+    number, *names = value.split()
+    earlier = islice((old for old in own(trace, e.client) if old.op == "read"), int(number))
+    before = {name for old in earlier for name in old.body.split()}
+    new = sorted(name.decode() for name in e.body.split() if name not in before)
+    return "" if new == sorted(names) else f"{new} are new to this reader"
+
+
+JUDGES: dict[str, Claim] = {**COMMON, "new": right_news}

@@ -1,0 +1,68 @@
+"""What each call of impl/protocols/wal_fencing.py may say to its caller, and what is true then."""
+
+from highwater.traces.calls import (
+    JUDGES as COMMON,
+)
+from highwater.traces.calls import (
+    NEVER,
+    NONE,
+    PARTLY,
+    Calls,
+    Claim,
+    by_model,
+    definite,
+    indefinite,
+    returns,
+    unreadable,
+    with_timeouts,
+)
+
+OTHER = "open another writer, whose records tell"
+LOST = "the manifest is gone: stop, and restore it"
+CALLS: Calls = with_timeouts({
+    "open": {
+        "Wal": returns("opened", "it has every record that was reported before the call", "epoch", update=NONE),
+        "ManifestVersionExists": definite("not open", "other writers were faster in every attempt: open another one", NONE),
+        "Fenced": definite("not open", "a later writer has taken over; this one may have fenced an earlier one", PARTLY),
+        "Unavailable": definite("not open", "open another writer; this one may have fenced an earlier one", PARTLY),
+        **unreadable("not open", PARTLY, "ListingNeverEnds", "InvalidName", "InvalidId"),
+        "OutcomeUnknown": indefinite("not open", "open another writer; this one may have fenced an earlier one", PARTLY),
+        "InvalidWal": indefinite("not open", "an object is none of this protocol's: call again after it is mended", PARTLY),
+        "ManifestLost": indefinite("not open", LOST, PARTLY),
+    },
+    "append": {
+        "Record": returns("committed", "the record is in every later recovery", "epoch"),
+        "NoneType": returns("committed", "the put of the store of keys and values is in every later recovery"),
+        "Fenced": definite("fenced", "a later writer has taken over: the record is in no log"),
+        "Closed": definite("failed", "this writer had stopped, and sent nothing: open another one"),
+        "Unavailable": definite("failed", "call again"),
+        "InvalidId": definite("failed", "the ids are used up"),
+        "OutcomeUnknown": indefinite("unknown", OTHER),
+    },
+    "flush": {
+        "NoneType": returns("flushed", "all records up to the last one are in the manifest", update=NONE),
+        "Fenced": definite("not flushed", "a later writer has taken over", NONE),
+        "Closed": definite("not flushed", "this writer had stopped, and sent nothing: open another one", NONE),
+        "OutcomeUnknown": indefinite("not flushed", "acknowledged records stay durable; open another writer", NONE),
+    },
+    "read": {
+        "Known": returns("read", "the manifest", update=NONE),
+        "Unavailable": definite("not read", "call again", NONE),
+        "InvalidWal": indefinite("not read", "the manifest is none of this protocol's: mend it", NONE),
+        "ManifestLost": indefinite("not read", LOST, NONE),
+    },
+    "put": {
+        "Known": returns("put", "the manifest is put"),
+        "AlreadyExists": definite("not put", "another client has put one: read it", NEVER),
+        "PreconditionFailed": definite("not put", "another client has changed it: read it", NEVER),
+        "Unavailable": definite("not put", "call again", NEVER),
+        "OutcomeUnknown": indefinite("put unknown", "read it"),
+    },
+    "collect": {
+        "list": returns("deleted", "these ids, and no others, are deleted by this round", "deleted", update=NONE),
+        "Unavailable": definite("not deleted", "call again: a round may be repeated after any error", NONE),
+        **unreadable("not deleted", NONE, "ListingNeverEnds", "InvalidName", "InvalidId"),
+        "InvalidWal": indefinite("not deleted", "the manifest is none of this protocol's: mend it", NONE),
+    },
+})
+JUDGES: dict[str, Claim] = {**COMMON, "epoch": by_model(lambda s, l, e, value: l.epoch == int(value))}
