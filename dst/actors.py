@@ -149,6 +149,19 @@ class Actors:
         duration_ms = self.choose(client.sites["patience"], self.shape.patience_ms)
         return ClientClock(self.kernel, client).timeout(duration_ms, call) if duration_ms else call
 
+    async def initialise(self, client: Client, initialise: Callable[[], Awaitable[None]]) -> None:
+        """Initialise the store before the first operation of a life, if the run began with an empty one (`fresh`)."""
+        if not self.shape.fresh:
+            return
+        self.tell(client, "initialising", b"")
+        while True:
+            try:
+                await initialise()
+            except (Definite, Indefinite):
+                continue
+            self.tell(client, "initialised", b"")
+            return
+
     async def pause(self, client: Client, world: World) -> None:
         """Wait between two operations, for at most the shape's `pause_ms`."""
         if self.shape.pause_ms > 1:
@@ -225,6 +238,26 @@ class Actors:
             if client.name in names:
                 self.left[client.name] = 1
                 self.start(client)
+
+
+class Change:
+    """A caller's change of a content. It notes with which id it was called last, and what it returned."""
+
+    def __init__(self, change: Callable[[int, Any], Any]):
+        self.change, self.last = change, (0, None)
+
+    def __call__(self, next_id: int, value: Any) -> Any:
+        made = self.change(next_id, value)
+        self.last = next_id, made
+        return made
+
+    async def checked(self, call: Awaitable[Any]) -> Any:
+        """Return what was committed: what the last call returned, under the id that it was given. Raises Failure."""
+        committed = await call
+        if (committed.id, committed.value) != self.last:
+            raise Failure("safety", "told:change", f"id {committed.id} is reported as committed, but the change was last "
+                          f"called for id {self.last[0]}, and returned {self.last[1]}")
+        return committed
 
 
 def raise_anomalies(found: list[str]) -> None:

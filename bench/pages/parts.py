@@ -13,7 +13,7 @@ from functools import partial
 from importlib import import_module
 
 from bench import architecture, lines
-from bench.pages import branch, clocks, profiles, protocol, queries, readme
+from bench.pages import branch, clocks, coverage, profiles, protocol, queries, readme
 from bench.pages.protocol import ROOT, instances_of, page_data, stems
 from bench.pages.reference import reference
 from highwater.cli.trace import damaged
@@ -57,6 +57,7 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "columns": ("docs/simulation/campaigns.md", queries.columns),
     "views": ("docs/simulation/campaign-queries.md", queries.views),
     "queries": ("docs/simulation/campaign-queries.md", queries.queries),
+    "coverage": ("docs/simulation/coverage.md", coverage.coverage),
     "clocks": ("docs/guide/time-in-models.md", clocks.clocks),
     "lines": ("docs/what-a-protocol-costs.md", lines.table),
     "trace_damage": ("docs/checking/trace-damage.md", damaged.page),

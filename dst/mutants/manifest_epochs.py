@@ -14,6 +14,7 @@ from highwater.impl.protocols.manifest_epochs import (
     Committed,
     Fenced,
     FencedApplied,
+    Flush,
     Instance,
     ManifestReader,
     Polled,
@@ -154,6 +155,23 @@ class FencedIsDenied(Instance):
         self.doubt = doubt
 
 
+class ForgetsDoubt(Instance):
+    """Begins another flush while the outcome of one is not known."""
+
+    async def flush(self, sst: str, deadline_ms: int | None = None) -> Committed:
+        if self.update != Flush(sst):
+            self.doubt = 0
+        return await super().flush(sst, deadline_ms)
+
+
+class OpensAgain(Instance):
+    """Takes another epoch when it is open already."""
+
+    async def open(self, retry_for_s: float = 0) -> Committed:
+        self.epoch = 0
+        return await super().open(retry_for_s)
+
+
 class FencedIsForgotten(Instance):
     """Says that it is fenced without effect to every call after the one that found out."""
 
@@ -218,6 +236,8 @@ BUILDS = {  # name -> (its bug, its Build)
     "applied_again": ("an update without a response is applied again although it is in the manifest", client(AppliedAgain)),
     "fenced_is_denied": ("a fenced update without a response is reported as not applied although it was applied",
                          client(FencedIsDenied)),
+    "forgets_doubt": ("a flush begins while the outcome of another is not known", client(ForgetsDoubt)),
+    "opens_again": ("an instance that is open takes another epoch", client(OpensAgain)),
     "fenced_is_forgotten": ("a flush that is repeated after FencedApplied is reported as not applied",
                             client(FencedIsForgotten)),
     "fenced_is_definite": ("FencedApplied is a definite error", client(FencedIsDefinite)),
@@ -243,6 +263,8 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "applied_again": ((*STALE, "refinement:ValueError", "told:failed", "told:unknown", "told:version_exists"),
                       ("history:applied twice",)),
     "fenced_is_denied": (("told:fenced",), ("history:denied update",)),
+    "forgets_doubt": (("refinement:", "told:misuse"), ("told:misuse", "history:")),
+    "opens_again": (("refinement:", "told:misuse"), ("told:misuse",)),
     "fenced_is_forgotten": (("told:fenced",), ("history:denied update",)),
     "fenced_is_definite": (("call:",), ()),
     "returns_its_base": (("call:",), ()),

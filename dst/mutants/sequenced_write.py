@@ -48,6 +48,13 @@ class SkipsAnId(StateWriter):
             self.skips, self.known = False, self.known._replace(id=self.known.id + 1)
 
 
+class ChangedForAnotherId(StateWriter):
+    """Calls the change with the id of the latest file in place of the next one."""
+
+    async def update(self, change: Callable[[int, Any], Any], attempts: int | None = None) -> Committed:
+        return await super().update(lambda file_id, value: change(file_id - 1, value), attempts)
+
+
 class LogSkipsAnId(LogWriter):
     async def append(self, body: bytes, attempts: int | None = None) -> int:
         try:
@@ -193,6 +200,7 @@ BUILDS = {  # name -> (its bug, its Build)
     "unresolved": ("in a sequence of states, the old content is put under the next id after a conflict",
                    client(state=TakesNextId)),
     "gap": ("after a conflict an id is skipped", client(state=SkipsAnId, log=LogSkipsAnId)),
+    "changed_for_another_id": ("the change is called with the id of the latest file", client(state=ChangedForAnotherId)),
     "lost_reply_is_conflict": ("a create with an indeterminate outcome is treated as a conflict and applied again",
                                client(next_file=LostReplyIsConflict)),
     "conflict_is_anothers": ("a create is repeated, and an existing file counts as another writer's",
@@ -218,6 +226,7 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "overwrites": (("refinement:Writer.put",), (LOST, "history:read")),
     "unresolved": (CREATES, (LOST, "history:read")),
     "gap": (CREATES, (LOST, STALE, ORDER, "history:read")),
+    "changed_for_another_id": (("told:change",), ("told:change",)),
     "lost_reply_is_conflict": (GOES_ON, (TWICE, LOST, STALE, ORDER, "history:read")),
     "conflict_is_anothers": (GOES_ON, (TWICE,)),
     "conflict_is_mine": ((*GOES_ON, "told:committed"), (LOST, TWICE)),

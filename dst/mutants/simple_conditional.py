@@ -137,6 +137,13 @@ class OldReads(SimpleConditional):
         return kept
 
 
+class InitialisesBlindly(SimpleConditional):
+    """Puts the first content without a condition."""
+
+    async def initialise(self, value: Any) -> None:
+        await self.world.store.put(self.key, self.codec.encode(value))
+
+
 class VersionBefore(SimpleConditional):
     """Returns the new content with the version that it replaced."""
 
@@ -155,6 +162,7 @@ def client(kind: type[SimpleConditional]) -> Build:
 
 BUILDS = {  # name -> (its bug, its Build)
     "unconditional": ("a writer puts without a condition", client(Unconditional)),
+    "initialises_blindly": ("the first content is put without a condition", client(InitialisesBlindly)),
     "old_content": ("after a conflict a writer reads only the new version, and puts its old content", client(OldContent)),
     "others_dropped": ("after a conflict the other writer's update is dropped", client(OthersDropped)),
     "conflict_not_reread": ("after a conflict the same put is repeated", client(ConflictNotReread)),
@@ -175,6 +183,7 @@ LOST, TWICE, DENIED = "history:lost update", "history:applied twice", "history:d
 PUTS = ("refinement:Writer.Put", "refinement:Writer.SendPut")  # PutOk, PutConflict
 ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "unconditional": (("refinement:Writer.put",), (LOST, "history:read")),
+    "initialises_blindly": (("refinement:put",), (LOST, "history:")),
     "old_content": (("refinement:Writer.Head", *PUTS), (LOST, "history:read")),
     "others_dropped": (PUTS, (LOST, "history:read")),
     "conflict_not_reread": (PUTS, ()),

@@ -4,15 +4,18 @@ from collections.abc import Callable
 from typing import Any
 
 from highwater.dst.scenario import Mutants
-from highwater.dst.scenarios.update_ids import Codec
+from highwater.dst.scenarios.update_ids import Codec, Store
 from highwater.impl.codecs.json.manifest import Manifest
 from highwater.impl.errors import Definite, OutcomeUnknown
+from highwater.impl.layout import Namespace
 from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
-from highwater.impl.protocols.sequenced_metadata_boundary import Committed, MetadataStore, Recognised
+from highwater.impl.protocols.sequenced_metadata_boundary import Committed, Recognised
 from highwater.impl.protocols.sequenced_storage import ObjectVersionExists
+from highwater.impl.protocols.update_ids import Session, noted
+from highwater.impl.world import World
 
 
-class Unchecked(MetadataStore):
+class Unchecked(Store):
     """Trusts any file in which it finds its update, as in the model's row recognised_unchecked."""
 
     looks = True
@@ -38,7 +41,47 @@ class Retried(Unchecked):
     looks = False
 
 
-class DoubtForgotten(MetadataStore):
+class NumberKept(Session):
+    """Begins an update under the number of the one before."""
+
+    async def update(self, change: Callable[[int, Any], Any], attempts: int | None = None) -> Committed | Recognised:
+        self.number = max(self.number, 1)
+        return await self.again(change, attempts)
+
+
+class LastForgotten(Session):
+    """Notes a session in its old place of the table, so that one in use is forgotten."""
+
+    async def again(self, change: Callable[[int, Any], Any], attempts: int | None = None) -> Committed | Recognised:
+        def kept(next_id: int, value: Any) -> Any:
+            return Unsorted(change(next_id, value), self.id)
+
+        return await super().again(kept, attempts)
+
+
+class Unsorted:
+    """A content whose table keeps its order."""
+
+    def __init__(self, value: Any, session: str):
+        self.value, self.session, self.sessions = value, session, value.sessions
+
+    def _replace(self, sessions: Any) -> Any:
+        numbers = dict(sessions)
+        return self.value._replace(sessions=tuple((of, numbers[of]) for of, _ in self.value.sessions if of in numbers))
+
+
+class ForgottenIsNew(Session):
+    """Takes a session that was forgotten for one that has applied nothing."""
+
+    async def again(self, change: Callable[[int, Any], Any], attempts: int | None = None) -> Committed | Recognised:
+        number = self.number
+        return await self.metadata.update_recognised(
+            lambda value: dict(value.sessions).get(self.id) == number,
+            lambda next_id, value: (after := change(next_id, value))._replace(
+                sessions=noted(after.sessions, self.id, number, self.capacity)), attempts)
+
+
+class DoubtForgotten(Store):
     """Raises the definite error of a later attempt, although an earlier one is in doubt."""
 
     async def update_recognised(self, *asked: Any) -> Committed | Recognised:
@@ -50,7 +93,7 @@ class DoubtForgotten(MetadataStore):
             raise
 
 
-class RecognisedUnread(MetadataStore):
+class RecognisedUnread(Store):
     """Returns the empty value for an update that it recognises."""
 
     async def update_recognised(self, *asked: Any) -> Committed | Recognised:
@@ -58,20 +101,31 @@ class RecognisedUnread(MetadataStore):
         return done._replace(value=Manifest()) if isinstance(done, Recognised) else done
 
 
-def client(kind: type[MetadataStore]) -> Callable:
-    return lambda world, where, spare, number: kind(world, where, Codec, spare)
+def client(kind: type[Store], session: type[Session] = Session) -> Callable:
+    def build(world: World, where: Namespace, spare: bool, number: int) -> Store:
+        store = kind(world, where, Codec, spare)
+        store.session = session
+        return store
+
+    return build
 
 
 BUILDS = {  # name -> (its bug, its Build)
     "refused_is_retried": ("as in the RFC, with the retry of released code: a refused update is applied again",
                            client(Retried)),
     "recognised_unchecked": ("the update is looked for in a file without reading the boundary afterwards", client(Unchecked)),
+    "number_kept": ("a session begins an update under the number of the one before", client(Store, NumberKept)),
+    "last_forgotten": ("a session that is used stays where it is in the table", client(Store, LastForgotten)),
+    "forgotten_is_new": ("a forgotten session's update is applied again", client(Store, ForgottenIsNew)),
     "doubt_forgotten": ("an update with an attempt in doubt is reported as not applied after a later error",
                         client(DoubtForgotten)),
     "recognised_unread": ("a recognised update returns a value that does not hold it", client(RecognisedUnread)),
 }
 ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "refused_is_retried": (("refinement:Writer.", "told:failed"), ("history:applied twice", "history:denied update")),
+    "number_kept": (("told:recognised", "refinement:Writer."), ("history:lost update",)),
+    "last_forgotten": (("history:sessions",), ("history:sessions",)),
+    "forgotten_is_new": (("history:sessions", "refinement:Writer."), ("history:sessions", "history:applied twice")),
     "recognised_unchecked": (("told:recognised", "told:failed", "refinement:Writer."), ()),
     "doubt_forgotten": (("told:failed",), ()),
     "recognised_unread": (("call:update_once value",), ()),

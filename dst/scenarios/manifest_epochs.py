@@ -3,7 +3,8 @@
 traces/protocols/manifest_epochs.py judges them. A writer, compactor or collector is one instance. It opens, perhaps while
 others open too, and updates until its work is done or another instance of its role fences it. It does not return after a crash.
 Readers poll. If the run has an audit, the first client of each role does nothing before it. Then it must open, flush, compact
-or collect without disturbance.
+or collect without disturbance. An instance is also called where it must refuse: when it is not open, is open already,
+has ended, or has another update in doubt.
 """
 
 from collections.abc import Callable, Coroutine
@@ -19,9 +20,11 @@ from highwater.dst.world.store import SimulatedStore
 from highwater.impl.codecs.json import manifest_epochs as manifest_epochs_json
 from highwater.impl.codecs.json.manifest import Checkpoint
 from highwater.impl.codecs.json.manifest_epochs import Manifest
-from highwater.impl.protocols.manifest_epochs import Committed, Instance, ManifestReader, Polled
+from highwater.impl.errors import Definite, Indefinite
+from highwater.impl.protocols.manifest_epochs import Committed, InDoubt, Instance, ManifestReader, Polled, initialise
 from highwater.impl.protocols.sequenced_storage import FIRST_ID
 from highwater.impl.world import World
+from highwater.traces.beginning import Beginning
 from highwater.traces.calls import content, outcomes
 from highwater.traces.event import Event
 from highwater.traces.histories.serial import Operation, anomalies
@@ -50,6 +53,7 @@ class Shape(BaseShape):
     ends_every_ms: int = 0  # time between their expiries; 0: all have expired before the run
     retry_for_s: int = 0  # how long an open that lost its race retries; 0: it fails
     deadline_ms: int = 0  # of an update; 0: none
+    fresh: bool = False  # True: the store is empty, and every client initialises it first
     apart_ms: int = 300  # an instance opens at most this late
     pause_ms: int = 60  # between two operations of a client, at most
 
@@ -62,7 +66,7 @@ def draw_shape(of: Draw) -> Shape:
                        collectors=(0, 0, 1, 2, 3), collections=(1, 2), readers=(0, 1, 2), polls=(2, 3, 4),
                        retry_for_s=(0, 1, 1), deadline_ms=(0, 0, 1, 300), apart_ms=(300, 1, 1000, 1000, 1000),
                        pause_ms=(60, 1, 300), page_size=(1000, 2), chaos=(3, 30), audit=(False, False, True), skew_ms=(0, 50),
-                       store=("s3", "s3", "s3", *STORES))
+                       store=("s3", "s3", "s3", *STORES), fresh=(False, False, True))
 
 
 STORES = ("gcs", "azure", "r2", "minio-2025-08", "minio-2024-03", "ceph", "strict-rfc9110")  # they refuse a second create
@@ -79,11 +83,19 @@ def length(shape: Shape) -> int:
 
 def trace_of(shape: Shape) -> Trace:
     of = refiner_of(refiner, constants(*MOST.values(), checkpoints=shape.checkpoints, retries=bool(shape.retry_for_s)))
-    return Trace(of, MANIFESTS, shape.skew_ms)
+    if not shape.fresh:
+        return Trace(of, MANIFESTS, shape.skew_ms)
+    trace = FreshTrace(of, MANIFESTS, shape.skew_ms)
+    trace.first = MANIFESTS.key(FIRST_ID), manifest_epochs_json.encode(first_manifest(shape))
+    return trace
+
+
+class FreshTrace(Beginning, Trace):
+    """The trace of instances that initialise first."""
 
 
 def trace_options(shape: Shape) -> list[str]:
-    return [f"--shape retry_for_s={shape.retry_for_s}"] * bool(shape.retry_for_s)
+    return [f"--shape retry_for_s={shape.retry_for_s}"] * bool(shape.retry_for_s) + ["--shape fresh=True"] * shape.fresh
 
 
 def production(world: World, shape: Shape, role: str) -> Instance | ManifestReader:
@@ -91,27 +103,40 @@ def production(world: World, shape: Shape, role: str) -> Instance | ManifestRead
 
 
 def begin(store: SimulatedStore, shape: Shape) -> None:
+    if not shape.fresh:
+        store.put(MANIFESTS.key(FIRST_ID), manifest_epochs_json.encode(first_manifest(shape)), 0)
+
+
+def first_manifest(shape: Shape) -> Manifest:
     ends_ms = [(i + 1) * shape.ends_every_ms or LONG_AGO_MS for i in range(shape.checkpoints)]
     checkpoints = [Checkpoint(str(i), FIRST_ID, end_ms) for i, end_ms in enumerate(ends_ms, 1)]
-    first = Manifest(checkpoints=(LASTING, *checkpoints))
-    store.put(MANIFESTS.key(FIRST_ID), manifest_epochs_json.encode(first), 0)
+    return Manifest(checkpoints=(LASTING, *checkpoints))
 
 
 # --- instances
+
+async def initialised(actors: Actors, client: Client, world: World) -> None:
+    await actors.initialise(client, lambda: initialise(world, ROOT, first_manifest(actors.shape)))
+
 
 async def opened(actors: Actors, client: Client, world: World) -> Instance | None:
     """Open an instance. Returns None if that fails."""
     shape, role = actors.shape, client.name.partition("#")[0].lower()
     instance = actors.build(world, shape, role)
+    await initialised(actors, client, world)
     if shape.apart_ms > 1 and not actors.auditing:
         await world.clock.sleep_ms(1 + actors.choose(f"{client.name}.opens", shape.apart_ms))
+    await refuses(instance.flush(""), RuntimeError)
     while True:
         asked = actors.in_time(client, instance.open(shape.retry_for_s))
         said = await said_by(CALLS, "open", asked, key_of, content=shown)
         if said.told == "opened":
             actors.tell(client, said.told, b"%d" % instance.epoch, said.key, said.keys)
+            await refuses(instance.open(), RuntimeError)
             return instance
         actors.tell(client, said.told, b"", keys=said.keys)
+        if said.told == "version_exists":
+            await refuses(instance.open(), RuntimeError)
         if said.told != "failed" or actors.choose(f"{client.name}.gives_up", 2):
             return None
 
@@ -122,6 +147,17 @@ def shown(of: Committed | Polled) -> str:
 
 def key_of(of: Committed | Polled) -> str:
     return MANIFESTS.key(of.id)
+
+
+async def refuses(call: Coroutine[Any, Any, Any], error: type[Exception]) -> None:
+    """Check that a call is refused with this error. It sends nothing, or the trace shows it. Raises Failure."""
+    try:
+        await call
+    except error:
+        return
+    except (Definite, Indefinite):
+        pass
+    raise Failure("safety", "told:misuse", f"a call is not refused with {error.__name__}, as it should be")
 
 
 Update = Callable[[Instance, str, int | None], Coroutine[Any, Any, Committed | None]]  # name, deadline in ms
@@ -144,6 +180,8 @@ async def live(actors: Actors, client: Client, world: World, number: int, update
             said = await said_by(CALLS, call, asked, key_of, content=shown)
             told = said.told
             actors.end(client, told, said.key, keys=said.keys)
+            if instance.doubt and instance.role == "writer" and told not in FENCED:
+                await refuses(instance.flush(f"{name} and another"), InDoubt)
             if told in FENCED:
                 fenced += 1
                 if fenced > 1 or (told == "fenced" and actors.choose(f"{client.name}.believes_it", 4)):
@@ -182,6 +220,7 @@ async def collector(actors: Actors, client: Client, world: World, number: int) -
 
 async def reader(actors: Actors, client: Client, world: World, number: int) -> None:
     polls = actors.build(world, actors.shape, "reader")
+    await initialised(actors, client, world)
     earlier = count()  # polls of this reader that have returned
     await actors.read_one_by_one(
         client, world, lambda: said_by(CALLS, "poll", actors.in_time(client, polls.poll()), key_of, content=shown,
@@ -280,7 +319,7 @@ SCENARIO = Scenario(
     trace_options=trace_options,
     final_check=final_check,
     told=("opened", "version_exists", "fenced", "fenced_applied", "committed", "compacted", "collected", "nothing", "unknown",
-          "failed", "read", "not read"),
+          "failed", "read", "not read", "initialising", "initialised"),
     moments=("open conflict", "update conflict", "listing of many pages", "told unknown, and then committed"),
     moments_of=moments_of,
     cost={

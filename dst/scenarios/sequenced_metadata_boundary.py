@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from highwater.dst.actors import Actors, Said, raise_anomalies, said_by
+from highwater.dst.actors import Actors, Change, Said, raise_anomalies, said_by
 from highwater.dst.scenario import STORES, BaseShape, Draw, Scenario, counted
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world import tampering
@@ -57,6 +57,7 @@ class Shape(BaseShape):
     min_age_ms: int = 150
     manifest: bool = False  # True: the namespace with checkpoints
     think_ms: int = 300  # longest pause of a writer between two updates
+    attempts: int = 0  # of one update; 0: no limit
     chaos: int = 1000  # times min_age until the faults stop
 
 
@@ -67,7 +68,7 @@ def draw_shape(of: Draw) -> Shape:
     shape = Shape.drawn(of, readers=(0, 1), writers=(2, 3), commits=(2, 3, 4), collectors=(1, 2), rounds=(1, 2, 3),
                         reads=(1, 2, 3), page_size=(1000, 1000, 2), min_age_ms=(60, 150, 400), manifest=(False, True),
                         think_ms=(1, 1, 300), chaos=(3, 30, 1000), audit=(True, False, False, False), skew_ms=(0, 50),
-                        store=("s3", "s3", "s3", "s3", *STORES), sdk=(*NO_SDK, *DRAWN_SDKS))
+                        store=("s3", "s3", "s3", "s3", *STORES), sdk=(*NO_SDK, *DRAWN_SDKS), attempts=(0, 0, 0, 1, 2))
     return shape._replace(reads=shape.readers * shape.reads)
 
 
@@ -166,7 +167,8 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
 
         while True:
             actors.begin(client, update)
-            asked = actors.in_time(client, store.update(change))
+            watched = Change(change)
+            asked = actors.in_time(client, watched.checked(store.update(watched, actors.shape.attempts or None)))
             said = await said_by(CALLS, "update", asked, lambda of: key_of(actors, of.id), content=shown)
             actors.end(client, said.told, said.key, keys=said.keys)
             if said.told != "failed" or actors.shape.broken:

@@ -7,7 +7,7 @@ another. An update that was certainly not applied is repeated; one with an indet
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from highwater.dst.actors import Actors, Said, raise_anomalies, said_by
+from highwater.dst.actors import Actors, Change, Said, raise_anomalies, said_by
 from highwater.dst.scenario import STORES, BaseShape, Draw, Scenario, counted
 from highwater.dst.sim.kernel import Client
 from highwater.impl.codecs.json import manifest as manifest_json
@@ -93,8 +93,8 @@ async def put(of: StateWriter | LogWriter, update: str, attempts: int | None) ->
     if isinstance(of, LogWriter):
         return await said_by(CALLS, "append", of.append(update.encode(), attempts), NAMESPACES[True].key,
                              content=lambda _: content(update.encode()))
-    asked = of.update(lambda _, value: value.with_update(update), attempts)
-    return await said_by(CALLS, "update", asked, key_of, content=shown)
+    change = Change(lambda _, value: value.with_update(update))
+    return await said_by(CALLS, "update", change.checked(of.update(change, attempts)), key_of, content=shown)
 
 
 def key_of(of: Committed) -> str:

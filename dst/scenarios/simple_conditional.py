@@ -15,6 +15,7 @@ from highwater.impl.codecs.json import manifest as manifest_json
 from highwater.impl.codecs.json.manifest import Manifest
 from highwater.impl.protocols.simple_conditional import Content, SimpleConditional
 from highwater.impl.world import World
+from highwater.traces.beginning import Beginning
 from highwater.traces.calls import content
 from highwater.traces.event import Event
 from highwater.traces.histories.serial import anomalies
@@ -33,6 +34,7 @@ class Shape(BaseShape):
     reads: int = 2
     check: bool = False  # True: after a PUT without a response the writer looks for its update; False: the caller is told
     attempts: int = 0  # of one update; 0: no limit
+    fresh: bool = False  # True: the store is empty, and every client initialises it first
     pause_ms: int = 60  # between two operations of a client, at most
 
 
@@ -42,7 +44,7 @@ MOST = {"writers": 3, "readers": 2}  # what the model is made for
 def draw_shape(of: Draw) -> Shape:
     return Shape.drawn(of, writers=(2, 3), updates=(2, 3, 4), readers=(1, 2), reads=(1, 2, 3), check=(False, True),
                        attempts=(0, 0, 2, 4), pause_ms=(60, 1, 300), chaos=(3, 30), audit=(True, False),
-                       store=("s3", "s3", *STORES))
+                       store=("s3", "s3", *STORES), fresh=(False, False, True))
 
 
 def length(shape: Shape) -> int:
@@ -55,11 +57,15 @@ def resolve(shape: Shape) -> str:
 
 def trace_of(shape: Shape) -> Trace:
     of = constants(MOST["writers"], MOST["readers"], resolve(shape), profile_of(shape.store).version == "digest")
-    return Trace(refiner_of(refiner, of), KEYS, shape.skew_ms)
+    return (FreshTrace if shape.fresh else Trace)(refiner_of(refiner, of), KEYS, shape.skew_ms)
+
+
+class FreshTrace(Beginning, Trace):
+    first = KEY, manifest_json.encode(Manifest())
 
 
 def trace_options(shape: Shape) -> list[str]:
-    return [f"--shape store={shape.store}"] + ["--shape check=True"] * shape.check
+    return [f"--shape store={shape.store}"] + ["--shape check=True"] * shape.check + ["--shape fresh=True"] * shape.fresh
 
 
 def production(world: World, shape: Shape, number: int) -> SimpleConditional:
@@ -67,7 +73,8 @@ def production(world: World, shape: Shape, number: int) -> SimpleConditional:
 
 
 def begin(store: SimulatedStore, shape: Shape) -> None:
-    store.put(KEY, manifest_json.encode(Manifest()), 0)
+    if not shape.fresh:
+        store.put(KEY, manifest_json.encode(Manifest()), 0)
 
 
 SHOWN: dict[str, Callable[[Content], str]] = {  # of a result: its key, and what it claims
@@ -77,6 +84,7 @@ SHOWN: dict[str, Callable[[Content], str]] = {  # of a result: its key, and what
 
 async def writer(actors: Actors, client: Client, world: World, number: int) -> None:
     database = actors.build(world, actors.shape, number)
+    await actors.initialise(client, lambda: database.initialise(Manifest()))
 
     async def write(update: str) -> Said:
         asked = database.update(update, lambda value: value.with_update(update), actors.shape.attempts or None)
@@ -87,6 +95,7 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
 
 async def reader(actors: Actors, client: Client, world: World, number: int) -> None:
     database = actors.build(world, actors.shape, number)
+    await actors.initialise(client, lambda: database.initialise(Manifest()))
 
     await actors.read_one_by_one(
         client, world, lambda: said_by(CALLS, "current", actors.in_time(client, database.current()), **SHOWN),
@@ -135,7 +144,7 @@ SCENARIO = Scenario(
     trace_of=trace_of,
     trace_options=trace_options,
     final_check=final_check,
-    told=("committed", "failed", "unknown", "read", "not read"),
+    told=("committed", "failed", "unknown", "read", "not read", "initialising", "initialised"),
     moments=("conflict", "overtaken twice", "put without a read", "late put refused", "late put applied"),
     moments_of=moments_of,
     cost={counted(n, "writer"): Shape(writers=n, updates=40, readers=0, reads=0, pause_ms=1, audit=False) for n in (1, 4)},

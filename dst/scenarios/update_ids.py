@@ -2,72 +2,188 @@
 
 Writers repeat a refused or indeterminate update and look for its id (`MetadataStore.update_once`). The model is
 sequenced_metadata_boundary's with ON_REFUSAL = "recognised". Collectors and readers are as in that scenario.
+
+In some runs writers use sessions (impl/protocols/update_ids.py), of which few may be remembered. The update "w.k" opens the
+session of this name if k is a multiple of `per_session`; the updates up to the next multiple are those of the session. So a
+writer that crashed knows them. A writer whose session was forgotten goes on with update ids.
 """
 
-from highwater.dst.actors import Actors, said_by
-from highwater.dst.scenario import Draw
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from highwater.dst.actors import Actors, raise_anomalies, said_by
+from highwater.dst.scenario import BaseShape, Draw
 from highwater.dst.scenarios import sequenced_metadata_boundary as boundary
-from highwater.dst.scenarios.sequenced_metadata_boundary import Shape, key_of, made, shown
+from highwater.dst.scenarios.sequenced_metadata_boundary import key_of, made, shown
 from highwater.dst.sim.kernel import Client
 from highwater.impl.codecs.json import manifest as manifest_json
 from highwater.impl.codecs.json.manifest import Manifest
 from highwater.impl.layout import Namespace
-from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore
+from highwater.impl.protocols.sequenced_metadata_boundary import Committed, MetadataStore, Recognised
+from highwater.impl.protocols.update_ids import Session, SessionForgotten, Table, noted
 from highwater.impl.world import World
 from highwater.traces.calls import UNFINISHED
+from highwater.traces.event import Event
 from highwater.traces.protocols.sequenced_metadata_boundary import Trace, constants, refiner
 from highwater.traces.protocols.sequenced_metadata_boundary_calls import CALLS
-from highwater.traces.refine import refiner_of
+from highwater.traces.refine import Match, refiner_of
+
+
+@dataclass(frozen=True)
+class Shape(boundary.Shape):
+    per_session: int = 0  # updates of a session, its opening among them; 0: no sessions
+    capacity: int = 1000  # number of sessions that are remembered
+
+
+class Content(Manifest):
+    """A content in which a session that is opened counts as an update with the session's name."""
+
+    def _replace(self, **changes: Any) -> "Content":
+        made = super()._replace(**changes)
+        new = [session for session, number in made.sessions if not number and session not in dict(self.sessions)]
+        return made._replace(updates=(*made.updates, *new)) if new else made
 
 
 class Codec(boundary.Codec):
     holds = staticmethod(manifest_json.holds)
+    decode = staticmethod(lru_cache(100_000)(lambda body: Content(*manifest_json.decode(body))))
+
+
+class Store(MetadataStore):
+    """A client. Mutants replace its kind of session."""
+
+    session: type[Session] = Session
+
+
+class SessionTrace(Trace):
+    """The trace of writers that may find their session forgotten. Such a writer begins its update anew."""
+
+    def _told_of(self, e: Event) -> str | None:
+        if e.op == "forgotten":
+            return self._tells(e, Match(e.client, ("LoseReply",), ()))
+        return super()._told_of(e)
 
 
 def draw_shape(of: Draw) -> Shape:
-    return boundary.draw_shape(of)._replace(manifest=False, sdk="")
+    usual = boundary.draw_shape(of)._replace(manifest=False, sdk="")
+    return Shape(**usual._asdict(), per_session=of("per_session", 0, 0, 2, 3), capacity=of("capacity", 1000, 2, 3))
 
 
 def trace_of(shape: Shape) -> Trace:
     page = shape.page_size if shape.page_size < 1000 else 0
     of = constants(*boundary.MOST.values(), page_size=page, checkpoints=False, on_refusal="recognised")
-    return Trace(refiner_of(refiner, of), boundary.namespace(shape), shape.skew_ms)
+    return SessionTrace(refiner_of(refiner, of), boundary.namespace(shape), shape.skew_ms)
 
 
-def production(world: World, where: Namespace, spare_checkpoints: bool, client: int) -> MetadataStore:
-    return MetadataStore(world, where, Codec, spare_checkpoints)
+def production(world: World, where: Namespace, spare_checkpoints: bool, client: int) -> Store:
+    return Store(world, where, Codec, spare_checkpoints)
 
 
 async def writer(actors: Actors, client: Client, world: World, number: int) -> None:
     """Try each update until it is acknowledged, also after a crash, so that its number remains the model's."""
     world, store = made(actors, client, world, number)
+    sessions: list[Session] = []  # at most one
+    unfinished = actors.open[client.name].update if client.name in actors.open else ""
     while actors.left[client.name]:
-        update = actors.name_update(client.name)
+        again, update = bool(unfinished), unfinished or actors.name_update(client.name)
         actors.begin(client, update)
-        asked = store.update_once(update, lambda _, manifest, update=update: with_update(manifest, update))
+        if actors.shape.per_session:
+            asked = in_session(actors, client, store, sessions, update, again)
+        else:
+            asked = store.update_once(update, change_of(update), actors.shape.attempts or None)
         said = await said_by(CALLS, "update_once", actors.in_time(client, asked), content=shown,
                              value=lambda of: f"{key_of(actors, of.id)} {shown(of)}")
         if said.value is None:
             earlier = any(of.update == update for of in actors.operations)
             actors.end(client, UNFINISHED if earlier else said.told, keys=said.keys)
+            unfinished = update
             continue
+        unfinished = ""
         actors.left[client.name] -= 1
         actors.end(client, said.told, key_of(actors, said.value.id) if said.told == "committed" else "", keys=said.keys)
 
 
-def with_update(manifest: Manifest, update: str) -> Manifest:
-    return manifest.with_update(update)
+def change_of(update: str) -> Callable[[int, Manifest], Manifest]:
+    return lambda _, manifest: manifest.with_update(update)
+
+
+async def in_session(actors: Actors, client: Client, store: MetadataStore, sessions: list[Session], update: str, again: bool
+                     ) -> Committed | Recognised:
+    """Do an update in its session, or open the session, and keep it in `sessions`."""
+    assert isinstance(store, Store), "the scenario makes it"
+    shape = actors.shape
+    name, place = session_of(shape, update)
+    if place == 0:
+        sessions.clear()
+    if place == 0 and (again or shape.capacity < Shape.capacity):  # it may be forgotten after an attempt
+        return await store.update_once(
+            update, lambda _, content: content._replace(sessions=noted(content.sessions, name, 0, shape.capacity)))
+    if not sessions:
+        sessions.append(store.session(store, name, place, shape.capacity))
+    session = sessions[0]
+    if place == 0:
+        return await session.open()
+    try:
+        call = session.again if session.number == place else session.update
+        return await call(change_of(update), shape.attempts or None)
+    except SessionForgotten:
+        actors.tell(client, "forgotten", update.encode())
+        return await store.update_once(update, change_of(update))
+
+
+def session_of(shape: Shape, update: str) -> tuple[str, int]:
+    """Return the session of an update, and its number in it; 0: it opens the session."""
+    writer, _, number = update.partition(".")
+    place = int(number) % shape.per_session
+    return f"{writer}.{int(number) - place}", place
+
+
+def final_check(actors: Actors, events: list[Event]) -> None:
+    boundary.final_check(actors, events)
+    if actors.shape.per_session:
+        raise_anomalies(wrong_tables(actors.shape, events, {e.body.decode() for e in actors.told if e.op == "forgotten"}))
+
+
+def wrong_tables(shape: Shape, events: list[Event], forgotten: set[str]) -> list[str]:
+    """Return the files whose table of sessions does not follow from the one before. The session used last comes last, and the
+    one unused for longest is forgotten. An update of a forgotten session leaves the table alone."""
+    if forgotten and shape.capacity == Shape.capacity:
+        return [f"sessions: {min(forgotten)} found its session forgotten, and all are to be remembered"]
+    tables: dict[tuple[str, ...], set[Table]] = {(): {()}}  # updates -> the tables of files with these
+    for e in events:
+        if e.kind == "applied" and e.op == "create" and e.status == 200 and not e.key.endswith(".boundary"):
+            found = Codec.decode(e.body)
+            session = session_of(shape, found.updates[-1])
+            may = {(*(of for of in table if of[0] != session[0]), session)[-shape.capacity:]
+                   for table in tables.get(found.updates[:-1], ())}
+            may |= tables.get(found.updates[:-1], set()) if found.updates[-1] in forgotten else set()
+            if found.sessions not in may:
+                return [f"sessions: {e.key} has the table {found.sessions}, and should have {' or '.join(map(str, may))}"]
+            tables.setdefault(found.updates, set()).add(found.sessions)
+    return []
+
+
+def widened(shape: BaseShape) -> Shape:
+    return Shape(**shape._asdict())
 
 
 SCENARIO = boundary.SCENARIO._replace(
     stem="update_ids",
     model=boundary.SCENARIO.stem,
+    shape=Shape,
+    mildest=widened(boundary.SCENARIO.mildest),
+    tiny=widened(boundary.SCENARIO.tiny),
+    cost={name: widened(shape) for name, shape in (boundary.SCENARIO.cost or {}).items()},
+    final_check=final_check,
     draw_shape=draw_shape,
     production=production,
     work={**boundary.SCENARIO.work, "Writer": writer},
     trace_of=trace_of,
     trace_options=boundary.shape_options,
-    told=("committed", "recognised", "failed", "unknown", UNFINISHED, "read", "not read", "deleted", "not deleted"),
+    told=("committed", "recognised", "failed", "unknown", UNFINISHED, "read", "not read", "deleted", "not deleted",
+          "forgotten"),
     moments=boundary.WITHOUT_SDK,
     breaks={},
     rare=({"patience_ms": 300},),

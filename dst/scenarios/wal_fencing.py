@@ -53,7 +53,7 @@ MOST = {"writers": 4, "collectors": 2}  # what the model is made for
 def draw_shape(of: Draw) -> Shape:
     return Shape.drawn(of, writers=(3, 2, 4), appends=(3, 2, 4), collectors=(1, 0, 2), rounds=(3, 6), flush_every=(2, 1, 0),
                        replay_flush=(0, 1), pause_ms=(60, 1, 300), chaos=(30, 5), audit=(True, False),
-                       store=("s3", "s3", "gcs", "azure", "r2"), attempts=(5, 5, 2, 1), keys=(0, 0, 1, 2),
+                       store=("s3", "s3", "gcs", "azure", "r2"), attempts=(5, 2, 2, 1), keys=(0, 0, 1, 2),
                        min_age_ms=(0, 0, 60, 300), skew_ms=(0, 0, 50))
 
 

@@ -1,4 +1,5 @@
-"""Define the checks of `highwater verify` that need no protocol: the engines agree, in memory and on Spark."""
+"""Define the checks of `highwater verify` that need no protocol: the engines agree, in memory and on Spark, and the simulation
+executes the statements of the protocols, but those that are listed with a reason."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -11,10 +12,13 @@ from highwater.gate.sizes import Size
 
 GROUP = "engines"  # in the place of a protocol
 JOBS = 1  # a check takes one core
+LEAST, MOST = 100, 5_000  # seeds of each scenario: for all, and while a statement without a reason was not executed
 
 
 def checks(size: Size) -> Iterator[Check]:
     yield Check(GROUP, "model", "the wide engine visits what the plain one visits", engines)
+    yield Check(GROUP, "simulation", "all statements of the protocols are executed, or have a reason", executed, (LEAST, MOST),
+                weight=25)
     yield Check(GROUP, "campaign", f"{size.campaign:,} seeds on Spark, the same rows as here", on_spark, (size.campaign,),
                 ("java",), weight=60)
 
@@ -28,6 +32,22 @@ def engines() -> Found:
     if len(set(found.values())) > 1:
         return Found("", HARNESS, "\n".join(f"{name}: {result[:5]}" for name, result in found.items()))
     return Found(f"{found['highwater.model.explore.wide'].states:,} states of S1, three engines")
+
+
+def executed(least: int, most: int) -> Found:
+    from highwater.dst.scenarios import stems
+    from highwater.mutate.coverage import listed, measured
+    from highwater.mutate.wanted import simulated
+
+    found = measured(simulated(), stems(), least, most, listed())
+    if found.unlisted:
+        unit = found.unlisted[0]
+        return Found("", HARNESS, f"{len(found.unlisted)} statements are not executed and have no reason, the first is "
+                     f"{unit.file}:{unit.line} in {unit.function}: highwater dst coverage --file {unit.file}")
+    if found.stale:
+        return Found("", HARNESS, f"unreached.toml lists what is executed or not there: {found.stale[0].function}: "
+                     f"{found.stale[0].line}")
+    return Found(f"{found.share():.1f} % of {len(found.units):,} statements in {found.runs:,} runs")
 
 
 def on_spark(seeds: int) -> Found:

@@ -51,11 +51,11 @@ class Session:
         self.metadata, self.capacity = metadata, capacity
         self.id, self.number = session or metadata.world.ids.new_id(), number
 
-    async def open(self) -> None:
+    async def open(self) -> Committed | Recognised:
         """Register the session, once, before the first update. Raises what `update` raises, and may be called again then."""
         if self.number:
             raise ValueError(f"session {self.id!r} has begun update {self.number}: it was open")
-        await self.metadata.update_recognised(
+        return await self.metadata.update_recognised(
             lambda value: self.id in dict(value.sessions),
             lambda _, value: value._replace(sessions=noted(value.sessions, self.id, 0, self.capacity)))
 

@@ -51,7 +51,7 @@ MAY = {  # room -> the rooms and modules that it may import beside itself, and t
     "highwater/recorder": ({"traces.recorded"}, set()),
     "highwater/probe": ({"highwater.recorder", "impl", "dst.world", "dst.scenarios", "traces.recorded"}, {"boto3", "botocore"}),
     "highwater/conformance": (BELOW, set()),
-    "highwater/gate": ({*BELOW, "highwater.conformance", "highwater.reports.steps"}, {"numpy", "pyspark"}),
+    "highwater/gate": ({*BELOW, "highwater.conformance", "highwater.mutate", "highwater.reports.steps"}, {"numpy", "pyspark"}),
     "highwater/mutate": (BELOW, {"pytest"}),  # as a plugin of it
     "highwater/reports": ({*BELOW, "highwater.conformance"}, {"numpy", "pyarrow", "duckdb", "pyspark", "rich"}),
     "highwater/cli": ({*BELOW, "highwater"}, {"typer", "rich", "pyspark", "pyarrow", "numpy"}),

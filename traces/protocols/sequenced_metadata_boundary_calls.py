@@ -79,8 +79,7 @@ CALLS: Calls = with_timeouts({
     "update_once": RECOGNISED,
     "update_recognised": RECOGNISED,
     "drop_ended": RECOGNISED,
-    "open": {"NoneType": returns("opened", "the session is registered", update=NONE), **{
-        name: answer for name, answer in RECOGNISED.items() if answer.kind != "returned"}},
+    "open": RECOGNISED,
     "again": SESSION,
     "current": {"Committed": returns("read", "every update that was reported before the call is in it", update=NONE), **READ},
     "read": {"Manifest": returns("read", "the value of the file with this id", update=NONE), **READ},
