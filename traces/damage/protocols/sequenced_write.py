@@ -1,5 +1,5 @@
-"""Require that the predicates for all protocols explain the damaged traces of this one."""
+"""State that the predicates for all protocols explain the damaged traces of this one."""
 
 from highwater.traces.damage.knowledge import Knowledge
 
-KNOWLEDGE = Knowledge(held=2)
+KNOWLEDGE = Knowledge()
