@@ -5,6 +5,7 @@ In some runs some clients retire once the faults have stopped. In some runs clie
 This module also holds the loops of writers, readers and collectors that several scenarios share.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import Any, NamedTuple, TypeVar
@@ -58,7 +59,7 @@ async def said_by(calls: Calls, call: str, asked: Awaitable[Any], key: Callable[
     try:
         value = await asked
     except StoreError as error:
-        raised = error
+        raised = error.with_traceback(None)  # a traceback refers to frames, and they to much else
         result, kind = type(error).__name__, DEFINITE if isinstance(error, Definite) else INDEFINITE
     else:
         result, kind = type(value).__name__, RETURNED
@@ -78,6 +79,7 @@ class Actors:
                  choose: Callable[[str, int], int], trace: Any, tell: Callable[[Event], None], build: Any):
         self.scenario, self.kernel, self.shape, self.choose, self.trace = scenario, kernel, shape, choose, trace
         self.tell_trace, self.build, self.store, self.begun, self.told = tell, build, store, 0, []
+        self.named: Counter[str] = Counter()  # client -> updates that were named for it
         scenario.begin(store, shape)
         self.left = {f"{role}#{i}": getattr(shape, amount) for role, (number, amount) in scenario.roles.items()
                      for i in range(getattr(shape, number))}
@@ -134,8 +136,8 @@ class Actors:
 
     def name_update(self, client: str) -> str:
         """Name the next update as the model counts it, so that bodies, and cached results for them, recur in many runs."""
-        self.begun += 1
-        number = max(local.k for local in self.trace.refiner.locals(client)) if self.trace else self.begun
+        number = max(local.k for local in self.trace.refiner.locals(client)) if self.trace else self.named[client]
+        self.named[client] += 1
         return f"{client.partition('#')[2]}.{number}"
 
     def ahead_ms(self) -> dict[str, int]:
@@ -251,13 +253,11 @@ class Change:
         self.last = next_id, made
         return made
 
-    async def checked(self, call: Awaitable[Any]) -> Any:
-        """Return what was committed: what the last call returned, under the id that it was given. Raises Failure."""
-        committed = await call
+    def check(self, committed: Any) -> None:
+        """Check that what the last call returned was committed, under the id that it was given. Raises Failure."""
         if (committed.id, committed.value) != self.last:
             raise Failure("safety", "told:change", f"id {committed.id} is reported as committed, but the change was last "
                           f"called for id {self.last[0]}, and returned {self.last[1]}")
-        return committed
 
 
 def raise_anomalies(found: list[str]) -> None:

@@ -1,10 +1,10 @@
 """Safety: what a call of a protocol's public API says to its caller is one of the answers in its table, and each claim in it is
 true.
 
-The table of a protocol is `CALLS` in traces/protocols/STEM_calls.py, beside its mapping. It names for each call the classes of
-its results and errors. The docs are generated from it. A `told` event carries an answer in `keys`: the call, the class of what
-it returned or raised, the kind of it, and each claim as `name=value`. A trace without them is judged by the kind of response
-alone.
+The table of a protocol is `CALLS` in STEM_calls.py of traces/protocols, beside its mapping. It names for each call the classes
+of its results and errors. The docs are generated from it. A `told` event carries an answer in `keys`: the call, the class of
+what it returned or raised, the kind of it, and each claim as `name=value`. A trace without them is judged by the kind of
+response alone.
 """
 
 from collections.abc import Callable, Iterator, Mapping

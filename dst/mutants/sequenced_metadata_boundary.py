@@ -321,7 +321,7 @@ ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefi
     "gone_is_not_mine": (LISTS_AGAIN, (TWICE,)),
     "anothers_is_not_mine": (LISTS_AGAIN, ()),
     "sent_once_is_nothing": (LISTS_AGAIN, (TWICE,)),
-    "timeout_is_nothing": (LISTS_AGAIN, (TWICE,)),
+    "timeout_is_nothing": ((*LISTS_AGAIN, "call:update Unavailable"), (TWICE,)),
     "missing_is_asked_again": (("refinement:Writer.ReadMissing", "refinement:Reader.ReadMissing"), ("liveness:",)),
     "lost_boundary_is_none": (("history:untrue success",), ("history:untrue success",)),
     "invalid_boundary_is_ignored": (("history:untrue success",), ("history:untrue success",)),
@@ -329,6 +329,6 @@ ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefi
     "listing_without_end": (("liveness:",), ("liveness:",)),
     "conflict_not_looked_at": (("refinement:Writer.CreateConflict", "refinement:Writer.create", *WRITES_AGAIN), ()),
     "says_it_deleted": (("call:collect deleted",), ()),
-    "returns_no_value": (("call:update content",), ()),
+    "returns_no_value": (("call:update content",), ("told:change",)),
 }
 MUTANTS = Mutants(BUILDS, ORACLES)

@@ -233,7 +233,7 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "timeout_is_failure": (("told:failed",), (DENIED, TWICE)),
     "acknowledged_unheard": (("told:committed",), (LOST, STALE)),
     "absent_has_failed": (GOES_ON, (DENIED, TWICE, ORDER)),
-    "returns_its_base": (("call:update content",), ()),
+    "returns_its_base": (("call:update content", "told:change"), ("told:change",)),
     "old_reads": (("told:read", "call:", "refinement:Reader.ReadLatest"), (STALE, "history:read went back")),
     "out_of_order": (("told:read",), ("history:read",)),
 }

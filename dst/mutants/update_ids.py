@@ -122,12 +122,13 @@ BUILDS = {  # name -> (its bug, its Build)
     "recognised_unread": ("a recognised update returns a value that does not hold it", client(RecognisedUnread)),
 }
 ORACLES = {  # name -> prefixes of its signatures: by model; by harm
-    "refused_is_retried": (("refinement:Writer.", "told:failed"), ("history:applied twice", "history:denied update")),
-    "number_kept": (("told:recognised", "refinement:Writer."), ("history:lost update",)),
+    "refused_is_retried": (("refinement:Writer.", "told:failed"), ("history:applied twice", "history:denied update",
+                                                                   "history:sessions", "history:out of order")),
+    "number_kept": (("told:recognised", "refinement:Writer."), ("history:lost update", "history:sessions")),
     "last_forgotten": (("history:sessions",), ("history:sessions",)),
     "forgotten_is_new": (("history:sessions", "refinement:Writer."), ("history:sessions", "history:applied twice")),
     "recognised_unchecked": (("told:recognised", "told:failed", "refinement:Writer."), ()),
-    "doubt_forgotten": (("told:failed",), ()),
+    "doubt_forgotten": (("told:failed", "call:update_once"), ()),
     "recognised_unread": (("call:update_once value",), ()),
 }
 MUTANTS = Mutants(BUILDS, ORACLES)

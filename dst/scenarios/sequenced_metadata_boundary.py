@@ -168,9 +168,11 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
         while True:
             actors.begin(client, update)
             watched = Change(change)
-            asked = actors.in_time(client, watched.checked(store.update(watched, actors.shape.attempts or None)))
+            asked = actors.in_time(client, store.update(watched, actors.shape.attempts or None))
             said = await said_by(CALLS, "update", asked, lambda of: key_of(actors, of.id), content=shown)
             actors.end(client, said.told, said.key, keys=said.keys)
+            if said.value is not None:
+                watched.check(said.value)
             if said.told != "failed" or actors.shape.broken:
                 break
         if actors.left[client.name] and actors.shape.think_ms > 1:

@@ -94,7 +94,10 @@ async def put(of: StateWriter | LogWriter, update: str, attempts: int | None) ->
         return await said_by(CALLS, "append", of.append(update.encode(), attempts), NAMESPACES[True].key,
                              content=lambda _: content(update.encode()))
     change = Change(lambda _, value: value.with_update(update))
-    return await said_by(CALLS, "update", change.checked(of.update(change, attempts)), key_of, content=shown)
+    said = await said_by(CALLS, "update", of.update(change, attempts), key_of, content=shown)
+    if said.value is not None:
+        change.check(said.value)
+    return said
 
 
 def key_of(of: Committed) -> str:

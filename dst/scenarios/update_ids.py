@@ -160,7 +160,8 @@ def wrong_tables(shape: Shape, events: list[Event], forgotten: set[str]) -> list
                    for table in tables.get(found.updates[:-1], ())}
             may |= tables.get(found.updates[:-1], set()) if found.updates[-1] in forgotten else set()
             if found.sessions not in may:
-                return [f"sessions: {e.key} has the table {found.sessions}, and should have {' or '.join(map(str, may))}"]
+                return [f"sessions: {e.key} has the table {found.sessions}, "
+                        f"and should have {' or '.join(sorted(map(str, may)))}"]
             tables.setdefault(found.updates, set()).add(found.sessions)
     return []
 

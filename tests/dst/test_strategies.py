@@ -23,7 +23,7 @@ from highwater.dst.world.store import SimulatedStore
 
 KEYS = ["gc/m", "m/1", "m/2", "m/3", "n/1"]
 BODIES = [b"a", b"b"]
-VERSIONS = [SimulatedStore().put("", body, 0).version for body in BODIES]
+VERSIONS = [SimulatedStore().put("m/1", body, 0).version for body in BODIES]
 STORES = st.tuples(st.dictionaries(st.sampled_from(KEYS), st.sampled_from(BODIES)), st.sampled_from([1, 2, 1000]))
 REQUESTS = st.one_of(
     st.builds(Request, st.sampled_from(["create", "put"]), st.sampled_from(KEYS), st.sampled_from(BODIES)),

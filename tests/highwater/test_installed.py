@@ -103,7 +103,7 @@ def test_the_core_explores_simulates_and_checks_a_trace(core, tmp_path):
         "dst run --seed 0 --mutant no_check --out failed": (SAFETY, "committed"),
         "dst shrink failed --budget 20": (0, "faults 2 -> 0"),
         "dst doctor --seeds 0:2 --scenario baseline": (0, "the same tapes"),
-        "dst zoo --scenario baseline --campaigns 1 --cap 20 --jobs 1": (0, ""),
+        "dst zoo --scenario store_primitives --campaigns 1 --cap 100 --jobs 1": (0, ""),
         "dst exhaust --scenario baseline --delays 1": (0, "0 failed"),
         "dst lint --help": (0, "Usage"),  # it takes minutes
         f"trace check {GOLDEN / 'good.ndjson'}": (0, "ok"),
