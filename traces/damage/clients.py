@@ -28,7 +28,7 @@ from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, PUTS, READS
 
 WEAK = ("unknown", "not open", "not begun", "not flushed", "not compacted", "remains", "closed",
-        "not read", "deleted", "not deleted", "unfinished")  # responses that claim nothing
+        "not read", "deleted", "not deleted", "unfinished", "initialising")  # responses that claim nothing
 NO_EFFECT = ("failed", "version_exists", "refused")  # responses that claim that the call had no effect
 FIRST = re.compile(r"/0{19}1\.")  # in the key of a file that a trace begins with
 CLAIM_NOTHING = (*WEAK, "failed", "version_exists")  # responses that need no read
@@ -52,6 +52,8 @@ def unused(s: Survivor, e: Event, rest: list[Event]) -> bool:
     for o in of_client(e, rest):
         if o.kind == "crash" or (o.kind != "told" and (begins(s, o) or (o.op in READS and again(e, o)))):
             return True
+        if (o.kind, o.op) == ("told", "initialising"):
+            return True  # its next life begins
         if (o.kind, o.op) == ("told", "fenced") and e.key.endswith(".boundary"):
             return True  # the file alone has told it
         if o.op in MUTATIONS and lost(o, s.damage.events):
