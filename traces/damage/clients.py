@@ -7,6 +7,7 @@ received. A true response to a caller stays true until an event changes that.
 
 import re
 from collections.abc import Iterator
+from itertools import takewhile
 
 from highwater.traces.damage.survivors import (
     ENDS,
@@ -154,6 +155,23 @@ def asked_for_another(s: Survivor) -> bool:
     return unused(s, s.before, s.rest) and (true or (s.is_free(e) and e.op in READS and not e.body))
 
 
+def listed_before(s: Survivor) -> bool:
+    """Return whether a collector may go on from its listing before: that has the same latest file, and all that it deletes."""
+    e = s.before
+    if not (drops(s) or same_but(s, "client")) or not e.client.startswith("Collector") or not is_listing(e):
+        return False
+    earlier = next((o for o in reversed([*of_client(e, s.good[:s.damage.at])]) if o.op == "list" or o.kind == "crash"), None)
+    if earlier is None or not is_listing(earlier) or earlier.keys[-1:] != e.keys[-1:]:
+        return False
+    deletes = {o.key for o in takewhile(lambda o: o.op != "list", of_client(e, s.rest)) if o.op == "delete"}
+    return deletes <= {*earlier.keys} and (drops(s) or unused(s, s.after, s.rest))
+
+
+def is_listing(e: Event) -> bool:
+    """Return whether this is a listing of all files on one page."""
+    return (e.kind, e.op, e.awaited, e.truncated, e.condition) == ("applied", "list", True, False, "")
+
+
 def collected_less(s: Survivor) -> bool:
     """Return whether a collector did less: nobody looks at what it would have deleted or written, or deletes because of it."""
     e = s.before
@@ -273,6 +291,7 @@ OF_ALL: Equivalences = {
     "another asked": ("it changed nothing, its own client made no use of it, and any client may ask", another_asked),
     "another collects": ("the other collector has listed that object too", another_collects),
     "asked for another": ("the client asked for another object, and made no use of the response", asked_for_another),
+    "listed before": ("a collector may go on from the listing before, which has all that it deletes", listed_before),
     "collected less": ("a collector need not delete or write what nobody looks at any more", collected_less),
     "never read since": ("the boundary moves to another old id, and nobody reads it afterwards", never_read_since),
     "collected another": ("a collector may delete any old object, and nobody looks at either any more", collected_another),
