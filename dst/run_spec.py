@@ -107,7 +107,7 @@ def shape_at(seed: int, spec: RunSpec) -> BaseShape | None:
 def drawn_shape(seed: int, scenario: str = DEFAULT) -> Any:
     """Draw the shape of this seed's run."""
     chooser = Chooser(seed)
-    return shape_of(named(scenario), among(chooser.stream("workload")), chooser.stream("rare"))
+    return shape_of(named(scenario), seed, among(chooser.stream("workload")), chooser.stream("rare"))
 
 
 def among(choose: Callable[[str, int], int]) -> Draw:

@@ -28,6 +28,7 @@ Value = TypeVar("Value")
 STORES = ("gcs", "azure", "r2", "minio-2025-08", "ceph", "strict-rfc9110")  # beside s3: those with conditional writes
 SHORTEST_UNIT_MS = 60
 RARELY = 4  # one run in so many has a rare setting
+USUAL = 100  # but none of the first seeds, so that examples stay as they are
 
 
 class Draw(Protocol):
@@ -114,7 +115,7 @@ class Scenario(NamedTuple):
     model: str = ""  # the stem of the model, if it is another protocol's
     breaks: Mapping[str, Breach] = MappingProxyType({})  # name -> what breaks a promise of the environment: such a run is
     # judged by `final_check` alone, without the model
-    rare: tuple[Mapping[str, Any], ...] = ()  # settings of a shape, of which one run in RARELY has one
+    rare: tuple[Mapping[str, Any], ...] = ()  # settings of a shape, of which one run in RARELY has one, from seed USUAL on
     needs: tuple[str, ...] | None = None  # requests that it needs beside GET, PUT and DELETE: "create" (PUT
     # If-None-Match), "update" (PUT If-Match), "cache" (GET If-None-Match), "list"; None: `store probe` does not judge it
     cost: Mapping[str, BaseShape] | None = None  # contention -> the shape at which `highwater cost` measures a commit; {}: it
@@ -161,10 +162,10 @@ class Mutants(NamedTuple):
     # (judged by the model, judged by harm to callers); () if none is known
 
 
-def shape_of(scenario: Scenario, draw: Draw, rarely: Callable[[str, int], int]) -> Any:
+def shape_of(scenario: Scenario, seed: int, draw: Draw, rarely: Callable[[str, int], int]) -> Any:
     """Draw the shape of a run. `rarely` is a stream of its own, so that rare settings change no other choice."""
     shape, rare = scenario.draw_shape(draw), scenario.rare
-    number = rarely("shape.rare", RARELY * len(rare)) if rare else 0
+    number = rarely("shape.rare", RARELY * len(rare)) if rare and seed >= USUAL else 0
     return shape._replace(**rare[number - 1]) if 0 < number <= len(rare) else shape
 
 

@@ -63,7 +63,7 @@ def simulate(run: Run, build: Build | None = None, tape: list[Choice] | None = N
     of, seed = named(run.scenario), run.seed
     chooser = chooser or (Chooser(seed) if tape is None else Strict(seed, tape))
     workload, fault, decide = chooser.stream("workload"), chooser.stream("fault"), chooser.decider()
-    shape = run.shape or shape_of(of, among(workload), chooser.stream("rare"))
+    shape = run.shape or shape_of(of, seed, among(workload), chooser.stream("rare"))
     weights = drawn(fault, bool(shape.sdk)) if run.weights is None else run.weights
     draw = drawing(seed, "strategy")
     name = PORTFOLIO[draw(len(PORTFOLIO))] if run.strategy == "portfolio" else run.strategy

@@ -68,7 +68,7 @@ EXPLAINED = {  # mutant -> signature of its failure; what its explanation says
                        r"Collector\.Advance is possible, but not this one: expected Advance \d.*, observed Advance \d"),
     "age_ignored": ("history:too young", r"Collector#\d deleted .*, less than \d+ ms after it was put"),
     "checkpoints_not_spared": ("refinement:Collector.Delete", r"Collector\.Delete (needs|is possible, but not this one)"),
-    "expired_not_spared": ("refinement:Collector.Delete", r"Collector\.Delete is possible, but not this one"),
+    "expired_not_spared": ("refinement:Collector.Delete", r"Collector\.Delete (needs|is possible, but not this one)"),
     "checkpoints_not_checked": ("refinement:Collector.Delete",
                                 r"Collector\.Delete needs may_delete\(c, g\) .*, which needs g\.checked .*: g\.checked is F"),
     "reads_not_checked": ("told:read", r"What Reader#0 could do here: Read(Accept|Reject), "),
@@ -83,14 +83,17 @@ EXPLAINED = {  # mutant -> signature of its failure; what its explanation says
     "Z7": ("refinement:Writer.CreateNext", r"Writer\.CreateNext is possible, .* s2\.files\[.* is File.*, observed file is"),
     "Z8": ("refinement:Writer.Delete", r"\n\nDelete is no action of a Writer; it has .*CreateNext, "),
     "Z9": (LISTS_ANEW, r"its create of db/.* is open, and all it heard of it is create: timeout, create: 4(09|12)\n"),
-    "Z9_fenced": ("told:failed", r"was told 'failed' of '\d\.\d' , but in the model it is in the history or in flight\n"),
+    "Z9_fenced": ("told:failed", r"was told 'failed' of '\d\.\d', but in the model it is in the history or in flight\n"),
     "Z10": (LISTS_ANEW, r"its create of db/.* is open, and all it heard of it is (.*, )?create: 409\n"),
     "gone_is_not_mine": (LISTS_ANEW, r"its create of db/.* is open, and all it heard of it is .*, get: 404\n"),
     "anothers_is_not_mine": (LISTS_ANEW, r"its create of db/.* is open, and all it heard of it is .*, get: 200\n"),
     "says_it_deleted": ("call:collect deleted", r"collect returned list deleted=db/.*, but this call has deleted "),
     "returns_no_value": ("call:update content", r"update returned Committed content=.*, but this call has neither put"),
-    "timeout_is_nothing": ("told:failed", r"was told 'failed' of '\d\.\d' , but in the model it is in "),
+    "timeout_is_nothing": ("told:failed", r"was told 'failed' of '\d\.\d', but in the model it is in "),
+    "future_is_old": ("history:too young", r"Collector#\d deleted .*, less than \d+ ms after it was put"),
+    "sent_once_is_nothing": (LISTS_ANEW, r"its create of db/.* is open, and all it heard of it is "),
 }
+WITHOUT_MODEL = {"lost_boundary_is_none", "invalid_boundary_is_ignored", "repeated_key_is_listed", "listing_without_end"}
 
 
 def caught(mutant: str) -> Outcome:
@@ -106,7 +109,8 @@ def told_of(outcome: Outcome) -> str:
 
 
 def test_each_mutant_is_in_the_table():
-    assert EXPLAINED.keys() == ZOO.keys()
+    """All but those that die in runs that no model judges (dst/world/tampering.py)."""
+    assert EXPLAINED.keys() | WITHOUT_MODEL == ZOO.keys()
 
 
 @pytest.mark.parametrize("mutant", EXPLAINED)

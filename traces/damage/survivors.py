@@ -17,7 +17,7 @@ ENDS = ("refused", "timeout", "crash")
 
 
 class Clients(NamedTuple):
-    """What clients of one protocol may do.
+    """Knowledge of what clients of one protocol may do.
 
     `begins`: the requests with which a client begins anew, whatever it knows. `free`: roles without a state of their own in the
     model, which judges them by what they write."""
