@@ -6,7 +6,8 @@ of the first content that arrives late changes nothing: nobody deletes that cont
 """
 
 from highwater.traces.event import Event
-from highwater.traces.trace import Trace
+from highwater.traces.form import MUTATIONS
+from highwater.traces.trace import AGAIN, Trace, sent
 
 
 class Beginning(Trace):
@@ -15,31 +16,52 @@ class Beginning(Trace):
 
     first: tuple[str, bytes]
 
+    bodiless = ("initialising", "initialised")
+
     def __init__(self, *among: object, **options: object):
         super().__init__(*among, **options)  # pyright: ignore[reportArgumentType]  # of the class that is mixed in
-        self.initialising: set[str] = set()
-        self.under_way: set[tuple[str, int]] = set()  # creates of the first content that nobody waits for
+        self.initialising: dict[str, int] = {}  # client -> the request that has shown it a first content; 0: none yet
+        self.under_way: dict[tuple[str, int], tuple] = {}  # client, number of a create that nobody waits for -> the request
         self.is_there = False
 
     def _take(self, e: Event) -> None:
-        if e.kind == "told" and e.op in ("initialising", "initialised"):
-            if e.op == "initialised" and not self.is_there:
-                raise self._misled(e, "nobody has created the first content")
-            (self.initialising.add if e.op == "initialising" else self.initialising.discard)(e.client)
-        elif (e.client, e.request) in self.under_way and not e.awaited:
+        if e.kind == "applied" and not e.awaited and (e.client, e.request) in self.under_way:
+            self._on_time(e)
+            if self.under_way.pop((e.client, e.request)) != sent(e):
+                raise self._refused("beginning", f"request {e.request}, {e.op} {e.key}, was sent by nobody")
             self._begins(e)
-        elif e.client in self.initialising and e.awaited and e.kind != "told":
-            self.last[e.client] = e.request
-            if e.pending:
-                self.under_way.add((e.client, e.request))
-            if e.kind == "applied":
-                self._begins(e)
+        elif e.client in self.initialising and e.kind != "told" and (e.awaited or e.kind != "applied"):
+            self._on_time(e)
+            self._numbered(e)
+            if e.pending and e.op in MUTATIONS:
+                self.under_way[e.client, e.request] = sent(e)
+            self._begins(e)
+            if e.kind == "applied" and (e.op == "create" or e.keys):
+                self.initialising[e.client] = e.request
+            elif e.awaited and self.initialising[e.client] == e.request:
+                self.initialising[e.client] = 0  # nobody has had the response
+            if e.kind == "crash":
+                del self.initialising[e.client]
         else:
             super()._take(e)
 
     def _begins(self, e: Event) -> None:
+        self._well_formed(e)
         if e.op == "create" and (e.key, e.body) != self.first:
             raise self._refused("beginning", f"{e.client} creates {e.key}, which is not the first content")
         if e.op not in ("create", "list"):
             raise self._no_action(e, "an initialisation")
         self.is_there = self.is_there or (e.op == "create" and e.status == 200)
+
+    def _told_of(self, e: Event) -> str | None:
+        if e.op not in self.bodiless:
+            return super()._told_of(e)
+        if e.keys or (e.op == "initialised" and not self.initialising.get(e.client)):
+            raise self._misled(e, "it has begun no initialisation, or has not met a first content")
+        if e.op == "initialised" and not self.is_there:
+            raise self._misled(e, "nobody has created the first content")
+        if e.op == "initialised":
+            del self.initialising[e.client]
+        else:
+            self.initialising[e.client] = 0
+        return AGAIN

@@ -184,26 +184,32 @@ class Trace:
         return Failure("refinement", f"refinement:{type(error).__name__}", message, self.refiner.unpacked())
 
     def _take(self, e: Event) -> None:
-        t_ms, request, client, kind, op, _, _, status, _, _, _, _, awaited, pending = e
-        if t_ms < self.now_ms:
-            raise self._refused("order", f"at {t_ms} ms, after what was at {self.now_ms} ms")
-        self.now_ms = t_ms
-        self._pass_time()
-        if kind == "told":
+        self._on_time(e)
+        if e.kind == "told":
             self._told(e)
-        elif awaited or kind != "applied":
-            if request <= self.last.get(client, 0):
-                self._replied(e)
-            elif not awaited:
-                raise self._refused("order", f"{client} cannot have had the reply to request {request}, which was not applied")
-            self.last[client] = request
-            if pending and op in MUTATIONS:
+        elif e.awaited or e.kind != "applied":
+            self._numbered(e)
+            if e.pending and e.op in MUTATIONS:
                 self._sent(e)
-            self.refiner.event(client, e, self._match)
-            if status == 200 and op in PUTS:
+            self.refiner.event(e.client, e, self._match)
+            if e.status == 200 and e.op in PUTS:
                 self._note(e)
         else:
             self._arrived(e)
+
+    def _on_time(self, e: Event) -> None:
+        if e.t_ms < self.now_ms:
+            raise self._refused("order", f"at {e.t_ms} ms, after what was at {self.now_ms} ms")
+        self.now_ms = e.t_ms
+        self._pass_time()
+
+    def _numbered(self, e: Event) -> None:
+        """Check the number of a request that its client has waited for."""
+        if e.request <= self.last.get(e.client, 0):
+            self._replied(e)
+        elif not e.awaited:
+            raise self._refused("order", f"{e.client} cannot have had the reply to request {e.request}, which was not applied")
+        self.last[e.client] = e.request
 
     def _is_collector(self, e: Event) -> bool:
         return bool(self.collector) and e.client.startswith(self.collector)

@@ -19,6 +19,7 @@ CHECK = LIST._replace(request=12, op="get", key=BOUNDARY, status=404, keys=())
 TOLD = EMPTY._replace(t_ms=1, client="Writer#0", kind="told", op="committed", body=b"0.1", key=NEXT)
 SEEN = LIST._replace(request=15, client="Reader#0", keys=(FILE, NEXT))
 DELETE = LIST._replace(request=18, client="Collector#0", op="delete", key=FILE, status=204, keys=())
+OLD, NEW = (SEEN._replace(request=n, client="Collector#0", keys=keys) for n, keys in ((16, (NEXT,)), (17, (FILE, NEXT))))
 BEGUN = [LIST, GET, CREATE, CHECK, TOLD]
 
 
@@ -44,6 +45,9 @@ MUST_NOT = {  # predicate -> damages that it must not explain
                       damaged(BEGUN, 3, "edit", client="Writer#1")],
     "another collects": [damaged(BEGUN, 2, "edit", client="Collector#0"), damaged([DELETE], 0, "edit", client="Writer#0")],
     "asked for another": [damaged(BEGUN, 1, "edit", key=NEXT), damaged([DELETE, GET], 1, "edit", key=NEXT)],
+    "listed before": [damaged([NEW, DELETE], 0, "drop"), damaged([OLD, NEW, DELETE], 1, "drop"), damaged(
+        [NEW._replace(keys=(FILE,)), NEW, DELETE], 1, "drop"), damaged([NEW, NEW, DELETE], 2, "drop"), damaged(
+        [NEW, NEW, DELETE, CREATE], 1, "edit", client="Writer#0")],
     "collected less": [damaged([DELETE, SEEN], 0, "drop"), damaged(BEGUN, 2, "drop")],
     "collected another": [damaged([CREATE, DELETE, SEEN], 1, "edit", key=NEXT), damaged(BEGUN, 2, "edit", key=FILE)],
     "never read since": [damaged(BEGUN, 2, "edit", body=b"0.2"), damaged(
@@ -85,6 +89,7 @@ EXPLAINS = {  # predicate -> a damage that it explains
     "claims little": damaged(BEGUN, 4, "edit", op="unknown"),
     "means the same": damaged([CREATE], 0, "edit", body=b"0.1 0.0"),
     "collected less": damaged([DELETE], 0, "drop"),
+    "listed before": damaged([NEW, NEW, DELETE], 1, "drop"),
 }
 
 

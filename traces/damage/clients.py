@@ -7,6 +7,7 @@ received. A true response to a caller stays true until an event changes that.
 
 import re
 from collections.abc import Iterator
+from itertools import takewhile
 
 from highwater.traces.damage.survivors import (
     ENDS,
@@ -28,7 +29,7 @@ from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, PUTS, READS
 
 WEAK = ("unknown", "not open", "not begun", "not flushed", "not compacted", "remains", "closed",
-        "not read", "deleted", "not deleted", "unfinished")  # responses that claim nothing
+        "not read", "deleted", "not deleted", "unfinished", "initialising")  # responses that claim nothing
 NO_EFFECT = ("failed", "version_exists", "refused")  # responses that claim that the call had no effect
 FIRST = re.compile(r"/0{19}1\.")  # in the key of a file that a trace begins with
 CLAIM_NOTHING = (*WEAK, "failed", "version_exists")  # responses that need no read
@@ -52,6 +53,8 @@ def unused(s: Survivor, e: Event, rest: list[Event]) -> bool:
     for o in of_client(e, rest):
         if o.kind == "crash" or (o.kind != "told" and (begins(s, o) or (o.op in READS and again(e, o)))):
             return True
+        if (o.kind, o.op) == ("told", "initialising"):
+            return True  # its next life begins
         if (o.kind, o.op) == ("told", "fenced") and e.key.endswith(".boundary"):
             return True  # the file alone has told it
         if o.op in MUTATIONS and lost(o, s.damage.events):
@@ -150,6 +153,23 @@ def asked_for_another(s: Survivor) -> bool:
     content = last is not None and (last.version, last.body) == (e.version, e.body)
     true = content if e.status == 200 else exists(s, e.key) == (e.status != 404)
     return unused(s, s.before, s.rest) and (true or (s.is_free(e) and e.op in READS and not e.body))
+
+
+def listed_before(s: Survivor) -> bool:
+    """Return whether a collector may go on from its listing before: that has the same latest file, and all that it deletes."""
+    e = s.before
+    if not (drops(s) or same_but(s, "client")) or not e.client.startswith("Collector") or not is_listing(e):
+        return False
+    earlier = next((o for o in reversed([*of_client(e, s.good[:s.damage.at])]) if o.op == "list" or o.kind == "crash"), None)
+    if earlier is None or not is_listing(earlier) or earlier.keys[-1:] != e.keys[-1:]:
+        return False
+    deletes = {o.key for o in takewhile(lambda o: o.op != "list", of_client(e, s.rest)) if o.op == "delete"}
+    return deletes <= {*earlier.keys} and (drops(s) or unused(s, s.after, s.rest))
+
+
+def is_listing(e: Event) -> bool:
+    """Return whether this is a listing of all files on one page."""
+    return (e.kind, e.op, e.awaited, e.truncated, e.condition) == ("applied", "list", True, False, "")
 
 
 def collected_less(s: Survivor) -> bool:
@@ -271,6 +291,7 @@ OF_ALL: Equivalences = {
     "another asked": ("it changed nothing, its own client made no use of it, and any client may ask", another_asked),
     "another collects": ("the other collector has listed that object too", another_collects),
     "asked for another": ("the client asked for another object, and made no use of the response", asked_for_another),
+    "listed before": ("a collector may go on from the listing before, which has all that it deletes", listed_before),
     "collected less": ("a collector need not delete or write what nobody looks at any more", collected_less),
     "never read since": ("the boundary moves to another old id, and nobody reads it afterwards", never_read_since),
     "collected another": ("a collector may delete any old object, and nobody looks at either any more", collected_another),

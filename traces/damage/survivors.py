@@ -99,6 +99,9 @@ def independent(one: Event, two: Event) -> bool:
         return True
     if apart and one.key == two.key and {one.op, two.op} <= {"delete", "head"}:
         return True  # the object is gone in either order
+    if apart and one.key == two.key and {one.op, two.op} == {"create", "update"} and not any(
+            o.op == "create" and write(o) for o in (one, two)):
+        return True  # the object is there in either order
     return apart and not (write(one) and looks(two, write(one))) and not (write(two) and looks(one, write(two)))
 
 

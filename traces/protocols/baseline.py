@@ -14,7 +14,7 @@ from highwater.traces.event import Event
 from highwater.traces.form import Keys
 from highwater.traces.protocols.baseline_calls import CALLS, JUDGES
 from highwater.traces.refine import STUTTER, Match, Refiner
-from highwater.traces.trace import refiner_without_witnesses, update_of
+from highwater.traces.trace import AGAIN, refiner_without_witnesses, update_of
 
 PREFIX = "db/baseline/"
 KEYS = Keys(PREFIX, listed=(PREFIX,))
@@ -98,8 +98,8 @@ def value_of(body: bytes) -> Update:
 
 
 class KvTrace(Trace):
-    """The trace of stores of keys and values. A store also reads, which changes nothing in the model. What `get` returns is
-    judged by the callers' history."""
+    """The trace of stores of keys and values. A store also reads, which changes nothing in the model. A value that `get`
+    returns is the last that it has read; whether it is the latest is judged by the callers' history."""
 
     def _updates(self, e: Event) -> list[str]:
         return ["{}.{}".format(*value_of(e.body))]
@@ -125,7 +125,15 @@ class KvTrace(Trace):
         return value_of(e.body)
 
     def _told_of(self, e: Event) -> str:
-        return "" if e.op == "got" else super()._told_of(e)
+        if e.op != "got":
+            return super()._told_of(e)
+        last = self._last_of(e)
+        if e.body and (last is None or (last.kind, last.op, last.status) != ("applied", "get", 200)
+                       or value_of(last.body) != update_of(e.body.decode())):
+            raise self._misled(e, "it has not read that value last")
+        if e.keys and bool(e.body) != (e.keys[1] == "bytes"):
+            raise self._misled(e, f"the call has returned {e.keys[1]}")
+        return AGAIN
 
 
 def is_nowhere(s: Shared, w: Writer, update: Update) -> bool:

@@ -176,6 +176,8 @@ class Trace(trace.Trace):
         last = self._last_of(e)
         if last is None or last.kind != "applied":
             raise self._misled(e, "it has sent no request for it to the store")
+        if e.key and (last.op, last.key, last.status) != ("get", e.key, 200):
+            raise self._misled(e, "it has not read that file last")
         return self._says(e, lambda s, l: l.pc == "Done" and l.got == seen)
 
 

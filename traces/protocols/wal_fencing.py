@@ -71,6 +71,12 @@ class Trace(trace.Trace):
         super().__init__(refiner, namespace, skew_ms)
         self.before: dict[str, tuple[int, set[int]]] = {}  # client -> its last read, and its local parts before
         self.answered: set[str] = set()  # clients whose open was answered
+        self.puts: dict[Body, tuple[int, str]] = {}  # record of a store of keys and values -> its id in the log, and the key
+
+    def _note(self, e: Event) -> None:
+        record = decode_record(e.body) if e.key != MANIFEST else None
+        if record and record.body.startswith(b"{"):
+            self.puts[record_of(record)] = WAL.file_id(e.key) or 0, json.loads(record.body)["key"]
 
     def _take(self, e: Event) -> None:
         if e.kind == "told" and not e.client.startswith("Collector"):
@@ -211,8 +217,10 @@ class Trace(trace.Trace):
             seen = distinct(tuple(map(int, name.split("."))) for name in e.body.decode().split())
             return self._says(e, lambda s, l: l.pc == "Open" and l.has == seen)
         if e.op == "got":
-            found = {tuple(map(int, e.body.split(b".")))} if e.body else set()
-            return self._says(e, lambda s, l: l.pc == "Open" and found <= l.has)
+            found = tuple(map(int, e.body.split(b"."))) if e.body else ()
+            puts = sorted((i, one) for one, (i, key) in self.puts.items() if key == e.key)
+            return self._says(e, lambda s, l: l.pc == "Open" and found == next(
+                (one for _, one in reversed(puts) if one in l.has), ()))
         if e.op in ("committed", "failed", "fenced", "unknown"):
             writer, number = map(int, e.body.split(b"."))
             if e.client != f"Writer#{writer}":

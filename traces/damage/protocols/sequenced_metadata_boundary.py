@@ -6,6 +6,7 @@ local states of clients before the damage (`Survivor.locals`). It does not look 
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from itertools import takewhile
 from typing import Any
 
 from highwater.impl.codecs.json import manifest as manifest_json
@@ -193,8 +194,21 @@ def did_more(s: Survivor) -> bool:
 
 def another_did(s: Survivor) -> bool:
     deletes = s.after.op == "delete" and s.after.kind == "applied" and may_delete(s, s.after)
-    ended = s.before.op in ALONE and s.after.client.startswith("Collector")  # its round, with nothing deleted
+    ended = s.before.op in ALONE and (  # its round, with nothing deleted; or a call without a request
+        s.after.client.startswith("Collector") or "TimedOut" in s.after.keys)
     return same_but(s, "client") and (deletes or ended or (superfluous(s, s.before) and harmless(s, s.after)))
+
+
+def another_advanced(s: Survivor) -> bool:
+    """Return whether a collector that has met the same boundary could advance it as well. The own one deletes nothing after
+    it, before it begins anew."""
+    e, local = s.after, s.locals.get(s.after.client)
+    if not same_but(s, "client") or not e.client.startswith("Collector") or local is None or e.op != "update" or (
+            write(e) != s.where.boundary_key):
+        return False
+    known = any((o.key, o.version) == (e.key, e.condition) for o in of_client(e, s.good[:s.damage.at]))
+    round_ = takewhile(lambda o: not begins_anew(o), of_client(s.before, s.rest))
+    return known and int(e.body) < max(local.listed, default=0) and not any(o.op in MUTATIONS for o in round_)
 
 
 def may_delete(s: Survivor, e: Event) -> bool:
@@ -241,6 +255,8 @@ EQUIVALENCES: Equivalences = {
     "did more": ("one more request is lost, or a collector looks again or restarts", did_more),
     "another did": ("the own client made no use of the event, and the other client may have done the same without effect",
                     another_did),
+    "another advanced": ("the other collector has met the same boundary, and the own one deletes nothing after it",
+                         another_advanced),
     "not applied either way": GENERAL["not applied either way"],
     "dead is dead": GENERAL["dead is dead"],
     "claims less": GENERAL["claims less"],
