@@ -14,7 +14,7 @@ verify-deep: setup fizzbee  ## the same rows with more seeds, all strategies and
 	@$(BIN)/highwater verify --deep
 
 test: setup fizzbee servers  ## the test suite
-	@$(BIN)/python -m pytest -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -n 3 --dist loadfile
 
 interop: setup servers  ## released SlateDB clients and our code on the same databases, and on a real S3 server (installs the clients, once)
 	@$(BIN)/python -m pytest -m interop -n 2

@@ -5,8 +5,11 @@ A model begins with the first content. So the requests of an initialisation are 
 of the first content that arrives late changes nothing: nobody deletes that content in the protocols that begin so.
 """
 
+from typing import Self
+
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS
+from highwater.traces.refine import Refiner
 from highwater.traces.trace import AGAIN, Trace, sent
 
 
@@ -23,6 +26,11 @@ class Beginning(Trace):
         self.initialising: dict[str, int] = {}  # client -> the request that has shown it a first content; 0: none yet
         self.under_way: dict[tuple[str, int], tuple] = {}  # client, number of a create that nobody waits for -> the request
         self.is_there = False
+
+    def anew(self, refiner: Refiner) -> Self:
+        trace = super().anew(refiner)
+        trace.first = self.first
+        return trace
 
     def _take(self, e: Event) -> None:
         if e.kind == "applied" and not e.awaited and (e.client, e.request) in self.under_way:

@@ -127,9 +127,9 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
                     ("history:stale read", "history:read went back")),
     "names_mixed_up": (("call:recover writes",), ()),
     "unsent_is_unknown": (("call:write Indefinite",), ()),
-    "ids_alone": (UNSERIAL, UNSERIAL),  # a model of separate writes has no keys
-    "refused_is_served": (UNSERIAL, UNSERIAL),
-    "doubt_forgotten": (UNSERIAL, UNSERIAL),
-    "recovered_unsorted": (UNSERIAL, UNSERIAL),
+    "ids_alone": ((*UNSERIAL, "told:got"), UNSERIAL),  # a model of separate writes has no keys
+    "refused_is_served": ((*UNSERIAL, "told:got"), UNSERIAL),
+    "doubt_forgotten": ((*UNSERIAL, "told:got"), UNSERIAL),
+    "recovered_unsorted": ((*UNSERIAL, "told:got"), UNSERIAL),
 }
 MUTANTS = Mutants(BUILDS, ORACLES)

@@ -79,7 +79,7 @@ BUILDS = {  # name -> (its bug, its Build)
                                 "not if the call is cancelled", of(Early)),
     "known_without_its_update": ("a writer computes its next update from the content before its last one", of(Before)),
 }
-HARM = ("history:duplicate commit", "history:lost update")
+HARM = ("history:duplicate commit", "history:lost update", "history:read off history")
 ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "known_no_check": (("told:committed",), HARM),
     "known_unanswered": (("refinement:Writer.CreateNext", "refinement:Writer.SendCreate", "refinement:Writer.CreateConflict"),

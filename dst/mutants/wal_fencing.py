@@ -302,7 +302,7 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "epoch_not_compared": (("refinement:Writer.", "exception:Unavailable"), ()),
     "ever_open": (("refinement:ValueError", "told:closed"), ("told:closed",)),
     "served_unlogged": (("told:got",), ("history:strange get",)),
-    "oldest_wins": (("history:strange get",), ("history:strange get",)),
+    "oldest_wins": (("history:strange get", "told:got"), ("history:strange get",)),
     "collects_any_age": (("history:too young",), ()),  # harmless to callers
     "collects_and_recounts": (("call:collect deleted",), ()),
     "of_next_epoch": (("call:append epoch",), ()),

@@ -2,8 +2,12 @@
 
 import pytest
 
+from highwater.dst.run_spec import Run
+from highwater.dst.scenarios import named
 from highwater.dst.scenarios.simple_conditional import Shape, trace_of
+from highwater.dst.simulate import simulate
 from highwater.traces.event import EMPTY, Event
+from highwater.traces.explain.explain import replay
 from highwater.traces.protocols.simple_conditional import KEY
 from highwater.traces.refine import Failure
 
@@ -47,3 +51,14 @@ def test_initialisation_is_accepted(way):
 def test_false_initialisation_is_refused(why, events):
     with pytest.raises(Failure, match=why):
         observe(events)
+
+
+@pytest.mark.parametrize("stem", ["simple_conditional", "manifest_epochs"])
+def test_a_run_that_begins_so_is_judged_again_alike(stem):
+    """To explain it, for example."""
+    of = named(stem)
+    fresh = next(outcome for seed in range(50) if (outcome := simulate(Run(seed, stem))).shape.fresh)
+    again = of.judge(fresh.shape)
+    for e in fresh.events:
+        again.observe(e)
+    assert replay(fresh.events, of.judge(fresh.shape)).failing is None

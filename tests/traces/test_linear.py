@@ -187,7 +187,7 @@ class AsksTheBoundaryTwice(BoundedSequencedStorage):
         return await super().current()
 
 
-@pytest.mark.parametrize(("mutant", "says"), [(ListsTwice, "took 5 requests for 0.1 (committed), and may take 4"),
+@pytest.mark.parametrize(("mutant", "says"), [(ListsTwice, "took 5 requests for 0.0 (committed), and may take 4"),
                                               (AsksTheBoundaryTwice, "took 4 requests for a read (read), and may take 3")])
 def test_one_that_polls_fails(mutant: type, says: str) -> None:
     shape = ALONE._replace(readers=0) if mutant is ListsTwice else ALONE

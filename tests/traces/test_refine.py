@@ -91,7 +91,7 @@ EXPLAINED = {  # mutant -> signature of its failure; what its explanation says
     "returns_no_value": ("call:update content", r"update returned Committed content=.*, but this call has neither put"),
     "timeout_is_nothing": ("told:failed", r"was told 'failed' of '\d\.\d', but in the model it is in "),
     "future_is_old": ("history:too young", r"Collector#\d deleted .*, less than \d+ ms after it was put"),
-    "sent_once_is_nothing": (LISTS_ANEW, r"its create of db/.* is open, and all it heard of it is "),
+    "sent_once_is_nothing": ("told:failed", r"was told 'failed' of '\d\.\d', but in the model it is in "),
 }
 WITHOUT_MODEL = {"lost_boundary_is_none", "invalid_boundary_is_ignored", "repeated_key_is_listed", "listing_without_end"}
 
