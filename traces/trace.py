@@ -16,12 +16,10 @@ from highwater.impl.layout import InvalidName
 from highwater.model.core import Local, Model, Shared
 from highwater.traces.calls import (
     ALONE,
-    CALL,
     JUDGES,
     NO_CALLS,
     Calls,
     Claim,
-    is_denied,
     judge_answer,
     judge_claims,
     judge_late,
@@ -289,7 +287,7 @@ class Trace:
         if e.keys:
             judge_answer(self, e)
             judge_claims(self, e)
-        if again is not AGAIN and len(e.keys) <= len(CALL) and not is_denied(self, e):
+        if again is not AGAIN and not e.keys:  # an answer is judged by the requests of its call, too
             self.refiner.true.add(known)
 
     def _tells(self, e: Event, match: Match) -> str:

@@ -117,7 +117,7 @@ def test_sums_are_those_of_the_rows(real, tmp_path, monkeypatch, sizes):
     bad = [row for row in rows if row["kind"]]
     failure, = f.failures
     assert failure[:5] == ("safety", "history:too young", len(bad), bad[0]["seed"], bad[0]["message"])
-    assert failure.replay == "highwater dst run --protocol sequenced_metadata_boundary --seed 20 --mutant age_ignored"
+    assert failure.replay == "highwater dst run --protocol sequenced_metadata_boundary --seed 23 --mutant age_ignored"
     assert sum(failure.strategies.values()) == len(bad)
     hits = {name: [row["seed"] for row in rows if row["reached"] & bit] for name, bit in bits().items()}
     assert f.witnesses == {name: (len(seeds), min(seeds, default=-1)) for name, seeds in hits.items()}
