@@ -35,6 +35,7 @@ class Answer(NamedTuple):
     means: str  # to the caller: what is known now, and what to do
     claims: tuple[str, ...] = ()  # the values in it that are judged
 
+
 APPLIED = (200, 204)  # statuses of a mutation that took effect
 Calls = Mapping[str, Mapping[str, Answer]]  # call -> name of the class of its result or error -> the answer
 Claim = Callable[[Any, Event, str], str]  # (trace, event, value) -> why the value is wrong; "" if it is right
