@@ -2,11 +2,24 @@
 
 import sys
 
-from bench import bulk, campaigns, checking, exploration, exploration_on_disk, gate, proof, recording, shrinking, simulation
+from bench import (
+    bulk,
+    campaigns,
+    checking,
+    exploration,
+    exploration_on_disk,
+    gate,
+    proof,
+    recording,
+    refinement,
+    shrinking,
+    simulation,
+)
 from bench.peers import simulators
 
 ALL = {"exploration": exploration, "exploration_on_disk": exploration_on_disk, "simulation": simulation,
        "simulators": simulators, "shrinking": shrinking, "proof": proof, "recording": recording, "checking": checking,
+       "refinement": refinement,
        "campaigns": campaigns, "bulk": bulk, "gate": gate}
 
 

@@ -15,6 +15,7 @@ from highwater.dst.sim.kernel import Client, Kernel
 from highwater.dst.world.ids import ClientIds
 from highwater.dst.world.network import offset_ms
 from highwater.dst.world.store import NEW, ClientClock, ClientStore, SimulatedStore
+from highwater.dst.world.tampering import DAMAGED
 from highwater.impl.errors import Definite, Indefinite, StoreError, TimedOut
 from highwater.impl.world import World
 from highwater.traces.calls import DEFINITE, INDEFINITE, RETURNED, Calls
@@ -73,7 +74,8 @@ async def said_by(calls: Calls, call: str, asked: Awaitable[Any], key: Callable[
 class Actors:
     """The clients of one run, the work that each has left, and the responses that their callers received.
 
-    `shape` is the scenario's. `left` maps a client to its number of operations to do. `told` lists the responses in order."""
+    `shape` is the scenario's. `left` maps a client to its number of operations to do, `work` has these numbers
+    at the beginning. `told` lists the responses in order."""
 
     def __init__(self, scenario: Scenario, kernel: Kernel, store: SimulatedStore, shape: Any,
                  choose: Callable[[str, int], int], trace: Any, tell: Callable[[Event], None], build: Any):
@@ -83,6 +85,7 @@ class Actors:
         scenario.begin(store, shape)
         self.left = {f"{role}#{i}": getattr(shape, amount) for role, (number, amount) in scenario.roles.items()
                      for i in range(getattr(shape, number))}
+        self.work = tuple(self.left.values())
         self.clients = [self._client(name) for name in self.left]
         self.ids = {name: (number, count()) for number, name in enumerate(self.left)}  # of clients: dst/world/ids.py
         self.auditing, self.hurried = False, self.shape.patience_ms > 0  # whether callers may cancel their calls
@@ -131,6 +134,12 @@ class Actors:
             raise ValueError(f"{strange[0].client}'s caller was told {strange[0].op!r}, and SCENARIO.told lists "
                              + ", ".join(self.scenario.told))
 
+    def check_work(self) -> None:
+        """Check that some client sent a request, if there was work. Raises ValueError."""
+        if not any(client.number for client in self.clients) and any(self.work):
+            raise ValueError("all clients finished their work without a request to the store: is an await missing in "
+                             "SCENARIO.work?")
+
     def history(self) -> list[Operation]:
         return [*self.operations, *self.open.values()]
 
@@ -160,6 +169,8 @@ class Actors:
             try:
                 await initialise()
             except (Definite, Indefinite):
+                if self.shape.broken:
+                    return
                 continue
             self.tell(client, "initialised", b"")
             return
@@ -176,7 +187,8 @@ class Actors:
         """Commit a writer's updates one after another.
 
         `write` takes an update's name and returns what was said, or the key that holds the update, or "". After a definite
-        error the update is requested again, unless the caller gives up. After an indefinite error it is not."""
+        error the update is requested again, unless the caller gives up or something is broken. After an indefinite error it is
+        not."""
         while self.left[client.name]:
             self.left[client.name] -= 1
             update = self.name_update(client.name)
@@ -190,7 +202,7 @@ class Actors:
                 except Indefinite:
                     said = Said("unknown", ())
                 self.end(client, said.told, said.key, keys=said.keys)
-                if said.told != "failed" or (may_give_up and self.choose(f"{client.name}.gives_up", 2)):
+                if said.told != "failed" or self.shape.broken or (may_give_up and self.choose(f"{client.name}.gives_up", 2)):
                     break
             await self.pause(client, world)
 
@@ -212,7 +224,7 @@ class Actors:
             if said.told != "read":
                 self.not_read(client, said)
                 continue
-            seen = seen_in(said.value)
+            seen = () if self.shape.broken == DAMAGED else seen_in(said.value)
             self.end(client, "read", said.key, " ".join(seen).encode(), seen, said.keys)
 
     async def collect_in_rounds(self, client: Client, wait: Callable[[], Awaitable], collect: Callable[[], Awaitable[Said]]

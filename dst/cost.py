@@ -8,7 +8,6 @@ A commit is a response `committed`. The roles whose clients commit are those of 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from itertools import islice
 from math import ceil, exp, log
 from statistics import NormalDist
 from typing import Any, NamedTuple
@@ -145,7 +144,8 @@ def trips_of(own: list[Event]) -> Iterator[int]:
     """Yield, for each conflict, the number of requests from the failed attempt to the next one, both included."""
     for place, e in enumerate(own):
         if conflicts(e):
-            rest = enumerate((later for later in islice(own, place + 1, None) if later.kind in ("applied", "told")), start=2)
+            later = (own[at] for at in range(place + 1, len(own)))
+            rest = enumerate((e for e in later if e.kind in ("applied", "told")), start=2)
             requests, until = next((of for of in rest if of[1].kind == "told" or of[1].op in MUTATIONS), (0, EMPTY))
             if until.kind == "applied":
                 yield requests

@@ -14,7 +14,7 @@ from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.profiles import Profile
 from highwater.dst.world.store import SimulatedStore, profile_of
-from highwater.dst.world.tampering import Breach
+from highwater.dst.world.tampering import DAMAGED, Breach
 from highwater.impl.world import World
 from highwater.traces.event import Event
 from highwater.traces.store import Rules, Store
@@ -28,6 +28,8 @@ Value = TypeVar("Value")
 STORES = ("gcs", "azure", "r2", "minio-2025-08", "ceph", "strict-rfc9110")  # beside s3: those with conditional writes
 SHORTEST_UNIT_MS = 60
 RARELY = 4  # one run in so many has a rare setting
+PATIENCE = {"patience_ms": 300}
+RARE: tuple[Mapping[str, Any], ...] = (PATIENCE, {"broken": DAMAGED})  # for `rare` of a scenario
 USUAL = 100  # but none of the first seeds, so that examples stay as they are
 
 

@@ -22,6 +22,7 @@ from highwater.dst.world.faults import NONE, Weights, drawn, fates
 from highwater.dst.world.network import Network
 from highwater.dst.world.store import SimulatedStore
 from highwater.dst.zoo import build_of
+from highwater.traces.calls import judge_answers
 from highwater.traces.event import Event, digest
 from highwater.traces.refine import Failure
 
@@ -89,8 +90,12 @@ def simulate(run: Run, build: Build | None = None, tape: list[Choice] | None = N
     failure, kind, signature = None, "", ""
     try:
         run_phases(kernel, network, actors)
-        of.final_check(actors, events)
-        actors.check_words()
+        actors.check_work()
+        if shape.broken == tampering.DAMAGED:
+            judge_answers(events, of.trace_of(shape))
+        else:
+            of.final_check(actors, events)
+            actors.check_words()
     except Failure as error:
         failure, kind, signature = error, error.kind, error.signature
     except TapeMismatch as error:

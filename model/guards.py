@@ -66,7 +66,7 @@ def walked(function: Callable, *arguments: Any, observed: tuple | None) -> Refus
     found, path = definition(module, function.__code__)
     body: list[ast.stmt] = [returned(found)] if isinstance(found, ast.Lambda) else found.body
     closed = dict(zip(function.__code__.co_freevars, [cell.cell_contents for cell in function.__closure__ or ()]))
-    scope = {**function.__globals__, **closed, **dict(zip(function.__code__.co_varnames, arguments))}
+    scope = {**function.__globals__, **closed, **named_arguments(function.__code__, arguments)}
     refusals = list(refused(body, scope, ())) if observed else next(([r] for r in refused(body, scope, ())), [])
     if not refusals:
         return Refusal("more than its tests say", f"{path}:{found.lineno}", ())
@@ -89,6 +89,13 @@ def walked(function: Callable, *arguments: Any, observed: tuple | None) -> Refus
         if part in compared or not (isinstance(part, ast.Name) and hasattr(value, "_fields")):  # not the whole of s or w
             operands.append(f"{'observed ' * (names_of(part) <= closed.keys())}{segment(part, module)} is {show(value)}")
     return Refusal(guard, where, tuple(dict.fromkeys(operands)))
+
+
+def named_arguments(code: CodeType, arguments: tuple) -> dict[str, Any]:
+    """Return the arguments by name; those of `*rest` under its name."""
+    number, names = code.co_argcount, code.co_varnames
+    rest = {names[number + code.co_kwonlyargcount]: arguments[number:]} if code.co_flags & inspect.CO_VARARGS else {}
+    return {**dict(zip(names, arguments[:number] if rest else arguments)), **rest}
 
 
 # --- a function, from its source ----------------------------------------------------------------------------------------

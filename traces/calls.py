@@ -7,7 +7,7 @@ what it returned or raised, the kind of it, and each claim as `name=value`. A tr
 response alone.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import takewhile
@@ -34,6 +34,7 @@ class Answer(NamedTuple):
     update: str  # what has become of the call's update: DONE, NEVER, PERHAPS, PARTLY; NONE if the call makes none
     means: str  # to the caller: what is known now, and what to do
     claims: tuple[str, ...] = ()  # the values in it that are judged
+    fault: bool = False  # somebody else has damaged an object: no answer in a trace that the model explains
 
 
 APPLIED = (200, 204)  # statuses of a mutation that took effect
@@ -45,12 +46,17 @@ def returns(told: str, means: str, *claims: str, update: str = DONE) -> Answer:
     return Answer(RETURNED, told, update, means, claims)
 
 
-def definite(told: str, means: str, update: str = NEVER) -> Answer:
-    return Answer(DEFINITE, told, update, means)
+def definite(told: str, means: str, update: str = NEVER, *claims: str) -> Answer:
+    return Answer(DEFINITE, told, update, means, claims)
 
 
 def indefinite(told: str, means: str, update: str = PERHAPS) -> Answer:
     return Answer(INDEFINITE, told, update, means)
+
+
+def fault(told: str, means: str, update: str = PERHAPS) -> Answer:
+    """Return the indefinite error that says that an object is damaged or gone."""
+    return indefinite(told, means, update)._replace(fault=True)
 
 
 LATE = "the caller's time was over, and the call is cancelled"
@@ -72,7 +78,7 @@ FILES = ("ListingNeverEnds", "InvalidName", "InvalidId")  # errors of a folder o
 def unreadable(told: str, update: str, *errors: str) -> dict[str, Answer]:
     """Return answers of errors that say that a listing or a file is none of the protocol's."""
     means = "a listing or a file is not of this protocol, or its ids are used up: call again after somebody has mended it"
-    return {name: definite(told, means, update) for name in errors}
+    return {name: definite(told, means, update)._replace(fault=True) for name in errors}
 
 
 def outcomes(calls: Calls) -> dict[str, str]:
@@ -92,12 +98,9 @@ def content(body: bytes) -> str:
 
 def judge_answer(trace: Any, e: Event) -> None:
     """Check that an answer is in the table of its call, with this kind, response and claims."""
-    call, result, kind, *claims = e.keys
-    answer = trace.calls.get(call, {}).get(result)
-    if answer is None:
-        raise untrue(trace, e, result, f"the table of calls has no {result} of {call}")
-    if answer.kind != kind or e.op not in (answer.told, "" if kind == RETURNED else UNFINISHED):
-        raise untrue(trace, e, result, f"by the table of calls it is {answer.kind}, and the response {answer.told!r}")
+    call, result, _, *claims = e.keys
+    if why := outside(trace.calls, e):
+        raise untrue(trace, e, result, why)
     if e.op in ALONE and (e.key or (e.body and e.op != UNFINISHED)):
         raise untrue(trace, e, result, "it names no key and no update")
     last = next(own(trace, e.client), None)
@@ -105,8 +108,36 @@ def judge_answer(trace: Any, e: Event) -> None:
         raise untrue(trace, e, result, "this call has sent no request")
     if result == "Unavailable" and (last is None or last.kind not in ("timeout", "refused")):
         raise untrue(trace, e, result, "its last request was not left without an answer")
+    answer = trace.calls[call][result]
+    if answer.fault:
+        raise untrue(trace, e, result, "nobody has damaged an object")
+    finds_out = trace.repeats or "Recognised" in trace.calls[call]  # it may be in doubt because of what it read
+    if result == "OutcomeUnknown" and answer.update == PERHAPS and not finds_out and not is_in_doubt(trace, e.client):
+        raise untrue(trace, e, result, "each of its mutations met a conflict")
     if tuple(claim.partition("=")[0] for claim in claims) != answer.claims:
         raise untrue(trace, e, result, f"by the table of calls its claims are {', '.join(answer.claims) or 'none'}")
+
+
+def is_in_doubt(trace: Any, client: str) -> bool:
+    """Return whether a mutation of this call, or of the calls before it that returned nothing, may have been applied."""
+    for old in own(trace, client):
+        if old.kind == "crash" or (old.kind == "told" and RETURNED in old.keys[2:3]):
+            return False
+        lost = old.kind == "timeout" or (old.kind == "refused" and old.status == 503)
+        if old.op in MUTATIONS and (lost or old.status in APPLIED):
+            return True
+    return False
+
+
+def outside(calls: Calls, e: Event) -> str:
+    """Return why an answer is none of the table's; "" if it is one."""
+    call, result, kind, *_ = e.keys
+    answer = calls.get(call, {}).get(result)
+    if answer is None:
+        return f"the table of calls has no {result} of {call}"
+    if answer.kind != kind or e.op not in (answer.told, "" if kind == RETURNED else UNFINISHED):
+        return f"by the table of calls it is {answer.kind}, and the response {answer.told!r}"
+    return ""
 
 
 def judge_claims(trace: Any, e: Event) -> None:
@@ -187,6 +218,16 @@ def right_deletes(trace: Any, e: Event, value: str) -> str:
     return "" if sorted(deleted) == value.split() else f"this call has deleted {sorted(deleted)}"
 
 
+def right_attempts(trace: Any, e: Event, value: str) -> str:
+    """A call gives up after as many conflicts as its limit says, and not before. `value`: the limit; 0: none."""
+    if trace.repeats:
+        return ""
+    conflicts = sum(old.op in MUTATIONS and old.op != "delete" and old.status not in APPLIED for old in in_call(trace, e))
+    limit, gave_up = int(value), e.keys[2] != RETURNED
+    right = conflicts == limit > 0 if gave_up else conflicts < limit or not limit
+    return "" if right else f"this call met {conflicts} conflicts"
+
+
 def right_version(trace: Any, e: Event, value: str) -> str:
     """The returned version is one that this call put or got under the key."""
     return "" if any(old.key == e.key and old.version == value for old in in_call(trace, e)) else \
@@ -194,5 +235,25 @@ def right_version(trace: Any, e: Event, value: str) -> str:
 
 
 JUDGES: Mapping[str, Claim] = MappingProxyType(  # of every protocol
-    {"content": right_content, "deleted": right_deletes, "version": right_version})
+    {"attempts": right_attempts, "content": right_content, "deleted": right_deletes, "version": right_version})
 NO_CALLS: Calls = MappingProxyType({})
+
+
+# --- when somebody has damaged an object
+
+OF_REQUESTS = ("content", "deleted", "version", "writes")  # claims that are judged by the call's requests alone
+
+
+def judge_answers(events: Iterable[Event], trace: Any) -> None:
+    """Check that answers are some that their calls may give, and say nothing untrue of their calls' own requests.
+
+    `trace`: an unused judge of the protocol, for its tables. Raises Failure."""
+    for e in events:
+        trace.events.append(e)
+        if e.kind != "told" or len(e.keys) < len(CALL):
+            continue
+        if why := outside(trace.calls, e):
+            raise untrue(trace, e, e.keys[1], why)
+        for name, _, value in (claim.partition("=") for claim in e.keys[len(CALL):]):
+            if name in OF_REQUESTS and (why := trace.claims[name](trace, e, value)):
+                raise untrue(trace, e, name, why)

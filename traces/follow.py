@@ -88,7 +88,7 @@ class Acquaintances:
             return None
         effect = self.effects[rest]
         shows = (version, body) if op == "get" and status == 200 else NOTHING if op in READS and status == 404 else None
-        return client, p, mask, effect and effect.differences, shows, Event(0, 0, *rest) if kind == "applied" else None
+        return client, p, mask, effect and effect.difference, shows, Event(0, 0, *rest) if kind == "applied" else None
 
 
 def follow(trace: Trace, numbers: Numbers, rests: list[Rest], known: Acquaintances) -> None:

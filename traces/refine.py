@@ -43,13 +43,15 @@ class Failure(Exception):
 
 
 class Effect:
-    """The match of an event, and its effect as a difference, for each pair on which it was met and leaves no choice."""
+    """The match of an event, and for each pair on which it was met its effect: the differences that its steps make, and the
+    difference where there is no choice."""
 
-    __slots__ = ("differences", "mask", "match", "p")
+    __slots__ = ("difference", "differences", "mask", "match", "p")
 
     def __init__(self, match: Match, p: int, mask: int):
         self.match, self.p, self.mask = match, p, mask
-        self.differences: dict[int, int] = {}
+        self.difference: dict[int, int] = {}
+        self.differences: dict[int, tuple[int, ...]] = {}
 
 
 REFINERS: dict[tuple, "Refiner"] = {}  # (make, constants) -> refiner; its tables serve every run of the process
@@ -69,6 +71,7 @@ class Refiner:
     def __init__(self, model: Model):
         self.model = model
         self.index = {process.name: p for p, process in enumerate(model.processes)}
+        self.actions = {action for process in model.processes for action in process.actions}
         self.limit = LIMIT
         self._start_tables()
 
@@ -122,7 +125,7 @@ class Refiner:
             return
         if len(states) == 1:
             state, = states
-            difference = effect.differences.get(state & effect.mask)
+            difference = effect.difference.get(state & effect.mask)
             if difference is not None:
                 state += difference
                 if not self.broken or (effect.p, state & effect.mask) not in self.broken:
@@ -142,10 +145,14 @@ class Refiner:
         mask = self.explorer.masks[p]
         following: list[int] = []
         for state in self.states:
-            differences = self._moves(p, state & mask, match)
-            if effect is not None and len(differences) == 1:
-                effect.differences[state & mask], = differences
-                self.met += 1
+            differences = effect.differences.get(state & mask) if effect else None
+            if differences is None:
+                differences = self._moves(p, state & mask, match)
+                if effect:
+                    self.met += 1
+                    effect.differences[state & mask] = differences
+                    if len(differences) == 1:
+                        effect.difference[state & mask], = differences
             following += [state + difference for difference in differences]
         if not following:
             actions = "|".join(action for action in match.actions if action) or match.op

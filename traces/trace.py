@@ -31,6 +31,7 @@ from highwater.traces.store import Store
 
 ALIEN = (LookupError, ValueError, TypeError, AttributeError, InvalidName)  # raised for an event that is not of this protocol
 
+LOSE_REPLY, CRASH = LACKED = "LoseReply", "Crash"  # actions that some models lack, as they would change nothing there
 COLLECTS = ("collects",)  # a request in flight that is an action of its client when it arrives, not of the pool
 
 
@@ -77,11 +78,13 @@ class Trace:
     claims: Mapping[str, Claim] = JUDGES  # the judges of what answers claim
     keyed: tuple[str, ...] = ()  # the responses that name an object
     bodiless: tuple[str, ...] = ()  # those that have no body
+    repeats = False  # an SDK below the calls repeats requests by itself
     collector = ""  # name prefix of clients without model state: a late write of theirs is their own action
 
     def __init__(self, refiner: Refiner, namespace: Any, skew_ms: int = 0):
         self.refiner, self.namespace, self.skew_ms = refiner, namespace, skew_ms
         self.events: Any = []  # a list of events; traces/follow.py puts columns of them there
+        self.ends: dict[tuple[str, int], tuple[Event, ...]] = {}  # client, number -> the observed events of it, latest first
         self.last: dict[str, int] = {}  # client -> number of its last request; it has one at a time
         self.denied: dict[tuple[str, int], Event] = {}  # client, number -> the answer by which it is never applied
         self.pending: dict[tuple[str, int], tuple] = {}  # client, number -> op, key, condition, body, and in the pool
@@ -108,6 +111,8 @@ class Trace:
         match = of(e)
         if match and match.process not in (known := self.refiner.index):
             raise KeyError(f"the model has no client {match.process}, only {', '.join(filter(None, known))}")
+        if match and (strange := [a for a in match.actions if a and a not in self.refiner.actions and a not in LACKED]):
+            raise KeyError(f"the model has no action {strange[0]}, only {', '.join(sorted(self.refiner.actions))}")
         return match if not match or match.op or any(match.actions) else match._replace(op=e.op)
 
     def _answered(self, e: Event) -> Match | None:
@@ -120,11 +125,11 @@ class Trace:
 
     def _unanswered(self, e: Event) -> Match | None:
         """Return the match of a time-out or a refusal: the client continues without a reply."""
-        return Match(e.client, ("LoseReply", STUTTER))
+        return Match(e.client, (LOSE_REPLY, STUTTER))
 
     def _crashed(self, e: Event) -> Match | None:
         """Return the match of a crash. Unless overridden: the action Crash, or no step where it is not possible."""
-        return Match(e.client, ("Crash", STUTTER))
+        return Match(e.client, (CRASH, STUTTER))
 
     def _request(self, e: Event) -> tuple:
         """Return the form of a mutation in the model's pool, once nobody waits for it."""
@@ -176,6 +181,9 @@ class Trace:
             self._take(e)
         except self.alien as error:
             raise self._alien(error) from error
+        if e.request:
+            of = e.client, e.request
+            self.ends[of] = (e, *self.ends.get(of, ()))
 
     def _alien(self, error: Exception) -> Failure:
         message = f"event {len(self.events) - 1} is none of this protocol's: {error}{place(error, type(self))}"
@@ -230,7 +238,7 @@ class Trace:
     def _same(self, e: Event) -> Iterator[Event]:
         """Yield the earlier events of the same request, latest first."""
         if isinstance(self.events, list):
-            return (old for old in self.events[-2::-1] if (old.client, old.request) == (e.client, e.request))
+            return iter(self.ends.get((e.client, e.request), ()))
         return self.events.same(e)
 
     def _refused(self, what: str, why: str) -> Failure:

@@ -13,7 +13,7 @@ from functools import partial
 from importlib import import_module
 
 from bench import architecture, lines
-from bench.pages import branch, clocks, coverage, profiles, protocol, queries, readme
+from bench.pages import branch, clocks, coverage, mutation, profiles, protocol, queries, readme, refinements
 from bench.pages.protocol import ROOT, instances_of, page_data, stems
 from bench.pages.reference import reference
 from highwater.cli.trace import damaged
@@ -58,10 +58,12 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "views": ("docs/simulation/campaign-queries.md", queries.views),
     "queries": ("docs/simulation/campaign-queries.md", queries.queries),
     "coverage": ("docs/simulation/coverage.md", coverage.coverage),
+    "mutation": ("docs/simulation/mutation.md", mutation.mutation),
     "clocks": ("docs/guide/time-in-models.md", clocks.clocks),
     "lines": ("docs/what-a-protocol-costs.md", lines.table),
     "trace_damage": ("docs/checking/trace-damage.md", damaged.page),
     "trace_damage_by_protocol": ("docs/checking/trace-damage.md", damaged.by_protocol),
+    "refinements": ("docs/refinement.md", refinements.refinements),
     "picture": ("ARCHITECTURE.md", architecture.picture),
     "rooms": ("ARCHITECTURE.md", architecture.rooms),
     **{name: part for stem in stems() for name, part in of_protocol(stem).items()},

@@ -260,6 +260,18 @@ def of_project() -> dict[str, Path]:
     return {name: path for name, path in project.sources() if path not in beside}
 
 
+def searched() -> tuple[Mapping[str, Path], list[Allowed]]:
+    """Return the files (name -> path) in which hazards are looked for, and those that are allowed there: of the project that
+    is used, else ours. Raises ProjectError."""
+    if not project.current():
+        return {path.relative_to(ROOT).as_posix(): path for path in sources()}, list(ALLOWED)
+    try:
+        return of_project(), [Allowed(**entry) for entry in project.settings().get("allowed", ())]
+    except TypeError as error:
+        fields = ", ".join(Allowed._fields)
+        raise project.ProjectError(f"{project.FILE}: [[allowed]] has the fields {fields}: {error}") from None
+
+
 def covers(entry: Allowed, finding: Finding) -> bool:
     return (entry.file, entry.hazard) == (finding.file, finding.hazard) and entry.code in finding.code
 

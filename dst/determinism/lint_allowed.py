@@ -57,7 +57,6 @@ MACHINERY = (
     *(Allowed("model/guards.py", "cache", f"@cache {name}", "of the source of a function") for name in (
         "parsed", "definition", "segment", "returned", "compiled", "bound", "operands_of", "names_of")),
     Allowed("model/proofs/engine/logic.py", "cache", "WORDS", "numbers of words, of a proof alone: Z3 never sees their order"),
-    Allowed("model/proofs/engine/tie.py", "set order", "of_roles(holds)", "all are judged; a failure names one of them"),
     Allowed("model/explore/reads.py", "address", "id(code)", "a key of a set of objects that are alive meanwhile"),
     Allowed("model/explore/reads.py", "cache", "RECORDED", "of types"),
     Allowed("model/explore/reads.py", "cache", "@cache recorder", "of types"),
@@ -66,6 +65,7 @@ MACHINERY = (
             "asks whether there is such a state; names one of them"),
     Allowed("model/explore/reductions.py", "set order", "reached ^ resting_",
             "asks whether there is such a state; names one of them"),
+    Allowed("model/refine.py", "address", "id(", "a part of a key of a set; the objects are kept, one for each value"),
     Allowed("model/explore/wide.py", "address", "id(", "a key of a dict of arrays that are alive meanwhile"),
     Allowed("model/explore/disk/work.py", "cache", "KEPT", "tables of a folder's levels, kept only while its chain is theirs"),
     Allowed("model/explore/wide.py", "concurrency", "ThreadPoolExecutor",

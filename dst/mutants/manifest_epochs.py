@@ -6,7 +6,7 @@ The first eleven are the knobs of model/protocols/manifest_epochs.py, in its ord
 from typing import Any
 
 from highwater.dst.scenario import Build, Mutants
-from highwater.dst.scenarios.manifest_epochs import ROOT, Shape
+from highwater.dst.scenarios.manifest_epochs import ROOT, Codec, Shape
 from highwater.impl.codecs.json.manifest_epochs import Manifest
 from highwater.impl.errors import Definite, OutcomeUnknown
 from highwater.impl.protocols.manifest_epochs import (
@@ -215,7 +215,7 @@ class NothingIsOld(ManifestReader):
 
 def client(instance: type[Instance] = Instance, reader: type[ManifestReader] = ManifestReader) -> Build:
     def build(world: World, shape: Shape, role: str) -> Instance | ManifestReader:
-        return reader(world, ROOT) if role == "reader" else instance(world, ROOT, role)
+        return reader(world, ROOT, Codec) if role == "reader" else instance(world, ROOT, role, Codec)
 
     return build
 

@@ -290,11 +290,11 @@ DUPLICATE, LOST, TWICE = "history:duplicate commit", "history:lost update", "his
 CHECKPOINT = "history:lost checkpoint"
 DELETES = ("refinement:Collector.Delete", "refinement:Collector.SendDelete")
 WRITES_AGAIN = ("refinement:Writer.CreateNext", "refinement:Writer.SendCreate", "told:failed")
-LISTS_AGAIN = ("refinement:Writer.List|ListPage", *WRITES_AGAIN, TWICE)  # for clients that retry
+LISTS_AGAIN = ("refinement:Writer.List|ListPage", "call:update attempts", *WRITES_AGAIN, TWICE)  # for clients that retry
 ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefixes of its signatures: by model; by harm
     "no_check": (("told:committed",), (DUPLICATE, LOST)),
     "check_before_create": (("refinement:Writer.Accept|Reject",), (DUPLICATE, LOST)),
-    "reported_though_refused": (("told:committed",), (DUPLICATE, LOST)),
+    "reported_though_refused": (("told:committed", "history:untrue success"), (DUPLICATE, LOST)),
     "one_old_writer": (("told:committed",), (DUPLICATE, LOST)),
     "cached_boundary": (("told:committed", "told:read", "refinement:Collector."), (DUPLICATE, LOST)),
     # It may delete files that an earlier boundary covers. Then only its advance afterwards is wrong.

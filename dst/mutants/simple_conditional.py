@@ -4,7 +4,7 @@ from typing import Any
 
 from highwater.dst.scenario import Build, Mutants
 from highwater.dst.scenarios.simple_conditional import KEY, Shape, resolve
-from highwater.impl.codecs.json.manifest import Manifest
+from highwater.impl.codecs.json.manifest import InvalidManifest, Manifest
 from highwater.impl.errors import OutcomeUnknown, PreconditionFailed, Unavailable
 from highwater.impl.protocols.simple_conditional import Content, SimpleConditional
 from highwater.impl.world import World
@@ -153,6 +153,24 @@ class VersionBefore(SimpleConditional):
         return committed._replace(version=before.version) if before else committed
 
 
+class DamageNotNamed(SimpleConditional):
+    """Lets the decoder's own error out, which is no error of the protocol."""
+
+    async def current(self) -> Content:
+        try:
+            return await super().current()
+        except InvalidManifest as error:
+            raise KeyError("updates") from error
+
+
+class DamageIsEmpty(SimpleConditional):
+    async def current(self) -> Content:
+        try:
+            return await super().current()
+        except InvalidManifest:
+            return Content(Manifest(), (await self.world.store.head(self.key)).version)
+
+
 def client(kind: type[SimpleConditional]) -> Build:
     def build(world: World, shape: Shape, number: int) -> SimpleConditional:
         return kind(world, KEY, resolve=resolve(shape))
@@ -176,6 +194,8 @@ BUILDS = {  # name -> (its bug, its Build)
     "last_place_only": ("an update without a response is looked for only as the last update of the content",
                         client(LastPlaceOnly)),
     "old_reads": ("a cache answers a reader", client(OldReads)),
+    "damage_not_named": ("a damaged content gives an error that no caller knows", client(DamageNotNamed)),
+    "damage_is_empty": ("a damaged content is taken for an empty one", client(DamageIsEmpty)),
     "version_before": ("an update returns its content with the version that it replaced", client(VersionBefore)),
 }
 
@@ -191,8 +211,11 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "acknowledged_unheard": (("told:committed", *PUTS), (LOST,)),
     "lost_reply_is_conflict": ((*PUTS, "told:failed"), (TWICE,)),
     "conflict_is_mine": ((*PUTS, "told:failed"), (LOST, TWICE)),
-    "absent_has_failed": (("told:", "refinement:Writer.Read"), (DENIED, TWICE, "history:out of order")),
+    "absent_has_failed": (("told:", "call:update Unavailable", "refinement:Writer.Read"),
+                          (DENIED, TWICE, "history:out of order")),
     "last_place_only": (PUTS, (TWICE,)),
+    "damage_not_named": (("exception:KeyError",), ("exception:KeyError",)),
+    "damage_is_empty": (("call:current content",), ("call:current content",)),
     "version_before": (("call:update version",), ()),
     "old_reads": (("told:read", "call:current"), ("history:stale read", "history:read went back")),
 }

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from highwater.dst.actors import Actors, Said, raise_anomalies, said_by
-from highwater.dst.scenario import BaseShape, Draw, Scenario, counted
+from highwater.dst.scenario import RARE, BaseShape, Draw, Scenario, counted
 from highwater.dst.sim.kernel import Client
+from highwater.dst.world.tampering import DAMAGE
 from highwater.impl.protocols.baseline import Baseline, BaselineKv, record
 from highwater.impl.world import World
 from highwater.traces.calls import content
@@ -135,6 +136,7 @@ async def kv_writer(actors: Actors, client: Client, world: World, number: int) -
         if kv is None or not actors.choose(f"{client.name}.stays", 3):
             kv = await opened(actors, client, world, impl)
             if kv is None:
+                actors.left[client.name] -= bool(shape.broken)
                 continue
         actors.left[client.name] -= 1
         update = actors.name_update(client.name)
@@ -159,7 +161,7 @@ async def got(actors: Actors, client: Client, kv: BaselineKv, key: str) -> None:
         actors.not_read(client, said)
         return
     value = said.value or b""
-    actors.end(client, "got", body=value, seen=(key, value.decode()), keys=said.keys)
+    actors.end(client, "got", body=value, seen=(key, value.decode(errors="replace")), keys=said.keys)
 
 
 def key_of(shape: Shape, update: str) -> str:
@@ -224,6 +226,7 @@ SCENARIO = Scenario(
     moments=("written again",),
     moments_of=moments_of,
     cost={counted(n, "writer"): Shape(writers=n, updates=40, readers=0, reads=0, pause_ms=1, audit=False) for n in (1, 4)},
-    rare=({"patience_ms": 300},),
+    breaks=DAMAGE,
+    rare=RARE,
     needs=("list",),
 )

@@ -4,9 +4,10 @@ This is `MetadataStore(keep_latest=True)`, the cheapest commit (docs/operating/c
 sequenced_metadata_boundary's with KNOWN = "accepted". All else is as in that scenario.
 """
 
-from highwater.dst.scenario import Draw
+from highwater.dst.scenario import RARE, Draw
 from highwater.dst.scenarios import sequenced_metadata_boundary as boundary
 from highwater.dst.scenarios.sequenced_metadata_boundary import Codec, Shape
+from highwater.dst.world.tampering import DAMAGE
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore
 from highwater.impl.world import World
@@ -36,6 +37,6 @@ SCENARIO = boundary.SCENARIO._replace(
     trace_of=trace_of,
     trace_options=boundary.shape_options,
     moments=boundary.WITHOUT_SDK,
-    breaks={},
-    rare=({"patience_ms": 300},),
+    breaks=DAMAGE,
+    rare=RARE,
 )

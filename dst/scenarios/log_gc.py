@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from highwater.dst.actors import Actors, Said, raise_anomalies, said_by
-from highwater.dst.scenario import STORES, BaseShape, Draw, Scenario, counted
+from highwater.dst.scenario import RARE, STORES, BaseShape, Draw, Scenario, counted
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import SimulatedStore
+from highwater.dst.world.tampering import DAMAGE
 from highwater.impl.protocols.log_gc import AppendLog, texts_decoded
 from highwater.impl.world import World
 from highwater.traces.calls import content
@@ -39,6 +40,7 @@ class Shape(BaseShape):
     rounds: int = 3
     min_age_ms: int = 60
     pause_ms: int = 60  # between two entries of an appender, at most
+    read_attempts: int = 10  # of a recovery
 
 
 MOST = {"appenders": 3, "readers": 2, "collectors": 2}  # what the model is made for
@@ -69,7 +71,7 @@ def trace_of(shape: Shape) -> Trace:
 
 
 def production(world: World, shape: Shape, number: int) -> AppendLog:
-    return AppendLog(world, ROOT)
+    return AppendLog(world, ROOT, read_attempts=shape.read_attempts)
 
 
 async def appender(actors: Actors, client: Client, world: World, number: int) -> None:
@@ -106,21 +108,23 @@ async def reader(actors: Actors, client: Client, world: World, number: int) -> N
 
 async def written(actors: Actors, client: Client, log: AppendLog) -> None:
     actors.begin(client)
-    said = await said_by(CALLS, "snapshot", actors.in_time(client, log.snapshot()))
+    said = await said_by(CALLS, "snapshot", actors.in_time(client, log.snapshot()),
+                         rounds=lambda _: str(actors.shape.read_attempts))
     if said.error:
         actors.tell(client, said.told, b"", keys=said.keys)
-    elif said.value:
+    else:
         actors.end(client, "snapshot", body=b"%d" % said.value, keys=said.keys)
 
 
 async def recovered(actors: Actors, client: Client, log: AppendLog) -> None:
     actors.begin(client)
-    said = await said_by(CALLS, "recover", actors.in_time(client, log.recover()), id=lambda of: str(of.id))
+    said = await said_by(CALLS, "recover", actors.in_time(client, log.recover()), id=lambda of: str(of.id),
+                         rounds=lambda _: str(actors.shape.read_attempts))
     if said.error:
         actors.tell(client, said.told, b"", keys=said.keys)
         return
     seen = said.value.state
-    actors.end(client, "read", body=" ".join(seen).encode(), seen=seen, keys=said.keys)
+    actors.end(client, "read", body=" ".join(seen).encode(errors="surrogateescape"), seen=seen, keys=said.keys)
 
 
 async def collector(actors: Actors, client: Client, world: World, number: int) -> None:
@@ -241,6 +245,7 @@ SCENARIO = Scenario(
     moments_of=moments_of,
     cost={counted(n, "appender"): Shape(appenders=n, entries=100, reads=30, rounds=30, min_age_ms=200, pause_ms=1, chaos=1_000,
                                          audit=False) for n in (1, 2, 4)},  # in which logs are collected
-    rare=({"patience_ms": 300},),
+    breaks=DAMAGE,
+    rare=(*RARE, {"read_attempts": 1, "min_age_ms": 20, "collectors": 2, "entries": 8, "rounds": 6}),
     needs=("create", "update", "cache", "list"),
 )

@@ -11,10 +11,11 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from highwater.dst.actors import Actors, raise_anomalies, said_by
-from highwater.dst.scenario import STORES, BaseShape, Draw, Scenario
+from highwater.dst.scenario import RARE, STORES, BaseShape, Draw, Scenario
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import SimulatedStore
+from highwater.dst.world.tampering import DAMAGE
 from highwater.impl.errors import Definite, Indefinite
 from highwater.impl.protocols import manifest_compactions
 from highwater.impl.protocols.manifest_compactions import (
@@ -268,6 +269,7 @@ SCENARIO = Scenario(
         "writer and compactor": BUSY._replace(compactors=1, compactions=40),
         "writer, compactor, collector": BUSY._replace(compactors=1, compactions=40, collectors=1, rounds=20, min_age_ms=1_000),
     },
-    rare=({"patience_ms": 300},),
+    breaks=DAMAGE,
+    rare=RARE,
     needs=("create", "update", "cache", "list"),
 )

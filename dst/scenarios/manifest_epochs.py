@@ -9,14 +9,16 @@ has ended, or has another update in doubt.
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import count, pairwise
 from typing import Any
 
 from highwater.dst.actors import Actors, raise_anomalies, said_by
-from highwater.dst.scenario import BaseShape, Draw, Scenario
+from highwater.dst.scenario import RARE, BaseShape, Draw, Scenario
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import SimulatedStore
+from highwater.dst.world.tampering import DAMAGE
 from highwater.impl.codecs.json import manifest_epochs as manifest_epochs_json
 from highwater.impl.codecs.json.manifest import Checkpoint
 from highwater.impl.codecs.json.manifest_epochs import Manifest
@@ -98,8 +100,23 @@ def trace_options(shape: Shape) -> list[str]:
     return [f"--shape retry_for_s={shape.retry_for_s}"] * bool(shape.retry_for_s) + ["--shape fresh=True"] * shape.fresh
 
 
+class Codec:
+    """The functions of manifest_epochs_json. What is decoded is cached for each process."""
+
+    @staticmethod
+    def encode(value: Manifest, /) -> bytes:
+        """Return the bytes of a manifest."""
+        return manifest_epochs_json.encode(value)
+
+    @staticmethod
+    @lru_cache(10_000)
+    def decode(body: bytes, /) -> Manifest:
+        """Return the manifest in these bytes. Raises InvalidManifest."""
+        return manifest_epochs_json.decode(body)
+
+
 def production(world: World, shape: Shape, role: str) -> Instance | ManifestReader:
-    return ManifestReader(world, ROOT) if role == "reader" else Instance(world, ROOT, role)
+    return ManifestReader(world, ROOT, Codec) if role == "reader" else Instance(world, ROOT, role, Codec)
 
 
 def begin(store: SimulatedStore, shape: Shape) -> None:
@@ -328,6 +345,7 @@ SCENARIO = Scenario(
         "writer, compactor, collector": BUSY._replace(compactors=1, compactions=40, collectors=1, collections=40,
                                                                   checkpoints=40, ends_every_ms=150),
     },
-    rare=({"patience_ms": 300}, {"skew_ms": 2_000}),
+    breaks=DAMAGE,
+    rare=(*RARE, {"skew_ms": 2_000}),
     needs=("create", "list"),
 )

@@ -9,13 +9,15 @@ first manifest. With an audit, the operator brings the migration to its end.
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from highwater.dst.actors import Actors, Said, raise_anomalies, said_by
-from highwater.dst.scenario import STORES, BaseShape, Draw, Scenario
+from highwater.dst.scenario import RARE, STORES, BaseShape, Draw, Scenario
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import SimulatedStore
+from highwater.dst.world.tampering import DAMAGE
 from highwater.impl.codecs.slatedb.flatbuffer import NewerFields
 from highwater.impl.codecs.slatedb.header import InvalidFile, version_of
 from highwater.impl.codecs.slatedb.manifest import CannotHold, Manifest, ManifestCodec, Phase
@@ -82,7 +84,29 @@ class Impl(NamedTuple):
     begin_v2_only: Callable[[World, str], Awaitable[MetadataStore]]
 
 
-def codec_of(phase: int, codec: type[ManifestCodec] = ManifestCodec) -> ManifestCodec:
+class Codec(ManifestCodec):
+    """The codec of production. What it decodes and encodes is cached for each process."""
+
+    def decode(self, body: bytes) -> Manifest:
+        return decoded(self.phase, self.reads, body)
+
+    def encode(self, manifest: Manifest) -> bytes:
+        return encoded(self.phase, manifest)
+
+
+@lru_cache(10_000)
+def decoded(phase: Phase, reads: tuple[int, ...], body: bytes) -> Manifest:
+    codec = ManifestCodec(phase)
+    codec.reads = reads  # pyright: ignore[reportAttributeAccessIssue]  # of this one alone
+    return codec.decode(body)
+
+
+@lru_cache(10_000)
+def encoded(phase: Phase, manifest: Manifest) -> bytes:
+    return ManifestCodec(phase).encode(manifest)
+
+
+def codec_of(phase: int, codec: type[ManifestCodec] = Codec) -> ManifestCodec:
     """Return a phase's codec. Phase 0 is the release before the migration, which has no phases and knows only V1."""
     if phase:
         return codec(Phase(phase))
@@ -176,6 +200,8 @@ async def update(actors: Actors, client: Client, world: World, impl: Impl, phase
             actors.end(client, "unreadable")
         except Definite:
             actors.end(client, "failed")
+            if actors.shape.broken:
+                return
             continue
         except Indefinite:
             actors.end(client, "unknown")
@@ -267,5 +293,6 @@ SCENARIO = Scenario(
              "manifest kept by a checkpoint"),
     moments_of=moments_of,
     cost={},
-    rare=({"patience_ms": 300},),
+    breaks=DAMAGE,
+    rare=RARE,
 )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from highwater.dst.actors import Actors, Change, Said, raise_anomalies, said_by
-from highwater.dst.scenario import STORES, BaseShape, Draw, Scenario, counted
+from highwater.dst.scenario import PATIENCE, STORES, BaseShape, Draw, Scenario, counted
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world import tampering
 from highwater.dst.world.network import TIMEOUT_MS
@@ -169,7 +169,8 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
             actors.begin(client, update)
             watched = Change(change)
             asked = actors.in_time(client, store.update(watched, actors.shape.attempts or None))
-            said = await said_by(CALLS, "update", asked, lambda of: key_of(actors, of.id), content=shown)
+            said = await said_by(CALLS, "update", asked, lambda of: key_of(actors, of.id), content=shown,
+                                 attempts=lambda _: str(actors.shape.attempts))
             actors.end(client, said.told, said.key, keys=said.keys)
             if said.value is not None:
                 watched.check(said.value)
@@ -372,7 +373,7 @@ SCENARIO = Scenario(
     moments_of=moments_of,
     cost={counted(n, "writer"): Shape(writers=n, commits=40, rounds=10, min_age_ms=2_000, think_ms=1, audit=False)
           for n in (1, 2, 4, 8)},
-    breaks=BREAKS,
-    rare=({"sdk": "once"}, FAR_APART, {"patience_ms": 300}, *RARE_BREAKS),
+    breaks={**BREAKS, **tampering.DAMAGE},
+    rare=({"sdk": "once"}, FAR_APART, PATIENCE, *RARE_BREAKS),
     needs=("create", "update", "cache", "list"),
 )

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from highwater.dst.actors import Actors, Change, Said, raise_anomalies, said_by
-from highwater.dst.scenario import STORES, BaseShape, Draw, Scenario, counted
+from highwater.dst.scenario import RARE, STORES, BaseShape, Draw, Scenario, counted
 from highwater.dst.sim.kernel import Client
+from highwater.dst.world.tampering import DAMAGE
 from highwater.impl.codecs.json import manifest as manifest_json
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.sequenced_storage import SequencedStorage
@@ -92,9 +93,10 @@ async def put(of: StateWriter | LogWriter, update: str, attempts: int | None) ->
     """Put an update, and return what was said."""
     if isinstance(of, LogWriter):
         return await said_by(CALLS, "append", of.append(update.encode(), attempts), NAMESPACES[True].key,
-                             content=lambda _: content(update.encode()))
+                             content=lambda _: content(update.encode()), attempts=lambda _: str(attempts or 0))
     change = Change(lambda _, value: value.with_update(update))
-    said = await said_by(CALLS, "update", of.update(change, attempts), key_of, content=shown)
+    said = await said_by(CALLS, "update", of.update(change, attempts), key_of, content=shown,
+                         attempts=lambda _: str(attempts or 0))
     if said.value is not None:
         change.check(said.value)
     return said
@@ -186,6 +188,7 @@ SCENARIO = Scenario(
     cost={f"{'log' if log else 'state'}, {counted(n, 'writer')}": Shape(
               writers=n, updates=40, readers=0, reads=0, log=log, pause_ms=1, audit=False)
           for log in (False, True) for n in (1, 4)},
-    rare=({"patience_ms": 300},),
+    breaks=DAMAGE,
+    rare=RARE,
     needs=("create", "list"),
 )

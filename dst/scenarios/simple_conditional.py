@@ -8,9 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from highwater.dst.actors import Actors, Said, raise_anomalies, said_by
-from highwater.dst.scenario import STORES, BaseShape, Draw, Scenario, counted
+from highwater.dst.scenario import RARE, STORES, BaseShape, Draw, Scenario, counted
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.store import SimulatedStore, profile_of
+from highwater.dst.world.tampering import DAMAGE
 from highwater.impl.codecs.json import manifest as manifest_json
 from highwater.impl.codecs.json.manifest import Manifest
 from highwater.impl.protocols.simple_conditional import Content, SimpleConditional
@@ -88,7 +89,7 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
 
     async def write(update: str) -> Said:
         asked = database.update(update, lambda value: value.with_update(update), actors.shape.attempts or None)
-        return await said_by(CALLS, "update", asked, **SHOWN)
+        return await said_by(CALLS, "update", asked, **SHOWN, attempts=lambda _: str(actors.shape.attempts))
 
     await actors.write_one_by_one(client, world, write)
 
@@ -148,6 +149,7 @@ SCENARIO = Scenario(
     moments=("conflict", "overtaken twice", "put without a read", "late put refused", "late put applied"),
     moments_of=moments_of,
     cost={counted(n, "writer"): Shape(writers=n, updates=40, readers=0, reads=0, pause_ms=1, audit=False) for n in (1, 4)},
-    rare=({"patience_ms": 300},),
+    breaks=DAMAGE,
+    rare=RARE,
     needs=("create", "update"),
 )

@@ -14,10 +14,11 @@ from functools import lru_cache
 from typing import Any
 
 from highwater.dst.actors import Actors, raise_anomalies, said_by
-from highwater.dst.scenario import BaseShape, Draw
+from highwater.dst.scenario import RARE, BaseShape, Draw
 from highwater.dst.scenarios import sequenced_metadata_boundary as boundary
 from highwater.dst.scenarios.sequenced_metadata_boundary import key_of, made, shown
 from highwater.dst.sim.kernel import Client
+from highwater.dst.world.tampering import DAMAGE
 from highwater.impl.codecs.json import manifest as manifest_json
 from highwater.impl.codecs.json.manifest import Manifest
 from highwater.impl.layout import Namespace
@@ -96,9 +97,10 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
         said = await said_by(CALLS, "update_once", actors.in_time(client, asked), content=shown,
                              value=lambda of: f"{key_of(actors, of.id)} {shown(of)}")
         if said.value is None:
-            earlier = any(of.update == update for of in actors.operations)
+            earlier = any(of.update == update for of in reversed(actors.operations))
             actors.end(client, UNFINISHED if earlier else said.told, keys=said.keys)
-            unfinished = update
+            unfinished = "" if actors.shape.broken else update
+            actors.left[client.name] -= bool(actors.shape.broken)
             continue
         unfinished = ""
         actors.left[client.name] -= 1
@@ -186,6 +188,6 @@ SCENARIO = boundary.SCENARIO._replace(
     told=("committed", "recognised", "failed", "unknown", UNFINISHED, "read", "not read", "deleted", "not deleted",
           "forgotten"),
     moments=boundary.WITHOUT_SDK,
-    breaks={},
-    rare=({"patience_ms": 300},),
+    breaks=DAMAGE,
+    rare=RARE,
 )

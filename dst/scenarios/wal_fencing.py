@@ -12,9 +12,10 @@ from functools import partial
 from typing import NamedTuple
 
 from highwater.dst.actors import Actors, Said, raise_anomalies, said_by
-from highwater.dst.scenario import BaseShape, Draw, Scenario
+from highwater.dst.scenario import RARE, BaseShape, Draw, Scenario
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.store import SimulatedStore
+from highwater.dst.world.tampering import DAMAGE
 from highwater.impl.codecs.json.wal import decode_manifest, decode_record
 from highwater.impl.errors import Definite, Indefinite
 from highwater.impl.kv.wal import WalKv
@@ -260,6 +261,7 @@ SCENARIO = Scenario(
     moments_of=moments_of,
     cost={"1 writer, flush every 10": Shape(writers=1, appends=60, rounds=6, flush_every=10, pause_ms=1, audit=False),
           "1 writer, no flush": Shape(writers=1, appends=60, rounds=0, collectors=0, flush_every=0, pause_ms=1, audit=False)},
-    rare=({"patience_ms": 300},),
+    breaks=DAMAGE,
+    rare=RARE,
     needs=("create", "update", "cache", "list"),
 )

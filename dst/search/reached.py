@@ -16,6 +16,7 @@ from highwater.dst.search.sketch import Sketcher
 from highwater.dst.simulate import BaseShape, Outcome
 from highwater.dst.world.faults import FATES
 from highwater.dst.world.network import OPS, READS
+from highwater.dst.world.tampering import DAMAGED
 from highwater.model.explore.tabulated import BITS, FIELD
 from highwater.traces.event import Event
 from highwater.traces.refine import Refiner
@@ -79,7 +80,8 @@ class Watch:
 
     def reached(self, outcome: Outcome) -> int:
         asked = outcome.seed % MODEL_EVERY == 0
-        seen = self.scenario.moments_of(outcome.events, outcome.shape)
+        damaged = outcome.shape.broken == DAMAGED  # a moment may need what was damaged
+        seen = set() if damaged else self.scenario.moments_of(outcome.events, outcome.shape)
         return (self.of_model() if asked else 0) | of_tape(outcome.tape, self.bits) | of_events(outcome, self.bits) | sum(
             self.bits[f"seen: {name}"] for name in sorted(seen))
 

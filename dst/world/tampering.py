@@ -1,24 +1,27 @@
-"""Break a promise of the environment in the middle of a run: a boundary that somebody changes, or a store that lists wrongly.
+"""Break a promise of the environment in the middle of a run: an object that somebody damages or deletes, or a store that lists
+wrongly.
 
 From then on no model says what happens. A table says what still holds, and the run is judged by that
 (docs/simulation/simulation.md).
 """
 
 from collections.abc import Callable
+from types import MappingProxyType
 from typing import Any
 
 from highwater.dst.sim.choose import Choose
 from highwater.dst.sim.kernel import Kernel
 from highwater.dst.world.store import SimulatedStore
 
-Breach = Callable[[SimulatedStore, Any, int], bool]  # (store, shape, ms); returns False if there is nothing to break yet
+# (store, shape, ms, choose); returns False if there is nothing to break yet
+Breach = Callable[[SimulatedStore, Any, int, Choose], bool]
 LATEST_MS, AGAIN_MS, TRIES = 400, 10, 200
 
 
 def begin(kernel: Kernel, store: SimulatedStore, shape: Any, breach: Breach, choose: Choose) -> None:
     """Break the promise at a drawn time, or once there is something to break."""
     def attempt(left: int) -> None:
-        if not breach(store, shape, kernel.now_ms) and left:
+        if not breach(store, shape, kernel.now_ms, choose) and left:
             kernel.at(kernel.now_ms + AGAIN_MS, "tampering", attempt, left - 1)
 
     kernel.at(kernel.now_ms + 1 + choose("broken.when", LATEST_MS), "tampering", attempt, TRIES)
@@ -26,15 +29,13 @@ def begin(kernel: Kernel, store: SimulatedStore, shape: Any, breach: Breach, cho
 
 def lost(key_of: Callable[[Any], str]) -> Breach:
     """Return the breach that deletes an object."""
-    return lambda store, shape, now_ms: store.apply("delete", key_of(shape), b"", "", now_ms).status == 204 \
-        if key_of(shape) in store.objects else False
+    return lambda store, shape, now_ms, choose: deleted(store, key_of(shape), now_ms)
 
 
 def overwritten(key_of: Callable[[Any], str], change: Callable[[bytes], bytes]) -> Breach:
     """Return the breach that gives an object another content."""
-    def breach(store: SimulatedStore, shape: Any, now_ms: int) -> bool:
-        key = key_of(shape)
-        return key in store.objects and store.put(key, change(store.objects[key][0].body), now_ms).status == 200
+    def breach(store: SimulatedStore, shape: Any, now_ms: int, choose: Choose) -> bool:
+        return written_over(store, key_of(shape), change, now_ms)
 
     return breach
 
@@ -45,8 +46,32 @@ def halved(body: bytes) -> bytes:
 
 def lists(how: str) -> Breach:
     """Return the breach after which listings are wrong, as `SimulatedStore.lists` says."""
-    def breach(store: SimulatedStore, shape: Any, now_ms: int) -> bool:
+    def breach(store: SimulatedStore, shape: Any, now_ms: int, choose: Choose) -> bool:
         store.lists_wrongly(how)
         return True
 
     return breach
+
+
+def deleted(store: SimulatedStore, key: str, now_ms: int) -> bool:
+    return key in store.objects and store.apply("delete", key, b"", "", now_ms).status == 204
+
+
+def written_over(store: SimulatedStore, key: str, change: Callable[[bytes], bytes], now_ms: int) -> bool:
+    return key in store.objects and store.put(key, change(store.objects[key][0].body), now_ms).status == 200
+
+
+DAMAGES: tuple[Callable[[bytes], bytes] | None, ...] = (  # how one object is damaged; None: it is deleted
+    None, lambda body: b"", lambda body: body[:len(body) // 2], lambda body: b"\xff" + body[1:], lambda body: body + b"}")
+
+
+def damaged(store: SimulatedStore, shape: Any, now_ms: int, choose: Choose) -> bool:
+    """Delete a drawn object, or damage its content."""
+    if not store.keys:
+        return False
+    key, change = store.keys[choose("broken.key", len(store.keys))], DAMAGES[choose("broken.how", len(DAMAGES))]
+    return written_over(store, key, change, now_ms) if change else deleted(store, key, now_ms)
+
+
+DAMAGED = "object_damaged"
+DAMAGE = MappingProxyType({DAMAGED: damaged})  # for `breaks` of a scenario

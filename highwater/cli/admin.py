@@ -1,6 +1,5 @@
 """highwater admin: inspect | history | check | gc, for SlateDB databases."""
 
-import asyncio
 import json
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -98,6 +97,8 @@ async def loaded(world: Any, root: str) -> Any:
 
 def asked(url: str, ask: Any, read_only: bool = True, *more: Any) -> Any:
     """Return `await ask(world, root, *more)` for the database at `url`. Refuses an invalid URL and a store that fails."""
+    import asyncio
+
     from highwater.impl.errors import StoreError
     from highwater.impl.stores.system import open_database, system_world
 

@@ -4,7 +4,6 @@ The requests are counted in simulation (dst/cost.py). Milliseconds and dollars a
 are shown with the results.
 """
 
-import asyncio
 import json
 import time
 import tomllib
@@ -165,6 +164,8 @@ def told_times(endpoint: str, bucket: str) -> None:
     """Time requests to a real server and print the medians. Refuses a server that does not respond.
 
     Each run uses its own prefix, so objects left by an earlier run do not disturb it."""
+    import asyncio
+
     from highwater.impl.errors import StoreError
     from highwater.impl.stores.s3 import S3Store, connect
     from highwater.impl.stores.system import Ulids

@@ -1,4 +1,4 @@
-"""List the checks of `highwater verify` for one protocol: its specs, proof, simulation, mutants, and the checks of
+"""List the checks of `highwater verify` for one protocol: its specs, proof, refinement, simulation, mutants, and the checks of
 highwater/gate/protocols/.
 
 Safety: a module that cannot be imported is a failed row of its protocol. The checks that need no such module are listed all the
@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from highwater import project
-from highwater.gate import damage, mutants, proofs, simulation, specs
+from highwater.gate import damage, mutants, mutation, proofs, refinements, simulation, specs
 from highwater.gate.exits import INCOMPLETE
 from highwater.gate.rows import Check, failed, said
 from highwater.gate.sizes import Size
 
-USED = ("model", "impl", "mapping", "scenario", "mutants", "proof", "checks")  # parts; each imports those before it, if any
+USED = ("model", "impl", "mapping", "scenario", "mutants", "proof", "refinement", "checks")  # each may import those before it
 
 
 def of_protocol(protocol: str, size: Size, has_scenario: bool) -> Iterator[Check]:
@@ -26,7 +26,9 @@ def of_protocol(protocol: str, size: Size, has_scenario: bool) -> Iterator[Check
         "model": specs.checks(protocol, size.deep),
         "checks": own_checks(protocol),
         "proof": proofs.checks(protocol),
-        "scenario": (*simulation.checks(protocol, size), *damage.checks(protocol)) if simulated else (),
+        "refinement": refinements.checks(protocol),
+        "scenario": (*simulation.checks(protocol, size), *damage.checks(protocol), *mutation.checks(protocol, size.deep))
+        if simulated else (),
         "mutants": mutants.checks(protocol, size) if simulated else (),
     }
     for part, checks in groups.items():

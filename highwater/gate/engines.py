@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from highwater.gate import mutation
 from highwater.gate.exits import HARNESS, INCOMPLETE, NONDETERMINISM, of_kinds
 from highwater.gate.rows import Check, Found
 from highwater.gate.sizes import Size
@@ -19,6 +20,7 @@ def checks(size: Size) -> Iterator[Check]:
     yield Check(GROUP, "model", "the wide engine visits what the plain one visits", engines)
     yield Check(GROUP, "simulation", "all statements of the protocols are executed, or have a reason", executed, (LEAST, MOST),
                 weight=25)
+    yield from mutation.shared_checks(GROUP, size.deep)
     yield Check(GROUP, "campaign", f"{size.campaign:,} seeds on Spark, the same rows as here", on_spark, (size.campaign,),
                 ("java",), weight=60)
 

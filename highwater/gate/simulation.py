@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 
 from highwater import project
-from highwater.gate.exits import HARNESS, INCOMPLETE, NONDETERMINISM, SPEC, of_kinds
+from highwater.gate.exits import HARNESS, INCOMPLETE, LIVENESS, NONDETERMINISM, SPEC, of_kinds
 from highwater.gate.rows import Check, Found
 from highwater.gate.sizes import Size
 
@@ -20,6 +20,8 @@ def checks(protocol: str, size: Size) -> Iterator[Check]:
                 (protocol, size.seeds, size.each_strategy), weight=size.seeds / 300)
     yield Check(protocol, "simulation", "same digests in other processes, with any hash seed", deterministic,
                 (protocol, size.compared), weight=4)
+    if project.is_users(protocol):  # ours: tests/dst/test_lint.py
+        yield Check(protocol, "simulation", "no cause of nondeterminism in the source", linted, ())
     if project.has("judge", protocol):
         yield Check(protocol, "simulation", "FizzBee accepts good runs and refuses a mutant's", second_judge,
                     (protocol, size.judged, size.tried), ("fizzbee",), 10)
@@ -27,24 +29,46 @@ def checks(protocol: str, size: Size) -> Iterator[Check]:
 
 def seeds_refine(protocol: str, seeds: int, each_strategy: int) -> Found:
     from highwater.dst.run_spec import Run
+    from highwater.dst.sim.alarm import LONGEST_RUN_S, Hung, alarmed, set_alarm
     from highwater.dst.sim.strategies import STRATEGIES
     from highwater.dst.simulate import Outcome, many
 
     requests, failures, start = [], [], time.monotonic()
 
     def each(outcome: Outcome) -> None:
+        set_alarm(LONGEST_RUN_S)  # for the next run
         requests.append(outcome.requests)
         if outcome.kind:
             failures.append((runs[len(requests) - 1], outcome.kind, outcome.signature))
 
     runs = [Run(seed, protocol) for seed in range(seeds)]
     runs += [Run(seed, protocol, None, strategy) for strategy in STRATEGIES for seed in range(each_strategy)]
-    many(runs, each)
+    try:
+        with alarmed():
+            set_alarm(LONGEST_RUN_S)
+            many(runs, each)
+    except Hung:
+        run = runs[len(requests)]
+        return Found("", LIVENESS, f"a run does not end in {LONGEST_RUN_S:.0f} s, perhaps a loop without await: "
+                     + run.command())
     if failures:
         run, _, signature = failures[0]
         message = f"{len(failures)} of {len(runs):,} runs failed, the first as {signature}: {run.command()}"
         return Found("", of_kinds(kind for _, kind, _ in failures), message)
     return Found(f"{sum(requests):,} requests", speed=f"{len(runs) / (time.monotonic() - start):,.0f} runs/s on a core")
+
+
+def linted() -> Found:
+    """Look for causes of nondeterminism, as `highwater dst lint` does."""
+    from highwater.dst.determinism.lint import lint, searched
+
+    files, allowed = searched()
+    found, unused = lint(files=files, allowed=allowed)
+    if found:
+        return Found("", NONDETERMINISM, f"{len(found)} found (all: highwater dst lint), the first: {found[0]}")
+    if unused:
+        return Found("", NONDETERMINISM, f"{unused[0].file}: {unused[0].code}: is allowed, but does not occur")
+    return Found(f"{len(files)} files")
 
 
 def deterministic(protocol: str, seeds: int) -> Found:

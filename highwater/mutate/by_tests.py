@@ -12,12 +12,14 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+from highwater import project
 from highwater.dst.version import code_version
 from highwater.mutate.operators import Mutant
 
@@ -37,20 +39,22 @@ class Killed(NamedTuple):
     simulates: bool
 
 
-def recorded(root: Path, files: Sequence[str], kept: Path) -> list[Reached]:
-    """Return what each test below `root` that passes executes of these files: what the folder `kept` has of it, else all tests
-    run. Raises RuntimeError if none executes them, or if pytest breaks off."""
-    of = blake2b(json.dumps([code_version(), sorted(files)]).encode(), digest_size=8)
+def recorded(root: Path, files: Sequence[str], kept: Path, folders: Sequence[str] = ()) -> list[Reached]:
+    """Return what each test below `root` that passes executes of these files: what the folder `kept` has of it, else the tests
+    run, of these files or folders only if any are named. Raises RuntimeError if none executes them, or if pytest breaks off."""
+    of = blake2b(json.dumps([code_version(), sorted(files), *sorted(folders)]).encode(), digest_size=8)
     for test in sorted(path for path in root.rglob("*.py") if is_of_tests(path.relative_to(root))):
         of.update(f"{test.relative_to(root)}\n".encode() + test.read_bytes())
+    of.update(Path(__file__).with_name("tests_reached.py").read_bytes())  # what is recorded
     path = kept / f"tests-{of.hexdigest()}.jsonl"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_suffix(".new")
         new.unlink(missing_ok=True)
-        environment = {"HIGHWATER_RECORD": str(new), "HIGHWATER_RECORDED": os.pathsep.join(files)}
+        environment = {"HIGHWATER_RECORD": str(new), "HIGHWATER_RECORDED": os.pathsep.join(files),
+                       "HIGHWATER_RECORD_ALL": "1" if folders else ""}
         command = ["-p", "highwater.mutate.tests_reached", "-p", "no:cacheprovider"]
-        ended = tested(root, command, environment, None)
+        ended = tested(root, [*command, *folders], environment, None)
         if ended.returncode not in (0, 1):  # all passed, or some failed
             raise RuntimeError(f"pytest broke off with {ended.returncode}: {last_line(ended)}")
         if not new.exists():
@@ -68,14 +72,28 @@ def is_of_tests(path: Path) -> bool:
 
 
 def tests_of(mutant: Mutant, tests: Sequence[Reached]) -> list[Reached]:
-    """Return the tests that execute a line of the mutant: those without a simulation first, and of these the most specific."""
+    """Return the tests that execute a line of the mutant: those without a simulation first, and of these the most specific.
+    What runs when the file is imported, such as the default of a field, is for all recorded tests: with named folders these are
+    all of their tests."""
     lines = range(mutant.first, mutant.last + 1)
-    found = [test for test in tests if not test.lines.get(mutant.file, frozenset()).isdisjoint(lines)]
-    return sorted(found, key=lambda test: (test.simulates, sum(map(len, test.lines.values())), test.test))
+    found = [test for test in tests if not (mutant.function and test.lines.get(mutant.file, frozenset()).isdisjoint(lines))]
+    return sorted(found, key=lambda test: (test.simulates, mutant.file not in test.lines, sum(map(len, test.lines.values())),
+                                           test.test))
+
+
+def all_killed(root: Path, mutants: Sequence[Mutant], tests: Sequence[Reached], jobs: int) -> Iterator[Killed | None]:
+    """Run the tests that execute each mutant, of `jobs` mutants at a time. Yield what killed each, in their order."""
+    with ThreadPoolExecutor(jobs) as pool:
+        try:
+            yield from pool.map(lambda mutant: killed(root, mutant, tests_of(mutant, tests)), mutants)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def killed(root: Path, mutant: Mutant, tests: Sequence[Reached]) -> Killed | None:
     """Run tests on a copy of `root` in which this mutant is. Return the first that fails, and passes without it; else None."""
+    if not tests:
+        return None
     with TemporaryDirectory(prefix="highwater-mutate-") as folder:
         copy = Path(folder) / "copy"
         shutil.copytree(root, copy, symlinks=True, ignore=shutil.ignore_patterns(*LEFT_OUT))
@@ -111,8 +129,9 @@ def first_failing(copy: Path, tests: Sequence[Reached]) -> str:
 
 def tested(folder: Path, arguments: list[str], environment: dict[str, str],
            limit_s: float | None) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join((str(folder), str(project.PACKAGE.parent)))  # a copy of this repository has a package of its own
     return subprocess.run([sys.executable, "-m", "pytest", "-q", *arguments], cwd=folder, timeout=limit_s, capture_output=True,
-                          text=True, env=os.environ | environment | {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"})
+                          text=True, env=os.environ | environment | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"})
 
 
 def last_line(ended: subprocess.CompletedProcess[str]) -> str:

@@ -20,6 +20,7 @@ from highwater.mutate import wanted
 from highwater.mutate.operators import Mutant
 from highwater.mutate.reached import Lines
 
+RECORDED = 300  # seeds of each scenario that show which lines it executes
 FEW = 40  # seeds of each scenario that are tried before many of any
 HANG_S = 60  # for the few, and for each 1,000 of the many
 
@@ -116,5 +117,7 @@ def reached_by(scenarios: Iterable[str], seeds: int, files: Iterable[str], root:
     with ThreadPoolExecutor(jobs) as pool:
         found = dict(zip(scenarios, pool.map(one, scenarios)))
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(found))
+    new = path.with_suffix(f".{os.getpid()}")
+    new.write_text(json.dumps(found))
+    new.replace(path)  # another process may read it meanwhile
     return found

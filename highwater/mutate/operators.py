@@ -1,13 +1,16 @@
 """Make mutants: realistic small mistakes in a file, one at a time.
 
 Each operator looks at a node of the syntax tree and proposes edits of the text. The rest of the file stays as it is, so the
-difference is what a reader sees. What cannot change behaviour is left alone: docstrings, messages, annotations, metrics.
+difference is what a reader sees. What cannot change behaviour is left alone: docstrings, messages, annotations, metrics. So
+is what nobody would call a bug: 99 attempts instead of 100, or spaces in JSON.
 """
 
 import ast
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
+
+from highwater.mutate.noise import SPELLING, is_dumps, noise_in
 
 WORD = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=", ast.In: "in",
         ast.NotIn: "not in", ast.Is: "is", ast.IsNot: "is not", ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//",
@@ -36,6 +39,7 @@ class Mutant(NamedTuple):
     before: str  # the changed lines, without indentation
     after: str
     source: str  # of the whole file
+    function: str = ""  # the innermost one around its first line, as "Store.put"; "" outside of functions
 
     @property
     def name(self) -> str:
@@ -45,13 +49,26 @@ class Mutant(NamedTuple):
 def mutants(file: str, source: str) -> list[Mutant]:
     """Return every mutant of a file, each once, in the order of its lines. Some may not compile. Raises SyntaxError."""
     found: dict[tuple[int, int, str], Mutant] = {}
+    functions = dict(functions_of(ast.parse(source), ""))
     for edit in sorted(edits(source), key=lambda edit: (edit.first, edit.start, edit.end, edit.operator, edit.text)):
         changed = source[:edit.start] + edit.text + source[edit.end:]
         if changed != source and edit[3:] not in found:
             before, after = lines_of(source, edit.first, edit.last, 0), lines_of(changed, edit.first, edit.last, len(
                 changed.split("\n")) - len(source.split("\n")))
-            found[edit[3:]] = Mutant(file, edit.operator, edit.first, edit.last, before, after, changed)
+            found[edit[3:]] = Mutant(file, edit.operator, edit.first, edit.last, before, after, changed,
+                                     functions.get(edit.first, ""))
     return list(found.values())
+
+
+def functions_of(tree: ast.AST, within: str) -> Iterator[tuple[int, str]]:
+    """Yield (line, qualified name) of the lines of functions, those of inner functions after those of outer ones."""
+    for node in ast.iter_child_nodes(tree):
+        name = within
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            name = f"{within}.{node.name}".lstrip(".")
+        if name != within and not isinstance(node, ast.ClassDef):
+            yield from ((line, name) for line in range(node.lineno, (node.end_lineno or node.lineno) + 1))  # pyright: ignore[reportAttributeAccessIssue]
+        yield from functions_of(node, name)
 
 
 def compiles(source: str) -> bool:
@@ -105,8 +122,11 @@ class Places:
 
 def edits(source: str) -> Iterator[Edit]:
     places = Places(source)
-    pool = raised_in(ast.parse(source), places)
-    for node in nodes(ast.parse(source)):
+    tree = ast.parse(source)
+    pool, noise = raised_in(tree, places), set(noise_in(tree))
+    for node in nodes(tree):
+        if isinstance(node, ast.Constant) and (node.lineno, node.col_offset) in noise:
+            continue
         for operator, target, text in (*of_expression(node, places), *of_statement(node, places, pool)):
             start, end = places.span(target)
             yield Edit(operator, target.lineno, target.end_lineno, start, end, text)  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
@@ -203,7 +223,7 @@ def has_text(node: ast.AST) -> bool:
 
 def arguments_dropped(node: ast.Call, places: Places, keywords: list[ast.keyword]) -> Iterator[tuple[str, ast.AST, str]]:
     for dropped in keywords:
-        if dropped.arg and not is_for_people(node):
+        if dropped.arg and not is_for_people(node) and not (is_dumps(node) and dropped.arg in SPELLING):
             kept = [places.text(each) for each in (*node.args, *(other for other in keywords if other is not dropped))]
             yield "argument dropped", node, f"{places.text(node.func)}({', '.join(kept)})"
 

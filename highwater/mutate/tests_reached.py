@@ -1,11 +1,13 @@
 """A pytest plugin that records which lines each test that passes executes: `-p highwater.mutate.tests_reached`.
 
 $HIGHWATER_RECORD names the file to append to, a line of JSON for each test. $HIGHWATER_RECORDED names the files whose lines
-count. Lines that a test's fixtures, its other threads and its processes execute are not seen.
+count; a test that executes none of them is left out, unless $HIGHWATER_RECORD_ALL is set. Threads that a test starts count.
+Lines that its fixtures and its processes execute are not seen.
 """
 
 import json
 import os
+import threading
 import time
 from collections.abc import Generator
 from pathlib import Path
@@ -27,15 +29,17 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     recorder, began = item.config.stash[RECORDER], time.monotonic()
     recorder.start()
+    threading.settrace(recorder.enter)
     try:
         result = yield
     finally:
-        seen = recorder.stop()
+        threading.settrace(None)  # pyright: ignore[reportArgumentType]  # as sys.settrace, it takes None
+        seen = set(recorder.stop())
     lines: dict[str, list[int]] = {}
     for file, line in sorted(seen):
         lines.setdefault(file, []).append(line)
     simulates = bool(lines.pop(SIMULATOR, ()))
-    if lines:
+    if lines or os.environ.get("HIGHWATER_RECORD_ALL"):
         entry = {"test": item.nodeid, "simulates": simulates, "seconds": time.monotonic() - began, "lines": lines}
         with Path(os.environ["HIGHWATER_RECORD"]).open("a") as out:
             out.write(json.dumps(entry) + "\n")

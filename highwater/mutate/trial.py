@@ -2,7 +2,7 @@
 "file": PATH, "source": TEXT} from its input.
 
 It runs these seeds of these scenarios, and prints the first failure as JSON, [scenario, seed, signature], or null. The file is
-imported as if it had this source. Without a file the code is as it is.
+imported as if it had this source. Without a file the code is as it is. A run that does not end has failed.
 """
 
 import json
@@ -10,6 +10,8 @@ import sys
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
+
+LONGEST_S = 5.0  # of a run; hundreds of times a usual one
 
 
 def change(file: str, source: str) -> None:
@@ -26,12 +28,19 @@ def change(file: str, source: str) -> None:
 
 def first_failure(tasks: list[tuple[str, int, int]]) -> tuple[str, int, str] | None:
     from highwater.dst.run_spec import Run
+    from highwater.dst.sim.alarm import Hung, alarmed, set_alarm
     from highwater.dst.simulate import simulate
 
-    for scenario, first, last in tasks:
-        for seed in range(first, last):
-            if (outcome := simulate(Run(seed, scenario))).kind:
-                return scenario, seed, outcome.signature
+    with alarmed():
+        for scenario, first, last in tasks:
+            for seed in range(first, last):
+                set_alarm(LONGEST_S)
+                try:
+                    outcome = simulate(Run(seed, scenario))
+                except Hung:
+                    return scenario, seed, f"hangs: no end after {LONGEST_S:.0f} s"
+                if outcome.kind:
+                    return scenario, seed, outcome.signature
     return None
 
 

@@ -60,17 +60,27 @@ def plain(value: Any) -> Any:
     return tuple.__new__(of, iter(value)) if of else value
 
 
+class Field:
+    """A field of a recorder. The first read notes it and leaves the value in the instance, where later reads find it."""
+
+    __slots__ = ("name", "place")
+
+    def __init__(self, name: str, place: int) -> None:
+        self.name, self.place = name, place
+
+    def __get__(self, record: Any, owner: type) -> Any:
+        if record is None:
+            return self
+        notes, place = record.__dict__, self.place
+        if place not in notes["_written"]:
+            notes["_reads"].add(notes["_first"] + place)
+        value = notes[self.name] = item(record, place)
+        return value
+
+
 @cache
 def recorder(of: type) -> type:
     """The type of the recorders of a named tuple's type."""
-
-    def field(place: int) -> property:
-        def get(self: Any) -> Any:
-            notes = self.__dict__
-            if place not in notes["_written"]:
-                notes["_reads"].add(notes["_first"] + place)
-            return item(self, place)
-        return property(get)
 
     def note(self: Any) -> None:
         notes = self.__dict__
@@ -92,8 +102,9 @@ def recorder(of: type) -> type:
         for name, value in changes.items():
             values[index[name]] = value
         made = tuple.__new__(made_of, values)
-        made.__dict__.update(self.__dict__)
-        made.__dict__["_written"] = tuple({*self.__dict__["_written"], *[index[name] for name in changes]})
+        notes = self.__dict__  # with the values of fields that were read, and that may be others now
+        made.__dict__.update(_reads=notes["_reads"], _first=notes["_first"],
+                             _written=tuple({*notes["_written"], *[index[name] for name in changes]}))
         return made
 
     def recorded(self: Any) -> Any:
@@ -114,7 +125,7 @@ def recorder(of: type) -> type:
     places = range(len(of._fields))
     index = {name: place for place, name in enumerate(of._fields)}
     made_of: type = type(of.__name__, (of,), {
-        **{name: whole(name) for name in WHOLE}, **{name: field(place) for name, place in index.items()},
+        **{name: whole(name) for name in WHOLE}, **{name: Field(name, place) for name, place in index.items()},
         "_replace": replace, "__getitem__": get, "__radd__": added_to, "__reduce_ex__": reduced,
         "_make": classmethod(lambda cls, values: of._make(values)), "__new__": lambda cls, *a, **k: of(*a, **k),
         "__class__": property(lambda self: of), "__module__": of.__module__, "__qualname__": of.__qualname__})

@@ -11,6 +11,7 @@ action is enabled.
 """
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from itertools import permutations, product
 from math import factorial, prod
 from typing import Any
@@ -219,39 +220,62 @@ def resting(model: Model, state: State) -> bool:
 
 # --- both, held against the whole graph of an instance
 
-def symmetry_differs(model: Model) -> str:
+class Whole:
+    """An instance's whole graph, and what searches of it find. Each is computed once, when it is first asked for."""
+
+    def __init__(self, model: Model, found: Exploration | None = None):
+        self.model = model
+        if found:
+            self.found = found
+
+    @cached_property
+    def found(self) -> Exploration:
+        return explore(self.model)
+
+    @cached_property
+    def symmetric(self) -> Exploration:
+        """The reduced search. Raises NotSymmetric."""
+        return explore(self.model, symmetry=True)
+
+    @cached_property
+    def states(self) -> frozenset[State]:
+        x, edges = graph(self.model)
+        return frozenset(map(x.unpack, edges))
+
+
+def symmetry_differs(of: Model | Whole) -> str:
     """Empty if the states that a reduced search visits are one of each set of states that a renaming makes of one another
     in the whole graph, and both find a violation or none; else what is not so."""
-    names = group(model)
+    of = of if isinstance(of, Whole) else Whole(of)
+    names = group(of.model)
     if len(names) == 1:
         return ""  # no client has another of its role
-    x, edges = graph(model)
-    whole = {x.unpack(packed) for packed in edges}
-    rename = [renaming(model, of) for of in names]
-    orbits = {frozenset(r(state) for r in rename) for state in whole}
+    rename = [renaming(of.model, each) for each in names]
+    orbits = {frozenset(r(state) for r in rename) for state in of.states}
     for orbit in orbits:
-        for state in orbit - whole:
+        for state in orbit - of.states:
             return f"only by renaming there is {state}"
     try:
-        found = explore(model, symmetry=True)
+        found = of.symmetric
     except NotSymmetric as error:
         return str(error)
-    return agreed(explore(model), found, len(orbits))
+    return agreed(of.found, found, len(orbits))
 
 
-def merging_differs(model: Model) -> str:
+def merging_differs(of: Model | Whole) -> str:
     """Empty if the merged model's states are the initial one and those of the whole graph in which no unseen action is
     enabled, and both find a violation or none; else what is not so."""
+    of = of if isinstance(of, Whole) else Whole(of)
+    model = of.model
     if not any(model.unseen.values()):
         return ""  # the merged model is the model
-    x, edges = graph(model)
-    resting_ = {state for state in map(x.unpack, edges) if resting(model, state)} | {init(model)}
+    resting_ = {state for state in of.states if resting(model, state)} | {init(model)}
     small = merged(model)
     y, edges = graph(small)
     reached = {y.unpack(packed) for packed in edges}
     for state in reached ^ resting_:
         return f"only {'the merged model' if state in reached else 'the whole graph'} has {state}"
-    return agreed(explore(model), explore(small), len(reached))
+    return agreed(of.found, explore(small), len(reached))
 
 
 def small_enough(model: Model, states: int) -> bool:

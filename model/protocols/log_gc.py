@@ -370,9 +370,9 @@ def apply_pending(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
 
 def history(s: Shared) -> State:
     """The result of an undisturbed recovery: the latest snapshot, and the entries after it up to the first gap."""
-    n = top(s.snapshots)
-    gap = next((i for i in range(n, len(s.log)) if not s.log[i]), max(n, len(s.log)))
-    return (s.snapshots[n - 1] if n else ()) + s.log[n:gap]
+    n, log = top(s.snapshots), s.log
+    gap = next((i for i in range(n, len(log)) if not log[i]), max(n, len(log)))
+    return (s.snapshots[n - 1] if n else ()) + log[n:gap]
 
 
 def append_is_unique(c: Constants, s: Shared) -> bool:
@@ -382,7 +382,8 @@ def append_is_unique(c: Constants, s: Shared) -> bool:
 
 def acked_is_kept(c: Constants, s: Shared) -> bool:
     """An acknowledged entry is in the history, at the place that its id says."""
-    return all(i <= len(history(s)) and history(s)[i - 1] == (w, k) for i, w, k in s.acked)
+    kept = history(s)
+    return all(i <= len(kept) and kept[i - 1] == (w, k) for i, w, k in s.acked)
 
 
 def history_only_grows(c: Constants, s: Shared) -> bool:
@@ -392,7 +393,8 @@ def history_only_grows(c: Constants, s: Shared) -> bool:
 
 def entry_is_once(c: Constants, s: Shared) -> bool:
     """No entry is in the history twice."""
-    return len(set(history(s))) == len(history(s))
+    kept = history(s)
+    return len(set(kept)) == len(kept)
 
 
 def boundary_is_monotone(c: Constants, s: Shared) -> bool:

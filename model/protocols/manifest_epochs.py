@@ -15,6 +15,7 @@ of its flush). A compaction moves names out of L0. A WAL file is only its id.
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from highwater.model.core import Model
@@ -331,8 +332,7 @@ def apply_pending(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
 
 # --- properties ---------------------------------------------------------------------------------------------------------
 
-def epochs(m: Manifest) -> dict[str, int]:
-    return {role.__name__: getattr(m, name) for role, name in EPOCH.items()}
+EPOCH_OF = {role.__name__: attrgetter(name) for role, name in EPOCH.items()}
 
 
 def one_writer_per_epoch(c: Constants, s: Shared) -> bool:
@@ -342,13 +342,14 @@ def one_writer_per_epoch(c: Constants, s: Shared) -> bool:
 
 def only_own_epoch_is_bumped(c: Constants, s: Shared) -> bool:
     """A manifest raises only the epoch of the role that wrote it."""
-    return all(epochs(a)[role] >= epochs(b)[role] for (a, b), (by, _, _) in zip(pairwise(s.files), s.by[1:])
-               for role in epochs(a) if role != by)
+    return all(epoch(a) >= epoch(b) for (a, b), (by, _, _) in zip(pairwise(s.files), s.by[1:])
+               for role, epoch in EPOCH_OF.items() if role != by)
 
 
 def commits_are_of(role: str, s: Shared) -> bool:
     """Check that only the instance of this role with the highest epoch so far commits."""
-    return all(epochs(m)[role] <= epoch for i, (by, _, epoch) in enumerate(s.by) if by == role for m in s.files[:i])
+    of = EPOCH_OF[role]
+    return all(of(m) <= epoch for i, (by, _, epoch) in enumerate(s.by) if by == role for m in s.files[:i])
 
 
 def at_most_one_active_writer_commits(c: Constants, s: Shared) -> bool:
@@ -374,7 +375,7 @@ def others_changes_are_kept(c: Constants, s: Shared) -> bool:
 
 def epochs_are_monotone(c: Constants, s: Shared) -> bool:
     """No epoch decreases from one manifest to the next."""
-    return all(epochs(a)[role] <= epochs(b)[role] for a, b in pairwise(s.files) for role in epochs(a))
+    return all(epoch(a) <= epoch(b) for a, b in pairwise(s.files) for epoch in EPOCH_OF.values())
 
 
 def flush_is_kept(c: Constants, s: Shared) -> bool:

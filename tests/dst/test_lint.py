@@ -133,9 +133,9 @@ def test_command_tells_and_fails(monkeypatch, tmp_path):
     for name in ("clean", "sick"):
         (tmp_path / name).mkdir()
     clean, root = project(tmp_path / "clean", "x = 3\n"), project(tmp_path / "sick", "x = id(3)\n")
-    monkeypatch.setattr(linter, "lint", lambda begin: lint(clean, (), begin))
+    monkeypatch.setattr(linter, "lint", lambda begin, **ours: lint(clean, (), begin))
     assert CliRunner().invoke(app, []).exit_code == 0
-    monkeypatch.setattr(linter, "lint", lambda begin: lint(root, (ALLOWED[0], ALLOWED[-1]), begin))
+    monkeypatch.setattr(linter, "lint", lambda begin, **ours: lint(root, (ALLOWED[0], ALLOWED[-1]), begin))
     result = CliRunner().invoke(app, [])
     assert result.exit_code == NONDETERMINISM
     assert "dst/a.py:1: address" in result.output

@@ -5,15 +5,19 @@ import asyncio
 import pytest
 
 from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS
+from highwater.dst.mutants.simple_conditional import BUILDS as SIMPLE
 from highwater.dst.run_spec import Run, RunSpec, drawn_shape
+from highwater.dst.scenarios import named, stems
 from highwater.dst.scenarios.sequenced_metadata_boundary import BREAKS, RARE_BREAKS
 from highwater.dst.simulate import Outcome, simulate
 from highwater.dst.world.store import SimulatedStore
+from highwater.dst.world.tampering import DAMAGED
 from highwater.impl.errors import ListingNeverEnds
 from highwater.impl.layout import Namespace
 from highwater.impl.world import Entry, Page, list_all
 from highwater.traces.event import EMPTY, Event
 from highwater.traces.histories.promises import trusted
+from highwater.traces.protocols import simple_conditional_calls as calls
 
 WHERE = Namespace("db", "manifest")
 
@@ -38,6 +42,44 @@ def test_a_mutant_dies_of_nothing_else(mutant, name):
     build = BUILDS[mutant][1]
     assert not [seed for seed in range(60) if run(seed, name, build, broken="").kind]
     assert [seed for seed in range(60) if run(seed, name, build).kind]
+
+
+OTHERS = [stem for stem in stems() if DAMAGED in named(stem).breaks]
+
+
+def damaged_run(seed: int, stem: str, build=None) -> Outcome:
+    return simulate(Run(seed, stem, shape=drawn_shape(seed, stem)._replace(broken=DAMAGED, patience_ms=0)), build)
+
+
+def test_every_scenario_of_a_protocol_with_objects_of_its_own_damages_them():
+    assert [stem for stem in stems() if stem not in OTHERS] == ["store_primitives"]
+
+
+@pytest.mark.parametrize("stem", OTHERS)
+def test_a_damaged_object_gives_answers_of_the_table(stem):
+    for seed in range(60):
+        outcome = damaged_run(seed, stem)
+        assert not outcome.kind, (seed, outcome.signature, outcome.message)
+
+
+def test_damage_is_met():
+    """Callers get errors that they get in no other run."""
+    told = {e.keys[1] for seed in range(40) for e in damaged_run(seed, "simple_conditional").events if len(e.keys) > 1}
+    assert {"NotFound", "InvalidManifest"} <= told
+
+
+def test_an_error_that_no_table_has_fails_a_damaged_run(monkeypatch):
+    monkeypatch.setitem(calls.CALLS, "current", {name: answer for name, answer in calls.CALLS["current"].items()
+                                                 if name != "InvalidManifest"})
+    found = {damaged_run(seed, "simple_conditional").signature for seed in range(40)}
+    assert found == {"", "call:current InvalidManifest"}
+
+
+@pytest.mark.parametrize("mutant", ["damage_not_named", "damage_is_empty"])
+def test_a_mutant_that_only_damage_kills(mutant):
+    build = SIMPLE[mutant][1]
+    assert not [seed for seed in range(60) if simulate(Run(seed, "simple_conditional"), build).kind]
+    assert [seed for seed in range(60) if damaged_run(seed, "simple_conditional", build).kind]
 
 
 def test_a_break_that_there_is_not_is_refused():

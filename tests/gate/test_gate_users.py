@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from highwater.cli.verify import checks_of
-from highwater.gate.exits import BAD_INPUT, HARNESS, INCOMPLETE, SPEC
-from highwater.gate.rows import Check, timed
+from highwater.gate import simulation
+from highwater.gate.exits import BAD_INPUT, HARNESS, INCOMPLETE, LIVENESS, NONDETERMINISM, SPEC
+from highwater.gate.rows import Check, Row, timed
 from highwater.gate.sizes import DEEP, GATE
 from highwater.project import PARTS, ProjectError
 from tests.support.installed import ROOT
@@ -118,3 +119,32 @@ def test_the_larger_instance_of_a_row_runs_in_the_deeper_gate(tmp_path):
         codes = {size.name: [timed(check).code for check in checks_of("register", size) if "register_plain" in check.what]
                  for size in (GATE, DEEP)}
     assert codes == {GATE.name: [0], DEEP.name: [SPEC]}
+
+
+# --- what the simulation of a project may show
+
+def row_of(function: str, folder: Path, *arguments: object) -> Row:
+    with used(folder):
+        return timed(Check("register", "simulation", function, getattr(simulation, function), arguments))
+
+
+def edited(folder: Path, old: str, new: str) -> Path:
+    made(folder, {path.relative_to(REGISTER).as_posix(): path.read_text() for path in REGISTER.rglob("*.*")
+                  if path.suffix in (".py", ".toml")})
+    impl = folder / "register/impl.py"
+    assert old in impl.read_text()
+    impl.write_text(impl.read_text().replace(old, new, 1))
+    return folder
+
+
+def test_a_run_that_does_not_end_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("highwater.dst.sim.alarm.LONGEST_RUN_S", 0.5)
+    row = row_of("seeds_refine", edited(tmp_path, "        try:\n", "        while True:\n            pass\n        try:\n"),
+                 "register", 5, 0)
+    assert row.code == LIVENESS and "a loop without await: highwater dst run" in row.message and "--seed 0" in row.message
+
+
+def test_a_cause_of_nondeterminism_fails_the_gate(tmp_path):
+    assert row_of("linted", REGISTER).code == 0
+    row = row_of("linted", edited(tmp_path, "class Taken", "import random\n\nSEED = random.random()\n\n\nclass Taken"))
+    assert row.code == NONDETERMINISM and "register/impl.py" in row.message and "highwater dst lint" in row.message

@@ -98,8 +98,10 @@ def test_a_silent_action_that_is_none_is_named(tmp_path):
 # --- a mapping
 
 @pytest.mark.parametrize("old, new, signature, said", [
-    ('action = "Create" if', 'action = "Creat" if', "refinement:Writer.Creat",
-     "Creat is no action of a Writer; it has Create, CreateConflict, "),
+    ('action = "Create" if', 'action = "Creat" if', "refinement:KeyError",
+     "the model has no action Creat, only "),
+    ("Match(e.client, (action,)", 'Match(e.client, (action, "Acknowlege")', "refinement:KeyError",
+     "the model has no action Acknowlege, only "),
     ("(action,), (), lambda a, s, l, s2, l2: (e.client, l.k)", "(None,), (), lambda a, s, l, s2, l2: ()",
      "refinement:Writer.create", "Writer#0 has done what the model cannot do here: create\n"),
     ("lambda a, s, l, s2, l2: (e.client", "lambda a, s, l: (e.client", "refinement:TypeError",
@@ -166,6 +168,15 @@ def test_a_word_that_told_does_not_list_fails_the_run(tmp_path):
     folder = edited(tmp_path, ("scenario.py", 'told=("committed", "failed", "unknown")', 'told=("failed", "unknown")'))
     code, out, _ = highwater("dst", "run", "--seed", 0, "--project", folder)
     assert code == SAFETY and "caller was told 'committed', and SCENARIO.told lists failed, unknown" in out
+
+
+def test_work_whose_await_is_missing_fails_the_run(tmp_path):
+    lazy = "async def lazy(*arguments: Any) -> None:\n    writer(*arguments)  # await is missing\n\n\nSCENARIO = Scenario("
+    folder = edited(tmp_path, ("scenario.py", "SCENARIO = Scenario(", lazy),
+                    ("scenario.py", '"Writer": writer', '"Writer": lazy'))
+    with pytest.warns(RuntimeWarning, match="never awaited"):
+        code, out, _ = highwater("dst", "run", "--seed", 0, "--project", folder)
+    assert code == SAFETY and "finished their work without a request to the store: is an await missing" in out, out
 
 
 @pytest.mark.parametrize("old, new, said", [

@@ -18,8 +18,8 @@ MACHINERY = (  # rooms, with all below them but `PROTOCOLS`; and files
     "highwater/cli", "highwater/conformance", "highwater/gate", "highwater/recorder", "highwater/reports", "highwater/probe",
 )
 PROTOCOLS = (  # the rooms of protocols: a module's name begins with its protocol's stem
-    "model/protocols", "model/proofs", "impl/protocols", "impl/kv", "traces/protocols", "traces/damage/protocols",
-    "dst/scenarios", "dst/mutants",
+    "model/protocols", "model/proofs", "model/refinements", "impl/protocols", "impl/kv", "traces/protocols",
+    "traces/damage/protocols", "dst/scenarios", "dst/mutants",
     "highwater/conformance/protocols", "highwater/gate/protocols",
 )
 OF_A_SYSTEM = ("traces/recorded/systems",)  # maps a system's log to our protocols, so it names them

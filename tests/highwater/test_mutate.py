@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 from highwater import project
 from highwater.cli.main import app
 from highwater.gate.exits import BAD_INPUT, HARNESS
-from highwater.mutate import by_tests, judge, wanted
-from highwater.mutate.draw import drawn
-from highwater.mutate.equivalent import Equivalent, reason
+from highwater.mutate import by_tests, equivalent, judge, wanted
+from highwater.mutate.draw import drawn, shuffled
+from highwater.mutate.equivalent import Listed, entry_of, listed, reason
 from highwater.mutate.judge import Verdict, judged, scenarios_of
 from highwater.mutate.operators import Mutant, compiles, mutants
 from highwater.mutate.reached import of_scenario
@@ -71,6 +71,36 @@ def test_what_people_read_is_left_alone():
         for kept in ('"""Nothing here is changed: 1 < 2."""', '"""Nor here: not 1."""', '"not 3"', '{now + 1} é'):
             assert kept in mutant.source or mutant.operator in ("call dropped", "one round only"), mutant.name
         assert 'store.metrics.count("late")' in mutant.source or mutant.operator == "error swallowed", mutant.name
+
+
+def test_a_large_limit_may_be_one_more_or_less_and_json_may_have_spaces():
+    source = """
+READ_ATTEMPTS, DIGITS = 10, 20
+ATTEMPTS = 100
+DIGITS = 20
+class Store:
+    async def read(self, key, attempts=3, read_attempts: int = 10, *, page_size=1000, first=11):
+        return json.dumps(key, sort_keys=True, separators=(",", ":"), allow_nan=False), self.get(key, limit=50)
+"""
+    said = [(mutant.operator, mutant.after) for mutant in mutants("any.py", source)]
+    assert {after for operator, after in said if operator == "constant" and after.startswith(("ATTEMPTS", "DIGITS"))} == {
+        "DIGITS = 21", "DIGITS = 19"}
+    constants = [after for operator, after in said if operator == "constant"]
+    for kept in ("1001", "999", "read_attempts: int = 9", "read_attempts: int = 11", "sort_keys=False"):
+        assert not [after for after in constants if kept in after], kept
+    for changed in ("attempts=4", "first=12", "first=10", "allow_nan=True", "limit=51"):  # the last is an argument
+        assert [after for after in constants if changed in after], changed
+    dropped = [after for operator, after in said if operator == "argument dropped"]
+    assert len(dropped) == 2 and all("separators" in after for after in dropped), dropped
+
+
+def test_an_edit_of_one_function_draws_the_same_mutants_of_another():
+    functions = [f"def f{i}(n):\n    return n + {i}\n" for i in range(9)]
+    edited = ["\n\n", functions[0].replace("+", "*"), *functions[1:]]
+    orders = [[mutant.after for mutant in shuffled(mutants("a.py", "".join(source)), 3) if mutant.before[-1:] != "0"]
+              for source in (functions, edited)]
+    assert orders[0] != sorted(orders[0])
+    assert orders[0] == [after for after in orders[1] if after in orders[0]] and len(orders[0]) > 20
 
 
 def test_one_round_only_is_a_break_at_the_end_of_a_loop():
@@ -138,10 +168,24 @@ def test_scenarios_that_execute_a_line_most_come_first():
 
 
 def test_a_listed_mutant_is_known_by_its_text():
-    entry = Equivalent("a.py", "any", "x", "y", "nobody sees it")
+    entry = Listed("a.py", "any", "x", "y", "nobody sees it")
     mutant = Mutant("a.py", "any", 4, 5, "x", "y", "")
     assert reason(mutant, [entry]) == "nobody sees it"
     assert reason(mutant._replace(after="z"), [entry]) == "" == reason(mutant, [])
+    assert reason(mutant, [entry._replace(function="f")]) == "" != reason(mutant._replace(function="f"), [entry])
+
+
+def test_an_entry_of_a_list_is_read_as_it_was_written(monkeypatch, tmp_path):
+    [mutant] = [mutant for mutant in mutants("any.py", SOURCE) if mutant.after == 'await store.tell("é", min(ids))']
+    (tmp_path / "list.toml").write_text(entry_of(mutant, "survivor", 'it says "é"'))
+    monkeypatch.setitem(equivalent.OURS, "survivor", tmp_path / "list.toml")
+    [entry] = listed("survivor")
+    assert entry.is_of(mutant) and entry.function == mutant.function == "take" and entry.reason == 'it says "é"'
+
+
+def test_a_mutant_names_its_innermost_function():
+    source = "class A:\n    x = 3\n    def f(self):\n        def g():\n            return 4\n        return 5\ny = 6\n"
+    assert {mutant.function for mutant in mutants("a.py", source)} == {"", "A.f", "A.f.g"}
 
 
 # --- by tests
@@ -158,13 +202,14 @@ def test_what_the_simulation_leaves_goes_to_the_tests_that_execute_it(tmp_path, 
     root = tmp_path / "root"
     root.mkdir()
     (root / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
-    (root / "answer.py").write_text("def answer(n):\n    if n > 5:\n        return 0\n    return n + 1\n")
+    (root / "answer.py").write_text("def answer(n):\n    if n > 5:\n        return 0\n    return n + ONE\n\n\nONE = 1\n")
     (root / "test_it.py").write_text(TESTS.replace("from code", "from answer"))
     tests = by_tests.recorded(root, ["answer.py"], tmp_path / "kept")
     assert [(test.test, test.simulates, set(test.lines["answer.py"])) for test in tests] == [
         ("test_it.py::test_right", False, {1, 2, 4})]
     of = {mutant.after: mutant for mutant in mutants("answer.py", (root / "answer.py").read_text())}
-    wrong, unseen = of["return n - 1"], of["return 1"]
+    wrong, unseen = of["return n - ONE"], of["return 1"]
+    assert by_tests.tests_of(of["ONE = 2"], tests) == tests  # it runs when the file is imported
     assert by_tests.killed(root, wrong, by_tests.tests_of(wrong, tests)) == ("test_it.py::test_right", False)
     assert by_tests.tests_of(unseen, tests) == [] and by_tests.killed(root, unseen, []) is None
     (root / "other.py").write_text("n = 1\n")
@@ -202,6 +247,26 @@ def test_other_files_and_edited_tests_are_recorded_anew(tmp_path):
     assert [test.test for test in by_tests.recorded(root, ["two.py"], tmp_path / "kept")] == ["test_it.py::test_one"]
 
 
+def test_only_tests_of_the_named_folders_run_and_their_threads_count(tmp_path):
+    root = tmp_path / "root"
+    (root / "tests" / "some").mkdir(parents=True)
+    (root / "pyproject.toml").write_text("[tool.pytest.ini_options]\npythonpath = ['.']\n")
+    (root / "answer.py").write_text("def answer(n):\n    return n + 1\n")
+    test = ("import asyncio\nfrom answer import answer\n"
+            "def test_{}():\n    assert asyncio.run(asyncio.to_thread(answer, 1)) == 2\n")
+    for name in ("some/test_one.py", "test_two.py"):
+        (root / "tests" / name).write_text(test.format(name[-6:-3]))
+    (root / "tests/some/test_nothing.py").write_text("def test_nothing():\n    pass\n")  # with a folder it counts, for imports
+    found = [by_tests.recorded(root, ["answer.py"], tmp_path / "kept", folders) for folders in ([str(root / "tests/some")], [])]
+    assert [[test.test.rpartition("::")[2] for test in tests] for tests in found] == [
+        ["test_nothing", "test_one"], ["test_one", "test_two"]]
+    assert {2} <= found[0][1].lines["answer.py"]  # the body runs in a thread
+    of = {mutant.after: mutant for mutant in mutants("answer.py", (root / "answer.py").read_text())}
+    those = [of["return n - 1"], of["return n + 2"], of["return None"]]
+    killed = list(by_tests.all_killed(root, those, found[0], 2))
+    assert [each and each.test for each in killed] == ["tests/some/test_one.py::test_one"] * 3
+
+
 # --- the command
 
 def mutate(*arguments: str):
@@ -231,7 +296,9 @@ def test_after_an_interrupt_what_was_judged_is_kept(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("arguments, said", [
     (["--protocol", "nosuch"], "there is no scenario 'nosuch'"), (["--file", "/nowhere/x.py"], "/nowhere/x.py is no file"),
-    (["--since", "nosuch"], "git knows no commit 'nosuch'"), (["--since", "HEAD", "--file", FILE], "no line differs")])
+    (["--since", "nosuch"], "git knows no commit 'nosuch'"), (["--since", "HEAD", "--file", FILE], "no line differs"),
+    (["--budget", "39"], "at least 40; or 0, with --tests"), (["--budget", "0"], "at least 40; or 0, with --tests"),
+    (["--tests-in", "tests/impl"], "give both"), (["--tests", "--tests-in", "/nowhere"], "/nowhere is no file or folder")])
 def test_bad_input_is_one_line(arguments, said, monkeypatch):
     if "HEAD" in arguments:
         monkeypatch.setattr(wanted, "changed_since", lambda *_: {})

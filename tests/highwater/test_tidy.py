@@ -20,6 +20,8 @@ MAY = {  # room -> the rooms and modules that it may import beside itself, and t
     "specs": (set(), set()),
     "model": ({"model.core", "model.parts", "model.explore.tabulated"}, set()),
     "model/protocols": ({"model.core", "model.parts"}, set()),
+    "model/abstract": ({"model.core", "model.parts"}, set()),
+    "model/refinements": ({"model.abstract", "model.protocols", "model.refine"}, set()),
     "model/explore": ({"model.core"}, {"numpy"}),
     "model/proofs": ({"model.core", "model.protocols"}, {"z3"}),
     "model/proofs/engine": ({"model.core"}, {"z3"}),

@@ -6,14 +6,22 @@ import struct
 from functools import cache
 from typing import NamedTuple
 
+import hypothesis
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from highwater.impl.codecs.slatedb import compactions
+from highwater.impl.codecs.slatedb import tables as table_module
 from highwater.impl.codecs.slatedb.flatbuffer import (
+    I64,
+    STRUCTS,
+    U16,
+    U64,
     DamagedBuffer,
+    Flag,
     NewerFields,
+    Reader,
     Uuid,
     Writer,
     number_of_ulid,
@@ -24,12 +32,19 @@ from highwater.impl.codecs.slatedb.flatbuffer import (
     uuid_of,
     write,
 )
-from highwater.impl.codecs.slatedb.header import InvalidFile
+from highwater.impl.codecs.slatedb.header import InvalidFile, version_of
 from highwater.impl.codecs.slatedb.manifest import CannotHold, Manifest, ManifestCodec, Phase
 from highwater.impl.codecs.slatedb.tables import (
+    COMPACTED,
+    COMPLETED,
     EXCLUDED,
+    FAILED,
     INCLUDED,
     RUNNING,
+    SCHEDULED,
+    STATUSES,
+    SUBMITTED,
+    UNBOUNDED,
     Bound,
     Checkpoint,
     CompactionsV1,
@@ -152,6 +167,65 @@ def test_every_number_is_at_a_multiple_of_its_size():
     for slot, offset in zip(slots_of(ManifestV2), offsets):
         if offset and isinstance(slot.kind, str) and len(slot.kind) == 1:
             assert (start + offset) % struct.calcsize(slot.kind) == 0
+
+
+class Columns(NamedTuple):
+    """Vectors of numbers of every size. SlateDB's files have none of these, but the format does."""
+
+    flags: tuple[Flag, ...] = ()
+    small: tuple[U16, ...] = ()
+    whole: tuple[U64, ...] = ()
+    signed: tuple[I64, ...] = ()
+    name: str | None = None
+
+
+class Strict(Reader):
+    """A reader that accepts numbers at multiples of their size only, and texts that end with a zero byte."""
+
+    def number(self, letter, position, path):
+        assert position % struct.calcsize(letter) == 0, f"{path}: {letter} at {position}"
+        return super().number(letter, position, path)
+
+    def value(self, position, kind, path):
+        found = super().value(position, kind, path)
+        if kind == "str":
+            at = self.follow(position, path)
+            assert self.buffer[at + 4 + self.number("I", at, path)] == 0, f"{path}: no zero byte after {found!r}"
+        return found
+
+
+@pytest.mark.parametrize("table", [ManifestV1, ManifestV2, CompactionsV1, Columns], ids=lambda table: table.__name__)
+@settings(max_examples=25, deadline=None, derandomize=True, phases=[hypothesis.Phase.generate])  # it shrinks for minutes
+@given(data=st.data())
+def test_whatever_is_written_a_strict_reader_accepts(table, data):
+    """The root stands at 0. Equal values have equal bytes, so a copy of a file can be recognised."""
+    value = data.draw(tables(table))
+    reader = Strict(write(value))
+    assert reader.table(reader.follow(0, ""), table, "") == value and not reader.unknown
+    assert write(table._make(value)) == reader.buffer
+
+
+def test_an_absent_number_is_zero():
+    """A released client leaves out what is 0, and a FlatBuffer does not say what an absent field is. Its schema does."""
+    of_files = [table for table in vars(table_module).values() if isinstance(table, type) and hasattr(table, "_fields")
+                and table.__module__ == table_module.__name__]
+    numbers = [slot for table in of_files for slot in slots_of(table) if slot.kind in list(STRUCTS)]
+    assert len(of_files) > 15 and len(numbers) > 40
+    assert [slot for slot in numbers if slot.default not in (0, False)] == []
+    assert {default for default in Manifest() if isinstance(default, int)} == {0}
+
+
+def test_numbers_of_bounds_and_statuses_are_those_of_the_schema():
+    assert (UNBOUNDED, INCLUDED, EXCLUDED) == (1, 2, 3)
+    assert (SUBMITTED, RUNNING, COMPLETED, FAILED, COMPACTED, SCHEDULED) == (0, 1, 2, 3, 4, 5) and len(STATUSES) == 6
+
+
+def test_two_bytes_are_a_version():
+    assert version_of(b"\0\2") == 2
+    with pytest.raises(InvalidFile, match="it has 1 bytes, too few for a version"):
+        version_of(b"\0")
+    with pytest.raises(DamagedBuffer):
+        V2.decode(b"\0\2")
 
 
 @pytest.mark.parametrize("text", ["", UUID.upper(), UUID.replace("-", ""), UUID[:-1] + "g"])

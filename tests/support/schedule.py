@@ -11,10 +11,10 @@ from xdist.scheduler import LoadFileScheduling
 
 ONE_JAVA = ("tests/dst/test_campaign.py", "tests/dst/test_bulk.py", "tests/highwater/test_campaign_sql.py",
             "tests/dst/test_campaign_triage.py", "tests/model/test_explore_disk.py")
-FIRST = ("tests/highwater/test_types.py", *ONE_JAVA, "tests/dst/test_scenarios.py", "tests/dst/test_masters.py",
-         "tests/specs/test_rows.py", "tests/model/test_engines.py", "tests/dst/test_mutants.py", "tests/model/test_proof.py",
-         "tests/dst/test_zoo.py", "tests/highwater/test_pages.py", "tests/highwater/test_installed.py",
-         "tests/highwater/test_tutorial.py", "tests/highwater/test_new.py",
+FIRST = ("tests/dst/test_scenarios.py", *ONE_JAVA, "tests/highwater/test_types.py", "tests/model/test_proof.py",
+         "tests/specs/test_rows.py", "tests/model/test_engines.py", "tests/highwater/test_pages.py",
+         "tests/dst/test_masters.py", "tests/dst/test_mutants.py", "tests/dst/test_zoo.py",
+         "tests/highwater/test_installed.py", "tests/highwater/test_tutorial.py", "tests/highwater/test_new.py",
          "tests/specs/test_conform.py", "tests/specs/test_fizz.py")
 
 

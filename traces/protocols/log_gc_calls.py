@@ -9,6 +9,7 @@ from highwater.traces.calls import (
     Claim,
     by_model,
     definite,
+    fault,
     in_call,
     indefinite,
     returns,
@@ -25,15 +26,16 @@ from highwater.traces.trace import Trace
 def broken(told: str, update: str = NONE) -> dict[str, Answer]:
     """Return the errors of a boundary that no collector has written."""
     answers = {
-        "InvalidBoundary": indefinite(told, "the boundary is none that a collector writes: stop, and mend it"),
-        "BoundaryLost": indefinite(told, "the boundary is gone: stop, and restore it"),
+        "InvalidBoundary": fault(told, "the boundary is none that a collector writes: stop, and mend it"),
+        "BoundaryLost": fault(told, "the boundary is gone: stop, and restore it"),
     }
     return answers if update else {name: answer._replace(update=NONE) for name, answer in answers.items()}
 
 
 READ = {
     "Unavailable": definite("not read", "call again", NONE),
-    "NotRecovered": definite("not read", "collectors were faster in every attempt: collect with a larger min_age", NONE),
+    "NotRecovered": definite("not read", "collectors were faster in every attempt: collect with a larger min_age", NONE
+                             )._replace(claims=("rounds",)),
     **unreadable("not read", NONE, *FILES, "InvalidSnapshot"),
     **broken("not read"),
 }
@@ -69,5 +71,13 @@ def right_deletes(trace: Trace, e: Event, value: str) -> str:
     return "" if sorted(deleted) == value.split() else f"this call has deleted {sorted(deleted)}"
 
 
+def right_rounds(trace: Trace, e: Event, value: str) -> str:
+    """A recovery gives up after so many rounds. Each begins with a listing of the snapshots."""
+    _, snapshots = trace.namespace.listed
+    rounds = sum(old.op == "list" and old.key == snapshots for old in in_call(trace, e))
+    return "" if rounds == int(value) else f"this call has begun {rounds}"
+
+
 JUDGES: dict[str, Claim] = {
-    **COMMON, "deleted": right_deletes, "id": by_model(lambda s, l, e, value: l.pc == "Done" and len(l.got) == int(value))}
+    **COMMON, "rounds": right_rounds, "deleted": right_deletes,
+    "id": by_model(lambda s, l, e, value: l.pc == "Done" and len(l.got) == int(value))}

@@ -11,6 +11,7 @@ from highwater.traces.calls import (
     Claim,
     content,
     definite,
+    fault,
     in_call,
     indefinite,
     returns,
@@ -30,8 +31,8 @@ def errors(definitely: str, indefinitely: str, never: str = NEVER, perhaps: str 
         "NoLatest": definite(definitely, "there is no file: initialise both, then call again", never),
         **unreadable(definitely, never, *FILES, "InvalidContent"),
         "OutcomeUnknown": indefinite(indefinitely, "call again with the same arguments: it finds out", perhaps),
-        "InvalidBoundary": indefinite(indefinitely, "a boundary is none that a collector writes: stop, and mend it", perhaps),
-        "BoundaryLost": indefinite(indefinitely, "a boundary is gone: stop, and restore it", perhaps),
+        "InvalidBoundary": fault(indefinitely, "a boundary is none that a collector writes: stop, and mend it", perhaps),
+        "BoundaryLost": fault(indefinitely, "a boundary is gone: stop, and restore it", perhaps),
     }
 
 

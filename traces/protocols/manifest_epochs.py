@@ -9,7 +9,7 @@ an outcome to its caller, or stops waiting. A read whose response is lost leaves
 GET the client may send the GET again, as an SDK does, or start over with LIST. Both cases are followed.
 """
 
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from highwater.impl.codecs.json.manifest import InvalidManifest
@@ -39,6 +39,7 @@ def refiner(c: Constants) -> Refiner:
     return refiner_without_witnesses(model(c))
 
 
+@lru_cache(10_000)
 def decoded(body: bytes) -> Manifest:
     """Return the model's manifest for a body. Raises InvalidManifest, ValueError."""
     m = manifest_epochs_json.decode(body)

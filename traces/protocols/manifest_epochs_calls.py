@@ -22,9 +22,11 @@ from highwater.traces.event import Event
 from highwater.traces.trace import Trace
 
 EMPTY = "there is no manifest: initialise the database, then call again"
+GONE = "a manifest that was listed is gone, which nobody but a collector may do: call again"
 READ = {
     "Unavailable": definite("not read", "call again", NONE),
     "NoLatest": definite("not read", EMPTY, NONE),
+    "NotFound": definite("not read", GONE, NONE),
     **unreadable("not read", NONE, *FILES, "InvalidManifest"),
 }
 INITIALISE = {
@@ -39,6 +41,7 @@ OPEN = {
     "Unavailable": definite("failed", "open again: after a failed read it starts over with LIST, after a refused create it "
                             "repeats the create"),
     "NoLatest": definite("failed", EMPTY),
+    "NotFound": definite("failed", GONE),
     **unreadable("failed", NEVER, *FILES, "InvalidManifest"),
     "OutcomeUnknown": indefinite("unknown", "perhaps the manifest has an epoch that no instance has, which is harmless: open "
                                  "another instance"),
@@ -54,6 +57,7 @@ UPDATE = {
     "Unavailable": definite("failed", "call again: after a failed read it starts over with LIST, after a refused create it "
                             "repeats the create"),
     "NoLatest": definite("failed", EMPTY),
+    "NotFound": definite("failed", GONE),
     **unreadable("failed", NEVER, *FILES, "InvalidManifest"),
     "OutcomeUnknown": indefinite("unknown", "repeat the same update, which finds out; any other update raises InDoubt until "
                                  "then"),

@@ -11,6 +11,7 @@ from highwater.traces.calls import (
     Claim,
     content,
     definite,
+    fault,
     in_call,
     indefinite,
     returns,
@@ -32,21 +33,24 @@ def faults(told: str, update: str, indefinitely: str) -> dict[str, Answer]:
         "Unavailable": definite(told, "call again", update),
         "NoLatest": definite(told, EMPTY, update),
         **unreadable(told, update, *FILES, "InvalidManifest"),
-        "InvalidBoundary": indefinite(indefinitely, "the boundary is none that a collector writes: stop, and mend it", PERHAPS
+        "InvalidBoundary": fault(indefinitely, "the boundary is none that a collector writes: stop, and mend it", PERHAPS
                                       if update else NONE),
-        "BoundaryLost": indefinite(indefinitely, "the boundary is gone: stop, and restore it", PERHAPS if update else NONE),
+        "BoundaryLost": fault(indefinitely, "the boundary is gone: stop, and restore it", PERHAPS if update else NONE),
     }
 
 
 UPDATE = {
-    "Committed": returns("committed", "the named file holds it, and every later one", "content"),
-    "ObjectVersionExists": definite("failed", "other clients were faster in every attempt: try again, or later"),
+    "Committed": returns("committed", "the named file holds it, and every later one", "content", "attempts"),
+    "ObjectVersionExists": definite("failed", "other clients were faster in every attempt: try again, or later", NEVER,
+                                    "attempts"),
     **faults("failed", NEVER, "unknown"),
     "ObjectVersionBehindBoundary": indefinite("refused", f"the writer was too slow; {LOOK}"),
     "OutcomeUnknown": indefinite("unknown", LOOK),
 }
 RECOGNISED = {
     **UPDATE,
+    "Committed": returns("committed", "the named file holds it, and every later one", "content"),
+    "ObjectVersionExists": definite("failed", "other clients were faster in every attempt: try again, or later"),
     "Recognised": returns("recognised", "an earlier attempt has committed it: the returned value holds it", "value"),
     "OutcomeUnknown": indefinite("unknown", "call again with the same id, from another process if need be: it finds out"),
     "ObjectVersionBehindBoundary": indefinite("unknown", "call again with the same id: it finds out"),
@@ -60,8 +64,8 @@ READ = {"NotFound": GONE, **faults("not read", NONE, "not read")}
 WITHOUT_DOUBT = {
     "Unavailable": definite("not deleted", "call again: a round may be repeated after any error", NONE),
     **unreadable("not deleted", NONE, *FILES),
-    "InvalidBoundary": indefinite("not deleted", "the boundary is none that a collector writes: stop, and mend it", NONE),
-    "BoundaryLost": indefinite("not deleted", "the boundary is gone: stop, and restore it", NONE),
+    "InvalidBoundary": fault("not deleted", "the boundary is none that a collector writes: stop, and mend it", NONE),
+    "BoundaryLost": fault("not deleted", "the boundary is gone: stop, and restore it", NONE),
 }
 COLLECT = {
     **WITHOUT_DOUBT,

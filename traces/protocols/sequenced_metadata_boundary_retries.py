@@ -113,6 +113,8 @@ class Create:
 class RetryingTrace(Trace):
     """Refines the trace of clients that retry."""
 
+    repeats = True
+
     def __init__(self, refiner: Refiner, namespace: Namespace, skew_ms: int = 0):
         super().__init__(refiner, namespace, skew_ms)
         self.attempts: dict[str, Attempt] = {}

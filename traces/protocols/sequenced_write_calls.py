@@ -3,7 +3,8 @@
 from highwater.traces.calls import FILES, NEVER, NONE, Calls, definite, indefinite, returns, unreadable, with_timeouts
 
 WRITE = {
-    "ObjectVersionExists": definite("failed", "other clients were faster in every attempt: try again, or later"),
+    "ObjectVersionExists": definite("failed", "other clients were faster in every attempt: try again, or later", NEVER,
+                                    "attempts"),
     "NotFound": definite("failed", "a file that was listed is gone, which nobody may do: call again"),
     "Unavailable": definite("failed", "call again"),
     **unreadable("failed", NEVER, *FILES, "InvalidManifest"),
@@ -16,8 +17,8 @@ READ = {
 }
 ALL = "every update that was reported before the call is in it"
 CALLS: Calls = with_timeouts({
-    "update": {"Committed": returns("committed", "the named file holds it", "content"), **WRITE},
-    "append": {"int": returns("committed", "the entry is the file with this id", "content"), **WRITE},
+    "update": {"Committed": returns("committed", "the named file holds it", "content", "attempts"), **WRITE},
+    "append": {"int": returns("committed", "the entry is the file with this id", "content", "attempts"), **WRITE},
     "current": {
         "Committed": returns("read", ALL, "content", update=NONE),
         "NoneType": returns("read", "there is no file: no update was reported before the call", update=NONE),

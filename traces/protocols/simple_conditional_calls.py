@@ -15,8 +15,9 @@ CALLS: Calls = with_timeouts({
         **unreadable("not read", NONE, "InvalidManifest"),
     },
     "update": {
-        "Content": returns("committed", "the content holds it", "content", "version"),
-        "UpdateConflict": definite("failed", "other clients were faster in every attempt: try again, or later"),
+        "Content": returns("committed", "the content holds it", "content", "version", "attempts"),
+        "UpdateConflict": definite("failed", "other clients were faster in every attempt: try again, or later", NEVER,
+                                   "attempts"),
         "NotFound": definite("failed", "there is no content: initialise it, then call again"),
         "Unavailable": definite("failed", "call again"),
         **unreadable("failed", NEVER, "InvalidManifest"),

@@ -95,7 +95,7 @@ class Trace(trace.Trace):
         if not doubtful or e.op not in MUTATIONS or e.client.startswith("Collector"):
             super()._take(e)
             return
-        applied = any((old.client, old.request, old.kind) == (e.client, e.request, "applied") for old in self.events[-2::-1])
+        applied = any(old.kind == "applied" for old in self._same(e))
         if not e.pending:
             if e.t_ms < self.now_ms:
                 raise self._refused("order", f"at {e.t_ms} ms, after what was at {self.now_ms} ms")

@@ -11,6 +11,7 @@ from highwater.traces.calls import (
     Claim,
     by_model,
     definite,
+    fault,
     indefinite,
     returns,
     unreadable,
@@ -27,8 +28,8 @@ CALLS: Calls = with_timeouts({
         "Unavailable": definite("not open", "open another writer; this one may have fenced an earlier one", PARTLY),
         **unreadable("not open", PARTLY, "ListingNeverEnds", "InvalidName", "InvalidId"),
         "OutcomeUnknown": indefinite("not open", "open another writer; this one may have fenced an earlier one", PARTLY),
-        "InvalidWal": indefinite("not open", "an object is none of this protocol's: call again after it is mended", PARTLY),
-        "ManifestLost": indefinite("not open", LOST, PARTLY),
+        "InvalidWal": fault("not open", "an object is none of this protocol's: call again after it is mended", PARTLY),
+        "ManifestLost": fault("not open", LOST, PARTLY),
     },
     "append": {
         "Record": returns("committed", "the record is in every later recovery", "epoch"),
@@ -48,8 +49,8 @@ CALLS: Calls = with_timeouts({
     "read": {
         "Known": returns("read", "the manifest", update=NONE),
         "Unavailable": definite("not read", "call again", NONE),
-        "InvalidWal": indefinite("not read", "the manifest is none of this protocol's: mend it", NONE),
-        "ManifestLost": indefinite("not read", LOST, NONE),
+        "InvalidWal": fault("not read", "the manifest is none of this protocol's: mend it", NONE),
+        "ManifestLost": fault("not read", LOST, NONE),
     },
     "put": {
         "Known": returns("put", "the manifest is put"),
@@ -62,7 +63,7 @@ CALLS: Calls = with_timeouts({
         "list": returns("deleted", "these ids, and no others, are deleted by this round", "deleted", update=NONE),
         "Unavailable": definite("not deleted", "call again: a round may be repeated after any error", NONE),
         **unreadable("not deleted", NONE, "ListingNeverEnds", "InvalidName", "InvalidId"),
-        "InvalidWal": indefinite("not deleted", "the manifest is none of this protocol's: mend it", NONE),
+        "InvalidWal": fault("not deleted", "the manifest is none of this protocol's: mend it", NONE),
     },
 })
 JUDGES: dict[str, Claim] = {**COMMON, "epoch": by_model(lambda s, l, e, value: l.epoch == int(value))}

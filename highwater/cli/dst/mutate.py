@@ -13,7 +13,6 @@ from highwater.gate.exits import HARNESS
 from highwater.gate.run import cores
 
 LISTED_AT_MOST = 0.1  # of all mutants, as equivalent
-RECORDED = 300  # seeds of each scenario that show which lines it executes
 
 
 def mutate_command(
@@ -22,22 +21,32 @@ def mutate_command(
         since: Annotated[str | None, typer.Option(help="only lines that are not as in this commit")] = None,
         count: Annotated[int, typer.Option(min=1, help="about how many mutants to draw, in proportion to lines")] = 100,
         seed: Annotated[int, typer.Option(min=0, help="draws the mutants")] = 0,
-        budget: Annotated[int, typer.Option(min=40, help="seeds to simulate of each mutant, over its scenarios")] = 2_000,
+        budget: Annotated[int, typer.Option(min=0, help="seeds to simulate of each mutant, over its scenarios: at least 40, or "
+                                                  "0 to simulate none, with --tests")] = 2_000,
         by_tests: Annotated[bool, typer.Option("--tests", help="run the tests that execute the lines of a mutant that the "
                                                "simulation leaves. The first time all tests run, to record which those are")]
         = False,
+        tests_in: Annotated[list[Path] | None, typer.Option(help="with --tests: only the tests of this file or folder; may be "
+                                                            "repeated")] = None,
         jobs: Annotated[int | None, typer.Option(min=1, help="mutants to judge at a time [default: one for each core]")] = None,
         report: Annotated[Path | None, typer.Option("--json", help="write a line for each mutant here, as JSON")] = None,
         ) -> None:
     """Draw small mistakes in the code of an implementation, and look whether the simulation or a test notices each."""
     from highwater.dst.scenarios import scenarios_of, stems
     from highwater.mutate import wanted
-    from highwater.mutate.by_tests import killed, recorded, tests_of
+    from highwater.mutate.by_tests import all_killed, recorded
     from highwater.mutate.draw import drawn
     from highwater.mutate.equivalent import listed, reason
-    from highwater.mutate.judge import Verdict, judged, reached_by
+    from highwater.mutate.judge import FEW, RECORDED, Verdict, judged, reached_by
     from highwater.specs.fizzbee.run import build_module
 
+    folders = [str(path.resolve()) for path in tests_in or ()]
+    if 0 < budget < FEW or not (budget or by_tests):
+        refuse(f"--budget is at least {FEW}; or 0, with --tests")
+    if folders and not by_tests:
+        refuse("--tests-in says which tests --tests runs: give both")
+    if missing := [path for path in folders if not Path(path).exists()]:
+        refuse(f"{missing[0]} is no file or folder of tests")
     if protocol:
         known_scenario(protocol)
     if report:
@@ -54,17 +63,20 @@ def mutate_command(
     scenarios = scenarios_of(protocol) if protocol else stems()
     found: list[Verdict] = []
     try:
-        reached = reached_by(scenarios, RECORDED, files, root, kept, jobs or cores())
+        reached = reached_by(scenarios, RECORDED, files, root, kept, jobs or cores()) if budget else {}
         for verdict in track(judged(mutants, reached, budget, jobs or cores()), "mutants", total=len(mutants), console=console,
                              transient=True, disable=not console.is_terminal):
             found.append(verdict._replace(reason=reason(verdict.mutant, entries)))
-            console.print(line_of(found[-1]), markup=False)
+            if budget:
+                console.print(line_of(found[-1]), markup=False)
         if by_tests:
-            tests = recorded(root, list(files), kept)
-            for at, verdict in enumerate(found):
-                if not verdict.killed and (failed := killed(root, verdict.mutant, tests_of(verdict.mutant, tests))):
+            tests = recorded(root, list(files), kept, folders)
+            left = [at for at, verdict in enumerate(found) if not verdict.killed]
+            for at, failed in zip(left, all_killed(root, [found[at].mutant for at in left], tests, jobs or cores())):
+                if failed:
                     by = "simulation in tests" if failed.simulates else "tests"
-                    found[at] = verdict._replace(killed=by, how=failed.test)
+                    found[at] = found[at]._replace(killed=by, how=failed.test)
+                if failed or not budget:
                     console.print(line_of(found[at]), markup=False)
     except RuntimeError as error:
         console.print(f"[bold red]wrong[/] {error}")

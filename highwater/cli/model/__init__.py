@@ -1,1 +1,1 @@
-"""highwater model: explore, walk, step, conform, prove."""
+"""highwater model: explore, walk, step, conform, prove, refine."""

@@ -28,7 +28,7 @@ def And(*xs: Any) -> Any:
             return False
         if x is not True:
             terms.append(x)
-    return (z3.And(terms) if len(terms) > 1 else terms[0]) if terms else True
+    return (joined(z3.Z3_mk_and, terms) if len(terms) > 1 else terms[0]) if terms else True
 
 
 def Or(*xs: Any) -> Any:
@@ -38,7 +38,13 @@ def Or(*xs: Any) -> Any:
             return True
         if x is not False:
             terms.append(x)
-    return (z3.Or(terms) if len(terms) > 1 else terms[0]) if terms else False
+    return (joined(z3.Z3_mk_or, terms) if len(terms) > 1 else terms[0]) if terms else False
+
+
+def joined(make: Callable, terms: list[Any]) -> z3.BoolRef:
+    """The term that z3.And or z3.Or makes of conditions, without coercing each to the sort that it has already."""
+    context = terms[0].ctx
+    return z3.BoolRef(make(context.ref(), len(terms), (z3.Ast * len(terms))(*[x.ast for x in terms])), context)
 
 
 def Not(x: Any) -> Any:

@@ -8,7 +8,7 @@ an engine, whose errors would be shared.
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -95,6 +95,14 @@ def drawn(*what: int | str) -> float:
     return int.from_bytes(blake2b(repr(what).encode(), digest_size=8).digest()) / 2 ** 64
 
 
+def by_roles(conditions: Mapping[str, Callable]) -> dict[tuple[str, ...], dict[str, Callable]]:
+    """Return the conditions on the same roles together."""
+    found: dict[tuple[str, ...], dict[str, Callable]] = {}
+    for name, holds in conditions.items():
+        found.setdefault(of_roles(holds), {})[name] = holds
+    return found
+
+
 class Comparison:
     """Compares a relation with a model. Raises Misnamed if one text names a variable that the other does not have."""
 
@@ -103,6 +111,7 @@ class Comparison:
         self.moves: dict[tuple[int, Shared, Local], list[tuple]] = {}
         self.judged: set[tuple] = set()
         self.steps, self.actions, self.broken, self.mismatches = 0, set(), set(), []
+        self.clauses, self.properties = by_roles(system.clauses), by_roles(system.properties)
         self.processes = {role: [n for n, process in enumerate(model.processes) if process.role == role]
                           for role in system.roles}
         self.same("the properties", model.always, system.properties)
@@ -138,7 +147,7 @@ class Comparison:
                    State(shared, (*state.locals[:n], local, *state.locals[n + 1:])))
 
     def judge_all(self, state: State) -> None:
-        for roles in {of_roles(holds) for holds in (*self.system.clauses.values(), *self.system.properties.values())}:
+        for roles in self.clauses | self.properties:
             for given in itertools.product(*map(self.processes.__getitem__, roles)):
                 processes = tuple((self.model.processes[n].index, state.locals[n]) for n in given)
                 if (roles, state.shared, processes) not in self.judged:
@@ -149,9 +158,9 @@ class Comparison:
         """Check that every clause holds for these processes, and that each property agrees with the model."""
         def fails(holds: Callable) -> bool:
             return self.plain.failure(holds, shared, *([each] for each in processes)) is not None
-        self.broken |= {name for name, clause in self.system.clauses.items() if of_roles(clause) == roles and fails(clause)}
-        for name, ours in self.system.properties.items():
-            if of_roles(ours) == roles and name in self.model.always:
+        self.broken |= {name for name, clause in self.clauses.get(roles, {}).items() if fails(clause)}
+        for name, ours in self.properties.get(roles, {}).items():
+            if name in self.model.always:
                 _, theirs = self.model.always[name]
                 if fails(ours) == theirs(self.model.constants, shared, *(local for _, local in processes)):
                     here = variables(("", shared), *((f"{role}#{me}", local) for role, (me, local) in zip(roles, processes)))

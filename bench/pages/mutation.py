@@ -1,0 +1,23 @@
+"""The recorded rates of mutants, for docs/simulation/mutation.md. Nothing is run."""
+
+from pathlib import PurePath
+
+from highwater.mutate.rates import Rate, recorded
+
+COLUMNS = ("file", "mutants", "executed by a scenario", "killed by simulation", "given to tests", "killed by tests",
+           "equivalent", "survived")
+
+
+def mutation() -> str:
+    """Return a table with a row for each file that has a rate, and one for those that were simulated."""
+    found = recorded()
+    lines = [f"| {' | '.join(COLUMNS)} |", "|---|" + "--:|" * (len(COLUMNS) - 1)]
+    lines += [row(f"`{PurePath(file).relative_to('impl')}`", of) for file, of in sorted(found.items())]
+    simulated = Rate(*map(sum, zip(*(of for of in found.values() if of.budget), strict=True)))
+    return "\n".join([*lines, row("all that were simulated", simulated)]) + "\n"
+
+
+def row(name: str, of: Rate) -> str:
+    executed, simulation = (of.executed, of.simulation) if of.budget else ("-", "-")
+    tried, tests = (of.tried, of.tests) if of.tried else ("-", "-")
+    return f"| {name} | {of.drawn} | {executed} | {simulation} | {tried} | {tests} | {of.equivalent} | {of.survived} |"

@@ -1,0 +1,111 @@
+"""highwater model refine: check that every step of a model is one of an abstract model, or leaves the mapped state as it is."""
+
+from types import ModuleType
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from highwater import project
+from highwater.cli.console import console, refuse
+from highwater.cli.instances import Name, Settings, instance, of_user
+from highwater.cli.model.explore import constants_of, search
+from highwater.gate.exits import INCOMPLETE, REFINEMENT
+from highwater.model.core import Bounds, Model, Step
+from highwater.model.refine import Failure, Mapped, Refinement, Unmapped, differences, failure, refining, shown
+from highwater.reports.steps import spelt
+
+
+def refine_command(
+    name: Name, settings: Settings = None,
+    onto: Annotated[list[str] | None, typer.Option(
+        metavar="ABSTRACT", help="the abstract model; may be left out, since a mapping is onto one")] = None,
+    max_states: Annotated[int | None, typer.Option(min=1)] = None,
+    walks: Annotated[int | None, typer.Option(min=1, help="instead, take so many random walks: for large instances")] = None,
+    steps: Annotated[int, typer.Option(min=1, help="of one walk")] = 1_000,
+    seed: Annotated[int, typer.Option(min=0, help="with --walks: the same seed gives the same walks")] = 0,
+) -> None:
+    """Check that a model refines an abstract model. Exits with 0 only if every step from every reachable state refines."""
+    if walks is not None and max_states is not None:
+        refuse("--max-states is for a search: leave it out, or leave out --walks")
+    model = instance(name, settings)
+    mapping = mapping_of(name, onto or [])
+    try:
+        with of_user(mapping):
+            mapped = mapped_of(name, model, mapping)
+            found, what = walked(mapped, walks, steps, seed) if walks else searched(mapped, max_states)
+    except Unmapped as error:
+        refuse(f"the module {mapping.__name__}: {error}")
+    there = mapped.refinement.onto
+    console.print(f"{model.name}: {constants_of(model)}\n{there.name}: {constants_of(there)}\n{what}", markup=False)
+    if found.violated:
+        wrong = failure(mapped, found.trace[-1].state)
+        assert wrong is not None
+        console.print(told(model, there, found.trace, wrong))
+        raise typer.Exit(REFINEMENT)
+    actions = ", ".join(sorted(".".join(filter(None, each)) for each in mapped.taken))
+    if not actions:
+        console.print(f"[bold red]every step leaves the mapped state as it is[/]: the mapping says nothing of {there.name}")
+        raise typer.Exit(REFINEMENT)
+    stopped = not walks and found.stopped
+    console.print(f"[green]ok[/]: every step {'taken ' if walks or stopped else ''}is a step of {there.name}, or leaves the "
+                  f"mapped state as it is; actions of {there.name}: {actions}")
+    if stopped:
+        console.print(f"[bold yellow]NOT complete[/]: stopped at {stopped}; steps from further states were not checked")
+        raise typer.Exit(INCOMPLETE)
+
+
+def mapping_of(name: str, onto: list[str]) -> ModuleType:
+    """Return the module of a protocol's mapping. Refuses a protocol without one, and an abstract model that is not its own."""
+    if not project.has("refinement", name):
+        refuse(f"{name} refines no abstract model: {project.file_of('refinement', name)} would hold the mapping"
+               if project.has("model", name) else f"{name} is no protocol, so it has no mapping onto an abstract model")
+    mapping = project.load("refinement", name)
+    if not isinstance(mapping.ONTO, str):
+        refuse(f"the module {mapping.__name__}: ONTO is {mapping.ONTO!r}; write one name, a protocol refines one model")
+    if len(set(onto)) > 1:
+        refuse(f"--onto is given {len(onto)} times: a protocol refines one model, {name} refines {mapping.ONTO}")
+    if onto and onto[0] != mapping.ONTO:
+        refuse(f"there is no mapping of {name} onto {onto[0]}: it refines {mapping.ONTO}")
+    return mapping
+
+
+def mapped_of(name: str, model: Model, mapping: ModuleType) -> Mapped:
+    """Refuses constants that the mapping does not cover. Raises Unmapped if the mapping does not fit the models."""
+    for constant, values in getattr(mapping, "COVERS", {}).items():
+        if getattr(model.constants, constant) not in values:
+            refuse(f"the mapping of {name} covers {constant}={' or '.join(map(str, values))} only; "
+                   f"it is {getattr(model.constants, constant)}")
+    refinement: Any = mapping.refinement(model.constants)
+    if not isinstance(refinement, Refinement):
+        refuse(f"the module {mapping.__name__}: refinement({model.constants}) returns {refinement!r}, not a "
+               "highwater.model.refine.Refinement")
+    return Mapped(model, refinement)
+
+
+def searched(mapped: Mapped, max_states: int | None) -> tuple[Any, str]:
+    with console.status("exploring") as status:
+        found = search(refining(mapped), "auto", "breadth", False, Bounds(max_states),
+                       lambda states, depth: status.update(f"exploring: {states:,} states, depth {depth}"))
+    return found, f"{found.states:,} states, {found.transitions:,} steps"
+
+
+def walked(mapped: Mapped, walks: int, steps: int, seed: int) -> tuple[Any, str]:
+    from highwater.model.explore.walk import walk
+
+    found = walk(refining(mapped), seed, walks, steps)
+    return found, f"{found.walks:,} random walks of seed {seed}, {found.steps:,} steps, the longest walk {found.longest}"
+
+
+def told(model: Model, onto: Model, trace: tuple[Step, ...], wrong: Failure) -> str:
+    """Format the path to a step that does not refine, and the step: both states, the action, and what the abstract model says.
+    """
+    path = ", ".join(spelt(step) for step in trace[1:]) or "none"
+    lines = [f"[bold red]{escape(wrong.process)}{'.' * bool(wrong.process)}{wrong.action} is no step of {onto.name}[/]",
+             f"  after: {path}"]
+    for name, before, after in ((model.name, wrong.before, wrong.after), (onto.name, wrong.mapped, wrong.mapped_after)):
+        lines.append(f"  in {name}:")
+        lines += [escape(f"    {field}: {shown(old)} → {shown(new)}") for field, old, new in differences(
+            (before.shared, *before.locals), (after.shared, *after.locals))]
+    lines += [escape(f"  {why}") for why in wrong.why]
+    return "\n".join(lines)

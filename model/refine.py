@@ -1,0 +1,227 @@
+"""Safety: every step of a concrete model is a step of an abstract one, or leaves the mapped state as it is. So the abstract
+model's properties hold in every mapped state.
+
+A mapping takes each part of a state by itself: the shared part, and the local part of each client. So a step is a matter of one
+pair (shared, local), and `refining` makes it a property of that pair. Every explorer and every random walk then checks each
+step that it finds, and reports a shortest path to one that is no step of the abstract model.
+
+A step may be several abstract steps at once, in the order that `steps` gives. Afterwards a client may know less than the
+abstract model lets it know: `forgets` says when.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from highwater.model.core import Local, Model, Process, Shared, State, init
+from highwater.model.guards import refusal
+from highwater.model.guards import show as shown
+
+REFINES = "Refines"  # the name of the property
+
+
+class Refinement(NamedTuple):
+    """A mapping onto one instance of an abstract model.
+
+    `locals` has the roles whose processes are clients of the abstract model, in the order in which those are numbered. Any
+    other process must leave the mapped state as it is, unless it is the store, whose name is empty in both models.
+    """
+
+    onto: Model
+    shared: Callable[[Any, Shared], Shared]  # (constants, shared part) -> abstract shared part
+    locals: Mapping[str, Callable[[Any, int, Local], Local]]  # role -> f(constants, own index, local part) -> abstract one
+    steps: Mapping[str, Mapping[str, tuple[str, ...]]]  # role -> action -> abstract actions, each of which it may take once
+    forgets: Callable[[Local, Local], bool] = lambda before, after: before == after
+    given: Mapping[str, Callable[[Shared, Shared], tuple]] = {}  # abstract action -> its choice between two shared parts
+
+
+class Unmapped(ValueError):
+    """The mapping does not fit the models. The text says why."""
+
+
+class Failure(NamedTuple):
+    """A step that is none of the abstract model. `why` has a line for each abstract action that it could have been."""
+
+    process: str
+    action: str
+    before: State  # concrete: the shared part, and the local part of the process
+    after: State
+    mapped: State
+    mapped_after: State
+    why: tuple[str, ...]
+
+
+class Mapped:
+    """A refinement of one instance, with the answers that it has given so far."""
+
+    def __init__(self, model: Model, refinement: Refinement):
+        self.model, self.refinement = model, refinement
+        abstract = {process.name: process for process in refinement.onto.processes}
+        clients = [process for process in refinement.onto.processes if process.name]
+        places = [process for role in refinement.locals for process in model.processes if process.role == role]
+        if len(places) > len(clients):
+            raise Unmapped(f"{model.name} has {len(places)} clients to map, and {refinement.onto.name} has {len(clients)}")
+        self.processes = {one.name: of for one, of in zip(places, clients)} | {
+            one.name: abstract[""] for one in model.processes if not one.name and "" in abstract}
+        self.shareds: dict[Shared, Shared] = {}
+        self.locals: dict[tuple[str, Local], Local] = {}
+        self.answers: dict[tuple, tuple[tuple[Shared, Local], ...]] = {}
+        self.values: dict[Any, Any] = {}  # each mapped part, once
+        self.fine: set[tuple] = set()  # steps between mapped parts that were found to refine
+        self.taken: set[tuple[str, str]] = set()  # (abstract role, action) that some step was
+        check_names(self)
+
+    def shared(self, s: Shared) -> Shared:
+        found = self.shareds.get(s)
+        if found is None:
+            found = self.refinement.shared(self.model.constants, s)
+            found = self.shareds[s] = self.values.setdefault(found, found)
+            of_type(found, self.refinement.onto.shared, f"the shared part {s}")
+        return found
+
+    def local(self, process: Process, w: Local) -> Local:
+        """Return the abstract local part; () for a process that is no client of the abstract model."""
+        mapping = self.refinement.locals.get(process.role)
+        if mapping is None:
+            return ()
+        found = self.locals.get((process.name, w))
+        if found is None:
+            found = mapping(self.model.constants, process.index, w)
+            found = self.locals[process.name, w] = self.values.setdefault(found, found)
+            of_type(found, self.processes[process.name].local, f"{process.name}'s local part {w}")
+        return found
+
+    def failures(self, process: Process, s: Shared, w: Local) -> Iterator[Failure]:
+        """Yield each step of the process from this pair that is none of the abstract model."""
+        mapped, known = self.shared(s), self.local(process, w)
+        declared = self.refinement.steps.get(process.role, {})
+        before = id(mapped), id(known)  # mapped parts are kept, one for each value, so they can be told apart by their place
+        for action, generator in process.actions.items():
+            for _, s2, w2 in generator(self.model.constants, process.index, s, w):
+                mapped2, known2 = self.shared(s2), self.local(process, w2)
+                step = process.name, action, *before, id(mapped2), id(known2)
+                if step in self.fine:
+                    continue
+                names = declared.get(action, ())
+                if self.explained(process, names, (mapped, known), (mapped2, known2)):
+                    self.fine.add(step)
+                else:
+                    why = self.why(process, action, names, (mapped, known), (mapped2, known2))
+                    yield Failure(process.name, action, State(s, (w,)), State(s2, (w2,)), State(mapped, (known,)),
+                                  State(mapped2, (known2,)), tuple(why))
+
+    def explained(self, process: Process, names: tuple[str, ...], before: tuple, after: tuple) -> bool:
+        """Tell whether some of the abstract actions, in this order, lead from `before` to `after`."""
+        if self.fits(before, after):
+            return True
+        reached: dict[tuple, tuple[str, ...]] = {before: ()}
+        for name in names:
+            for pair, path in list(reached.items()):
+                for following in self.moves(process, name, pair, after):
+                    reached.setdefault(following, (*path, name))
+                    if self.fits(following, after):
+                        self.taken |= {(self.processes[process.name].role, each) for each in (*path, name)}
+                        return True
+        return False
+
+    def fits(self, reached: tuple, after: tuple) -> bool:
+        return reached[0] == after[0] and (reached[1] == after[1] or self.refinement.forgets(reached[1], after[1]))
+
+    def choice(self, name: str, pair: tuple, after: tuple) -> tuple:
+        """The arguments of an abstract action that say with which choice it would lead there; () for all its choices."""
+        given = self.refinement.given.get(name)
+        return given(pair[0], after[0]) if given else ()
+
+    def moves(self, process: Process, name: str, pair: tuple, after: tuple) -> tuple[tuple[Shared, Local], ...]:
+        choice = self.choice(name, pair, after)
+        key = process.name, name, pair, choice
+        found = self.answers.get(key)
+        if found is None:
+            of = self.processes[process.name]
+            found = self.answers[key] = tuple((s2, w2) for _, s2, w2 in of.actions[name](
+                self.refinement.onto.constants, of.index, *pair, *choice))
+        return found
+
+    def why(self, process: Process, action: str, names: tuple[str, ...], before: tuple, after: tuple) -> Iterator[str]:
+        """Yield, for each abstract action, the guard that is false, or what it leads to instead."""
+        if not names:
+            yield f"the mapping names no abstract action for {action}, and the mapped state changes"
+        for name in names:
+            of, moves = self.processes[process.name], self.moves(process, name, before, after)
+            if not moves:
+                arguments = self.refinement.onto.constants, of.index, *before, *self.choice(name, before, after)
+                yield f"{name} needs {refusal(of.actions[name], *arguments)}"
+                continue
+            others = (self.unexplained(move, after) for move in moves)
+            nearest = min(others, key=lambda found: (len(found), shown(tuple(found))))
+            other = ", ".join(f"{field} is {shown(there)} there, and the mapping says {shown(here)}"
+                              for field, there, here in nearest)
+            yield f"{name} is possible, and leads elsewhere: {other}"
+
+
+    def unexplained(self, reached: tuple, after: tuple) -> list[tuple[str, Any, Any]]:
+        """The fields that differ, without those of which the client may have forgotten something."""
+        shared, local = differences(reached[:1], after[:1]), differences(reached[1:], after[1:])
+        sets = [(there, here) if isinstance(here, frozenset) else ({0}, {1}) for _, there, here in local]
+        return shared + [one for one, (there, here) in zip(local, sets) if not here <= there]
+
+
+def check_names(mapped: Mapped) -> None:
+    """Raises Unmapped if the mapping names an action or a role that is not there, or if the initial states differ."""
+    model, onto = mapped.model, mapped.refinement.onto
+    for role, actions in mapped.refinement.steps.items():
+        for process in [one for one in model.processes if one.role == role]:
+            there = mapped.processes.get(process.name)
+            for action, names in actions.items():
+                if action not in process.actions:
+                    raise Unmapped(f"the mapping names {role}.{action}, and {model.name} has no such action".replace(" .", " "))
+                for name in names:
+                    if there is None or name not in there.actions:
+                        raise Unmapped(f"the mapping names {name} for {action}, and {onto.name} has no such action of "
+                                       f"{there.role or 'the store' if there else 'any client'}")
+    first = init(model)
+    found = mapped.shared(first.shared), *(mapped.local(of, w) for of, w in zip(model.processes, first.locals))
+    wanted = onto.shared, *(mapped.processes[of.name].local if of.name in mapped.processes else () for of in model.processes)
+    for name, here, there in zip(("shared part", *(of.name for of in model.processes)), found, wanted):
+        if here != there:
+            raise Unmapped(f"the initial state is not mapped to {onto.name}'s: the {name} is {shown(here)}, and should be "
+                           f"{shown(there)}")
+
+
+def of_type(found: Any, example: Any, what: str) -> None:
+    """Raises Unmapped if a mapped part is none of the abstract model."""
+    if type(found) is not type(example):
+        raise Unmapped(f"the mapping maps {what} to {found!r}, which is no {type(example).__name__}")
+
+
+def refining(mapped: Mapped) -> Model:
+    """The concrete model with one property for each process: every step from a pair (shared, local) refines.
+
+    Clients have roles of their own in it, because each is mapped with its own index.
+    """
+    def of(process: Process) -> Callable[..., bool]:
+        def holds(c: Any, s: Shared, w: Local) -> bool:
+            return next(mapped.failures(process, whole(s), whole(w)), None) is None
+
+        return holds
+
+    processes = tuple(process._replace(role=process.name) for process in mapped.model.processes)
+    always = {f"{REFINES}: {process.name or 'the store'}": (process.name, of(process)) for process in mapped.model.processes}
+    model = mapped.model
+    return Model(model.name, model.constants, model.shared, processes, always, sometimes={})
+
+
+def whole(part: Any) -> Any:
+    """The record that an explorer's recorder stands for; all of its fields then count as read."""
+    return part._make(part) if hasattr(part, "_make") else part
+
+
+def failure(mapped: Mapped, state: State) -> Failure | None:
+    """Return the first step from a state that is none of the abstract model."""
+    return next((found for process, w in zip(mapped.model.processes, state.locals)
+                 for found in mapped.failures(process, state.shared, w)), None)
+
+
+def differences(pair: tuple, other: tuple) -> list[tuple[str, Any, Any]]:
+    """(field, value in `pair`, value in `other`) of each field in which two pairs (shared, local) differ."""
+    return [found for one, two in zip(pair, other) for found in (
+        zip(one._fields, one, two) if hasattr(one, "_fields") else [("", one, two)]) if found[1] != found[2]]
