@@ -16,6 +16,7 @@ from bench import architecture, lines
 from bench.pages import branch, clocks, coverage, mutation, profiles, protocol, queries, readme, refinements
 from bench.pages.protocol import ROOT, instances_of, page_data, stems
 from bench.pages.reference import reference
+from highwater.cli.dst import zoo
 from highwater.cli.trace import damaged
 
 
@@ -59,6 +60,8 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "queries": ("docs/simulation/campaign-queries.md", queries.queries),
     "coverage": ("docs/simulation/coverage.md", coverage.coverage),
     "mutation": ("docs/simulation/mutation.md", mutation.mutation),
+    "catalogue": ("docs/simulation/zoo.md", zoo.catalogue),
+    "oracles": ("docs/simulation/zoo.md", zoo.oracles),
     "clocks": ("docs/guide/time-in-models.md", clocks.clocks),
     "lines": ("docs/what-a-protocol-costs.md", lines.table),
     "trace_damage": ("docs/checking/trace-damage.md", damaged.page),

@@ -178,14 +178,17 @@ async def flush_unread(stores: Stores, sst: str) -> Committed | Recognised:
     return (await manifest_compactions.flush(stores, sst))._replace(value=Manifest())
 
 
-async def collect_first(stores: Stores, min_age_ms: int) -> None:
-    """Delete files before advancing the boundary."""
+async def collect_first(stores: Stores, min_age_ms: int) -> tuple[list[int], ...]:
+    """Delete files before advancing the boundary. Return the deleted ids of each of the two stores."""
+    deleted = []
     for store in stores:
-        files = await store.bounded.list()
-        for file in files[:-1]:
-            await store.bounded.storage.delete(file.id)
-        if len(files) > 1:
-            await store.advance_boundary(files[-2].id)
+        old = [file.id for file in (await store.bounded.list())[:-1]]
+        for file_id in old:
+            await store.bounded.storage.delete(file_id)
+        if old:
+            await store.advance_boundary(old[-1])
+        deleted.append(old)
+    return tuple(deleted)
 
 
 def collecting_first(world: World, shape: Shape, number: int) -> Impl:
