@@ -1,8 +1,8 @@
 """Bookkeeping that several models share: bounds, requests in flight, lost responses, crashes, files by id, processes.
 
 Only bookkeeping that no spec tells apart stands here. What a protocol does is in model/protocols/STEM.py. The functions expect
-the names that all models use: `pool`, `lost` and `crashes` in the shared state, MAX_LOST and MAX_CRASHES among the constants.
-A bound of None means unbounded and not counted.
+the names that all models use: `pool`, `lost`, `crashes` and `files` in the shared state, MAX_LOST and MAX_CRASHES among the
+constants. A bound of None means unbounded and not counted.
 """
 
 from collections.abc import Iterable, Iterator
@@ -75,6 +75,17 @@ def with_file(files: tuple, i: int, file: Any, absent: tuple | None = None) -> t
     """The same files with `file` under id i; `absent` stands for a file that is not there."""
     files += (absent,) * (i - len(files))
     return (*files[:i - 1], file, *files[i:])
+
+
+def present(s: Shared, i: int) -> bool:
+    return 1 <= i <= len(s.files) and s.files[i - 1] is not None
+
+
+def file_of(s: Shared, i: int) -> Any:
+    """Return the file of an id that is present."""
+    file = s.files[i - 1]
+    assert file is not None
+    return file
 
 
 # --- what a Model is made of

@@ -157,7 +157,6 @@ class Mapped:
                               for field, there, here in nearest)
             yield f"{name} is possible, and leads elsewhere: {other}"
 
-
     def unexplained(self, reached: tuple, after: tuple) -> list[tuple[str, Any, Any]]:
         """The fields that differ, without those of which the client may have forgotten something."""
         shared, local = differences(reached[:1], after[:1]), differences(reached[1:], after[1:])

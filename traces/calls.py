@@ -34,7 +34,7 @@ class Answer(NamedTuple):
     update: str  # what has become of the call's update: DONE, NEVER, PERHAPS, PARTLY; NONE if the call makes none
     means: str  # to the caller: what is known now, and what to do
     claims: tuple[str, ...] = ()  # the values in it that are judged
-    fault: bool = False  # somebody else has damaged an object: no answer in a trace that the model explains
+    fault: bool = False  # it says that an object is damaged or gone, which is untrue while nobody has touched the store
 
 
 APPLIED = (200, 204)  # statuses of a mutation that took effect
@@ -54,9 +54,9 @@ def indefinite(told: str, means: str, update: str = PERHAPS) -> Answer:
     return Answer(INDEFINITE, told, update, means)
 
 
-def fault(told: str, means: str, update: str = PERHAPS) -> Answer:
-    """Return the indefinite error that says that an object is damaged or gone."""
-    return indefinite(told, means, update)._replace(fault=True)
+def fault(told: str, means: str, update: str = PERHAPS, kind: str = INDEFINITE) -> Answer:
+    """Return the error that says that somebody else has damaged or deleted an object."""
+    return Answer(kind, told, update, means, (), True)
 
 
 LATE = "the caller's time was over, and the call is cancelled"
@@ -78,7 +78,7 @@ FILES = ("ListingNeverEnds", "InvalidName", "InvalidId")  # errors of a folder o
 def unreadable(told: str, update: str, *errors: str) -> dict[str, Answer]:
     """Return answers of errors that say that a listing or a file is none of the protocol's."""
     means = "a listing or a file is not of this protocol, or its ids are used up: call again after somebody has mended it"
-    return {name: definite(told, means, update)._replace(fault=True) for name in errors}
+    return {name: fault(told, means, update, DEFINITE) for name in errors}
 
 
 def outcomes(calls: Calls) -> dict[str, str]:
@@ -113,7 +113,7 @@ def judge_answer(trace: Any, e: Event) -> None:
         raise untrue(trace, e, result, "nobody has damaged an object")
     finds_out = trace.repeats or "Recognised" in trace.calls[call]  # it may be in doubt because of what it read
     if result == "OutcomeUnknown" and answer.update == PERHAPS and not finds_out and not is_in_doubt(trace, e.client):
-        raise untrue(trace, e, result, "each of its mutations met a conflict")
+        raise untrue(trace, e, result, "no mutation of its is left in doubt")
     if tuple(claim.partition("=")[0] for claim in claims) != answer.claims:
         raise untrue(trace, e, result, f"by the table of calls its claims are {', '.join(answer.claims) or 'none'}")
 

@@ -181,7 +181,7 @@ class Trace:
             self._take(e)
         except self.alien as error:
             raise self._alien(error) from error
-        if e.request:
+        if e.request and isinstance(self.events, list):  # columns of events find the ends of a request by themselves
             of = e.client, e.request
             self.ends[of] = (e, *self.ends.get(of, ()))
 

@@ -154,7 +154,7 @@ class VersionBefore(SimpleConditional):
 
 
 class DamageNotNamed(SimpleConditional):
-    """Lets the decoder's own error out, which is no error of the protocol."""
+    """Raises the decoder's own error, which is none of the protocol's."""
 
     async def current(self) -> Content:
         try:

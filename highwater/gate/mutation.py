@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from highwater import project
-from highwater.dst.scenario import USUAL
+from highwater.dst.scenario import USUAL, counted
 from highwater.gate.exits import HARNESS
 from highwater.gate.rows import Check, Found
 from highwater.mutate import wanted
@@ -115,7 +115,8 @@ def judged(files: Mapping[str, Path], scenarios: Mapping[Mutant, Sequence[str]])
     if wrong:
         return Found("", HARNESS, wrong)
     parts = {"killed": list(tally.killed), "in statements that only tests execute": tally.left, "listed": tally.survived}
-    return Found(f"{len(scenarios)} mutants: " + ", ".join(f"{len(those)} {what}" for what, those in parts.items() if those))
+    shares = ", ".join(f"{len(those)} {what}" for what, those in parts.items() if those)
+    return Found(f"{counted(len(scenarios), 'mutant')}: {shares}")
 
 
 def unlisted(tally: Tally) -> str:
@@ -125,8 +126,8 @@ def unlisted(tally: Tally) -> str:
     if not new:
         return ""
     texts = "\n\n".join(entry_of(mutant, "survivor", "not yet explained") for mutant in new)
-    return (f"{len(new)} small mistakes make no run fail, the first is {new[0].name}. Let a scenario or its judge notice it, "
-            f"or list it in {place_of('survivor')}:\n{texts}")
+    return (f"{counted(len(new), 'small mistake')} without a failing run, the first is {new[0].name}. Let a scenario or its "
+            f"judge notice it, or list it in {place_of('survivor')}:\n{texts}")
 
 
 def stale(tally: Tally, files: Mapping[str, Path]) -> str:

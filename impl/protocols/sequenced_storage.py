@@ -12,7 +12,6 @@ from highwater.impl.errors import AlreadyExists, Definite, OutcomeUnknown
 from highwater.impl.layout import Namespace
 from highwater.impl.world import ObjectStore, World, list_all
 
-NEW = tuple.__new__  # makes a NamedTuple from its fields in order, in half the time
 FIRST_ID = 1  # not 0 as in SlateDB's page on the manifest: a missing boundary reads as 0 (docs/operating/boundary-files.md)
 
 
@@ -73,7 +72,7 @@ class SequencedStorage:
         for key, _, last_modified_ms, _ in await list_all(self.store, self.namespace.prefix):
             number = file_id(key)
             if number is not None:
-                files.append(NEW(Listed, (number, last_modified_ms)))
+                files.append(Listed(number, last_modified_ms))
             elif key not in self._warned:
                 self._warned.add(key)
                 self.world.metrics.warn(f"{key!r} is no file of {self.namespace.prefix!r}: ignored")

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from highwater.model.core import Model
-from highwater.model.parts import MANY, clients, store, top, with_file
+from highwater.model.parts import MANY, clients, file_of, present, store, top, with_file
 
 Update = tuple[int | None, Any]  # (client, or None if any client may make it; which of its updates)
 
@@ -42,7 +42,7 @@ class Constants(NamedTuple):
     CHAINED: bool = True  # a file has what the one before it has; False: each is one entry of a log
     BOUNDARY: bool = True  # False: there is no boundary, and clients delete nothing
     COLLECTED: bool = False  # True: somebody else deletes old files, and no id is created again
-    # Safeguards: switch one off and a property must fail
+    # Safeguards. OFF says which property fails without one; CHECKED, and BEHIND alone, only allow more to clients
     CREATE_IF_ABSENT: bool = True
     CHECKED: bool = True  # a client is sure of a file only after it has seen the boundary below it
     BEHIND: bool = True  # only files behind a boundary that the client knows are deleted
@@ -150,16 +150,6 @@ def creations(c: Constants, me: int, w: Client) -> Iterator[tuple[int, File]]:
 
 
 # --- the store
-
-def present(s: Shared, i: int) -> bool:
-    return 1 <= i <= len(s.files) and s.files[i - 1] is not None
-
-
-def file_of(s: Shared, i: int) -> File:
-    file = s.files[i - 1]
-    assert file is not None
-    return file
-
 
 def is_free(c: Constants, s: Shared, i: int) -> bool:
     return i > top(s.files) if c.COLLECTED else not (present(s, i) and c.CREATE_IF_ABSENT)

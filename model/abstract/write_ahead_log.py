@@ -43,7 +43,7 @@ class Constants(NamedTuple):
     MAX_ID: int = 3  # the same
     PENDING: int = 0  # the same: requests in flight at once
     EPOCHS: int | None = 1  # claims in all; None: any number
-    # Safeguards: switch one off and a property must fail
+    # Safeguards. OFF says which property fails without one; the others only allow more to clients
     CREATE_IF_ABSENT: bool = True
     MANIFEST_CAS: bool = True
     FENCED: bool = True  # a writer opens behind a fence of its own

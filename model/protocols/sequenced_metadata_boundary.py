@@ -16,7 +16,20 @@ from itertools import combinations
 from typing import NamedTuple
 
 from highwater.model.core import Model
-from highwater.model.parts import MANY, below, clients, crashed, in_pool, pooled, reply_lost, store, top, with_file
+from highwater.model.parts import (
+    MANY,
+    below,
+    clients,
+    crashed,
+    file_of,
+    in_pool,
+    pooled,
+    present,
+    reply_lost,
+    store,
+    top,
+    with_file,
+)
 
 
 class Constants(NamedTuple):
@@ -109,17 +122,6 @@ class Reader(NamedTuple):
     n: int = 0
     must: frozenset[Update] = frozenset()  # ghost: reported as committed, or seen by this reader, before this read began
     got: frozenset[Update] = frozenset()
-
-
-def present(s: Shared, i: int) -> bool:
-    return 1 <= i <= len(s.files) and s.files[i - 1] is not None
-
-
-def file_of(s: Shared, i: int) -> File:
-    """Return the file of an id that is present."""
-    file = s.files[i - 1]
-    assert file is not None
-    return file
 
 
 def page_after(c: Constants, s: Shared, cursor: int) -> tuple[list[int], bool]:

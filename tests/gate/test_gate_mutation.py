@@ -50,7 +50,7 @@ def lists_has(folder: Path, kind: str, of: Mutant) -> None:
 
 def test_a_survivor_must_be_listed(lists):
     found = judged(NEEDED, HARMLESS)
-    assert found.code == HARNESS and f"1 small mistakes make no run fail, the first is {HARMLESS.name}" in found.message
+    assert found.code == HARNESS and f"1 small mistake without a failing run, the first is {HARMLESS.name}" in found.message
     (lists / "survivor.toml").write_text(found.message.partition("survivor.toml:\n")[2])  # what it says can be pasted
     assert judged(NEEDED, HARMLESS) == Found("2 mutants: 1 killed, 1 listed")
 
@@ -80,7 +80,7 @@ def test_a_mistake_in_a_statement_that_no_run_executes_is_left_to_tests(lists):
     path = project.PACKAGE / unit.file
     swallowed = next(each for each in mutants(unit.file, path.read_text()) if each.before == unit.line)
     found = mutation.judged({unit.file: path}, {swallowed: ["sequenced_metadata_boundary"]})
-    assert found == Found("1 mutants: 1 in statements that only tests execute")
+    assert found == Found("1 mutant: 1 in statements that only tests execute")
 
 
 def test_every_implementation_has_a_row_and_its_mutants_differ(monkeypatch):

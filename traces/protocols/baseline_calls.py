@@ -1,18 +1,20 @@
 """The answers that each call of impl/protocols/baseline.py may give, and what is true then."""
 
-from highwater.traces.calls import JUDGES as COMMON
 from highwater.traces.calls import (
+    DEFINITE,
     NONE,
     Calls,
     Claim,
     content,
     definite,
+    fault,
     in_call,
     indefinite,
     returns,
     unreadable,
     with_timeouts,
 )
+from highwater.traces.calls import JUDGES as COMMON
 from highwater.traces.event import Event
 from highwater.traces.trace import Trace
 
@@ -20,9 +22,9 @@ UNKNOWN = indefinite("unknown", "the write may be stored, now or later; a later 
 UNSENT = definite("failed", "call again, with the same name")
 AGAIN = definite("not read", "call again", NONE)
 ALL = "every write that was acknowledged before the call is in it, and perhaps writes of unknown outcome"
-LISTED = {"NotFound": definite("not read", "a write that was listed is gone, which nobody may do", NONE), "Unavailable": AGAIN,
-          **unreadable("not read", NONE, "ListingNeverEnds")}
-FOREIGN = {"InvalidRecord": definite("not read", "an object below the prefix is not of this store: move it away", NONE)}
+LISTED = {"NotFound": fault("not read", "a write that was listed is gone, which nobody may do", NONE, DEFINITE),
+          "Unavailable": AGAIN, **unreadable("not read", NONE, "ListingNeverEnds")}
+FOREIGN = {"InvalidRecord": fault("not read", "an object below the prefix is not of this store: move it away", NONE, DEFINITE)}
 CALLS: Calls = with_timeouts({
     "write": {"NoneType": returns("committed", "it is stored"), "Unavailable": UNSENT, "OutcomeUnknown": UNKNOWN},
     "read": {
@@ -36,7 +38,7 @@ CALLS: Calls = with_timeouts({
     "get": {
         "bytes": returns("got", "the latest value of the key", update=NONE),
         "NoneType": returns("got", "the key has no value", update=NONE),
-        "NotFound": definite("not read", "an acknowledged put is gone, which nobody may do", NONE),
+        "NotFound": fault("not read", "an acknowledged put is gone, which nobody may do", NONE, DEFINITE),
         "Unavailable": AGAIN,
         **FOREIGN,
     },

@@ -34,8 +34,8 @@ def broken(told: str, update: str = NONE) -> dict[str, Answer]:
 
 READ = {
     "Unavailable": definite("not read", "call again", NONE),
-    "NotRecovered": definite("not read", "collectors were faster in every attempt: collect with a larger min_age", NONE
-                             )._replace(claims=("rounds",)),
+    "NotRecovered": definite("not read", "collectors were faster in every attempt: collect with a larger min_age", NONE,
+                             "rounds"),
     **unreadable("not read", NONE, *FILES, "InvalidSnapshot"),
     **broken("not read"),
 }

@@ -3,6 +3,7 @@
 from itertools import islice
 
 from highwater.traces.calls import (
+    DEFINITE,
     DONE,
     FILES,
     NEVER,
@@ -11,6 +12,7 @@ from highwater.traces.calls import (
     Calls,
     Claim,
     definite,
+    fault,
     indefinite,
     own,
     returns,
@@ -22,11 +24,11 @@ from highwater.traces.event import Event
 from highwater.traces.trace import Trace
 
 EMPTY = "there is no manifest: initialise the database, then call again"
-GONE = "a manifest that was listed is gone, which nobody but a collector may do: call again"
+GONE = "a manifest that was listed is gone, and nobody may delete one: restore it, or call again to begin with the latest"
 READ = {
     "Unavailable": definite("not read", "call again", NONE),
     "NoLatest": definite("not read", EMPTY, NONE),
-    "NotFound": definite("not read", GONE, NONE),
+    "NotFound": fault("not read", GONE, NONE, DEFINITE),
     **unreadable("not read", NONE, *FILES, "InvalidManifest"),
 }
 INITIALISE = {
@@ -41,7 +43,7 @@ OPEN = {
     "Unavailable": definite("failed", "open again: after a failed read it starts over with LIST, after a refused create it "
                             "repeats the create"),
     "NoLatest": definite("failed", EMPTY),
-    "NotFound": definite("failed", GONE),
+    "NotFound": fault("failed", GONE, NEVER, DEFINITE),
     **unreadable("failed", NEVER, *FILES, "InvalidManifest"),
     "OutcomeUnknown": indefinite("unknown", "perhaps the manifest has an epoch that no instance has, which is harmless: open "
                                  "another instance"),
@@ -57,7 +59,7 @@ UPDATE = {
     "Unavailable": definite("failed", "call again: after a failed read it starts over with LIST, after a refused create it "
                             "repeats the create"),
     "NoLatest": definite("failed", EMPTY),
-    "NotFound": definite("failed", GONE),
+    "NotFound": fault("failed", GONE, NEVER, DEFINITE),
     **unreadable("failed", NEVER, *FILES, "InvalidManifest"),
     "OutcomeUnknown": indefinite("unknown", "repeat the same update, which finds out; any other update raises InDoubt until "
                                  "then"),

@@ -2,6 +2,7 @@
 then."""
 
 from highwater.traces.calls import (
+    DEFINITE,
     FILES,
     NEVER,
     NONE,
@@ -70,7 +71,8 @@ WITHOUT_DOUBT = {
 COLLECT = {
     **WITHOUT_DOUBT,
     "list": returns("deleted", "these ids, and no others, are deleted by this round", "deleted", update=NONE),
-    "InvalidManifest": definite("not deleted", "the latest file is none of this codec's: call again after it is mended", NONE),
+    "InvalidManifest": fault("not deleted", "the latest file is none of this codec's: call again after it is mended", NONE,
+                             DEFINITE),
     "OutcomeUnknown": indefinite("not deleted", "the boundary could not be advanced: call again", NONE),
 }
 CALLS: Calls = with_timeouts({

@@ -1,11 +1,23 @@
 """The answers that each call of impl/protocols/sequenced_write.py may give, and what is true then."""
 
-from highwater.traces.calls import FILES, NEVER, NONE, Calls, definite, indefinite, returns, unreadable, with_timeouts
+from highwater.traces.calls import (
+    DEFINITE,
+    FILES,
+    NEVER,
+    NONE,
+    Calls,
+    definite,
+    fault,
+    indefinite,
+    returns,
+    unreadable,
+    with_timeouts,
+)
 
 WRITE = {
     "ObjectVersionExists": definite("failed", "other clients were faster in every attempt: try again, or later", NEVER,
                                     "attempts"),
-    "NotFound": definite("failed", "a file that was listed is gone, which nobody may do: call again"),
+    "NotFound": fault("failed", "a file that was listed is gone, which nobody may do: call again", NEVER, DEFINITE),
     "Unavailable": definite("failed", "call again"),
     **unreadable("failed", NEVER, *FILES, "InvalidManifest"),
     "OutcomeUnknown": indefinite("unknown", "do not repeat it by itself; read the files and look for its id"),
