@@ -16,6 +16,7 @@ from tests.support.installed import ROOT
 CHECKS = '''
     """One check ends, and the other one, which has started a program, does not. Or: listing the checks does not end."""
 
+    import signal
     import subprocess
     import sys
     import time
@@ -47,6 +48,7 @@ CHECKS = '''
 
 
     if __name__ == "__main__":
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite that a shell began with `&` ignores Ctrl-C
         verify.checks_of = checks_of
         for check in (ends, lasts):
             check.__module__ = "interrupted"
