@@ -80,7 +80,7 @@ def walked(function: Callable, *arguments: Any, observed: tuple | None) -> Refus
             node = next(part for part in node.values if bool(value_of(part, scope)) != wanted)
     guard, where = f"{'not ' * (not wanted)}{segment(node, module)}", f"{path}:{node.lineno}"
     if wanted and isinstance(node, ast.Call) and not node.keywords and inspect.isfunction(value_of(node.func, scope)):
-        return Refusal(guard, where, (), refusal(value_of(node.func, scope), *[value_of(part, scope) for part in node.args]))
+        return Refusal(guard, where, (), refusal(value_of(node.func, scope), *value_of(arguments_of(node), scope)))
     operands, compared = [], [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
     for part in operands_of(node):
         value = value_of(part, scope)
@@ -162,6 +162,11 @@ def segment(node: ast.expr | ast.stmt, module: str) -> str:
 @cache
 def returned(node: ast.Lambda) -> ast.Return:
     return ast.Return(node.body)
+
+
+@cache
+def arguments_of(node: ast.Call) -> ast.Tuple:
+    return ast.copy_location(ast.Tuple(node.args, ast.Load()), node)
 
 
 @cache

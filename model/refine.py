@@ -221,6 +221,12 @@ def failure(mapped: Mapped, state: State) -> Failure | None:
 
 
 def differences(pair: tuple, other: tuple) -> list[tuple[str, Any, Any]]:
-    """(field, value in `pair`, value in `other`) of each field in which two pairs (shared, local) differ."""
-    return [found for one, two in zip(pair, other) for found in (
-        zip(one._fields, one, two) if hasattr(one, "_fields") else [("", one, two)]) if found[1] != found[2]]
+    """(field, value in `pair`, value in `other`) of each field in which two pairs (shared, local) differ.
+
+    Of models beside each other, the fields of each: `manifest.files`.
+    """
+    found = [each for one, two in zip(pair, other) for each in (
+        zip(one._fields, one, two) if hasattr(one, "_fields") else [("", one, two)]) if each[1] != each[2]]
+    return [each for name, one, two in found for each in (
+        [(f"{name}.{field}", was, now) for field, was, now in differences((one,), (two,))]
+        if hasattr(one, "_fields") and hasattr(two, "_fields") else [(name, one, two)])]

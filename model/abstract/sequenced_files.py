@@ -38,7 +38,7 @@ class Constants(NamedTuple):
     MAX_ID: int = 3  # the same
     PENDING: int = 0  # the same: requests in flight at once
     FIRST: File | None = NOTHING  # the file of id 1 at the beginning, if there is one
-    ROLES: tuple[int, ...] = ()  # for each client the place of its role's epoch; (): there are no epochs
+    ROLES: tuple[int | None, ...] = ()  # for each client the place of its role's epoch, or None; (): there are no epochs
     CHAINED: bool = True  # a file has what the one before it has; False: each is one entry of a log
     BOUNDARY: bool = True  # False: there is no boundary, and clients delete nothing
     COLLECTED: bool = False  # True: somebody else deletes old files, and no id is created again
@@ -58,6 +58,7 @@ INSTANCES: tuple[dict[str, Any], ...] = (  # of which the nearest states are vis
     {"CHAINED": False, "BOUNDARY": False, "PENDING": 1},
     {"CHAINED": False, "FIRST": None},
     {"ROLES": (0, 1), "FIRST": File(epochs=(0, 0)), "BOUNDARY": False, "PENDING": 1},
+    {"ROLES": (0, None), "FIRST": File(epochs=(0,))},
     {"COLLECTED": True, "BOUNDARY": False},
 )
 OFF = (  # and the property that fails
@@ -107,13 +108,21 @@ def is_own(c: Constants, me: int, base: File, file: File) -> bool:
 
 def claims(c: Constants, me: int, base: File, file: File) -> bool:
     """The file raises the epoch of the client's role to the next one, and changes nothing else."""
-    place = c.ROLES[me]
-    following = tuple(epoch + (at == place and c.NEXT_EPOCH) for at, epoch in enumerate(base.epochs))
-    return file == base._replace(epochs=following)
+    return c.ROLES[me] is not None and file == claimed(c, me, base)
+
+
+def claimed(c: Constants, me: int, base: File) -> File:
+    return base._replace(epochs=tuple(epoch + (at == c.ROLES[me] and c.NEXT_EPOCH) for at, epoch in enumerate(base.epochs)))
 
 
 def has_epoch(c: Constants, me: int, w: Client, base: File, file: File) -> bool:
-    return file.epochs == base.epochs and base.epochs[c.ROLES[me]] in w.epochs
+    return file.epochs == base.epochs and epoch_of(c, me, base) <= w.epochs
+
+
+def epoch_of(c: Constants, me: int, file: File) -> frozenset[int]:
+    """The epoch of the client's role in a file, if there is one."""
+    place = c.ROLES[me] if c.ROLES else None
+    return frozenset() if place is None else frozenset({file.epochs[place]})
 
 
 def follows(c: Constants, me: int, w: Client, base: File, file: File) -> bool:
@@ -144,9 +153,8 @@ def creations(c: Constants, me: int, w: Client) -> Iterator[tuple[int, File]]:
                 yield i, file
                 if c.BOUNDARY:
                     yield i, file._replace(pins=frozenset({i}))
-            if c.ROLES:
-                place = c.ROLES[me]
-                yield i, base._replace(epochs=tuple(e + (at == place and c.NEXT_EPOCH) for at, e in enumerate(base.epochs)))
+            if c.ROLES and c.ROLES[me] is not None:
+                yield i, claimed(c, me, base)
 
 
 # --- the store
@@ -171,10 +179,10 @@ def create(c: Constants, me: int, s: Shared, w: Client, *given: Any) -> Iterator
 def told(c: Constants, me: int, w: Client, i: int, file: File) -> Client:
     """Return what a client knows once its create has succeeded."""
     mine = own(me, file)
-    w = w._replace(ids=up_to(w, i), epochs=w.epochs | ({file.epochs[c.ROLES[me]]} if c.ROLES else set()))
+    w = w._replace(ids=up_to(w, i))
     if c.BOUNDARY and c.CHECKED:
         return w._replace(put=w.put | {(i, file)}, told=w.told | {(i, one) for one in mine})
-    return w._replace(read=w.read | {(i, file)}, sure=w.sure | mine)
+    return w._replace(read=w.read | {(i, file)}, sure=w.sure | mine, epochs=w.epochs | epoch_of(c, me, file))
 
 
 def own(me: int, file: File) -> frozenset[Update]:
@@ -203,8 +211,9 @@ def read(c: Constants, me: int, s: Shared, w: Client, *given: Any) -> Iterator:
 def check(c: Constants, me: int, s: Shared, w: Client) -> Iterator:
     """GET the boundary: what the client knew to be in a file above it before is in the history."""
     if c.BOUNDARY:
+        mine = {(i, file) for i, file in w.put if i > s.boundary}
         yield (), s, w._replace(
-            read=w.read | {(i, file) for i, file in w.put if i > s.boundary},
+            read=w.read | mine, epochs=w.epochs.union(*(epoch_of(c, me, file) for _, file in mine)),
             sure=w.sure | {update for i, update in w.told if i > s.boundary},
             free=w.free | {j for i, j in w.unpinned if i > s.boundary}, boundaries=w.boundaries | {s.boundary},
             ids=up_to(w, s.boundary))

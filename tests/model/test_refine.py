@@ -4,7 +4,7 @@ A wrong mapping, a stronger abstract guard and a missing abstract action each fa
 """
 
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from typer.testing import CliRunner
@@ -14,6 +14,7 @@ from bench.pages.refinements import refinements
 from highwater import project
 from highwater.cli.main import app
 from highwater.model.abstract import one_object
+from highwater.model.beside import beside
 from highwater.model.core import Model, State, init, moves
 from highwater.model.explore import plain, tabulated, wide
 from highwater.model.explore.walk import walk
@@ -144,6 +145,28 @@ def test_a_model_refines_itself():
     same = {one.role: lambda c, me, w: w for one in model.processes if one.name}
     of = Mapped(model, Refinement(model, lambda c, s: s, same, steps))
     assert failed(of) is None and {("Writer", "CreateNext"), ("Writer", "LoseReply"), ("Reader", "List")} <= of.taken
+
+
+def test_models_beside_each_other_keep_their_properties():
+    """Each is checked with the other, and the name says of which model it is."""
+    class Two(NamedTuple):
+        one: Any
+        other: Any
+
+    def two(**constants: Any) -> Model:
+        return beside(Two, one_object.model(one_object.Constants()), one_object.model(one_object.Constants(**constants)))
+
+    assert not tabulated.explore(two(), max_states=NEAREST).violated
+    found = tabulated.explore(two(CONDITIONAL=False), max_states=NEAREST)
+    assert found.violated == "other.ContentIsSerial" and {name.partition(".")[0] for _, name in found.fired} == {"one", "other"}
+    with pytest.raises(ValueError, match="the same clients, not Client#1, the store"):
+        two(CLIENTS=1)
+
+
+def test_a_step_of_two_models_says_which_guard_is_false_in_which():
+    found = failed(mapped("manifest_compactions", EPOCH_CHECK=False))
+    assert found and found.action == "CreateNext"
+    assert found.why[0].startswith("manifest.Create needs ") and "has_epoch(c, me, w, base, file) is False" in found.why[0]
 
 
 def test_random_walks_find_it_too():
