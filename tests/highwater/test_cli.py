@@ -351,8 +351,8 @@ def test_a_reader_who_leaves_does_not_change_the_verdict(arguments, code):
 
 
 def test_a_failing_proof():
-    result = ran("model", "prove", "--set", "CHECK_READS=False")
-    assert result.exit_code == PROOF and "Reader.ReadLatest does not keep" in result.output
+    result = ran("model", "prove", "log_gc", "--set", "CHECK=off")
+    assert result.exit_code == PROOF and "Appender.CreateNext does not keep AckedIsFirst" in result.output
 
 
 def test_recorded_traces(tmp_path):
