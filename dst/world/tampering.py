@@ -62,7 +62,8 @@ def written_over(store: SimulatedStore, key: str, change: Callable[[bytes], byte
 
 
 DAMAGES: tuple[Callable[[bytes], bytes] | None, ...] = (  # how one object is damaged; None: it is deleted
-    None, lambda body: b"", lambda body: body[:len(body) // 2], lambda body: b"\xff" + body[1:], lambda body: body + b"}")
+    None, lambda body: b"", lambda body: body[:len(body) // 2], lambda body: b"\xff" + body[1:], lambda body: body + b"}",
+    lambda body: body[:len(body) // 2] + b"\xff" + body[len(body) // 2 + 1:])
 
 
 def damaged(store: SimulatedStore, shape: Any, now_ms: int, choose: Choose) -> bool:
