@@ -55,7 +55,7 @@ MACHINERY = (
     Allowed("traces/refine.py", "cache", "REFINERS", "what a refiner keeps is a function of event and state"),
     Allowed("traces/explain/timeline.py", "address", "id(value)", "a key of a dict, looked up and never put in an order"),
     *(Allowed("model/guards.py", "cache", f"@cache {name}", "of the source of a function") for name in (
-        "parsed", "definition", "segment", "returned", "compiled", "bound", "operands_of", "names_of")),
+        "parsed", "definition", "segment", "returned", "compiled", "bound", "operands_of", "names_of", "arguments_of")),
     Allowed("model/proofs/engine/logic.py", "cache", "WORDS", "numbers of words, of a proof alone: Z3 never sees their order"),
     Allowed("model/explore/reads.py", "address", "id(code)", "a key of a set of objects that are alive meanwhile"),
     Allowed("model/explore/reads.py", "cache", "RECORDED", "of types"),

@@ -161,6 +161,17 @@ class ClaimIsConcluded(Wal):
             raise ManifestVersionExists(str(error)) from error
 
 
+class GivesUpAtOnce(Wal):
+    """Opens after one conflict of its claim no more, whatever the limit of attempts."""
+
+    async def _claim(self) -> None:
+        self.attempts, limit = 1, self.attempts
+        try:
+            await super()._claim()
+        finally:
+            self.attempts = limit
+
+
 class StaysOpen(Wal):
     """Continues with the next append when it cannot read the object after a lost response."""
 
@@ -280,11 +291,13 @@ BUILDS = {  # name -> (its bug, its Build)
     "of_next_epoch": ("an append returns a record of another epoch", opening(OfNextEpoch)),
     "collects_all": ("WAL objects ahead of replay_after are collected",
                      lambda world, shape, number: Impl(wal_fencing.open, collect_all)),
+    "claim_is_concluded": ("an open with an epoch in doubt is reported as having claimed none", opening(ClaimIsConcluded)),
+    "gives_up_at_once": ("an open gives up after one conflict", opening(GivesUpAtOnce)),
     "claimed_after_fence": ("the epoch is claimed after the fence is put",
                             lambda world, shape, number: Impl(open_fenced_first, wal_fencing.collect)),
 }
-# No drawn run has found these (docs/simulation/zoo.md). StaysOpen needs a lost response, and then as many unanswered reads
-# as the writer tries. No run can show ClaimIsConcluded: the caller of a failed open gets the same response for any error.
+# No drawn run has found this (docs/simulation/zoo.md): it needs a lost response, and then as many unanswered reads as the
+# writer tries.
 STAYS_OPEN = opening(StaysOpen), {"attempts": 2}, NONE._replace(refused=250, reply_lost=200)  # its Build, Shape, weights
 LOST, HARM = "history:lost update", "history:"
 ORACLES = {  # name -> prefixes of its signatures: by model; by harm
@@ -307,6 +320,8 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "collects_and_recounts": (("call:collect deleted",), ()),
     "of_next_epoch": (("call:append epoch",), ()),
     "collects_all": (("refinement:Collector.",), (LOST,)),
+    "claim_is_concluded": (("call:open attempts",), ()),
+    "gives_up_at_once": (("call:open attempts",), ()),
     "claimed_after_fence": (("refinement:Writer.",), (HARM,)),
 }
 MUTANTS = Mutants(BUILDS, ORACLES)

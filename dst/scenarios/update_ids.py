@@ -95,9 +95,10 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
         else:
             asked = store.update_once(update, change_of(update), actors.shape.attempts or None)
         said = await said_by(CALLS, "update_once", actors.in_time(client, asked), content=shown,
-                             value=lambda of: f"{key_of(actors, of.id)} {shown(of)}")
+                             value=lambda of: f"{key_of(actors, of.id)} {shown(of)}",
+                             attempts=lambda _, of=update: str(0 if opens(actors.shape, of) else actors.shape.attempts))
         if said.value is None:
-            earlier = any(of.update == update for of in reversed(actors.operations))
+            earlier = any(of.update == update for of in reversed(actors.operations)) or was_forgotten(actors, update)
             actors.end(client, UNFINISHED if earlier else said.told, keys=said.keys)
             unfinished = "" if actors.shape.broken else update
             actors.left[client.name] -= bool(actors.shape.broken)
@@ -132,7 +133,17 @@ async def in_session(actors: Actors, client: Client, store: MetadataStore, sessi
         return await call(change_of(update), shape.attempts or None)
     except SessionForgotten:
         actors.tell(client, "forgotten", update.encode())
-        return await store.update_once(update, change_of(update))
+        return await store.update_once(update, change_of(update), shape.attempts or None)
+
+
+def opens(shape: Shape, update: str) -> bool:
+    """Tell whether the update opens a session, in as many attempts as it takes."""
+    return bool(shape.per_session) and session_of(shape, update)[1] == 0
+
+
+def was_forgotten(actors: Actors, update: str) -> bool:
+    """Tell whether an earlier call for the update ended without an answer, because its session was forgotten."""
+    return any(e.op == "forgotten" and e.body == update.encode() for e in actors.told)
 
 
 def session_of(shape: Shape, update: str) -> tuple[str, int]:

@@ -106,12 +106,13 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
         await actors.pause(client, world)
     actors.begin(client)
     impl, world, flush_every = actors.build(world, shape, number), world._replace(ids=Names(number)), shape.replay_flush or None
-    try:
-        kv = await actors.in_time(client, opened_kv(impl, world, flush_every)) if shape.keys else None
-        wal: Wal = kv.wal if kv else await actors.in_time(client, impl.open(world, ROOT, flush_every=flush_every))
-    except (Definite, Indefinite):
-        actors.end(client, "not open", body=b"")
+    asked = opened_kv(impl, world, flush_every) if shape.keys else impl.open(world, ROOT, flush_every=flush_every)
+    said = await said_by(CALLS, "open", actors.in_time(client, asked), attempts=lambda _: str(shape.attempts))
+    if said.value is None:
+        actors.end(client, said.told, body=b"", keys=said.keys)
         return
+    kv = said.value if shape.keys else None
+    wal: Wal = kv.wal if kv else said.value
     found = tuple(name_of(record.body).decode() for record in wal.records)
     actors.end(client, "opened", body=" ".join(found).encode(), seen=found)
     await serve(actors, client, wal, kv, todo)

@@ -126,10 +126,10 @@ class Compactor:
 
     def __init__(self, stores: Stores):
         self.stores = stores
-        self.epoch = 0  # 0: not open
-        self.job: Job = ()  # the job in progress; () if there is none
-        self.claimed = False  # True: the claim is known to be in the compactions
-        self.applied = False  # True: the result is known to be in the manifest
+        self.epoch = 0  # 0: not open. The others are known once it is open
+        self.job: Job  # in progress; () if there is none
+        self.claimed: bool  # the claim is known to be in the compactions
+        self.applied: bool  # the result is known to be in the manifest
 
     async def open(self) -> int:
         """Open the compactor; return its epoch. Raises Fenced, and what `update_recognised` raises."""

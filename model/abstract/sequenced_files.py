@@ -211,9 +211,10 @@ def read(c: Constants, me: int, s: Shared, w: Client, *given: Any) -> Iterator:
 def check(c: Constants, me: int, s: Shared, w: Client) -> Iterator:
     """GET the boundary: what the client knew to be in a file above it before is in the history."""
     if c.BOUNDARY:
-        mine = {(i, file) for i, file in w.put if i > s.boundary}
+        mine = frozenset((i, file) for i, file in w.put if i > s.boundary)
+        epochs = frozenset(epoch for _, file in mine for epoch in epoch_of(c, me, file))
         yield (), s, w._replace(
-            read=w.read | mine, epochs=w.epochs.union(*(epoch_of(c, me, file) for _, file in mine)),
+            read=w.read | mine, epochs=w.epochs | epochs,
             sure=w.sure | {update for i, update in w.told if i > s.boundary},
             free=w.free | {j for i, j in w.unpinned if i > s.boundary}, boundaries=w.boundaries | {s.boundary},
             ids=up_to(w, s.boundary))

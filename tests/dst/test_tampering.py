@@ -104,6 +104,16 @@ def test_what_a_client_saw_says_what_its_caller_may_be_told(events, says):
     assert (says in found) if says else not found
 
 
+@pytest.mark.parametrize("events, right", [
+    ([boundary(b"3"), boundary(b"", 404, 2)], "BoundaryLost"), ([boundary(b"3"), boundary(b"2")], "InvalidBoundary"),
+    ([boundary(b"")], "InvalidBoundary")])
+def test_an_error_says_what_is_wrong_with_the_boundary(events, right):
+    for error in ("BoundaryLost", "InvalidBoundary"):
+        said = EMPTY._replace(client="Writer#0", kind="told", op="unknown", keys=("update", error, "indefinite"))
+        assert trusted([*events, said], WHERE).startswith("untrue error: Writer#0 was told" if error != right else "")
+        assert bool(trusted([*events, said], WHERE)) == (error != right)
+
+
 class Listing:
     """A store of the keys that lists them as a broken store does."""
 

@@ -442,7 +442,7 @@ def test_an_open_that_others_outrun_has_failed():
     asyncio.run(case())
 
 
-# --- what drawn runs do not find: mutants, by schedules of their own
+# --- mutants, by schedules of their own
 
 async def opened_as(kind, store, attempts):
     wal = kind(system_world(store), "db", attempts)

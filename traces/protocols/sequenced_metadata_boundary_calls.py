@@ -50,8 +50,6 @@ UPDATE = {
 }
 RECOGNISED = {
     **UPDATE,
-    "Committed": returns("committed", "the named file holds it, and every later one", "content"),
-    "ObjectVersionExists": definite("failed", "other clients were faster in every attempt: try again, or later"),
     "Recognised": returns("recognised", "an earlier attempt has committed it: the returned value holds it", "value"),
     "OutcomeUnknown": indefinite("unknown", "call again with the same id, from another process if need be: it finds out"),
     "ObjectVersionBehindBoundary": indefinite("unknown", "call again with the same id: it finds out"),

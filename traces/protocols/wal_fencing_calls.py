@@ -22,8 +22,10 @@ OTHER = "open another writer, whose records tell"
 LOST = "the manifest is gone: stop, and restore it"
 CALLS: Calls = with_timeouts({
     "open": {
-        "Wal": returns("opened", "it has every record that was reported before the call", "epoch", update=NONE),
-        "ManifestVersionExists": definite("not open", "other writers were faster in every attempt: open another one", NONE),
+        "Wal": returns("opened", "it has every record that was reported before the call", update=NONE),
+        "WalKv": returns("opened", "each key has the latest value that was reported before the call", update=NONE),
+        "ManifestVersionExists": definite("not open", "other writers were faster in every attempt: open another one", NONE,
+                                          "attempts"),
         "Fenced": definite("not open", "a later writer has taken over; this one may have fenced an earlier one", PARTLY),
         "Unavailable": definite("not open", "open another writer; this one may have fenced an earlier one", PARTLY),
         **unreadable("not open", PARTLY, "ListingNeverEnds", "InvalidName", "InvalidId"),
