@@ -219,11 +219,14 @@ def right_deletes(trace: Any, e: Event, value: str) -> str:
 
 
 def right_attempts(trace: Any, e: Event, value: str) -> str:
-    """A call gives up after as many conflicts as its limit says, and not before. `value`: the limit; 0: none."""
+    """A call gives up after as many conflicts as its limit says, and not before. `value`: the limit; 0: none.
+
+    A call that returns may have met a last conflict with what it put itself, without a response."""
     if trace.repeats:
         return ""
-    conflicts = sum(old.op in MUTATIONS and old.op != "delete" and old.status not in APPLIED for old in in_call(trace, e))
     limit, gave_up = int(value), e.keys[2] != RETURNED
+    conflicts = sum(old.op in MUTATIONS and old.op != "delete" and old.status not in APPLIED and (gave_up or old.key != e.key)
+                    for old in in_call(trace, e))
     right = conflicts == limit > 0 if gave_up else conflicts < limit or not limit
     return "" if right else f"this call met {conflicts} conflicts"
 

@@ -158,3 +158,9 @@ def test_a_false_answer_is_refused(stem):
                   (call, result, kind, claims[0] + "0", *claims[1:]), ("uncalled", result, kind, *claims)):
         events = [*run.events[:at], run.events[at]._replace(keys=wrong), *run.events[at + 1:]]
         assert signature(stem, events, run.shape).startswith("call:"), wrong
+
+
+def test_a_last_conflict_with_what_the_call_put_itself_is_none_of_its_attempts():
+    """In this run a create has no response, and its repetition is the fourth conflict of four attempts."""
+    outcome = simulate(Run(1001, scenario="sequenced_write"))
+    assert not outcome.kind and any("attempts=4" in e.keys and e.key.endswith("5.sst") for e in outcome.events)
