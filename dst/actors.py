@@ -135,8 +135,8 @@ class Actors:
                              + ", ".join(self.scenario.told))
 
     def check_work(self) -> None:
-        """Check that some client sent a request, if there was work. Raises ValueError."""
-        if not any(client.number for client in self.clients) and any(self.work):
+        """Check that some client sent a request or crashed, if there was work. Raises ValueError."""
+        if not any(client.number or client.incarnation for client in self.clients) and any(self.work):
             raise ValueError("all clients finished their work without a request to the store: is an await missing in "
                              "SCENARIO.work?")
 
