@@ -71,9 +71,11 @@ def walked(function: Callable, *arguments: Any, observed: tuple | None) -> Refus
     if not refusals:
         return Refusal("more than its tests say", f"{path}:{found.lineno}", ())
     _, node, wanted, scope = next((r for r in refusals if r[0] == observed), refusals[0])
-    while isinstance(node, (ast.UnaryOp, ast.BoolOp)):  # down to the conjunct that is false
+    while isinstance(node, (ast.UnaryOp, ast.BoolOp, ast.IfExp)):  # down to the conjunct that is false
         if isinstance(node, ast.UnaryOp):
             node, wanted = node.operand, not wanted
+        elif isinstance(node, ast.IfExp):
+            node = node.body if value_of(node.test, scope) else node.orelse
         elif isinstance(node.op, ast.And) != wanted:
             break
         else:
@@ -81,6 +83,8 @@ def walked(function: Callable, *arguments: Any, observed: tuple | None) -> Refus
     guard, where = f"{'not ' * (not wanted)}{segment(node, module)}", f"{path}:{node.lineno}"
     if wanted and isinstance(node, ast.Call) and not node.keywords and inspect.isfunction(value_of(node.func, scope)):
         return Refusal(guard, where, (), refusal(value_of(node.func, scope), *value_of(arguments_of(node), scope)))
+    if wanted and (needs := of_first_turn(node, scope)):
+        return Refusal(guard, where, (), needs)
     operands, compared = [], [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
     for part in operands_of(node):
         value = value_of(part, scope)
@@ -89,6 +93,22 @@ def walked(function: Callable, *arguments: Any, observed: tuple | None) -> Refus
         if part in compared or not (isinstance(part, ast.Name) and hasattr(value, "_fields")):  # not the whole of s or w
             operands.append(f"{'observed ' * (names_of(part) <= closed.keys())}{segment(part, module)} is {show(value)}")
     return Refusal(guard, where, tuple(dict.fromkeys(operands)))
+
+
+def of_first_turn(node: ast.expr, scope: dict) -> Refusal | None:
+    """What a function refuses that `any([function(..) for ..])` calls, in the first turn; None if the node is something else."""
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "any" and node.args):
+        return None
+    turns = node.args[0]
+    if not (isinstance(turns, (ast.ListComp, ast.GeneratorExp)) and len(turns.generators) == 1 and not turns.generators[0].ifs):
+        return None
+    called, first = turns.elt, next(iter(value_of(turns.generators[0].iter, scope)), None)
+    if first is None or not isinstance(called, ast.Call) or called.keywords:
+        return None
+    scope = {**scope, "_turn": first}
+    exec(bound(turns.generators[0].target), scope)
+    function = value_of(called.func, scope)
+    return refusal(function, *value_of(arguments_of(called), scope)) if inspect.isfunction(function) else None
 
 
 def named_arguments(code: CodeType, arguments: tuple) -> dict[str, Any]:
