@@ -404,7 +404,7 @@ ALWAYS = {
     "OneOwnerPerEpoch": (None, one_owner_per_epoch),
 }
 
-GUARDS = {  # name: for the property or the safeguard that it keeps. True: a step that it refuses breaks a property at once
+GUARDS = {  # name -> (guard, True if a log with a step that it refuses counts as one that breaks a property)
     "ReadLatest": (bases, False),
     "CREATE_IF_ABSENT": (may_replace, False),
     "OthersChangesAreKept": (keeps, True),

@@ -308,7 +308,7 @@ MAY = {"Create": may_create, "Put": may_put, "Manifest": may_put_manifest, "Dele
 STORE = {"Apply": apply, "Drop": drop}
 ALWAYS = {"AckedIsDurable": (None, acked_is_durable), "OneWriterAcks": (None, one_writer_acks)}
 
-GUARDS = {  # name: for the property or the safeguard that it keeps. True: a step that it refuses breaks a property at once
+GUARDS = {  # name -> (guard, True if a log with a step that it refuses counts as one that breaks a property)
     "CREATE_IF_ABSENT": (may_replace, False),
     "AckedIsDurable": (may_append, True),
     "FENCE_AHEAD": (may_fence, True),
