@@ -51,6 +51,7 @@ PARTS = {  # name of a user's module -> what it is
     "mapping": Part("traces.protocols", ("Trace",), "`trace`, `dst` and `campaign`"),
     "scenario": Part("dst.scenarios", ("SCENARIO",), "`dst`, `campaign`, `cost` and `trace`"),
     "mutants": Part("dst.mutants", ("MUTANTS",), "`dst zoo`, and `--mutant`"),
+    "recorded": Part("traces.recorded.systems", ("MODELS", "machine", "is_metadata"), "`trace check` of a log of requests"),
     "damage": Part("traces.damage.protocols", ("KNOWLEDGE",), "`trace damage`"),
     "judge": Part("conformance.protocols", ("SMALL", "IMPOSSIBLE"), "the FizzBee judge of `verify`"),
     "checks": Part("gate.protocols", ("checks",), "a protocol's own checks of `verify`"),

@@ -25,6 +25,7 @@ class Refusal(NamedTuple):
     where: str  # model/protocols/<stem>.py:123
     operands: tuple[str, ...]  # `w.n is 2`
     needs: "Refusal | None" = None  # what the function that the guard calls refused in its turn
+    of: str = ""  # the name of the function that refused
 
     def __str__(self) -> str:
         of = f", which needs {self.needs}" if self.needs else f": {', '.join(self.operands)}" if self.operands else ""
@@ -55,7 +56,7 @@ def refusal(function: Callable, *arguments: Any, observed: tuple | None = None) 
     if not has_source(function):
         return Refusal("what its source would say", named(function), ())
     try:
-        return walked(function, *arguments, observed=observed)
+        return walked(function, *arguments, observed=observed)._replace(of=function.__name__)
     except Exception:  # a user's function may hold what is not walked here, `while` or `with`: its verdict stands without
         found, path = definition(module_of(function), function.__code__)
         return Refusal("more than its tests say", f"{path}:{found.lineno}", ())
@@ -71,9 +72,13 @@ def walked(function: Callable, *arguments: Any, observed: tuple | None) -> Refus
     if not refusals:
         return Refusal("more than its tests say", f"{path}:{found.lineno}", ())
     _, node, wanted, scope = next((r for r in refusals if r[0] == observed), refusals[0])
-    while isinstance(node, (ast.UnaryOp, ast.BoolOp)):  # down to the conjunct that is false
-        if isinstance(node, ast.UnaryOp):
+    while isinstance(node, (ast.UnaryOp, ast.BoolOp, ast.IfExp)) or is_bool(node):  # down to the conjunct that is false
+        if isinstance(node, ast.Call):
+            node = node.args[0]
+        elif isinstance(node, ast.UnaryOp):
             node, wanted = node.operand, not wanted
+        elif isinstance(node, ast.IfExp):
+            node = node.body if value_of(node.test, scope) else node.orelse
         elif isinstance(node.op, ast.And) != wanted:
             break
         else:
@@ -81,6 +86,8 @@ def walked(function: Callable, *arguments: Any, observed: tuple | None) -> Refus
     guard, where = f"{'not ' * (not wanted)}{segment(node, module)}", f"{path}:{node.lineno}"
     if wanted and isinstance(node, ast.Call) and not node.keywords and inspect.isfunction(value_of(node.func, scope)):
         return Refusal(guard, where, (), refusal(value_of(node.func, scope), *value_of(arguments_of(node), scope)))
+    if wanted and (needs := of_first_turn(node, scope)):
+        return Refusal(guard, where, (), needs)
     operands, compared = [], [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
     for part in operands_of(node):
         value = value_of(part, scope)
@@ -89,6 +96,26 @@ def walked(function: Callable, *arguments: Any, observed: tuple | None) -> Refus
         if part in compared or not (isinstance(part, ast.Name) and hasattr(value, "_fields")):  # not the whole of s or w
             operands.append(f"{'observed ' * (names_of(part) <= closed.keys())}{segment(part, module)} is {show(value)}")
     return Refusal(guard, where, tuple(dict.fromkeys(operands)))
+
+
+def is_bool(node: ast.AST) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "bool" and len(node.args) == 1
+
+
+def of_first_turn(node: ast.expr, scope: dict) -> Refusal | None:
+    """Return what refuses the first turn of `any([function(..) for ..])`; None if the expression is something else."""
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "any" and node.args):
+        return None
+    turns = node.args[0]
+    if not (isinstance(turns, (ast.ListComp, ast.GeneratorExp)) and len(turns.generators) == 1 and not turns.generators[0].ifs):
+        return None
+    called, first = turns.elt, next(iter(value_of(turns.generators[0].iter, scope)), None)
+    if first is None or not isinstance(called, ast.Call) or called.keywords:
+        return None
+    scope = {**scope, "_turn": first}
+    exec(bound(turns.generators[0].target), scope)
+    function = value_of(called.func, scope)
+    return refusal(function, *value_of(arguments_of(called), scope)) if inspect.isfunction(function) else None
 
 
 def named_arguments(code: CodeType, arguments: tuple) -> dict[str, Any]:

@@ -45,6 +45,7 @@ class Constants(NamedTuple):
     # Safeguards. OFF says which property fails without one; CHECKED, and BEHIND alone, only allow more to clients
     CREATE_IF_ABSENT: bool = True
     CHECKED: bool = True  # a client is sure of a file only after it has seen the boundary below it
+    CONDITIONAL_ADVANCE: bool = True  # the boundary is replaced only if it is still the one that the client knows
     BEHIND: bool = True  # only files behind a boundary that the client knows are deleted
     LATEST_KEPT: bool = True  # the boundary stays below an id that exists
     PINS: bool = True  # pinned files are not deleted
@@ -67,6 +68,7 @@ OFF = (  # and the property that fails
     ({"LATEST_KEPT": False, "MAX_ID": 2}, "BoundaryIsBelowLatest"),
     ({"NEXT_EPOCH": False, "ROLES": (0, 0), "FIRST": File(epochs=(0,)), "BOUNDARY": False}, "OneOwnerPerEpoch"),
     ({"PINS": False}, "PinnedIsKept"),
+    ({"CONDITIONAL_ADVANCE": False, "CLIENTS": 1, "PENDING": 1}, "DeletedIsBehindBoundary"),
 )
 LIMITS = {"CLIENTS": MANY[1:], "UPDATES": MANY, "MAX_ID": MANY[1:]}
 
@@ -115,8 +117,12 @@ def claimed(c: Constants, me: int, base: File) -> File:
     return base._replace(epochs=tuple(epoch + (at == c.ROLES[me] and c.NEXT_EPOCH) for at, epoch in enumerate(base.epochs)))
 
 
-def has_epoch(c: Constants, me: int, w: Client, base: File, file: File) -> bool:
-    return file.epochs == base.epochs and epoch_of(c, me, base) <= w.epochs
+def keeps_epochs(base: File, file: File) -> bool:
+    return file.epochs == base.epochs
+
+
+def has_epoch(c: Constants, me: int, w: Client, base: File) -> bool:
+    return epoch_of(c, me, base) <= w.epochs
 
 
 def epoch_of(c: Constants, me: int, file: File) -> frozenset[int]:
@@ -128,7 +134,7 @@ def epoch_of(c: Constants, me: int, file: File) -> frozenset[int]:
 def follows(c: Constants, me: int, w: Client, base: File, file: File) -> bool:
     if c.ROLES and claims(c, me, base, file):
         return True
-    return keeps(base, file) and is_own(c, me, base, file) and (not c.ROLES or has_epoch(c, me, w, base, file))
+    return keeps(base, file) and is_own(c, me, base, file) and keeps_epochs(base, file) and has_epoch(c, me, w, base)
 
 
 def bases(c: Constants, w: Client, i: int) -> list[File]:
@@ -141,7 +147,18 @@ def bases(c: Constants, w: Client, i: int) -> list[File]:
 
 
 def may_create(c: Constants, me: int, w: Client, i: int, file: File) -> bool:
+    if not bases(c, w, i):
+        return False
     return any([follows(c, me, w, base, file) for base in bases(c, w, i)])
+
+
+def may_put(c: Constants, me: int, w: Client, i: int, file: File) -> bool:
+    """A PUT without a condition replaces what is there."""
+    return may_replace(c) and may_create(c, me, w, i, file)
+
+
+def may_replace(c: Constants) -> bool:
+    return not c.CREATE_IF_ABSENT
 
 
 def creations(c: Constants, me: int, w: Client) -> Iterator[tuple[int, File]]:
@@ -178,8 +195,12 @@ def create(c: Constants, me: int, s: Shared, w: Client, *given: Any) -> Iterator
 
 def told(c: Constants, me: int, w: Client, i: int, file: File) -> Client:
     """Return what a client knows once its create has succeeded."""
+    return knows_put(c, me, w, i, file)._replace(ids=up_to(w, i))
+
+
+def knows_put(c: Constants, me: int, w: Client, i: int, file: File) -> Client:
+    """Is it sure at once of the file that it has put, or only after a check?"""
     mine = own(me, file)
-    w = w._replace(ids=up_to(w, i))
     if c.BOUNDARY and c.CHECKED:
         return w._replace(put=w.put | {(i, file)}, told=w.told | {(i, one) for one in mine})
     return w._replace(read=w.read | {(i, file)}, sure=w.sure | mine, epochs=w.epochs | epoch_of(c, me, file))
@@ -211,20 +232,27 @@ def read(c: Constants, me: int, s: Shared, w: Client, *given: Any) -> Iterator:
 def check(c: Constants, me: int, s: Shared, w: Client) -> Iterator:
     """GET the boundary: what the client knew to be in a file above it before is in the history."""
     if c.BOUNDARY:
-        mine = frozenset((i, file) for i, file in w.put if i > s.boundary)
-        epochs = frozenset(epoch for _, file in mine for epoch in epoch_of(c, me, file))
-        yield (), s, w._replace(
-            read=w.read | mine, epochs=w.epochs | epochs,
-            sure=w.sure | {update for i, update in w.told if i > s.boundary},
-            free=w.free | {j for i, j in w.unpinned if i > s.boundary}, boundaries=w.boundaries | {s.boundary},
-            ids=up_to(w, s.boundary))
+        yield (), s, checked(c, me, w, s.boundary)._replace(boundaries=w.boundaries | {s.boundary}, ids=up_to(w, s.boundary))
+
+
+def checked(c: Constants, me: int, w: Client, boundary: int) -> Client:
+    mine = frozenset((i, file) for i, file in w.put if i > boundary)
+    epochs = frozenset(epoch for _, file in mine for epoch in epoch_of(c, me, file))
+    return w._replace(
+        read=w.read | mine, epochs=w.epochs | epochs,
+        sure=w.sure | {update for i, update in w.told if i > boundary},
+        free=w.free | {j for i, j in w.unpinned if i > boundary})
 
 
 def acknowledge(c: Constants, me: int, s: Shared, w: Client, *given: Any) -> Iterator:
     """Report updates of its own that it is sure of."""
     for updates, in [given] if given else [(frozenset({one}),) for one in sorted(w.sure - s.acked, key=str)]:
-        if updates <= w.sure:
+        if is_sure(w, updates):
             yield (updates,), s._replace(acked=s.acked | updates), w
+
+
+def is_sure(w: Client, updates: frozenset[Update]) -> bool:
+    return updates <= w.sure
 
 
 def opens(c: Constants, me: int, s: Shared, w: Client) -> Iterator:
@@ -237,22 +265,50 @@ def opens(c: Constants, me: int, s: Shared, w: Client) -> Iterator:
 
 def advance(c: Constants, me: int, s: Shared, w: Client, *given: Any) -> Iterator:
     for d, in [given] if given else [(d,) for d in range(1, c.MAX_ID + 1)]:
-        if c.BOUNDARY and s.boundary in w.boundaries and may_advance(c, w, d, s.boundary):
+        if c.BOUNDARY and may_advance(c, me, w, s.boundary, d):
             yield (d,), s._replace(boundary=d), w._replace(boundaries=w.boundaries | {d})
 
 
-def may_advance(c: Constants, w: Client, d: int, b: int) -> bool:
-    return d > b and (any([i > d for i in w.ids]) or not c.LATEST_KEPT)
+def may_advance(c: Constants, me: int, w: Client, b: int, d: int) -> bool:
+    return b in w.boundaries and is_forward(b, d) and is_below_latest(c, w, d)
 
 
-def may_delete(c: Constants, w: Client, i: int) -> bool:
-    behind = any([b >= i for b in w.boundaries]) or not c.BEHIND
-    return behind and (i in w.free or not c.PINS) and any([j > i for j in w.ids])
+def is_forward(b: int, d: int) -> bool:
+    return d > b
+
+
+def is_below_latest(c: Constants, w: Client, d: int) -> bool:
+    return any([i > d for i in w.ids]) or not c.LATEST_KEPT
+
+
+def may_set(c: Constants, me: int, w: Client, b: int, d: int) -> bool:
+    """A PUT without a condition replaces a boundary that the client may not know."""
+    return may_overwrite(c) and may_advance(c, me, w, b, d)
+
+
+def may_overwrite(c: Constants) -> bool:
+    return not c.CONDITIONAL_ADVANCE
+
+
+def may_delete(c: Constants, me: int, w: Client, i: int) -> bool:
+    return is_behind(c, w, i) and is_old(w, i) and is_unpinned(c, w, i)
+
+
+def is_behind(c: Constants, w: Client, i: int) -> bool:
+    return any([b >= i for b in w.boundaries]) or not c.BEHIND
+
+
+def is_old(w: Client, i: int) -> bool:
+    return any([j > i for j in w.ids])
+
+
+def is_unpinned(c: Constants, w: Client, i: int) -> bool:
+    return i in w.free or not c.PINS
 
 
 def delete(c: Constants, me: int, s: Shared, w: Client, *given: Any) -> Iterator:
     for i, in [given] if given else [(i,) for i in sorted(w.ids)]:
-        if c.BOUNDARY and may_delete(c, w, i) and present(s, i):
+        if c.BOUNDARY and may_delete(c, me, w, i) and present(s, i):
             yield (i,), s._replace(files=with_file(s.files, i, None)), w
 
 
@@ -266,19 +322,14 @@ def send(c: Constants, me: int, s: Shared, w: Client, *given: Any) -> Iterator:
 def requests(c: Constants, s: Shared, w: Client, me: int) -> Iterator[tuple]:
     """The requests that this model makes up."""
     if len(s.flying) < c.PENDING:
-        yield from (("Create", *one) for one in creations(c, me, w))
-        yield from (("Advance", b, d) for b in sorted(w.boundaries) for d in range(1, c.MAX_ID + 1) if c.BOUNDARY)
+        yield from (("Put" if may_replace(c) else "Create", *one) for one in creations(c, me, w))
+        kind = "Set" if may_overwrite(c) else "Advance"
+        yield from ((kind, b, d) for b in sorted(w.boundaries) for d in range(1, c.MAX_ID + 1) if c.BOUNDARY)
         yield from (("Delete", i) for i in sorted(w.ids) if c.BOUNDARY)
 
 
 def may_send(c: Constants, me: int, w: Client, kind: str, *what: Any) -> bool:
-    match kind:
-        case "Create":
-            return may_create(c, me, w, *what)
-        case "Advance":
-            return what[0] in w.boundaries and may_advance(c, w, what[1], what[0])
-        case _:
-            return may_delete(c, w, what[0])
+    return MAY[kind](c, me, w, *what)
 
 
 def forget(c: Constants, me: int, s: Shared, w: Client) -> Iterator:
@@ -292,9 +343,9 @@ def forget(c: Constants, me: int, s: Shared, w: Client) -> Iterator:
 def apply(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
     for request in sorted(s.flying, key=str):
         kind, *what = request
-        if kind == "Create" and is_free(c, s, what[0]):
+        if kind == "Put" or (kind == "Create" and is_free(c, s, what[0])):
             yield (request,), with_new(s, *what), ()
-        elif kind == "Advance" and s.boundary == what[0]:
+        elif kind == "Set" or (kind == "Advance" and s.boundary == what[0]):
             yield (request,), s._replace(boundary=what[1]), ()
         elif kind == "Delete":
             yield (request,), s._replace(files=with_file(s.files, what[0], None)), ()
@@ -344,6 +395,7 @@ def one_owner_per_epoch(c: Constants, s: Shared) -> bool:
 
 CLIENT = {"Create": create, "List": list_ids, "Read": read, "Check": check, "Acknowledge": acknowledge, "Open": opens,
           "Advance": advance, "Delete": delete, "Send": send, "Forget": forget}
+MAY = {"Create": may_create, "Put": may_put, "Advance": may_advance, "Set": may_set, "Delete": may_delete}  # requests
 STORE = {"Apply": apply, "Drop": drop, "Collect": collect}
 ALWAYS = {
     "AckedIsKept": (None, acked_is_kept),
@@ -351,6 +403,22 @@ ALWAYS = {
     "DeletedIsBehindBoundary": (None, deleted_is_behind_boundary),
     "PinnedIsKept": (None, pinned_is_kept),
     "OneOwnerPerEpoch": (None, one_owner_per_epoch),
+}
+
+GUARDS = {  # name -> (guard, True if a log with a step that it refuses counts as one that breaks a property)
+    "ReadLatest": (bases, False),
+    "CREATE_IF_ABSENT": (may_replace, False),
+    "OthersChangesAreKept": (keeps, True),
+    "OnlyOwnIsAdded": (is_own, True),
+    "OnlyOwnEpochIsBumped": (keeps_epochs, True),
+    "AtMostOneActiveWriterCommits": (has_epoch, True),
+    "AckIsChecked": (is_sure, True),
+    "BoundaryIsMonotone": (is_forward, True),
+    "BoundaryIsBelowLatest": (is_below_latest, True),
+    "CONDITIONAL_ADVANCE": (may_overwrite, False),
+    "DeletedIsBehindBoundary": (is_behind, True),
+    "LatestIsKept": (is_old, True),
+    "PinnedIsKept": (is_unpinned, True),
 }
 
 

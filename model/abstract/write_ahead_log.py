@@ -213,13 +213,13 @@ def accept(c: Constants, me: int, s: Shared, w: Client) -> Iterator:
                 yield (i, record), s2, further(w, (epoch, i, records | {record}))
 
 
-def may_delete(c: Constants, w: Client, i: int) -> bool:
+def may_delete(c: Constants, me: int, w: Client, i: int) -> bool:
     return any([n >= i for n in w.replayed]) or not c.BEHIND
 
 
 def delete(c: Constants, me: int, s: Shared, w: Client, *given: Any) -> Iterator:
     for i, in [given] if given else [(i,) for i in range(1, len(s.wal) + 1)]:
-        if may_delete(c, w, i) and slot(s, i):
+        if may_delete(c, me, w, i) and slot(s, i):
             yield (i,), with_slot(s, i, ()), w
 
 
@@ -228,15 +228,31 @@ def delete(c: Constants, me: int, s: Shared, w: Client, *given: Any) -> Iterator
 def requests(c: Constants, me: int, s: Shared, w: Client) -> Iterator[tuple]:
     """The requests that this model makes up."""
     if len(s.flying) < c.PENDING:
-        yield from (("Create", i, body) for i in range(1, c.MAX_ID + 1) for body in ((), *((me, k) for k in range(c.RECORDS))))
+        bodies = (), *((me, k) for k in range(c.RECORDS))
+        yield from (("Put" if may_replace(c) else "Create", i, body) for i in range(1, c.MAX_ID + 1) for body in bodies)
         yield from (("Manifest", base, m) for base in sorted(w.manifests, key=str)
                     for m in (claimed(base), *(m for known, m in flushes(w) if known == base)))
 
 
-def may_send(c: Constants, me: int, w: Client, kind: str, where: Any, what: Any) -> bool:
-    if kind == "Create":
-        return may_append(c, me, w, where, what) if what else bool(may_fence(c, w, where))
-    return where in w.manifests and (what == claimed(where) or (where, what) in set(flushes(w)))
+def may_send(c: Constants, me: int, w: Client, kind: str, *what: Any) -> bool:
+    return MAY[kind](c, me, w, *what)
+
+
+def may_create(c: Constants, me: int, w: Client, i: int, body: Body) -> bool:
+    return may_append(c, me, w, i, body) if body else bool(may_fence(c, w, i))
+
+
+def may_put(c: Constants, me: int, w: Client, i: int, body: Body) -> bool:
+    """A PUT without a condition replaces what is there."""
+    return may_replace(c) and may_create(c, me, w, i, body)
+
+
+def may_replace(c: Constants) -> bool:
+    return not c.CREATE_IF_ABSENT
+
+
+def may_put_manifest(c: Constants, me: int, w: Client, base: Manifest, m: Manifest) -> bool:
+    return base in w.manifests and (m == claimed(base) or (base, m) in set(flushes(w)))
 
 
 def send(c: Constants, me: int, s: Shared, w: Client, *given: Any) -> Iterator:
@@ -253,11 +269,14 @@ def forget(c: Constants, me: int, s: Shared, w: Client) -> Iterator:
 
 
 def apply(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
-    for kind, where, what in sorted(s.flying, key=str):
-        if kind == "Create" and is_free(c, s, where):
-            yield (kind, where, what), with_slot(s, where, (what,)), ()
+    for request in sorted(s.flying, key=str):
+        kind, where, *what = request
+        if kind == "Put" or (kind == "Create" and is_free(c, s, where)):
+            yield request, with_slot(s, where, tuple(what)), ()
         elif kind == "Manifest" and is_current(c, s, where):
-            yield (kind, where, what), s._replace(manifest=what), ()
+            yield request, s._replace(manifest=what[0]), ()
+        elif kind == "Delete":
+            yield request, with_slot(s, where, ()), ()
 
 
 def drop(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
@@ -285,8 +304,16 @@ def one_writer_acks(c: Constants, s: Shared) -> bool:
 
 CLIENT = {"ReadManifest": read_manifest, "Claim": claim, "Flush": flush, "List": list_ids, "Read": read, "ReadOwn": read_own,
           "Fence": fence, "Open": opens, "Append": append, "Accept": accept, "Delete": delete, "Send": send, "Forget": forget}
+MAY = {"Create": may_create, "Put": may_put, "Manifest": may_put_manifest, "Delete": may_delete}  # requests
 STORE = {"Apply": apply, "Drop": drop}
 ALWAYS = {"AckedIsDurable": (None, acked_is_durable), "OneWriterAcks": (None, one_writer_acks)}
+
+GUARDS = {  # name -> (guard, True if a log with a step that it refuses counts as one that breaks a property)
+    "CREATE_IF_ABSENT": (may_replace, False),
+    "AckedIsDurable": (may_append, True),
+    "FENCE_AHEAD": (may_fence, True),
+    "GC_BEHIND": (may_delete, True),
+}
 
 
 def model(c: Constants) -> Model:

@@ -93,11 +93,11 @@ def test_the_tutorials_files_are_those_of_the_example(name):
 
 
 def test_the_example_is_what_the_tutorial_ends_with():
-    """Every other file of the example is the skeleton's. Only its README, its first line and its FizzBee spec are its own."""
+    """Every other file of the example is the skeleton's, but its README, its first line, its FizzBee spec, and recorded.py."""
     listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=EXAMPLE, capture_output=True,
                             text=True, check=True).stdout.splitlines()
     skeleton = dict(files("lease"))
-    assert set(listed) == {*skeleton, "lease/spec.fizz"}
+    assert set(listed) == {*skeleton, "lease/spec.fizz", "lease/recorded.py"}
     for name in skeleton.keys() - written(PAGE.read_text()).keys() - {"README.md", "lease/__init__.py"}:
         assert skeleton[name] == (EXAMPLE / name).read_text(), f"{name} has another text; {PLACEHOLDER} is lease"
 

@@ -133,7 +133,7 @@ def test_without_boundary_files_the_stale_writer_forks_the_history(tmp_path):
         scene.A.put(lost2="1")
         scene.A.flush()
         assert scene.G.read(**AT).keys() == {"lost", "b0", "b1"}
-    broken(tmp_path / "log", "CommitIsUnique", "A", "PUT db/manifest/0{19}3.manifest", *NO_BOUNDARY)
+    broken(tmp_path / "log", "AckedIsKept", "A", "PUT db/manifest/0{19}3.manifest", *NO_BOUNDARY)
 
 
 # -------------------------------------------------------------------------------------------------- the WAL, bug rows 2 and 3
@@ -206,7 +206,7 @@ def test_what_is_committed_and_refused_is_applied_again(tmp_path):
         assert checkpointing.told() == "ok"
         checkpoints = scene.G.manifest(**AT)["checkpoints"]
         assert len(checkpoints) == 2 and len({one["id"] for one in checkpoints}) == 1
-    broken(tmp_path / "log", "AppliedOnce", "A", "PUT db/manifest/")
+    broken(tmp_path / "log", "OnlyOwnIsAdded", "A", "PUT db/manifest/")
 
 
 def fill_open(scene: Scene) -> None:

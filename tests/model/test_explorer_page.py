@@ -186,6 +186,8 @@ def observed_module(module: ModuleType, values: dict) -> dict:
             node.values = [wrapped(part) for part in node.values]
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             node.operand = wrapped(node.operand)
+        elif isinstance(node, ast.IfExp):
+            node.body, node.orelse = wrapped(node.body), wrapped(node.orelse)
         call = ast.Call(ast.Name("_noted", ast.Load()), [ast.Constant(node.lineno), ast.Constant(text), node], [])
         return ast.copy_location(call, node)
 

@@ -1,5 +1,6 @@
 """Logs of foreign programs: facts about a store from its responses, and guards, each of which is seen to fail."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from highwater.traces.event import Event
 from highwater.traces.recorded.orders import Found, search
 from highwater.traces.recorded.s3log import EMPTY, Body, Listed, Request, to_json
 from highwater.traces.recorded.s3store import steps_of
-from highwater.traces.recorded.systems.slatedb import Knobs, Slatedb
+from highwater.traces.recorded.systems.slatedb import Slatedb
+from highwater.traces.recorded.systems.slatedb_facts import Knobs
 from tests.support.projects import REGISTER, forget
 
 BUCKET, BOUNDARY = "bucket", "db/gc/manifest.boundary"
@@ -109,9 +111,10 @@ def fails(log: Log, guard: str, **knobs: Any) -> None:
 
 def test_all_that_is_remembered_tells_points_of_a_search_apart():
     machine = Slatedb()
-    tables = [table for of in (machine, machine.store) for table in vars(of).values() if isinstance(table, dict)]
+    tables = [table for of in (machine.facts, machine.store) for table in vars(of).values() if isinstance(table, dict)]
     tables = [table for table in tables if all(table is not of for of in (
-        machine.actions, machine.store.numbers, machine.store.present))]  # how many there were; follows from the versions
+        machine.actions, machine.granted, machine.facts.roles, machine.store.numbers,  # how many there were; constants
+        machine.store.present))]  # follows from the versions
     assert len(tables) == 11
     digests = [machine.digest()]
     for table in tables * 2:
@@ -338,14 +341,14 @@ def test_a_refused_file_is_not_built_upon():
     log = begun().get("B", 3).create("B", 4).check("B", 0).create("B", 5).check("B", 0).create("B", 6).check("B", 0)
     log.advance("G", 5).delete("G", key(4)).delete("G", key(5)).create("A", 4, of=FIRST._replace(last_l0_seq=1)).check("A", 5)
     passes(log)
-    fails(log.create("A", 5), "Reject")
+    fails(log.create("A", 5), "ReadLatest")
 
 
 def test_an_id_is_acknowledged_once():
     """The stale writer of SlateDB's RFC on GC boundary files, in a database without a boundary."""
     log = begun().get("B", 3).create("B", 4).check("B", 0).create("B", 5).check("B", 0).delete("G", key(4))
     log.create("A", 4, of=FIRST._replace(last_l0_seq=1))
-    fails(log.check("A", 0), "CommitIsUnique", BOUNDARY=False)
+    fails(log.check("A", 0), "AckedIsKept", BOUNDARY=False)
     fails(log, "DeletedIsBehindBoundary")
 
 
@@ -359,7 +362,7 @@ def test_the_boundary_goes_forward_behind_the_latest_and_by_condition():
     fails(begun().advance("G", 2).advance("G", 1, **{"if-match": version_of(BOUNDARY, b"2")}), "BoundaryIsMonotone")
     fails(begun().advance("G", 3), "BoundaryIsBelowLatest")
     fails(begun().advance("G", 2, **{"content-type": "x"}), "CONDITIONAL_ADVANCE")
-    fails(begun().ask("G", "PUT", BOUNDARY, body=b"x", conditions={"if-none-match": "*"}), "Advance")
+    fails(begun().ask("G", "PUT", BOUNDARY, body=b"x", conditions={"if-none-match": "*"}), "Form")
 
 
 def test_what_is_deleted_is_behind_the_boundary_and_not_the_latest():
@@ -385,14 +388,15 @@ def test_what_a_checkpoint_refers_to_is_kept_while_it_is_active():
         return Log().create("A", 1).check("A", 0).create("A", 2, of=holding).check("A", 0).create("A", 3, of=holding).check(
             "A", 0).advance("G", 2).delete("G", key(1))
 
-    fails(log(0), "CheckpointedIsKept")
-    fails(log(10**9 + 10), "CheckpointedIsKept")  # the log is of 10^9 s
+    fails(log(0), "PinnedIsKept")
+    fails(log(10**9 + 10), "PinnedIsKept")  # the log is of 10^9 s
     passes(log(10**9 - 10))
 
 
 def test_epochs_go_forward_one_at_a_time():
     fails(begun().create("A", 4, of=FIRST._replace(writer_epoch=1, compactor_epoch=1)), "OnlyOwnEpochIsBumped")
-    fails(begun().create("A", 4, of=FIRST._replace(writer_epoch=2)).check("A", 0).create("A", 5, of=FIRST), "EpochsAreMonotone")
+    fails(begun().create("A", 4, of=FIRST._replace(writer_epoch=2)).check("A", 0).create("A", 5, of=FIRST),
+          "OnlyOwnEpochIsBumped")
     passes(begun().create("A", 4, of=FIRST._replace(writer_epoch=1)))
 
 
@@ -414,7 +418,7 @@ def test_a_writer_that_was_succeeded_flushes_nothing():
 def test_an_update_is_applied_once():
     once = FIRST._replace(checkpoints=(Checkpoint(UUID, 4, 0, 0),))
     twice = FIRST._replace(checkpoints=(Checkpoint(UUID, 4, 0, 0), Checkpoint(UUID, 5, 0, 0)))
-    fails(begun().create("A", 4, of=once).check("A", 0).create("A", 5, of=twice), "AppliedOnce")
+    fails(begun().create("A", 4, of=once).check("A", 0).create("A", 5, of=twice), "OnlyOwnIsAdded")
 
 
 def test_what_is_no_manifest_is_told():
@@ -501,8 +505,16 @@ def said(folder: Path, log: Log, *options: str) -> tuple[int, str]:
 def test_a_command(tmp_path):
     code, text = said(tmp_path, begun().ask("A", "PUT", "elsewhere/x"))
     assert code == 0 and "7 requests refine the models" in text and "1 x PUT (put) elsewhere/*" in text
+    text = " ".join(text.split())
+    models = "sequenced_files (manifest/, compactions/ and gc/), write_ahead_log (wal/)"
+    assert f"held against {models}: 6 requests; the other 1 against the store only" in text
+    assert "no action of a model: 1 x put elsewhere/*" in text and "taken for granted" not in text
+    code, text = said(tmp_path, begun().create("B", 4).check("B", 0))
+    assert code == 0 and "taken for granted: 1 x a client has read the file that it builds on" in " ".join(text.split())
     code, text = said(tmp_path, begun().create("A", 4).create("A", 5))
     assert code == 10 and "AckIsChecked is broken" in text and "request 8, A: PUT" in text
+    text = " ".join(text.split())
+    assert re.search(r"is_sure needs updates <= w.sure \(model/abstract/sequenced_files.py:\d+\): updates is", text)
     code, text = said(tmp_path, begun().get("B", 2).create("B", 4))
     assert code == 11 and "the models cannot do this" in text
     code, text = said(tmp_path, begun(), "--budget", "2")
@@ -561,7 +573,7 @@ def test_access_logs_of_a_server(tmp_path):
     code, text = said(put, (3, 1, "PUT", key(2), 200), (5, 1, "DELETE", key(1), 204), (8, 2, "GET", key(1), 200))
     assert code == 11 and "store: GET" in text
     code, text = said(put, (3, 2, "PUT", key(1), 200))
-    assert code == 10 and "CommitIsUnique" in text
+    assert code == 10 and "AckedIsKept" in text
     code, text = said(put, (3, 1, "PUT", key(2), 200), (5, 2, "DELETE", key(2), 204))
     assert code == 10 and "LatestIsKept" in text
     assert said(put, (1, 2, "GET", key(1), 404))[0] == 0  # within one second either may have come first

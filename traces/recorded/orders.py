@@ -12,7 +12,7 @@ overlap, each may come first. A point from which no order was complete is not en
 Nothing here depends on a protocol.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 NEVER = 1 << 62  # the value of `answered` if there was no answer
@@ -30,11 +30,16 @@ class Step(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """The reason why a step cannot be next: the guard that does not hold. With `harm` a property fails, not only a guard."""
+    """The reason why a step cannot be next: the guard that does not hold. With `harm` a property fails, not only a guard.
+
+    `explain` finds the guard, which takes time, and is called only for what a search returns.
+    """
 
     guard: str
     why: str
     harm: bool = False
+    needs: str = ""  # the guard as a model's source has it, with its line and operands
+    explain: "Callable[[Refusal], Refusal] | None" = None
 
 
 class Found(NamedTuple):
@@ -100,9 +105,9 @@ def search(steps: Sequence[Step], machine: Machine, budget: int = BUDGET) -> Fou
             step = None
         while step is None:
             if not points:
-                return best._replace(tried=tried)
+                return explained(best._replace(tried=tried))
             if tried > budget:
-                return best._replace(verdict="undecided", tried=tried)
+                return explained(best._replace(verdict="undecided", tried=tried))
             point = points[-1]
             machine.undo(point.mark)
             if point.left:
@@ -123,6 +128,10 @@ def search(steps: Sequence[Step], machine: Machine, budget: int = BUDGET) -> Fou
                 refused = []
         under_way.remove(step)
         matched += 1
+
+
+def explained(found: Found) -> Found:
+    return found._replace(refused=tuple((step, of.explain(of) if of.explain else of) for step, of in found.refused))
 
 
 def begun(steps: Sequence[Step], following: int, under_way: list[Step]) -> int:

@@ -1,8 +1,10 @@
 """highwater trace check, for a log of requests: search for an order of the requests that the models allow."""
 
 from collections import Counter
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
+from types import ModuleType
 
 import typer
 from rich.markup import escape
@@ -11,12 +13,15 @@ from highwater import project
 from highwater.cli.console import console, refuse
 from highwater.gate.exits import INCOMPLETE, of_kinds
 from highwater.traces.recorded import access_log, s3log
+from highwater.traces.recorded.machine import Machine
 from highwater.traces.recorded.orders import Found, Step, search
 from highwater.traces.recorded.s3log import Request
-from highwater.traces.recorded.s3store import READS, steps_of
-from highwater.traces.recorded.systems.slatedb import Knobs, Slatedb
-from highwater.traces.recorded.systems.slatedb_layout import is_known, is_unread, place_of
+from highwater.traces.recorded.s3store import READS, Key, steps_of
+from highwater.traces.recorded.systems.slatedb import MODELS, Slatedb, is_metadata
+from highwater.traces.recorded.systems.slatedb_facts import Knobs
+from highwater.traces.recorded.systems.slatedb_layout import is_known, is_unread
 
+OfProtocol = Callable[[Key], bool]
 MOST = 8  # lines of a kind to show
 BEFORE = 10  # requests before a failure to show
 
@@ -58,20 +63,27 @@ def check(file: Path, root: str | None, sets: list[str], skew_ms: int, budget: i
     if not requests:
         refuse(f"{file}: the log has no requests" + (f" below {root!r}" if root is not None else ""))
     steps, unknown = steps_of(requests)
-    machine = Slatedb(knobs_of(sets, skew_ms))
+    users = of_project()
+    if users and sets:
+        refuse(f"--set {sets[0]}: the project's recorded.py judges this log, and takes no safeguards")
+    of_protocol = users.is_metadata if users else is_metadata
+    machine = users.machine() if users else Slatedb(knobs_of(sets, skew_ms))
     found = search(steps, machine, budget)
-    if strange := [*unknown, *(one for one in requests if not is_known(one) and one not in unknown)]:
+    if strange := [*unknown, *(one for one in requests if one not in unknown and not (
+            of_protocol((one.bucket, one.key)) if users else is_known(one)))]:
         console.print(f"[yellow]{len(strange):,} requests are of kinds that no mapping knows:[/]")
         for (op, key), many in Counter((f"{one.method} ({one.op})", kind_of(one.key)) for one in strange).most_common(MOST):
             console.print(f"  {many:,} x {op} {key}", markup=False)
-    if unread := [one for one in requests if is_unread(one)]:
+    if unread := [one for one in requests if not users and is_unread(one)]:
         console.print(f"[yellow]the log lacks the contents of {len(unread):,} metadata files[/], so their changes were not "
                       "checked: record with a larger --keep-bytes")
-    if found.verdict == "complete" and not any(of_protocol(step) for step in steps):
-        more = "; a log is not compared with a project's model: write a trace of events, as docs/checking/event-format.md says"
+    if found.verdict == "complete" and not any(of_protocol(step.what.key) for step in steps):
+        more = ("; a log is not compared with a project's model: write a trace of events, as docs/checking/event-format.md "
+                "says, or recorded.py")
         console.print(f"[bold yellow]NOT checked[/]: {len(requests):,} requests were compared with the store only; no request "
-                      f"belongs to a known protocol{more if project.current() else ''}")
+                      f"belongs to a known protocol{more if project.current() and not users else ''}")
         raise typer.Exit(INCOMPLETE)
+    held_against(steps, machine, users.MODELS if users else MODELS, of_protocol)
     if found.verdict == "complete":
         actions = ", ".join(f"{many:,} {action}" for action, many in sorted(machine.actions.items())) or "none of the protocol"
         console.print(f"[green]ok[/]: {len(requests):,} requests refine the models; actions: {actions}")
@@ -80,33 +92,55 @@ def check(file: Path, root: str | None, sets: list[str], skew_ms: int, budget: i
                       "an order; give a larger --budget")
         raise typer.Exit(INCOMPLETE)
     else:
-        told(found, steps, f"highwater trace check {file}" + "".join(f" --set {one}" for one in sets))
+        known = (lambda one: of_protocol((one.bucket, one.key))) if users else is_known
+        command = f"highwater trace check {file}" + "".join(f" --set {one}" for one in sets) + project.option()
+        told(found, story(found, steps, known), len(steps), command)
         raise typer.Exit(of_kinds(["safety" if any(refusal.harm for _, refusal in found.refused) else "refinement"]))
 
 
-def of_protocol(step: Step) -> bool:
-    """Return whether the step is about a metadata file. Data files and listings are compared with the store only."""
-    return place_of(step.what.key) is not None
+def of_project() -> ModuleType | None:
+    """Return the module of the project that maps logs to its model's actions, if it has one."""
+    try:
+        stem = project.only()
+        return project.load("recorded", stem) if stem and project.has("recorded", stem) else None
+    except project.ProjectError as error:
+        refuse(str(error))
 
 
-def told(found: Found, steps: list[Step], command: str) -> None:
+def held_against(steps: list[Step], machine: Machine | Slatedb, models: dict[str, str], of_protocol: OfProtocol) -> None:
+    """Print which models judge the log, what is taken for granted, and which requests are no action of a model."""
+    of_models = [step for step in steps if of_protocol(step.what.key)]
+    names = ", ".join(f"{name} ({keys})" for name, keys in models.items())
+    console.print(f"held against {names}: {len(of_models):,} requests; the other {len(steps) - len(of_models):,} against the "
+                  "store only", markup=False)
+    others = Counter((step.what.op, kind_of(step.what.key[1])) for step in steps if not of_protocol(step.what.key))
+    if others:
+        most = ", ".join(f"{many:,} x {op} {key}" for (op, key), many in others.most_common(MOST))
+        console.print(f"no action of a model: {most}{', ..' * (len(others) > MOST)}", markup=False)
+    for fact, many in sorted(machine.granted.items()):
+        console.print(f"taken for granted: {many:,} x {fact}", markup=False)
+
+
+def told(found: Found, led_there: list[Step], number: int, command: str) -> None:
     """Print the longest order found: why no request can be next in it, and the requests that led there."""
     harm = [refusal.guard for _, refusal in found.refused if refusal.harm]
     name = f"{harm[0]} is broken" if harm else "the models cannot do this"
-    console.print(f"[bold red]{name}[/]: {found.matched:,} of {len(steps):,} requests have an order; then none can be next:")
+    console.print(f"[bold red]{name}[/]: {found.matched:,} of {number:,} requests have an order; then none can be next:")
     for step, refusal in found.refused[:MOST]:
         console.print(f"\n  {line(step)}\n    {refusal.guard}: {refusal.why}", markup=False)
+        if refusal.needs:
+            console.print(f"    {refusal.needs}", markup=False)
     console.print("\nwhat led there:", markup=False)
-    for step in story(found, steps):
+    for step in led_there:
         console.print(f"  {line(step)}", markup=False)
     console.print(f"\n{command}", markup=False)
 
 
-def story(found: Found, steps: list[Step]) -> list[Step]:
+def story(found: Found, steps: list[Step], known: Callable[[Request], bool]) -> list[Step]:
     """Return the last requests to the keys of the failure and the last metadata changes, in the order of their responses."""
     stuck, keys = ({read(step) for step, _ in found.refused} for read in (lambda step: step.number, lambda step: step.what.key))
     until = max((step.answered for step, _ in found.refused), default=0)
-    before = [step for step in steps if step.number not in stuck and step.answered <= until and is_known(step.what.request)]
+    before = [step for step in steps if step.number not in stuck and step.answered <= until and known(step.what.request)]
     before.sort(key=lambda step: step.answered)
     of_keys = [step for step in before if step.what.key in keys and step.what.request.status != 404][-BEFORE:]
     changes = [step for step in before if step.what.op not in READS and "/compacted/" not in step.what.key[1]][-BEFORE:]

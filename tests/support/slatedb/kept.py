@@ -20,7 +20,8 @@ from highwater.traces.recorded import s3log
 from highwater.traces.recorded.orders import search
 from highwater.traces.recorded.s3log import Request
 from highwater.traces.recorded.s3store import steps_of
-from highwater.traces.recorded.systems.slatedb import Knobs, Slatedb
+from highwater.traces.recorded.systems.slatedb import Slatedb
+from highwater.traces.recorded.systems.slatedb_facts import Knobs
 from highwater.traces.recorded.systems.slatedb_layout import SEQUENCED, place_of
 
 FOLDER = Path(__file__).resolve().parents[2] / "golden" / "recorded"
@@ -53,9 +54,10 @@ def requests_of(name: str) -> tuple[Request, ...]:
         return tuple(s3log.read(lines).requests)
 
 
-def judged(requests: list[Request], boundary: bool) -> Judged:
+def judged(requests: list[Request], boundary: bool, **safeguards: bool) -> Judged:
+    """`safeguards` of the models are switched off."""
     steps, _ = steps_of(requests)
-    found = search(steps, Slatedb(Knobs(BOUNDARY=boundary)), len(steps) + BUDGET)
+    found = search(steps, Slatedb(Knobs(BOUNDARY=boundary), **safeguards), len(steps) + BUDGET)
     refused = [[step.what.request.number, refusal.guard] for step, refusal in found.refused]
     return Judged(found.verdict, found.matched, refused, [refusal.guard for _, refusal in found.refused if refusal.harm])
 

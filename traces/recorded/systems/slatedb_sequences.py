@@ -1,0 +1,204 @@
+"""Map requests for manifests, compactions files and boundaries to actions of sequenced_files.
+
+A client is given what it has read or put. No log shows the responses to callers. A create counts as acknowledged once its
+boundary check has passed; without boundary files, once its reply has reached the client. A client that creates a further file
+has acknowledged its earlier ones.
+"""
+
+from highwater.model.abstract import sequenced_files as files
+from highwater.traces.recorded.access_log import UNSAID
+from highwater.traces.recorded.judge import ME, no_action, send, take
+from highwater.traces.recorded.orders import Refusal
+from highwater.traces.recorded.s3log import Request
+from highwater.traces.recorded.s3store import ABSENT, Key
+from highwater.traces.recorded.systems.slatedb_facts import NO_FACTS, NO_FILES, NONE, Created, Facts, Written, holds
+from highwater.traces.recorded.systems.slatedb_files import WRITER, change_of
+from highwater.traces.recorded.systems.slatedb_layout import (
+    Namespaced,
+    Place,
+    boundary_of,
+    boundary_of_ids,
+    content_of,
+    heard,
+)
+
+
+def reads(facts: Facts, request: Request, key: Key, place: Place) -> None:
+    """Read: from now on the client knows this file in this version."""
+    if request.status == 200:
+        facts.store.put(facts.seen, (request.client, key), request.version)
+        if (request.client, key) in facts.refused:
+            facts.store.put(facts.refused, (request.client, key), None)
+        if place.id > facts.latest.get(place.where, 0):
+            facts.store.put(facts.latest, place.where, place.id)
+        mine = facts.unchecked.get((request.client, place.where), ())
+        if any(one.id == place.id for one in mine):
+            facts.store.put(facts.unchecked, (request.client, place.where),
+                    tuple(one._replace(looked=True) if one.id == place.id else one for one in mine))
+
+
+def creates(facts: Facts, request: Request, key: Key, place: Place) -> Refusal | None:
+    """Create, or Put where the request has no condition."""
+    client, before = request.client, place.key(place.id - 1)
+    mine = facts.unchecked.get((client, place.where), ())
+    for one in mine:
+        if one.id < place.id - one.looked:  # another task of this client may have just read it
+            refusal = take(files, facts.files, "Acknowledge", NO_FILES, NO_FACTS, lambda one=one: (
+                f"{client} creates id {place.id}, and has not asked for the boundary since request {one.number} put id "
+                f"{one.id} there, its own"), frozenset({(ME, (one.id, one.number))}), shows="AckedIsKept")
+            if refusal:
+                return refusal
+    after = content_of(place.folder, request.sent_body)
+    if isinstance(after, str):
+        return no_action(f"{client} puts id {place.id} of {place.folder}: {after}")
+    known = facts.seen.get((client, before))
+    body = facts.store.bodies.get((before, known)) if known is not None else None
+    old = content_of(place.folder, body) if body else None
+    change = change_of(place.folder, None if isinstance(old, str) else old, after)
+    flushes = change.role == WRITER and change.claimed is None
+    w = files.Client(read=frozenset({(place.id - 1, change.base)}) if has_base(facts, client, before, place) else NONE,
+                     epochs=epochs_of(facts, client, place.where, change.base.epochs) if flushes else NONE)
+    conditional = bool(request.conditions.keys() & {"if-none-match", UNSAID})
+    refusal = send(files, facts.roles[change.role], w, lambda: f"{client} puts id {place.id} of {place.folder}",
+                   "Create" if conditional else "Put", place.id, change.file,
+                   harm=bool(facts.store.version(key)) if not conditional else is_gap(facts, before, place))
+    if refusal:
+        return refusal
+    if change.claimed is not None and change.role is not None:
+        facts.store.put(facts.epochs, (client, place.where, change.role), change.claimed)
+        facts.count("CreateNext, with an epoch")
+    return created(facts, request, key, place, mine)
+
+
+def created(facts: Facts, request: Request, key: Key, place: Place, mine: tuple[Created, ...]) -> Refusal | None:
+    """The client knows its file. It may be sure of it at once, or after a check."""
+    if heard(request):
+        if facts.sure_at_once:
+            refusal = commits(facts, key, place.id, place.where, Written(request.version, request.client, request.number))
+            if refusal:
+                return refusal
+        else:
+            facts.store.put(facts.unchecked, (request.client, place.where),
+                    (*mine, Created(place.id, request.version, request.number, request.answered)))
+    facts.store.put(facts.seen, (request.client, key), request.version)
+    if place.id == 1 and place.where not in facts.latest:
+        facts.store.put(facts.whole, place.where, True)
+    if place.id > facts.latest.get(place.where, 0):
+        facts.store.put(facts.latest, place.where, place.id)
+    return facts.count("CreateNext")
+
+
+def has_base(facts: Facts, client: str, before: Key, place: Place) -> bool:
+    """Return whether the client knows the file before, or may have read it before the log began."""
+    if (client, before) in facts.refused or is_gap(facts, before, place):
+        return False
+    if place.id == 1 or (client, before) in facts.seen:
+        return True
+    if facts.store.version(before) is not None and any(
+            (client, place.key(i)) in facts.seen for i in range(max(1, place.id - 8), place.id + 8)):
+        return False
+    facts.grant("a client has read the file that it builds on: the log does not show when")
+    return True
+
+
+def is_gap(facts: Facts, before: Key, place: Place) -> bool:
+    """Return whether there has never been a file before this one."""
+    return place.id > 1 and facts.store.version(before) is None and place.where in facts.whole
+
+
+def epochs_of(facts: Facts, client: str, where: Namespaced, epochs: tuple[int, ...]) -> frozenset[int]:
+    """The writer epochs of the client, as far as these are the ones in the file."""
+    own = facts.epochs.get((client, where, WRITER))
+    if own is None:
+        facts.grant("a client that flushes has the writer's epoch: the log does not show its claim")
+    return frozenset(epochs[:1]) if own is None or own >= epochs[WRITER] else frozenset({own})
+
+
+def checks(facts: Facts, request: Request, place: Place) -> Refusal | None:
+    """Check of the creates that this client made before it asked, and that are not checked yet.
+
+    If the request for the boundary failed, the client cannot know, and may say so to its caller.
+    """
+    client, mine = request.client, facts.unchecked.get((request.client, place.where), ())
+    asked = [one for one in mine if one.answered < request.sent]
+    if asked:
+        facts.store.put(facts.unchecked, (client, place.where), tuple(one for one in mine if one not in asked))
+    boundary = {200: boundary_of(request.got_body), 404: 0, 304: facts.boundary.get(place.where)}.get(request.status)
+    if boundary is None:
+        return None
+    facts.store.put(facts.boundary, place.where, boundary)
+    if not asked:
+        return None
+    w = files.Client(told=frozenset((one.id, (ME, one.number)) for one in asked))
+    sure = files.checked(facts.files, ME, w, boundary).sure
+    for one in asked:
+        key = place.key(one.id)
+        if (ME, one.number) not in sure:
+            facts.store.put(facts.refused, (client, key), boundary)
+            facts.count("Reject")
+        elif refusal := commits(facts, key, one.id, place.where, Written(one.version, client, one.number)):
+            return refusal
+        else:
+            facts.count("Accept")
+    return None
+
+
+def commits(facts: Facts, key: Key, file_id: int, where: Namespaced, file: Written) -> Refusal | None:
+    """Acknowledge. A history has one file of each id, so of two updates that were put there it has only the first."""
+    before = facts.committed.get(key, file)
+    first, update = (frozenset({(ME, f"of {one.client}, request {one.number}")}) for one in (before, file))
+    s = files.Shared((files.File(first),), 0, NONE, first, NONE)
+    refusal = take(files, facts.files, "Acknowledge", s, files.Client(sure=update), lambda: (
+        f"{file.client} has id {file_id} of {where.folder} acknowledged (request {file.number}), and it was acknowledged "
+        f"to {before.client} (request {before.number}): the history is forked"), update, shows="AckedIsKept")
+    if refusal is None:
+        facts.store.put(facts.committed, key, file)
+    return refusal
+
+
+def advances(facts: Facts, request: Request, place: Place) -> Refusal | None:
+    boundary = boundary_of(request.sent_body)
+    if request.sent_body.data is None:
+        facts.grant("a boundary that was put is allowed: the log does not show its content")
+        return facts.count("Advance")
+    if boundary is None:
+        return no_action(f"{request.client} puts a boundary that is no number: {request.sent_body.data!r}")
+    return advance(facts, request, place, boundary)
+
+
+def advance(facts: Facts, request: Request, place: Place, boundary: int) -> Refusal | None:
+    """Advance, or Set where the request has no condition. One that changes nothing is no step. Who deletes a boundary
+    takes it back to 0."""
+    conditional = request.op != "put" or bool(request.conditions.keys() & {"if-match", "if-none-match", UNSAID})
+    before, latest = facts.boundary.get(place.where, 0), facts.latest.get(place.where)
+    if not conditional or boundary != before or request.op != "put":
+        w = files.Client(boundaries=frozenset({before}), ids=frozenset({boundary + 1 if latest is None else latest}))
+        verb = "puts boundary" if request.op == "put" else "deletes the boundary, which is as if it put"
+        refusal = send(files, facts.files, w, lambda: (
+            f"{request.client} {verb} {boundary} of {place.name}; the boundary was {before}, the latest id is {latest}"),
+            "Advance" if conditional else "Set", before, boundary)
+        if refusal:
+            return refusal
+    facts.store.put(facts.boundary, place.where, boundary)
+    return facts.count("Advance")
+
+
+def deletes(facts: Facts, request: Request, key: Key, place: Place) -> Refusal | None:
+    if facts.store.version(key) == ABSENT:
+        return None
+    boundary, latest = facts.boundary.get(place.where), facts.latest.get(place.where)
+    if boundary is None and (place.where in facts.whole or facts.store.version(boundary_of_ids(place.where)) == ABSENT):
+        boundary = 0
+    if boundary is None or UNSAID in request.conditions:
+        facts.grant("a file that was deleted was behind the boundary: the log does not show the boundary")
+        boundary = place.id
+    if latest is None:
+        facts.grant("a file that was deleted was not the latest: the log does not show a later one")
+        latest = place.id + 1
+    checkpoint = holds(facts, request, place)
+    w = files.Client(boundaries=frozenset({boundary}), ids=frozenset({latest}),
+                     free=frozenset() if checkpoint else frozenset({place.id}))
+    refusal = send(files, facts.files, w, lambda: (
+        f"{request.client} deletes id {place.id} of {place.folder}; the boundary is {boundary}, the latest id is {latest}"
+        + (f"; checkpoint {checkpoint} refers to it" if checkpoint else "")), "Delete", place.id)
+    return refusal or facts.count("Delete")
