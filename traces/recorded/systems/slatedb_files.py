@@ -45,7 +45,8 @@ def change_of(folder: str, before: Any, after: Any) -> Change:
     gone, new = l0_views(before) - l0_views(after), l0_views(after) - l0_views(before)
     if (after.compacted, after.segments) != (before.compacted, before.segments):
         gone = frozenset()
-    lost = [*(name for name in COUNTERS if getattr(after, name) < getattr(before, name)), *(f"L0 view {one}" for one in sorted(gone))]
+    lost = [name for name in COUNTERS if getattr(after, name) < getattr(before, name)]
+    lost += [f"L0 view {one}" for one in sorted(gone)]
     added = [(NOBODY, f"checkpoint {one}, again") for one in again(before, after)]
     return Change(File(frozenset([(None, one) for one in lost]), epochs=was), File(frozenset(added), epochs=now),
                   WRITER if new else None)
