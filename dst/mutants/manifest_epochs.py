@@ -196,6 +196,15 @@ class FencedIsDefinite(Instance):
             raise DefiniteFencedApplied(error.role, error.epoch, error.stored, "the error is of the wrong class") from None
 
 
+class FencedIsForAll(Instance):
+    """Says of every later flush what it said of the one that was applied before it was fenced."""
+
+    def _check_not_over(self, update: Update | None = None) -> None:
+        if isinstance(self.over, FencedApplied):
+            raise FencedApplied(self.role, self.over.epoch, self.over.stored, f"{update} is in the manifest")
+        super()._check_not_over(update)
+
+
 class ReturnsItsBase(Instance):
     """Returns the manifest that it built on, without its update."""
 
@@ -241,6 +250,7 @@ BUILDS = {  # name -> (its bug, its Build)
     "fenced_is_forgotten": ("a flush that is repeated after FencedApplied is reported as not applied",
                             client(FencedIsForgotten)),
     "fenced_is_definite": ("FencedApplied is a definite error", client(FencedIsDefinite)),
+    "fenced_is_for_all": ("a flush after FencedApplied is reported as applied, too", client(FencedIsForAll)),
     "returns_its_base": ("a committed update returns the manifest without its change", client(ReturnsItsBase)),
     "nothing_is_old": ("a poll calls SSTs new that it has returned before", client(reader=NothingIsOld)),
 }
@@ -267,6 +277,7 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "opens_again": (("refinement:", "told:misuse"), ("told:misuse",)),
     "fenced_is_forgotten": (("told:fenced",), ("history:denied update",)),
     "fenced_is_definite": (("call:",), ()),
+    "fenced_is_for_all": (("told:misuse",), ("told:misuse",)),
     "returns_its_base": (("call:",), ()),
     "nothing_is_old": (("call:poll new",), ()),
 }

@@ -172,6 +172,13 @@ class GivesUpAtOnce(Wal):
             self.attempts = limit
 
 
+class FlushIsConcluded(Wal):
+    """Reports a flush as fenced without effect, although one of its puts had no response."""
+
+    async def _reread(self, unknown: OutcomeUnknown | None) -> None:
+        await super()._reread(None)
+
+
 class StaysOpen(Wal):
     """Continues with the next append when it cannot read the object after a lost response."""
 
@@ -291,6 +298,7 @@ BUILDS = {  # name -> (its bug, its Build)
     "of_next_epoch": ("an append returns a record of another epoch", opening(OfNextEpoch)),
     "collects_all": ("WAL objects ahead of replay_after are collected",
                      lambda world, shape, number: Impl(wal_fencing.open, collect_all)),
+    "flush_is_concluded": ("a flush in doubt is reported as fenced without effect", opening(FlushIsConcluded)),
     "claim_is_concluded": ("an open with an epoch in doubt is reported as having claimed none", opening(ClaimIsConcluded)),
     "gives_up_at_once": ("an open gives up after one conflict", opening(GivesUpAtOnce)),
     "claimed_after_fence": ("the epoch is claimed after the fence is put",
@@ -320,6 +328,7 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "collects_and_recounts": (("call:collect deleted",), ()),
     "of_next_epoch": (("call:append epoch",), ()),
     "collects_all": (("refinement:Collector.",), (LOST,)),
+    "flush_is_concluded": (("call:flush unapplied",), ()),
     "claim_is_concluded": (("call:open attempts",), ()),
     "gives_up_at_once": (("call:open attempts",), ()),
     "claimed_after_fence": (("refinement:Writer.",), (HARM,)),

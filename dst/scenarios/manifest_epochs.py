@@ -23,7 +23,15 @@ from highwater.impl.codecs.json import manifest_epochs as manifest_epochs_json
 from highwater.impl.codecs.json.manifest import Checkpoint
 from highwater.impl.codecs.json.manifest_epochs import Manifest
 from highwater.impl.errors import Definite, Indefinite
-from highwater.impl.protocols.manifest_epochs import Committed, InDoubt, Instance, ManifestReader, Polled, initialise
+from highwater.impl.protocols.manifest_epochs import (
+    Committed,
+    FencedUnapplied,
+    InDoubt,
+    Instance,
+    ManifestReader,
+    Polled,
+    initialise,
+)
 from highwater.impl.protocols.sequenced_storage import FIRST_ID
 from highwater.impl.world import World
 from highwater.traces.beginning import Beginning
@@ -201,6 +209,8 @@ async def live(actors: Actors, client: Client, world: World, number: int, update
                 await refuses(instance.flush(f"{name} and another"), InDoubt)
             if told in FENCED:
                 fenced += 1
+                if instance.role == "writer":
+                    await refuses(instance.flush(f"{name} and another"), FencedUnapplied)
                 if fenced > 1 or (told == "fenced" and actors.choose(f"{client.name}.believes_it", 4)):
                     return
             elif told != done and actors.choose(f"{client.name}.gives_up", 2):

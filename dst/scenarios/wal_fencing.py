@@ -170,7 +170,7 @@ async def refuses(wal: Wal, kv: WalKv | None) -> None:
 
 async def flushed(actors: Actors, client: Client, wal: Wal, kv: WalKv | None) -> bool:
     actors.begin(client)
-    said = await said_by(CALLS, "flush", actors.in_time(client, (kv or wal).flush()))
+    said = await said_by(CALLS, "flush", actors.in_time(client, (kv or wal).flush()), unapplied=lambda _: "")
     actors.end(client, said.told, body=b"", keys=said.keys)
     return wal.closed is None
 

@@ -1,9 +1,9 @@
 """The answers that each call of impl/protocols/wal_fencing.py may give, and what is true then."""
 
+from itertools import takewhile
+
 from highwater.traces.calls import (
-    JUDGES as COMMON,
-)
-from highwater.traces.calls import (
+    APPLIED,
     NEVER,
     NONE,
     PARTLY,
@@ -13,10 +13,18 @@ from highwater.traces.calls import (
     definite,
     fault,
     indefinite,
+    own,
     returns,
     unreadable,
     with_timeouts,
+    within,
 )
+from highwater.traces.calls import (
+    JUDGES as COMMON,
+)
+from highwater.traces.event import Event
+from highwater.traces.form import MUTATIONS
+from highwater.traces.trace import Trace
 
 OTHER = "open another writer, whose records tell"
 LOST = "the manifest is gone: stop, and restore it"
@@ -44,7 +52,7 @@ CALLS: Calls = with_timeouts({
     },
     "flush": {
         "NoneType": returns("flushed", "all records up to the last one are in the manifest", update=NONE),
-        "Fenced": definite("not flushed", "a later writer has taken over", NONE),
+        "Fenced": definite("not flushed", "a later writer has taken over; this flush changed nothing", NONE, "unapplied"),
         "Closed": definite("not flushed", "this writer had stopped, and sent nothing: open another one", NONE),
         "OutcomeUnknown": indefinite("not flushed", "acknowledged records stay durable; open another writer", NONE),
     },
@@ -68,4 +76,14 @@ CALLS: Calls = with_timeouts({
         "InvalidWal": fault("not deleted", "the manifest is none of this protocol's: mend it", NONE),
     },
 })
-JUDGES: dict[str, Claim] = {**COMMON, "epoch": by_model(lambda s, l, e, value: l.epoch == int(value))}
+
+
+def is_unapplied(trace: Trace, e: Event, value: str) -> str:
+    """No put of the call may have been applied."""
+    sent = [old for old in takewhile(within, own(trace, e.client)) if old.op in MUTATIONS]
+    perhaps = any(old.status in (*APPLIED, 503) or old.kind == "timeout" for old in sent)
+    return "a put of this call was applied, or may have been" if perhaps else ""
+
+
+JUDGES: dict[str, Claim] = {
+    **COMMON, "epoch": by_model(lambda s, l, e, value: l.epoch == int(value)), "unapplied": is_unapplied}
