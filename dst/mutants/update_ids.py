@@ -121,13 +121,14 @@ BUILDS = {  # name -> (its bug, its Build)
                         client(DoubtForgotten)),
     "recognised_unread": ("a recognised update returns a value that does not hold it", client(RecognisedUnread)),
 }
+ATTEMPTS = "call:update_once attempts"
 ORACLES = {  # name -> prefixes of its signatures: by model; by harm
-    "refused_is_retried": (("refinement:Writer.", "told:failed"), ("history:applied twice", "history:denied update",
-                                                                   "history:sessions", "history:out of order")),
+    "refused_is_retried": (("refinement:Writer.", "told:failed", ATTEMPTS), (
+        "history:applied twice", "history:denied update", "history:sessions", "history:out of order")),
     "number_kept": (("told:recognised", "refinement:Writer."), ("history:lost update", "history:sessions")),
     "last_forgotten": (("history:sessions",), ("history:sessions",)),
     "forgotten_is_new": (("history:sessions", "refinement:Writer."), ("history:sessions", "history:applied twice")),
-    "recognised_unchecked": (("told:recognised", "told:failed", "refinement:Writer."), ()),
+    "recognised_unchecked": (("told:recognised", "told:failed", "refinement:Writer.", ATTEMPTS), ()),
     "doubt_forgotten": (("told:failed", "call:update_once"), ()),
     "recognised_unread": (("call:update_once value",), ()),
 }
