@@ -88,6 +88,14 @@ def file_of(s: Shared, i: int) -> Any:
     return file
 
 
+# --- clients of abstract models, whose fields are sets of facts
+
+def forget(c: Constants, me: int, s: Shared, w: Local) -> Iterator:
+    for field, facts in zip(w._fields, w):
+        for fact in sorted(facts, key=str):
+            yield (field, fact), s, w._replace(**{field: facts - {fact}})
+
+
 # --- what a Model is made of
 
 def clients(*roles: tuple[str, int, Local, dict[str, Action]]) -> tuple[Process, ...]:

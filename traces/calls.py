@@ -113,7 +113,7 @@ def judge_answer(trace: Any, e: Event) -> None:
         raise untrue(trace, e, result, "nobody has damaged an object")
     finds_out = trace.repeats or "Recognised" in trace.calls[call]  # it may be in doubt because of what it read
     if result == "OutcomeUnknown" and answer.update == PERHAPS and not finds_out and not is_in_doubt(trace, e.client):
-        raise untrue(trace, e, result, "no mutation of its is left in doubt")
+        raise untrue(trace, e, result, "none of its mutations is in doubt")
     if tuple(claim.partition("=")[0] for claim in claims) != answer.claims:
         raise untrue(trace, e, result, f"by the table of calls its claims are {', '.join(answer.claims) or 'none'}")
 

@@ -162,7 +162,7 @@ class ClaimIsConcluded(Wal):
 
 
 class GivesUpAtOnce(Wal):
-    """Opens after one conflict of its claim no more, whatever the limit of attempts."""
+    """Gives up an open after one conflict of its claim, whatever the limit of attempts."""
 
     async def _claim(self) -> None:
         self.attempts, limit = 1, self.attempts

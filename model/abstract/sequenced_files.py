@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from highwater.model.core import Model
-from highwater.model.parts import MANY, clients, file_of, present, store, top, with_file
+from highwater.model.parts import MANY, clients, file_of, forget, present, store, top, with_file
 
 Update = tuple[int | None, Any]  # (client, or None if any client may make it; which of its updates)
 
@@ -330,12 +330,6 @@ def requests(c: Constants, s: Shared, w: Client, me: int) -> Iterator[tuple]:
 
 def may_send(c: Constants, me: int, w: Client, kind: str, *what: Any) -> bool:
     return MAY[kind](c, me, w, *what)
-
-
-def forget(c: Constants, me: int, s: Shared, w: Client) -> Iterator:
-    for field, facts in zip(w._fields, w):
-        for fact in sorted(facts, key=str):
-            yield (field, fact), s, w._replace(**{field: facts - {fact}})
 
 
 # --- the store: a request in flight is applied, or is gone

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from highwater.model.core import Model
-from highwater.model.parts import MANY, below, clients, store
+from highwater.model.parts import MANY, below, clients, forget, store
 
 Record = tuple[int, int]  # (client, zero-based index of its record)
 Body = Record | tuple[()]  # (): a fence
@@ -260,12 +260,6 @@ def send(c: Constants, me: int, s: Shared, w: Client, *given: Any) -> Iterator:
     for request in given or requests(c, me, s, w):
         if may_send(c, me, w, *request):
             yield (request,), s._replace(flying=s.flying | {request}), w
-
-
-def forget(c: Constants, me: int, s: Shared, w: Client) -> Iterator:
-    for field, facts in zip(w._fields, w):
-        for fact in sorted(facts, key=str):
-            yield (field, fact), s, w._replace(**{field: facts - {fact}})
 
 
 def apply(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:

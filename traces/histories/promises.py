@@ -20,7 +20,7 @@ def trusted(events: Iterable[Event], namespace: Namespace) -> str:
     events = list(events)
     lost = {(e.client, e.request) for e in events if e.kind in ("timeout", "crash")}  # their replies never arrived
     seen: dict[str, int] = {}  # client -> the largest boundary that it saw in this life
-    wrong: dict[str, tuple[str, str]] = {}  # client -> the error that it deserves, and what is wrong with what it read last
+    wrong: dict[str, tuple[str, str]] = {}  # client -> the error that fits, and what is wrong with what it read last
     for e in events:
         if e.kind == "crash":
             seen.pop(e.client, None)
