@@ -14,7 +14,7 @@ from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.profiles import Profile
 from highwater.dst.world.store import SimulatedStore, profile_of
-from highwater.dst.world.tampering import DAMAGED, Breach
+from highwater.dst.world.tampering import DAMAGE, Breach
 from highwater.impl.world import World
 from highwater.traces.event import Event
 from highwater.traces.store import Rules, Store
@@ -29,8 +29,15 @@ STORES = ("gcs", "azure", "r2", "minio-2025-08", "ceph", "strict-rfc9110")  # be
 SHORTEST_UNIT_MS = 60
 RARELY = 4  # one run in so many has a rare setting
 PATIENCE = {"patience_ms": 300}
-RARE: tuple[Mapping[str, Any], ...] = (PATIENCE, {"broken": DAMAGED})  # for `rare` of a scenario
 USUAL = 100  # but none of the first seeds, so that examples stay as they are
+
+
+def rarely(*broken: str) -> tuple[Mapping[str, Any], ...]:
+    """Return rare settings: callers that cancel, and each of these breaks."""
+    return PATIENCE, *({"broken": name, "page_size": 2} for name in broken)
+
+
+RARE = rarely(*DAMAGE)  # for `rare` of a scenario with numbered files
 
 
 class Draw(Protocol):

@@ -91,7 +91,7 @@ def simulate(run: Run, build: Build | None = None, tape: list[Choice] | None = N
     try:
         run_phases(kernel, network, actors)
         actors.check_work()
-        if shape.broken == tampering.DAMAGED:
+        if shape.broken in tampering.DAMAGE:
             judge_answers(events, of.trace_of(shape))
         else:
             of.final_check(actors, events)

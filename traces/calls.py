@@ -14,6 +14,7 @@ from itertools import takewhile
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from highwater.impl.layout import DIGITS, U64
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS
 from highwater.traces.refine import STUTTER, Failure, Match
@@ -244,7 +245,9 @@ NO_CALLS: Calls = MappingProxyType({})
 
 # --- when somebody has damaged an object
 
-OF_REQUESTS = ("content", "deleted", "version", "writes")  # claims that are judged by the call's requests alone
+OF_REQUESTS = ("attempts", "content", "deleted", "rounds", "version", "writes")  # claims that are judged by the call's
+# requests alone
+LISTED_WRONGLY = {"InvalidName": "a name that is no id", "ListingNeverEnds": "a page after which a listing cannot go on"}
 
 
 def judge_answers(events: Iterable[Event], trace: Any) -> None:
@@ -260,3 +263,26 @@ def judge_answers(events: Iterable[Event], trace: Any) -> None:
         for name, _, value in (claim.partition("=") for claim in e.keys[len(CALL):]):
             if name in OF_REQUESTS and (why := trace.claims[name](trace, e, value)):
                 raise untrue(trace, e, name, why)
+        if why := misjudged(trace, e):
+            raise untrue(trace, e, e.keys[1], why)
+
+
+def misjudged(trace: Any, e: Event) -> str:
+    """Return why an answer does not fit the pages that its call was given; "" if it does."""
+    wrong = {listed_wrongly(old) for old in in_call(trace, e) if old.op == "list"} & {*trace.calls[e.keys[0]]}
+    if e.keys[2] == RETURNED and wrong:
+        return f"it was listed {LISTED_WRONGLY[min(wrong)]}"
+    return f"it was not listed {LISTED_WRONGLY[e.keys[1]]}" if e.keys[1] in {*LISTED_WRONGLY} - wrong else ""
+
+
+def listed_wrongly(page: Event) -> str:
+    """Return the error that fits a page; "" if nothing is wrong with it."""
+    if page.truncated and (not page.keys or page.keys[-1] <= page.condition):
+        return "ListingNeverEnds"
+    return "" if all(map(is_file, page.keys)) else "InvalidName"
+
+
+def is_file(key: str) -> bool:
+    """Return whether a key ends with an id of 20 digits and a suffix."""
+    digits = key.rpartition("/")[2].partition(".")[0]
+    return len(digits) == DIGITS and digits.isascii() and digits.isdigit() and int(digits) < U64

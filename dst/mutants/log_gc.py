@@ -161,6 +161,14 @@ class Miscounts(AppendLog):
             self.snaps = False
 
 
+class LostSnapshotIsNone(AppendLog):
+    """Recovers from the latest snapshot, though a boundary read before is ahead of it."""
+
+    async def _latest_snapshot(self) -> int:
+        listed = await self.snapshots.list()
+        return listed[-1].id if listed else 0
+
+
 def made(**parts: type) -> Callable[[World, Shape, int], AppendLog]:
     return lambda world, shape, number: build(world, shape, number, **parts)
 
@@ -191,10 +199,13 @@ BUILDS = {  # name -> (its bug, its Build)
     "snapshots_kept": ("old snapshots are never collected", made(log=ForgetsToCollectSnapshots)),
     "says_it_deleted": ("a round of collection returns ids whose delete failed", made(storage=SaysItDeleted)),
     "entries_miscounted": ("a recovery returns the id after its last entry", made(log=Miscounts)),
+    "lost_snapshot_is_none": ("a recovery begins again and again though the boundary is ahead of the latest snapshot",
+                              made(log=LostSnapshotIsNone)),
 }
 LOST, TWICE, STALE = "history:lost update", "history:applied twice", "history:stale read"
 ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefixes of its signatures: by model; by harm
     "says_it_deleted": (("call:collect deleted",), ()),
+    "lost_snapshot_is_none": (("history:untrue error",), ("history:untrue error",)),
     "entries_miscounted": (("call:recover id",), ()),
     "naive": (("told:", "refinement:"), (LOST,)),
     "no_check": (("told:committed",), (LOST,)),

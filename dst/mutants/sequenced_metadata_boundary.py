@@ -4,6 +4,7 @@ Simulation must find each mutant within its budget, by the oracle in ORACLES. A 
 of one client.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +22,7 @@ from highwater.impl.protocols.boundary_object import (
 )
 from highwater.impl.protocols.sequenced_metadata_boundary import BoundedSequencedStorage, Committed, MetadataStore
 from highwater.impl.protocols.sequenced_storage import Listed, ObjectVersionExists, SequencedStorage, old_ids
-from highwater.impl.world import World
+from highwater.impl.world import World, list_all
 
 
 def build(world: World, where: Namespace, spare: bool, *, bounded: type = BoundedSequencedStorage,
@@ -200,7 +201,7 @@ class InvalidIsIgnored(ObjectStoreBoundaryObject):
 
 
 class ListsRepeatedKeys(SequencedStorage):
-    """Lists a key twice that a page repeats from the page before."""
+    """Lists a key twice that a page repeats from the page before; and takes a page without keys for the end."""
 
     async def list(self) -> list[Listed]:
         files, after = [], ""
@@ -211,6 +212,22 @@ class ListsRepeatedKeys(SequencedStorage):
             if not page.truncated or not page.entries:
                 return files
             after = page.entries[-1].key
+
+
+class EndsAtEmptyPage(ListsRepeatedKeys):
+    """Takes a page without keys for the end of a listing."""
+
+    async def list(self) -> list[Listed]:
+        return sorted(set(await super().list()))
+
+
+class SkipsBadNames(SequencedStorage):
+    """Lists no file whose name is no id, and warns of none."""
+
+    async def list(self) -> list[Listed]:
+        entries = await list_all(self.store, self.namespace.prefix)
+        return [Listed(self.namespace.file_id(entry.key) or 0, entry.last_modified_ms) for entry in entries
+                if re.search(r"/[0-9]{20}\.", entry.key)]
 
 
 class ListsForEver(SequencedStorage):
@@ -275,6 +292,10 @@ BUILDS = {  # name -> (its bug, its Build)
                                     lambda w, n, spare, i: build(w, n, spare, boundary=InvalidIsIgnored)),
     "repeated_key_is_listed": ("a key that a page repeats from the page before is listed twice",
                                lambda w, n, spare, i: build(w, n, spare, storage=ListsRepeatedKeys)),
+    "empty_page_ends_listing": ("a truncated page without keys counts as the end of a listing",
+                                lambda w, n, spare, i: build(w, n, spare, storage=EndsAtEmptyPage)),
+    "misnamed_file_is_skipped": ("a file whose name is no id is not listed",
+                                 lambda w, n, spare, i: build(w, n, spare, storage=SkipsBadNames)),
     "listing_without_end": ("a listing that never ends is requested forever",
                             lambda w, n, spare, i: build(w, n, spare, storage=ListsForEver)),
     "conflict_not_looked_at": ("after a conflict the same id is tried again, without reading the winner's file",
@@ -326,6 +347,8 @@ ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefi
     "lost_boundary_is_none": (("history:untrue success",), ("history:untrue success",)),
     "invalid_boundary_is_ignored": (("history:untrue success",), ("history:untrue success",)),
     "repeated_key_is_listed": (("history:", "liveness:"), ("history:", "liveness:")),
+    "empty_page_ends_listing": (("call:",), ("call:",)),
+    "misnamed_file_is_skipped": (("call:",), ("call:",)),
     "listing_without_end": (("liveness:",), ("liveness:",)),
     "conflict_not_looked_at": (("refinement:Writer.CreateConflict", "refinement:Writer.create", *WRITES_AGAIN), ()),
     "says_it_deleted": (("call:collect deleted",), ()),

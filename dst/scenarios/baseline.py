@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from highwater.dst.actors import Actors, Said, raise_anomalies, said_by
-from highwater.dst.scenario import RARE, BaseShape, Draw, Scenario, counted
+from highwater.dst.scenario import BaseShape, Draw, Scenario, counted, rarely
 from highwater.dst.sim.kernel import Client
-from highwater.dst.world.tampering import DAMAGE
+from highwater.dst.world.tampering import DAMAGE, DAMAGED
 from highwater.impl.protocols.baseline import Baseline, BaselineKv, record
 from highwater.impl.world import World
 from highwater.traces.calls import content
@@ -226,7 +226,7 @@ SCENARIO = Scenario(
     moments=("written again",),
     moments_of=moments_of,
     cost={counted(n, "writer"): Shape(writers=n, updates=40, readers=0, reads=0, pause_ms=1, audit=False) for n in (1, 4)},
-    breaks=DAMAGE,
-    rare=RARE,
+    breaks={name: DAMAGE[name] for name in (DAMAGED, "listing_stops")},
+    rare=rarely(DAMAGED, "listing_stops"),
     needs=("list",),
 )

@@ -11,15 +11,17 @@ from typing import Any
 
 from highwater.dst.actors import Actors, Said, raise_anomalies, said_by
 from highwater.dst.scenario import RARE, STORES, BaseShape, Draw, Scenario, counted
+from highwater.dst.sim.choose import Choose
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import SimulatedStore
-from highwater.dst.world.tampering import DAMAGE
+from highwater.dst.world.tampering import DAMAGE, deleted
 from highwater.impl.protocols.log_gc import AppendLog, texts_decoded
 from highwater.impl.world import World
 from highwater.traces.calls import content
 from highwater.traces.event import Event
 from highwater.traces.histories.history import too_young
+from highwater.traces.histories.promises import recovered_rightly
 from highwater.traces.histories.serial import anomalies
 from highwater.traces.protocols.log_gc import BOUNDARY, KEYS, LOG, SNAPSHOT, Trace, constants, refiner
 from highwater.traces.protocols.log_gc_calls import CALLS
@@ -164,6 +166,9 @@ def numbers(store: SimulatedStore, of: Any) -> list[int]:
 def final_check(actors: Actors, events: list[Event]) -> None:
     """Check that every acknowledged entry is recovered once, in log order, and that every recovery saw a prefix of the log."""
     shape, store = actors.shape, actors.store
+    if shape.broken == SNAPSHOTS_LOST:
+        raise_anomalies([found for found in [recovered_rightly(events, SNAPSHOT, BOUNDARY)] if found])
+        return
     found = anomalies(actors.history(), recoverable(store))
     raise_anomalies(found)
     young = actors.trace and too_young(events, LOG, shape.min_age_ms - store.profile.last_modified_ms + 1, actors.ahead_ms())
@@ -222,6 +227,15 @@ REPLIED = {  # a condition on a request and the client's request before it, if a
 }
 
 
+SNAPSHOTS_LOST = "snapshots_lost"
+
+
+def all_lost(store: SimulatedStore, shape: Shape, now_ms: int, choose: Choose) -> bool:
+    """Delete all snapshots, once a boundary says that entries are gone."""
+    there = [key for key in store.keys if key.startswith(SNAPSHOT.prefix)]
+    return BOUNDARY in store.objects and bool(there) and all([deleted(store, key, now_ms) for key in there])
+
+
 SCENARIO = Scenario(
     stem="log_gc",
     shape=Shape,
@@ -245,7 +259,8 @@ SCENARIO = Scenario(
     moments_of=moments_of,
     cost={counted(n, "appender"): Shape(appenders=n, entries=100, reads=30, rounds=30, min_age_ms=200, pause_ms=1, chaos=1_000,
                                          audit=False) for n in (1, 2, 4)},  # in which logs are collected
-    breaks=DAMAGE,
-    rare=(*RARE, {"read_attempts": 1, "min_age_ms": 20, "collectors": 2, "entries": 8, "rounds": 6}),
+    breaks={**DAMAGE, SNAPSHOTS_LOST: all_lost},
+    rare=(*RARE, {"broken": SNAPSHOTS_LOST, "min_age_ms": 20, "rounds": 6, "reads": 6},
+          {"read_attempts": 1, "min_age_ms": 20, "collectors": 2, "entries": 8, "rounds": 6}),
     needs=("create", "update", "cache", "list"),
 )

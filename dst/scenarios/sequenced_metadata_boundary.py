@@ -346,7 +346,7 @@ BREAKS = {
 FAR_APART = {"skew_ms": 2_000}  # several times min_age and the lifetimes of checkpoints
 # Long runs with much to collect. No SDK: what it reads back with has a boundary of its own.
 RARE_BREAKS = [{"broken": name, "page_size": 2, "sdk": "", "commits": 4, "rounds": 3, "min_age_ms": 60, "think_ms": 100}
-               for name in BREAKS]
+               for name in (*BREAKS, "file_misnamed", "listing_stops")]
 
 
 SCENARIO = Scenario(

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from highwater.dst.actors import Actors, Said, raise_anomalies, said_by
-from highwater.dst.scenario import RARE, STORES, BaseShape, Draw, Scenario, counted
+from highwater.dst.scenario import STORES, BaseShape, Draw, Scenario, counted, rarely
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.store import SimulatedStore, profile_of
-from highwater.dst.world.tampering import DAMAGE
+from highwater.dst.world.tampering import DAMAGE, DAMAGED
 from highwater.impl.codecs.json import manifest as manifest_json
 from highwater.impl.codecs.json.manifest import Manifest
 from highwater.impl.protocols.simple_conditional import Content, SimpleConditional
@@ -149,7 +149,7 @@ SCENARIO = Scenario(
     moments=("conflict", "overtaken twice", "put without a read", "late put refused", "late put applied"),
     moments_of=moments_of,
     cost={counted(n, "writer"): Shape(writers=n, updates=40, readers=0, reads=0, pause_ms=1, audit=False) for n in (1, 4)},
-    breaks=DAMAGE,
-    rare=RARE,
+    breaks={DAMAGED: DAMAGE[DAMAGED]},
+    rare=rarely(DAMAGED),
     needs=("create", "update"),
 )

@@ -16,7 +16,7 @@ from highwater.dst.search.sketch import Sketcher
 from highwater.dst.simulate import BaseShape, Outcome
 from highwater.dst.world.faults import FATES
 from highwater.dst.world.network import OPS, READS
-from highwater.dst.world.tampering import DAMAGED
+from highwater.dst.world.tampering import DAMAGE
 from highwater.model.explore.tabulated import BITS, FIELD
 from highwater.traces.event import Event
 from highwater.traces.refine import Refiner
@@ -80,7 +80,7 @@ class Watch:
 
     def reached(self, outcome: Outcome) -> int:
         asked = outcome.seed % MODEL_EVERY == 0
-        damaged = outcome.shape.broken == DAMAGED  # a moment may need what was damaged
+        damaged = outcome.shape.broken in DAMAGE  # a moment may need what was damaged
         seen = set() if damaged else self.scenario.moments_of(outcome.events, outcome.shape)
         return (self.of_model() if asked else 0) | of_tape(outcome.tape, self.bits) | of_events(outcome, self.bits) | sum(
             self.bits[f"seen: {name}"] for name in sorted(seen))

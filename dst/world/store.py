@@ -198,14 +198,17 @@ class SimulatedStore:
         return None
 
     def lists_wrongly(self, how: str) -> None:
-        """From now on a page `repeats` the key that it should follow; or a listing `never ends`, though no key follows."""
+        """From now on a page `repeats` the key that it should follow; or a listing `never ends`, though no key follows; or it
+        `stops`: the page after the first has no key, though more follow."""
         self._lists, self._special = how, True
 
     def _listed_wrongly(self, prefix: str, after: str) -> Reply:
         repeats = self._lists == "repeats"
+        if self._lists == "stops" and after:
+            return Reply(200, answer=Page((), True))
         keys = [key for key in self.keys if key.startswith(prefix) and (key > after or (repeats and key == after))]
         page = keys[:self.page_size]
-        more = len(page) == self.page_size if repeats else True
+        more = len(page) == self.page_size if repeats else self._lists == "never ends" or len(page) < len(keys)
         return Reply(200, answer=Page(tuple(self.objects[key][1] for key in page), more))
 
     def _as_before(self, changes: list[tuple[str, Stored | None]]) -> "SimulatedStore":

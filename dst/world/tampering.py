@@ -5,6 +5,7 @@ From then on no model says what happens. A table says what still holds, and the 
 (docs/simulation/simulation.md).
 """
 
+import re
 from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
@@ -74,5 +75,22 @@ def damaged(store: SimulatedStore, shape: Any, now_ms: int, choose: Choose) -> b
     return written_over(store, key, change, now_ms) if change else deleted(store, key, now_ms)
 
 
+MISNAMES: tuple[Callable[[str], str], ...] = (  # names that no file may have, made of the 20 digits of one that has
+    lambda digits: digits[1:], lambda digits: f"0{digits}", lambda digits: f"x{digits[1:]}", lambda digits: f"{digits[:-1]}x",
+    lambda digits: f"{digits[:-1]}\N{ARABIC-INDIC DIGIT THREE}", lambda digits: "9" * len(digits))
+NUMBERED = re.compile(r"^(.*/)([0-9]{20})(\.\w+)$")
+
+
+def misnamed(store: SimulatedStore, shape: Any, now_ms: int, choose: Choose) -> bool:
+    """Put a copy of a drawn file beside it, under a name that is no id."""
+    files = [found for found in map(NUMBERED.match, store.keys) if found]
+    if not files:
+        return False
+    folder, digits, suffix = files[choose("broken.key", len(files))].groups()
+    copied = store.objects[f"{folder}{digits}{suffix}"][0].body
+    return store.put(f"{folder}{MISNAMES[choose('broken.how', len(MISNAMES))](digits)}{suffix}", copied, now_ms).status == 200
+
+
 DAMAGED = "object_damaged"
-DAMAGE = MappingProxyType({DAMAGED: damaged})  # for `breaks` of a scenario
+DAMAGE = MappingProxyType({  # for `breaks` of a scenario; such a run is judged by its answers
+    DAMAGED: damaged, "file_misnamed": misnamed, "listing_stops": lists("stops")})

@@ -8,6 +8,7 @@ from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS
 from highwater.dst.mutants.simple_conditional import BUILDS as SIMPLE
 from highwater.dst.run_spec import Run, RunSpec, drawn_shape
 from highwater.dst.scenarios import named, stems
+from highwater.dst.scenarios.log_gc import SNAPSHOTS_LOST
 from highwater.dst.scenarios.sequenced_metadata_boundary import BREAKS, RARE_BREAKS
 from highwater.dst.simulate import Outcome, simulate
 from highwater.dst.world.store import SimulatedStore
@@ -15,11 +16,14 @@ from highwater.dst.world.tampering import DAMAGED
 from highwater.impl.errors import ListingNeverEnds
 from highwater.impl.layout import Namespace
 from highwater.impl.world import Entry, Page, list_all
+from highwater.traces.calls import misjudged
 from highwater.traces.event import EMPTY, Event
-from highwater.traces.histories.promises import trusted
+from highwater.traces.histories.promises import recovered_rightly, trusted
 from highwater.traces.protocols import simple_conditional_calls as calls
 
 WHERE = Namespace("db", "manifest")
+LOG, SNAPSHOTS = Namespace("db", "log"), Namespace("db", "snapshot")
+LISTED = {"file_misnamed": "InvalidName", "listing_stops": "ListingNeverEnds"}  # what is broken -> the error that names it
 
 
 def run(seed: int, name: str, build=None, **kept: object) -> Outcome:
@@ -37,18 +41,25 @@ def test_production_keeps_what_still_holds(name):
 @pytest.mark.parametrize("mutant, name", [
     ("lost_boundary_is_none", "boundary_lost"), ("invalid_boundary_is_ignored", "boundary_emptied"),
     ("invalid_boundary_is_ignored", "boundary_set_back"), ("repeated_key_is_listed", "listing_repeats"),
-    ("listing_without_end", "listing_never_ends")])
+    ("listing_without_end", "listing_never_ends"), ("empty_page_ends_listing", "listing_stops"),
+    ("misnamed_file_is_skipped", "file_misnamed")])
 def test_a_mutant_dies_of_nothing_else(mutant, name):
     build = BUILDS[mutant][1]
     assert not [seed for seed in range(60) if run(seed, name, build, broken="").kind]
     assert [seed for seed in range(60) if run(seed, name, build).kind]
 
 
+def boundary(body: bytes, status: int = 200, request: int = 1, **more: object) -> Event:
+    return EMPTY._replace(client="Writer#0", request=request, kind="applied", op="get", key=WHERE.boundary_key, status=status,
+                          body=body, **more)
+
+
 OTHERS = [stem for stem in stems() if DAMAGED in named(stem).breaks]
 
 
-def damaged_run(seed: int, stem: str, build=None) -> Outcome:
-    return simulate(Run(seed, stem, shape=drawn_shape(seed, stem)._replace(broken=DAMAGED, patience_ms=0)), build)
+def damaged_run(seed: int, stem: str, build=None, broken: str = DAMAGED) -> Outcome:
+    shape = drawn_shape(seed, stem)._replace(broken=broken, patience_ms=0, **{"page_size": 2} if broken != DAMAGED else {})
+    return simulate(Run(seed, stem, shape=shape), build)
 
 
 def test_every_scenario_of_a_protocol_with_objects_of_its_own_damages_them():
@@ -60,6 +71,62 @@ def test_a_damaged_object_gives_answers_of_the_table(stem):
     for seed in range(60):
         outcome = damaged_run(seed, stem)
         assert not outcome.kind, (seed, outcome.signature, outcome.message)
+
+
+@pytest.mark.parametrize("stem, broken", [
+    (stem, broken) for stem in OTHERS for broken in LISTED if broken in named(stem).breaks])
+def test_a_call_that_is_listed_nonsense_says_so(stem, broken):
+    said = set()
+    for seed in range(60):
+        outcome = damaged_run(seed, stem, broken=broken)
+        assert not outcome.kind, (seed, outcome.signature, outcome.message)
+        said |= {e.keys[1] for e in outcome.events if e.kind == "told" and e.keys}
+    assert LISTED[broken] in said
+
+
+def page(*keys: str, truncated: bool = False, after: str = "") -> Event:
+    return EMPTY._replace(client="Writer#0", request=1, kind="applied", op="list", key=WHERE.prefix, condition=after,
+                          status=200, keys=keys, truncated=truncated, awaited=True)
+
+
+@pytest.mark.parametrize("listed, error", [
+    (page("db/manifest/0000000000000000001.manifest"), "InvalidName"),
+    (page(WHERE.key(1), "db/manifest/99999999999999999999.manifest"), "InvalidName"),
+    (page(truncated=True), "ListingNeverEnds"), (page(WHERE.key(2), truncated=True, after=WHERE.key(2)), "ListingNeverEnds"),
+    (page(WHERE.key(1), WHERE.key(2), truncated=True), ""), (page(), "")])
+def test_an_answer_fits_the_pages_of_its_call(listed, error):
+    trace = named("sequenced_metadata_boundary").trace_of(drawn_shape(0))
+    trace.events = [listed, EMPTY]
+    for says, kind in (("InvalidName", "definite"), ("ListingNeverEnds", "definite"), ("Committed", "returned")):
+        told = EMPTY._replace(client="Writer#0", kind="told", keys=("current", says, kind))
+        assert bool(misjudged(trace, told)) == (says != error if kind == "definite" else bool(error)), says
+
+
+def recovery(*snapshots: int, first: int = 3, then: int = 3, says: str = "Recovered", op: str = "read") -> list[Event]:
+    """The events of one recovery: the boundary, a listing, the boundary again."""
+    listed = page(*map(SNAPSHOTS.key, snapshots))._replace(client="Reader#0", key=SNAPSHOTS.prefix)
+    read = boundary(b"%d" % first)._replace(client="Reader#0", key=LOG.boundary_key)
+    return [read, listed, read._replace(body=b"%d" % then),
+            EMPTY._replace(client="Reader#0", kind="told", op=op, keys=("recover", says, ""))]
+
+
+@pytest.mark.parametrize("events, says", [
+    (recovery(3), ""), (recovery(3, then=4), "untrue success"), (recovery(2), "untrue success"),
+    (recovery(3, says="InvalidBoundary", op="not read"), "untrue error"), (recovery(says="NotRecovered", op="not read"),
+                                                                           "untrue error"),
+    (recovery(says="InvalidBoundary", op="not read"), ""), (recovery(3, says="NotRecovered", op="not read"), ""),
+    (recovery(2, says="Unavailable", op="not read"), "")])
+def test_what_a_recovery_saw_says_what_its_caller_may_be_told(events, says):
+    found = recovered_rightly(events, SNAPSHOTS, LOG.boundary_key)
+    assert (says in found) if says else not found
+
+
+def test_snapshots_that_are_lost_are_met():
+    """Production says which object is wrong, and never that collectors were faster."""
+    lost = {"broken": SNAPSHOTS_LOST, "patience_ms": 0, "min_age_ms": 20, "rounds": 6, "reads": 6}
+    runs = [simulate(Run(seed, "log_gc", shape=drawn_shape(seed, "log_gc")._replace(**lost))) for seed in range(60)]
+    assert not [outcome.signature for outcome in runs if outcome.kind]
+    assert "InvalidBoundary" in {e.keys[1] for outcome in runs for e in outcome.events if e.kind == "told" and e.keys}
 
 
 def test_damage_is_met():
@@ -85,11 +152,6 @@ def test_a_mutant_that_only_damage_kills(mutant):
 def test_a_break_that_there_is_not_is_refused():
     with pytest.raises(ValueError, match="broken=x: sequenced_metadata_boundary has boundary_lost, boundary_emptied"):
         RunSpec(shape=("broken=x",)).at(0)
-
-
-def boundary(body: bytes, status: int = 200, request: int = 1, **more: object) -> Event:
-    return EMPTY._replace(client="Writer#0", request=request, kind="applied", op="get", key=WHERE.boundary_key, status=status,
-                          body=body, **more)
 
 
 @pytest.mark.parametrize("events, says", [

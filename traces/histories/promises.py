@@ -18,7 +18,7 @@ LOST, INVALID = "BoundaryLost", "InvalidBoundary"
 def trusted(events: Iterable[Event], namespace: Namespace) -> str:
     """Return why a caller was told of a success that its client could not know; "" if that never happened."""
     events = list(events)
-    lost = {(e.client, e.request) for e in events if e.kind in ("timeout", "crash")}  # their replies never arrived
+    lost = unanswered(events)
     seen: dict[str, int] = {}  # client -> the largest boundary that it saw in this life
     wrong: dict[str, tuple[str, str]] = {}  # client -> the error that fits, and what is wrong with what it read last
     for e in events:
@@ -42,6 +42,11 @@ def trusted(events: Iterable[Event], namespace: Namespace) -> str:
     return ""
 
 
+def unanswered(events: list[Event]) -> set[tuple[str, int]]:
+    """Return client and number of the requests whose reply never arrived. (After a crash a client knows nothing anyway.)"""
+    return {(e.client, e.request) for e in events if e.kind == "timeout" and e.awaited}
+
+
 def learn(e: Event, seen: dict[str, int], wrong: dict[str, tuple[str, str]]) -> None:
     """Note what a client's request shows of the boundary."""
     known = seen.get(e.client)
@@ -55,3 +60,34 @@ def learn(e: Event, seen: dict[str, int], wrong: dict[str, tuple[str, str]]) -> 
         wrong.pop(e.client, None)
         if e.status == 200:
             seen[e.client] = int(e.body)
+
+
+def recovered_rightly(events: Iterable[Event], snapshots: Namespace, boundary_key: str) -> str:
+    """Return why a recovery's answer cannot be right after snapshots were lost; "" if each can.
+
+    A recovery that succeeds has listed a snapshot that the boundary, read afterwards, has not passed. After a listing without
+    such a snapshot for a boundary read before it, the recovery gives up at once, with InvalidBoundary."""
+    events = list(events)
+    lost = unanswered(events)
+    seen: dict[str, int] = {}  # client -> the boundary that it read last in this life
+    latest: dict[str, int] = {}  # client -> the latest snapshot that it listed in this call
+    behind: set[str] = set()  # clients that were listed, in this call, no snapshot that the boundary has not passed
+    for e in events:
+        if e.kind == "crash":
+            seen.pop(e.client, None)
+        if e.kind in ("crash", "told"):
+            of, known, missed = latest.pop(e.client, 0), seen.get(e.client, 0), e.client in behind
+            behind.discard(e.client)
+            says = e.keys[1] if e.keys[1:] else ""
+            if e.op in ("read", "snapshot") and of < known:
+                return f"untrue success: {e.client} was told {e.op!r}, but saw the boundary {known} and snapshot {of} at most"
+            if missed != (says == INVALID) and says in (INVALID, "NotRecovered"):
+                return f"untrue error: {e.client} was told {says}, and saw the boundary {known} and snapshot {of} at most"
+        elif e.kind == "applied" and e.awaited and (e.client, e.request) not in lost:
+            if e.key == boundary_key and e.body.isdigit():
+                seen[e.client] = int(e.body)
+            elif e.op == "list" and e.key == snapshots.prefix:
+                of = latest[e.client] = max(filter(None, map(snapshots.file_id, e.keys)), default=0)
+                if not e.truncated and of < seen.get(e.client, 0) and not e.client.startswith("Collector"):
+                    behind.add(e.client)
+    return ""
