@@ -21,7 +21,7 @@ from highwater.impl.protocols.boundary_object import (
     ObjectVersionBehindBoundary,
 )
 from highwater.impl.protocols.sequenced_metadata_boundary import BoundedSequencedStorage, Committed, MetadataStore
-from highwater.impl.protocols.sequenced_storage import Listed, ObjectVersionExists, SequencedStorage, old_ids
+from highwater.impl.protocols.sequenced_storage import Listed, NoLatest, ObjectVersionExists, SequencedStorage, old_ids
 from highwater.impl.world import World, list_all
 
 
@@ -241,6 +241,31 @@ class ListsForEver(SequencedStorage):
                 continue
 
 
+class LooksForEver(SequencedStorage):
+    """Lists again whenever an id exists that is not listed."""
+
+    def check_listed(self, latest: int, conflicts: dict[int, int]) -> None:
+        pass
+
+
+class ListedIsThere(BoundedSequencedStorage):
+    """Lists again whenever a listed file is not there."""
+
+    async def latest(self) -> tuple[int, bytes]:
+        while True:
+            try:
+                return await super().latest()
+            except NoLatest:
+                pass
+
+
+class AheadIsBelieved(BoundedSequencedStorage):
+    """Does not compare a listing with the boundary."""
+
+    async def list(self) -> list[Listed]:
+        return await self.storage.list()
+
+
 class LostReplyIsConflict(SequencedStorage):
     """Treats its own create with an indeterminate outcome as another client's."""
 
@@ -296,6 +321,12 @@ BUILDS = {  # name -> (its bug, its Build)
                                 lambda w, n, spare, i: build(w, n, spare, storage=EndsAtEmptyPage)),
     "misnamed_file_is_skipped": ("a file whose name is no id is not listed",
                                  lambda w, n, spare, i: build(w, n, spare, storage=SkipsBadNames)),
+    "looks_for_ever": ("an id that exists and is never listed is looked for again and again",
+                       lambda w, n, spare, i: build(w, n, spare, storage=LooksForEver)),
+    "listed_is_there": ("a file that is listed and not there is looked for again and again",
+                        lambda w, n, spare, i: build(w, n, spare, bounded=ListedIsThere)),
+    "boundary_ahead_is_believed": ("a boundary that is ahead of all files is not noticed",
+                                   lambda w, n, spare, i: build(w, n, spare, bounded=AheadIsBelieved)),
     "listing_without_end": ("a listing that never ends is requested forever",
                             lambda w, n, spare, i: build(w, n, spare, storage=ListsForEver)),
     "conflict_not_looked_at": ("after a conflict the same id is tried again, without reading the winner's file",
@@ -349,6 +380,9 @@ ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefi
     "repeated_key_is_listed": (("history:", "liveness:"), ("history:", "liveness:")),
     "empty_page_ends_listing": (("call:",), ("call:",)),
     "misnamed_file_is_skipped": (("call:",), ("call:",)),
+    "looks_for_ever": (("liveness:",), ("liveness:",)),
+    "listed_is_there": (("liveness:",), ("liveness:",)),
+    "boundary_ahead_is_believed": (("history:untrue answer",), ("history:untrue answer",)),
     "listing_without_end": (("liveness:",), ("liveness:",)),
     "conflict_not_looked_at": (("refinement:Writer.CreateConflict", "refinement:Writer.create", *WRITES_AGAIN), ()),
     "says_it_deleted": (("call:collect deleted",), ()),

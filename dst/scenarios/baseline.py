@@ -226,7 +226,7 @@ SCENARIO = Scenario(
     moments=("written again",),
     moments_of=moments_of,
     cost={counted(n, "writer"): Shape(writers=n, updates=40, readers=0, reads=0, pause_ms=1, audit=False) for n in (1, 4)},
-    breaks={name: DAMAGE[name] for name in (DAMAGED, "listing_stops")},
-    rare=rarely(DAMAGED, "listing_stops"),
+    breaks={name: DAMAGE[name] for name in (DAMAGED, "listing_stops", "listing_hides", "listing_invents")},
+    rare=rarely(DAMAGED, "listing_stops", "listing_hides", "listing_invents"),
     needs=("list",),
 )

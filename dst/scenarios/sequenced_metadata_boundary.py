@@ -339,14 +339,16 @@ BREAKS = {
     "boundary_lost": tampering.lost(boundary_key),
     "boundary_emptied": tampering.overwritten(boundary_key, lambda body: b""),
     "boundary_set_back": tampering.overwritten(boundary_key, tampering.halved),
+    "boundary_set_ahead": tampering.overwritten(boundary_key, lambda body: b"%d" % (int(body) + 1000)),
     "listing_repeats": tampering.lists("repeats"),
     "listing_never_ends": tampering.lists("never ends"),
 }
 
+LISTINGS = ("listing_stops", "listing_hides", "listing_invents")
 FAR_APART = {"skew_ms": 2_000}  # several times min_age and the lifetimes of checkpoints
 # Long runs with much to collect. No SDK: what it reads back with has a boundary of its own.
 RARE_BREAKS = [{"broken": name, "page_size": 2, "sdk": "", "commits": 4, "rounds": 3, "min_age_ms": 60, "think_ms": 100}
-               for name in (*BREAKS, "file_misnamed", "listing_stops")]
+               for name in (*BREAKS, "file_misnamed", *LISTINGS)]
 
 
 SCENARIO = Scenario(

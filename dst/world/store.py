@@ -4,6 +4,7 @@ It is linearizable, and a listing sees every earlier put, as the essay on object
 answers in which stores differ. faults.py decides when a request is applied and whether its response arrives.
 """
 
+import re
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import cache, lru_cache
@@ -34,6 +35,13 @@ NO_CONTENT, NOT_FOUND = Reply(204), Reply(404)
 S3_IN_MS = scaled(S3, 1)  # a run lasts some seconds, so last_modified is exact to the millisecond
 
 
+LISTS_WRONGLY = {
+    "repeats": "a page has the key that it should follow",
+    "never ends": "each page is truncated, also the last one",
+    "stops": "the page after the first has no key, and is truncated",
+    "hides": "the last key is missing",
+    "invents": "the key after the last is there, too",
+}
 SECOND_MS = 10  # a second in a run: its min_age, really hours, is some hundreds of ms
 
 
@@ -198,18 +206,23 @@ class SimulatedStore:
         return None
 
     def lists_wrongly(self, how: str) -> None:
-        """From now on a page `repeats` the key that it should follow; or a listing `never ends`, though no key follows; or it
-        `stops`: the page after the first has no key, though more follow."""
+        """From now on all listings are wrong in this way, one of LISTS_WRONGLY."""
         self._lists, self._special = how, True
 
     def _listed_wrongly(self, prefix: str, after: str) -> Reply:
-        repeats = self._lists == "repeats"
-        if self._lists == "stops" and after:
+        how = self._lists
+        if how == "stops" and after:
             return Reply(200, answer=Page((), True))
-        keys = [key for key in self.keys if key.startswith(prefix) and (key > after or (repeats and key == after))]
-        page = keys[:self.page_size]
-        more = len(page) == self.page_size if repeats else self._lists == "never ends" or len(page) < len(keys)
-        return Reply(200, answer=Page(tuple(self.objects[key][1] for key in page), more))
+        listed = [key for key in self.keys if key.startswith(prefix)]
+        entries = [self.objects[key][1] for key in listed]
+        if how == "hides":
+            del entries[-1:]
+        elif how == "invents" and entries:
+            entries.append(entries[-1]._replace(key=next_key(listed[-1])))
+        entries = [entry for entry in entries if entry.key > after or (how == "repeats" and entry.key == after)]
+        page = entries[:self.page_size]
+        more = how == "never ends" or (len(page) == self.page_size if how == "repeats" else len(page) < len(entries))
+        return Reply(200, answer=Page(tuple(page), more))
 
     def _as_before(self, changes: list[tuple[str, Stored | None]]) -> "SimulatedStore":
         store = SimulatedStore(self.page_size, self.profile)
@@ -240,6 +253,11 @@ def refusal(status: int) -> Reply | None:
 def behind(prefix: str) -> str:
     """Return the least key greater than all keys with this prefix."""
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)
+
+
+def next_key(key: str) -> str:
+    """Return the key of the next number, or, of a key without a number, a key that follows it."""
+    return re.sub(r"[0-9]{20}", lambda found: f"{int(found[0]) + 1:020d}", key) if re.search(r"[0-9]{20}", key) else f"{key}0"
 
 
 def scattered(key: str) -> bytes:

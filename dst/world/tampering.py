@@ -46,7 +46,7 @@ def halved(body: bytes) -> bytes:
 
 
 def lists(how: str) -> Breach:
-    """Return the breach after which listings are wrong, as `SimulatedStore.lists` says."""
+    """Return the breach after which listings are wrong, as LISTS_WRONGLY says."""
     def breach(store: SimulatedStore, shape: Any, now_ms: int, choose: Choose) -> bool:
         store.lists_wrongly(how)
         return True
@@ -75,9 +75,12 @@ def damaged(store: SimulatedStore, shape: Any, now_ms: int, choose: Choose) -> b
     return written_over(store, key, change, now_ms) if change else deleted(store, key, now_ms)
 
 
-MISNAMES: tuple[Callable[[str], str], ...] = (  # names that no file may have, made of the 20 digits of one that has
-    lambda digits: digits[1:], lambda digits: f"0{digits}", lambda digits: f"x{digits[1:]}", lambda digits: f"{digits[:-1]}x",
-    lambda digits: f"{digits[:-1]}\N{ARABIC-INDIC DIGIT THREE}", lambda digits: "9" * len(digits))
+MISNAMES: tuple[Callable[[str, str], str], ...] = (  # names that are no file's, made of the 20 digits of one that is, and its
+    # suffix; the last is none of the folder's
+    lambda digits, suffix: f"{digits[1:]}{suffix}", lambda digits, suffix: f"0{digits}{suffix}",
+    lambda digits, suffix: f"x{digits[1:]}{suffix}", lambda digits, suffix: f"{digits[:-1]}x{suffix}",
+    lambda digits, suffix: f"{digits[:-1]}\N{ARABIC-INDIC DIGIT THREE}{suffix}", lambda digits, suffix: f"{'9' * 20}{suffix}",
+    lambda digits, suffix: f"{digits}{suffix}.tmp")
 NUMBERED = re.compile(r"^(.*/)([0-9]{20})(\.\w+)$")
 
 
@@ -88,9 +91,11 @@ def misnamed(store: SimulatedStore, shape: Any, now_ms: int, choose: Choose) -> 
         return False
     folder, digits, suffix = files[choose("broken.key", len(files))].groups()
     copied = store.objects[f"{folder}{digits}{suffix}"][0].body
-    return store.put(f"{folder}{MISNAMES[choose('broken.how', len(MISNAMES))](digits)}{suffix}", copied, now_ms).status == 200
+    name = MISNAMES[choose("broken.how", len(MISNAMES))](digits, suffix)
+    return store.put(f"{folder}{name}", copied, now_ms).status == 200
 
 
 DAMAGED = "object_damaged"
 DAMAGE = MappingProxyType({  # for `breaks` of a scenario; such a run is judged by its answers
-    DAMAGED: damaged, "file_misnamed": misnamed, "listing_stops": lists("stops")})
+    DAMAGED: damaged, "file_misnamed": misnamed, "listing_stops": lists("stops"), "listing_hides": lists("hides"),
+    "listing_invents": lists("invents")})

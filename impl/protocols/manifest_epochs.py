@@ -143,14 +143,17 @@ class Instance:
         if self.epoch:
             raise RuntimeError(f"this {self.role} is open already, with epoch {self.epoch}: an epoch is taken once")
         end_ms, doubt = self.world.clock.now_ms() + int(retry_for_s * 1000), False
+        conflicts: dict[int, int] = {}
         while True:
             try:
                 if self.base is None:
                     self.base = await self._latest()
+                self.storage.check_listed(self.at, conflicts)
                 mine = getattr(self.base, EPOCH[self.role]) + 1
                 committed = await self._create(self.base._replace(**{EPOCH[self.role]: mine}))
             except ObjectVersionExists:
                 self.world.metrics.count("open_conflicts")
+                conflicts = {self.at: conflicts.get(self.at, 0) + 1}
             except OutcomeUnknown:
                 doubt = True
             except Definite as error:
@@ -217,16 +220,19 @@ class Instance:
     async def _update(self, pick: Callable[[Manifest], Update | None], merge: Merge | None,
                       deadline_ms: int | None) -> Any:
         """Return what was committed; None if `pick` found nothing to do."""
+        conflicts: dict[int, int] = {}
         while True:
             try:
                 if self.base is None and (found := await self._prepare(pick, merge)):
                     return self._done(found)
                 if self.update is None:
                     return None
+                self.storage.check_listed(self.at, conflicts)
                 assert self.base is not None, "_prepare has found something to build on"
                 return self._done(await self._create(self.update.applied(self.base)))
             except ObjectVersionExists:
                 self.world.metrics.count("update_conflicts")
+                conflicts = {self.at: conflicts.get(self.at, 0) + 1}
             except OutcomeUnknown:
                 self.world.metrics.count("updates_in_doubt")
                 self.doubt = self.at + 1

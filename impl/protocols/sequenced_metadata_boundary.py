@@ -143,7 +143,7 @@ class MetadataStore:
         while True:
             latest, body = kept or await self.bounded.latest()
             kept = None
-            self._not_stuck(latest, conflicts)
+            self.bounded.storage.check_listed(latest, conflicts)
             value = change(latest + 1, self.codec.decode(body))
             body = self.codec.encode(value)
             try:
@@ -189,7 +189,7 @@ class MetadataStore:
                         self.world.metrics.count("updates_recognised")
                         return Recognised(latest, value)
                     raise OutcomeUnknown(f"id {latest} holds the update, but was behind the boundary before it could be read")
-                self._not_stuck(latest, conflicts)
+                self.bounded.storage.check_listed(latest, conflicts)
                 value = change(latest + 1, value)
                 if not holds(value):
                     raise ValueError("the changed value does not hold its update: it could never be recognised")
@@ -206,11 +206,6 @@ class MetadataStore:
                     raise
                 raise OutcomeUnknown(f"an earlier attempt is in doubt ({doubt}), and then: {error}") from error
         raise doubt or last  # pyright: ignore[reportGeneralTypeIssues]  # one attempt was made, and has failed
-
-    def _not_stuck(self, latest: int, conflicts: dict[int, int]) -> None:
-        if conflicts.get(latest, 0) > self.bounded.storage.read_attempts:
-            key = self.bounded.storage.namespace.key(latest + 1)
-            raise NoLatest(f"{key!r} is said to exist, but is not listed, {conflicts[latest]} times over")
 
     async def current(self) -> Committed:
         """Return the latest committed value. Raises NoLatest, InvalidName, InvalidBoundary, BoundaryLost, Unavailable."""

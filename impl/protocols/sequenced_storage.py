@@ -89,6 +89,15 @@ class SequencedStorage:
         except AlreadyExists:
             raise ObjectVersionExists(file_id) from None
 
+    def check_listed(self, latest: int, conflicts: dict[int, int]) -> None:
+        """Check that the store does not say again and again that the next id exists, and never lists it.
+
+        `conflicts`: how often the id after this one has conflicted since a listing showed another latest one. Raises NoLatest
+        after more than `read_attempts`."""
+        if conflicts.get(latest, 0) > self.read_attempts:
+            key = self.namespace.key(latest + 1)
+            raise NoLatest(f"{key!r} is said to exist, but is not listed, {conflicts[latest]} times over")
+
     async def delete(self, file_id: int) -> None:
         """Delete the file with this id. Raises OutcomeUnknown."""
         await self.store.delete(self.namespace.key(file_id))

@@ -104,7 +104,8 @@ class StateWriter:
 
         Returns the committed file. After its own create the writer knows the latest file, and needs no LIST or GET. It lists
         again after OutcomeUnknown, and after a call that was cancelled. After a Definite error the update is nowhere and may be
-        repeated (ObjectVersionExists: after `attempts` conflicts). After OutcomeUnknown it may be in the history, now or later.
+        repeated (ObjectVersionExists: after `attempts` conflicts; NoLatest: a file exists and is never listed). After
+        OutcomeUnknown it may be in the history, now or later.
         """
         try:
             return await self._update(change, attempts)
@@ -115,14 +116,17 @@ class StateWriter:
             raise
 
     async def _update(self, change: Callable[[int, Any], Any], attempts: int | None) -> Committed:
+        conflicts: dict[int, int] = {}
         while True:
             await self._find_out()
             assert self.known is not None
+            self.storage.check_listed(self.known.id, conflicts)
             file_id, value = self.known.id + 1, change(self.known.id + 1, self.known.value)
             lost = await self.next_file.create(file_id, self.codec.encode(value))
             if lost is None:
                 self.known = Known(file_id, value, True)
                 return Committed(file_id, value)
+            conflicts = {self.known.id: conflicts.get(self.known.id, 0) + 1}
             self._learn(file_id, lost)
             self.storage.world.metrics.count("update_conflicts")
             attempts = None if attempts is None else attempts - 1

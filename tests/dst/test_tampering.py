@@ -42,7 +42,8 @@ def test_production_keeps_what_still_holds(name):
     ("lost_boundary_is_none", "boundary_lost"), ("invalid_boundary_is_ignored", "boundary_emptied"),
     ("invalid_boundary_is_ignored", "boundary_set_back"), ("repeated_key_is_listed", "listing_repeats"),
     ("listing_without_end", "listing_never_ends"), ("empty_page_ends_listing", "listing_stops"),
-    ("misnamed_file_is_skipped", "file_misnamed")])
+    ("misnamed_file_is_skipped", "file_misnamed"), ("looks_for_ever", "listing_hides"), ("listed_is_there", "listing_invents"),
+    ("boundary_ahead_is_believed", "boundary_set_ahead")])
 def test_a_mutant_dies_of_nothing_else(mutant, name):
     build = BUILDS[mutant][1]
     assert not [seed for seed in range(60) if run(seed, name, build, broken="").kind]
@@ -157,6 +158,8 @@ def test_a_break_that_there_is_not_is_refused():
 @pytest.mark.parametrize("events, says", [
     ([boundary(b"3"), boundary(b"", 404, 2)], "was 3 and is gone"), ([boundary(b"")], "holds b''"),
     ([boundary(b"3"), boundary(b"2", 200, 2)], "went back from 3 to 2"), ([boundary(b"4")], "saw the boundary 4"),
+    ([boundary(b"3"), page(WHERE.key(3))], "the latest file 3"), ([boundary(b"3"), page(WHERE.key(4))], ""),
+    ([boundary(b"3"), page(WHERE.key(3), truncated=True), page(WHERE.key(4), after=WHERE.key(3))], ""),
     ([boundary(b"", 404)], ""), ([boundary(b"3"), boundary(b"", 404, 2), boundary(b"3", 200, 3)], ""),
     ([boundary(b"3"), EMPTY._replace(client="Writer#0", kind="crash", request=2, op="get"), boundary(b"", 404, 3)], ""),
     ([boundary(b"3"), boundary(b"", 404, 2), EMPTY._replace(client="Writer#0", kind="timeout", request=2, op="get")], "")])

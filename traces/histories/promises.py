@@ -2,8 +2,8 @@
 
 No store and no model explains such a run. What remains is each client's own view. If the last boundary that a client read is
 gone, is no number, or is less than one that it saw before, no caller of its may be told `committed` or `read`. No caller may be
-told so of an id that is not ahead of a boundary that its client saw. The class of an error says what is wrong with the
-boundary.
+told so of an id that is not ahead of a boundary that its client saw, nor after a listing without a file ahead of it. The class
+of an error says what is wrong with the boundary.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from highwater.impl.layout import Namespace
 from highwater.traces.event import Event
 
 SUCCESS = ("committed", "read")
-LOST, INVALID = "BoundaryLost", "InvalidBoundary"
+LOST, INVALID, BEHIND = "BoundaryLost", "InvalidBoundary", "ObjectVersionBehindBoundary"
 
 
 def trusted(events: Iterable[Event], namespace: Namespace) -> str:
@@ -39,6 +39,29 @@ def trusted(events: Iterable[Event], namespace: Namespace) -> str:
                 return f"untrue error: {e.client} was told {error}, but the boundary that it read {what}"
         elif e.kind == "applied" and e.awaited and e.key == namespace.boundary_key and e.status in (200, 304, 404):
             learn(e, seen, wrong)
+    return noticed(events, lost, namespace)
+
+
+def noticed(events: list[Event], lost: set[tuple[str, int]], namespace: Namespace) -> str:
+    """Return why a call cannot have ended so: it was listed no file that is ahead of a boundary that its client saw before."""
+    seen: dict[str, int] = {}  # client -> the boundary that it read last in this life
+    latest: dict[str, int] = {}  # client -> the latest file of the pages that it was listed last
+    ahead: dict[str, str] = {}  # client -> what is wrong, in the call under way
+    for e in events:
+        if e.kind == "crash":
+            seen.pop(e.client, None)
+        if e.kind in ("crash", "told"):
+            what = ahead.pop(e.client, "")
+            if what and (e.op in SUCCESS or e.keys[1:2] == (BEHIND,)):
+                return f"untrue answer: {e.client} was told {e.op!r}, but {what}"
+        elif e.kind == "applied" and e.awaited and (e.client, e.request) not in lost:
+            if e.key == namespace.boundary_key and e.body.isdigit():
+                seen[e.client] = int(e.body)
+            elif e.op == "list":
+                before = latest.get(e.client, 0) if e.condition else 0  # on the pages before this one
+                of = latest[e.client] = max([before, *filter(None, map(namespace.file_id, e.keys))])
+                if not e.truncated and 0 < of <= seen.get(e.client, 0):
+                    ahead[e.client] = f"the boundary was {seen[e.client]}, and then the latest file {of}"
     return ""
 
 

@@ -72,9 +72,9 @@ def right_deletes(trace: Trace, e: Event, value: str) -> str:
 
 
 def right_rounds(trace: Trace, e: Event, value: str) -> str:
-    """A recovery gives up after so many rounds. Each begins with a listing of the snapshots."""
+    """A recovery gives up after so many rounds. Each begins with the first page of a listing of the snapshots."""
     _, snapshots = trace.namespace.listed
-    rounds = sum(old.op == "list" and old.key == snapshots for old in in_call(trace, e))
+    rounds = sum(old.op == "list" and old.key == snapshots and not old.condition for old in in_call(trace, e))
     return "" if rounds == int(value) else f"this call has begun {rounds}"
 
 

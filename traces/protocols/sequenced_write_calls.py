@@ -18,6 +18,7 @@ WRITE = {
     "ObjectVersionExists": definite("failed", "other clients were faster in every attempt: try again, or later", NEVER,
                                     "attempts"),
     "NotFound": fault("failed", "a file that was listed is gone, which nobody may do: call again", NEVER, DEFINITE),
+    "NoLatest": fault("failed", "the store says that a file exists, and does not list it: call again later", NEVER, DEFINITE),
     "Unavailable": definite("failed", "call again"),
     **unreadable("failed", NEVER, *FILES, "InvalidManifest"),
     "OutcomeUnknown": indefinite("unknown", "do not repeat it by itself; read the files and look for its id"),
