@@ -35,8 +35,14 @@ for name in [*os.environ]:
 os.environ.update(OURS if os.environ.get("HIGHWATER_S3_ENDPOINT") else OURS | NO_FILES)
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items):
+    from tests.support.repeated import ROWS
     from tests.support.schedule import place
+
+    for item in items:
+        if item.nodeid.partition("[")[0] in ROWS:
+            item.add_marker("repeated")
 
     items.sort(key=lambda item: place(item.nodeid))
 

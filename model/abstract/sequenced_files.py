@@ -68,7 +68,7 @@ OFF = (  # and the property that fails
     ({"LATEST_KEPT": False, "MAX_ID": 2}, "BoundaryIsBelowLatest"),
     ({"NEXT_EPOCH": False, "ROLES": (0, 0), "FIRST": File(epochs=(0,)), "BOUNDARY": False}, "OneOwnerPerEpoch"),
     ({"PINS": False}, "PinnedIsKept"),
-    ({"CONDITIONAL_ADVANCE": False, "CLIENTS": 1, "PENDING": 1}, "DeletedIsBehindBoundary"),
+    ({"CONDITIONAL_ADVANCE": False, "CHECKED": False, "CLIENTS": 1, "PENDING": 1}, "DeletedIsBehindBoundary"),
 )
 LIMITS = {"CLIENTS": MANY[1:], "UPDATES": MANY, "MAX_ID": MANY[1:]}
 

@@ -47,7 +47,7 @@ def test_production_keeps_what_still_holds(name):
 def test_a_mutant_dies_of_nothing_else(mutant, name):
     build = BUILDS[mutant][1]
     assert not [seed for seed in range(60) if run(seed, name, build, broken="").kind]
-    assert [seed for seed in range(60) if run(seed, name, build).kind]
+    assert any(run(seed, name, build).kind for seed in range(60))
 
 
 def boundary(body: bytes, status: int = 200, request: int = 1, **more: object) -> Event:
