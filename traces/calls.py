@@ -150,9 +150,9 @@ def judge_claims(trace: Any, e: Event) -> None:
         events = [*takewhile(within, own(trace, e.client))]
         sent = {old.request for old in events if old.awaited}  # an earlier call's request may arrive in this one
         for old in events:
-            if old.op in MUTATIONS and old.status in APPLIED and old.request in sent:
+            if old.op in MUTATIONS and old.status in APPLIED and old.request in sent and not old.key.startswith(trace.aside):
                 raise untrue(trace, e, e.keys[1], f"its {old.op} of {old.key} was applied")
-            if old.pending and (old.client, old.request) in trace.pending:
+            if old.pending and (old.client, old.request) in trace.pending and not old.key.startswith(trace.aside):
                 trace.denied[old.client, old.request] = e
 
 

@@ -79,6 +79,7 @@ class Trace:
     keyed: tuple[str, ...] = ()  # the responses that name an object
     bodiless: tuple[str, ...] = ()  # those that have no body
     repeats = False  # an SDK below the calls repeats requests by itself
+    aside: tuple[str, ...] = ()  # prefixes of keys that hold no part of an update
     collector = ""  # name prefix of clients without model state: a late write of theirs is their own action
 
     def __init__(self, refiner: Refiner, namespace: Any, skew_ms: int = 0):

@@ -1,5 +1,7 @@
 """Mutants of impl/protocols/baseline.py, each with one safeguard removed. Simulation must find each of them."""
 
+from collections.abc import Iterable
+
 from highwater.dst.scenario import Build, Mutants
 from highwater.dst.scenarios.baseline import ROOT, Impl
 from highwater.impl.errors import Indefinite, OutcomeUnknown, Unavailable
@@ -63,8 +65,8 @@ class UnsentIsUnknown(Baseline):
 class IdsAlone(BaselineKv):
     """Names its puts by its id alone, which need not be greater than that of the instance before."""
 
-    def __init__(self, baseline: Baseline, found: dict[str, bytes]):
-        super().__init__(baseline, found)
+    def __init__(self, baseline: Baseline, found: dict[str, bytes], announced: Iterable[str] = ()):
+        super().__init__(baseline, found, announced)
         self.me = f"{1:020d}.{self.me.partition('.')[2]}"
 
 
@@ -92,8 +94,8 @@ class DoubtForgotten(BaselineKv):
 class RecoveredUnsorted(BaselineKv):
     """Takes the value of a key that was listed first."""
 
-    def __init__(self, baseline: Baseline, found: dict[str, bytes]):
-        super().__init__(baseline, found)
+    def __init__(self, baseline: Baseline, found: dict[str, bytes], announced: Iterable[str] = ()):
+        super().__init__(baseline, found, announced)
         for name, body in sorted(found.items(), reverse=True):
             self.stored[record(name, body)[0]] = name
 

@@ -7,6 +7,8 @@ each object. The code follows model/protocols/baseline.py request by request. Ea
 outcome is unknown may be sent again blindly (`attempts`). Nothing is fenced here and nothing is collected.
 """
 
+from collections.abc import Iterable
+
 from highwater.impl.errors import Definite, NotFound, OutcomeUnknown, Unavailable
 from highwater.impl.world import World, list_all
 
@@ -20,6 +22,7 @@ class Baseline:
                              "acknowledged; give the store that it wraps")
         self.world, self.attempts = world, attempts
         self.prefix = f"{root}/baseline/" if root else "baseline/"
+        self.instances = f"{root}/baseline-instances/" if root else "baseline-instances/"  # of BaselineKv
 
     async def write(self, name: str, body: bytes) -> None:
         """Store `body` with one PUT; it is stored when this returns.
@@ -71,15 +74,18 @@ class BaselineKv:
     wins.
 
     An instance takes a number above those of all instances that it finds. So requests of its predecessor that are still in
-    flight sort before its own puts. The id keeps names unique if two instances open at the same time. In that case the order of
-    their puts follows their names, not time. Therefore only one instance may run at a time, and nothing here fences another.
+    flight sort before its own puts. Before its first put it announces its number with an empty object of that name in
+    `<root>/baseline-instances/`: else a predecessor of whose puts none has arrived yet would have the same number. The id keeps
+    names unique if two instances open at the same time. In that case the order of their puts follows their names, not time.
+    Therefore only one instance may run at a time, and nothing here fences another.
     """
 
-    def __init__(self, baseline: Baseline, found: dict[str, bytes]):
-        """Build the table from `found`, the result of `baseline.recover`. Raises InvalidRecord."""
+    def __init__(self, baseline: Baseline, found: dict[str, bytes], announced: Iterable[str] = ()):
+        """Build the table from `found`, the result of `baseline.recover`. `announced`: the names of earlier instances. Raises
+        InvalidRecord."""
         self.baseline = baseline
-        number = 1 + max((instance(name) for name in found), default=0)
-        self.me = f"{number:020d}.{baseline.world.ids.new_id()}"
+        number = 1 + max([*map(instance, found), *map(number_of, announced)], default=0)
+        self.me, self.announced = f"{number:020d}.{baseline.world.ids.new_id()}", False
         self.k = 0
         self.stored = {record(name, body)[0]: name for name, body in sorted(found.items())}  # key -> the greatest known name
         self.doubtful: dict[str, list[str]] = {}  # key -> greater names, in flight or of unknown outcome
@@ -88,10 +94,13 @@ class BaselineKv:
     async def open(cls, world: World, root: str, attempts: int = 1) -> "BaselineKv":
         """Recover all acknowledged puts of earlier instances. Raises Unavailable, InvalidRecord."""
         baseline = Baseline(world, root, attempts)
-        return cls(baseline, await baseline.recover())
+        announced = await list_all(world.store, baseline.instances)
+        return cls(baseline, await baseline.recover(), [entry.key.removeprefix(baseline.instances) for entry in announced])
 
     async def put(self, key: str, value: bytes) -> None:
-        """Store a value with one PUT. Raises what `Baseline.write` raises."""
+        """Store a value with one PUT, the first with two. Raises what `Baseline.write` raises."""
+        if not self.announced:
+            await self._announce()
         name, self.k = f"{self.me}.{self.k:020d}", self.k + 1
         self.doubtful.setdefault(key, []).append(name)  # from now on any reader may see it
         try:
@@ -100,6 +109,14 @@ class BaselineKv:
             self.doubtful[key] = [each for each in self.doubtful[key] if each != name]
             raise
         self._is_stored(key, name)
+
+    async def _announce(self) -> None:
+        """Make the number of this instance known. Raises Unavailable: no put was sent."""
+        try:
+            await self.baseline.world.store.put(self.baseline.instances + self.me, b"")
+        except OutcomeUnknown as error:
+            raise Unavailable(f"the instance could not be announced, so nothing was put: {error}") from error
+        self.announced = True
 
     async def get(self, key: str) -> bytes | None:
         """Return the latest value of this key, or None. Raises Unavailable.
@@ -127,8 +144,15 @@ class BaselineKv:
 
 def instance(name: str) -> int:
     """Return the number of the instance that wrote this name. Raises InvalidRecord."""
+    if len(name.split(".")) != 3:
+        raise InvalidRecord(name)
+    return number_of(name)
+
+
+def number_of(name: str) -> int:
+    """Return the number with which a name begins. Raises InvalidRecord."""
     number = name.partition(".")[0]
-    if len(name.split(".")) != 3 or not (number.isascii() and number.isdigit()):
+    if not (number.isascii() and number.isdigit()):
         raise InvalidRecord(name)
     return int(number)
 

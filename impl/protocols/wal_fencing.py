@@ -324,8 +324,8 @@ async def collect(world: World, root: str, min_age_ms: int = 0) -> list[int]:
     boundary = (await ManifestObject(world, root).read()).manifest.replay_after
     if not boundary:
         return []
-    old = [namespace.file_id(entry.key) for entry in await list_all(world.store, namespace.prefix)
-           if not min_age_ms or now_ms - entry.last_modified_ms > min_age_ms]
+    listed = [(namespace.file_id(entry.key), entry.last_modified_ms) for entry in await list_all(world.store, namespace.prefix)]
+    old = [i for i, modified_ms in listed if not min_age_ms or now_ms - modified_ms > min_age_ms]
     return [i for i in old if i is not None and i <= boundary and await _delete(world, namespace, i)]
 
 

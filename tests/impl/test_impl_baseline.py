@@ -19,8 +19,20 @@ def opened(store, attempts: int = 1) -> Baseline:
     return Baseline(system_world(store), "db", attempts)
 
 
-async def kv(store) -> BaselineKv:
-    return await BaselineKv.open(system_world(store), "db")
+class Given:
+    """The source of one id."""
+
+    def __init__(self, one: str):
+        self.one = one
+
+    def new_id(self) -> str:
+        return self.one
+
+
+async def kv(store, of: str = "") -> BaselineKv:
+    """Open a store of keys and values, with the id `of`, or a ULID."""
+    world = system_world(store)
+    return await BaselineKv.open(world._replace(ids=Given(of)) if of else world, "db")
 
 
 def test_whoever_recovers_reads_all_that_was_acknowledged(stores):
@@ -120,11 +132,13 @@ def test_a_put_is_one_put_a_get_one_get_and_a_flush_nothing():
     async def case():
         store = Faulty(MemoryStore())
         opened = await kv(store)
+        await opened.put("another", b"1")
+        assert store.sent() == "list_page list_page put put"  # the instance announces itself before its first put
         await opened.put("k", b"1")
         await opened.get("k")
-        await opened.get("another")
+        await opened.get("a third")
         await opened.flush()
-        assert store.sent() == "list_page put get"
+        assert store.sent() == "put get"
 
     run(case())
 
@@ -132,15 +146,41 @@ def test_a_put_is_one_put_a_get_one_get_and_a_flush_nothing():
 def test_what_a_predecessor_has_under_way_does_not_hide_what_its_successor_was_told_is_stored(stores):
     async def case():
         store = Faulty(stores.open())
-        first = await kv(store)
+        first = await kv(store, "b")
+        await first._announce()
         store.next("put", NEVER, LATE)
         for value in (b"never", b"late"):
             with pytest.raises(OutcomeUnknown):
                 await first.put("k", value)
-        second = await kv(stores.open())
+        second = await kv(stores.open(), "a")
         await second.put("k", b"mine")
         await store.arrive()
         assert await second.get("k") == await (await kv(stores.open())).get("k") == b"mine"
+
+    run(case())
+
+
+@pytest.mark.parametrize("fate", [LOST, LATE, NEVER, REFUSED])
+def test_an_instance_that_cannot_announce_itself_puts_nothing_and_may_be_asked_again(fate):
+    async def case():
+        store = Faulty(MemoryStore())
+        opened = await kv(store)
+        store.next("put", fate)
+        with pytest.raises(Unavailable):
+            await opened.put("k", b"1")
+        assert await opened.get("k") is None
+        await opened.put("k", b"1")
+        assert await opened.get("k") == await (await kv(store)).get("k") == b"1"
+
+    run(case())
+
+
+def test_an_announcement_that_is_none_is_an_error_that_names_it():
+    async def case():
+        store = MemoryStore()
+        await store.put("db/baseline-instances/x.y", b"")
+        with pytest.raises(InvalidRecord, match=r"x\.y"):
+            await kv(store)
 
     run(case())
 
@@ -166,6 +206,7 @@ def test_a_refused_put_is_not_looked_for():
     async def case():
         store = Faulty(MemoryStore())
         opened = await kv(store)
+        await opened.put("another", b"1")
         store.next("put", REFUSED)
         with pytest.raises(Unavailable):
             await opened.put("k", b"1")

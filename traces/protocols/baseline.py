@@ -14,10 +14,11 @@ from highwater.traces.event import Event
 from highwater.traces.form import Keys
 from highwater.traces.protocols.baseline_calls import CALLS, JUDGES
 from highwater.traces.refine import STUTTER, Match, Refiner
-from highwater.traces.trace import AGAIN, refiner_without_witnesses, update_of
+from highwater.traces.trace import AGAIN, COLLECTS, refiner_without_witnesses, sent, update_of
 
 PREFIX = "db/baseline/"
-KEYS = Keys(PREFIX, listed=(PREFIX,))
+INSTANCES = "db/baseline-instances/"  # of stores of keys and values
+KEYS = Keys(PREFIX, listed=(PREFIX, INSTANCES))
 
 
 def constants(writers: int, readers: int) -> Constants:
@@ -99,10 +100,27 @@ def value_of(body: bytes) -> Update:
 
 class KvTrace(Trace):
     """The trace of stores of keys and values. A store also reads, which changes nothing in the model. A value that `get`
-    returns is the last that it has read; whether it is the latest is judged by the callers' history."""
+    returns is the last that it has read; whether it is the latest is judged by the callers' history. Names of instances are
+    nothing in the model, either."""
+
+    aside = (INSTANCES,)
+
+    def _match(self, e: Event) -> Match | None:
+        if e.key.startswith(INSTANCES):
+            self._well_formed(e)
+            if e.op not in ("list", "put") or e.body:
+                raise self._no_action(e)
+            return None
+        return super()._match(e)
+
+    def _sent(self, e: Event) -> None:
+        if e.key.startswith(INSTANCES):
+            self.pending[e.client, e.request] = COLLECTS, sent(e)
+        else:
+            super()._sent(e)
 
     def _updates(self, e: Event) -> list[str]:
-        return ["{}.{}".format(*value_of(e.body))]
+        return [] if e.key.startswith(INSTANCES) else ["{}.{}".format(*value_of(e.body))]
 
     def _answered(self, e: Event) -> Match:
         reads = e.client.startswith("Reader")
