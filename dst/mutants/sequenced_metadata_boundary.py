@@ -377,7 +377,7 @@ ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefi
     "missing_is_asked_again": (("refinement:Writer.ReadMissing", "refinement:Reader.ReadMissing"), ("liveness:",)),
     "lost_boundary_is_none": (("history:untrue success",), ("history:untrue success",)),
     "invalid_boundary_is_ignored": (("history:untrue success",), ("history:untrue success",)),
-    "repeated_key_is_listed": (("history:", "liveness:"), ("history:", "liveness:")),
+    "repeated_key_is_listed": (("history:", "liveness:", "call:"), ("history:", "liveness:", "call:")),
     "empty_page_ends_listing": (("call:",), ("call:",)),
     "misnamed_file_is_skipped": (("call:",), ("call:",)),
     "looks_for_ever": (("liveness:",), ("liveness:",)),

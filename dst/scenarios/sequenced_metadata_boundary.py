@@ -376,6 +376,6 @@ SCENARIO = Scenario(
     cost={counted(n, "writer"): Shape(writers=n, commits=40, rounds=10, min_age_ms=2_000, think_ms=1, audit=False)
           for n in (1, 2, 4, 8)},
     breaks={**BREAKS, **tampering.DAMAGE},
-    rare=({"sdk": "once"}, FAR_APART, PATIENCE, *RARE_BREAKS),
+    rare=({"sdk": "once"}, FAR_APART, FAR_APART, PATIENCE, PATIENCE, *RARE_BREAKS),
     needs=("create", "update", "cache", "list"),
 )

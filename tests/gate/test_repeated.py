@@ -1,4 +1,4 @@
-"""What `make test` leaves to the gate: each such test is there, asks what rows of the gate ask, and CI runs it."""
+"""Tests of the list of tests that `make test` leaves out: each is there, asks what rows of the gate ask, and runs in CI."""
 
 from pathlib import Path
 
