@@ -129,7 +129,7 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
                     ("history:stale read", "history:read went back")),
     "names_mixed_up": (("call:recover writes",), ()),
     "unsent_is_unknown": (("call:write Indefinite",), ()),
-    "ids_alone": ((*UNSERIAL, "told:got"), UNSERIAL),  # a model of separate writes has no keys
+    "ids_alone": (("refinement:Put", *UNSERIAL, "told:got"), UNSERIAL),
     "refused_is_served": ((*UNSERIAL, "told:got"), UNSERIAL),
     "doubt_forgotten": ((*UNSERIAL, "told:got"), UNSERIAL),
     "recovered_unsorted": ((*UNSERIAL, "told:got"), UNSERIAL),

@@ -161,7 +161,7 @@ async def got(actors: Actors, client: Client, kv: BaselineKv, key: str) -> None:
         actors.not_read(client, said)
         return
     value = said.value or b""
-    actors.end(client, "got", body=value, seen=(key, value.decode(errors="replace")), keys=said.keys)
+    actors.end(client, "got", key, value, seen=(key, value.decode(errors="replace")), keys=said.keys)
 
 
 def key_of(shape: Shape, update: str) -> str:

@@ -15,6 +15,8 @@ from highwater.traces import Trace as CommonTrace
 from highwater.traces.damage import kills
 from highwater.traces.damage.damage import EDITS, KINDS_OF_DAMAGE, damages, spread
 from highwater.traces.damage.kills import Good, Tally, kind_of, measure
+from highwater.traces.damage.knowledge import Knowledge
+from highwater.traces.damage.protocols import baseline
 from highwater.traces.damage.protocols import sequenced_metadata_boundary as boundary
 from highwater.traces.damage.survivors import GENERAL
 from highwater.traces.event import EMPTY, Event, from_json
@@ -206,7 +208,8 @@ def test_command_fails_where_a_check_is_off(monkeypatch):
     assert result.exit_code == HARNESS and "not explained" in result.output and "good.ndjson: event" in result.output
 
 
-def test_command_takes_every_protocol_and_says_what_is_not_known():
+def test_command_takes_every_protocol_and_says_what_is_not_known(monkeypatch):
+    monkeypatch.setattr(baseline, "KNOWLEDGE", Knowledge())
     result = CliRunner().invoke(command.app, ["damage", "--protocol", "baseline", "--seeds", "0:1"])
     assert result.exit_code == INCOMPLETE, result.output
     assert "put: 200" in result.output and "unexplained" in result.output and "is not known" in result.output

@@ -6,6 +6,7 @@ import pytest
 
 from highwater.traces.damage.clients import OF_ALL
 from highwater.traces.damage.damage import Damage
+from highwater.traces.damage.protocols.baseline import KNOWLEDGE as BASELINE
 from highwater.traces.damage.survivors import GENERAL, Clients, Survivor
 from highwater.traces.event import EMPTY, Event
 from highwater.traces.form import Keys
@@ -96,3 +97,22 @@ EXPLAINS = {  # predicate -> a damage that it explains
 @pytest.mark.parametrize("name", EXPLAINS)
 def test_predicate_explains(name):
     assert OF_ALL[name][1](EXPLAINS[name])
+
+
+# --- those of the baseline
+
+NAMED = CREATE._replace(op="put", key="db/baseline-instances/00000000000000000001.a", body=b"")
+PUT = NAMED._replace(key="db/baseline/00000000000000000001.a.00000000000000000000", body=b"\0\0\0\x01k0.0")
+GOT = EMPTY._replace(t_ms=1, client="Reader#0", kind="told", op="got", key="k")
+OF_BASELINE = {
+    "announced again": ([damaged([NAMED], 0, "repeat")], [damaged([PUT], 0, "repeat"), damaged([NAMED], 0, "drop"), damaged(
+        [NAMED], 0, "edit", client="Writer#1")]),
+    "no value either": ([damaged([GOT], 0, "edit", key="l"), damaged([GOT], 0, "edit", client="Reader#1")], [damaged(
+        [GOT._replace(body=b"0.0")], 0, "edit", key="l"), damaged([GOT], 0, "edit", body=b"0.0"), damaged([GOT], 0, "drop")]),
+}
+
+
+@pytest.mark.parametrize("name", OF_BASELINE)
+def test_a_predicate_of_the_baseline_explains_only_what_it_must(name):
+    holds, (rightly, wrongly) = BASELINE.equivalences[name][1], OF_BASELINE[name]
+    assert [holds(survivor) for survivor in rightly + wrongly] == [True] * len(rightly) + [False] * len(wrongly)

@@ -8,8 +8,12 @@ decides.
 A client may also be a store of keys and values (`KvTrace`). Its objects have other names, and the value in an object is "w.k".
 """
 
+from typing import Any
+
+from highwater.impl.protocols.baseline import record
 from highwater.model.protocols.baseline import Constants, Shared, Update, Writer, model
 from highwater.traces import trace
+from highwater.traces.calls import RETURNED
 from highwater.traces.event import Event
 from highwater.traces.form import Keys
 from highwater.traces.protocols.baseline_calls import CALLS, JUDGES
@@ -100,10 +104,65 @@ def value_of(body: bytes) -> Update:
 
 class KvTrace(Trace):
     """The trace of stores of keys and values. A store also reads, which changes nothing in the model. A value that `get`
-    returns is the last that it has read; whether it is the latest is judged by the callers' history. Names of instances are
+    returns is the last that it has read, and no older than what it knows of the key. Names of instances are
     nothing in the model, either."""
 
-    aside = (INSTANCES,)
+    aside, keyed = (INSTANCES,), ("got",)
+
+    def __init__(self, refiner: Refiner, namespace: Any, skew_ms: int = 0):
+        super().__init__(refiner, namespace, skew_ms)
+        self.instances: dict[str, str] = {}  # name -> the client that has announced it
+        self.found: dict[str, int] = {}  # client -> the largest number of an instance that it was listed since it opens
+        self.due: dict[str, tuple[str, ...]] = {}  # client -> what it has still to list or get while it recovers
+        self.asked: dict[str, str] = {}  # client -> the object that it has got last in this call, not to recover
+        self.latest: dict[str, dict[str, str]] = {}  # client -> key -> the greatest name that it has recovered or put
+
+    def _take(self, e: Event) -> None:
+        super()._take(e)
+        if e.kind == "told":
+            self.asked.pop(e.client, None)
+            if self.due.pop(e.client, ()) and (not e.keys or e.keys[2] == RETURNED):
+                raise self._refused("Get", f"{e.client} has not got all that it was listed")
+        elif e.kind != "applied":
+            self.due.pop(e.client, None)
+            if e.kind == "crash":
+                self.latest.pop(e.client, None)
+        elif e.op == "put":
+            self._puts(e)
+        elif e.awaited:
+            self._reads(e)
+
+    def _puts(self, e: Event) -> None:
+        """Check the name of an instance: it is its client's own, and greater than all that it has found."""
+        if e.key.startswith(INSTANCES):
+            name, number = e.key.removeprefix(INSTANCES), 1 + self.found.get(e.client, 0)
+            if e.awaited and int(name.partition(".")[0]) != number:
+                raise self._refused("Put", f"{e.client} announces {name}, and the next number after those it found is {number}")
+            self.instances.setdefault(name, e.client)
+        else:
+            name = e.key.removeprefix(PREFIX)
+            if e.awaited:
+                self.latest[e.client] = {**self.latest.get(e.client, {}), record(name, e.body)[0]: name}
+            name = name.rpartition(".")[0]
+        if self.instances.get(name) != e.client:
+            raise self._refused("Put", f"{e.client} has not announced the instance {name}")
+
+    def _reads(self, e: Event) -> None:
+        """Check that a client that recovers lists instances, then puts, and gets each of these in order."""
+        due, known = self.due.get(e.client, ()), self.latest.get(e.client, {})
+        if due and due[0] != e.key:
+            raise self._refused("Get", f"{e.client} asks for {e.key}, and something else is next in its recovery")
+        if e.op == "list":
+            numbers = [int(key.removeprefix(e.key).partition(".")[0]) for key in e.keys]
+            self.found[e.client] = max([*numbers, 0 if e.key == INSTANCES else self.found.get(e.client, 0)], default=0)
+            self.due[e.client] = (PREFIX,) if e.key == INSTANCES else e.keys
+            self.latest[e.client] = {}
+        elif due:
+            name = e.key.removeprefix(PREFIX)
+            key = record(name, e.body)[0]
+            self.due[e.client], self.latest[e.client] = due[1:], {**known, key: max(name, known.get(key, ""))}
+        else:
+            self.asked[e.client] = e.key
 
     def _match(self, e: Event) -> Match | None:
         if e.key.startswith(INSTANCES):
@@ -145,10 +204,13 @@ class KvTrace(Trace):
     def _told_of(self, e: Event) -> str:
         if e.op != "got":
             return super()._told_of(e)
-        last = self._last_of(e)
-        if e.body and (last is None or (last.kind, last.op, last.status) != ("applied", "get", 200)
-                       or value_of(last.body) != update_of(e.body.decode())):
-            raise self._misled(e, "it has not read that value last")
+        last, known = self._last_of(e), self.latest.get(e.client, {}).get(e.key, "")
+        asked = last is not None and (last.kind, last.op, last.status, last.key) == ("applied", "get", 200,
+                                                                                     self.asked.get(e.client))
+        if e.body and (not asked or record(last.key, last.body) != (e.key, e.body) or last.key < PREFIX + known):
+            raise self._misled(e, f"it has not read that value last, from {known} or a later put")
+        if known and not e.body:
+            raise self._misled(e, f"it knows of {known}")
         if e.keys and bool(e.body) != (e.keys[1] == "bytes"):
             raise self._misled(e, f"the call has returned {e.keys[1]}")
         return AGAIN

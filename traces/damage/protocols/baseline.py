@@ -3,7 +3,23 @@
 A writer begins anew with each PUT. A reader begins anew with LIST.
 """
 
+from highwater.traces.damage.clients import OF_ALL
 from highwater.traces.damage.knowledge import Knowledge
-from highwater.traces.damage.survivors import Clients
+from highwater.traces.damage.survivors import Clients, Survivor, same_but
+from highwater.traces.protocols.baseline import INSTANCES
 
-KNOWLEDGE = Knowledge(clients=Clients(begins=("list", "put")))
+
+def announced_again(s: Survivor) -> bool:
+    return s.damage.kind == "repeat" and s.before.op == "put" and s.before.key.startswith(INSTANCES)
+
+
+def no_value_either(s: Survivor) -> bool:
+    """Return whether a caller was told that a key has no value: another caller, or of another key. A client that knows of one
+    is refused."""
+    return same_but(s, "client", "key") and (s.before.kind, s.before.op, s.before.body) == ("told", "got", b"")
+
+
+KNOWLEDGE = Knowledge(held=2, clients=Clients(begins=("list", "put")), equivalences={
+    **OF_ALL,
+    "announced again": ("an instance may announce its name again, as after a time-out", announced_again),
+    "no value either": ("a client that knows of no put of the key may be told so", no_value_either)})
