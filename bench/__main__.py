@@ -14,12 +14,13 @@ from bench import (
     refinement,
     shrinking,
     simulation,
+    strangers,
 )
 from bench.peers import simulators
 
 ALL = {"exploration": exploration, "exploration_on_disk": exploration_on_disk, "simulation": simulation,
        "simulators": simulators, "shrinking": shrinking, "proof": proof, "recording": recording, "checking": checking,
-       "refinement": refinement,
+       "refinement": refinement, "strangers": strangers,
        "campaigns": campaigns, "bulk": bulk, "gate": gate}
 
 

@@ -1,5 +1,6 @@
 """highwater trace check, for a log of requests: search for an order of the requests that the models allow."""
 
+import gc
 from collections import Counter
 from collections.abc import Callable
 from itertools import islice
@@ -68,7 +69,11 @@ def check(file: Path, root: str | None, sets: list[str], skew_ms: int, budget: i
         refuse(f"--set {sets[0]}: the project's recorded.py judges this log, and takes no safeguards")
     of_protocol = users.is_metadata if users else is_metadata
     machine = users.machine() if users else Slatedb(knobs_of(sets, skew_ms))
-    found = search(steps, machine, budget)
+    gc.disable()  # what a search keeps has no cycles
+    try:
+        found = search(steps, machine, budget)
+    finally:
+        gc.enable()
     if strange := [*unknown, *(one for one in requests if one not in unknown and not (
             of_protocol((one.bucket, one.key)) if users else is_known(one)))]:
         console.print(f"[yellow]{len(strange):,} requests are of kinds that no mapping knows:[/]")
