@@ -6,11 +6,11 @@ A writer begins anew with each PUT. A reader begins anew with LIST.
 from highwater.traces.damage.clients import OF_ALL
 from highwater.traces.damage.knowledge import Knowledge
 from highwater.traces.damage.survivors import Clients, Survivor, same_but
-from highwater.traces.protocols.baseline import INSTANCES
 
 
 def announced_again(s: Survivor) -> bool:
-    return s.damage.kind == "repeat" and s.before.op == "put" and s.before.key.startswith(INSTANCES)
+    """Return whether an instance has announced its name twice. No other put is empty."""
+    return s.damage.kind == "repeat" and (s.before.op, s.before.body) == ("put", b"")
 
 
 def no_value_either(s: Survivor) -> bool:
