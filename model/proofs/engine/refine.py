@@ -11,17 +11,21 @@ the concrete action, and the plan's first result defines them. That such a value
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from timeit import default_timer  # only to report what Z3 took; no verdict depends on it
 from typing import Any, NamedTuple
 
 import z3
 
 from highwater.model.core import Model
-from highwater.model.proofs.engine.inductive import RLIMIT, TIMEOUT_MS, Proof, Row, any_of, verdict_of
+from highwater.model.proofs.engine.inductive import TIMEOUT_MS, Proof, Row, any_of, verdict_of
 from highwater.model.proofs.engine.logic import And, If, Implies, Not
 from highwater.model.proofs.engine.symbolic import Symbolic
 from highwater.model.proofs.engine.system import Misnamed, Scope, System, View, parameters, title
+
+RLIMIT = 2_500_000  # of an attempt, in Z3's own count of its work
+SEEDS = 6  # attempts with the invariant: whether Z3 finds a proof of nested quantifiers may depend on its random choices
+SHOWN = "is no step of"
 
 
 class Taken(NamedTuple):
@@ -175,28 +179,25 @@ def prove(of: Refinement, c: Any, enables: Callable[[str, str], bool] | None = N
     """
     start, rows, possible, disabled, system = default_timer(), [], {}, [], joined(of)
 
-    def ask(name: str, clause: str, holds: Any, *solvers: z3.Solver) -> Row:
-        """Ask with fewer facts first: most goals need no invariant, and without it a query is small."""
-        began, verdict = default_timer(), ""
-        for s in solvers:
-            s.push()
-            s.add(Not(holds))
-            verdict = verdict_of(s)
-            s.pop()
+    def ask(name: str, clause: str, holds: Any, attempts: Iterable[tuple[Any, ...]], *action: str) -> None:
+        """Each attempt is a number for Z3's random choices, and facts. A step that does not refine is looked for after two."""
+        began, verdict, text = default_timer(), "", ""
+        for number, (seed, *facts) in enumerate(attempts):
+            if number == 2 and explain:
+                text = explain(*action)
+                if SHOWN in text:  # also where Z3 gave up without bounds, and a small state will do
+                    verdict = "fails"
+                    break
+            verdict = verdict_of(solver(timeout_ms, seed, *facts, [Not(holds)]))
             if verdict == "proved":
                 break
-        return Row(name, clause, verdict, (default_timer() - began) * 1000)
-
-    def tell(row: Row, *action: str) -> None:
-        text = explain(*action) if explain and action and row.verdict != "proved" else ""
-        shown = "is no step of" in text  # also where Z3 gave up without bounds, and a small state will do
-        rows.append(row._replace(verdict="fails" if shown else row.verdict, counterexample=text))
+        rows.append(Row(name, clause, verdict, (default_timer() - began) * 1000, text * (verdict != "proved")))
         if progress:
             progress(rows[-1])
 
     logic = Symbolic(system)
     for clause, holds in initially(of, c, logic):
-        tell(ask("Init", clause, holds, solver(timeout_ms, of_rigid(of, c, logic), logic.definitions)))
+        ask("Init", clause, holds, [(0, of_rigid(of, c, logic), logic.definitions)])
     for role, action in ((role, action) for role, actions in of.concrete.actions.items() for action in actions):
         logic, name = Symbolic(system), title(role, action)
         whole = logic.whole()
@@ -204,12 +205,12 @@ def prove(of: Refinement, c: Any, enables: Callable[[str, str], bool] | None = N
         there = list(ways(of, c, role, action, whole.shared, w, lambda sorts: [tuple(map(logic.constant, sorts))]))
         for way in there:
             wanted = list(goals(of, c, role, way))
-            few = solver(timeout_ms, of_rigid(of, c, logic), logic.definitions, [way.guard])
-            all_ = solver(timeout_ms, [logic.hypothesis(c, each) for each in of.concrete.clauses.values()], few.assertions())
+            few = [*of_rigid(of, c, logic), *logic.definitions, way.guard]
+            invariant = [logic.hypothesis(c, each) for each in of.concrete.clauses.values()]
             if not possible.get(name):
-                possible[name] = enables(role, action) if enables else any_of([all_.check()])
-            for goal in wanted:
-                tell(ask(name, goal.name, goal.holds, few, all_), role, action)
+                possible[name] = enables(role, action) if enables else any_of([solver(timeout_ms, 0, invariant, few).check()])
+            for goal in wanted:  # most goals need no invariant, and without it a query is small
+                ask(name, goal.name, goal.holds, [(0, few), *((seed, invariant, few) for seed in range(SEEDS))], role, action)
         if not there:
             disabled.append(name)
     return Proof(tuple(rows), possible, tuple(disabled), never, (default_timer() - start) * 1000)
@@ -219,9 +220,10 @@ def of_rigid(of: Refinement, c: Any, logic: Symbolic) -> list:
     return [logic.hypothesis(c, fact) for fact in of.facts]
 
 
-def solver(timeout_ms: int, *facts: Any) -> z3.Solver:
+def solver(timeout_ms: int, seed: int, *facts: Iterable) -> z3.Solver:
     s = z3.SimpleSolver()
     s.set("rlimit", RLIMIT)
+    s.set("random_seed", seed)
     s.set("timeout", timeout_ms)
     for those in facts:
         s.add(*those)

@@ -16,7 +16,7 @@ from highwater.model.guards import refusal
 from highwater.model.proofs.engine.cti import Finder
 from highwater.model.proofs.engine.logic import And, Not, Or
 from highwater.model.proofs.engine.plain import Plain, neat, rows, variables
-from highwater.model.proofs.engine.refine import Goal, Refinement, Way, combinations, goals, joined, mapped, ways
+from highwater.model.proofs.engine.refine import SHOWN, Goal, Refinement, Way, combinations, goals, joined, mapped, ways
 from highwater.model.proofs.engine.system import Misnamed, View, Whole, title
 
 
@@ -101,7 +101,7 @@ def told(of: Refinement, c: Any, plain: Plain, way: Way, goal: Goal, process: st
              values(there, mapped(of, c, role, *seen(plain, initial, role, way.before[1].me if way.before[1] else None)))]
     before, after = [values(plain, way.before), values(there, mapped(of, c, role, *way.before))], [
         values(plain, way.after), values(there, goal.wanted)]
-    lines = [f"{title(process, action)} is no step of {of.names[1]}"]
+    lines = [f"{title(process, action)} {SHOWN} {of.names[1]}"]
     for name, *those in zip(of.names, usual, before, after):
         lines += [f"  in {name}:", *(f"    {row}" for row in rows(*those) or ["all is as initially"])]
     return "\n".join([*lines, f"  {why(there, onto, way, goal, action)}"])
