@@ -17,6 +17,7 @@ from highwater.model.proofs.engine.refine import Refinement, Taken
 from highwater.model.proofs.engine.system import Scope, View
 from highwater.model.proofs.sequenced_write import Id, Request, Update, is_state
 from highwater.model.protocols import sequenced_write as m
+from highwater.model.refinements import sequenced_write as executable
 
 # --- states
 
@@ -146,3 +147,11 @@ REFINEMENT = Refinement(
     ("sequenced_write", "sequenced_files"), concrete.SYSTEM, abstract.SYSTEM, {"Writer": "Client"}, shared, {"Writer": writer},
     PLANS, (update_is_known_by_its_number, file_is_known_by_its_updates), onto, scope,
     (file_has_updates, request_has_updates))
+
+SYSTEMS = concrete.SYSTEMS  # the systems whose steps are proved to refine: all that have a proof
+OFF = (  # without these safeguards a step does not refine; without another one the concrete invariant is not proved
+    ({"CREATE_IF_ABSENT": False}, "Writer.CreateNext"), ({"RESOLVE": "off"}, "Writer.CreateConflict"),
+    ({"GAPS": True}, "Writer.Skip"), ({"GAPS": True, "USE": "log"}, "Writer.Skip"),
+)
+INSTANCES = (*executable.INSTANCES, {"USE": "log", "UNKNOWN": "recognise", "COMMITS": 1, "MAX_PENDING": 1, "MAX_LOST": 1})
+NEAREST = 60  # states of each in which the mapping is compared with the executable one
