@@ -298,13 +298,14 @@ def every_choice(action: Action, those: list[tuple]) -> Action:
     return all_of
 
 
+CLAIMS = ("AckedIsKept", "DeletedIsBehindBoundary")  # the properties that say something in this form: the second, that all is there
 FORM = {"FIRST": None, "BOUNDARY": False}  # the form that has this relation
 SMALL = scope(m.Constants(MAX_ID=3))
 SYSTEM = System(FIELDS, ROLES, RIGID, meaning, initial, ACTIONS, CLAUSES, PROPERTIES, SMALL, tables, written, choices)
 SAFEGUARDS_OFF = ({"CREATE_IF_ABSENT": False}, {"CREATE_IF_ABSENT": False, "CHAINED": False})
 SYSTEMS = {"": {}, " of a log": {"CHAINED": False}}  # the systems that are proved, each separately
 INSTANCES = ({"MAX_ID": 2, "CLIENTS": 1, "UPDATES": 2}, {"MAX_ID": 2}, {"MAX_ID": 2, "CHAINED": False})
-NEAREST = 150  # states of each that are compared
+NEAREST = 100  # states of each that are compared
 WALKED, WALKS, STEPS = {"MAX_ID": 3, "CLIENTS": 2}, 3, 25
 
 

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 import z3
 
 from highwater.model.core import Model
-from highwater.model.proofs.engine.inductive import TIMEOUT_MS, Proof, Row, any_of, verdict_of
+from highwater.model.proofs.engine.inductive import TIMEOUT_MS, Proof, Row, verdict_of
 from highwater.model.proofs.engine.logic import And, If, Implies, Not
 from highwater.model.proofs.engine.symbolic import Symbolic
 from highwater.model.proofs.engine.system import Misnamed, Scope, System, View, parameters, title
 
-RLIMIT = 2_500_000  # of an attempt, in Z3's own count of its work
+SHORT, LONG = 250_000, 2_500_000  # limits of an attempt without the invariant and with it, in Z3's own count of its work
 SEEDS = 6  # attempts with the invariant: whether Z3 finds a proof of nested quantifiers may depend on its random choices
 SHOWN = "is no step of"
 
@@ -180,15 +180,15 @@ def prove(of: Refinement, c: Any, enables: Callable[[str, str], bool] | None = N
     start, rows, possible, disabled, system = default_timer(), [], {}, [], joined(of)
 
     def ask(name: str, clause: str, holds: Any, attempts: Iterable[tuple[Any, ...]], *action: str) -> None:
-        """Each attempt is a number for Z3's random choices, and facts. A step that does not refine is looked for after two."""
+        """Each attempt is a limit, a seed for Z3's random choices, and facts. After two, look for a step that does not refine."""
         began, verdict, text = default_timer(), "", ""
-        for number, (seed, *facts) in enumerate(attempts):
+        for number, (limit, seed, *facts) in enumerate(attempts):
             if number == 2 and explain:
                 text = explain(*action)
                 if SHOWN in text:  # also where Z3 gave up without bounds, and a small state will do
                     verdict = "fails"
                     break
-            verdict = verdict_of(solver(timeout_ms, seed, *facts, [Not(holds)]))
+            verdict = verdict_of(solver(timeout_ms, limit, seed, *facts, [Not(holds)]))
             if verdict == "proved":
                 break
         rows.append(Row(name, clause, verdict, (default_timer() - began) * 1000, text * (verdict != "proved")))
@@ -197,7 +197,7 @@ def prove(of: Refinement, c: Any, enables: Callable[[str, str], bool] | None = N
 
     logic = Symbolic(system)
     for clause, holds in initially(of, c, logic):
-        ask("Init", clause, holds, [(0, of_rigid(of, c, logic), logic.definitions)])
+        ask("Init", clause, holds, [(LONG, 0, of_rigid(of, c, logic), logic.definitions)])
     for role, action in ((role, action) for role, actions in of.concrete.actions.items() for action in actions):
         logic, name = Symbolic(system), title(role, action)
         whole = logic.whole()
@@ -207,10 +207,11 @@ def prove(of: Refinement, c: Any, enables: Callable[[str, str], bool] | None = N
             wanted = list(goals(of, c, role, way))
             few = [*of_rigid(of, c, logic), *logic.definitions, way.guard]
             invariant = [logic.hypothesis(c, each) for each in of.concrete.clauses.values()]
-            if not possible.get(name):
-                possible[name] = enables(role, action) if enables else any_of([solver(timeout_ms, 0, invariant, few).check()])
+            if enables and name not in possible:
+                possible[name] = enables(role, action)
             for goal in wanted:  # most goals need no invariant, and without it a query is small
-                ask(name, goal.name, goal.holds, [(0, few), *((seed, invariant, few) for seed in range(SEEDS))], role, action)
+                attempts = [(SHORT, 0, few), *((LONG, seed, invariant, few) for seed in range(SEEDS))]
+                ask(name, goal.name, goal.holds, attempts, role, action)
         if not there:
             disabled.append(name)
     return Proof(tuple(rows), possible, tuple(disabled), never, (default_timer() - start) * 1000)
@@ -220,9 +221,9 @@ def of_rigid(of: Refinement, c: Any, logic: Symbolic) -> list:
     return [logic.hypothesis(c, fact) for fact in of.facts]
 
 
-def solver(timeout_ms: int, seed: int, *facts: Iterable) -> z3.Solver:
+def solver(timeout_ms: int, rlimit: int, seed: int, *facts: Iterable) -> z3.Solver:
     s = z3.SimpleSolver()
-    s.set("rlimit", RLIMIT)
+    s.set("rlimit", rlimit)
     s.set("random_seed", seed)
     s.set("timeout", timeout_ms)
     for those in facts:

@@ -46,12 +46,7 @@ class Small:
 
     def enables(self, role: str, action: str) -> bool:
         """Tell whether some state in the scope that satisfies the invariant has such a step, and the values of its plan."""
-        s = self.finder.solver
-        s.push()
-        s.add(Or(z3.BoolVal(False), *(condition for _, condition, _ in self.ways(role, action))))
-        found = s.check() == z3.sat
-        s.pop()
-        return found
+        return any(self.finder.solver.check(condition) == z3.sat for _, condition, _ in self.ways(role, action))
 
     def found(self, role: str, action: str) -> str:
         """Show a step that does not refine: both states, the action, and the abstract guard that is false."""

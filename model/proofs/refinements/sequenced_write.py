@@ -154,4 +154,4 @@ OFF = (  # without these safeguards a step does not refine; without another one 
     ({"GAPS": True}, "Writer.Skip"), ({"GAPS": True, "USE": "log"}, "Writer.Skip"),
 )
 INSTANCES = (*executable.INSTANCES, {"USE": "log", "UNKNOWN": "recognise", "COMMITS": 1, "MAX_PENDING": 1, "MAX_LOST": 1})
-NEAREST = 60  # states of each in which the mapping is compared with the executable one
+NEAREST = 40  # states of each in which the mapping is compared with the executable one
