@@ -14,7 +14,8 @@ from highwater.gate.exits import INCOMPLETE
 from highwater.gate.rows import Check, failed, said
 from highwater.gate.sizes import Size
 
-USED = ("model", "impl", "mapping", "scenario", "mutants", "proof", "refinement", "inheritance", "checks")  # each may import those before it
+USED = (  # each may import those before it
+    "model", "impl", "mapping", "scenario", "mutants", "proof", "refinement", "inheritance", "checks")
 
 
 def of_protocol(protocol: str, size: Size, has_scenario: bool) -> Iterator[Check]:

@@ -72,9 +72,9 @@ def proved(of: ModuleType, constants: Any, note: str) -> int:
                       f"inherited: {', '.join(of.abstract.CLAIMS)}")
         return 0
     console.print(f"[bold red]NOT proved[/]{note}: {figures}")
-    for whose, proof in ((f"the invariant of {of.REFINEMENT.names[0]}", found.concrete), (f"the invariant of {onto}", found.abstract)):
+    for whose, proof in zip(of.REFINEMENT.names, found):
         if not proof.holds:
-            console.print(f"{whose} is not proved, so nothing follows from the steps: "
+            console.print(f"the invariant of {whose} is not proved, so nothing follows from the steps: "
                           f"{', '.join(dict.fromkeys(action for action, _ in proof.failing)) or proof.impossible}")
     if found.steps.impossible:
         console.print(f"nothing is proved of actions that never fire: {', '.join(found.steps.impossible)}")

@@ -3,8 +3,8 @@ some entry of a log. It is proved of model/abstract/sequenced_files.py in its fo
 without a file. There nothing is deleted and nothing is pinned.
 
 A file is one value: the set of its updates. So what a client has read is a set of pairs (id, file), as in the model. A client
-may create, read, acknowledge and send with every choice that its knowledge permits, and not only with those that the model makes
-up when it is explored by itself. `model` gives the model's own actions each of these choices, and the tie compares them.
+may take every choice that its knowledge permits, and not only those that the model makes up when it is explored by itself.
+`model` gives the model's own actions each of these choices, and the tie compares them.
 
 The invariant. Let top be the largest id.
 - IdsAreContiguous: there is a file of each id from 1 to top. FileIsThere and FileIsOne: exactly one.
@@ -221,7 +221,7 @@ CLAUSES = {
 # --- the properties, as the model states them
 
 def boundary_is_below_latest(c, s):
-    """There is no boundary, which counts as 0."""
+    """Say nothing: without a boundary it counts as 0."""
     return s.top >= 0
 
 
@@ -230,7 +230,7 @@ def all_are_present(c, s, i: Id):
 
 
 def nothing_is_claimed(c, s):
-    """No file has a pin, and no client an epoch."""
+    """Say nothing: no file has a pin, and no client an epoch."""
     return True
 
 
@@ -298,7 +298,7 @@ def every_choice(action: Action, those: list[tuple]) -> Action:
     return all_of
 
 
-CLAIMS = ("AckedIsKept", "DeletedIsBehindBoundary")  # the properties that say something in this form: the second, that all is there
+CLAIMS = ("AckedIsKept", "DeletedIsBehindBoundary")  # they say something in this form; the second, that every file is there
 FORM = {"FIRST": None, "BOUNDARY": False}  # the form that has this relation
 SMALL = scope(m.Constants(MAX_ID=3))
 SYSTEM = System(FIELDS, ROLES, RIGID, meaning, initial, ACTIONS, CLAUSES, PROPERTIES, SMALL, tables, written, choices)

@@ -39,7 +39,8 @@ def inherit(of: ModuleType, constants: Any, system: dict[str, Any], progress: Ca
     concrete = of.concrete.prove(constants, progress, explain=False, timeout_ms=timeout_ms, **system)
     abstract = of.abstract.prove(of.REFINEMENT.onto(c).constants, progress, explain=False, timeout_ms=timeout_ms)
     small = Small(of.REFINEMENT, c)
-    return Inherited(concrete, abstract, prove(of.REFINEMENT, c, small.enables, small.find, progress, timeout_ms, concrete.never))
+    steps = prove(of.REFINEMENT, c, small.enables, small.find, progress, timeout_ms, concrete.never)
+    return Inherited(concrete, abstract, steps)
 
 
 def tie(of: ModuleType) -> Tie:

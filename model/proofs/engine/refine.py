@@ -2,12 +2,13 @@
 an abstract one under a mapping, or leaves the mapped state as it is. So what is proved of the abstract relation holds in every
 mapped state, and is not proved again.
 
-The mapping is written in the words of a relation. For each concrete action it has a plan: the abstract actions to take, in their
-order, with their choices, and each under a condition. Nothing is searched, so a query is one implication: the guard of a planned
-action, or one field of the abstract state, which must be what the mapping says after the concrete step.
+The mapping is written in the words of a relation. For each concrete action it has a plan: the abstract actions to take, in
+order, with their choices, and each under a condition. Nothing is searched, so a query is one implication: the guard of a
+planned action, or one field of the abstract state, which must be what the mapping says after the concrete step.
 
-A plan may name values by what they are, such as the file whose updates are those of the base. They are parameters after those of
-the concrete action, and the plan's first result defines them. That such a value exists is `tied` on instances (small.py).
+A plan may name values by what they are, such as the file whose updates are those of the base. They are parameters after those
+of the concrete action, and the plan's first result defines them. That such values exist is assumed here. small.py checks it in
+the reachable states of instances.
 """
 
 import itertools
@@ -23,9 +24,11 @@ from highwater.model.proofs.engine.logic import And, If, Implies, Not
 from highwater.model.proofs.engine.symbolic import Symbolic
 from highwater.model.proofs.engine.system import Misnamed, Scope, System, View, parameters, title
 
-SHORT, LONG = 250_000, 2_500_000  # limits of an attempt without the invariant and with it, in Z3's own count of its work
-SEEDS = 6  # attempts with the invariant: whether Z3 finds a proof of nested quantifiers may depend on its random choices
+SHORT, LONG = 250_000, 2_500_000  # limits of the first two attempts, and of the others, in Z3's own count of its work
+SEEDS = 6  # other attempts: whether Z3 finds a proof of nested quantifiers may depend on its random choices
 SHOWN = "is no step of"
+
+Pair = tuple[View, Any]  # the shared part, and the local part of a process; None for the store, and for what is no client
 
 
 class Taken(NamedTuple):
@@ -57,14 +60,14 @@ class Refinement(NamedTuple):
 
 
 class Goal(NamedTuple):
-    """What must hold of a step. `taken` is the abstract action whose guard it is, or None, and then `field` is as mapped."""
+    """A condition on a step: the guard of the abstract action `taken`; without one, that `field` is as mapped."""
 
     role: str
     field: str
     holds: Any
     taken: Taken | None
-    reached: tuple[View, View | None]  # the abstract state before the action; of a field, after all of them
-    wanted: tuple[View, View | None]  # what the mapping says after the concrete step
+    reached: Pair  # the abstract state before the action; of a field, after all of them
+    wanted: Pair  # what the mapping says after the concrete step
 
     @property
     def name(self) -> str:
@@ -75,8 +78,8 @@ class Way(NamedTuple):
     """One way in which a process may take an action, with the values that the plan names."""
 
     guard: Any  # of the concrete action, and the definition of the values
-    before: tuple[View, View | None]  # concrete: the shared part, and the local part of the process
-    after: tuple[View, View | None]
+    before: Pair  # concrete: the shared part, and the local part of the process
+    after: Pair
     plan: tuple[Taken, ...]
 
 
@@ -87,7 +90,7 @@ def joined(of: Refinement) -> System:
         meaning=lambda c: {**of.abstract.meaning(of.onto(c).constants), **of.concrete.meaning(c)})
 
 
-def mapped(of: Refinement, c: Any, role: str, s: View, w: View | None) -> tuple[View, View | None]:
+def mapped(of: Refinement, c: Any, role: str, s: View, w: Any) -> Pair:
     """Return the abstract shared part, and the local part; None for a process that is no client. A local part is mapped by
     itself, so it sees of the shared part only the rigid fields."""
     rigid = {f: s.fields[f] for f in (*of.abstract.rigid, *of.concrete.rigid)}
@@ -104,7 +107,7 @@ def checked(of: Refinement, role: str, fields: dict[str, Any]) -> dict[str, Any]
     return fields
 
 
-def ways(of: Refinement, c: Any, role: str, action: str, s: View, w: View | None, choose: Callable) -> Iterator[Way]:
+def ways(of: Refinement, c: Any, role: str, action: str, s: View, w: Any, choose: Callable) -> Iterator[Way]:
     """Yield the ways in which a process may take an action; `choose(sorts)` gives tuples of values."""
     relation, plan = of.concrete.actions[role][action], of.plans.get(role, {}).get(action)
     sorts = parameters(relation)
@@ -168,9 +171,9 @@ def alike(s: View, signature: tuple, x: Any, y: Any, less: bool = False) -> Any:
 
 # --- the queries
 
-def prove(of: Refinement, c: Any, enables: Callable[[str, str], bool] | None = None, explain: Callable[[str, str], str] | None = None,
-          progress: Callable[[Row], None] | None = None, timeout_ms: int = TIMEOUT_MS,
-          never: frozenset[str] = frozenset()) -> Proof:
+def prove(of: Refinement, c: Any, enables: Callable[[str, str], bool] | None = None,
+          explain: Callable[[str, str], str] | None = None, progress: Callable[[Row], None] | None = None,
+          timeout_ms: int = TIMEOUT_MS, never: frozenset[str] = frozenset()) -> Proof:
     """Prove that every step refines, and that the initial state is mapped to the initial one.
 
     The constants `c` bound nothing, and with them the concrete invariant must be proved. `enables(role, action)` and
@@ -180,7 +183,7 @@ def prove(of: Refinement, c: Any, enables: Callable[[str, str], bool] | None = N
     start, rows, possible, disabled, system = default_timer(), [], {}, [], joined(of)
 
     def ask(name: str, clause: str, holds: Any, attempts: Iterable[tuple[Any, ...]], *action: str) -> None:
-        """Each attempt is a limit, a seed for Z3's random choices, and facts. After two, look for a step that does not refine."""
+        """Try each attempt: a limit, a seed for Z3's random choices, and facts. After two, look for a step that fails."""
         began, verdict, text = default_timer(), "", ""
         for number, (limit, seed, *facts) in enumerate(attempts):
             if number == 2 and explain:
@@ -202,7 +205,7 @@ def prove(of: Refinement, c: Any, enables: Callable[[str, str], bool] | None = N
         logic, name = Symbolic(system), title(role, action)
         whole = logic.whole()
         w = whole.local(role, logic.constant(system.roles[role])) if role else None
-        there = list(ways(of, c, role, action, whole.shared, w, lambda sorts: [tuple(map(logic.constant, sorts))]))
+        there = list(ways(of, c, role, action, whole.shared, w, unknown(logic)))
         for way in there:
             wanted = list(goals(of, c, role, way))
             few = [*of_rigid(of, c, logic), *logic.definitions, way.guard]
@@ -210,7 +213,7 @@ def prove(of: Refinement, c: Any, enables: Callable[[str, str], bool] | None = N
             if enables and name not in possible:
                 possible[name] = enables(role, action)
             for goal in wanted:  # most goals need no invariant, and without it a query is small
-                attempts = [(SHORT, 0, few), *((LONG, seed, invariant, few) for seed in range(SEEDS))]
+                attempts = [(SHORT, 0, few), (SHORT, 0, invariant, few), *((LONG, n, invariant, few) for n in range(SEEDS))]
                 ask(name, goal.name, goal.holds, attempts, role, action)
         if not there:
             disabled.append(name)
@@ -240,6 +243,11 @@ def initially(of: Refinement, c: Any, logic: Symbolic) -> Iterator[tuple[str, An
         for f, signature in of.abstract.fields[of.roles.get(role, "")].items():
             yield f"{title(of.roles.get(role, ''), f)} is as mapped", alike(
                 start.shared, signature, there.fields[f], usual[of.roles.get(role, "")][f])
+
+
+def unknown(logic: Symbolic) -> Callable[[tuple], list[tuple]]:
+    """Return the choice of a proof: one new constant of each sort."""
+    return lambda sorts: [tuple(map(logic.constant, sorts))]
 
 
 def combinations(scope: Scope) -> Callable[[tuple], list[tuple]]:

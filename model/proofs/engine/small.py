@@ -1,12 +1,12 @@
-"""Safety: a step that does not refine is shown only after plain Python has found it, in a small state that satisfies the concrete
-invariant; and the mapping of a proof is compared with the one that the executable models have.
+"""Safety: a step that does not refine is shown only after plain Python has found it, in a small state that satisfies the
+concrete invariant. The mapping of a proof is compared with the one of the executable models.
 
 Like a counterexample to induction (cti.py), the state need not be reachable.
 """
 
 import functools
+from collections.abc import Iterator
 from inspect import CO_VARARGS
-from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import z3
@@ -16,10 +16,8 @@ from highwater.model.guards import refusal
 from highwater.model.proofs.engine.cti import Finder
 from highwater.model.proofs.engine.logic import And, Not, Or
 from highwater.model.proofs.engine.plain import Plain, neat, rows, variables
-from highwater.model.proofs.engine.refine import SHOWN, Goal, Refinement, Way, combinations, goals, joined, mapped, ways
-from highwater.model.proofs.engine.system import Misnamed, View, Whole, title
-
-
+from highwater.model.proofs.engine.refine import SHOWN, Goal, Pair, Refinement, Way, combinations, goals, joined, mapped, ways
+from highwater.model.proofs.engine.system import View, Whole, title
 
 
 class Small:
@@ -62,13 +60,15 @@ class Small:
             found = self.finder.smallest()
             me = next(me for me, each in broken if z3.is_true(found.eval(z3.BoolVal(each) if each is True else each, True)))
             finite = self.finder.finite
-            state = self.plain.state(finite.whole(finite.evaluated(self.finder.state, lambda x: z3.is_true(found.eval(x, True)))))
-            text = wrong_step(self.of, self.c, self.plain, state, role, me, action) or f"plain Python does not find it, in {state}"
+            values = finite.evaluated(self.finder.state, lambda x: z3.is_true(found.eval(x, True)))
+            state = self.plain.state(finite.whole(values))
+            text = wrong_step(self.of, self.c, self.plain, state, role, me, action)
+            text = text or f"plain Python does not find it, in {state}"
         s.pop()
         return text
 
 
-def seen(plain: Plain, state: State, role: str, me: Any) -> tuple[View, View | None]:
+def seen(plain: Plain, state: State, role: str, me: Any) -> Pair:
     local = state.locals[plain.processes.index((role, me))] if role else None
     return plain.seen("", None, state.shared)[0], plain.seen(role, me, local)[0] if role else None
 
@@ -83,23 +83,22 @@ def wrong_step(of: Refinement, c: Any, plain: Plain, state: State, role: str, me
 
 
 def told(of: Refinement, c: Any, plain: Plain, way: Way, goal: Goal, process: str, action: str) -> str:
-    onto = of.onto(c)
+    """Show both states before and after the step, without what is as initially, and why it does not refine."""
+    onto, role = of.onto(c), process.partition("#")[0]
     there = Plain(of.abstract, onto.constants, plain.scope)
-
-    def values(reading: Plain, pair: tuple[View, View | None]) -> dict[str, Any]:
-        s, w = pair
-        return variables(("", reading.written("", s)), *((f"{w.role}#{w.me}", reading.written(w.role, w)) for w in (w,) if w))
-
-    initial = plain.state(start(plain))
-    role = process.partition("#")[0]
-    usual = [values(plain, seen(plain, initial, role, way.before[1].me if way.before[1] else None)),
-             values(there, mapped(of, c, role, *seen(plain, initial, role, way.before[1].me if way.before[1] else None)))]
-    before, after = [values(plain, way.before), values(there, mapped(of, c, role, *way.before))], [
-        values(plain, way.after), values(there, goal.wanted)]
+    initial = seen(plain, plain.state(start(plain)), role, way.before[1].me if role else None)
     lines = [f"{title(process, action)} {SHOWN} {of.names[1]}"]
-    for name, *those in zip(of.names, usual, before, after):
-        lines += [f"  in {name}:", *(f"    {row}" for row in rows(*those) or ["all is as initially"])]
-    return "\n".join([*lines, f"  {why(there, onto, way, goal, action)}"])
+    for name, reading, *pairs in (
+            (of.names[0], plain, initial, way.before, way.after),
+            (of.names[1], there, mapped(of, c, role, *initial), mapped(of, c, role, *way.before), goal.wanted)):
+        table = rows(*(values(reading, *pair) for pair in pairs))
+        lines += [f"  in {name}:", *(f"    {row}" for row in table or ["all is as initially"])]
+    return "\n".join([*lines, f"  {why(of, there, onto, way, goal, action)}"])
+
+
+def values(reading: Plain, s: View, w: Any) -> dict[str, Any]:
+    local = [(f"{w.role}#{w.me}", reading.written(w.role, w))] if w else []
+    return variables(("", reading.written("", s)), *local)
 
 
 def start(plain: Plain) -> Whole:
@@ -108,14 +107,14 @@ def start(plain: Plain) -> Whole:
     return Whole(View(plain, None, {**fields[""], **plain.rigid}), lambda role, me: View(plain, me, fields[role], role))
 
 
-def why(there: Plain, onto: Model, way: Way, goal: Goal, action: str) -> str:
+def why(of: Refinement, there: Plain, onto: Model, way: Way, goal: Goal, action: str) -> str:
     """Return the abstract guard that is false, or the field that differs."""
     s, w = goal.reached
     if goal.taken is None:
         names = ", ".join(taken.action for taken in way.plan if taken.when)
         at = goal.role != ""
         reached, wanted = (there.written(goal.role, pair[at])._asdict() for pair in (goal.reached, goal.wanted))
-        differ = [f for f in reached if reached[f] != wanted[f]]
+        differ = [f for f in reached if reached[f] != wanted[f] and not (at and of.forgets and wanted[f] <= reached[f])]
         led = "; ".join(f"{f} is {neat(reached[f])} there, and the mapping says {neat(wanted[f])}" for f in differ)
         return (f"{names} leads elsewhere: {led}" if names else
                 f"the mapping names no abstract action for {action} here, and the mapped state changes: {led}")
