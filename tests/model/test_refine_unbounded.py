@@ -15,7 +15,7 @@ from highwater.model.proofs.abstract import sequenced_files as abstract
 from highwater.model.proofs.engine import inherit, small
 from highwater.model.proofs.engine import tie as tying
 from highwater.model.proofs.engine.inductive import Proof
-from highwater.model.proofs.engine.logic import And
+from highwater.model.proofs.engine.logic import And, Not
 from highwater.model.proofs.engine.refine import Refinement, Taken, prove
 from highwater.model.proofs.engine.small import Small
 from highwater.model.proofs.engine.system import Misnamed
@@ -163,6 +163,13 @@ def tie(refinement: Refinement) -> tuple[str, ...]:
 
 def test_a_mapping_that_is_not_the_executable_one():
     assert "the proof maps" in tie(mapped(locals={"Writer": knows_nothing}))[0] and not tie(of.REFINEMENT)
+
+
+def test_a_fact_that_is_none():
+    def all_files_are_empty(c: Any, s: Any, f: of.File, u: of.Update) -> Any:
+        return Not(s.has(f, u))
+
+    assert tie(mapped(facts=(all_files_are_empty,)))[0].startswith("all_files_are_empty is not so of f = {updates {(")
 
 
 # --- the verb

@@ -139,10 +139,14 @@ class Tie(NamedTuple):
 
 def tie(of: Refinement, model: Model, executable: Any, nearest: int) -> Tie:
     """Compare both mappings in the nearest reachable states of an instance, and check each of its steps in plain Python. Each
-    step must have the values that its plan names. `executable` is a highwater.model.refine.Refinement of this instance."""
+    step must have the values that its plan names, and the facts must hold. `executable` is a highwater.model.refine.Refinement
+    of this instance."""
     c, scope, steps, mismatches = model.constants, of.scope(model.constants), 0, []
     plain, there = Plain(joined(of), c, scope), Plain(of.abstract, of.onto(c).constants, scope)
     states = [init(model)]
+    for fact in of.facts:
+        if failure := plain.failure_in(fact, states[0]):
+            mismatches.append(f"{fact.__name__} is not so of {failure}")
     for state in states:  # grows while we walk it
         states += [step.state for step in moves(model, state) if len(states) < nearest and step.state not in states]
         for process, local in zip(model.processes, state.locals):
