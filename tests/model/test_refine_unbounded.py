@@ -104,7 +104,7 @@ def test_a_stronger_abstract_guard():
         if not s.files:
             yield from abstract.m.create(c, me, s, w, *given)
 
-    def first_only_of_relation(c: Any, s: Any, w: Any, i: abstract.Id, f: abstract.File, base: abstract.File) -> Any:
+    def first_only_of_relation(c, s, w, i: abstract.Id, f: abstract.File, base: abstract.File):
         for guard, *after in abstract.create(c, s, w, i, f, base):
             yield And(guard, s.top == 0), *after
 
@@ -166,7 +166,7 @@ def test_a_mapping_that_is_not_the_executable_one():
 
 
 def test_a_fact_that_is_none():
-    def all_files_are_empty(c: Any, s: Any, f: of.File, u: of.Update) -> Any:
+    def all_files_are_empty(c, s, f: of.File, u: of.Update):
         return Not(s.has(f, u))
 
     assert tie(mapped(facts=(all_files_are_empty,)))[0].startswith("all_files_are_empty is not so of f = {updates {(")
