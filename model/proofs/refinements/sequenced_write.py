@@ -93,14 +93,14 @@ def sends(c, s, w, r: Request, f: File, base: File):
 
 def creates_unheard(c, s, w, f: File, base: File):
     """If there is no such file yet."""
-    return about_to_put(s, w, f, base), (Taken("Create", (w.n + 1, f, base), Not(concrete.refused(c, s, w.n + 1))),)
+    return about_to_put(s, w, f, base), (Taken("Create", (w.n + 1, f, base), Not(s.present(w.n + 1))),)
 
 
 def applies(c, s, _, r: Request, f: File):
     """Drop the request, unless the same one is in flight once more."""
     again = s.some(Request, lambda q: And(q != r, s.busy(q), s.id(q) == s.id(r), puts(s, q, f)))
     return puts(s, r, f), (
-        Taken("Apply", (s.id(r), f), Not(concrete.refused(c, s, s.id(r)))), Taken("Drop", (s.id(r), f), Not(again)))
+        Taken("Apply", (s.id(r), f), Not(s.present(s.id(r)))), Taken("Drop", (s.id(r), f), Not(again)))
 
 
 PLANS = {
