@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS = {  # layer -> (files of the protocol STEM, files that its protocols share)
     "spec": (("specs/NAME.fizz", "specs/NAME.toml"), ()),
     "model": (("model/protocols/STEM*.py",), ("model/parts.py",)),
-    "proof": (("model/proofs/STEM*.py",), ("model/proofs/engine/parts.py",)),
+    "proof": (("model/proofs/STEM*.py", "model/proofs/refinements/STEM*.py"), ("model/proofs/engine/parts.py",)),
     "impl": (("impl/protocols/STEM*.py",), ()),
     "scenario": (("dst/scenarios/STEM*.py", "dst/scenarios/STEM*/*.py"), ("dst/scenario.py", "dst/actors.py")),
     "mutants": (("dst/mutants/STEM*.py", "dst/mutants/STEM*/*.py"), ()),

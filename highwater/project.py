@@ -47,6 +47,10 @@ PARTS = {  # name of a user's module -> what it is
     "model": Part("model.protocols", ("Constants", "model"), "every verb but `dst lint`"),
     "proof": Part("model.proofs", ("SAFEGUARDS", "SYSTEMS", "INSTANCES", "prove", "system", "scope", "m"), "`model prove`"),
     "refinement": Part("model.refinements", ("ONTO", "refinement"), "`model refine`"),
+    "inheritance": Part(
+        "model.proofs.refinements",
+        ("REFINEMENT", "SYSTEMS", "OFF", "INSTANCES", "NEAREST", "concrete", "abstract", "executable"),
+        "`model refine --unbounded`"),
     "impl": Part("impl.protocols", (), "`dst`, `campaign` and `cost`"),
     "mapping": Part("traces.protocols", ("Trace",), "`trace`, `dst` and `campaign`"),
     "scenario": Part("dst.scenarios", ("SCENARIO",), "`dst`, `campaign`, `cost` and `trace`"),

@@ -14,7 +14,8 @@ from highwater.gate.exits import INCOMPLETE
 from highwater.gate.rows import Check, failed, said
 from highwater.gate.sizes import Size
 
-USED = ("model", "impl", "mapping", "scenario", "mutants", "proof", "refinement", "checks")  # each may import those before it
+USED = (  # each may import those before it
+    "model", "impl", "mapping", "scenario", "mutants", "proof", "refinement", "inheritance", "checks")
 
 
 def of_protocol(protocol: str, size: Size, has_scenario: bool) -> Iterator[Check]:
@@ -27,6 +28,7 @@ def of_protocol(protocol: str, size: Size, has_scenario: bool) -> Iterator[Check
         "checks": own_checks(protocol),
         "proof": proofs.checks(protocol),
         "refinement": refinements.checks(protocol),
+        "inheritance": refinements.unbounded_checks(protocol),
         "scenario": (*simulation.checks(protocol, size), *damage.checks(protocol), *mutation.checks(protocol, size.deep))
         if simulated else (),
         "mutants": mutants.checks(protocol, size) if simulated else (),

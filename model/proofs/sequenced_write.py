@@ -458,12 +458,17 @@ def system(_: m.Constants) -> System:
     return SYSTEM
 
 
+def unbounded(constants: m.Constants, use: str = "", unknown: str = "", resolve: str = "") -> m.Constants:
+    """Return the constants of a system that is proved."""
+    given = {name: value for name, value in (("USE", use), ("UNKNOWN", unknown), ("RESOLVE", resolve)) if value}
+    return constants._replace(**UNBOUNDED)._replace(**given)
+
+
 def prove(constants: m.Constants | None = None, progress: Callable[[inductive.Row], None] | None = None,
           explain: bool = True, use: str = "", unknown: str = "", resolve: str = "",
           timeout_ms: int = inductive.TIMEOUT_MS) -> inductive.Proof:
     """Prove the protocol. Only the safeguards and USE matter: nothing is bounded. `explain`: find counterexamples."""
-    c = (constants or m.Constants())._replace(**UNBOUNDED)
-    c = c._replace(**{name: value for name, value in (("USE", use), ("UNKNOWN", unknown), ("RESOLVE", resolve)) if value})
+    c = unbounded(constants or m.Constants(), use, unknown, resolve)
     never = {"Writer.ReadOwn", "Writer.ReadOther"} if c.UNKNOWN != "recognise" else set()
     never |= {"Writer.ReadLatest", "Reader.ReadLatest"} if not is_state(c) else set()
     return inductive.prove(SYSTEM, c, progress, explain, timeout_ms, frozenset(never))

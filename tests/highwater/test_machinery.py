@@ -42,6 +42,7 @@ EDGES = {  # module of a protocol -> the modules of others that it imports
     "dst/scenarios/wal_fencing": {"impl/kv/wal"},
     "dst/scenarios/manifest_compactions": {f"impl/protocols/{BOUNDARY}"},
     "traces/protocols/manifest_migration_calls": {f"traces/protocols/{BOUNDARY}_calls"},  # whose stores it uses
+    "model/proofs/refinements/sequenced_write": {"model/proofs/abstract/sequenced_files"},  # the abstract model that it refines
     "impl/kv/wal": {"impl/protocols/wal_fencing"},  # a store of keys and values whose log it is
     "impl/protocols/log_gc": {f"impl/protocols/{BOUNDARY}"},
     "impl/protocols/manifest_compactions": {f"impl/protocols/{BOUNDARY}"},

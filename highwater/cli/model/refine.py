@@ -10,6 +10,7 @@ from highwater import project
 from highwater.cli.console import console, refuse
 from highwater.cli.instances import Name, Settings, instance, of_user
 from highwater.cli.model.explore import constants_of, search
+from highwater.cli.model.refine_unbounded import check_covered, inherits
 from highwater.gate.exits import INCOMPLETE, REFINEMENT
 from highwater.model.core import Bounds, Model, Step
 from highwater.model.refine import Failure, Mapped, Refinement, Unmapped, differences, failure, refining, shown
@@ -24,12 +25,18 @@ def refine_command(
     walks: Annotated[int | None, typer.Option(min=1, help="instead, take so many random walks: for large instances")] = None,
     steps: Annotated[int, typer.Option(min=1, help="of one walk")] = 1_000,
     seed: Annotated[int, typer.Option(min=0, help="with --walks: the same seed gives the same walks")] = 0,
+    unbounded: Annotated[bool, typer.Option("--unbounded", help=(
+        "instead, prove it with Z3 for any number of clients, ids and requests in flight"))] = False,
 ) -> None:
     """Check that a model refines an abstract model. Exits with 0 only if every step from every reachable state refines."""
     if walks is not None and max_states is not None:
         refuse("--max-states is for a search: leave it out, or leave out --walks")
+    if unbounded and (walks or max_states):
+        refuse("--unbounded is for every instance: leave it out, or leave out --walks and --max-states")
     model = instance(name, settings)
     mapping = mapping_of(name, onto or [])
+    if unbounded:
+        raise typer.Exit(inherits(name, mapping, model.constants))
     try:
         with of_user(mapping):
             mapped = mapped_of(name, model, mapping)
@@ -72,10 +79,7 @@ def mapping_of(name: str, onto: list[str]) -> ModuleType:
 
 def mapped_of(name: str, model: Model, mapping: ModuleType) -> Mapped:
     """Refuses constants that the mapping does not cover. Raises Unmapped if the mapping does not fit the models."""
-    for constant, values in getattr(mapping, "COVERS", {}).items():
-        if getattr(model.constants, constant) not in values:
-            refuse(f"the mapping of {name} covers {constant}={' or '.join(map(str, values))} only; "
-                   f"it is {getattr(model.constants, constant)}")
+    check_covered(name, mapping, model.constants)
     refinement: Any = mapping.refinement(model.constants)
     if not isinstance(refinement, Refinement):
         refuse(f"the module {mapping.__name__}: refinement({model.constants}) returns {refinement!r}, not a "

@@ -41,6 +41,9 @@ class Plain:
     def count(self, sort: Sort, f: Callable) -> int:
         return sum(map(f, self.scope[sort]))
 
+    def define(self, _: tuple, f: Callable) -> Callable:
+        return f
+
     def greatest(self, sort: Sort, f: Callable) -> int:
         return max(filter(f, self.scope[sort]), default=0)
 

@@ -56,6 +56,14 @@ class Symbolic:
         self.definitions.append(And(Or(x == 0, f(x)), self.every(sort, lambda y: Implies(f(y), y <= x))))
         return x
 
+    def define(self, sorts: Signature, f: Callable) -> Callable:
+        """Return a new function with this meaning. Z3 sees its name where it would otherwise see quantifiers within others."""
+        self.used += 1
+        name = z3.Function(f"defined.{self.used}", *map(self.z3, sorts), z3.BoolSort())
+        xs = [self.constant(sort) for sort in sorts]
+        self.definitions.append(z3.ForAll(xs, name(*xs) == f(*xs)))
+        return name
+
     def view(self, role: str, x: Any, functions: dict[str, Callable]) -> View:
         signatures = self.system.fields[role]
         return View(self, x, {f: function(x) if len(signatures[f]) == 1 else functools.partial(function, x)

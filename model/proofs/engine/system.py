@@ -52,11 +52,18 @@ class View:
     def __init__(self, reading: Any, me: Any, fields: dict[str, Any], role: str = ""):
         self.reading, self.me, self.fields, self.role = reading, me, fields, role
         self.every, self.some, self.count, self.greatest = reading.every, reading.some, reading.count, reading.greatest
+        self.defined: dict[str, Callable] = {}
         self.__dict__.update(fields)
 
     def __getattr__(self, name: str) -> Any:  # called for names that are not in __dict__
         fields = self.__dict__.get("fields", {})
         raise Misnamed(f"there is no variable {title(self.role, name)}; there are {', '.join(fields)}")
+
+    def define(self, name: str, sorts: tuple[Sort, ...], f: Callable) -> Callable:
+        """Return a condition on values of these sorts, under a name of its own where a reading has names."""
+        if name not in self.defined:
+            self.defined[name] = self.reading.define(sorts, f)
+        return self.defined[name]
 
     def but(self, **changes: Any) -> "View":
         for name in changes.keys() - self.fields.keys():
