@@ -205,9 +205,8 @@ class KvTrace(Trace):
         if e.op != "got":
             return super()._told_of(e)
         last, known = self._last_of(e), self.latest.get(e.client, {}).get(e.key, "")
-        asked = last is not None and (last.kind, last.op, last.status, last.key) == ("applied", "get", 200,
-                                                                                     self.asked.get(e.client))
-        if e.body and (not asked or record(last.key, last.body) != (e.key, e.body) or last.key < PREFIX + known):
+        if e.body and not (last and (last.kind, last.op, last.status, last.key) == ("applied", "get", 200, self.asked.get(
+                e.client)) and record(last.key, last.body) == (e.key, e.body) and last.key >= PREFIX + known):
             raise self._misled(e, f"it has not read that value last, from {known} or a later put")
         if known and not e.body:
             raise self._misled(e, f"it knows of {known}")
