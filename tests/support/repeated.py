@@ -19,4 +19,6 @@ ROWS = {  # file::test -> the part of the gate's rows, and how their texts begin
     "tests/model/test_proof_wal_fencing.py::test_it_is_proved": KEEPS,
     "tests/model/test_proof_wal_fencing.py::test_with_a_safeguard_off_it_is_not": FAILS,
     "tests/model/test_refine.py::test_it_refines_and_each_named_step_is_taken": REFINES,
+    "tests/model/test_refine_unbounded.py::test_it_is_inherited": ("refinement", "unbounded: every step is one of "),
+    "tests/model/test_refine_unbounded.py::test_each_text_is_the_models": ("refinement", "unbounded: the mapping and "),
 }
