@@ -232,7 +232,7 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "conflict_is_mine": ((*GOES_ON, "told:committed"), (LOST, TWICE)),
     "timeout_is_failure": (("told:failed",), (DENIED, TWICE)),
     "acknowledged_unheard": (("told:committed",), (LOST, STALE)),
-    "absent_has_failed": (GOES_ON, (DENIED, TWICE, ORDER)),
+    "absent_has_failed": ((*GOES_ON, "call:append attempts"), (DENIED, TWICE, ORDER, "call:append attempts")),
     "returns_its_base": (("call:update content", "told:change"), ("told:change",)),
     "old_reads": (("told:read", "call:", "refinement:Reader.ReadLatest"), (STALE, "history:read went back")),
     "out_of_order": (("told:read",), ("history:read",)),
