@@ -1,7 +1,7 @@
 """Recorded logs: requests that the abstract models judge for each second of CPU, and that a step costs the same in long logs.
 
-Clients by turns read the latest manifest, create the next one, check the boundary, and put a WAL object. The requests are in
-order, so a search takes each step once. No state of a model may grow with the ids or the clients of a log.
+Clients by turns read the latest manifest, create the next one, and check the boundary. The requests are in order, so a search
+takes each step once.
 """
 
 import gc
