@@ -207,6 +207,7 @@ class SimulatedStore:
 
     def lists_wrongly(self, how: str) -> None:
         """From now on all listings are wrong in this way, one of LISTS_WRONGLY."""
+        assert how in LISTS_WRONGLY, how
         self._lists, self._special = how, True
 
     def _listed_wrongly(self, prefix: str, after: str) -> Reply:

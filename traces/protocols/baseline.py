@@ -104,15 +104,15 @@ def value_of(body: bytes) -> Update:
 
 class KvTrace(Trace):
     """The trace of stores of keys and values. A store also reads, which changes nothing in the model. A value that `get`
-    returns is the last that it has read, and no older than what it knows of the key. Names of instances are
-    nothing in the model, either."""
+    returns is the last that it has read, and no older than what it knows of the key. Names of instances are nothing in the
+    model, either."""
 
     aside, keyed = (INSTANCES,), ("got",)
 
     def __init__(self, refiner: Refiner, namespace: Any, skew_ms: int = 0):
         super().__init__(refiner, namespace, skew_ms)
         self.instances: dict[str, str] = {}  # name -> the client that has announced it
-        self.found: dict[str, int] = {}  # client -> the largest number of an instance that it was listed since it opens
+        self.found: dict[str, int] = {}  # client -> the largest number of an instance that it was listed since it opened
         self.due: dict[str, tuple[str, ...]] = {}  # client -> what it has still to list or get while it recovers
         self.asked: dict[str, str] = {}  # client -> the object that it has got last in this call, not to recover
         self.latest: dict[str, dict[str, str]] = {}  # client -> key -> the greatest name that it has recovered or put
