@@ -4,7 +4,6 @@ finish.
 A run has three phases: chaos, quiet (no faults, and requests in flight arrive), and perhaps an audit.
 """
 
-import gc
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ from highwater.dst.world.faults import NONE, Weights, drawn, fates
 from highwater.dst.world.network import Network
 from highwater.dst.world.store import SimulatedStore
 from highwater.dst.zoo import build_of
+from highwater.model.uncollected import uncollected
 from highwater.traces.calls import judge_answers
 from highwater.traces.event import Event, digest
 from highwater.traces.refine import Failure
@@ -190,9 +190,6 @@ def many(runs: Iterable[Run], each: Callable[[Outcome], None], build: Build | No
     """Simulate runs in this process, with the same `hooks` of `simulate` for all.
 
     The garbage collector is off meanwhile, because a run leaves no cycles."""
-    gc.disable()
-    try:
+    with uncollected():
         for run in runs:
             each(simulate(run, build, **hooks))
-    finally:
-        gc.enable()

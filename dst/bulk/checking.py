@@ -4,7 +4,6 @@ A process shares what it computed from a model among all its runs. A run that fa
 explanation is the same word for word.
 """
 
-import gc
 from collections.abc import Callable, Iterable
 from shlex import quote
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from highwater.dst.bulk.rows import INPUT, SCHEMA
 from highwater.dst.scenarios import stems
 from highwater.dst.simulate import place_of
 from highwater.dst.verdict import Options, Unfit, beginner, judged, options_of, recorded_of, stem_of
+from highwater.model.uncollected import uncollected
 from highwater.traces.event import Event
 from highwater.traces.explain.explain import explain
 from highwater.traces.follow import Acquaintances, Events, follow
@@ -71,13 +71,9 @@ def judge(payloads: Iterable[bytes], asked: Asked) -> pa.Table:
     """Return the rows of one part. `payloads` are its packets from all splits."""
     if max(len(KNOWN[0].rests), len(KNOWN[0].begin)) > LIMIT:
         KNOWN[0] = Known()
-    known, collects = KNOWN[0], gc.isenabled()
-    gc.disable()  # a run leaves no cycles
-    try:
+    known = KNOWN[0]
+    with uncollected():
         rows = [row_of(run, known, asked) for run in unpacked(payloads, known.rests, known.numbers)]
-    finally:
-        if collects:
-            gc.enable()
     return pa.Table.from_arrays([pa.array(column, field.type) for column, field in zip(list(zip(*rows)) or [[]] * len(SCHEMA),
                                                                                        SCHEMA)], schema=SCHEMA)
 

@@ -7,7 +7,6 @@ The estimates do not assume a distribution of waits. A quantile's interval lies 
 binomial distribution. A wait cut off by the cap counts as longer than all others.
 """
 
-import gc
 from collections.abc import Callable, Iterator
 from math import ceil, comb, inf
 from typing import NamedTuple
@@ -16,6 +15,7 @@ from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import DEFAULT
 from highwater.dst.sim.strategies import STRATEGIES
 from highwater.dst.simulate import Build, Outcome, simulate
+from highwater.model.uncollected import uncollected
 
 STRIDE = 1_000_000
 NAMES = ("portfolio", *STRATEGIES)
@@ -50,19 +50,17 @@ def first_failure(strategy: str, campaign: int, cap: int, build: Build | None, b
     if not 0 < cap <= STRIDE:
         raise ValueError(f"a campaign has 1 to {STRIDE:,} runs, not {cap:,}")
     began, runs, signature = clock(), 0, ""
-    gc.disable()
-    try:
+    with uncollected():
         for outcome in outcomes(strategy, range(campaign * STRIDE, campaign * STRIDE + cap), build, by_model,
                                 scenario):
             runs += 1
             if outcome.kind:
                 signature = outcome.signature
                 break
-    finally:
-        gc.enable()
     return First(runs, signature, clock() - began)
 
 
+@uncollected()
 def hunt(build: Build | None, failures: int, budget: int, by_model: bool = True, strategy: str = "portfolio",
          scenario: str = DEFAULT) -> tuple[list[int], set[str]]:
     """Return the number of runs from each failure to the next, and the signatures; stop at that many failures or at the

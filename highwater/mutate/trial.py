@@ -11,6 +11,8 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
 
+from highwater.model.uncollected import uncollected
+
 LONGEST_S = 5.0  # of a run; hundreds of times a usual one
 
 
@@ -26,6 +28,7 @@ def change(file: str, source: str) -> None:
     SourceFileLoader.get_code = get_code
 
 
+@uncollected()
 def first_failure(tasks: list[tuple[str, int, int]]) -> tuple[str, int, str] | None:
     from highwater.dst.run_spec import Run
     from highwater.dst.sim.alarm import Hung, alarmed, set_alarm

@@ -6,14 +6,13 @@ called for a pair that differs only in fields it did not read. It stores the ans
 masking, look-up and addition.
 """
 
-import gc
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from highwater.model.core import Bounds, Exploration, Label, Local, Model, Process, Progress, State, Step, init
 from highwater.model.explore.reads import Answers, NotPlain, asks_for_type, plain, recording, writes_of
+from highwater.model.uncollected import uncollected
 
 if TYPE_CHECKING:
     from highwater.model.explore.reductions import Symmetry
@@ -283,18 +282,6 @@ class Explorer:
             label, here = next((label, after) for label, after in self.successors(here) if canonical(after) == wanted)
             steps.append(Step(label, self.unpack(here)))
         return tuple(steps)
-
-
-@contextmanager
-def uncollected() -> Generator[None, None, None]:
-    """Without looking for garbage in cycles: a search makes millions of tuples, and no cycles."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 @uncollected()

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from highwater.model.core import Bounds, Exploration, Model, Progress
-from highwater.model.explore.tabulated import BITS, FIELD, Explorer, uncollected
+from highwater.model.explore.tabulated import BITS, FIELD, Explorer
+from highwater.model.uncollected import uncollected
 
 BLOCK = 1 << 17  # states that are expanded at once
 NEEDLES = 1 << 14  # states that are looked up at once in a run of seen ones

@@ -15,7 +15,7 @@ REFINEMENT = {"traces.calls", "traces.event", "traces.form", "traces.options", "
 SIMULATION = {"dst.actors", "dst.bundle", "dst.run_spec", "dst.scenario", "dst.scenarios", "dst.sim", "dst.simulate",
               "dst.verdict", "dst.version", "dst.world", "dst.zoo"}
 BELOW = {"specs", "model", "impl", "traces", "dst"}
-ANYWHERE = {"highwater.project"}  # knows where a protocol's parts are, and imports the standard library only
+ANYWHERE = {"highwater.project", "model.uncollected"}  # they import the standard library only
 MAY = {  # room -> the rooms and modules that it may import beside itself, and the libraries beside stdlib
     "specs": (set(), set()),
     "model": ({"model.core", "model.parts", "model.explore.tabulated"}, set()),

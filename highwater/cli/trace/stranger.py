@@ -1,6 +1,5 @@
 """highwater trace check, for a log of requests: search for an order of the requests that the models allow."""
 
-import gc
 from collections import Counter
 from collections.abc import Callable
 from itertools import islice
@@ -13,6 +12,7 @@ from rich.markup import escape
 from highwater import project
 from highwater.cli.console import console, refuse
 from highwater.gate.exits import INCOMPLETE, of_kinds
+from highwater.model.uncollected import uncollected
 from highwater.traces.recorded import access_log, s3log
 from highwater.traces.recorded.machine import Machine
 from highwater.traces.recorded.orders import Found, Step, search
@@ -69,11 +69,8 @@ def check(file: Path, root: str | None, sets: list[str], skew_ms: int, budget: i
         refuse(f"--set {sets[0]}: the project's recorded.py judges this log, and takes no safeguards")
     of_protocol = users.is_metadata if users else is_metadata
     machine = users.machine() if users else Slatedb(knobs_of(sets, skew_ms))
-    gc.disable()  # what a search keeps has no cycles
-    try:
+    with uncollected():
         found = search(steps, machine, budget)
-    finally:
-        gc.enable()
     if strange := [*unknown, *(one for one in requests if one not in unknown and not (
             of_protocol((one.bucket, one.key)) if users else is_known(one)))]:
         console.print(f"[yellow]{len(strange):,} requests are of kinds that no mapping knows:[/]")
