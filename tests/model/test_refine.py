@@ -68,6 +68,17 @@ def test_it_refines_and_each_named_step_is_taken(stem):
     assert taken == named
 
 
+FORMS = {"CHAINED", "BOUNDARY", "PINS"}  # constants of an abstract model that are no safeguards; PINS where files have pins
+
+
+@pytest.mark.parametrize("stem, constants", cases("INSTANCES"))
+def test_the_abstract_model_has_its_safeguards(stem, constants):
+    """Without one it explains more, and keeps less."""
+    onto = mapped(stem, **constants).refinement.onto.constants
+    for c in onto if hasattr(onto[0], "_fields") else (onto,):
+        assert {name for name, value in c._field_defaults.items() if value is True and not getattr(c, name)} <= FORMS
+
+
 # actions that no instance takes: Begin is for endless updates, which no mapping covers; after the others a client knows no more
 UNSEEN = {
     "log_gc": {"Appender.PrecheckReject"},
