@@ -170,7 +170,7 @@ def field(states: np.ndarray, widths: list[int], shifts: list[int], part: int) -
 def widened(widths: list[int], sizes: list[int], name: str) -> list[int]:
     """Wide enough for so many numbers of each part. Raises TooWide."""
     needed = [max(width, (size - 1).bit_length()) for width, size in zip(widths, sizes)]
-    if needed == widths:
+    if needed == widths and sum(widths) <= KEY_BITS:
         return widths
     spared = [n if n == w else n + 1 for n, w in zip(needed, widths)]  # one to spare, where there is room
     spared = spared if sum(spared) <= KEY_BITS else needed

@@ -16,6 +16,7 @@ INSTANCES = (
     {"READERS": 1},
     {"APPENDERS": 1, "MAX_PENDING": 1, "MAX_LOST": 1},
     {"APPENDERS": 1, "ENTRIES": 2, "END": "boundary", "MAX_CRASHES": 1},
+    {"APPENDERS": 1, "ENTRIES": 2, "MAX_PENDING": 1},
 )
 OFF = (  # each safeguard switched off, on an instance that shows it
     {"GC": "min_age"},
@@ -33,7 +34,7 @@ def entry(one: Entry) -> File:
 
 def shared(c: Constants, s: Shared) -> abstract.Shared:
     flying = frozenset((kind, i, entry(what[0])) if kind == "Create" else (kind, i, *what)
-                       for kind, i, *what in s.pool if kind != "Snapshot")
+                       for kind, i, *what in s.pool if not kind.endswith("Snapshot"))
     return abstract.Shared(tuple(entry(one) if one else None for one in s.log), s.boundary, flying,
                            frozenset((w, k) for _, w, k in s.acked), frozenset())
 

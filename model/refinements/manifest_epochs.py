@@ -15,6 +15,8 @@ ROLES = ("Writer", "Compactor", "Collector")
 INSTANCES = (
     {"READERS": 1},
     {"COMPACTORS": 1, "COLLECTORS": 1, "WRITERS": 1},
+    {"COMPACTORS": 1, "WRITERS": 1, "MAX_PENDING": 1, "MAX_LOST": 1},
+    {"COLLECTORS": 1, "WRITERS": 1, "MAX_PENDING": 1, "MAX_LOST": 1},
     {"MAX_PENDING": 1, "MAX_LOST": 1, "MAX_CRASHES": 1, "OPEN_RETRIES": 1},
 )
 OFF = (  # each safeguard switched off, on an instance that shows it

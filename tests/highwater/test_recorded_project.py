@@ -5,6 +5,7 @@ import json
 import os
 from pathlib import Path
 from random import Random
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from highwater.impl.stores.system import Ulids, system_world
 from highwater.recorder.session import recording
 from highwater.traces.recorded.s3log import Body, Request, read, to_json
 from tests.support.projects import forget
-from tests.support.slatedb.kept import replaced
+from tests.support.slatedb.kept import replaced, requests_of
 from tests.support.stores.leash import CannotStart
 from tests.support.stores.s3_servers import KEY, SECRET, s3_server
 
@@ -62,11 +63,11 @@ async def worked(urls: dict[str, str], data: str, fenced: type[Exception], lease
     await first.append("0.3")
 
 
-def checked(folder: Path, requests: list[Request], *options: str) -> tuple[int, str]:
+def checked(folder: Path, requests: list[Request], *options: str, of: Path = LEASE) -> tuple[int, str]:
     lines = ['{"kind":"log","v":1}', *map(to_json, requests), f'{{"kind":"end","requests":{len(requests)}}}']
     (folder / "log").write_text("\n".join(lines) + "\n")
     try:
-        result = CliRunner().invoke(app, ["trace", "check", str(folder / "log"), "--project", str(LEASE), *options])
+        result = CliRunner().invoke(app, ["trace", "check", str(folder / "log"), "--project", str(of), *options])
     finally:
         forget()
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
@@ -132,3 +133,21 @@ def test_a_lock_with_a_wrong_number_is_refused(tmp_path, requests):
 def test_options_for_other_layouts_are_refused(tmp_path, requests):
     code, text = checked(tmp_path, requests, "--set", "BOUNDARY=False")
     assert code == 2 and "the project's recorded.py judges this log" in text
+
+
+# --- a mapping that says nothing, or is none
+
+@pytest.mark.parametrize("machine, exit_code, told", [
+    ("None", 2, "machine() returns None, not a highwater.traces.recorded.machine.Machine"),
+    ("Machine(1 / 0)", 2, "ZeroDivisionError: division by zero"),
+    ("Machine(lambda change: change.nothing)", 2, "has no attribute 'nothing'"),
+    ("Machine(lambda change: None)", 3, "counts no change as an action of a model"),
+])
+def test_a_wrong_mapping_gets_a_line(tmp_path, machine, exit_code, told):
+    of = tmp_path / "lease"
+    copytree(LEASE, of)
+    (of / "lease/recorded.py").write_text(
+        "from highwater.traces.recorded.machine import Machine\n\nMODELS = {'lease': 'all'}\n\n\n"
+        f"def is_metadata(key):\n    return True\n\n\ndef machine():\n    return {machine}\n")
+    code, text = checked(tmp_path, [*requests_of("stale_writer_refused")], of=of)
+    assert code == exit_code and told in text, text

@@ -219,6 +219,13 @@ def test_a_state_too_wide_for_63_bits_is_said_so():
     assert tabulated.explore(model, max_states=1000).stopped
 
 
+def test_more_parts_than_bits_are_said_so():
+    """One bit for each of 64 parts is already one too many."""
+    model = Model("many", None, 0, tuple(Process(f"P#{i}", "P", i, 0, {}) for i in range(63)), {}, {})
+    with pytest.raises(wide.TooWide, match="many: a state takes 64 bits, more than 63"):
+        wide.explore(model)
+
+
 def test_what_never_fired_is_named():
     model = model_of(BOUNDARY[0])
     assert ("Writer", "SendCreate") in tabulated.explore(model).idle(model)

@@ -30,6 +30,11 @@ PAGE = project.PACKAGE.parent / "docs/checking/strangers.md"
 ELSEWHERE = {"s3store.py": {"store"}, "judge.py": {"Form"}}  # what no abstract model says: the store's answers, the codecs
 
 
+OWN = {"judge.py", "orders.py"}  # they make refusals of what a model says, and hand them on
+JUDGE = {"ME", "no_action", "send", "take"}  # what a mapping has of judge.py
+ABSTRACT = {"files": sequenced_files.__name__, "log": write_ahead_log.__name__}
+
+
 def guards_of(model: ModuleType) -> set[str]:
     return {*model.GUARDS, *model.ALWAYS}
 
@@ -39,8 +44,9 @@ def guards_of(model: ModuleType) -> set[str]:
 def wrong_refusals(name: str, source: str) -> list[str]:
     """Return the refusals of a module of which no model names the guard, and the actions that no model has."""
     known = set.union(*map(guards_of, MODULES)) | ELSEWHERE.get(name, set())
-    wrong = []
-    for node in ast.walk(ast.parse(source)):
+    tree = ast.parse(source)
+    wrong = [] if name in OWN else hidden(tree)
+    for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
         called = ast.unparse(node.func).rpartition(".")[2]
@@ -63,6 +69,30 @@ def wrong_refusals(name: str, source: str) -> list[str]:
     return wrong
 
 
+def hidden(tree: ast.Module) -> list[str]:
+    """Return what could refuse a request without a call that can be seen: other names, and other functions of the judge."""
+    plain = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    for node in ast.walk(tree):
+        for part in ("annotation", "returns", *["type"] * isinstance(node, ast.ExceptHandler)):
+            plain |= {id(one) for one in ast.walk(getattr(node, part, None) or ast.Pass())}
+    wrong = []
+    for node in ast.walk(tree):
+        called = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else \
+            node.value if isinstance(node, ast.Constant) else ""
+        if called in ("Refusal", "Failure") and id(node) not in plain:
+            wrong.append(f"{called} is used in line {node.lineno}, and not called")
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            for one in node.names:
+                source, bound = f"{getattr(node, 'module', '')}.{one.name}", one.asname or one.name
+                if one.name in ("Refusal", "Failure") and bound != one.name:
+                    wrong.append(f"{one.name} is called {bound}")
+                elif source.endswith(".judge") or (".judge." in source and (one.name not in JUDGE or bound != one.name)):
+                    wrong.append(f"{source} is no function for a mapping, or is called otherwise")
+                elif bound in ABSTRACT and source != ABSTRACT[bound]:
+                    wrong.append(f"{bound} is {source}, and no abstract model")
+    return wrong
+
+
 @pytest.mark.parametrize("path", sorted([*RECORDED.rglob("*.py"), *(project.PACKAGE / "traces/protocols").glob("*.py")]),
                          ids=lambda path: path.name)
 def test_a_mapping_only_builds_actions(path):
@@ -77,6 +107,15 @@ def test_a_mapping_only_builds_actions(path):
     ("refusal._replace(guard='Mine')", "a guard is replaced in line 1"),
     ("send(files, c, w, why, 'Destroy', 3)", "Destroy is no action of highwater.model.abstract.sequenced_files"),
     ("take(log, c, name, s, w, why, shows='OneWriterAcks')", "an action is computed in line 1"),
+    ("from x import Refusal as Why", "Refusal is called Why"),
+    ("of = orders.Refusal", "Refusal is used in line 1, and not called"),
+    ("getattr(orders, 'Refusal')('Mine', 'because')", "Refusal is used in line 1, and not called"),
+    ("Failure._make(('Mine', 'because'))", "Failure is used in line 1, and not called"),
+    ("class Mine(Refusal): pass", "Refusal is used in line 1, and not called"),
+    ("from a.judge import refused", "a.judge.refused is no function for a mapping, or is called otherwise"),
+    ("from a.judge import take as taken", "a.judge.take is no function for a mapping, or is called otherwise"),
+    ("from a import judge", "a.judge is no function for a mapping, or is called otherwise"),
+    ("from own import guards as files", "files is own.guards, and no abstract model"),
 ])
 def test_a_mapping_with_a_guard_of_its_own_is_refused(line, told):
     assert wrong_refusals("slatedb.py", line) == [told]

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
@@ -11,6 +12,7 @@ from rich.markup import escape
 
 from highwater import project
 from highwater.cli.console import console, refuse
+from highwater.cli.instances import of_user
 from highwater.gate.exits import INCOMPLETE, of_kinds
 from highwater.model.uncollected import uncollected
 from highwater.traces.recorded import access_log, s3log
@@ -68,8 +70,8 @@ def check(file: Path, root: str | None, sets: list[str], skew_ms: int, budget: i
     if users and sets:
         refuse(f"--set {sets[0]}: the project's recorded.py judges this log, and takes no safeguards")
     of_protocol = users.is_metadata if users else is_metadata
-    machine = users.machine() if users else Slatedb(knobs_of(sets, skew_ms))
-    with uncollected():
+    machine: Machine | Slatedb = made(users) if users else Slatedb(knobs_of(sets, skew_ms))
+    with uncollected(), of_user(users) if users else nullcontext():
         found = search(steps, machine, budget)
     if strange := [*unknown, *(one for one in requests if one not in unknown and not (
             of_protocol((one.bucket, one.key)) if users else is_known(one)))]:
@@ -86,6 +88,10 @@ def check(file: Path, root: str | None, sets: list[str], skew_ms: int, budget: i
                       f"belongs to a known protocol{more if project.current() and not users else ''}")
         raise typer.Exit(INCOMPLETE)
     held_against(steps, machine, users.MODELS if users else MODELS, of_protocol)
+    if users and found.verdict == "complete" and not machine.actions and any(
+            of_protocol(step.what.key) and step.what.op not in READS for step in steps):
+        console.print(f"[bold yellow]NOT checked[/]: {escape(str(users.__file__))} counts no change as an action of a model")
+        raise typer.Exit(INCOMPLETE)
     if found.verdict == "complete":
         actions = ", ".join(f"{many:,} {action}" for action, many in sorted(machine.actions.items())) or "none of the protocol"
         console.print(f"[green]ok[/]: {len(requests):,} requests refine the models; actions: {actions}")
@@ -107,6 +113,15 @@ def of_project() -> ModuleType | None:
         return project.load("recorded", stem) if stem and project.has("recorded", stem) else None
     except project.ProjectError as error:
         refuse(str(error))
+
+
+def made(users: ModuleType) -> Machine:
+    """Return the machine of a project's mapping. Refuses anything else."""
+    with of_user(users):
+        machine = users.machine()
+    if not isinstance(machine, Machine):
+        refuse(f"{users.__file__}: machine() returns {machine!r}, not a highwater.traces.recorded.machine.Machine")
+    return machine
 
 
 def held_against(steps: list[Step], machine: Machine | Slatedb, models: dict[str, str], of_protocol: OfProtocol) -> None:
