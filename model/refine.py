@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from highwater.model.core import Local, Model, Process, Shared, State, init
+from highwater.model.explore.tabulated import Explorer
 from highwater.model.guards import refusal
 from highwater.model.guards import show as shown
 
@@ -62,52 +63,55 @@ class Mapped:
             raise Unmapped(f"{model.name} has {len(places)} clients to map, and {refinement.onto.name} has {len(clients)}")
         self.processes = {one.name: of for one, of in zip(places, clients)} | {
             one.name: abstract[""] for one in model.processes if not one.name and "" in abstract}
-        self.shareds: dict[Shared, Shared] = {}
-        self.locals: dict[tuple[str, Local], Local] = {}
+        self.explorer = Explorer(model)  # it takes each step once, and numbers the parts of states
+        self.places = {process.name: place for place, process in enumerate(model.processes)}
+        self.shareds: dict[int, Shared] = {}  # number of a shared part -> abstract shared part
+        self.locals: dict[tuple[str, int], Local] = {}  # name of a process, number of its local part -> abstract local part
         self.answers: dict[tuple, tuple[tuple[Shared, Local], ...]] = {}
         self.values: dict[Any, Any] = {}  # each mapped part, once
         self.fine: set[tuple] = set()  # steps between mapped parts that were found to refine
         self.taken: set[tuple[str, str]] = set()  # (abstract role, action) that some step was
         check_names(self)
 
-    def shared(self, s: Shared) -> Shared:
-        found = self.shareds.get(s)
+    def shared(self, number: int) -> Shared:
+        found = self.shareds.get(number)
         if found is None:
+            s = self.explorer.values[0][number]
             found = self.refinement.shared(self.model.constants, s)
-            found = self.shareds[s] = self.values.setdefault(found, found)
+            found = self.shareds[number] = self.values.setdefault(found, found)
             of_type(found, self.refinement.onto.shared, f"the shared part {s}")
         return found
 
-    def local(self, process: Process, w: Local) -> Local:
+    def local(self, process: Process, number: int) -> Local:
         """Return the abstract local part; () for a process that is no client of the abstract model."""
         mapping = self.refinement.locals.get(process.role)
         if mapping is None:
             return ()
-        found = self.locals.get((process.name, w))
+        found = self.locals.get((process.name, number))
         if found is None:
+            w = self.explorer.values[self.places[process.name] + 1][number]
             found = mapping(self.model.constants, process.index, w)
-            found = self.locals[process.name, w] = self.values.setdefault(found, found)
+            found = self.locals[process.name, number] = self.values.setdefault(found, found)
             of_type(found, self.processes[process.name].local, f"{process.name}'s local part {w}")
         return found
 
     def failures(self, process: Process, s: Shared, w: Local) -> Iterator[Failure]:
         """Yield each step of the process from this pair that is none of the abstract model."""
-        mapped, known = self.shared(s), self.local(process, w)
-        declared = self.refinement.steps.get(process.role, {})
-        before = id(mapped), id(known)  # mapped parts are kept, one for each value, so they can be told apart by their place
-        for action, generator in process.actions.items():
-            for _, s2, w2 in generator(self.model.constants, process.index, s, w):
-                mapped2, known2 = self.shared(s2), self.local(process, w2)
-                step = process.name, action, *before, id(mapped2), id(known2)
-                if step in self.fine:
-                    continue
-                names = declared.get(action, ())
-                if self.explained(process, names, (mapped, known), (mapped2, known2)):
-                    self.fine.add(step)
-                else:
-                    why = self.why(process, action, names, (mapped, known), (mapped2, known2))
-                    yield Failure(process.name, action, State(s, (w,)), State(s2, (w2,)), State(mapped, (known,)),
-                                  State(mapped2, (known2,)), tuple(why))
+        p = self.places[process.name]
+        number, local = self.explorer.intern(0, s), self.explorer.intern(p + 1, w)
+        before = self.shared(number), self.local(process, local)
+        for (_, action, _), number2, local2 in self.explorer.moves(p, number, local):
+            after = self.shared(number2), self.local(process, local2)
+            step = p, action, id(before[0]), id(before[1]), id(after[0]), id(after[1])  # each mapped value is kept, once
+            if step in self.fine:
+                continue
+            names = self.refinement.steps.get(process.role, {}).get(action, ())
+            if self.explained(process, names, before, after):
+                self.fine.add(step)
+            else:
+                s2, w2 = self.explorer.values[0][number2], self.explorer.values[p + 1][local2]
+                yield Failure(process.name, action, State(s, (w,)), State(s2, (w2,)), State(before[0], before[1:]),
+                              State(after[0], after[1:]), tuple(self.why(process, action, names, before, after)))
 
     def explained(self, process: Process, names: tuple[str, ...], before: tuple, after: tuple) -> bool:
         """Tell whether some of the abstract actions, in this order, lead from `before` to `after`."""
@@ -178,7 +182,9 @@ def check_names(mapped: Mapped) -> None:
                         raise Unmapped(f"the mapping names {name} for {action}, and {onto.name} has no such action of "
                                        f"{there.role or 'the store' if there else 'any client'}")
     first = init(model)
-    found = mapped.shared(first.shared), *(mapped.local(of, w) for of, w in zip(model.processes, first.locals))
+    number, intern = mapped.explorer.intern(0, first.shared), mapped.explorer.intern
+    found = mapped.shared(number), *(mapped.local(of, intern(part, w)) for part, (of, w) in enumerate(
+        zip(model.processes, first.locals), 1))
     wanted = onto.shared, *(mapped.processes[of.name].local if of.name in mapped.processes else () for of in model.processes)
     for name, here, there in zip(("shared part", *(of.name for of in model.processes)), found, wanted):
         if here != there:
@@ -192,26 +198,28 @@ def of_type(found: Any, example: Any, what: str) -> None:
         raise Unmapped(f"the mapping maps {what} to {found!r}, which is no {type(example).__name__}")
 
 
+class EachStep:
+    """The property that every step of a process from a pair (shared, local) refines."""
+
+    reads_all = True  # an explorer asks it of every pair, and does not look which fields it reads
+
+    def __init__(self, mapped: Mapped, process: Process):
+        self.mapped, self.process = mapped, process
+
+    def __call__(self, c: Any, s: Shared, w: Local) -> bool:
+        return next(self.mapped.failures(self.process, s, w), None) is None
+
+
 def refining(mapped: Mapped) -> Model:
-    """The concrete model with one property for each process: every step from a pair (shared, local) refines.
+    """The concrete model with one property for each process, `EachStep`.
 
     Clients have roles of their own in it, because each is mapped with its own index.
     """
-    def of(process: Process) -> Callable[..., bool]:
-        def holds(c: Any, s: Shared, w: Local) -> bool:
-            return next(mapped.failures(process, whole(s), whole(w)), None) is None
-
-        return holds
-
     processes = tuple(process._replace(role=process.name) for process in mapped.model.processes)
-    always = {f"{REFINES}: {process.name or 'the store'}": (process.name, of(process)) for process in mapped.model.processes}
+    always = {f"{REFINES}: {process.name or 'the store'}": (process.name, EachStep(mapped, process))
+              for process in mapped.model.processes}
     model = mapped.model
     return Model(model.name, model.constants, model.shared, processes, always, sometimes={})
-
-
-def whole(part: Any) -> Any:
-    """The record that an explorer's recorder stands for; all of its fields then count as read."""
-    return part._make(part) if hasattr(part, "_make") else part
 
 
 def failure(mapped: Mapped, state: State) -> Failure | None:

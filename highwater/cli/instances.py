@@ -17,6 +17,7 @@ from highwater.dst.scenarios import default
 from highwater.model.core import Model, Process, malformed_property
 from highwater.model.explore.reads import NotPlain
 from highwater.project import raised
+from highwater.traces.recorded.machine import Unfit
 
 Name = Annotated[str, typer.Argument(
     default_factory=default, show_default=f"that of --project, or {STEM}",
@@ -74,7 +75,7 @@ def of_user(module: ModuleType) -> Generator[None, None, None]:
         if lines:  # of the user's function, or of one of ours that it calls with a wrong argument
             refuse(f"the module {module.__name__}: {type(error).__name__}: {' '.join(str(error).split())} "
                    f"({file}:{lines[-1]})")
-        if isinstance(error, (NotPlain, OverflowError)):
+        if isinstance(error, (NotPlain, OverflowError, Unfit)):
             refuse(str(error))
         if isinstance(error, (TypeError, ValueError)) and (form := wrong_form(error)):
             refuse(f"the module {module.__name__}: {form}")

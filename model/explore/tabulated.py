@@ -54,6 +54,7 @@ class Explorer:
         self.idle: dict[tuple[int, str], dict[tuple[int, ...], set]] = {}  # see idles
         self.order = {name: number for number, name in enumerate(model.always)}
         self.judges = [self.properties(role) for role in (*(p.role for p in model.processes), None)]
+        self.wholly = {name for name, (_, of) in model.always.items() if getattr(of, "reads_all", False)}  # asked of each pair
         self.sound: set[int] = set()  # shared parts that break no property
         self.locals: list[dict[int, tuple[int, ...]]] = [{} for _ in self.values]  # a local's number -> its fields' numbers
         self.field_of_locals: dict[Any, int] = {}
@@ -219,7 +220,7 @@ class Explorer:
             own = self.locals[p + 1].get(local) or self.local_fields(p + 1, local)
             fields = fields and own and fields + own
         for name, answers in self.judges[p]:
-            holds = answers.known.get(answers.read(fields)) if fields else None
+            holds = answers.known.get(answers.read(fields)) if fields and name not in self.wholly else None
             if holds is None:
                 holds = self.verdict(name, answers, p, number, local)
             if not holds:
@@ -240,7 +241,7 @@ class Explorer:
         if p >= 0:
             own = self.local_fields(p + 1, local)
             parts, fields = (*parts, self.values[p + 1][local]), fields and own and fields + own
-        if not fields:
+        if not fields or name in self.wholly:
             return answers.ask(None, *parts)
         ways = len(answers.others)
         holds = answers.of(parts, fields)

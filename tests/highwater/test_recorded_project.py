@@ -141,6 +141,7 @@ def test_options_for_other_layouts_are_refused(tmp_path, requests):
     ("None", 2, "machine() returns None, not a highwater.traces.recorded.machine.Machine"),
     ("Machine(1 / 0)", 2, "ZeroDivisionError: division by zero"),
     ("Machine(lambda change: change.nothing)", 2, "has no attribute 'nothing'"),
+    ("Machine(lambda change: 'no')", 2, "the mapping says 'no' of request 0, and not a Refusal or None"),
     ("Machine(lambda change: None)", 3, "counts no change as an action of a model"),
 ])
 def test_a_wrong_mapping_gets_a_line(tmp_path, machine, exit_code, told):

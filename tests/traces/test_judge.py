@@ -30,7 +30,7 @@ PAGE = project.PACKAGE.parent / "docs/checking/strangers.md"
 ELSEWHERE = {"s3store.py": {"store"}, "judge.py": {"Form"}}  # what no abstract model says: the store's answers, the codecs
 
 
-OWN = {"judge.py", "orders.py"}  # they make refusals of what a model says, and hand them on
+OWN = {"judge.py", "machine.py", "orders.py"}  # they make refusals of what a model says, and hand them on
 JUDGE = {"ME", "no_action", "send", "take"}  # what a mapping has of judge.py
 ABSTRACT = {"files": sequenced_files.__name__, "log": write_ahead_log.__name__}
 
@@ -97,6 +97,16 @@ def hidden(tree: ast.Module) -> list[str]:
                          ids=lambda path: path.name)
 def test_a_mapping_only_builds_actions(path):
     assert wrong_refusals(path.name, path.read_text()) == []
+
+
+def test_a_mapping_refuses_of_itself_only_what_has_no_form():
+    """`no_action` names no guard: it is for contents that a codec cannot read, or that say nothing."""
+    calls = [(path.name, ast.unparse(node.args[0])) for path in sorted(RECORDED.rglob("*.py")) if path.name not in OWN
+             for node in ast.walk(ast.parse(path.read_text()))
+             if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("no_action")]
+    assert calls == [
+        ("slatedb_sequences.py", "f'{client} puts id {place.id} of {place.folder}: {after}'"),
+        ("slatedb_sequences.py", "f'{request.client} puts a boundary that is no number: {request.sent_body.data!r}'")]
 
 
 @pytest.mark.parametrize("line, told", [

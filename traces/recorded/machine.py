@@ -10,10 +10,15 @@ from highwater.traces.recorded.orders import Refusal
 from highwater.traces.recorded.s3store import Change, Store
 
 
-class Machine:
-    """`judged` says why a change is no action of a model."""
+class Unfit(TypeError):
+    """A mapping does not say what a machine asks of it."""
 
-    def __init__(self, judged: Callable[[Change], Refusal | None]):
+
+class Machine:
+    """`judged` returns the Refusal that says why a change is no action of a model, or None. Raises Unfit if it returns anything
+    else."""
+
+    def __init__(self, judged: Callable[[Change], Any]):
         self.judged, self.store = judged, Store()
         self.mark, self.undo = self.store.mark, self.store.undo
         self.actions: dict[str, int] = {}  # the number of steps of each action
@@ -27,6 +32,8 @@ class Machine:
         mark = self.mark()
         refusal = self.store.answers(change) or self.judged(change)
         if refusal:
+            if not isinstance(refusal, Refusal):
+                raise Unfit(f"the mapping says {refusal!r} of request {step.number}, and not a Refusal or None")
             self.undo(mark)
             return refusal
         if step.changes:
