@@ -26,8 +26,9 @@ BUCKET = "bench"
 
 
 def main() -> bool:
-    from tests.support.stores.leash import CannotStart
-    from tests.support.stores.s3_servers import KEY, SECRET, s3_server
+    from highwater.servers.leash import CannotStart
+    from highwater.servers.s3 import KEY, SECRET
+    from tests.support.stores.s3_servers import s3_server
 
     os.environ.update(AWS_ACCESS_KEY_ID=KEY, AWS_SECRET_ACCESS_KEY=SECRET, AWS_DEFAULT_REGION="us-east-1")
     try:

@@ -16,11 +16,12 @@ from highwater.cli.main import app
 from highwater.impl.stores.s3 import S3Store, connect
 from highwater.impl.stores.system import Ulids, system_world
 from highwater.recorder.session import recording
+from highwater.servers.leash import CannotStart
+from highwater.servers.s3 import KEY, SECRET
 from highwater.traces.recorded.s3log import Body, Request, read, to_json
 from tests.support.projects import forget
 from tests.support.slatedb.kept import replaced, requests_of
-from tests.support.stores.leash import CannotStart
-from tests.support.stores.s3_servers import KEY, SECRET, s3_server
+from tests.support.stores.s3_servers import s3_server
 
 LEASE = project.PACKAGE.parent / "examples/lease"
 CLIENTS = ("A", "B")

@@ -36,7 +36,7 @@ from highwater.probe.lines import (
     Line,
 )
 from highwater.probe.run import USES, Report, Result, lines, probe
-from tests.support.stores.leash import CannotStart
+from highwater.servers.leash import CannotStart
 from tests.support.stores.s3_servers import s3_server
 
 pytest_plugins = ["tests.support.stores.fixtures"]

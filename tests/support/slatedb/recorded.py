@@ -23,10 +23,11 @@ import pytest
 from botocore.config import Config
 
 from highwater.recorder.session import Session, recording
+from highwater.servers.leash import CannotStart
+from highwater.servers.s3 import KEY, SECRET
 from tests.support.slatedb.client import Client, PeerError, client
 from tests.support.slatedb.releases import NotInstalled
-from tests.support.stores.leash import CannotStart
-from tests.support.stores.s3_servers import KEY, SECRET, s3_server
+from tests.support.stores.s3_servers import s3_server
 
 BUCKET = "bucket"
 URL = f"s3://{BUCKET}"

@@ -22,9 +22,10 @@ import pytest
 from highwater.impl.stores.s3 import S3Store, connect
 from highwater.impl.stores.system import Ulids
 from highwater.impl.world import ObjectStore
-from tests.support.stores.leash import CannotStart
+from highwater.servers.leash import CannotStart
+from highwater.servers.s3 import KEY, SECRET
 from tests.support.stores.light import LocalStores, MemoryStores
-from tests.support.stores.s3_servers import KEY, SECRET, SERVERS, s3_server
+from tests.support.stores.s3_servers import SERVERS, s3_server
 
 bucket_numbers = itertools.count()
 

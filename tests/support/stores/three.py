@@ -12,7 +12,7 @@ from typing import Any
 from highwater.impl.errors import StoreError
 from highwater.impl.protocols.manifest_epochs import Instance
 from highwater.impl.stores.system import system_world
-from tests.support.stores.s3_servers import KEY, SECRET
+from highwater.servers.s3 import KEY, SECRET
 
 NAMES = ("01", "02", "03")
 LIMIT_S = 60

@@ -1,4 +1,4 @@
-"""Safety: a server that a test has started never outlives the test, whatever ends the test.
+"""Safety: a server that a program has started never outlives the program, whatever ends the program.
 
 `python leash.py COMMAND ...` runs the command and ends it when its own standard input closes. The end of the parent process
 closes it, whatever the cause. leash.py also ends when the command ends. `leashed` starts a server in this way, on a free port.
@@ -11,8 +11,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import TextIO
 
 START_LIMIT_S = 60
 TRIES = 3  # another program may take the port between our looking for it and the server's
@@ -23,23 +24,27 @@ class CannotStart(Exception):
 
 
 @contextmanager
-def leashed(name: str, command: Callable[[int], list[str]]) -> Iterator[str]:
+def leashed(name: str, command: Callable[[int], list[str]]) -> Generator[str, None, None]:
     """The server's URL, while it runs; `command` tells how to start it on a port. Raises CannotStart."""
     with tempfile.TemporaryFile("w+") as said:
-        for left in reversed(range(TRIES)):
-            port = free_port()
-            pipes = {"stdin": subprocess.PIPE, "stdout": said, "stderr": said}
-            server = subprocess.Popen([sys.executable, "-SE", os.path.abspath(__file__), *command(port)], **pipes)
-            if answers(server, port):
-                break
-            end(server)
-            if not left:
-                said.seek(0)
-                raise CannotStart(f"{name} did not start: {(said.read().strip().splitlines() or ['it said nothing'])[-1]}")
+        server, port = started(name, command, said)
         try:
             yield f"http://127.0.0.1:{port}"
         finally:
             end(server)
+
+
+def started(name: str, command: Callable[[int], list[str]], said: TextIO) -> tuple[subprocess.Popen[bytes], int]:
+    """Start the server on a free port. What it prints goes to `said`. Raises CannotStart."""
+    for _ in range(TRIES):
+        port = free_port()
+        server = subprocess.Popen([sys.executable, "-SE", os.path.abspath(__file__), *command(port)], stdin=subprocess.PIPE,
+                                  stdout=said, stderr=said)
+        if answers(server, port):
+            return server, port
+        end(server)
+    said.seek(0)
+    raise CannotStart(f"{name} did not start: {(said.read().strip().splitlines() or ['it said nothing'])[-1]}")
 
 
 def free_port() -> int:
@@ -48,7 +53,7 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def answers(server: subprocess.Popen, port: int) -> bool:
+def answers(server: subprocess.Popen[bytes], port: int) -> bool:
     """Return whether the server accepts connections before the time limit and before it ends."""
     end_s = time.monotonic() + START_LIMIT_S
     while time.monotonic() < end_s and server.poll() is None:
@@ -60,7 +65,8 @@ def answers(server: subprocess.Popen, port: int) -> bool:
     return False
 
 
-def end(server: subprocess.Popen) -> None:
+def end(server: subprocess.Popen[bytes]) -> None:
+    assert server.stdin  # it was started with a pipe
     server.stdin.close()
     try:
         server.wait(10)

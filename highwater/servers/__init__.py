@@ -1,0 +1,1 @@
+"""S3 servers that a command of ours starts and ends: for tests, and for trying a client."""
