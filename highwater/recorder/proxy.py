@@ -300,9 +300,11 @@ class Connection:
                 await self._read_body(exchange.framing, None)
             return self._make_up(exchange, rule) and not exchange.expects
         body = await self._spool(exchange)
+        if rule.action == "late":
+            self.writer.close()
         if rule.action == "hold":
             await self.recorder.until_gone(rule, exchange)
-        elif rule.action == "delay":
+        elif rule.action in ("delay", "late"):
             await asyncio.sleep(rule.value / 1000)
         await self._connect()
         await self._send(exchange, body)

@@ -13,18 +13,22 @@ A rule is a line of text; docs/checking/recorder.md explains the grammar:
     lose                  the server has it, and the client's connection is closed in place of a reply
     fail-reply STATUS     the server has it, and the client is told STATUS in place of the reply
     stall                 the server has it, and the client waits until it gives up
+    late MS               the client's connection is closed at once, and the server gets the request MS milliseconds later
 
-WHAT is GET, HEAD, LIST, PUT, POST, DELETE, COPY, BEGIN, PART, COMPLETE, ABORT, DELETE_MANY or *. KEY is a pattern for the key,
-or for the prefix of a LIST; * stands for any text, slashes included. Options: client=NAME; if=match or if=none-match (the
-request has that condition); nth=N (only the Nth match), first=N, every=N; code=WORD (S3's error code beside a STATUS).
+WHAT is GET, HEAD, LIST, PUT, POST, DELETE, COPY, BEGIN, PART, COMPLETE, ABORT, DELETE_MANY, MUTATION (a PUT, COPY, COMPLETE,
+DELETE or DELETE_MANY) or *. KEY is a pattern for the key, or for the prefix of a LIST; * stands for any text, slashes included.
+Options: client=NAME; if=match or if=none-match (the request has that condition); nth=N (only the Nth match), first=N, every=N;
+code=WORD (S3's error code beside a STATUS).
 """
 
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-VALUED = {"delay": "MS", "delay-reply": "MS", "fail": "STATUS", "fail-reply": "STATUS"}
+VALUED = {"delay": "MS", "delay-reply": "MS", "fail": "STATUS", "fail-reply": "STATUS", "late": "MS"}
 ACTIONS = ("pass", "hold", "drop", "hold-reply", "lose", "stall", *VALUED)
-WHATS = ("GET", "HEAD", "LIST", "PUT", "POST", "DELETE", "COPY", "BEGIN", "PART", "COMPLETE", "ABORT", "DELETE_MANY", "*")
+WHATS = ("GET", "HEAD", "LIST", "PUT", "POST", "DELETE", "COPY", "BEGIN", "PART", "COMPLETE", "ABORT", "DELETE_MANY",
+         "MUTATION", "*")
+MUTATIONS = ("put", "copy", "complete", "delete", "delete_many")  # the kinds of request that change which objects there are
 COUNTS = ("nth", "first", "every")
 
 
@@ -48,7 +52,8 @@ class Rule(NamedTuple):
     code: str = ""
 
     def matches(self, client: str, op: str, method: str, key: str, conditions: dict[str, str]) -> bool:
-        return (self.what in ("*", op.upper()) or (self.what == method and op != "list")) and (
+        return (self.what in ("*", op.upper()) or (self.what == "MUTATION" and op in MUTATIONS) or (
+            self.what == method and op != "list")) and (
             not self.client or self.client == client) and (
             not self.condition or self.condition in conditions) and fnmatchcase(key, self.key)
 

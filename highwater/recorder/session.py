@@ -117,15 +117,22 @@ class Session:
 
 @contextlib.contextmanager
 def recording(upstream: str, clients: tuple[str, ...] = ("client",), rules: str = "", log: TextIO | None = None,
-              keep_bytes: int = 65_536) -> Generator[Session, None, None]:
-    """Record while the block runs; `session.urls[client]` is the URL to give to a client."""
+              keep_bytes: int = 65_536, each: Callable[[Request], None] = lambda request: None
+              ) -> Generator[Session, None, None]:
+    """Record while the block runs; `session.urls[client]` is the URL to give to a client. `each` is called with each request
+    when it is over, in the recorder's thread."""
     opened: Future = Future()
     stopped: list[Callable[[], object]] = []
     file = log or io.StringIO()
 
     async def serve() -> None:
         requests: list[Request] = []
-        recorder = Recorder(upstream, file, Rules(rules), keep_bytes, requests.append)
+
+        def over(request: Request) -> None:
+            requests.append(request)
+            each(request)
+
+        recorder = Recorder(upstream, file, Rules(rules), keep_bytes, over)
         session, stop = Session(recorder, asyncio.get_running_loop(), requests), asyncio.Event()
         stopped.append(lambda: session._loop.call_soon_threadsafe(stop.set))
         try:

@@ -15,7 +15,8 @@ STEMS = sorted({*SCENARIOS, *(row.stem for row in rows())})
 NAMED = re.compile(rf"(?<![a-z0-9])({'|'.join(STEMS)})(?![a-z0-9])", re.IGNORECASE)
 MACHINERY = (  # rooms, with all below them but `PROTOCOLS`; and files
     "specs", "model", "impl/codecs", "impl/stores", "impl/errors.py", "impl/layout.py", "impl/world.py", "traces", "dst",
-    "highwater/cli", "highwater/conformance", "highwater/gate", "highwater/recorder", "highwater/reports", "highwater/probe",
+    "highwater/cli", "highwater/clients", "highwater/conformance", "highwater/gate", "highwater/recorder", "highwater/reports",
+    "highwater/probe", "highwater/servers",
 )
 PROTOCOLS = (  # the rooms of protocols: a module's name begins with its protocol's stem
     "model/protocols", "model/proofs", "model/refinements", "impl/protocols", "impl/kv", "traces/protocols",
