@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help verify verify-deep test repeated interop setup fizzbee servers lint bench docs lock clean
+.PHONY: help verify verify-deep test repeated interop strangers setup fizzbee servers lint bench docs lock clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1\t/' | expand -t 16
@@ -21,6 +21,9 @@ repeated: setup fizzbee  ## the tests that ask what rows of the gate ask, and ta
 
 interop: setup servers  ## released SlateDB clients and our code on the same databases, and on a real S3 server (installs the clients, once)
 	@$(BIN)/python -m pytest -m interop -n 2
+
+strangers: setup servers  ## try released clients of other projects (strangers/) with faults; takes minutes
+	@$(BIN)/python strangers/run.py
 
 setup: .venv/ready  ## the virtual environment with pinned packages, once
 

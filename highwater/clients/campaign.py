@@ -16,7 +16,7 @@ from threading import Event
 from typing import NamedTuple
 
 from highwater.clients.faults import HOLD, Fault, Placed
-from highwater.clients.judges import CODES, Evidence, Finding, findings
+from highwater.clients.judges import CODES, Evidence, Finding, conditional, findings
 from highwater.clients.trial import Asked, Place, Seen, mutations, seen
 from highwater.recorder.rules import MUTATIONS
 from highwater.traces.recorded.s3log import Request, read
@@ -50,6 +50,10 @@ class Result(NamedTuple):
     seconds: dict[str, float]  # client -> how long it ran
     where: tuple[str, ...]  # the requests at which the faults were
     mutations: dict[str, list[int]]  # client -> which of its requests were mutations, counted from 1
+
+    @property
+    def kinds(self) -> set[str]:
+        return {finding.kind for finding in self.findings}
 
     @property
     def failed(self) -> bool:
@@ -100,7 +104,8 @@ def folder_of(settings: Settings, number: int) -> Path:
 
 def singles(asked: Asked, clean: Sequence[Request], faults: dict[str, Fault], holds: bool = True) -> list[tuple[Placed, ...]]:
     found = [Placed(fault, client, nth) for client in asked.clients
-             for nth in range(1, len(mutations(clean, client)) + 1) for fault in faults]
+             for nth, one in enumerate(mutations(clean, client), 1) for fault in faults
+             if conditional(one) or not faults[fault].of_conditions]
     if len(asked.clients) > 1 and holds:
         found += [Placed(HOLD, client, nth) for client in asked.clients
                   for nth in range(1, sum(one.client == client for one in clean) + 1)]
@@ -211,9 +216,9 @@ def results(folder: Path) -> Iterator[Result]:
 
 
 def fewest(all_results: Iterable[Result]) -> list[Result]:
-    """Return the results that failed, but those in which fewer faults have led to the same kind of finding: one of a pair, or
+    """Return the results that failed, but those in which fewer faults have led to the same kinds of findings: one of a pair, or
     none."""
     by_faults = {result.placed: result for result in all_results}
     return [result for placed, result in by_faults.items() if result.failed and not any(
-        (less := by_faults.get(fewer)) and less.verdict == result.verdict
+        (less := by_faults.get(fewer)) and result.kinds <= less.kinds
         for fewer in [()] * bool(placed) + [(one,) for one in placed] * (len(placed) > 1))]

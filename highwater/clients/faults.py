@@ -13,11 +13,13 @@ PAST_MS = 500  # beyond the time-out
 
 
 class Fault(NamedTuple):
-    """`action` and `options` of a rule (highwater/recorder/rules.py); "" for none. `kills`: "before" or "after" its reply."""
+    """`action` and `options` of a rule (highwater/recorder/rules.py); "" for none. `kills`: "before" or "after" its reply.
+    `of_conditions`: only a request with a condition may meet it."""
 
     action: str
     options: str = ""
     kills: str = ""
+    of_conditions: bool = False
 
 
 FAULTS = {
@@ -26,7 +28,7 @@ FAULTS = {
     "applied late": Fault(f"late {LATE_MS}"),
     "500, applied": Fault("fail-reply 500"),
     "503, applied": Fault("fail-reply 503"),
-    "409": Fault("fail 409", " code=ConditionalRequestConflict"),
+    "409": Fault("fail 409", " code=ConditionalRequestConflict", of_conditions=True),
     "killed before the reply": Fault("hold-reply", kills="before"),
     "killed after the reply": Fault("", kills="after"),
 }

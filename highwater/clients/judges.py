@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import NamedTuple
 
-from highwater.clients.trial import HUNG, Place, Seen, said
+from highwater.clients.trial import HUNG, SETUP, Place, Seen, said
 from highwater.gate.exits import LIVENESS, REFINEMENT, SAFETY
 from highwater.traces.recorded.s3log import Request
 from highwater.traces.store import same
@@ -119,20 +119,21 @@ def committed_twice(of: Evidence) -> Iterator[Finding]:
 class Mine:
     """What tells that two commits say the same: equal contents, or that both name the same new object.
 
-    Contents that are equal in the run without faults tell nothing, and neither do names where a commit repeats those of an
-    earlier one, as a manifest of all files does.
+    Contents that are equal in the run without faults tell nothing. Neither do names if the commits of this client and of
+    --setup repeat those of earlier ones, as manifests of all files do.
     """
 
     def __init__(self, of: Evidence):
         self.usual = Counter((kind_of(one), one.sent_body.sha256) for one in of.clean if is_commit(one) and applied(one))
         self.data = {one.key.rpartition("/")[2]: one.client for one in of.requests if one.op in PUTS and not conditional(one)}
-        self.repeats = {kind for kind in {kind_of(one) for one in of.clean} if repeats_names(of.clean, kind)}
+        self.usual_of = {name: [one for one in [*of.seen.before, *of.clean] if one.client in (name, SETUP)]
+                         for name in of.seen.ended}
 
     def same(self, one: Request, two: Request) -> str:
         digest = one.sent_body.sha256
         if digest and digest == two.sent_body.sha256 and self.usual[kind_of(one), digest] < 2:
             return "equal contents"
-        if kind_of(one) in self.repeats:
+        if repeats_names(self.usual_of[one.client], kind_of(one)):
             return ""
         texts = text_of(one), text_of(two)
         return next((f"both name {name}" for name, client in self.data.items() if client == one.client and (
@@ -222,7 +223,7 @@ def error_though_committed(of: Evidence) -> Iterator[Finding]:
         again = [one for one in of.requests if one.client == first.client and one.key == first.key and is_commit(one) and (
             one.number > first.number and one.told == 412)]
         others = [one for one in of.requests if one.key == first.key and one.client != first.client and (
-            one.op in PUTS and applied(one) and one.number > first.number)]
+            one.op in PUTS and applied(one) and again and first.number < one.number < again[0].number)]
         if again and not others and ended.exit_code > 0:
             yield Finding("error though committed", f"{shown(first)}; {shown(again[0])} because of that, and {first.client} "
                           f"ended with {said(ended)}", (first.number, again[0].number))

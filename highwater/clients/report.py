@@ -49,17 +49,18 @@ def command(folder: Path, number: int) -> str:
 
 
 def failures(found: Sequence[Result]) -> list[list[Result]]:
-    """Return the failures to tell: those with the same verdict at the same places are together, and the first is told."""
+    """Return the failures to tell: those of the same kinds at the same places are together, and the first is told."""
     alike: dict[tuple, list[Result]] = {}
     for result in fewest(found):
         places = [(one.client, one.nth, one.fault == HOLD) for one in result.placed]
-        alike.setdefault((result.verdict, *places), []).append(result)
+        alike.setdefault((*sorted(result.kinds), *places), []).append(result)
     return list(alike.values())
 
 
 def title(alike: Sequence[Result]) -> str:
     result, others = alike[0], ", ".join(f"{one.placed[0].fault} (run {one.number})" for one in alike[1:])
-    return f"{number_of(result)}: {result.verdict}: {place_of(result.placed)}" + (f"; the same with {others}" if others else "")
+    kinds = ", ".join(dict.fromkeys(finding.kind for finding in result.findings)) or result.verdict
+    return f"{number_of(result)}: {kinds}: {place_of(result.placed)}" + (f"; the same with {others}" if others else "")
 
 
 def number_of(result: Result) -> str:

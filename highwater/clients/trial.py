@@ -19,6 +19,7 @@ from highwater.recorder.session import Session, recording
 from highwater.traces.recorded.s3log import Request
 
 LOOK_AGAIN_S = 0.002
+SETUP = "setup"  # the name of its client, in its log
 HUNG = -1_000  # in the place of an exit code
 Words = tuple[str, ...]  # of a command
 
@@ -55,8 +56,9 @@ class Ended(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What a trial showed. `ended` has each client, `checks` each check with the name of what came before it."""
+    """What a trial showed. `ended` has each client, `checks` each check with its name."""
 
+    before: list[Request]  # those of --setup
     requests: list[Request]
     ended: dict[str, Ended]
     checks: list[tuple[str, Ended]]
@@ -73,8 +75,11 @@ def seen(asked: Asked, place: Place, placed: Sequence[Placed], faults: dict[str,
     """Run a trial. Its log and outputs are in `folder`, which exists. Raises SetupFailed, and KeyboardInterrupt if `stopped`
     says so."""
     with processes(asked, folder, stopped) as started:
+        before: list[Request] = []
         if asked.setup:
-            ended = started.run("setup", asked.setup, place)
+            with open(folder / f"{SETUP}.ndjson", "w") as log, recording(place.endpoint, (SETUP,), log=log) as session:
+                ended = started.run(SETUP, asked.setup, place._replace(endpoint=session.urls[SETUP]))
+                before = [*session.settled()]
             if ended.exit_code:
                 raise SetupFailed(f"--setup ended with {said(ended)}")
         beside = Beside(started, place, placed, faults)
@@ -90,7 +95,7 @@ def seen(asked: Asked, place: Place, placed: Sequence[Placed], faults: dict[str,
             if asked.check:
                 checks.append(("--check after --reopen", started.run("check-again", asked.check, place, beside.ended)))
     took = {request.rule for request in requests}
-    return Seen(requests, beside.ended, checks, tuple(
+    return Seen(before, requests, beside.ended, checks, tuple(
         one in beside.kills or (rule(one, faults) in took and not faults_kill(one, faults)) for one in placed),
         frozenset(one.client for one in beside.kills))
 

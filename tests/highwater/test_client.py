@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from highwater.cli.main import app
-from highwater.clients.campaign import CLEAN, Result, pairs, results, singles
+from highwater.clients.campaign import CLEAN, Result, fewest, pairs, results, singles
 from highwater.clients.faults import FAULTS, HOLD, Placed, faults_of, rules
 from highwater.clients.judges import CODES, Evidence, Finding, findings
 from highwater.clients.trial import Asked, Ended, Place, Seen
@@ -102,7 +102,7 @@ def get(number: int, key: str, version: str, client: str = "a") -> Request:
 def judged(requests: list[Request], clean: list[Request] | None = None, exits: dict[str, int] | None = None,
            output: str = "", **more) -> list[Finding]:
     ended = {name: Ended((exits or {}).get(name, 0), 1.0, output * (name == "a")) for name in ("a", "b")}
-    return findings(Evidence(Seen(requests, ended, [], ()), requests if clean is None else clean, PLACE, **more))
+    return findings(Evidence(Seen([], requests, ended, [], ()), requests if clean is None else clean, PLACE, **more))
 
 
 NEW = {"if_none_match": "*"}
@@ -158,6 +158,10 @@ def test_what_another_put_is_lost(requests, kinds):
     ([put(1, "log/1", b"x", told=0, **NEW), put(2, "log/1", b"x", status=412, **NEW)], 0, []),  # its own stands
     ([put(1, "log/1", b"x", told=0, **NEW), put(2, "log/1", b"x", status=412, **NEW)], 1, ["error though committed"]),
     ([put(1, "log/1", b"x", told=0, **NEW)], 1, []),  # it cannot know
+    ([put(1, "k", b"x", told=0, if_match="v0"), put(2, "k", b"x", status=412, if_match="v0"),
+      get(3, "k", "v1", "b"), put(4, "k", b"y", "b", if_match="v1")], 1, ["error though committed"]),  # before another's
+    ([put(1, "k", b"x", told=0, if_match="v0"), get(2, "k", "v1", "b"), put(3, "k", b"y", "b", if_match="v1"),
+      put(4, "k", b"x", status=412, if_match="v0")], 1, []),  # it may not know, for another's is there
 ])
 def test_success_and_error(requests, exit_code, kinds):
     clean = [put(1, "log/1", b"x", **NEW)]
@@ -192,7 +196,7 @@ def test_each_fault_is_a_rule_of_the_recorder():
 def test_pairs_are_drawn_by_a_seed():
     clean = [put(number, "k", client=client) for number, client in enumerate("aab")]
     alone = singles(Asked({"a": (), "b": ()}), clean, faults_of(None, False))
-    assert len(alone) == 3 * len(FAULTS) + 3
+    assert len(alone) == 3 * (len(FAULTS) - 1) + 3, "409 is for requests with a condition"
     usual = {"a": [1, 2], "b": [1]}
     of = [Result(number, placed, "fine", (), {}, {}, (), usual) for number, placed in enumerate([(), *alone])]
     first = of[1]
@@ -201,6 +205,20 @@ def test_pairs_are_drawn_by_a_seed():
     assert pairs(of, 20, 1) == drawn[:20] != pairs(of, 20, 2) and len(set(drawn)) == len(drawn)
     assert set(drawn[:2]) == {(*first.placed, Placed(HOLD, "a", 3)), (*first.placed, Placed(HOLD, "a", 5))}
     assert all(one != two and [one.fault, two.fault].count(HOLD) < 2 for one, two in drawn)
+
+
+def ended(number: int, placed: tuple[Placed, ...], *kinds: str) -> Result:
+    found = tuple(Finding(kind, "") for kind in kinds)
+    return Result(number, placed, kinds[0] if kinds else "fine", found, {}, {}, (), {"a": [1, 2]})
+
+
+def test_a_pair_is_told_only_if_it_shows_more_than_one_of_its_faults():
+    one, two = Placed("reply lost", "a", 1), Placed("409", "a", 2)
+    alone = [ended(0, ()), ended(1, (one,), "committed twice"), ended(2, (two,))]
+    assert fewest([*alone, ended(3, (one, two), "committed twice")]) == [alone[1]]
+    worse = ended(3, (one, two), "committed twice", "check failed")
+    assert fewest([*alone, worse]) == [alone[1], worse]
+    assert fewest([ended(0, (), "put blindly"), ended(1, (one,), "put blindly")]) == [ended(0, (), "put blindly")]
 
 
 # --- replay, going on, and what ends it
