@@ -168,6 +168,23 @@ def test_conditions_of_a_delete_are_kept(status, names, there, possible):
         passes(log.ask("C", "HEAD", "x", 200 if left else 404, version="a" if left else ""))
 
 
+@pytest.mark.parametrize("method, done", [("PUT", 200), ("DELETE", 204)])
+@pytest.mark.parametrize("names", ["a", 'W/"a"'])
+def test_a_condition_may_name_the_version_in_another_form(method, done, names):
+    """icechunk 1.1.21 sends If-Match without the quotes of the ETag. A store may take that, or refuse it."""
+    for status in (done, 412):
+        log = Log().ask("A", "PUT", "x", version='"a"')
+        passes(log.ask("A", method, "x", status, version='"b"', conditions={"if-match": names}))
+    other = Log().ask("A", "PUT", "x", version='"a"').ask("A", method, "x", done, version='"b"', conditions={"if-match": "c"})
+    fails(other, "store")
+
+
+def test_a_version_is_the_same_in_each_form():
+    log = Log().ask("A", "PUT", "x", version='"a"').ask("A", "GET", "x", 304, conditions={"if-none-match": "a"})
+    passes(log.ask("B", "GET", "", op="list", listed=(Listed("x", 1, "a", ""),)).ask("B", "HEAD", "x", version='W/"a"'))
+    fails(Log().ask("A", "GET", "x", 404).ask("A", "HEAD", "x", version='""'), "store")
+
+
 def test_a_refused_delete_is_none_of_the_protocol():
     log = begun().ask("G", "DELETE", key(3), 412, conditions={"if-match": "another"})
     passes(log.create("A", 4).check("A", 0))
