@@ -566,6 +566,20 @@ def test_a_log_without_a_known_protocol_is_held_against_the_store_only(tmp_path,
     assert code == 11 and "store: GET other/y" in text and "compared with the store only" not in text
 
 
+@pytest.mark.parametrize("name", [
+    "manifest/v1.json", "wal/1.sst", "wal/00000000000000000001.log", "gc/last", "compacted/a.parquet",
+    "manifest/00000000000000000001.json", "manifest/part/1.manifest", "gc/wal.boundary"])
+def test_a_folder_of_another_program_is_not_taken_for_slatedbs(tmp_path, name):
+    """Files in it have other names. They are listed as unknown, and shown if the store contradicts itself."""
+    ours = begun().ask("A", "PUT", "db/compacted/01M7Y25Z4CZC4RHY3G8AA53QCV.sst")
+    assert "that no mapping knows" not in said(tmp_path, ours)[1]
+    log = ours.ask("A", "PUT", f"other/{name}", version="a")
+    code, text = said(tmp_path, log)
+    assert code == 0 and "1 requests are of kinds that no mapping knows" in text and "held against" in text
+    code, text = said(tmp_path, log.ask("B", "GET", f"other/{name}", 404))
+    assert code == 11 and f"A: PUT other/{name} -> 200" in text.partition("what led there:")[2]
+
+
 ACCESS = ('79a5 bucket [22/Nov/2026:00:00:{s:02d} +0000] 10.0.0.{n} arn:{n} 3E57 REST.{op}.OBJECT {key} '
           '"{op} /bucket/{key} HTTP/1.1" {status} - {size} {size} 20 18 "-" "client" - id SigV4 ECDHE host TLSv1.2 -\n')
 
