@@ -68,7 +68,8 @@ async def look(world: World, root: str, wal_at: Place | None, deep: bool) -> lis
     now_ms = world.clock.now_ms()
     faults = await faults_of_ends(world, database, wal_at) if deep else {}
     return [*(finding for check in CHECKS for finding in check(database, parents, now_ms)),
-            *(Finding("damage", "cut short", f"{key!r}: {fault}", HARM[key.split("/")[-2] == "wal"]) for key, fault in faults.items())]
+            *(Finding("damage", "cut short", f"{key!r}: {fault}", HARM[key.split("/")[-2] == "wal"])
+              for key, fault in faults.items())]
 
 
 async def parent_at(world: World, path: str) -> Parent:

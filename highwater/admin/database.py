@@ -79,7 +79,7 @@ class Database(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a WAL is, if it is not beside the manifest."""
+    """The place of a WAL that is not beside the manifest."""
 
     world: World
     root: str
