@@ -243,7 +243,8 @@ def misread(status: int, version: str, there: str | None) -> str:
 
 
 def same(there: str, version: str) -> bool:
-    return there == version or (SOME in (there, version) and ABSENT not in (there, version))
+    """Return whether two versions may be the same. Either may be in another form, or not be known."""
+    return there == version or (ABSENT not in (there, version) and (SOME in (there, version) or bare(there) == bare(version)))
 
 
 def shown(version: str) -> str:

@@ -11,15 +11,21 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from highwater.admin.database import Database, load, ssts_of
+from highwater.admin.database import Database, Place, load, ssts_of
+from highwater.admin.deep import FOOTER, faults_of_ends
 from highwater.impl.codecs.slatedb.manifest import Manifest, ManifestCodec, active
-from highwater.impl.codecs.slatedb.tables import View
+from highwater.impl.codecs.slatedb.tables import Sst, View
 from highwater.impl.errors import NotFound
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.sequenced_storage import SequencedStorage
+from highwater.impl.stores.keys import fault_of
 from highwater.impl.world import World
 
+ENDLESS = 1 << 64  # the size of an SST in a parent that was not looked at
 LEVELS = ("damage", "danger", "note")
+OPENS = {"manifest": "no client can open the database",
+         "compactions": "no compactor can open the database; readers, and writers without a compactor, can"}
+HARM = ("reads of its keys may fail", "its records are lost; no client can open the database")  # of an SST, of a WAL file
 
 
 class Finding(NamedTuple):
@@ -35,29 +41,35 @@ class Parent(NamedTuple):
     """A database whose SSTs this one reads. `latest` is None if it has no readable manifest."""
 
     latest: Manifest | None
-    ssts: frozenset[str]
+    ssts: dict[str, int]  # with their sizes in bytes
 
 
 Parents = dict[str, Parent]
 
 
-async def judge(world: World, root: str) -> tuple[Finding, ...]:
-    """Return the findings that two looks have in common, the worst first. Raises Unavailable."""
-    found = await look(world, root)
+async def judge(world: World, root: str, wal_at: Place | None = None, deep: bool = False) -> tuple[Finding, ...]:
+    """Return the findings that two looks have in common, the worst first. Raises Unavailable.
+
+    `wal_at`: where the WAL is, if it is elsewhere. `deep`: read the SSTs and the WAL, too.
+    """
+    found = await look(world, root, wal_at, deep)
     if any(finding.level != "note" for finding in found):
-        again = set(await look(world, root))
+        again = set(await look(world, root, wal_at, deep))
         found = [finding for finding in found if finding in again]
     return tuple(sorted(found, key=lambda finding: (LEVELS.index(finding.level), finding.kind)))
 
 
-async def look(world: World, root: str) -> list[Finding]:
+async def look(world: World, root: str, wal_at: Place | None, deep: bool) -> list[Finding]:
     """Read the database once, with its parents, and return all findings."""
-    database = await load(world, root)
+    database = await load(world, root, wal_at)
     parents = {}
     for external in database.latest.external_dbs if database.latest else ():
         parents[external.path] = await parent_at(world, external.path)
     now_ms = world.clock.now_ms()
-    return [finding for check in CHECKS for finding in check(database, parents, now_ms)]
+    faults = await faults_of_ends(world, database, wal_at) if deep else {}
+    return [*(finding for check in CHECKS for finding in check(database, parents, now_ms)),
+            *(Finding("damage", "cut short", f"{key!r}: {fault}", HARM[key.split("/")[-2] == "wal"])
+              for key, fault in faults.items())]
 
 
 async def parent_at(world: World, path: str) -> Parent:
@@ -89,7 +101,7 @@ def files_can_be_read(database: Database, parents: Parents, now_ms: int) -> Iter
                 yield Finding(
                     "damage", "unreadable file",
                     f"{name} {file.id}{' (the latest)' if last else ''}: {file.fault}",
-                    "no client can open the database" if last else "reads of it by its id, as for a checkpoint, fail")
+                    OPENS[name] if last else "reads of it by its id, as for a checkpoint, fail")
             elif file.value.unknown:
                 yield Finding(
                     "note", "newer fields",
@@ -122,12 +134,13 @@ def boundaries_are_behind_the_latest(database: Database, parents: Parents, now_m
             yield Finding(
                 "danger", "invalid boundary",
                 boundary.fault,
-                "no client can open the database")
+                OPENS[name])
         elif files and boundary.value >= files[-1].id:
             yield Finding(
                 "danger", "boundary ahead",
                 f"gc/{name}.boundary is {boundary.value}, the latest {name} is {files[-1].id}",
-                "every client waits forever for a later one; if no file is missing, set it to less than the latest")
+                f"every {'client' if name == 'manifest' else 'compactor'} waits forever for a later one; if no file is missing"
+                ", set it to less than the latest")
         elif boundary.value and not files:
             yield Finding(
                 "damage", "boundary alone",
@@ -167,6 +180,15 @@ def no_foreign_files(database: Database, parents: Parents, now_ms: int) -> Itera
             "danger" if sequenced else "note", "foreign file",
             f"{key!r} has a name that no client gives",
             "released clients may take it for the latest and wait forever; move it away" if sequenced else "nobody reads it")
+
+
+def no_strays(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
+    for key in database.strays:
+        named = fault_of(key)
+        yield Finding(
+            "danger", "foreign file" if named else "dangling link",
+            f"{key!r} " + (f"has a name that no key can have: {named}" if named else "is a link to nothing"),
+            "released clients list it, and may fail or wait forever; move it away")
 
 
 def epochs_do_not_go_back(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
@@ -217,17 +239,31 @@ def ssts_are_there(database: Database, parents: Parents, now_ms: int) -> Iterato
     for file in database.manifests:
         if file.value and (file is database.manifests[-1] or file.id in kept):
             external = {sst: one.path for one in file.value.external_dbs for sst in one.sst_ids}
-            missing: dict[str, str] = {}
+            ends, missing = {sst.id: end_of(sst) for sst in file.value.ssts}, dict[str, str]()
             for name in sorted({view.sst_id for view in file.value.views}):
                 home = external.get(name)
-                there = database.ssts if home is None else parents[home].ssts if home in parents else {name}
-                if name not in there:
+                there = database.ssts if home is None else parents[home].ssts if home in parents else {name: ENDLESS}
+                size_bytes, least_bytes = there.get(name, 0), ends.get(name, 0)
+                if not size_bytes:
                     missing[name] = home or database.root
+                elif size_bytes < least_bytes:
+                    yield Finding(
+                        "damage", "cut short",
+                        f"SST {name} in {home or database.root!r} has {size_bytes:,} bytes, but manifest {file.id} says that "
+                        f"it has at least {least_bytes:,}",
+                        HARM[0])
             for name, home in missing.items():
                 yield Finding(
                     "damage", "SST missing",
                     f"manifest {file.id} names SST {name}, which is not in {home!r}/compacted/, or is empty",
                     "reads of its keys fail")
+
+
+def end_of(sst: Sst) -> int:
+    """Return the bytes that an SST has at least: what follows its data, and its footer."""
+    info = sst.info
+    return FOOTER + max(info.index_offset + info.index_len, info.filter_offset + info.filter_len,
+                        info.stats_offset + info.stats_len)
 
 
 def views_are_whole(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
@@ -281,10 +317,19 @@ def the_wal_is_whole(database: Database, parents: Parents, now_ms: int) -> Itera
     replayed = [one.id for one in database.wal if one.id > database.latest.replay_after_wal_id]
     expected = range(database.latest.replay_after_wal_id + 1, max([*replayed, database.latest.wal_id_last_seen]) + 1)
     if missing := sorted(set(expected) - set(replayed)):
+        uri = database.latest.wal_object_store_uri
+        if uri and not database.wal_elsewhere:
+            yield Finding(
+                "note", "WAL elsewhere",
+                f"the manifest says that the WAL is in the store {uri}",
+                "it was not checked; name it with --wal-url")
+            return
         yield Finding(
             "damage", "WAL missing",
             f"of WAL {expected[0]} to {expected[-1]}, which are to be replayed, {span(missing)} are missing",
-            "their records are lost, or no client can open the database")
+            "their records are lost: a client opens the database without them and later ones, or a writer cannot open it" if (
+                replayed or database.wal_elsewhere) else
+            "their records are lost; if the WAL is in another store, name it with --wal-url")
 
 
 def it_is_not_being_deleted(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
@@ -299,7 +344,7 @@ def what_nobody_names(database: Database, parents: Parents, now_ms: int) -> Iter
     named = {view.sst_id for file in database.manifests if file.value for view in file.value.views}
     compactions = [one for file in database.compactions if file.value for one in file.value.recent_compactions]
     named |= {sst.id for one in compactions for sst in one.output_ssts}
-    if orphans := sorted(database.ssts - named):
+    if orphans := sorted(database.ssts.keys() - named):
         yield Finding(
             "note", "unnamed SSTs",
             f"{len(orphans)} SSTs are in no existing manifest ({orphans[0]}, ...)",
@@ -324,7 +369,7 @@ def span(ids: list[int]) -> str:
 
 CHECKS: tuple[Callable[[Database, Parents, int], Iterator[Finding]], ...] = (
     there_is_a_manifest, files_can_be_read, ids_are_without_a_gap, boundaries_are_behind_the_latest,
-    nothing_lives_behind_the_boundary, no_foreign_files, epochs_do_not_go_back, checkpoints_are_distinct,
+    nothing_lives_behind_the_boundary, no_foreign_files, no_strays, epochs_do_not_go_back, checkpoints_are_distinct,
     checkpoints_have_their_manifest, ssts_are_there, views_are_whole, the_clone_is_pinned, the_wal_is_whole,
     it_is_not_being_deleted, what_nobody_names,
 )

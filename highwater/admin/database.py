@@ -17,6 +17,7 @@ from highwater.impl.codecs.slatedb.manifest import Manifest, ManifestCodec
 from highwater.impl.errors import Definite, NotFound
 from highwater.impl.layout import InvalidName, Namespace
 from highwater.impl.protocols.boundary_object import InvalidBoundary, parse
+from highwater.impl.stores.local import LocalStore
 from highwater.impl.world import Entry, World, list_all
 
 NAMES = ("manifest", "compactions")  # the namespaces that have a boundary
@@ -61,9 +62,11 @@ class Database(NamedTuple):
     compactions: tuple[File, ...]
     boundaries: dict[str, Boundary]  # by namespace; read before the files are listed
     wal: tuple[Wal, ...]
-    ssts: frozenset[str]  # the ids of the SSTs in compacted/
+    ssts: dict[str, int]  # the ids of the SSTs in compacted/, with their sizes in bytes
     foreign: tuple[str, ...]  # keys with the suffix of a folder and a name that no client gives
     deleting: bool
+    strays: tuple[str, ...] = ()  # files in a folder that are no objects here
+    wal_elsewhere: bool = False  # the WAL was read from another place
 
     @property
     def is_none(self) -> bool:
@@ -75,16 +78,36 @@ class Database(NamedTuple):
         return self.manifests[-1].value if self.manifests else None
 
 
-async def load(world: World, root: str) -> Database:
+class Place(NamedTuple):
+    """The place of a WAL that is not beside the manifest."""
+
+    world: World
+    root: str
+
+
+async def load(world: World, root: str, wal_at: Place | None = None) -> Database:
     """Read everything except the contents of SSTs. Raises Unavailable, ListingNeverEnds."""
     boundaries = {name: await boundary_of(world, Namespace(root, name)) for name in NAMES}
     foreign: list[str] = []
     manifests = await files_of(world, Namespace(root, "manifest"), ManifestCodec().decode, foreign)
     compactions = await files_of(world, Namespace(root, "compactions"), compactions_slatedb.decode, foreign)
     wal = [Wal(number, entry.last_modified_ms, entry.size_bytes)
-           for number, entry in await numbered(world, Namespace(root, "wal"), foreign)]
+           for number, entry in await numbered(wal_at.world if wal_at else world, wal_namespace(root, wal_at), foreign)]
     ssts = await ssts_of(world, root, foreign)
-    return Database(root, manifests, compactions, boundaries, tuple(wal), ssts, tuple(foreign), await deleting(world, root))
+    return Database(root, manifests, compactions, boundaries, tuple(wal), ssts, tuple(foreign), await deleting(world, root),
+                    strays_of(world, root), wal_at is not None)
+
+
+def wal_namespace(root: str, wal_at: Place | None) -> Namespace:
+    return Namespace(wal_at.root if wal_at else root, "wal")
+
+
+def strays_of(world: World, root: str) -> tuple[str, ...]:
+    """Return the files of a local database that are no objects. Released clients list them, and may fail or wait."""
+    if not isinstance(world.store, LocalStore):
+        return ()
+    folder = f"{root}/" if root else ""
+    return tuple(key for name in (*NAMES, "wal", "compacted") for key in world.store.strays(folder + name))
 
 
 async def boundary_of(world: World, namespace: Namespace) -> Boundary:
@@ -127,10 +150,13 @@ async def files_of(world: World, namespace: Namespace, decode: Callable[[bytes],
     return tuple(files)
 
 
-async def ssts_of(world: World, root: str, foreign: list[str]) -> frozenset[str]:
-    """Return the ids of the SSTs in compacted/. An empty file does not count: an SST describes its content at its end."""
+async def ssts_of(world: World, root: str, foreign: list[str]) -> dict[str, int]:
+    """Return the ids of the SSTs in compacted/, with their sizes in bytes.
+
+    An empty file does not count: an SST describes its content at its end.
+    """
     prefix = f"{root}/compacted/" if root else "compacted/"
-    found = set()
+    found: dict[str, int] = {}
     for entry in await list_all(world.store, prefix):
         name = entry.key.removeprefix(prefix).removesuffix(".sst")
         try:
@@ -138,8 +164,8 @@ async def ssts_of(world: World, root: str, foreign: list[str]) -> frozenset[str]
         except ValueError:
             foreign.append(entry.key)
         else:
-            found |= {name} if entry.size_bytes else set()
-    return frozenset(found)
+            found |= {name: entry.size_bytes} if entry.size_bytes else {}
+    return found
 
 
 async def deleting(world: World, root: str) -> bool:

@@ -23,12 +23,12 @@ def plain(value: Any) -> Any:
         return [plain(one) for one in value]
     if isinstance(value, dict):
         return {name: plain(one) for name, one in value.items()}
-    return sorted(value) if isinstance(value, frozenset) else value
+    return value
 
 
 def as_json(database: Database) -> dict[str, Any]:
     """Return the latest manifest and compactions file in full, and the headers of the others."""
-    shown = plain(database)
+    shown = plain(database) | {"ssts": sorted(database.ssts)}
     for name in ("manifests", "compactions"):
         for file in shown[name][:-1]:
             del file["value"]

@@ -14,6 +14,7 @@ from highwater.gate.exits import SAFETY
 app = typer.Typer(no_args_is_help=True)
 
 Url = Annotated[str, typer.Argument(help="the database: file:///a/folder, a/folder, s3://bucket/prefix")]
+WalUrl = Annotated[str | None, typer.Option(help="where the folder wal/ is, if it is not in the database's own folder")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON only")]
 
 
@@ -52,11 +53,13 @@ def history_command(url: Url, as_json: Json = False) -> None:
 
 
 @app.command("check")
-def check_command(url: Url, as_json: Json = False) -> None:
+def check_command(url: Url, as_json: Json = False, wal_url: WalUrl = None,
+                  deep: Annotated[bool, typer.Option("--deep", help="read SSTs and WAL files, and check their ends")] = False
+                  ) -> None:
     """Check a database, which may be in use, for damage and for states that stop or harm clients (exit code 10)."""
     from highwater.admin.check import judge
 
-    findings = asked(url, judge)
+    findings = asked(url, judge, True, wal_at(wal_url), deep)
     if as_json:
         print(json.dumps([finding._asdict() for finding in findings], indent=2))
     for finding in () if as_json else findings:
@@ -70,13 +73,14 @@ def check_command(url: Url, as_json: Json = False) -> None:
 
 @app.command("gc")
 def gc_command(url: Url, dry_run: Annotated[bool, typer.Option("--dry-run", help="show what would be deleted and why")] = False,
-               min_age_s: Annotated[int, typer.Option(min=0, help="keep files younger than this")] = 300) -> None:
+               min_age_s: Annotated[int, typer.Option(min=0, help="keep files younger than this")] = 300,
+           wal_url: WalUrl = None) -> None:
     """Advance the boundaries, then delete the manifests and compactions files behind them. WAL and SSTs are not touched."""
     from highwater.admin.gc import collected, planned
 
     if not dry_run:
         from highwater.admin.check import judge
-        bad = [finding for finding in asked(url, judge) if finding.level != "note"]
+        bad = [finding for finding in asked(url, judge, True, wal_at(wal_url)) if finding.level != "note"]
         if bad:
             refuse(f"{bad[0].kind}: {bad[0].what}: nothing was collected, because the database has faults; see "
                    f"`highwater admin check {url}`")
@@ -84,6 +88,16 @@ def gc_command(url: Url, dry_run: Annotated[bool, typer.Option("--dry-run", help
     for row in asked(url, planned if dry_run else collected, dry_run, min_age_s * 1000):
         table.add_row(*map(escape, row))
     console.print(table)
+
+
+def wal_at(url: str | None) -> Any:
+    """Return the Place of a WAL; None if it is in the database's own folder."""
+    from highwater.admin.database import Place
+
+    async def place(world: Any, root: str) -> Place:
+        return Place(world, root)
+
+    return asked(url, place) if url else None
 
 
 async def loaded(world: Any, root: str) -> Any:

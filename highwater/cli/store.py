@@ -68,7 +68,8 @@ def probe_command(
     if out:
         rows = [{"line": line.name, **found._asdict(), "uses": line.uses} for line, found in report.results]
         write_text(out, json.dumps({"url": url, "lines": rows, "unsafe": unsafe, "profile": nearest,
-                                    "differs_from_profile": differing, "left": report.left}, indent=1) + "\n")
+                                    "differs_from_profile": differing, "left": report.left, "gone": report.gone},
+                                   indent=1) + "\n")
     for use, names in report.unsafe(USES).items():
         judged = "" if use in wanted else f" ({OTHERS[use]}: not judged for it)" if use in OTHERS else " (not judged for it)"
         console.print(f"[{'bold red' if use in wanted else 'yellow'}]unsafe for {use}[/]{judged}: {', '.join(names)}")
@@ -77,6 +78,8 @@ def probe_command(
     if report.left:
         more = " .." * (len(report.left) > 5)
         console.print(f"[bold red]could not be deleted:[/] {escape(', '.join(report.left[:5]))}{more}")
+    if report.gone:
+        console.print(f"[bold red]the store stopped answering[/] during {report.gone}: start it, and probe it again")
     if unsafe:
         raise typer.Exit(SAFETY)
     if not_asked:

@@ -7,6 +7,7 @@ of each other.
 
 import socket
 import ssl
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -43,6 +44,16 @@ class Answer(NamedTuple):
     def refused(self) -> bool:
         """True if the status says that nothing was done."""
         return 300 <= self.status < 500 and self.status != 408
+
+    @property
+    def definite(self) -> bool:
+        """True if the status says that the request was done, or that it was not."""
+        return self.done or self.refused
+
+    @property
+    def failed(self) -> bool:
+        """True if the server failed at this request. A busy one answers 429 or 503."""
+        return self.status in (0, 500)
 
     def __str__(self) -> str:
         return f"{self.status} {self.code}".strip() if self.status else "no answer"
@@ -97,6 +108,10 @@ class Asker:
         version = reply.get("ETag") or (reply.get("CopyObjectResult") or {}).get("ETag", "")
         return Answer(reply["ResponseMetadata"]["HTTPStatusCode"], version, body, "",
                       to_ms(modified) if isinstance(modified, datetime) else 0, reply.get("Metadata") or {})
+
+    def answers(self) -> bool:
+        """Return whether the server answers at all, be it with an error."""
+        return self._answer(self.client.head_bucket, {"Bucket": self.bucket}).status != 0
 
     def put(self, key: str, body: bytes, **more: Any) -> Answer:
         return self.ask(self.client.put_object, **self.at(key), Body=body, **more)
@@ -171,7 +186,8 @@ class Clients:
             one.sendall(data[:-1])
         for one, data in zip(sockets, raw):
             one.sendall(data[-1:])
-        return [self._reply(number, shot.method) for number, shot in enumerate(shots)]
+        until_s = time.monotonic() + TIMEOUT_S
+        return [self._reply(number, shot.method, until_s) for number, shot in enumerate(shots)]
 
     def close(self) -> None:
         for _, one in self._open:
@@ -182,6 +198,7 @@ class Clients:
         parts = urlsplit(url)
         where = (parts.scheme, parts.hostname, parts.port or {"https": 443}.get(parts.scheme, 80))
         if number < len(self._open) and self._open[number][0] == where:
+            self._open[number][1].settimeout(TIMEOUT_S)
             return self._open[number][1]
         one = socket.create_connection(where[1:], TIMEOUT_S)
         one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -190,8 +207,9 @@ class Clients:
         self._open[number:number + 1] = [(where, one)]
         return one
 
-    def _reply(self, number: int, method: str) -> Answer:
+    def _reply(self, number: int, method: str, until_s: float) -> Answer:
         _, one = self._open[number]
+        one.settimeout(max(0.1, until_s - time.monotonic()))
         try:
             reply = HTTPResponse(one, method=method)
             reply.begin()

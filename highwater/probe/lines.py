@@ -22,6 +22,7 @@ PROTOCOLS = tuple(NEEDS)
 # .. and features that only other programs use:
 OTHERS = {"conditional_delete": "DELETE If-Match", "copy_if_absent": "CopyObject If-None-Match",
           "upload_if_absent": "uploads in parts, completed If-None-Match",
+          "unquoted_update": "PUT If-Match, the ETag without its quotes",
           "reads_in_parts": "several GETs of one object, If-Match of its version",
           "any_key": "keys beyond ASCII, keys below keys"}
 
@@ -32,6 +33,7 @@ class Found(NamedTuple):
     verdict: str
     saw: str
     data: dict[str, object] = {}  # noqa: RUF012 the observed fields of a Profile
+    by_effect: bool = False  # the request had no definite answer, and the verdict is about its effect
 
 
 class Line(NamedTuple):
@@ -47,8 +49,8 @@ def judged(answer: Answer, expected: int, held: bool, **data: object) -> Found:
     """Judge a request that must be refused. `held` says that it changed nothing."""
     if answer.done or not held:
         return Found(UNSAFE, f"{answer}: " + ("the condition is ignored" if answer.done else "and yet it was applied"),
-                     dict.fromkeys(data, 200))
-    return Found(PASS if answer.status == expected else DIFFERS, str(answer), data)
+                     dict.fromkeys(data, 200), not answer.definite)
+    return Found(PASS if answer.status == expected else DIFFERS, str(answer), data, answer.failed)
 
 
 def succeeded(answer: Answer, *statuses: int, **data: object) -> Found:
@@ -58,9 +60,18 @@ def succeeded(answer: Answer, *statuses: int, **data: object) -> Found:
     return Found(DIFFERS, f"{answer}: it cannot be used", data)
 
 
+def written(s: Asker, answer: Answer, body: bytes) -> Found:
+    """Judge a PUT that must succeed, by the object. An error that is not definite misleads no client either way."""
+    there = s.get("k").body == body
+    if answer.done:
+        return succeeded(answer) if there else Found(UNSAFE, f"{answer}, and it is not there")
+    if there and answer.definite:
+        return Found(UNSAFE, f"{answer}: and yet it was applied")
+    return Found(DIFFERS, f"{answer}, although it was applied" if there else f"{answer}: it cannot be used", {}, answer.failed)
+
+
 def create_new(s: Asker) -> Found:
-    answer = s.create("k", b"1")
-    return succeeded(answer) if not answer.done or s.get("k").body == b"1" else Found(UNSAFE, f"{answer}, and it is not there")
+    return written(s, s.create("k", b"1"), b"1")
 
 
 def create_exists(s: Asker) -> Found:
@@ -72,12 +83,11 @@ def create_exists(s: Asker) -> Found:
 def create_after_delete(s: Asker) -> Found:
     s.create("k", b"1")
     s.delete("k")
-    return succeeded(s.create("k", b"2"))
+    return written(s, s.create("k", b"2"), b"2")
 
 
 def update_current(s: Asker) -> Found:
-    answer = s.update("k", b"2", s.put("k", b"1").version)
-    return succeeded(answer) if not answer.done or s.get("k").body == b"2" else Found(UNSAFE, f"{answer}, and it is not there")
+    return written(s, s.update("k", b"2", s.put("k", b"1").version), b"2")
 
 
 def update_stale(s: Asker) -> Found:
@@ -102,6 +112,16 @@ def update_deleted(s: Asker) -> Found:
 def update_weak(s: Asker) -> Found:
     answer = s.update("k", b"2", f"W/{s.put('k', b'1').version}")
     return Found(PASS if answer.status == 412 else DIFFERS, str(answer), {"update_weak": answer.status})
+
+
+def update_unquoted(s: Asker) -> Found:
+    """Some clients send the ETag without its quotes. A store that takes that for no condition loses their updates."""
+    first = s.put("k", b"1").version
+    current = s.update("k", b"2", s.put("k", b"0").version.strip('"'))
+    stale = s.update("k", b"3", first.strip('"'))
+    if stale.done or s.get("k").body == b"3":
+        return Found(UNSAFE, f"{stale} for a version that it had: the condition is ignored")
+    return Found(PASS if (current.status, stale.status) == (200, 412) else DIFFERS, f"{current}, then {stale}")
 
 
 def unchanged(method: str) -> Callable[[Asker], Found]:
@@ -288,6 +308,8 @@ ONE_CLIENT = (
     Line("update_missing", "PUT If-Match, there never having been one", UPDATE, update_missing),
     Line("update_deleted", "PUT If-Match, it having been deleted", UPDATE, update_deleted),
     Line("update_weak", "PUT If-Match of its version as a weak one", UPDATE, update_weak),
+    Line("update_unquoted", "PUT If-Match of its version without the quotes, then of one that it had", ("unquoted_update",),
+         update_unquoted),
     Line("get_unchanged", "GET If-None-Match of its version; then it changes", CACHE, unchanged("get")),
     Line("head_unchanged", "HEAD If-None-Match, likewise", CACHE, unchanged("head")),
     Line("get_other_forms", "GET If-None-Match of its version as a weak one, or without its quotes", CACHE, get_other_forms),

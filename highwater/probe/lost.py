@@ -44,12 +44,12 @@ def repeated(kind: str, s: Asker) -> Found:
         first = session.settled()[0]
     if first.status != 200:
         return Found(NOT_ASKED, f"through the recorder the store answers {first.status} {first.code}")
+    if not answers[1].status:
+        return Found(NOT_ASKED, "the second request had no answer")
     if answers[1].done:
         return Found(UNSAFE, f"{answers[1]}: the condition is ignored")
     return Found(PASS if answers[1].status == 412 else DIFFERS,
                  f"{answers[1]}: a library that repeats it tells the winner that it has lost")
-
-
 
 
 LINES = (

@@ -6,7 +6,10 @@ together.
 
 import threading
 from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
 from functools import partial
+from http.client import HTTPException
 
 from highwater.probe.asking import Answer, Asker, Clients, Shot
 from highwater.probe.lines import CREATE, DIFFERS, NOT_ASKED, PASS, PROTOCOLS, UNSAFE, UPDATE, Found, Line
@@ -42,61 +45,63 @@ def winner_of(s: Asker, key: str, answers: list[Answer]) -> tuple[str, int | Non
     return "", won[0] if won else None
 
 
-def told(counted: Counter, rounds: int, wrong: Counter, contended: str) -> Found:
+Race = Callable[[Asker, Clients, int], tuple[list[Answer], str]]
+
+
+def raced(race: Race, rounds: int, s: Asker, contended: str = "") -> Found:
+    """Run the rounds of a race, until the store stops answering. What was seen by then counts."""
+    counted, wrong, stopped, number = Counter[int](), Counter[str](), "", 0
+    with closing(Clients(CLIENTS)) as clients:
+        for number in range(1, rounds + 1):
+            try:
+                answers, fault = race(s, clients, number)
+            except (OSError, HTTPException) as error:
+                stopped = str(error)
+                break
+            counted.update(answer.status for answer in answers)
+            wrong.update([fault] if fault else ())
+            if not answers[-1].status and not s.answers():
+                stopped = "the store stopped answering"
+                break
     words = ", ".join(f"{number} x {status or 'no answer'}" for status, number in sorted(counted.items()))
     if wrong:
-        return Found(UNSAFE, "; ".join(f"{number} of {rounds} races: {what}" for what, number in wrong.items()))
-    data: dict[str, object] = {contended: 409} if counted[409] else {}
+        return Found(UNSAFE, "; ".join(f"{times} of {number} races: {what}" for what, times in wrong.items()))
+    if stopped:
+        return Found(NOT_ASKED, f"race {number} of {rounds}: {stopped}")
     if not counted.keys() & {200, 201, 204}:
         return Found(NOT_ASKED, f"{rounds} races that nobody won: {words}")
+    data: dict[str, object] = {contended: 409} if contended and counted[409] else {}
     usual = counted.keys() <= {200, 201, 204, 404, 409, 412}
     return Found(PASS if usual else DIFFERS, f"{rounds} races, one winner each: {words}", data)
 
 
-def create_race(rounds: int, s: Asker) -> Found:
-    clients, counted, wrong = Clients(CLIENTS), Counter(), Counter()
-    try:
-        for number in range(rounds):
-            answers = volley(s, clients, f"{number:04}", **{"If-None-Match": "*"})
-            counted.update(answer.status for answer in answers)
-            what, _ = winner_of(s, f"{number:04}", answers)
-            wrong.update([what] if what else ())
-    finally:
-        clients.close()
-    return told(counted, rounds, wrong, "create_contended")
+def begun(s: Asker, number: int) -> str:
+    """Put the object of a round; return its version. Raises ConnectionError."""
+    answer = s.put("k", b"round %d" % number)
+    if not answer.done:
+        raise ConnectionError(f"its first PUT was answered with {answer}")
+    return answer.version
 
 
-def update_race(rounds: int, s: Asker) -> Found:
-    clients, counted, wrong = Clients(CLIENTS), Counter(), Counter()
-    try:
-        for number in range(rounds):
-            version = s.put("k", b"round %d" % number).version
-            answers = volley(s, clients, "k", **{"If-Match": version})
-            counted.update(answer.status for answer in answers)
-            what, _ = winner_of(s, "k", answers)
-            wrong.update([what] if what else ())
-    finally:
-        clients.close()
-    return told(counted, rounds, wrong, "update_contended")
+def create_race(s: Asker, clients: Clients, number: int) -> tuple[list[Answer], str]:
+    answers = volley(s, clients, f"{number:04}", **{"If-None-Match": "*"})
+    return answers, winner_of(s, f"{number:04}", answers)[0]
 
 
-def delete_race(rounds: int, s: Asker) -> Found:
+def update_race(s: Asker, clients: Clients, number: int) -> tuple[list[Answer], str]:
+    answers = volley(s, clients, "k", **{"If-Match": begun(s, number)})
+    return answers, winner_of(s, "k", answers)[0]
+
+
+def delete_race(s: Asker, clients: Clients, number: int) -> tuple[list[Answer], str]:
     """Let half of the clients update and the others delete, If-Match of the same version."""
-    clients, counted, wrong = Clients(CLIENTS), Counter(), Counter()
-    try:
-        for number in range(rounds):
-            fields = {"If-Match": s.put("k", b"round %d" % number).version}
-            urls = s.signed("put_object", "k"), s.signed("delete_object", "k")
-            shots = [Shot(("PUT", "DELETE")[number % 2], urls[number % 2], fields, b"" if number % 2 else body_of(number))
-                     for number in range(CLIENTS)]
-            answers = clients.volley(shots)
-            counted.update(answer.status for answer in answers)
-            updated = any(answer.done for answer in answers[::2])
-            deleted = any(answer.status in (200, 204) for answer in answers[1::2]) and s.get("k").status == 404
-            wrong.update(["an update was acknowledged, and deleted by one who did not know it"] if updated and deleted else ())
-    finally:
-        clients.close()
-    return told(counted, rounds, wrong, "")
+    fields = {"If-Match": begun(s, number)}
+    urls = s.signed("put_object", "k"), s.signed("delete_object", "k")
+    answers = clients.volley([Shot(("PUT", "DELETE")[client % 2], urls[client % 2], fields,
+                                   b"" if client % 2 else body_of(client)) for client in range(CLIENTS)])
+    updated = any(answer.done for answer in answers[::2])
+    deleted = any(answer.status in (200, 204) for answer in answers[1::2]) and s.get("k").status == 404
+    return answers, "an update was acknowledged, and deleted by one who did not know it" if updated and deleted else ""
 
 
 def reads_while_written(rounds: int, s: Asker) -> Found:
@@ -128,9 +133,10 @@ def reads_while_written(rounds: int, s: Asker) -> Found:
         reader.start()
     try:
         for number in range(1, rounds + 1):
-            if s.put("k", b"%08d" % number * (LARGE // 8)).done:
-                answered["writes"] += 1
-                acknowledged[0] = number
+            if not s.put("k", b"%08d" % number * (LARGE // 8)).done:
+                break
+            answered["writes"] += 1
+            acknowledged[0] = number
     finally:
         done.set()
         for reader in readers:
@@ -144,10 +150,11 @@ def reads_while_written(rounds: int, s: Asker) -> Found:
 
 def lines(rounds: int) -> tuple[Line, ...]:
     return (
-        Line("create_race", f"{CLIENTS} clients create one key, If-None-Match: *", CREATE, partial(create_race, rounds)),
+        Line("create_race", f"{CLIENTS} clients create one key, If-None-Match: *", CREATE,
+             lambda s: raced(create_race, rounds, s, "create_contended")),
         Line("update_race", f"{CLIENTS} clients update one object, If-Match of one version", UPDATE,
-             partial(update_race, rounds)),
+             lambda s: raced(update_race, rounds, s, "update_contended")),
         Line("delete_race", f"{CLIENTS} clients update or delete it, If-Match", ("conditional_delete",),
-             partial(delete_race, rounds // 2)),
+             lambda s: raced(delete_race, rounds // 2, s)),
         Line("reads_while_written", "4 clients read what another writes", PROTOCOLS, partial(reads_while_written, rounds)),
     )

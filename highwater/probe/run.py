@@ -37,6 +37,7 @@ class Report(NamedTuple):
 
     results: list[Result]
     left: list[str]  # keys that could not be deleted
+    gone: str = ""  # the line during which the store stopped answering
 
     def unsafe(self, uses: Iterable[str]) -> dict[str, list[str]]:
         """Return the uses at risk, each with the names of its unsafe lines."""
@@ -80,18 +81,27 @@ def probe(endpoint_url: str | None, bucket: str, prefix: str = "", rounds: int =
     except (*FAILURES, ValueError) as error:
         raise NoStore(str(error)) from error
     results: list[Result] = []
-    left: list[str] = []
+    left, gone = [], ""
     try:
         for line in lines(rounds):
-            results.append(Result(line, asked(line, asker.place(line.name))))
+            if gone:
+                found = Found(NOT_ASKED, f"the store stopped answering during {gone}")
+            else:
+                found = asked(line, asker.place(line.name))
+                gone = line.name * (found.verdict == NOT_ASKED and not asker.answers())
+            results.append(Result(line, found))
             tell(results[-1])
     finally:
         left = asker.clean()
-    return Report(results, left)
+    return Report(results, left, gone)
 
 
 def asked(line: Line, asker: Asker) -> Found:
-    """Ask one line. A single client's line is asked again if the store was busy, unreachable, or refused writes."""
+    """Ask one line. A single client's line is asked again if the store was busy, unreachable, or refused writes.
+
+    If each time only the request that the line is about had no definite answer, its effect decides.
+    """
+    found = Found(NOT_ASKED, "")
     place = asker
     for again in range(TRIES):
         if again:
@@ -102,4 +112,6 @@ def asked(line: Line, asker: Asker) -> Found:
             found = Found(NOT_ASKED, f"{type(error).__name__}: {error}"[:160])
         if line not in ONE_CLIENT or not place.undecided:
             return found
+    if found.by_effect and len(place.undecided) == 1:
+        return found
     return Found(NOT_ASKED, f"{TRIES} times it was not answered: {place.undecided[0]}")

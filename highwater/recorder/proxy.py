@@ -70,7 +70,7 @@ class Exchange:
             return found
         fields, text = self.reply.fields, (got.data or b"")
         if self.op == "list" and self.reply.status == 200:
-            listed, truncated = listing_of(text, found.query.get("encoding-type") == "url")
+            listed, truncated = listing_of(text)
             found = found._replace(listed=listed, truncated=truncated)
         elif (self.op == "get" and self.reply.status in (200, 206)) or (self.op == "delete_many" and self.reply.status == 200):
             found = found._replace(got_body=got)

@@ -196,6 +196,15 @@ class LocalStore:
             elif key > after:
                 yield key
 
+    def strays(self, folder: str) -> list[str]:
+        """Return the keys of files that no listing shows, although other programs may: links to nothing, and bad names."""
+        try:
+            with os.scandir(os.path.join(self._root, folder)) as files:
+                return sorted(f"{folder}/{file.name}" for file in files
+                              if fault_of(file.name) or (file.is_symlink() and not os.path.exists(file.path)))
+        except GONE:
+            return []
+
     def _path(self, key: str) -> str:
         check_key(key)
         return os.path.join(self._root, key)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import zlib
 
 import pytest
 from typer.testing import CliRunner
@@ -40,6 +41,7 @@ V1, V2 = ManifestCodec(Phase.WRITE_V1), ManifestCodec(Phase.WRITE_V2)
 A, B, C, D = (ulid_of(number << 80) for number in (1, 2, 3, 4))
 UUIDS = tuple(f"01740ee5-6459-44af-9a45-85deb6e468e{digit}" for digit in "345")
 NIGHT_S = 1_795_304_338
+WHOLE = bytes(92) + b"info" + zlib.crc32(b"info").to_bytes(4, "big") + (92).to_bytes(8, "big") + b"\0\2"  # as an SST ends
 
 
 def sst(name: str) -> Sst:
@@ -84,7 +86,7 @@ class Bench:
         self.manifest(8, manifests()[8]._replace(**changes))
 
     def files(self) -> dict:
-        return {str(path): (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else None)
+        return {str(path): (path.lstat().st_mtime_ns, path.read_bytes() if path.is_file() else None)
                 for path in sorted(self.folder.rglob("*"))}
 
 
@@ -97,9 +99,9 @@ def bench(tmp_path) -> Bench:
     for file_id, recent in enumerate(((), (), (compaction,)), 1):
         bench.put(Namespace("", "compactions").key(file_id), compactions.encode(compactions.Compactions(1, recent)))
     for wal_id in (4, 5):
-        bench.put(Namespace("", "wal").key(wal_id), b"" if wal_id == 4 else b"data")
+        bench.put(Namespace("", "wal").key(wal_id), b"" if wal_id == 4 else WHOLE)
     for name in (A, B, C, D):
-        bench.put(f"compacted/{name}.sst", b"sst")
+        bench.put(f"compacted/{name}.sst", WHOLE)
     return bench
 
 
@@ -107,8 +109,8 @@ def ran(*arguments: object):
     return CliRunner().invoke(app, ["admin", *map(str, arguments)])
 
 
-def found(bench: Bench) -> list[tuple[str, str]]:
-    result = ran("check", bench.folder, "--json")
+def found(bench: Bench, *options: object) -> list[tuple[str, str]]:
+    result = ran("check", bench.folder, "--json", *options)
     assert result.exit_code in (0, SAFETY), result.output
     findings = [(one["level"], one["kind"]) for one in json.loads(result.stdout)]
     assert (result.exit_code == SAFETY) == any(level != "note" for level, _ in findings)
@@ -162,6 +164,11 @@ DAMAGE = {
     "a clone that was not finished": (lambda b: b.latest(initialized=False), ("danger", "not initialized")),
     "a clone without a pin": (lambda b: b.latest(external_dbs=(CLONE,)), ("danger", "clone not pinned")),
     "half deleted": (lambda b: b.put(".deleting", b""), ("danger", "being deleted")),
+    "an SST is cut off": (lambda b: b.put(f"compacted/{D}.sst", WHOLE[:90]), ("damage", "cut short")),
+    "a name that is not UTF-8": (lambda b: (b.folder / os.fsdecode(b"manifest/\xff.manifest")).write_bytes(b"x"),
+                                 ("danger", "foreign file")),
+    "a link to nothing": (lambda b: (b.folder / Namespace("", "manifest").key(9)).symlink_to("nowhere"),
+                          ("danger", "dangling link")),
     "no manifest at all": (lambda b: [b.delete("manifest", file_id) for file_id in manifests()], ("damage", "no manifest")),
 }
 
@@ -187,16 +194,50 @@ def test_nothing_else_is_told(bench, what):
     assert {other for level, other in found(bench) if level != "note"} == {kind} | consequences
 
 
+@pytest.mark.parametrize("harm", [
+    lambda b: b.put(Namespace("", "compactions").key(3), b"\0\2"), lambda b: b.put("gc/compactions.boundary", b"x"),
+    lambda b: b.put("gc/compactions.boundary", b"3")], ids=["unreadable", "invalid boundary", "boundary ahead"])
+def test_what_stops_only_compactors_is_told_so(bench, harm):
+    """tests/interop/test_interop.py asks SlateDB 0.17.0: readers, and writers without a compactor, open these."""
+    harm(bench)
+    text = ran("check", bench.folder).output
+    assert "compactor" in text and "no client" not in text and "every client" not in text
+
+
+def test_a_wal_in_another_store(bench, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (bench.folder / "wal").rename(tmp_path / "elsewhere/wal")
+    assert found(bench) == [("damage", "WAL missing")] and "--wal-url" in ran("check", bench.folder).output
+    bench.manifest(8, manifests()[8]._replace(wal_object_store_uri="s3://wal", last_compacted_l0_sst_id=B), V1)
+    assert found(bench) == [("note", "WAL elsewhere")]
+    bench.latest()
+    wal_url = "--wal-url", tmp_path / "elsewhere"
+    assert found(bench, *wal_url) == found(bench, *wal_url, "--deep") == []
+    assert ran("gc", bench.folder, *wal_url).exit_code == 0 and ran("gc", bench.folder).exit_code == BAD_INPUT
+    (tmp_path / "elsewhere" / Namespace("", "wal").key(5)).unlink()
+    assert found(bench, *wal_url) == [("damage", "WAL missing")]
+    assert ran("check", bench.folder, "--wal-url", tmp_path / "no").exit_code == BAD_INPUT
+
+
+@pytest.mark.parametrize("key", [Namespace("", "wal").key(5), f"compacted/{D}.sst"], ids=["WAL", "SST"])
+@pytest.mark.parametrize("body", [WHOLE[:-1], WHOLE[:100], b"x", bytes(92) + b"iNfo" + WHOLE[96:], WHOLE + bytes(100)],
+                         ids=["a byte less", "half a footer", "a byte", "other", "more"])
+def test_ends_are_checked_if_asked(bench, key, body):
+    assert found(bench, "--deep") == []
+    bench.put(key, body)
+    assert set(found(bench, "--deep")) == {("damage", "cut short")}
+
+
 def test_what_is_only_seen_once_is_not_told(bench, monkeypatch):
     """A live database: an SST that a compaction had just replaced is missing in the first look only."""
     (bench.folder / f"compacted/{D}.sst").unlink()
     looks = []
 
-    async def loaded(world, root):
+    async def loaded(world, root, wal_at):
         looks.append(root)
         if len(looks) == 2:
-            bench.put(f"compacted/{D}.sst", b"sst")
-        return await load(world, root)
+            bench.put(f"compacted/{D}.sst", WHOLE)
+        return await load(world, root, wal_at)
 
     monkeypatch.setattr(admin_check, "load", loaded)
     assert found(bench) == [] and len(looks) == 2

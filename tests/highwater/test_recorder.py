@@ -224,7 +224,8 @@ def test_a_listing_is_read_as_it_was_meant():
     entry += "<LastModified>t</LastModified></Contents>"
     body = f"<ListBucketResult><IsTruncated>true</IsTruncated>{entry}</ListBucketResult>".encode()
     assert listing_of(body) == ((Listed("a&b+%20A", 3, '"v"', "t"),), True)
-    assert listing_of(body, encoded=True)[0][0].key == "a&b  A"
+    encoded = body.replace(b"</ListBucketResult>", b"<EncodingType>url</EncodingType></ListBucketResult>")
+    assert listing_of(encoded)[0][0].key == "a&b  A"
 
 
 # --- Requests through it
@@ -280,6 +281,17 @@ def test_what_passes_is_logged_at_both_edges(session):
     client.delete_object(**where)
     assert (last(session).op, last(session).status) == ("delete", 204)
     assert {r.rule for r in session.settled()} == {""}
+
+
+def test_a_listing_has_the_keys_that_were_put(session):
+    """boto3 asks for keys in the encoding of URLs, and versitygw returns them as they are."""
+    client, bucket = client_of(session), session.stores.bucket
+    keys = ["k/a b", "k/a%20b", "k/a+b", "k/é"]
+    for key in keys:
+        client.put_object(Bucket=bucket, Key=key, Body=b"")
+    found = client.list_objects_v2(Bucket=bucket, Prefix="k/")["Contents"]
+    assert [one["Key"] for one in found] == [one.key for one in last(session).listed] == keys
+    assert last(session).query["encoding-type"] == "url"
 
 
 def test_any_size_passes(session):

@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 import time
+from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
@@ -124,11 +125,15 @@ class Amiss:
     def put(self, key, body, IfMatch=None, IfNoneMatch=None, Metadata=None):
         kind = "create" if IfNoneMatch else "update" if IfMatch else "put"
         there = self.objects.get(key)
+        if IfMatch and self.amiss.get("unquoted"):
+            IfMatch = f'"{IfMatch}"'
         if (IfNoneMatch and there) or (IfMatch and (not there or IfMatch != self.version(there[0]))):
             answer = Answer(self.amiss.get(f"{kind}_refused", 412 if there or IfNoneMatch else 404))
             if not answer.done and not self.amiss.get("applies"):
                 return answer
         elif f"{kind}_taken" in self.amiss:
+            if self.amiss.get("applies"):
+                self.objects[key] = body, Metadata or {}
             return Answer(self.amiss[f"{kind}_taken"])
         if self.amiss.get("forgets") != kind:
             self.objects[key] = body, Metadata or {}
@@ -179,6 +184,10 @@ CASES = [
     ("update_stale", {}, PASS), ("update_stale", {"update_refused": 200}, UNSAFE),
     ("update_missing", {}, PASS), ("update_missing", {"update_refused": 412}, DIFFERS),
     ("update_missing", {"update_refused": 200}, UNSAFE), ("update_deleted", {"update_refused": 200}, UNSAFE),
+    ("create_new", {"create_taken": 500}, DIFFERS), ("create_exists", {"create_refused": 500, "applies": True}, UNSAFE),
+    ("create_new", {"create_taken": 412, "applies": True}, UNSAFE),
+    ("update_unquoted", {}, DIFFERS), ("update_unquoted", {"unquoted": True}, PASS),
+    ("update_unquoted", {"update_refused": 200}, UNSAFE),
     ("get_unchanged", {}, PASS), ("get_unchanged", {"unchanged": 200}, DIFFERS),
     ("get_unchanged", {"always_unchanged": True}, UNSAFE), ("missing", {}, PASS), ("missing", {"missing": 403}, DIFFERS),
     ("missing", {"missing": 200}, UNSAFE), ("get_stale", {}, PASS), ("get_stale", {"get_stale": 200}, UNSAFE),
@@ -364,6 +373,73 @@ def test_who_says_nothing_is_convicted_of_nothing_and_passes_nothing(status, s3_
         found = {line.name: run.asked(line, asker.place(line.name)) for line in lines(2)}
         server.shutdown()
     assert [name for name, one in found.items() if one.verdict != NOT_ASKED] == ["missing"] * (status == 403)
+
+
+@pytest.mark.parametrize("applies", [False, True])
+@pytest.mark.parametrize("status, verdict, replaced", [(500, DIFFERS, UNSAFE), (503, NOT_ASKED, UNSAFE)])
+def test_a_create_that_is_answered_by_500_is_judged_by_its_effect(status, verdict, replaced, applies):
+    """The store answers everything else. A create that replaces an object is unsafe, whatever its answer."""
+    class Fails(Amiss):
+        def __init__(self):
+            super().__init__(create_taken=status, applies=applies, create_refused=status)
+            self.undecided: list[Answer] = []
+
+        def place(self, name):
+            return Fails()
+
+        def put(self, key, body, **fields):
+            if self.prepares and "IfNoneMatch" in fields:
+                self.prepares, fields = False, {}
+            answer = super().put(key, body, **fields)
+            self.undecided += [answer] * (answer.status in (500, 503))
+            return answer
+
+        prepares = False
+
+    class Prepared(Fails):
+        prepares = True
+
+        def place(self, name):
+            return Prepared()
+
+    assert run.asked(BY_NAME["create_new"], Fails()).verdict == verdict
+    assert run.asked(BY_NAME["create_exists"], Prepared()).verdict == (replaced if applies else verdict)
+
+
+@pytest.mark.parametrize("line, request_", [("create_exists", 2), ("create_race", 1), ("create_race", 34), ("update_race", 18),
+                                            ("delete_race", 1), ("reads_while_written", 9), ("create_repeated", 2)])
+def test_a_server_that_dies_is_noticed(line, request_, s3_environment, monkeypatch, tmp_path):
+    """The line is not judged, and no later line is asked."""
+    few = [one for one in lines(3) if one.name in (line, "update_repeated")]
+    monkeypatch.setattr(run, "lines", lambda rounds: few)
+    sent = []
+    with ExitStack() as server:
+        url = server.enter_context(s3_server("moto"))
+        connect(url).create_bucket(Bucket=BUCKET)
+
+        def dying(ask):
+            def asked(*arguments):
+                sent.append(arguments)
+                if len(sent) == request_:
+                    server.close()
+                return ask(*arguments)
+            return asked
+
+        monkeypatch.setattr(Asker, "_answer", dying(Asker._answer))
+        monkeypatch.setattr(asking.Clients, "_reply", dying(asking.Clients._reply))
+        result = ran(f"s3://{BUCKET}", "--endpoint-url", url, "--json", str(tmp_path / "seen"))
+    assert result.exit_code == INCOMPLETE and f"the store stopped answering during {line}" in " ".join(result.output.split())
+    assert [one["verdict"] for one in json.loads((tmp_path / "seen").read_text())["lines"]] == [NOT_ASKED, NOT_ASKED]
+
+
+def test_what_a_race_showed_before_the_server_died_counts():
+    def race(s, clients, number):
+        if number == 3:
+            raise ConnectionRefusedError("refused")
+        return [Answer(200), Answer(200)], "2 were told that they had won" * (number == 1)
+
+    found = races.raced(race, 10, Asker(None, BUCKET, "x/"))
+    assert (found.verdict, found.saw) == (UNSAFE, "1 of 3 races: 2 were told that they had won")
 
 
 def test_who_was_busy_once_is_asked_again():

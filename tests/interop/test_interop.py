@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
@@ -281,7 +282,7 @@ def test_our_collector_keeps_what_its_checkpoint_refers_to(newest, database):
 def checked(database: Database) -> set[str]:
     """Kinds of what is wrong, but notes."""
     store, root = open_database(database.path_on_disk)
-    return {finding.kind for finding in asyncio.run(judge(system_world(store), root)) if finding.level != "note"}
+    return {finding.kind for finding in asyncio.run(judge(system_world(store), root, deep=True)) if finding.level != "note"}
 
 
 def test_nothing_is_wrong_with_what_they_write(release, peer, database):
@@ -404,3 +405,36 @@ def test_it_refuses_what_we_refuse(newest, database):
         with pytest.raises(PeerError, match=re.compile(what, re.I)):
             newest.open(path=database.path)
         path.unlink()
+
+
+UNREADABLE = b"\0\2"
+STOPPED = {  # what is written -> who cannot open the database then
+    "compactions/00000000000000000003.compactions": (UNREADABLE, {"compactor"}),
+    "gc/compactions.boundary": (b"x", {"compactor"}),
+    "gc/manifest.boundary": (b"x", {"reader", "writer", "compactor"}),
+    "manifest/00000000000000000099.manifest": (UNREADABLE, {"reader", "writer", "compactor"}),
+}
+
+
+@pytest.mark.parametrize("key", STOPPED)
+def test_who_cannot_open_a_damaged_database(newest, database, key):
+    """`admin check` says it of these: a reader, and a writer without a compactor, need no compactions file."""
+    body, expected = STOPPED[key]
+    quick = compacting(NEWEST)
+    newest.open(path=database.path, settings=quick)
+    newest.put(**FIRST)
+    newest.flush()
+    newest.close()
+    file = Path(database.path_on_disk) / key
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(body)
+    failed = set()
+    for who, do, settings in (("reader", "read", {}), ("writer", "open", {}), ("compactor", "open", {"settings": quick})):
+        with client(NEWEST) as peer:
+            Timer(5, peer.kill).start()
+            try:
+                getattr(peer, do)(path=database.path, **settings)
+            except PeerError:
+                failed.add(who)
+    assert failed == expected
+    assert checked(database)

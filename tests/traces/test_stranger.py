@@ -168,6 +168,23 @@ def test_conditions_of_a_delete_are_kept(status, names, there, possible):
         passes(log.ask("C", "HEAD", "x", 200 if left else 404, version="a" if left else ""))
 
 
+@pytest.mark.parametrize("method, done", [("PUT", 200), ("DELETE", 204)])
+@pytest.mark.parametrize("names", ["a", 'W/"a"'])
+def test_a_condition_may_name_the_version_in_another_form(method, done, names):
+    """icechunk 1.1.21 sends If-Match without the quotes of the ETag. A store may take that, or refuse it."""
+    for status in (done, 412):
+        log = Log().ask("A", "PUT", "x", version='"a"')
+        passes(log.ask("A", method, "x", status, version='"b"', conditions={"if-match": names}))
+    other = Log().ask("A", "PUT", "x", version='"a"').ask("A", method, "x", done, version='"b"', conditions={"if-match": "c"})
+    fails(other, "store")
+
+
+def test_a_version_is_the_same_in_each_form():
+    log = Log().ask("A", "PUT", "x", version='"a"').ask("A", "GET", "x", 304, conditions={"if-none-match": "a"})
+    passes(log.ask("B", "GET", "", op="list", listed=(Listed("x", 1, "a", ""),)).ask("B", "HEAD", "x", version='W/"a"'))
+    fails(Log().ask("A", "GET", "x", 404).ask("A", "HEAD", "x", version='""'), "store")
+
+
 def test_a_refused_delete_is_none_of_the_protocol():
     log = begun().ask("G", "DELETE", key(3), 412, conditions={"if-match": "another"})
     passes(log.create("A", 4).check("A", 0))
@@ -547,6 +564,20 @@ def test_a_log_without_a_known_protocol_is_held_against_the_store_only(tmp_path,
     assert code == 3 and "a log is not compared with a project's model: write a trace of events" in text
     code, text = said(tmp_path, log.ask("B", "PUT", "other/y", version="c").ask("B", "GET", "other/y", 404))
     assert code == 11 and "store: GET other/y" in text and "compared with the store only" not in text
+
+
+@pytest.mark.parametrize("name", [
+    "manifest/v1.json", "wal/1.sst", "wal/00000000000000000001.log", "gc/last", "compacted/a.parquet",
+    "manifest/00000000000000000001.json", "manifest/part/1.manifest", "gc/wal.boundary"])
+def test_a_folder_of_another_program_is_not_taken_for_slatedbs(tmp_path, name):
+    """Files in it have other names. They are listed as unknown, and shown if the store contradicts itself."""
+    ours = begun().ask("A", "PUT", "db/compacted/01M7Y25Z4CZC4RHY3G8AA53QCV.sst")
+    assert "that no mapping knows" not in said(tmp_path, ours)[1]
+    log = ours.ask("A", "PUT", f"other/{name}", version="a")
+    code, text = said(tmp_path, log)
+    assert code == 0 and "1 requests are of kinds that no mapping knows" in text and "held against" in text
+    code, text = said(tmp_path, log.ask("B", "GET", f"other/{name}", 404))
+    assert code == 11 and f"A: PUT other/{name} -> 200" in text.partition("what led there:")[2]
 
 
 ACCESS = ('79a5 bucket [22/Nov/2026:00:00:{s:02d} +0000] 10.0.0.{n} arn:{n} 3E57 REST.{op}.OBJECT {key} '

@@ -22,7 +22,7 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, TextIO
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, unquote_plus, urlsplit
 
 VERSION = 1
 OPS = ("get", "head", "list", "put", "delete", "copy", "delete_many", "begin", "part", "complete", "abort", "other")
@@ -233,19 +233,21 @@ def op_of(method: str, bucket: str, key: str, query: dict[str, str], has_source:
 
 
 FIELD = {name: re.compile(rf"<{name}>([^<]*)</{name}>") for name in (
-    "Key", "Size", "ETag", "LastModified", "IsTruncated", "Code")}
+    "Key", "Size", "ETag", "LastModified", "IsTruncated", "Code", "EncodingType")}
 CONTENTS = re.compile(r"<Contents>(.*?)</Contents>", re.DOTALL)
 ENTITIES = {"lt": "<", "gt": ">", "quot": '"', "apos": "'", "amp": "&"}
 
 
-def listing_of(body: bytes, encoded: bool = False) -> tuple[tuple[Listed, ...], bool]:
-    """Return the entries of a ListBucketResult, and whether more follow. `encoded`: keys are encoded as for encoding-type=url.
+def listing_of(body: bytes) -> tuple[tuple[Listed, ...], bool]:
+    """Return the entries of a ListBucketResult, and whether more follow.
+
+    The reply says whether its keys are encoded. Some servers ignore a client's encoding-type=url.
     """
     text = body.decode("utf-8", "surrogateescape")
-    listed = []
+    listed, encoded = [], field(text, "EncodingType") == "url"
     for found in CONTENTS.findall(text):
         key = field(found, "Key")
-        listed.append(Listed(unquote(key.replace("+", " ")) if encoded else key, int(field(found, "Size") or 0),
+        listed.append(Listed(unquote_plus(key, errors="surrogateescape") if encoded else key, int(field(found, "Size") or 0),
                              field(found, "ETag"), field(found, "LastModified")))
     return tuple(listed), field(text, "IsTruncated") == "true"
 

@@ -135,7 +135,7 @@ class Store:
         return None
 
     def conditional(self, request: Request, known: str | None) -> Refusal | None:
-        """Judge a PUT by its condition."""
+        """Judge a PUT by its condition. A store may take another form of the version, or answer it with 412."""
         if_absent, if_version = "if-none-match" in request.conditions, asked_for(request)
         if 200 <= request.status < 300 or not request.answered:
             if if_absent and known:

@@ -157,10 +157,11 @@ def story(found: Found, steps: list[Step], known: Callable[[Request], bool]) -> 
     """Return the last requests to the keys of the failure and the last metadata changes, in the order of their responses."""
     stuck, keys = ({read(step) for step, _ in found.refused} for read in (lambda step: step.number, lambda step: step.what.key))
     until = max((step.answered for step, _ in found.refused), default=0)
-    before = [step for step in steps if step.number not in stuck and step.answered <= until and known(step.what.request)]
+    before = [step for step in steps if step.number not in stuck and step.answered <= until]
     before.sort(key=lambda step: step.answered)
     of_keys = [step for step in before if step.what.key in keys and step.what.request.status != 404][-BEFORE:]
-    changes = [step for step in before if step.what.op not in READS and "/compacted/" not in step.what.key[1]][-BEFORE:]
+    changes = [step for step in before if known(step.what.request) and step.what.op not in READS
+               and "/compacted/" not in step.what.key[1]][-BEFORE:]
     shown = {step.number: step for step in (*of_keys, *changes)}
     return sorted(shown.values(), key=lambda step: step.answered)
 

@@ -1,5 +1,6 @@
 """Say what a key of SlateDB's layout names, and what a request to it did and holds."""
 
+import re
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from highwater.traces.recorded.s3log import Body, Request
 from highwater.traces.recorded.s3store import Key
 
 SEQUENCED = ("manifest", "compactions")
-FOLDERS = (*SEQUENCED, "wal", "gc", "compacted")
+DATA = re.compile(r"(?:.*/)?compacted/[0-7][0-9A-HJKMNP-TV-Z]{25}\.sst", re.DOTALL)  # the name is a ULID
 CODEC = ManifestCodec()
 
 
@@ -61,8 +62,12 @@ def place_of(key: Key) -> Place | None:
 
 
 def is_known(request: Request) -> bool:
-    """Return whether the request belongs to a database: to its metadata, or to its data, which is not checked."""
-    return request.op in ("list", "delete_many") or any(folder in FOLDERS for folder in request.key.split("/")[:-1])
+    """Return whether the request belongs to a database: to its metadata, or to its data, which is not checked.
+
+    The name of the file decides, because other programs have folders of the same names.
+    """
+    return request.op in ("list", "delete_many") or place_of((request.bucket, request.key)) is not None or (
+        DATA.fullmatch(request.key) is not None)
 
 
 def is_unread(request: Request) -> bool:
