@@ -1,4 +1,4 @@
-"""Which trials there are, and running them: each kept in a folder as it ends, so that a campaign that was stopped goes on.
+"""Choose trials and run them. Each is kept in a folder as it ends, so that a campaign that was stopped goes on.
 
 First comes the run without faults. Then each fault at each mutation of each client, each request of each client held while the
 others run, and pairs of these, drawn by a seed.

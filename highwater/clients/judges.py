@@ -117,7 +117,7 @@ def committed_twice(of: Evidence) -> Iterator[Finding]:
 
 
 class Mine:
-    """What tells that two commits say the same: equal contents, or that both name the same new object.
+    """Evidence that two commits say the same: equal contents, or that both name the same new object.
 
     Contents that are equal in the run without faults tell nothing. Neither do names if the commits of this client and of
     --setup repeat those of earlier ones, as manifests of all files do.
@@ -242,7 +242,7 @@ def dangling(of: Evidence) -> Iterator[Finding]:
 
 
 def told_wrongly(of: Evidence) -> Iterator[Finding]:
-    """What a client printed, `told committed KEY` or `told failed KEY`, against the log. KEY may be a pattern."""
+    """A client printed `told committed KEY` or `told failed KEY`, and the log says otherwise. KEY may be a pattern."""
     for name, ended in of.seen.ended.items():
         for word, pattern in TOLD.findall(ended.output):
             puts = [one for one in of.requests if one.client == name and one.op in PUTS and applied(one) and (

@@ -1,4 +1,4 @@
-"""What a campaign was asked to do, kept as test.json in its folder, so that its runs can be repeated."""
+"""A campaign's settings, kept as test.json in its folder, so that its runs can be repeated."""
 
 import json
 import re

@@ -25,7 +25,7 @@ Words = tuple[str, ...]  # of a command
 
 
 class Place(NamedTuple):
-    """Where a trial's data are: a bucket, and a prefix in it, "" or ending with a slash."""
+    """A place for the data of a trial: a bucket, and a prefix in it, "" or ending with a slash."""
 
     endpoint: str
     bucket: str
@@ -37,7 +37,7 @@ class Place(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What to try. `clients` are commands by name; the first is the one that is tried, the others run beside it."""
+    """The commands of a campaign. `clients` are commands by name; the first is the one that is tried, the others run beside it."""
 
     clients: Mapping[str, Words]
     check: Words = ()
@@ -56,7 +56,7 @@ class Ended(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What a trial showed. `ended` has each client, `checks` each check with its name."""
+    """The evidence of a trial. `ended` has each client, `checks` each check with its name."""
 
     before: list[Request]  # those of --setup
     requests: list[Request]
