@@ -37,7 +37,7 @@ class Place(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """The commands of a campaign. `clients` are commands by name; the first is the one that is tried, the others run beside it."""
+    """The commands of a campaign. `clients` has those to try by name: the first is tried, and the others run beside it."""
 
     clients: Mapping[str, Words]
     check: Words = ()
