@@ -94,7 +94,7 @@ def test_command(
     with ended_as_by_ctrl_c(), server(plan.endpoint) as url:
         secrets = {} if plan.endpoint else CREDENTIALS
         store = Stored(url, plan.bucket, secrets)
-        settings = Settings(plan.asked(secrets), plan.faults, store.place, store.keep, out, jobs or cores(), plan.hints,
+        settings = Settings(plan.asked(secrets), plan.faults, store.place, store.leave, out, jobs or cores(), plan.hints,
                             plan.pattern, not plan.only or HOLD in plan.only)
         try:
             if replay is not None:
@@ -238,12 +238,16 @@ class Stored:
         self.connect().create_bucket(Bucket=place.bucket)
         return place
 
-    def keep(self, place: Place, folder: Path) -> None:
-        """Copy the objects of a trial into a folder."""
+    def leave(self, place: Place, folder: Path | None) -> None:
+        """Copy the objects of a trial into a folder, if there is one. Then delete them from a bucket of the user's."""
+        if not folder and not self.bucket:
+            return  # the whole server goes
         client = self.connect()
         pages = client.get_paginator("list_objects_v2").paginate(Bucket=place.bucket, Prefix=place.prefix)
         for key in [one["Key"] for page in pages for one in page.get("Contents", ())]:
-            path = folder / key.removeprefix(place.prefix)
-            if path.resolve().is_relative_to(folder.resolve()) and not key.endswith("/"):
+            path = (folder or Path()) / key.removeprefix(place.prefix)
+            if folder and path.resolve().is_relative_to(folder.resolve()) and not key.endswith("/"):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(client.get_object(Bucket=place.bucket, Key=key)["Body"].read())
+            if self.bucket:
+                client.delete_object(Bucket=place.bucket, Key=key)

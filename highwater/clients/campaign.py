@@ -30,7 +30,7 @@ class Settings(NamedTuple):
     asked: Asked
     faults: dict[str, Fault]
     place: Callable[[int], Place]
-    keep: Callable[[Place, Path], None]  # keeps the objects of a trial that failed
+    leave: Callable[[Place, Path | None], None]  # copies the objects of a trial into a folder, if there is one; then it is over
     folder: Path
     jobs: int
     hints: tuple[str, ...] = ()
@@ -76,9 +76,8 @@ def tried(settings: Settings, number: int, placed: tuple[Placed, ...], clean: Se
     result = Result(number, placed, verdict_of(saw, found), found, {name: one.exit_code for name, one in saw.ended.items()},
                     {name: round(one.seconds, 3) for name, one in saw.ended.items()}, tuple(took.values()),
                     {name: places(saw.requests, name) for name in saw.ended})
-    if result.failed:
-        settings.keep(place, folder / "bucket")
-    elif number != CLEAN:
+    settings.leave(place, folder / "bucket" if result.failed else None)
+    if not result.failed and number != CLEAN:
         shutil.rmtree(folder)
     return result, saw
 

@@ -15,11 +15,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from highwater.cli.client import CREDENTIALS
 from highwater.cli.main import app
 from highwater.clients.campaign import CLEAN, Result, fewest, pairs, results, singles
 from highwater.clients.faults import FAULTS, HOLD, Placed, faults_of, rules
 from highwater.clients.judges import CODES, Evidence, Finding, findings
 from highwater.clients.trial import Asked, Ended, Place, Seen
+from highwater.impl.stores.s3 import connect
 from highwater.recorder.rules import Rules
 from highwater.servers import s3
 from highwater.traces.recorded.s3log import Body, Request
@@ -240,6 +242,23 @@ def test_a_run_is_replayed_and_a_campaign_goes_on(tmp_path):
     result = CliRunner().invoke(app, ["client", "test", "--out", str(out), "--replay", str(bad.number)])
     assert result.exit_code == 10 and "committed twice" in result.output and "[lose MUTATION" in result.output
     assert [one.verdict for one in results(out) if one.number == CLEAN] == ["fine"]
+
+
+@needs_server
+def test_a_bucket_of_ones_own_is_left_empty(tmp_path, monkeypatch):
+    """A failed run's objects are in the folder of results."""
+    with s3.s3_server() as url:
+        for name, value in CREDENTIALS.items():
+            monkeypatch.setenv(name, value)
+        client = connect(url)
+        client.create_bucket(Bucket="mine")
+        client.put_object(Bucket="mine", Key="other", Body=b"kept")
+        code, text, found = tried(tmp_path / "out", f"{ME} {{url}} one 1 double_commit", *checking(), "--endpoint", url,
+                                  "--bucket", "mine", "--fault", "reply lost")
+        assert code == 10, text
+        assert [one["Key"] for one in client.list_objects_v2(Bucket="mine")["Contents"]] == ["other"]
+    bad = next(result for result in found if result.failed)
+    assert (tmp_path / f"out/runs/{bad.number:05}/bucket/log/00000001.json").exists()
 
 
 @needs_server
