@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from highwater.cli.console import check_writable, console, refuse, write_text
@@ -128,7 +129,7 @@ def tested(settings: Settings, pairs: int, seed: int, runs: int, minutes: float)
             done[0] += 1
             status.update(f"{done[0]} runs")
             if result.failed:
-                console.print(BAD.format(result.verdict), f"{report.place_of(result.placed)} (run {result.number})")
+                console.print(BAD.format(result.verdict), f"{escape(report.place_of(result.placed))} (run {result.number})")
 
         return sorted(campaign(settings, pairs, seed, runs, over, each), key=lambda result: result.number)
 
@@ -152,7 +153,7 @@ def show(found: list[Result], folder: Path) -> None:
     head, rows = report.table(found)
     table = Table(*head)
     for row in rows:
-        table.add_row(row[0], *[BAD.format(verdict) if verdict in report.CODES else verdict for verdict in row[1:]])
+        table.add_row(escape(row[0]), *[BAD.format(verdict) if verdict in report.CODES else verdict for verdict in row[1:]])
     console.print(table)
     for alike in report.failures(found):
         console.print(f"\n{report.title(alike)}", markup=False)

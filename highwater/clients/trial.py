@@ -111,6 +111,7 @@ class Processes:
         self.asked, self.folder, self.stopped = asked, folder, stopped
         self.running: dict[str, tuple[subprocess.Popen[bytes], float]] = {}
         self.ended: dict[str, Ended] = {}
+        self.held = ""  # a client that waits for the others, so its time does not count
 
     def start(self, name: str, command: Words, place: Place, **more: str) -> None:
         words = [filled(word, place) for word in command]
@@ -136,9 +137,15 @@ class Processes:
             seconds = time.monotonic() - began
             if process.poll() is not None:
                 self.end(name, process.returncode, seconds)
-            elif seconds > self.asked.limit_s:
+            elif seconds > self.asked.limit_s and name != self.held:
                 self.kill(name)
                 self.end(name, HUNG, seconds)
+
+    def release(self, name: str) -> None:
+        """Let the time of a client that was held begin."""
+        self.held = ""
+        if name in self.running:
+            self.running[name] = self.running[name][0], time.monotonic()
 
     def end(self, name: str, exit_code: int, seconds: float) -> None:
         process, _ = self.running.pop(name)
@@ -187,12 +194,14 @@ class Beside:
             text = rule(held, self.faults)
             while held.client in self.started.running and text not in self.session.held():
                 self.look()
+            self.started.held = held.client
         for name in self.clients:
             if not held or name != held.client:
                 self.start(name)
                 self.wait(name)
         if held:
             self.session.rules(rules([one for one in self.placed if one != held], self.faults))
+            self.started.release(held.client)
             self.wait(held.client)
         self.ended = {name: self.started.ended[name] for name in self.clients}
 

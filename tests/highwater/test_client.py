@@ -262,6 +262,18 @@ def test_a_bucket_of_ones_own_is_left_empty(tmp_path, monkeypatch):
 
 
 @needs_server
+def test_the_time_of_a_client_that_is_held_does_not_count(tmp_path):
+    """The other client takes longer than the limit that is left to the first."""
+    slow = tmp_path / "slow.sh"
+    slow.write_text(f"sleep 2; {ME} $1 other 1\n")
+    first = tmp_path / "first.sh"
+    first.write_text(f"sleep 1.5; {ME} $1 one 1\n")
+    code, text, found = tried(tmp_path / "out", f"sh {first} {{url}}", "--with", f"other=sh {slow} {{url}}", "--fault", HOLD,
+                              "--limit", "3", "--runs", "2")
+    assert code == 0 and [result.verdict for result in found] == ["fine"] * 3, text
+
+
+@needs_server
 def test_ctrl_c_leaves_no_process(tmp_path):
     """The client sleeps in its second run, and has a child."""
     script = tmp_path / "client.sh"
