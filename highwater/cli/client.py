@@ -21,7 +21,7 @@ from highwater.clients import report
 from highwater.clients.campaign import CLEAN, CleanRunFailed, Result, Settings, campaign, folder_of, results, tried
 from highwater.clients.faults import HOLD, faults_of
 from highwater.clients.plan import Plan, Unfit, begin, kept
-from highwater.clients.trial import Place, SetupFailed
+from highwater.clients.trial import TAKEN, Place, SetupFailed
 from highwater.gate.exits import INCOMPLETE
 from highwater.gate.reports import Ended, as_junit
 from highwater.gate.run import cores
@@ -80,8 +80,8 @@ def test_command(
             plan = kept(out)
         else:
             others = [named(text) for text in beside or ()]
-            if len({"client", *dict(others)}) <= len(others):
-                refuse("--with: give each client a name of its own, which is not `client`")
+            if len({*TAKEN, *dict(others)}) < len(TAKEN) + len(others):
+                refuse(f"--with: give each client a name of its own, which is none of {', '.join(TAKEN)}")
             plan = Plan({"client": tuple(command or ()), **dict(others)}, words_of("--check", check),
                         words_of("--setup", setup), words_of("--reopen", reopen), limit, endpoint, bucket, client_timeout, hang,
                         seed, tuple(hint or ()), names, tuple(fault or ()))

@@ -20,6 +20,7 @@ from highwater.traces.recorded.s3log import Request
 
 LOOK_AGAIN_S = 0.002
 SETUP = "setup"  # the name of its client, in its log
+TAKEN = ("client", "check", "check-again", SETUP, "reopen")  # names of commands, so of no client beside the one that is tried
 HUNG = -1_000  # in the place of an exit code
 Words = tuple[str, ...]  # of a command
 
@@ -88,7 +89,6 @@ def seen(asked: Asked, place: Place, placed: Sequence[Placed], faults: dict[str,
             beside.run(session)
             session.rules("")
             requests = sorted(session.settled(), key=lambda one: one.number)
-        checks = []
         checks = [("--check", started.run("check", asked.check, place, beside.ended))] if asked.check else []
         if asked.reopen:
             checks.append(("--reopen", started.run("reopen", asked.reopen, place)))

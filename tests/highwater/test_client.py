@@ -306,6 +306,7 @@ def runs(process: str) -> bool:
     ("true", ("--check", "'"), "--check"),
     ("true", ("--with", "true"), "write NAME=COMMAND"),
     ("true", ("--with", "client=true"), "give each client a name of its own"),
+    ("true", ("--with", "check=true"), "give each client a name of its own"),
     ("true", ("--with", "a=true", "--with", "a=true"), "give each client a name of its own"),
     ("true", ("--fault", "rain"), "--fault 'rain' is unknown"),
     ("true", ("--hang",), "--hang: give --client-timeout, too"),
