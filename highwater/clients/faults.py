@@ -13,7 +13,7 @@ PAST_MS = 500  # beyond the time-out
 
 
 class Fault(NamedTuple):
-    """`action` and `options` of a rule (highwater/recorder/rules.py); "" for none. `kills`: "before" or "after" its reply.
+    """`action` and `options` of a rule (highwater/recorder/rules.py). `kills`: "before" or "after" its reply.
     `of_conditions`: only a request with a condition may meet it."""
 
     action: str
@@ -30,7 +30,7 @@ FAULTS = {
     "503, applied": Fault("fail-reply 503"),
     "409": Fault("fail 409", " code=ConditionalRequestConflict", of_conditions=True),
     "killed before the reply": Fault("hold-reply", kills="before"),
-    "killed after the reply": Fault("", kills="after"),
+    "killed after the reply": Fault("drop", kills="after"),  # drops its later mutations: it may not be dead at once
 }
 
 
@@ -58,12 +58,13 @@ def faults_of(timeout_s: float | None, hang: bool) -> dict[str, Fault]:
 
 
 def rule(placed: Placed, faults: dict[str, Fault]) -> str:
-    """Return the rule that makes a fault; "" if it takes none."""
+    """Return the rule that makes a fault."""
     if placed.fault == HOLD:
         return f"hold * * client={placed.client} nth={placed.nth}"
     of = faults[placed.fault]
-    return f"{of.action} MUTATION * client={placed.client} nth={placed.nth}{of.options}" if of.action else ""
+    which = "after" if of.kills == "after" else "nth"
+    return f"{of.action} MUTATION * client={placed.client} {which}={placed.nth}{of.options}"
 
 
 def rules(placed: Iterable[Placed], faults: dict[str, Fault]) -> str:
-    return "".join(f"{text}\n" for one in placed if (text := rule(one, faults)))
+    return "".join(f"{rule(one, faults)}\n" for one in placed)

@@ -217,7 +217,7 @@ class Beside:
         for one in self.placed:
             if one not in self.kills and faults_kill(one, self.faults) and rule(one, self.faults) in self.session.held():
                 self.kill(one)
-                self.session.rules(rules([other for other in self.placed if other not in self.kills], self.faults))
+                self.session.rules(rules([other for other in self.placed if other != one], self.faults))
 
     def kill(self, one: Placed) -> None:
         if one.client in self.started.running:

@@ -17,8 +17,8 @@ A rule is a line of text; docs/checking/recorder.md explains the grammar:
 
 WHAT is GET, HEAD, LIST, PUT, POST, DELETE, COPY, BEGIN, PART, COMPLETE, ABORT, DELETE_MANY, MUTATION (a PUT, COPY, COMPLETE,
 DELETE or DELETE_MANY) or *. KEY is a pattern for the key, or for the prefix of a LIST; * stands for any text, slashes included.
-Options: client=NAME; if=match or if=none-match (the request has that condition); nth=N (only the Nth match), first=N, every=N;
-code=WORD (S3's error code beside a STATUS).
+Options: client=NAME; if=match or if=none-match (the request has that condition); nth=N (only the Nth match), first=N, every=N,
+after=N (all but the first N); code=WORD (S3's error code beside a STATUS).
 """
 
 from fnmatch import fnmatchcase
@@ -29,7 +29,7 @@ ACTIONS = ("pass", "hold", "drop", "hold-reply", "lose", "stall", *VALUED)
 WHATS = ("GET", "HEAD", "LIST", "PUT", "POST", "DELETE", "COPY", "BEGIN", "PART", "COMPLETE", "ABORT", "DELETE_MANY",
          "MUTATION", "*")
 MUTATIONS = ("put", "copy", "complete", "delete", "delete_many")  # the kinds of request that change which objects there are
-COUNTS = ("nth", "first", "every")
+COUNTS = ("nth", "first", "every", "after")
 
 
 class BadRule(ValueError):
@@ -60,7 +60,8 @@ class Rule(NamedTuple):
     def takes(self, seen: int) -> bool:
         """Return whether the rule applies to the `seen`th matching request, counted from 1."""
         kind, number = self.count
-        return {"nth": seen == number, "first": seen <= number, "every": number > 0 and seen % number == 0}.get(kind, True)
+        return {"nth": seen == number, "first": seen <= number, "every": number > 0 and seen % number == 0,
+                "after": seen > number}.get(kind, True)
 
 
 class Rules:
@@ -124,7 +125,7 @@ def parse(line: str) -> Rule:
             found[name] = text
         else:
             raise BadRule(f"{option!r}: options are client=NAME, if=match, if=none-match, code=WORD, "
-                          "and one of nth=N, first=N, every=N")
+                          "and one of nth=N, first=N, every=N, after=N")
     return Rule(line, action, value, what.upper(), key, **found)
 
 

@@ -44,12 +44,12 @@ def checking() -> tuple[str, ...]:
 
 
 @needs_server
-def test_a_client_that_is_right_passes(tmp_path):
-    """Each fault at each of its mutations, and each request of both clients held while the other commits."""
-    beside = f"other={ME} {{url}} other 1"
-    code, text, found = tried(tmp_path / "out", f"{ME} {{url}} one 1", *checking(), "--with", beside)
+@pytest.mark.parametrize("beside", [(), ("--fault", HOLD, "--with", f"other={ME} {{url}} other 1")], ids=["alone", "held"])
+def test_a_client_that_is_right_passes(tmp_path, beside):
+    """Each fault at each of its mutations; each request of two clients held while the other commits."""
+    code, text, found = tried(tmp_path / "out", f"{ME} {{url}} one 1", *checking(), *beside)
     assert code == 0 and not any(result.failed for result in found), text
-    assert {one.fault for result in found for one in result.placed} == {*FAULTS, HOLD}
+    assert {one.fault for result in found for one in result.placed} == ({HOLD} if beside else {*FAULTS})
     assert {result.verdict for result in found} <= {"fine", "error", "killed"}
     assert sum(result.verdict == "fine" for result in found) > len(found) / 2
 
@@ -76,7 +76,9 @@ def test_each_bug_is_found_and_named(tmp_path, bug):
     kind, fault = BUGS[bug]
     rounds, other = (2 if bug == "stale_read" else 1), bug if bug == "lost_update" else ""
     options = ("--with", f"other={ME} {{url}} other 1 {other}") if fault == HOLD else ()
-    code, text, found = tried(tmp_path / "out", f"{ME} {{url}} one {rounds} {bug}", *checking(), "--fault", fault, *options)
+    limit = "3" if bug == "hangs" else "20"
+    options = (*checking()[:-1], limit, "--fault", fault, "--runs", f"{7 * rounds}", *options)  # the client has 7 requests
+    code, text, found = tried(tmp_path / "out", f"{ME} {{url}} one {rounds} {bug}", *options)
     kinds = {finding.kind for result in found for finding in result.findings}
     assert kind in kinds, (kinds, text)
     worst = min((result.verdict for result in found if result.failed), key=[*CODES].index)
@@ -232,9 +234,9 @@ def test_a_run_is_replayed_and_a_campaign_goes_on(tmp_path):
     assert sorted(result.number for result in found) == [0, 1, 2, 3], text
     with open(out / "results.ndjson", "a") as file:
         file.write('{"number": 4, "pla')  # killed while it wrote
-    code, text, found = tried(out, command, *checking(), "--runs", "12", "--json", str(tmp_path / "json"), "--junit",
+    code, text, found = tried(out, command, *checking(), "--runs", "9", "--json", str(tmp_path / "json"), "--junit",
                               str(tmp_path / "xml"))
-    assert sorted(result.number for result in found) == [*range(13)] and code == 10
+    assert sorted(result.number for result in found) == [*range(10)] and code == 10
     bad = next(result for result in found if result.verdict == "committed twice")
     assert (out / "runs" / f"{bad.number:05}" / "bucket/log/00000000.json").exists() and f"--replay {bad.number}" in text
     assert "committed twice" in (out / "report.md").read_text() and "committed twice" in (tmp_path / "xml").read_text()
@@ -286,7 +288,7 @@ def test_ctrl_c_leaves_no_process(tmp_path):
     while not (tmp_path / "began").exists() or len((tmp_path / "began").read_text()) < 2:
         assert process.poll() is None and time.monotonic() - began < 60
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)  # a suite that a shell began with `&` ignores Ctrl-C
     assert process.wait(20) == 130
     assert not any(map(runs, (tmp_path / "children").read_text().split()))
 

@@ -68,7 +68,8 @@ def test_a_get_is_no_list():
     assert found(rules, "GET", "db/", op="list") == "" and found(rules, "GET", "db/1") == "hold"
 
 
-@pytest.mark.parametrize("option, taken", [("", [1, 2, 3, 4, 5]), ("nth=2", [2]), ("first=2", [1, 2]), ("every=2", [2, 4])])
+@pytest.mark.parametrize("option, taken", [("", [1, 2, 3, 4, 5]), ("nth=2", [2]), ("first=2", [1, 2]), ("every=2", [2, 4]),
+                                           ("after=2", [3, 4, 5])])
 def test_a_rule_may_be_for_some_of_those_that_match(option, taken):
     rules = Rules(f"lose PUT * {option}")
     assert [number for number in range(1, 6) if found(rules, "PUT", "k") == "lose"] == taken
