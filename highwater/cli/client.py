@@ -20,6 +20,7 @@ from highwater.cli.store import ended_as_by_ctrl_c
 from highwater.clients import report
 from highwater.clients.campaign import CLEAN, CleanRunFailed, Result, Settings, campaign, folder_of, results, tried
 from highwater.clients.faults import HOLD, faults_of
+from highwater.clients.judges import CODES
 from highwater.clients.plan import Plan, Unfit, begin, kept
 from highwater.clients.trial import TAKEN, Place, SetupFailed
 from highwater.gate.exits import INCOMPLETE
@@ -153,7 +154,7 @@ def show(found: list[Result], folder: Path) -> None:
     head, rows = report.table(found)
     table = Table(*head)
     for row in rows:
-        table.add_row(escape(row[0]), *[BAD.format(verdict) if verdict in report.CODES else verdict for verdict in row[1:]])
+        table.add_row(escape(row[0]), *[BAD.format(verdict) if verdict in CODES else verdict for verdict in row[1:]])
     console.print(table)
     for alike in report.failures(found):
         console.print(f"\n{report.title(alike)}", markup=False)

@@ -25,7 +25,7 @@ CLEAN = 0  # the number of the run without faults
 
 
 class Settings(NamedTuple):
-    """`asked` by name of a client, and how it is tried. `place` gives a fresh place for a trial's number."""
+    """The commands, their faults, and how they are tried. `place` gives a fresh place for a trial's number."""
 
     asked: Asked
     faults: dict[str, Fault]

@@ -22,7 +22,7 @@ NUMBERS = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9A-HJKMNP-TV-Z]{26}|[0-9a-f]
 SHORTEST_NAME = 8  # of an object whose name in a body is taken for a reference
 TOLD = re.compile(r"^told (committed|failed) (\S+)$", re.MULTILINE)
 
-CODES = {"hung": LIVENESS, "committed twice": SAFETY, "lost": SAFETY, "overwritten": SAFETY, "put blindly": SAFETY,
+CODES = {"hung": LIVENESS, "committed twice": SAFETY, "overwritten": SAFETY, "put blindly": SAFETY,
          "success without a commit": SAFETY, "told wrongly": SAFETY, "dangling": SAFETY, "check failed": SAFETY,
          "error though committed": REFINEMENT}  # kinds of findings, the worst first
 
@@ -150,8 +150,7 @@ def repeats_names(requests: Sequence[Request], kind: str) -> bool:
 
 def overwritten(of: Evidence) -> Iterator[Finding]:
     """A client put without a condition over what another had put, and been told so, since this one had read the key."""
-    by_condition = {one.key for one in [*of.requests, *of.clean] if is_commit(one)}
-    for key in {one.key for one in of.requests if one.op in PUTS and applied(one)}:
+    for key in {one.key for one in of.requests if one.op in PUTS and applied(one)} - keys_of_commits(of):
         puts = [one for one in of.requests if one.key == key and one.op in PUTS and applied(one)]
         for before, after in pairwise(puts):
             if conditional(after) or of.is_hint(after) or after.client == before.client or (
@@ -160,12 +159,13 @@ def overwritten(of: Evidence) -> Iterator[Finding]:
             read = last_read(of.requests, after)
             if read and read.told == 200 and read.version == before.version:
                 continue  # it had seen that
-            if key in by_condition:
-                yield Finding("put blindly", f"{shown(after)} has no condition, and replaces {shown(before)}",
-                              (before.number, after.number))
-            elif read and acknowledged(before):
+            if read and acknowledged(before):
                 yield Finding("overwritten", f"{shown(after)} replaces {shown(before)}, but {after.client} last read the key "
                               f"before, in request {read.number}", (read.number, before.number, after.number))
+
+
+def keys_of_commits(of: Evidence) -> set[str]:
+    return {one.key for one in [*of.requests, *of.clean] if is_commit(one)}
 
 
 def replaced_unread(of: Evidence) -> Iterator[Finding]:
@@ -188,10 +188,10 @@ def last_read(requests: Sequence[Request], put: Request) -> Request | None:
 
 
 def put_blindly(of: Evidence) -> Iterator[Finding]:
-    """A client put without a condition on a key that commits use, over its own earlier commit or nothing."""
-    by_condition = {one.key for one in of.clean if is_commit(one)} | {one.key for one in of.requests if is_commit(one)}
+    """A client put without a condition on a key that commits use."""
+    keys = keys_of_commits(of)
     for one in of.requests:
-        if one.op in PUTS and applied(one) and not conditional(one) and one.key in by_condition and not of.is_hint(one):
+        if one.op in PUTS and applied(one) and not conditional(one) and one.key in keys and not of.is_hint(one):
             yield Finding("put blindly", f"{shown(one)} has no condition, and others of this key have", (one.number,))
 
 
