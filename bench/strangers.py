@@ -11,8 +11,8 @@ from highwater.impl.codecs.slatedb.manifest import Manifest, ManifestCodec
 from highwater.traces.recorded.orders import search
 from highwater.traces.recorded.s3log import EMPTY, Body, Request
 from highwater.traces.recorded.s3store import steps_of
+from highwater.traces.recorded.systems.facts import Knobs
 from highwater.traces.recorded.systems.slatedb import Slatedb
-from highwater.traces.recorded.systems.slatedb_facts import Knobs
 
 SIZES = ((1_000, 2), (10_000, 2), (10_000, 1_000))  # ids of manifests, clients
 LEAST, MOST, TIMES = 20_000, 1.3, 3  # requests/s; ratio of the rates; measurements, of which the best counts

@@ -20,8 +20,8 @@ from highwater.model.core import Model, State, init, moves
 from highwater.traces.recorded.orders import search
 from highwater.traces.recorded.s3log import Request
 from highwater.traces.recorded.s3store import steps_of
+from highwater.traces.recorded.systems.facts import Knobs
 from highwater.traces.recorded.systems.slatedb import MODELS, Slatedb
-from highwater.traces.recorded.systems.slatedb_facts import Knobs
 from tests.support.slatedb.kept import BUDGET, deleted_instead, edited, judged, replaced, requests_of, stored
 
 MODULES = (sequenced_files, write_ahead_log)
@@ -105,8 +105,8 @@ def test_a_mapping_refuses_of_itself_only_what_has_no_form():
              for node in ast.walk(ast.parse(path.read_text()))
              if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("no_action")]
     assert calls == [
-        ("slatedb_sequences.py", "f'{client} puts id {place.id} of {place.folder}: {after}'"),
-        ("slatedb_sequences.py", "f'{request.client} puts a boundary that is no number: {request.sent_body.data!r}'")]
+        ("sequences.py", "f'{client} puts id {place.id} of {place.folder}: {change}'"),
+        ("sequences.py", "f'{request.client} puts a boundary that is no number: {request.sent_body.data!r}'")]
 
 
 @pytest.mark.parametrize("line, told", [

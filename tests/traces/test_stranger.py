@@ -18,8 +18,8 @@ from highwater.traces.event import Event
 from highwater.traces.recorded.orders import Found, search
 from highwater.traces.recorded.s3log import EMPTY, Body, Listed, Request, to_json
 from highwater.traces.recorded.s3store import steps_of
+from highwater.traces.recorded.systems.facts import Knobs
 from highwater.traces.recorded.systems.slatedb import Slatedb
-from highwater.traces.recorded.systems.slatedb_facts import Knobs
 from tests.support.projects import REGISTER, forget
 
 BUCKET, BOUNDARY = "bucket", "db/gc/manifest.boundary"

@@ -20,8 +20,8 @@ from highwater.traces.recorded.machine import Machine
 from highwater.traces.recorded.orders import Found, Step, search
 from highwater.traces.recorded.s3log import Request
 from highwater.traces.recorded.s3store import READS, Key, steps_of
+from highwater.traces.recorded.systems.facts import Knobs
 from highwater.traces.recorded.systems.slatedb import MODELS, Slatedb, is_metadata
-from highwater.traces.recorded.systems.slatedb_facts import Knobs
 from highwater.traces.recorded.systems.slatedb_layout import is_known, is_unread
 
 OfProtocol = Callable[[Key], bool]

@@ -20,8 +20,8 @@ from highwater.traces.recorded import s3log
 from highwater.traces.recorded.orders import search
 from highwater.traces.recorded.s3log import Request
 from highwater.traces.recorded.s3store import steps_of
+from highwater.traces.recorded.systems.facts import Knobs
 from highwater.traces.recorded.systems.slatedb import Slatedb
-from highwater.traces.recorded.systems.slatedb_facts import Knobs
 from highwater.traces.recorded.systems.slatedb_layout import SEQUENCED, place_of
 
 FOLDER = Path(__file__).resolve().parents[2] / "golden" / "recorded"

@@ -15,13 +15,15 @@ and counted: what lies before the beginning of the log, or is not in it. A clien
 id, of the boundary, and of how far the WAL is flushed. Outputs of compactions and other data are not checked.
 """
 
+from highwater.impl.codecs.slatedb.manifest import Manifest, active
 from highwater.traces.recorded.machine import Machine
 from highwater.traces.recorded.orders import Refusal
+from highwater.traces.recorded.s3log import Body, Request
 from highwater.traces.recorded.s3store import ABSENT, Change, Key
-from highwater.traces.recorded.systems import slatedb_sequences as sequences
-from highwater.traces.recorded.systems import slatedb_wal as wal
-from highwater.traces.recorded.systems.slatedb_facts import Facts, Knobs
-from highwater.traces.recorded.systems.slatedb_layout import SEQUENCED, done, place_of
+from highwater.traces.recorded.systems import sequences, wal
+from highwater.traces.recorded.systems.facts import WRITER, Edit, Facts, Knobs, Namespaced, Place, done
+from highwater.traces.recorded.systems.slatedb_files import change_of
+from highwater.traces.recorded.systems.slatedb_layout import SEQUENCED, boundary_of_ids, content_of, key_of, place_of
 
 MODELS = {"sequenced_files": "manifest/, compactions/ and gc/", "write_ahead_log": "wal/"}
 
@@ -38,7 +40,7 @@ class Slatedb:
         of = Machine(self.judged)
         self.take, self.mark, self.undo, self.digest = of.take, of.mark, of.undo, of.digest
         self.store, self.actions, self.granted = of.store, of.actions, of.granted
-        self.facts = Facts(knobs or Knobs(), of, safeguards)
+        self.facts = Facts(self, knobs or Knobs(), of, safeguards)
 
     def judged(self, change: Change) -> Refusal | None:
         """Return why the models do not allow a request that the store could answer so."""
@@ -65,3 +67,37 @@ class Slatedb:
                 return wal.appends(facts, request, place)
             return wal.deletes(facts, request, key, place) if op == "delete" else None
         return None
+
+    # --- what the contents say
+
+    def change(self, facts: Facts, place: Place, before: Body | None, after: Body) -> Edit | str:
+        now = content_of(place.folder, after)
+        old = content_of(place.folder, before) if before else None
+        return now if isinstance(now, str) else change_of(place.folder, None if isinstance(old, str) else old, now)
+
+    def boundary_key(self, where: Namespaced) -> Key:
+        return boundary_of_ids(where)
+
+    def pinned_by(self, facts: Facts, request: Request, place: Place) -> str:
+        """Return the active checkpoint that refers to a manifest, "" if there is none."""
+        manifest = self.flushed(facts, place) if place.folder == "manifest" and request.times_us[1] else None
+        if manifest is None:
+            return ""
+        now_ms = request.times_us[1] // 1000 + facts.knobs.SKEW_MS
+        return next((one.id for one in manifest.checkpoints if one.manifest_id == place.id and active(one, now_ms)), "")
+
+    def flushed(self, facts: Facts, place: Place) -> Manifest | None:
+        """Return the latest manifest, as far as the log shows its content."""
+        where = place.where._replace(folder="manifest")
+        latest = facts.latest.get(where)
+        if latest is None:
+            return None
+        key = key_of(where, latest)
+        found = content_of("manifest", facts.store.bodies.get((key, facts.store.version(key) or ""), Body(1, "", None)))
+        return found if isinstance(found, Manifest) else None
+
+    def is_fence(self, body: Body) -> bool:
+        return body.size_bytes == 0
+
+    def writer_epoch(self, facts: Facts, client: str, place: Place) -> int | None:
+        return facts.epochs.get((client, place.where._replace(folder="manifest"), WRITER))

@@ -9,46 +9,35 @@ matters. So a file is mapped together with the one before it, to what is lost an
     an epoch that differs                       a claim. A program may leave out epochs: the next one stands for any higher one
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from highwater.impl.codecs.slatedb.manifest import Manifest
 from highwater.model.abstract.sequenced_files import File
+from highwater.traces.recorded.systems.facts import NOBODY, WRITER, Edit
 
 EPOCHS = {"manifest": ("writer_epoch", "compactor_epoch"), "compactions": ("compactor_epoch",)}
 COUNTERS = ("replay_after_wal_id", "wal_id_last_seen", "last_l0_seq")
-WRITER = 0  # the place of the writer's epoch
-NOBODY = 1  # not the client that is judged
-UNKNOWN = File()
 
 
-class Change(NamedTuple):
-    """A file after the one that it is based on. `role` is the place of the epoch that the client needs, or claims."""
-
-    base: File = UNKNOWN
-    file: File = UNKNOWN
-    role: int | None = None
-    claimed: int | None = None
-
-
-def change_of(folder: str, before: Any, after: Any) -> Change:
+def change_of(folder: str, before: Any, after: Any) -> Edit:
     """Map two decoded files; None stands for one that the log does not show."""
     if before is None or after is None:
-        return Change()
+        return Edit()
     was, now = (tuple(getattr(one, role) for role in EPOCHS[folder]) for one in (before, after))
     if was != now:
         raised = [place for place, (old, new) in enumerate(zip(was, now)) if new > old]
         epochs = tuple(old + 1 if new > old else new for old, new in zip(was, now))
         role = raised[0] if raised else 0
-        return Change(File(epochs=was), File(epochs=epochs), role, now[role])
+        return Edit(File(epochs=was), File(epochs=epochs), role, now[role])
     if not isinstance(before, Manifest):
-        return Change(File(epochs=was), File(epochs=now))
+        return Edit(File(epochs=was), File(epochs=now))
     gone, new = l0_views(before) - l0_views(after), l0_views(after) - l0_views(before)
     if (after.compacted, after.segments) != (before.compacted, before.segments):
         gone = frozenset()
     lost = [name for name in COUNTERS if getattr(after, name) < getattr(before, name)]
     lost += [f"L0 view {one}" for one in sorted(gone)]
     added = [(NOBODY, f"checkpoint {one}, again") for one in again(before, after)]
-    return Change(File(frozenset([(None, one) for one in lost]), epochs=was), File(frozenset(added), epochs=now),
+    return Edit(File(frozenset([(None, one) for one in lost]), epochs=was), File(frozenset(added), epochs=now),
                   WRITER if new else None)
 
 

@@ -10,16 +10,11 @@ from highwater.impl.errors import Definite
 from highwater.impl.layout import InvalidName, Namespace
 from highwater.traces.recorded.s3log import Body, Request
 from highwater.traces.recorded.s3store import Key
+from highwater.traces.recorded.systems.facts import Namespaced, done
 
 SEQUENCED = ("manifest", "compactions")
 DATA = re.compile(r"(?:.*/)?compacted/[0-7][0-9A-HJKMNP-TV-Z]{25}\.sst", re.DOTALL)  # the name is a ULID
 CODEC = ManifestCodec()
-
-
-class Namespaced(NamedTuple):
-    bucket: str
-    root: str
-    folder: str
 
 
 class Place(NamedTuple):
@@ -74,20 +69,6 @@ def is_unread(request: Request) -> bool:
     """Return whether it put a metadata file or a boundary whose content is not in the log."""
     place = place_of((request.bucket, request.key)) if request.op in ("put", "copy", "complete") and done(request) else None
     return place is not None and place.folder != "wal" and (request.op != "put" or request.sent_body.data is None)
-
-
-def done(request: Request) -> bool:
-    return 200 <= request.status < 300 or not request.answered
-
-
-def heard(request: Request) -> bool:
-    """Return whether the client was told that the request is done."""
-    return request.answered > 0 and 200 <= request.told < 300
-
-
-def boundary_of(body: Body) -> int | None:
-    text = (body.data or b"").strip()
-    return int(text) if text.isdigit() and len(text) <= 20 else None
 
 
 def content_of(folder: str, body: Body) -> Any:

@@ -1,22 +1,89 @@
 """The facts that a search remembers beside the store: what each client knows, and what was taken for granted.
 
-Each fact is an entry of a table, so it can be undone, and the cost of a step does not grow with the log.
+Each fact is an entry of a table, so it can be undone, and the cost of a step does not grow with the log. A `System` says what
+the contents mean.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from highwater.impl.codecs.slatedb.manifest import Manifest, active
 from highwater.model.abstract import sequenced_files as files
 from highwater.model.abstract import write_ahead_log as log
+from highwater.model.abstract.sequenced_files import File
 from highwater.traces.recorded.judge import ME
 from highwater.traces.recorded.machine import Machine
 from highwater.traces.recorded.s3log import Body, Request
 from highwater.traces.recorded.s3store import Key
-from highwater.traces.recorded.systems.slatedb_layout import Namespaced, Place, content_of, key_of
 
 NONE = frozenset[Any]()
 NO_FILES = files.Shared((), 0, NONE, NONE, NONE)
 NO_FACTS = files.Client()
+UNKNOWN = File()
+WRITER = 0  # the place of the writer's epoch
+NOBODY = 1  # not the client that is judged
+
+
+class Namespaced(NamedTuple):
+    """A sequence of files: those of one folder below a root."""
+
+    bucket: str
+    root: str
+    folder: str
+
+
+class Place(Protocol):
+    """The meaning of a key: a file of a sequence, whose kind is `folder`; or a boundary, of the sequence `name`."""
+
+    @property
+    def where(self) -> Namespaced: ...
+    @property
+    def folder(self) -> str: ...
+    @property
+    def id(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    def key(self, file_id: int) -> Key: ...
+
+
+class Edit(NamedTuple):
+    """A file after the one that it is based on. `role` is the place of the epoch that the client needs, or claims."""
+
+    base: File = UNKNOWN
+    file: File = UNKNOWN
+    role: int | None = None
+    claimed: int | None = None
+
+
+class Flushed(Protocol):
+    """What a manifest says of the write-ahead log beside it."""
+
+    @property
+    def initialized(self) -> bool: ...
+    @property
+    def replay_after_wal_id(self) -> int: ...
+
+
+class System(Protocol):
+    """What the contents of a program's files say."""
+
+    def change(self, facts: "Facts", place: Place, before: Body | None, after: Body) -> Edit | str:
+        """Map a file and the one that it is based on; a text if it cannot be decoded. None: the log does not show it."""
+        ...
+
+    def boundary_key(self, where: Namespaced) -> Key: ...
+
+    def pinned_by(self, facts: "Facts", request: Request, place: Place) -> str:
+        """Return what still refers to a file that the request deletes, "" if nothing does."""
+        ...
+
+    def flushed(self, facts: "Facts", place: Place) -> Flushed | None:
+        """Return the latest manifest beside an object of a write-ahead log, as far as the log shows its content."""
+        ...
+
+    def is_fence(self, body: Body) -> bool: ...
+
+    def writer_epoch(self, facts: "Facts", client: str, place: Place) -> int | None:
+        """Return the epoch of a client that puts into a write-ahead log, as far as the log shows it."""
+        ...
 
 
 class Knobs(NamedTuple):
@@ -47,8 +114,8 @@ class Created(NamedTuple):
 class Facts:
     """The tables, and the constants of the models. `safeguards` of the models are switched off, to see what they do."""
 
-    def __init__(self, knobs: Knobs, machine: Machine, safeguards: dict[str, bool]):
-        self.knobs, self.store, table = knobs, machine.store, machine.store.table
+    def __init__(self, system: System, knobs: Knobs, machine: Machine, safeguards: dict[str, bool]):
+        self.system, self.knobs, self.store, table = system, knobs, machine.store, machine.store.table
         self.count, self.grant = machine.count, machine.grant
         of_files = fitting(files, {"CHECKED": knobs.BOUNDARY, "BEHIND": knobs.BOUNDARY} | safeguards)
         self.roles = {role: files.Constants(1, FIRST=None, ROLES=(role,), **of_files) for role in (None, 0, 1)}
@@ -66,24 +133,14 @@ class Facts:
         self.epochs: dict[tuple[str, Namespaced, int], int] = table()  # (client, where, role) -> the epoch that it has claimed
         self.fences: dict[tuple[Namespaced, int], int] = table()  # (wal, id) -> the epoch of the fence there
 
-    def manifest(self, place: Place) -> Manifest | None:
-        """Return the latest manifest, as far as the log shows its content."""
-        where = place.where._replace(folder="manifest")
-        latest = self.latest.get(where)
-        if latest is None:
-            return None
-        key = key_of(where, latest)
-        found = content_of("manifest", self.store.bodies.get((key, self.store.version(key) or ""), Body(1, "", None)))
-        return found if isinstance(found, Manifest) else None
+
+def done(request: Request) -> bool:
+    return 200 <= request.status < 300 or not request.answered
 
 
-def holds(facts: Facts, request: Request, place: Place) -> str:
-    """Return the active checkpoint that refers to a manifest, "" if there is none."""
-    manifest = facts.manifest(place) if place.folder == "manifest" and request.times_us[1] else None
-    if manifest is None:
-        return ""
-    now_ms = request.times_us[1] // 1000 + facts.knobs.SKEW_MS
-    return next((one.id for one in manifest.checkpoints if one.manifest_id == place.id and active(one, now_ms)), "")
+def heard(request: Request) -> bool:
+    """Return whether the client was told that the request is done."""
+    return request.answered > 0 and 200 <= request.told < 300
 
 
 def fitting(model: Any, safeguards: dict[str, bool]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Map requests for objects of the WAL to actions of write_ahead_log.
+"""Map requests for objects of a write-ahead log to actions of write_ahead_log.
 
 No log shows where a writer is. It is taken to be as far as it can be, but not behind what is flushed. A record is acknowledged
 once it is put: fences take the place of the check of the manifest's epoch.
@@ -10,19 +10,17 @@ from highwater.traces.recorded.judge import ME, send, take
 from highwater.traces.recorded.orders import Refusal
 from highwater.traces.recorded.s3log import Request
 from highwater.traces.recorded.s3store import ABSENT, Key
-from highwater.traces.recorded.systems.slatedb_facts import Facts
-from highwater.traces.recorded.systems.slatedb_files import WRITER
-from highwater.traces.recorded.systems.slatedb_layout import Place, heard
+from highwater.traces.recorded.systems.facts import Facts, Place, heard
 
 
 def appends(facts: Facts, request: Request, place: Place) -> Refusal | None:
     """Append and Accept for a record; Fence for an empty object. Nothing, if the WAL is copied into a clone."""
-    manifest, fence = facts.manifest(place), request.sent_body.size_bytes == 0
+    manifest, fence = facts.system.flushed(facts, place), facts.system.is_fence(request.sent_body)
     conditional = bool(request.conditions.keys() & {"if-none-match", UNSAID})
     if not conditional and manifest is not None and not manifest.initialized:
         return facts.count("Copy, of the WAL")
     flushed = manifest.replay_after_wal_id if manifest is not None and heard(request) else 0
-    epoch = facts.epochs.get((request.client, place.where._replace(folder="manifest"), WRITER))
+    epoch = facts.system.writer_epoch(facts, request.client, place)
     if epoch is None:
         facts.grant("a client that puts into the WAL has an epoch: the log does not show its claim")
     mine, record = frozenset({epoch or 0}), (ME, place.id)
@@ -51,7 +49,7 @@ def accepts(facts: Facts, request: Request, place: Place, w: log.Client, epoch: 
 
 
 def deletes(facts: Facts, request: Request, key: Key, place: Place) -> Refusal | None:
-    manifest = facts.manifest(place)
+    manifest = facts.system.flushed(facts, place)
     if manifest is not None and facts.store.version(key) != ABSENT:
         after = manifest.replay_after_wal_id
         refusal = send(log, facts.log, log.Client(replayed=frozenset({after})), lambda: (

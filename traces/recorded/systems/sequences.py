@@ -1,4 +1,4 @@
-"""Map requests for manifests, compactions files and boundaries to actions of sequenced_files.
+"""Map requests for sequenced files and their boundaries to actions of sequenced_files.
 
 A client is given what it has read or put. No log shows the responses to callers. A create counts as acknowledged once its
 boundary check has passed; without boundary files, once its reply has reached the client. A client that creates a further file
@@ -9,16 +9,18 @@ from highwater.model.abstract import sequenced_files as files
 from highwater.traces.recorded.access_log import UNSAID
 from highwater.traces.recorded.judge import ME, no_action, send, take
 from highwater.traces.recorded.orders import Refusal
-from highwater.traces.recorded.s3log import Request
+from highwater.traces.recorded.s3log import Body, Request
 from highwater.traces.recorded.s3store import ABSENT, Key
-from highwater.traces.recorded.systems.slatedb_facts import NO_FACTS, NO_FILES, NONE, Created, Facts, Written, holds
-from highwater.traces.recorded.systems.slatedb_files import WRITER, change_of
-from highwater.traces.recorded.systems.slatedb_layout import (
+from highwater.traces.recorded.systems.facts import (
+    NO_FACTS,
+    NO_FILES,
+    NONE,
+    WRITER,
+    Created,
+    Facts,
     Namespaced,
     Place,
-    boundary_of,
-    boundary_of_ids,
-    content_of,
+    Written,
     heard,
 )
 
@@ -48,13 +50,11 @@ def creates(facts: Facts, request: Request, key: Key, place: Place) -> Refusal |
                 f"{one.id} there, its own"), frozenset({(ME, (one.id, one.number))}), shows="AckedIsKept")
             if refusal:
                 return refusal
-    after = content_of(place.folder, request.sent_body)
-    if isinstance(after, str):
-        return no_action(f"{client} puts id {place.id} of {place.folder}: {after}")
     known = facts.seen.get((client, before))
     body = facts.store.bodies.get((before, known)) if known is not None else None
-    old = content_of(place.folder, body) if body else None
-    change = change_of(place.folder, None if isinstance(old, str) else old, after)
+    change = facts.system.change(facts, place, body, request.sent_body)
+    if isinstance(change, str):
+        return no_action(f"{client} puts id {place.id} of {place.folder}: {change}")
     flushes = change.role == WRITER and change.claimed is None
     w = files.Client(read=frozenset({(place.id - 1, change.base)}) if has_base(facts, client, before, place) else NONE,
                      epochs=epochs_of(facts, client, place.where, change.base.epochs) if flushes else NONE)
@@ -187,7 +187,8 @@ def deletes(facts: Facts, request: Request, key: Key, place: Place) -> Refusal |
     if facts.store.version(key) == ABSENT:
         return None
     boundary, latest = facts.boundary.get(place.where), facts.latest.get(place.where)
-    if boundary is None and (place.where in facts.whole or facts.store.version(boundary_of_ids(place.where)) == ABSENT):
+    never_put = facts.store.version(facts.system.boundary_key(place.where)) == ABSENT
+    if boundary is None and (place.where in facts.whole or never_put):
         boundary = 0
     if boundary is None or UNSAID in request.conditions:
         facts.grant("a file that was deleted was behind the boundary: the log does not show the boundary")
@@ -195,10 +196,15 @@ def deletes(facts: Facts, request: Request, key: Key, place: Place) -> Refusal |
     if latest is None:
         facts.grant("a file that was deleted was not the latest: the log does not show a later one")
         latest = place.id + 1
-    checkpoint = holds(facts, request, place)
+    checkpoint = facts.system.pinned_by(facts, request, place)
     w = files.Client(boundaries=frozenset({boundary}), ids=frozenset({latest}),
                      free=frozenset() if checkpoint else frozenset({place.id}))
     refusal = send(files, facts.files, w, lambda: (
         f"{request.client} deletes id {place.id} of {place.folder}; the boundary is {boundary}, the latest id is {latest}"
         + (f"; checkpoint {checkpoint} refers to it" if checkpoint else "")), "Delete", place.id)
     return refusal or facts.count("Delete")
+
+
+def boundary_of(body: Body) -> int | None:
+    text = (body.data or b"").strip()
+    return int(text) if text.isdigit() and len(text) <= 20 else None
