@@ -20,7 +20,8 @@ from highwater.cli.store import ended_as_by_ctrl_c
 from highwater.clients import report
 from highwater.clients.campaign import CLEAN, CleanRunFailed, Result, Settings, campaign, folder_of, results, tried
 from highwater.clients.faults import HOLD, faults_of
-from highwater.clients.judges import CODES
+from highwater.clients.findings import CODES
+from highwater.clients.maps import maps_of
 from highwater.clients.plan import Plan, Unfit, begin, kept
 from highwater.clients.trial import TAKEN, Place, SetupFailed
 from highwater.gate.exits import INCOMPLETE
@@ -29,6 +30,8 @@ from highwater.gate.run import cores
 from highwater.servers import s3
 from highwater.servers.leash import CannotStart
 from highwater.traces.recorded.s3log import read
+from highwater.traces.recorded.systems import template
+from highwater.traces.recorded.systems.mapped import PROTOCOLS
 
 app = typer.Typer(no_args_is_help=True)
 BAD = "[bold red]{}[/]"
@@ -66,6 +69,9 @@ def test_command(
                                                        "blindly; may be repeated")] = None,
         names: Annotated[str, typer.Option(help="a regular expression that finds, in a commit, the objects that it needs: "
                                            "its group is the end of a key")] = "",
+        maps: Annotated[list[str] | None, typer.Option("--map", metavar="PATTERN=PROTOCOL", help="hold these keys against a "
+                                                       f"model: {', '.join(PROTOCOLS)}; or a TOML file; may be repeated")
+                        ] = None,
         out: Annotated[Path, typer.Option("--out", "-o", help="a folder for results; one of the same test goes on")] = Path(
             "out/client"),
         jobs: Annotated[int | None, typer.Option(min=1, help="runs at a time [default: one per processor]")] = None,
@@ -85,19 +91,19 @@ def test_command(
                 refuse(f"--with: give each client a name of its own, which is none of {', '.join(TAKEN)}")
             plan = Plan({"client": tuple(command or ()), **dict(others)}, words_of("--check", check),
                         words_of("--setup", setup), words_of("--reopen", reopen), limit, endpoint, bucket, client_timeout, hang,
-                        seed, tuple(hint or ()), names, tuple(fault or ()))
+                        seed, tuple(hint or ()), names, tuple(fault or ()), maps_of(maps or ()))
         refuse_unfit(plan)
         for file in (json_file, junit):
             if file:
                 check_writable(file)
         begin(out, plan)
-    except Unfit as error:
+    except (Unfit, template.Unfit) as error:
         refuse(str(error))
     with ended_as_by_ctrl_c(), server(plan.endpoint) as url:
         secrets = {} if plan.endpoint else CREDENTIALS
         store = Stored(url, plan.bucket, secrets)
         settings = Settings(plan.asked(secrets), plan.faults, store.place, store.leave, out, jobs or cores(), plan.hints,
-                            plan.pattern, not plan.only or HOLD in plan.only)
+                            plan.pattern, plan.maps, not plan.only or HOLD in plan.only)
         try:
             if replay is not None:
                 replayed(settings, replay)

@@ -16,10 +16,13 @@ from threading import Event
 from typing import NamedTuple
 
 from highwater.clients.faults import HOLD, Fault, Placed
-from highwater.clients.judges import CODES, Evidence, Finding, conditional, findings
+from highwater.clients.findings import CODES, Evidence, Finding
+from highwater.clients.judges import conditional, findings
+from highwater.clients.models import unused_maps
 from highwater.clients.trial import Asked, Place, Seen, mutations, seen
 from highwater.recorder.rules import MUTATIONS
 from highwater.traces.recorded.s3log import Request, read
+from highwater.traces.recorded.systems.mapped import Map
 
 CLEAN = 0  # the number of the run without faults
 
@@ -35,6 +38,7 @@ class Settings(NamedTuple):
     jobs: int
     hints: tuple[str, ...] = ()
     names: re.Pattern[str] | None = None
+    maps: tuple[Map, ...] = ()
     holds: bool = True
 
 
@@ -71,7 +75,10 @@ def tried(settings: Settings, number: int, placed: tuple[Placed, ...], clean: Se
     shutil.rmtree(folder, ignore_errors=True)  # of a trial that was stopped
     folder.mkdir(parents=True)
     saw = seen(settings.asked, place, placed, settings.faults, folder, stopped)
-    found = tuple(findings(Evidence(saw, clean or saw.requests, place, settings.hints, settings.names)))
+    evidence = Evidence(saw, clean or saw.requests, place, settings.hints, settings.names, settings.maps)
+    if unused := unused_maps(evidence) if number == CLEAN else []:
+        raise CleanRunFailed(f"no request puts or deletes a key that fits {', '.join(unused)}: correct --map")
+    found = tuple(findings(evidence))
     took = {rule: f"{one.method} {one.key.removeprefix(place.prefix)}" for one in saw.requests if (rule := one.rule)}
     result = Result(number, placed, verdict_of(saw, found), found, {name: one.exit_code for name, one in saw.ended.items()},
                     {name: round(one.seconds, 3) for name, one in saw.ended.items()}, tuple(took.values()),

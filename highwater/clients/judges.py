@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import pairwise
-from typing import NamedTuple
 
-from highwater.clients.trial import HUNG, SETUP, Place, Seen, said
-from highwater.gate.exits import LIVENESS, REFINEMENT, SAFETY
+from highwater.clients.findings import CODES, Evidence, Finding
+from highwater.clients.models import modelled
+from highwater.clients.trial import HUNG, SETUP, said
 from highwater.traces.recorded.s3log import Request
 from highwater.traces.store import same
 
@@ -21,33 +21,6 @@ PUTS = ("put", "copy", "complete")
 NUMBERS = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9A-HJKMNP-TV-Z]{26}|[0-9a-f]{16,}|\d+")  # UUID, ULID, digest, number
 SHORTEST_NAME = 8  # of an object whose name in a body is taken for a reference
 TOLD = re.compile(r"^told (committed|failed) (\S+)$", re.MULTILINE)
-
-CODES = {"hung": LIVENESS, "committed twice": SAFETY, "overwritten": SAFETY, "put blindly": SAFETY,
-         "success without a commit": SAFETY, "told wrongly": SAFETY, "dangling": SAFETY, "check failed": SAFETY,
-         "error though committed": REFINEMENT}  # kinds of findings, the worst first
-
-
-class Finding(NamedTuple):
-    kind: str  # one of CODES
-    why: str
-    requests: tuple[int, ...] = ()  # their numbers in the log
-
-
-class Evidence(NamedTuple):
-    """`clean` are the requests of the run without faults."""
-
-    seen: Seen
-    clean: Sequence[Request]
-    place: Place
-    hints: tuple[str, ...] = ()  # patterns of keys that a client may overwrite: nothing depends on them
-    names: re.Pattern[str] | None = None  # finds, in the body of a commit, the objects that it names
-
-    @property
-    def requests(self) -> list[Request]:
-        return self.seen.requests
-
-    def is_hint(self, one: Request) -> bool:
-        return any(fnmatchcase(one.key.removeprefix(self.place.prefix), pattern) for pattern in self.hints)
 
 
 def findings(of: Evidence) -> list[Finding]:
@@ -242,9 +215,10 @@ def dangling(of: Evidence) -> Iterator[Finding]:
 
 
 def told_wrongly(of: Evidence) -> Iterator[Finding]:
-    """A client printed `told committed KEY` or `told failed KEY`, and the log says otherwise. KEY may be a pattern."""
+    """A client printed `told committed KEY` or `told failed KEY`, or wrote it to its file of such lines, and the log says
+    otherwise. KEY may be a pattern."""
     for name, ended in of.seen.ended.items():
-        for word, pattern in TOLD.findall(ended.output):
+        for word, pattern in TOLD.findall(f"{ended.output}\n{ended.told}"):
             puts = [one for one in of.requests if one.client == name and one.op in PUTS and applied(one) and (
                 fnmatchcase(one.key.removeprefix(of.place.prefix), pattern))]
             if word == "committed" and not puts:
@@ -256,4 +230,4 @@ def told_wrongly(of: Evidence) -> Iterator[Finding]:
 
 JUDGES: tuple[Callable[[Evidence], Iterator[Finding]], ...] = (
     hung, checked, committed_twice, overwritten, replaced_unread, put_blindly, success_without_commit, error_though_committed,
-    dangling, told_wrongly)
+    dangling, told_wrongly, modelled)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from highwater.clients.faults import HOLD, Fault, faults_of
 from highwater.clients.trial import Asked, Words
+from highwater.traces.recorded.systems.mapped import Map
 
 FILE = "test.json"
 
@@ -31,6 +32,7 @@ class Plan(NamedTuple):
     hints: Words = ()
     names: str = ""
     only: Words = ()  # of the faults, if not all
+    maps: tuple[Map, ...] = ()
 
     def asked(self, environment: dict[str, str]) -> Asked:
         return Asked(self.clients, self.check, self.setup, self.reopen, self.limit_s, environment)
@@ -64,6 +66,7 @@ def kept(folder: Path) -> Plan:
         fields: dict[str, Any] = json.loads((folder / FILE).read_text())
         for name in ("check", "setup", "reopen", "hints", "only"):
             fields[name] = tuple(fields[name])
+        fields["maps"] = tuple(Map(*one) for one in fields["maps"])
         return Plan(**{**fields, "clients": {name: tuple(words) for name, words in fields["clients"].items()}})
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise Unfit(f"{folder} is no folder of `highwater client test`: {error}") from None

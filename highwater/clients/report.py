@@ -8,7 +8,7 @@ from typing import Any
 
 from highwater.clients.campaign import CLEAN, Result, fewest
 from highwater.clients.faults import HOLD, Placed
-from highwater.clients.judges import CODES
+from highwater.clients.findings import CODES
 from highwater.clients.trial import HUNG
 from highwater.gate.exits import INCOMPLETE
 from highwater.gate.rows import Row

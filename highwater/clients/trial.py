@@ -54,6 +54,7 @@ class Ended(NamedTuple):
     exit_code: int
     seconds: float
     output: str
+    told: str = ""  # what it wrote to HIGHWATER_TOLD
 
 
 class Seen(NamedTuple):
@@ -115,7 +116,8 @@ class Processes:
 
     def start(self, name: str, command: Words, place: Place, **more: str) -> None:
         words = [filled(word, place) for word in command]
-        environment = {**os.environ, **self.asked.environment, **environment_of(place), **more}
+        environment = {**os.environ, **self.asked.environment, **environment_of(place), **more,
+                       "HIGHWATER_TOLD": str(self.told(name).absolute())}
         with open(self.folder / f"{name}.txt", "ab") as output:
             self.running[name] = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                                                   start_new_session=True, env=environment), time.monotonic()
@@ -151,7 +153,12 @@ class Processes:
         process, _ = self.running.pop(name)
         kill_group(process)  # what it has started, and left
         text = (self.folder / f"{name}.txt").read_text(errors="replace")
-        self.ended[name] = Ended(exit_code, seconds, text)
+        told = self.told(name).read_text(errors="replace") if self.told(name).exists() else ""
+        self.ended[name] = Ended(exit_code, seconds, text, told)
+
+    def told(self, name: str) -> Path:
+        """The file to which a client may write `told` lines."""
+        return self.folder / f"{name}.told"
 
     def kill(self, name: str) -> None:
         process, _ = self.running[name]

@@ -6,7 +6,7 @@ likes. What it does next follows from what it knows, and from nothing else.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from highwater.model.core import Model
 from highwater.model.parts import MANY, clients, in_pool, pooled, store
@@ -45,16 +45,43 @@ def forgets(before: Client, after: Client) -> bool:
     return after.known <= before.known
 
 
-def may_put(c: Constants, me: int, w: Client) -> Iterator[tuple[Update, Content]]:
+# --- what a client may put
+
+def requests(c: Constants, me: int, w: Client) -> Iterator[tuple[Update, Content]]:
     """Each (update, content) such that the client may put that update on that content."""
     for base in sorted(w.known):
         for k in range(c.UPDATES):
-            if not (c.ONCE and (me, k) in base):
+            if may_put(c, me, w, (me, k), base):
                 yield (me, k), base
 
 
+def may_put(c: Constants, me: int, w: Client, update: Update, base: Content) -> bool:
+    return is_known(w, base) and is_new(c, update, base)
+
+
+def is_known(w: Client, base: Content) -> bool:
+    return base in w.known
+
+
+def is_new(c: Constants, update: Update, base: Content) -> bool:
+    return update not in base or not c.ONCE
+
+
+def may_set(c: Constants, me: int, w: Client, update: Update, base: Content) -> bool:
+    """A PUT without a condition replaces a content that the client may not know."""
+    return may_overwrite(c) and may_put(c, me, w, update, base)
+
+
+def may_overwrite(c: Constants) -> bool:
+    return not c.CONDITIONAL
+
+
+def may_send(c: Constants, me: int, w: Client, kind: str, *what: Any) -> bool:
+    return MAY[kind](c, me, w, *what)
+
+
 def condition(c: Constants, s: Shared, base: Content) -> bool:
-    return s.content == base or not c.CONDITIONAL
+    return s.content == base or may_overwrite(c)
 
 
 def applied(s: Shared, update: Update, base: Content) -> Shared:
@@ -67,7 +94,7 @@ def read(c: Constants, me: int, s: Shared, w: Client) -> Iterator:
 
 def put(c: Constants, me: int, s: Shared, w: Client) -> Iterator:
     """A PUT that succeeds. The client then knows the content that it has put."""
-    for update, base in may_put(c, me, w):
+    for update, base in requests(c, me, w):
         if condition(c, s, base):
             after = applied(s, update, base)
             yield (update, base), after, Client(w.known | {after.content})
@@ -76,7 +103,7 @@ def put(c: Constants, me: int, s: Shared, w: Client) -> Iterator:
 def send(c: Constants, me: int, s: Shared, w: Client) -> Iterator:
     """A PUT for whose reply the client does not wait."""
     if c.MAX_PENDING is None or len(s.pool) < c.MAX_PENDING:
-        for request in may_put(c, me, w):
+        for request in requests(c, me, w):
             yield request, pooled(s, request), w
 
 
@@ -111,11 +138,18 @@ def acked_is_kept(c: Constants, s: Shared) -> bool:
 
 
 CLIENT = {"Read": read, "Put": put, "Send": send, "Acknowledge": acknowledge, "Forget": forget}
+MAY = {"Put": may_put, "Set": may_set}  # requests
 STORE = {"Apply": apply}
 ALWAYS = {
     "ContentIsSerial": (None, content_is_serial),
     "UpdateIsAppliedOnce": (None, update_is_applied_once),
     "AckedIsKept": (None, acked_is_kept),
+}
+
+GUARDS = {  # name -> (guard, True if a log with a step that it refuses counts as one that breaks a property)
+    "ReadLatest": (is_known, True),
+    "ONCE": (is_new, True),
+    "CONDITIONAL": (may_overwrite, False),
 }
 
 

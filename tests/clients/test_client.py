@@ -19,12 +19,14 @@ from highwater.cli.client import CREDENTIALS
 from highwater.cli.main import app
 from highwater.clients.campaign import CLEAN, Result, fewest, pairs, results, singles
 from highwater.clients.faults import FAULTS, HOLD, Placed, faults_of, rules
-from highwater.clients.judges import CODES, Evidence, Finding, findings
+from highwater.clients.findings import CODES, Evidence, Finding
+from highwater.clients.judges import findings
 from highwater.clients.trial import Asked, Ended, Place, Seen
 from highwater.impl.stores.s3 import connect
 from highwater.recorder.rules import Rules
 from highwater.servers import s3
 from highwater.traces.recorded.s3log import Body, Request
+from highwater.traces.recorded.systems.mapped import Map
 
 COMMITTER = Path(__file__).parents[2] / "examples/committer/committer.py"
 ME = f"{sys.executable} {COMMITTER}"
@@ -225,6 +227,44 @@ def test_a_pair_is_told_only_if_it_shows_more_than_one_of_its_faults():
     assert fewest([ended(0, (), "put blindly"), ended(1, (one,), "put blindly")]) == [ended(0, (), "put blindly")]
 
 
+MAPS = Map("log/{id}", "sequenced_files", r"add (\w+)"), Map("root", "one_object")
+
+
+@pytest.mark.parametrize("requests, kinds", [
+    ([put(1, "log/1", b"add x", **NEW), put(2, "log/2", b"add y", **NEW)], []),
+    ([put(1, "log/1", b"add x", **NEW), put(2, "log/2", b"add x!", **NEW)], ["property broken"]),
+    ([put(1, "log/1", b"add x", **NEW), put(2, "log/3", b"add y", **NEW)], ["property broken"]),
+    ([put(1, "log/1", b"add x"), put(2, "log/2", b"add y")], ["not in the model"]),
+    ([put(1, "root", b"1", **NEW), put(2, "root", b"2", **NEW)], ["store contradicts itself"]),
+    ([put(1, "other/1", b"1"), put(2, "other/1", b"2", "b")], []),
+], ids=["right", "again", "gap", "blind", "two winners", "another key"])
+def test_a_model_judges_the_keys_of_a_map(requests, kinds):
+    assert [one.kind for one in judged(requests, maps=MAPS)] == kinds
+    assert judged(requests) == []
+
+
+@needs_server
+def test_maps_are_kept_with_the_test(tmp_path):
+    """The model convicts, with no check: what the client does is the same as without the map."""
+    maps = tmp_path / "maps.toml"
+    maps.write_text("""[[map]]\nkeys = "log/{id:08d}.json"\nprotocol = "sequenced_files"\nupdates = '"token": "([^"]+)"'\n""")
+    out, only = tmp_path / "out", ("--fault", "request lost", "--runs", "5")
+    code, text, _ = tried(out, f"{ME} {{url}} one 2 double_commit", "--map", str(maps), *only)
+    assert code == 10 and "ReadLatest: client puts id 2 of log/{id:08d}.json" in text
+    maps.unlink()
+    again = CliRunner().invoke(app, ["client", "test", "--out", str(out), "--replay", "5"])
+    assert again.exit_code == 10 and "ReadLatest" in again.output
+    assert tried(tmp_path / "out2", f"{ME} {{url}} one 2 double_commit", *only)[0] == 0
+
+
+@needs_server
+def test_what_a_client_tells_in_a_file(tmp_path):
+    script = tmp_path / "client.sh"
+    script.write_text(f"{ME} $1 one 1 > /dev/null && echo told failed 'log/*' > $HIGHWATER_TOLD\n")
+    code, text, _ = tried(tmp_path / "out", f"sh {script} {{url}}", "--runs", "1")
+    assert code == 10 and "client said that log/* has failed" in text
+
+
 # --- replay, going on, and what ends it
 
 @needs_server
@@ -314,6 +354,7 @@ def runs(process: str) -> bool:
     ("true", ("--hang",), "--hang: give --client-timeout, too"),
     ("true", ("--endpoint", "http://localhost:1"), "belong together"),
     ("true", ("--names", "("), "--names"),
+    ("true", ("--map", "log=raft"), "'raft' is no protocol"),
     ("true", ("--replay", "3"), "is no folder of"),
     ("", (), "give the command of the client"),
 ])
@@ -321,6 +362,12 @@ def test_bad_input_gets_a_line(tmp_path, command, options, told):
     code, text, _ = tried(tmp_path / "out", command, *options)
     assert code == 2 and told in text, text
     assert not (tmp_path / "out").exists()
+
+
+@needs_server
+def test_a_map_that_fits_no_key_is_bad_input(tmp_path):
+    code, text, _ = tried(tmp_path / "out", f"{ME} {{url}} one 1", "--map", "logs/{id:08d}.json=sequenced_files")
+    assert code == 2 and "no request puts or deletes a key that fits logs/{id:08d}.json: correct --map" in text
 
 
 @needs_server

@@ -133,7 +133,7 @@ def test_a_lock_with_a_wrong_number_is_refused(tmp_path, requests):
 
 def test_options_for_other_layouts_are_refused(tmp_path, requests):
     code, text = checked(tmp_path, requests, "--set", "BOUNDARY=False")
-    assert code == 2 and "the project's recorded.py judges this log" in text
+    assert code == 2 and "recorded.py judges this log, and takes no safeguards" in text
 
 
 # --- a mapping that says nothing, or is none

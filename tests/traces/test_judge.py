@@ -15,7 +15,7 @@ import pytest
 
 from highwater import project
 from highwater.model import guards
-from highwater.model.abstract import sequenced_files, write_ahead_log
+from highwater.model.abstract import one_object, sequenced_files, write_ahead_log
 from highwater.model.core import Model, State, init, moves
 from highwater.traces.recorded.orders import search
 from highwater.traces.recorded.s3log import Request
@@ -25,6 +25,7 @@ from highwater.traces.recorded.systems.slatedb import MODELS, Slatedb
 from tests.support.slatedb.kept import BUDGET, deleted_instead, edited, judged, replaced, requests_of, stored
 
 MODULES = (sequenced_files, write_ahead_log)
+ALL = (*MODULES, one_object)  # test_mapped.py has its guards
 RECORDED = project.PACKAGE / "traces/recorded"
 PAGE = project.PACKAGE.parent / "docs/checking/strangers.md"
 ELSEWHERE = {"s3store.py": {"store"}, "judge.py": {"Form"}}  # what no abstract model says: the store's answers, the codecs
@@ -32,7 +33,7 @@ ELSEWHERE = {"s3store.py": {"store"}, "judge.py": {"Form"}}  # what no abstract 
 
 OWN = {"judge.py", "machine.py", "orders.py"}  # they make refusals of what a model says, and hand them on
 JUDGE = {"ME", "no_action", "send", "take"}  # what a mapping has of judge.py
-ABSTRACT = {"files": sequenced_files.__name__, "log": write_ahead_log.__name__}
+ABSTRACT = {"files": sequenced_files.__name__, "log": write_ahead_log.__name__, "one_object": one_object.__name__}
 
 
 def guards_of(model: ModuleType) -> set[str]:
@@ -43,7 +44,7 @@ def guards_of(model: ModuleType) -> set[str]:
 
 def wrong_refusals(name: str, source: str) -> list[str]:
     """Return the refusals of a module of which no model names the guard, and the actions that no model has."""
-    known = set.union(*map(guards_of, MODULES)) | ELSEWHERE.get(name, set())
+    known = set.union(*map(guards_of, ALL)) | ELSEWHERE.get(name, set())
     tree = ast.parse(source)
     wrong = [] if name in OWN else hidden(tree)
     for node in ast.walk(tree):
@@ -59,7 +60,7 @@ def wrong_refusals(name: str, source: str) -> list[str]:
         elif called == "_replace" and any(one.arg == "guard" for one in node.keywords) and name != "judge.py":
             wrong.append(f"a guard is replaced in line {node.lineno}")
         elif called in ("take", "send") and isinstance(node.func, ast.Name):
-            model = {"files": sequenced_files, "log": write_ahead_log}[ast.unparse(node.args[0])]
+            model = {"files": sequenced_files, "log": write_ahead_log, "one_object": one_object}[ast.unparse(node.args[0])]
             actions = model.CLIENT if called == "take" else model.MAY
             named = node.args[2] if called == "take" else node.args[4]
             texts = [one.value for one in ast.walk(named) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
@@ -131,7 +132,7 @@ def test_a_mapping_with_a_guard_of_its_own_is_refused(line, told):
     assert wrong_refusals("slatedb.py", line) == [told]
 
 
-@pytest.mark.parametrize("model", MODULES, ids=lambda model: model.__name__.rpartition(".")[2])
+@pytest.mark.parametrize("model", ALL, ids=lambda model: model.__name__.rpartition(".")[2])
 def test_each_guard_is_one_of_an_action(model):
     """A guard that no action of the model has would be written for the judge."""
     actions = [*model.CLIENT.values(), *model.MAY.values()]

@@ -37,6 +37,9 @@ RootOrAll = Annotated[str | None, typer.Option("--root", help="folder of the dat
                                                "all in it]")]
 Sets = Annotated[list[str] | None, typer.Option("--set", help="for a recorded log: BOUNDARY=False, the programs have no "
                                                 "boundary files")]
+Maps = Annotated[list[str] | None, typer.Option("--map", metavar="PATTERN=PROTOCOL", help="for a recorded log: keys, as "
+                                                "'log/{id:020d}.json', and the model to hold them against: sequenced_files, "
+                                                "one_object or write_ahead_log; or a TOML file; may be repeated")]
 Budget = Annotated[int, typer.Option(min=1, help="for a recorded log: maximum steps of the search for an order")]
 Retries = Annotated[bool, typer.Option("--retries", help="clients send a request again if it had no response, as SDKs do")]
 
@@ -57,8 +60,9 @@ def check_command(file: Annotated[list[str], typer.Argument(metavar="FILE...", h
                                                             "NDJSON of many runs, folders, globs")],
                   root: RootOrAll = None, namespace: In = "compactions", page_size: PageSize = 0, skew_ms: SkewOrUsual = None,
                   retries: Retries = False, protocol: Protocol = None, scenario: Scenario = None, shape: Shaped = None,
-                  sets: Sets = None, budget: Budget = BUDGET, on_spark: OnSpark = False, master: Master = "", jobs: Jobs = None,
-                  out: Out = None, run: OfRun = None, of: Of = None, brief: Brief = False) -> None:
+                  sets: Sets = None, maps: Maps = None, budget: Budget = BUDGET, on_spark: OnSpark = False,
+                  master: Master = "", jobs: Jobs = None, out: Out = None, run: OfRun = None, of: Of = None,
+                  brief: Brief = False) -> None:
     """Check whether a trace is a behaviour of the model, and explain the first event that is not.
 
     A log of requests does not show the order in which the store applied them. The check searches for an order that fits.
@@ -71,8 +75,8 @@ def check_command(file: Annotated[list[str], typer.Argument(metavar="FILE...", h
     protocol = trace_protocol(protocol, scenario)
     given = Options(root or "db", namespace, page_size, skew_ms or 0, retries, protocol or "", tuple(shape or ()))
     if on_spark or master or jobs or out or run or of or brief or bulk.is_bulk(file):
-        if sets:
-            refuse("--set is for one recorded log (`trace record`): give a single log, or leave it out")
+        if sets or maps:
+            refuse(f"--{'set' if sets else 'map'} is for one recorded log (`trace record`): give a single log, or leave it out")
         return bulk.check(file, given, bulk.Asked(on_spark or bool(master), master, jobs, out, run or "", of or "", brief))
     path = Path(file[0])
     if stranger.is_log(path):
@@ -80,9 +84,11 @@ def check_command(file: Annotated[list[str], typer.Argument(metavar="FILE...", h
                                                       ("--page-size", page_size)) if given]:
             refuse(f"{', '.join(of_events)}: only for traces of events, but {path} is a log of requests, which is checked "
                    "against all models that its keys belong to; leave it out")
-        return stranger.check(path, root, sets or [], LOG_SKEW_MS if skew_ms is None else skew_ms, budget)
-    if sets:
-        refuse("--set is for recorded logs (`trace record`), but this is a trace of events; leave it out")
+        return stranger.check(path, root, sets or [], LOG_SKEW_MS if skew_ms is None else skew_ms, budget,
+                              maps or [])
+    if sets or maps:
+        refuse(f"--{'set' if sets else 'map'} is for recorded logs (`trace record`), but this is a trace of events; leave it "
+               "out")
     events = read(path)
     try:
         trace = beginner(events, given)()

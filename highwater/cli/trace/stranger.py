@@ -1,11 +1,13 @@
 """highwater trace check, for a log of requests: search for an order of the requests that the models allow."""
 
+import shlex
 from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 import typer
 from rich.markup import escape
@@ -13,6 +15,7 @@ from rich.markup import escape
 from highwater import project
 from highwater.cli.console import console, refuse
 from highwater.cli.instances import of_user
+from highwater.clients.maps import maps_of
 from highwater.gate.exits import INCOMPLETE, of_kinds
 from highwater.model.uncollected import uncollected
 from highwater.traces.recorded import access_log, s3log
@@ -21,8 +24,10 @@ from highwater.traces.recorded.orders import Found, Step, search
 from highwater.traces.recorded.s3log import Request
 from highwater.traces.recorded.s3store import READS, Key, steps_of
 from highwater.traces.recorded.systems.facts import Knobs
+from highwater.traces.recorded.systems.mapped import Mapped
 from highwater.traces.recorded.systems.slatedb import MODELS, Slatedb, is_metadata
 from highwater.traces.recorded.systems.slatedb_layout import is_known, is_unread
+from highwater.traces.recorded.systems.template import Unfit
 
 OfProtocol = Callable[[Key], bool]
 MOST = 8  # lines of a kind to show
@@ -56,7 +61,20 @@ def read(file: Path) -> list[Request]:
     return log.requests
 
 
-def check(file: Path, root: str | None, sets: list[str], skew_ms: int, budget: int) -> None:
+class Mapping(NamedTuple):
+    """How a log is judged. `known` says which requests a mapping knows, `unread` which of them lack the contents that it needs.
+    `users` is the project's module, if it is its mapping."""
+
+    source: str  # where the mapping stands
+    models: dict[str, str]
+    machine: Machine | Slatedb | Mapped
+    is_metadata: OfProtocol
+    known: Callable[[Request], bool]
+    unread: Callable[[Request], bool] = lambda request: False
+    users: ModuleType | None = None
+
+
+def check(file: Path, root: str | None, sets: list[str], skew_ms: int, budget: int, maps: list[str]) -> None:
     """Check a log. Exit with 10 if a property is broken, and with 11 if a request or response is impossible in the models.
 
     Exit with 3 if the budget was too small, or if no request belongs to a known protocol: then only the store was checked."""
@@ -66,75 +84,90 @@ def check(file: Path, root: str | None, sets: list[str], skew_ms: int, budget: i
     if not requests:
         refuse(f"{file}: the log has no requests" + (f" below {root!r}" if root is not None else ""))
     steps, unknown = steps_of(requests)
-    users = of_project()
-    if users and sets:
-        refuse(f"--set {sets[0]}: the project's recorded.py judges this log, and takes no safeguards")
-    of_protocol = users.is_metadata if users else is_metadata
-    machine: Machine | Slatedb = made(users) if users else Slatedb(knobs_of(sets, skew_ms))
-    with uncollected(), of_user(users) if users else nullcontext():
-        found = search(steps, machine, budget)
-    if strange := [*unknown, *(one for one in requests if one not in unknown and not (
-            of_protocol((one.bucket, one.key)) if users else is_known(one)))]:
+    of = of_maps(maps) if maps else of_project() or of_slatedb(sets, skew_ms)
+    if sets and of.source:
+        refuse(f"--set {sets[0]}: {of.source} judges this log, and takes no safeguards")
+    with uncollected(), of_user(of.users) if of.users else nullcontext():
+        found = search(steps, of.machine, budget)
+    if strange := [*unknown, *(one for one in requests if one not in unknown and not of.known(one))]:
         console.print(f"[yellow]{len(strange):,} requests are of kinds that no mapping knows:[/]")
         for (op, key), many in Counter((f"{one.method} ({one.op})", kind_of(one.key)) for one in strange).most_common(MOST):
             console.print(f"  {many:,} x {op} {key}", markup=False)
-    if unread := [one for one in requests if not users and is_unread(one)]:
+    if unread := [one for one in requests if of.unread(one)]:
         console.print(f"[yellow]the log lacks the contents of {len(unread):,} metadata files[/], so their changes were not "
                       "checked: record with a larger --keep-bytes")
-    if found.verdict == "complete" and not any(of_protocol(step.what.key) for step in steps):
-        more = ("; a log is not compared with a project's model: write a trace of events, as docs/checking/event-format.md "
-                "says, or recorded.py")
+    if found.verdict == "complete" and not any(of.is_metadata(step.what.key) for step in steps):
+        more = "" if maps else "; --map names the keys of another one" if not project.current() or of.users else (
+            "; a log is not compared with a project's model: write a trace of events, as docs/checking/event-format.md says, "
+            "or recorded.py")
         console.print(f"[bold yellow]NOT checked[/]: {len(requests):,} requests were compared with the store only; no request "
-                      f"belongs to a known protocol{more if project.current() and not users else ''}")
+                      f"belongs to a known protocol{more}")
         raise typer.Exit(INCOMPLETE)
-    held_against(steps, machine, users.MODELS if users else MODELS, of_protocol)
-    if users and found.verdict == "complete" and not machine.actions and any(
-            of_protocol(step.what.key) and step.what.op not in READS for step in steps):
-        console.print(f"[bold yellow]NOT checked[/]: {escape(str(users.__file__))} counts no change as an action of a model")
+    held_against(steps, of)
+    if of.users and found.verdict == "complete" and not of.machine.actions and any(
+            of.is_metadata(step.what.key) and step.what.op not in READS for step in steps):
+        console.print(f"[bold yellow]NOT checked[/]: {escape(of.source)} counts no change as an action of a model")
         raise typer.Exit(INCOMPLETE)
     if found.verdict == "complete":
-        actions = ", ".join(f"{many:,} {action}" for action, many in sorted(machine.actions.items())) or "none of the protocol"
+        actions = ", ".join(f"{many:,} {action}" for action, many in sorted(of.machine.actions.items())) or (
+            "none of the protocol")
         console.print(f"[green]ok[/]: {len(requests):,} requests refine the models; actions: {actions}")
     elif found.verdict == "undecided":
         console.print(f"[yellow]could not decide within {budget:,} steps[/]: {found.matched:,} of {len(steps):,} requests have "
                       "an order; give a larger --budget")
         raise typer.Exit(INCOMPLETE)
     else:
-        known = (lambda one: of_protocol((one.bucket, one.key))) if users else is_known
-        command = f"highwater trace check {file}" + "".join(f" --set {one}" for one in sets) + project.option()
-        told(found, story(found, steps, known), len(steps), command)
+        again = [word for option, words in (("--set", sets), ("--map", maps)) for one in words for word in (option, one)]
+        told(found, story(found, steps, of.known), len(steps),
+             shlex.join(["highwater", "trace", "check", str(file), *again]) + project.option())
         raise typer.Exit(of_kinds(["safety" if any(refusal.harm for _, refusal in found.refused) else "refinement"]))
 
 
-def of_project() -> ModuleType | None:
-    """Return the module of the project that maps logs to its model's actions, if it has one."""
+def of_slatedb(sets: list[str], skew_ms: int) -> Mapping:
+    return Mapping("", MODELS, Slatedb(knobs_of(sets, skew_ms)), is_metadata, is_known, is_unread)
+
+
+def of_maps(texts: list[str]) -> Mapping:
+    """Return the mapping of --map. Refuses what is no map."""
+    try:
+        maps = maps_of(texts)
+    except Unfit as error:
+        refuse(str(error))
+    of, models = Mapped(maps), {one.protocol: "" for one in maps}
+    for name in models:
+        models[name] = ", ".join(one.keys for one in maps if one.protocol == name)
+    return Mapping("--map", models, of, of.is_metadata, lambda one: one.op in ("list", "delete_many") or of.is_metadata(
+        (one.bucket, one.key)))
+
+
+def of_project() -> Mapping | None:
+    """Return the mapping of the project's logs to its model's actions, if it has one. Refuses a machine of another kind."""
     try:
         stem = project.only()
-        return project.load("recorded", stem) if stem and project.has("recorded", stem) else None
+        users = project.load("recorded", stem) if stem and project.has("recorded", stem) else None
     except project.ProjectError as error:
         refuse(str(error))
-
-
-def made(users: ModuleType) -> Machine:
-    """Return the machine of a project's mapping. Refuses anything else."""
+    if not users:
+        return None
     with of_user(users):
         machine = users.machine()
     if not isinstance(machine, Machine):
         refuse(f"{users.__file__}: machine() returns {machine!r}, not a highwater.traces.recorded.machine.Machine")
-    return machine
+    return Mapping(str(users.__file__), users.MODELS, machine, users.is_metadata,
+                   lambda one: users.is_metadata((one.bucket, one.key)), users=users)
 
 
-def held_against(steps: list[Step], machine: Machine | Slatedb, models: dict[str, str], of_protocol: OfProtocol) -> None:
+def held_against(steps: list[Step], of: Mapping) -> None:
     """Print which models judge the log, what is taken for granted, and which requests are no action of a model."""
-    of_models = [step for step in steps if of_protocol(step.what.key)]
-    names = ", ".join(f"{name} ({keys})" for name, keys in models.items())
+    of_models = [step for step in steps if of.is_metadata(step.what.key)]
+    names = ", ".join(f"{name} ({keys})" for name, keys in of.models.items())
     console.print(f"held against {names}: {len(of_models):,} requests; the other {len(steps) - len(of_models):,} against the "
                   "store only", markup=False)
-    others = Counter((step.what.op, kind_of(step.what.key[1])) for step in steps if not of_protocol(step.what.key))
+    others = Counter((step.what.op, kind_of(step.what.key[1])) for step in steps if not of.is_metadata(step.what.key))
     if others:
         most = ", ".join(f"{many:,} x {op} {key}" for (op, key), many in others.most_common(MOST))
         console.print(f"no action of a model: {most}{', ..' * (len(others) > MOST)}", markup=False)
-    for fact, many in sorted(machine.granted.items()):
+    for fact, many in sorted(of.machine.granted.items()):
         console.print(f"taken for granted: {many:,} x {fact}", markup=False)
 
 

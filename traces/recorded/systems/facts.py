@@ -6,6 +6,7 @@ the contents mean.
 
 from typing import Any, NamedTuple, Protocol
 
+from highwater.model.abstract import one_object
 from highwater.model.abstract import sequenced_files as files
 from highwater.model.abstract import write_ahead_log as log
 from highwater.model.abstract.sequenced_files import File
@@ -54,7 +55,7 @@ class Edit(NamedTuple):
 
 
 class Flushed(Protocol):
-    """What a manifest says of the write-ahead log beside it."""
+    """A manifest, as far as it tells about the write-ahead log beside it."""
 
     @property
     def initialized(self) -> bool: ...
@@ -63,7 +64,11 @@ class Flushed(Protocol):
 
 
 class System(Protocol):
-    """What the contents of a program's files say."""
+    """The meaning of keys and contents in one program's files."""
+
+    def first(self, facts: "Facts", place: Place) -> int:
+        """Return the id of the first file of a sequence."""
+        ...
 
     def change(self, facts: "Facts", place: Place, before: Body | None, after: Body) -> Edit | str:
         """Map a file and the one that it is based on; a text if it cannot be decoded. None: the log does not show it."""
@@ -77,6 +82,10 @@ class System(Protocol):
 
     def flushed(self, facts: "Facts", place: Place) -> Flushed | None:
         """Return the latest manifest beside an object of a write-ahead log, as far as the log shows its content."""
+        ...
+
+    def known_log(self, facts: "Facts", place: Place) -> int:
+        """Return the id up to which a client that puts this object may know the log."""
         ...
 
     def is_fence(self, body: Body) -> bool: ...
@@ -121,6 +130,7 @@ class Facts:
         self.roles = {role: files.Constants(1, FIRST=None, ROLES=(role,), **of_files) for role in (None, 0, 1)}
         self.files = self.roles[None]
         self.log = log.Constants(1, **fitting(log, {"CHECKED": False} | safeguards))
+        self.object = one_object.Constants(1, **fitting(one_object, safeguards))
         update = frozenset({(ME, 0)})
         self.sure_at_once = update <= files.knows_put(self.files, ME, NO_FACTS, 1, files.File(update)).sure  # without a check
         self.seen: dict[tuple[str, Key], str] = table()  # (client, key) -> the version that it read or put last
@@ -129,7 +139,7 @@ class Facts:
         self.committed: dict[Key, Written] = table()
         self.latest: dict[Namespaced, int] = table()  # the highest id that is known to exist
         self.boundary: dict[Namespaced, int] = table()
-        self.whole: dict[Namespaced, bool] = table()  # the sequences that the log has from their first file on
+        self.first: dict[Namespaced, int] = table()  # the first id of each sequence that the log has from its beginning on
         self.epochs: dict[tuple[str, Namespaced, int], int] = table()  # (client, where, role) -> the epoch that it has claimed
         self.fences: dict[tuple[Namespaced, int], int] = table()  # (wal, id) -> the epoch of the fence there
 

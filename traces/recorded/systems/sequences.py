@@ -31,8 +31,7 @@ def reads(facts: Facts, request: Request, key: Key, place: Place) -> None:
         facts.store.put(facts.seen, (request.client, key), request.version)
         if (request.client, key) in facts.refused:
             facts.store.put(facts.refused, (request.client, key), None)
-        if place.id > facts.latest.get(place.where, 0):
-            facts.store.put(facts.latest, place.where, place.id)
+        exists(facts, place)
         mine = facts.unchecked.get((request.client, place.where), ())
         if any(one.id == place.id for one in mine):
             facts.store.put(facts.unchecked, (request.client, place.where),
@@ -56,11 +55,12 @@ def creates(facts: Facts, request: Request, key: Key, place: Place) -> Refusal |
     if isinstance(change, str):
         return no_action(f"{client} puts id {place.id} of {place.folder}: {change}")
     flushes = change.role == WRITER and change.claimed is None
-    w = files.Client(read=frozenset({(place.id - 1, change.base)}) if has_base(facts, client, before, place) else NONE,
+    i, has = place.id - facts.system.first(facts, place) + 1, has_base(facts, client, before, place)
+    w = files.Client(ids=frozenset({i - 1}) if has else NONE, read=frozenset({(i - 1, change.base)}) if has else NONE,
                      epochs=epochs_of(facts, client, place.where, change.base.epochs) if flushes else NONE)
     conditional = bool(request.conditions.keys() & {"if-none-match", UNSAID})
     refusal = send(files, facts.roles[change.role], w, lambda: f"{client} puts id {place.id} of {place.folder}",
-                   "Create" if conditional else "Put", place.id, change.file,
+                   "Create" if conditional else "Put", i, change.file,
                    harm=bool(facts.store.version(key)) if not conditional else is_gap(facts, before, place))
     if refusal:
         return refusal
@@ -81,21 +81,35 @@ def created(facts: Facts, request: Request, key: Key, place: Place, mine: tuple[
             facts.store.put(facts.unchecked, (request.client, place.where),
                     (*mine, Created(place.id, request.version, request.number, request.answered)))
     facts.store.put(facts.seen, (request.client, key), request.version)
-    if place.id == 1 and place.where not in facts.latest:
-        facts.store.put(facts.whole, place.where, True)
-    if place.id > facts.latest.get(place.where, 0):
-        facts.store.put(facts.latest, place.where, place.id)
+    begins(facts, place)
+    exists(facts, place)
     return facts.count("CreateNext")
 
 
+def begins(facts: Facts, place: Place) -> None:
+    """Note a file that was put if it is the first of its sequence."""
+    if place.where not in facts.latest and place.id == facts.system.first(facts, place):
+        facts.store.put(facts.first, place.where, place.id)
+
+
+def exists(facts: Facts, place: Place) -> None:
+    if place.id > facts.latest.get(place.where, -1):
+        facts.store.put(facts.latest, place.where, place.id)
+
+
 def has_base(facts: Facts, client: str, before: Key, place: Place) -> bool:
-    """Return whether the client knows the file before, or may have read it before the log began."""
+    """Return whether the client knows the file before, or may have read it before the log began. In a log of entries it knows
+    that it exists once anybody does."""
     if (client, before) in facts.refused or is_gap(facts, before, place):
         return False
-    if place.id == 1 or (client, before) in facts.seen:
+    if place.id == facts.system.first(facts, place) or (client, before) in facts.seen:
         return True
+    if not facts.files.CHAINED and (facts.store.version(before) or place.id - 1 <= facts.latest.get(place.where, -1)):
+        return True
+    if not facts.files.CHAINED and place.where in facts.first:
+        return False
     if facts.store.version(before) is not None and any(
-            (client, place.key(i)) in facts.seen for i in range(max(1, place.id - 8), place.id + 8)):
+            (client, place.key(i)) in facts.seen for i in range(max(0, place.id - 8), place.id + 8)):
         return False
     facts.grant("a client has read the file that it builds on: the log does not show when")
     return True
@@ -103,7 +117,7 @@ def has_base(facts: Facts, client: str, before: Key, place: Place) -> bool:
 
 def is_gap(facts: Facts, before: Key, place: Place) -> bool:
     """Return whether there has never been a file before this one."""
-    return place.id > 1 and facts.store.version(before) is None and place.where in facts.whole
+    return facts.store.version(before) is None and place.id > facts.first.get(place.where, place.id)
 
 
 def epochs_of(facts: Facts, client: str, where: Namespaced, epochs: tuple[int, ...]) -> frozenset[int]:
@@ -188,7 +202,7 @@ def deletes(facts: Facts, request: Request, key: Key, place: Place) -> Refusal |
         return None
     boundary, latest = facts.boundary.get(place.where), facts.latest.get(place.where)
     never_put = facts.store.version(facts.system.boundary_key(place.where)) == ABSENT
-    if boundary is None and (place.where in facts.whole or never_put):
+    if boundary is None and (place.where in facts.first or never_put or not facts.knobs.BOUNDARY):
         boundary = 0
     if boundary is None or UNSAID in request.conditions:
         facts.grant("a file that was deleted was behind the boundary: the log does not show the boundary")

@@ -68,7 +68,10 @@ class Slatedb:
             return wal.deletes(facts, request, key, place) if op == "delete" else None
         return None
 
-    # --- what the contents say
+    # --- what the keys and contents say
+
+    def first(self, facts: Facts, place: Place) -> int:
+        return 1
 
     def change(self, facts: Facts, place: Place, before: Body | None, after: Body) -> Edit | str:
         now = content_of(place.folder, after)
@@ -95,6 +98,9 @@ class Slatedb:
         key = key_of(where, latest)
         found = content_of("manifest", facts.store.bodies.get((key, facts.store.version(key) or ""), Body(1, "", None)))
         return found if isinstance(found, Manifest) else None
+
+    def known_log(self, facts: Facts, place: Place) -> int:
+        return place.id - 1
 
     def is_fence(self, body: Body) -> bool:
         return body.size_bytes == 0

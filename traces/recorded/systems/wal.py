@@ -24,7 +24,8 @@ def appends(facts: Facts, request: Request, place: Place) -> Refusal | None:
     if epoch is None:
         facts.grant("a client that puts into the WAL has an epoch: the log does not show its claim")
     mine, record = frozenset({epoch or 0}), (ME, place.id)
-    at = frozenset({(epoch or 0, flushed if fence else max(flushed, place.id - 1), frozenset[log.Record]())})
+    known = flushed if fence else max(flushed, facts.system.known_log(facts, place))
+    at = frozenset({(epoch or 0, known, frozenset[log.Record]())})
     w = log.Client(ids=frozenset({place.id - 1}), epochs=mine, log=at) if fence else \
         log.Client(open=mine, log=at, told=frozenset({(place.id, record)}))
     refusal = send(log, facts.log, w, lambda: (
