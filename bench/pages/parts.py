@@ -13,7 +13,7 @@ from functools import partial
 from importlib import import_module
 
 from bench import architecture, lines
-from bench.pages import branch, clocks, coverage, mutation, profiles, protocol, queries, readme, refinements
+from bench.pages import branch, clocks, coverage, mutation, profiles, protocol, queries, readme, refinements, strangers
 from bench.pages.protocol import ROOT, instances_of, page_data, stems
 from bench.pages.reference import reference
 from highwater.cli.dst import zoo
@@ -60,6 +60,7 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "queries": ("docs/simulation/campaign-queries.md", queries.queries),
     "coverage": ("docs/simulation/coverage.md", coverage.coverage),
     "mutation": ("docs/simulation/mutation.md", mutation.mutation),
+    "strangers": ("docs/strangers-verdicts.md", strangers.strangers),
     "catalogue": ("docs/simulation/zoo.md", zoo.catalogue),
     "oracles": ("docs/simulation/zoo.md", zoo.oracles),
     "clocks": ("docs/guide/time-in-models.md", clocks.clocks),

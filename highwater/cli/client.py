@@ -6,8 +6,7 @@ import re
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from highwater.cli.console import check_writable, console, refuse, write_text
+from highwater.cli.server import server
 from highwater.cli.store import ended_as_by_ctrl_c
 from highwater.clients import report
 from highwater.clients.campaign import CLEAN, CleanRunFailed, Result, Settings, campaign, folder_of, results, tried
@@ -24,11 +24,9 @@ from highwater.clients.findings import CODES
 from highwater.clients.maps import maps_of
 from highwater.clients.plan import Plan, Unfit, begin, kept
 from highwater.clients.trial import TAKEN, Place, SetupFailed
-from highwater.gate.exits import INCOMPLETE
 from highwater.gate.reports import Ended, as_junit
 from highwater.gate.run import cores
 from highwater.servers import s3
-from highwater.servers.leash import CannotStart
 from highwater.traces.recorded.s3log import read
 from highwater.traces.recorded.systems import template
 from highwater.traces.recorded.systems.mapped import PROTOCOLS
@@ -100,7 +98,7 @@ def test_command(
     except (Unfit, template.Unfit) as error:
         refuse(str(error))
     with ended_as_by_ctrl_c(), server(plan.endpoint) as url:
-        secrets = {} if plan.endpoint else CREDENTIALS
+        secrets = {} if plan.endpoint else s3.CREDENTIALS
         store = Stored(url, plan.bucket, secrets)
         settings = Settings(plan.asked(secrets), plan.faults, store.place, store.leave, out, jobs or cores(), plan.hints,
                             plan.pattern, plan.maps, not plan.only or HOLD in plan.only)
@@ -209,24 +207,7 @@ def refuse_unfit(plan: Plan) -> None:
         refuse(f"--names {plan.names!r}: {error}")
 
 
-# --- the server
-
-CREDENTIALS = {"AWS_ACCESS_KEY_ID": s3.KEY, "AWS_SECRET_ACCESS_KEY": s3.SECRET, "AWS_REGION": "us-east-1",
-               "AWS_DEFAULT_REGION": "us-east-1"}
-
-
-@contextmanager
-def server(endpoint: str) -> Generator[str, None, None]:
-    if endpoint:
-        yield endpoint
-        return
-    try:
-        with s3.s3_server() as url:
-            yield url
-    except CannotStart as error:
-        console.print(f"[yellow]cannot run here[/]: {error}; or give --endpoint and --bucket")
-        raise typer.Exit(INCOMPLETE) from None
-
+# --- where the trials are
 
 class Stored:
     """The places of trials on a server: a bucket for each, or a prefix of the user's bucket. Uses boto3."""

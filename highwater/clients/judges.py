@@ -92,19 +92,21 @@ def committed_twice(of: Evidence) -> Iterator[Finding]:
 class Mine:
     """Evidence that two commits say the same: equal contents, or that both name the same new object.
 
-    Contents that are equal in the run without faults tell nothing. Neither do names if the commits of this client and of
+    Contents of a kind that recur in the run without faults tell nothing, as those of a manifest that is put anew without a
+    change. Neither do names if the commits of this client and of
     --setup repeat those of earlier ones, as manifests of all files do.
     """
 
     def __init__(self, of: Evidence):
-        self.usual = Counter((kind_of(one), one.sent_body.sha256) for one in of.clean if is_commit(one) and applied(one))
+        usual = Counter((kind_of(one), one.sent_body.sha256) for one in of.clean if is_commit(one) and applied(one))
+        self.repeating = {kind for (kind, _), times in usual.items() if times > 1}
         self.data = {one.key.rpartition("/")[2]: one.client for one in of.requests if one.op in PUTS and not conditional(one)}
         self.usual_of = {name: [one for one in [*of.seen.before, *of.clean] if one.client in (name, SETUP)]
                          for name in of.seen.ended}
 
     def same(self, one: Request, two: Request) -> str:
         digest = one.sent_body.sha256
-        if digest and digest == two.sent_body.sha256 and self.usual[kind_of(one), digest] < 2:
+        if digest and digest == two.sent_body.sha256 and kind_of(one) not in self.repeating:
             return "equal contents"
         if repeats_names(self.usual_of[one.client], kind_of(one)):
             return ""
@@ -176,8 +178,9 @@ def success_without_commit(of: Evidence) -> Iterator[Finding]:
                 kind_of(other) == kind_of(one))]
             now = [other for other in of.requests if other.client == name and is_commit(other) and applied(other) and (
                 kind_of(other) == kind_of(one))]
-            stands = any(applied(other) and (other.key, other.sent_body.sha256) == (one.key, one.sent_body.sha256)
-                         for other in of.requests)  # by an earlier try, or by a client that puts the same
+            stands = any(applied(other) and other.sent_body.sha256 == one.sent_body.sha256 and (
+                other.key == one.key or (other.client, kind_of(other)) == (name, kind_of(one)))
+                for other in of.requests)  # by an earlier try, a client that puts the same, or a commit that changes nothing
             if len(now) < len(alike) and all(map(applied, alike)) and not stands:  # without faults it does not race in vain
                 yield Finding("success without a commit", f"{shown(one)}; {name} committed {len(now)} times and not "
                               f"{len(alike)}, and ended with 0", (one.number,))
@@ -189,17 +192,22 @@ def refused(one: Request) -> bool:
 
 
 def error_though_committed(of: Evidence) -> Iterator[Finding]:
-    """A commit was applied, and its client was told something else; sent again, it was refused because of itself, and the
-    client failed."""
+    """A commit was applied, its client was told something else; sent again, it was refused because of itself, and the client
+    failed. It did not get over that, and nobody else has put anything that it could have failed for."""
     for first in [one for one in of.requests if is_commit(one) and applied(one) and not acknowledged(one)]:
-        ended = of.seen.ended[first.client]
-        again = [one for one in of.requests if one.client == first.client and one.key == first.key and is_commit(one) and (
-            one.number > first.number and one.told == 412)]
-        others = [one for one in of.requests if one.key == first.key and one.client != first.client and (
-            one.op in PUTS and applied(one) and again and first.number < one.number < again[0].number)]
-        if again and not others and ended.exit_code > 0:
-            yield Finding("error though committed", f"{shown(first)}; {shown(again[0])} because of that, and {first.client} "
-                          f"ended with {said(ended)}", (first.number, again[0].number))
+        ended, me = of.seen.ended[first.client], first.client
+        again = next((one for one in of.requests if one.number > first.number and is_commit(one) and (
+            (one.client, one.key, one.told) == (me, first.key, 412))), None)
+        if not again or ended.exit_code <= 0:
+            continue
+        last = max(one.number for one in of.requests if one.client == me)
+        others = [one for one in of.requests if one.client != me and one.op in PUTS and applied(one) and (
+            first.number < one.number < last)]
+        went_on = [one for one in of.requests if one.client == me and one.op in PUTS and acknowledged(one) and (
+            one.number > again.number)]
+        if not others and not went_on:
+            yield Finding("error though committed", f"{shown(first)}; {shown(again)} because of that, and {me} ended with "
+                          f"{said(ended)}", (first.number, again.number))
 
 
 def dangling(of: Evidence) -> Iterator[Finding]:

@@ -17,10 +17,11 @@ A rule is a line of text; docs/checking/recorder.md explains the grammar:
 
 WHAT is GET, HEAD, LIST, PUT, POST, DELETE, COPY, BEGIN, PART, COMPLETE, ABORT, DELETE_MANY, MUTATION (a PUT, COPY, COMPLETE,
 DELETE or DELETE_MANY) or *. KEY is a pattern for the key, or for the prefix of a LIST; * stands for any text, slashes included.
-Options: client=NAME; if=match or if=none-match (the request has that condition); nth=N (only the Nth match), first=N, every=N,
-after=N (all but the first N); code=WORD (S3's error code beside a STATUS).
+Options: client=NAME; if=match, if=none-match or if=any (the request has that condition, or one of them); nth=N (only the Nth
+match), first=N, every=N, after=N (all but the first N); code=WORD (S3's error code beside a STATUS).
 """
 
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
@@ -30,6 +31,8 @@ WHATS = ("GET", "HEAD", "LIST", "PUT", "POST", "DELETE", "COPY", "BEGIN", "PART"
          "MUTATION", "*")
 MUTATIONS = ("put", "copy", "complete", "delete", "delete_many")  # the kinds of request that change which objects there are
 COUNTS = ("nth", "first", "every", "after")
+CONDITIONS = {"match": ("if-match",), "none-match": ("if-none-match",), "any": ("if-match", "if-none-match")}
+PRESETS = {"conditional-put": "PUT * if=any", "put": "PUT *", "delete": "DELETE *", "mutation": "MUTATION *"}
 
 
 class BadRule(ValueError):
@@ -47,7 +50,7 @@ class Rule(NamedTuple):
     what: str
     key: str
     client: str = ""
-    condition: str = ""  # if-match or if-none-match
+    condition: str = ""  # one of CONDITIONS
     count: tuple[str, int] = ("", 0)
     code: str = ""
 
@@ -55,7 +58,7 @@ class Rule(NamedTuple):
         return (self.what in ("*", op.upper()) or (self.what == "MUTATION" and op in MUTATIONS) or (
             self.what == method and op != "list")) and (
             not self.client or self.client == client) and (
-            not self.condition or self.condition in conditions) and fnmatchcase(key, self.key)
+            not self.condition or not conditions.keys().isdisjoint(CONDITIONS[self.condition])) and fnmatchcase(key, self.key)
 
     def takes(self, seen: int) -> bool:
         """Return whether the rule applies to the `seen`th matching request, counted from 1."""
@@ -119,14 +122,25 @@ def parse(line: str) -> Rule:
         name, _, text = option.partition("=")
         if name in COUNTS and "count" not in found:
             found["count"] = (name, number_of(name, text))
-        elif name == "if" and text in ("match", "none-match"):
-            found["condition"] = f"if-{text}"
+        elif name == "if" and text in CONDITIONS:
+            found["condition"] = text
         elif name in ("client", "code") and text:
             found[name] = text
         else:
-            raise BadRule(f"{option!r}: options are client=NAME, if=match, if=none-match, code=WORD, "
-                          "and one of nth=N, first=N, every=N, after=N")
+            raise BadRule(f"{option!r}: options are client=NAME, if=match, if=none-match, if=any, "
+                          "code=WORD, and one of nth=N, first=N, every=N, after=N")
     return Rule(line, action, value, what.upper(), key, **found)
+
+
+def presets(each: Iterable[str], first: Iterable[str] = ()) -> str:
+    """Return the rules that lose the reply to each request, or to the first one, of some classes. Raises BadRule."""
+    lines = []
+    for options, names in (("", each), (" nth=1", first)):
+        for name in names:
+            if name not in PRESETS:
+                raise BadRule(f"there is no class of requests {name!r}; there are {', '.join(PRESETS)}")
+            lines.append(f"lose {PRESETS[name]}{options}\n")
+    return "".join(lines)
 
 
 def number_of(name: str, text: str) -> int:

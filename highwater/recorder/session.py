@@ -24,8 +24,8 @@ LOOK_AGAIN_S = 0.02
 
 
 async def record(upstream: str, clients: list[tuple[str, int]], log: TextIO, rules: Path | None, keep_bytes: int,
-                 on_open: Callable[[dict[str, str]], None]) -> int:
-    """Record until SIGINT or SIGTERM; return the number of requests.
+                 on_open: Callable[[dict[str, str]], None], more: str = "") -> int:
+    """Record until SIGINT or SIGTERM; return the number of requests. `more` are rules behind those of the file.
 
     Raises OSError if a port is taken, BadRule for bad rules.
     """
@@ -34,12 +34,12 @@ async def record(upstream: str, clients: list[tuple[str, int]], log: TextIO, rul
     def one_more(request: Request) -> None:
         count[0] += 1
 
-    recorder = Recorder(upstream, log, Rules(text_of(rules) if rules else ""), keep_bytes, one_more)
+    recorder = Recorder(upstream, log, Rules(text_of(rules, more)), keep_bytes, one_more)
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     on_open(await recorder.open(clients))
-    watching = asyncio.ensure_future(watch(recorder, rules)) if rules else None
+    watching = asyncio.ensure_future(watch(recorder, rules, more)) if rules else None
     await stopped.wait()
     if watching:
         watching.cancel()
@@ -47,9 +47,9 @@ async def record(upstream: str, clients: list[tuple[str, int]], log: TextIO, rul
     return count[0]
 
 
-def text_of(path: Path) -> str:
-    """Return the text of a file of rules. Raises OSError, BadRule."""
-    return encodable(path.read_text(errors="surrogateescape"))
+def text_of(path: Path | None, more: str = "") -> str:
+    """Return the rules of a file, if there is one, and more behind them. Raises OSError, BadRule."""
+    return (encodable(path.read_text(errors="surrogateescape")) + "\n" if path else "") + more
 
 
 def encodable(text: str) -> str:
@@ -60,13 +60,13 @@ def encodable(text: str) -> str:
     return text
 
 
-async def watch(recorder: Recorder, path: Path) -> None:
+async def watch(recorder: Recorder, path: Path, more: str) -> None:
     """Put the file's rules in force when they change.
 
     A line that is not a rule is reported, and the old rules stay. An empty file counts only if it is still empty at the second
     look, because a program that rewrites it empties it first.
     """
-    last = before = recorder.rules.text
+    last = before = path.read_text(errors="surrogateescape")
     while True:
         await asyncio.sleep(LOOK_AGAIN_S)
         try:
@@ -76,7 +76,7 @@ async def watch(recorder: Recorder, path: Path) -> None:
         if text != last and (text.strip() or text == before):
             last = text
             try:
-                recorder.set_rules(encodable(text))
+                recorder.set_rules(encodable(text) + f"\n{more}" * bool(more))
             except BadRule as error:
                 recorder.note("bad rules", error=f"{path}: {error}")
                 print(f"{path}: {error}; the old rules stay in force", file=sys.stderr, flush=True)

@@ -15,6 +15,8 @@ from highwater.project import PACKAGE
 from highwater.servers.leash import CannotStart, leashed
 
 KEY, SECRET = "test", "testtest"
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1",
+               "AWS_DEFAULT_REGION": "us-east-1"}
 BUILD = PACKAGE / "tools/s3/build.py"
 OnPort = Callable[[int], list[str]]  # the command that starts a server on a port
 

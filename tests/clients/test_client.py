@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from highwater.cli.client import CREDENTIALS
 from highwater.cli.main import app
 from highwater.clients.campaign import CLEAN, Result, fewest, pairs, results, singles
 from highwater.clients.faults import FAULTS, HOLD, Placed, faults_of, rules
@@ -123,7 +122,8 @@ DATA = put(0, "data/0123456789.bin", b"d")
     ([put(1, "log/1", b"x", **NEW), put(2, "log/2", b"x", **NEW)], [], []),  # it was told, and repeats itself
     ([LOST, put(2, "log/2", b"x", **NEW)], [put(1, "log/1", b"x", **NEW), put(2, "log/2", b"x", **NEW)], []),  # as always
     ([put(1, "k", b"x", told=0, if_match="v0"), put(2, "k", b"x", if_match="v1")], [], []),  # the same on the same key
-], ids=["twice", "next", "another's", "told", "usual", "again on the key"])
+    ([LOST, put(2, "log/2", b"x", **NEW)], [put(1, "log/7", b"y", **NEW), put(2, "log/8", b"y", **NEW)], []),  # SlateDB's close
+], ids=["twice", "next", "another's", "told", "usual", "again on the key", "recurs"])
 def test_equal_contents_committed_twice(requests, clean, kinds):
     assert [one.kind for one in judged(requests, clean)] == kinds
 
@@ -158,6 +158,7 @@ def test_what_another_put_is_lost(requests, kinds):
 
 @pytest.mark.parametrize("requests, exit_code, kinds", [
     ([put(1, "log/1", b"x", status=412, **NEW)], 0, ["success without a commit"]),
+    ([put(1, "log/1", b"x", **NEW), put(2, "log/2", b"x", status=412, **NEW)], 0, []),  # SlateDB's close: it changes nothing
     ([put(1, "log/1", b"x", status=412, **NEW)], 1, []),  # it says so
     ([put(1, "log/1", b"x", status=412, **NEW), put(2, "log/2", b"y", **NEW)], 0, []),  # it commits after
     ([put(1, "log/1", b"x", "b", **NEW), put(2, "log/1", b"x", status=412, **NEW)], 0, []),  # another has put the same
@@ -166,6 +167,9 @@ def test_what_another_put_is_lost(requests, kinds):
     ([put(1, "log/1", b"x", told=0, **NEW)], 1, []),  # it cannot know
     ([put(1, "k", b"x", told=0, if_match="v0"), put(2, "k", b"x", status=412, if_match="v0"),
       get(3, "k", "v1", "b"), put(4, "k", b"y", "b", if_match="v1")], 1, ["error though committed"]),  # before another's
+    ([LOST, put(2, "log/1", b"x", status=412, **NEW), put(3, "log/2", b"y", **NEW)], 1, []),  # it has got over that
+    ([LOST, put(2, "log/1", b"x", status=412, **NEW), put(3, "epoch/2", b"y", "b", **NEW), get(4, "epoch/2", "v3")], 1,
+     []),  # SlateDB: it is fenced
     ([put(1, "k", b"x", told=0, if_match="v0"), get(2, "k", "v1", "b"), put(3, "k", b"y", "b", if_match="v1"),
       put(4, "k", b"x", status=412, if_match="v0")], 1, []),  # it may not know, for another's is there
 ])
@@ -290,7 +294,7 @@ def test_a_run_is_replayed_and_a_campaign_goes_on(tmp_path):
 def test_a_bucket_of_ones_own_is_left_empty(tmp_path, monkeypatch):
     """A failed run's objects are in the folder of results."""
     with s3.s3_server() as url:
-        for name, value in CREDENTIALS.items():
+        for name, value in s3.CREDENTIALS.items():
             monkeypatch.setenv(name, value)
         client = connect(url)
         client.create_bucket(Bucket="mine")

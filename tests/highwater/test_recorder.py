@@ -23,8 +23,9 @@ from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedErro
 from highwater.impl.stores.s3 import S3Store, connect
 from highwater.impl.stores.system import Ulids
 from highwater.recorder.http import Chunked, Content, Malformed, framing_of_reply, framing_of_request, head_of
-from highwater.recorder.rules import ACTIONS, VALUED, WHATS, BadRule, Rules, parse
+from highwater.recorder.rules import ACTIONS, PRESETS, VALUED, WHATS, BadRule, Rules, parse, presets
 from highwater.recorder.session import recording
+from highwater.servers import s3
 from highwater.traces.recorded import s3log
 from highwater.traces.recorded.s3log import EMPTY, Body, Listed, from_json, listing_of, named, read, to_json
 from highwater.traces.recorded.s3store import changes_of
@@ -61,6 +62,20 @@ def test_the_first_rule_that_matches_is_in_force():
     assert found(rules, "GET", "db/", op="list") == "delay"
     assert found(rules, "GET", "db/wal/1") == ""
     assert found(rules, "PUT", "db/wal/1", **{"none-match": "*"}) == "lose"
+
+
+def test_any_condition():
+    rules = Rules("lose PUT * if=any")
+    assert [found(rules, "PUT", "k", **conditions) for conditions in ({}, {"match": "v"}, {"none-match": "*"})] == [
+        "", "lose", "lose"]
+
+
+def test_presets_are_rules():
+    for name in PRESETS:
+        assert parse(presets([name]).strip()).action == parse(presets([], [name]).strip()).action == "lose"
+    rules = Rules(presets(["delete"], ["conditional-put"]))
+    assert [found(rules, "PUT", "k", match="v") for _ in range(2)] == ["lose", ""]
+    assert [found(rules, "DELETE", "k") for _ in range(2)] == ["lose", "lose"] and found(rules, "PUT", "k") == ""
 
 
 def test_a_get_is_no_list():
@@ -655,6 +670,13 @@ def test_what_streams_through_is_not_kept_in_memory(recorder, tmp_path):
     (["http://x", "--client", "a", "--client", "a"], "two clients have the same name"),
     (["http://x", "--rules", "/no/such"], "/no/such: No such file"),
     (["http://x", "--rules", str(ROOT / "Makefile")], "line 2: "),
+    (["http://x", "--lose-each", "tea"], "there is no class of requests 'tea'; there are conditional-put"),
+    (["http://x", "--bucket", "b"], "--upstream and --bucket are for a COMMAND"),
+    (["no-such-command"], "'no-such-command' is no URL of a server"),
+    (["true", "--upstream", "here"], "write http://HOST:PORT"),
+    (["true", "--client", "a", "--client", "b"], "a COMMAND is one client"),
+    (["true", "--upstream", "http://127.0.0.1:1"], "no bucket can be made"),
+    (["true", "--upstream", "http://127.0.0.1:1", "--bucket", "b", "--rules", "/no/such"], "/no/such: No such file"),
 ])
 def test_bad_input_is_refused_in_one_line(arguments, says, tmp_path):
     from typer.testing import CliRunner
@@ -675,6 +697,49 @@ def test_a_log_is_not_overwritten(tmp_path):
     result = CliRunner().invoke(app, ["trace", "record", "http://127.0.0.1:1", "-o", str(tmp_path / "log")])
     assert result.exit_code == 2 and "exists and is not overwritten" in result.output
     assert (tmp_path / "log").read_text() == "precious"
+
+
+PUTS = """
+import os, sys
+from highwater.impl.stores.s3 import connect
+client = connect(os.environ["AWS_ENDPOINT_URL"])
+for key in ("one", "two"):
+    try:
+        client.put_object(Bucket=sys.argv[1], Key=key, Body=b"x", IfNoneMatch="*")
+    except Exception as error:
+        print(key, type(error).__name__)
+sys.exit(7)
+"""
+
+
+@pytest.mark.skipif(not s3.found("versitygw"), reason="versitygw is not built: make servers")
+def test_a_command_is_recorded_and_its_exit_code_told(tmp_path):
+    """Each reply to a conditional PUT is lost: boto3 sends it again, and is told that the object exists."""
+    (tmp_path / "puts.py").write_text(PUTS)
+    command = [sys.executable, "-m", "highwater", "trace", "record", "--out", str(tmp_path / "log"), "--lose-each",
+               "conditional-put", "--", sys.executable, str(tmp_path / "puts.py"), "{bucket}"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    logged = read((tmp_path / "log").read_text().splitlines(keepends=True))
+    assert done.returncode == 7 and "client ended with exit code 7" in done.stdout, done.stderr
+    assert logged.whole and {one.rule for one in logged.requests} == {"lose PUT * if=any"}
+    assert {one.key for one in logged.requests if one.status == 200 and not one.told} == {"one", "two"}
+
+
+@pytest.mark.skipif(not s3.found("versitygw"), reason="versitygw is not built: make servers")
+def test_a_stopped_recorder_ends_its_command(tmp_path):
+    child = tmp_path / "child"
+    (tmp_path / "waits.sh").write_text(f"sleep 1000 & echo $! > {child}.new; mv {child}.new {child}\nwait\n")
+    command = [sys.executable, "-m", "highwater", "trace", "record", "--out", str(tmp_path / "log"), "--", "sh",
+               str(tmp_path / "waits.sh")]
+    process, end_s = subprocess.Popen(command, cwd=ROOT), time.monotonic() + 60
+    while not (tmp_path / "child").exists():
+        assert process.poll() is None and time.monotonic() < end_s
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 130
+    child = Path(f"/proc/{(tmp_path / 'child').read_text().strip()}/stat")
+    assert not child.exists() or child.read_text().rpartition(")")[2].split()[0] == "Z"
+    assert read((tmp_path / "log").read_text().splitlines(keepends=True)).whole
 
 
 def test_the_log_can_be_read_by_people():

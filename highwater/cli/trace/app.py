@@ -12,6 +12,7 @@ from highwater import project
 from highwater.cli.console import STEM, Scenario, console, refuse, scenario_of, seeds_of
 from highwater.dst.verdict import Options, Unfit, beginner, fitting, judged, of_others, stem_of, words
 from highwater.gate.exits import INCOMPLETE, of_kinds
+from highwater.recorder.rules import PRESETS
 from highwater.traces.event import Event, from_json
 from highwater.traces.recorded.orders import BUDGET
 
@@ -151,17 +152,31 @@ def unexplained(holes: list[str], complete: bool) -> NoReturn:
 
 @app.command("record")
 def record_command(
-        upstream: Annotated[str, typer.Argument(help="the server: http://127.0.0.1:7070")],
+        words: Annotated[list[str], typer.Argument(metavar="SERVER | -- COMMAND...", help="the server, http://127.0.0.1:7070; "
+                                                   "or a command to run behind the recorder; {url}, {endpoint}, {bucket} and "
+                                                   "{prefix} in it are filled in")],
+        upstream: Annotated[str, typer.Option(help="for COMMAND: the server [default: versitygw is started]")] = "",
+        bucket: Annotated[str, typer.Option(help="for COMMAND: a bucket that exists [default: a new one]")] = "",
         client: Annotated[list[str] | None, typer.Option("--client", help="NAME or NAME=PORT, a port for each client; may be "
                                                          "repeated [default: client]")] = None,
         out: Annotated[Path, typer.Option("--out", "-o", help="the log, NDJSON")] = Path("s3.ndjson"),
         rules: Annotated[Path | None, typer.Option(help="what to do to which request; reread when it changes")] = None,
+        lose_each: Annotated[list[str] | None, typer.Option(metavar="CLASS", help="lose the reply to each of these requests: "
+                                                            f"{', '.join(PRESETS)}; may be repeated")] = None,
+        lose_first: Annotated[list[str] | None, typer.Option(metavar="CLASS", help="lose the reply to the first of these "
+                                                             "requests; may be repeated")] = None,
         keep_bytes: Annotated[int, typer.Option(min=0, help="log longer bodies as size and digest")] = 65_536,
 ) -> None:
-    """Record the requests of programs to an S3 server until Ctrl-C, with a proxy that can hold, fail, delay or lose them."""
-    from highwater.cli.trace.record import record
+    """Record the requests of programs to an S3 server, with a proxy that can hold, fail, delay or lose them: until Ctrl-C, or
+    until COMMAND ends. Then the exit code is that of COMMAND."""
+    from highwater.cli.trace import record
 
-    record(upstream, client or ["client"], out, rules, keep_bytes)
+    more = record.presets_of(lose_each or [], lose_first or [])
+    if len(words) == 1 and "://" in words[0]:
+        if upstream or bucket:
+            refuse("--upstream and --bucket are for a COMMAND: write trace record SERVER, or trace record -- COMMAND")
+        return record.record(words[0], client or ["client"], out, rules, keep_bytes, more)
+    raise typer.Exit(record.behind(words, upstream, bucket, client or ["client"], out, rules, keep_bytes, more))
 
 
 def trace_protocol(protocol: str | None, scenario: str | None) -> str | None:

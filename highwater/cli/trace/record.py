@@ -1,25 +1,103 @@
-"""highwater trace record: check the options, then record until Ctrl-C."""
+"""highwater trace record: check the options, then record until Ctrl-C, or until a command ends."""
 
 import asyncio
+import os
 import re
+import shutil
+import subprocess
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 from urllib.parse import urlsplit
 
 from highwater.cli.console import console, refuse
-from highwater.recorder.rules import BadRule
+from highwater.cli.server import server
+from highwater.cli.store import ended_as_by_ctrl_c
+from highwater.clients.trial import Place, environment_of, filled, kill_group
+from highwater.recorder.rules import BadRule, presets
 from highwater.recorder.session import record as record_until_stopped
+from highwater.recorder.session import recording, text_of
+from highwater.servers import s3
 
 
-def record(upstream: str, clients: list[str], out: Path, rules: Path | None, keep_bytes: int) -> None:
-    """Record requests to a new log. Refuses bad options, bad rules, and a log that exists."""
-    if not names_a_server(upstream):
-        refuse(f"server {upstream!r} is no URL of a server: write http://HOST:PORT or https://HOST")
+def record(upstream: str, clients: list[str], out: Path, rules: Path | None, keep_bytes: int, more: str) -> None:
+    """Record requests to a new log, until Ctrl-C. `more` are rules behind those of the file. Refuses bad options, bad rules,
+    and a log that exists."""
+    refuse_no_server(upstream)
     listening = [client_of(text) for text in clients]
     if len({name for name, _ in listening}) < len(listening):
         refuse("two clients have the same name: give each its own")
+    with new_log(out, rules) as log:
+        count = asyncio.run(record_until_stopped(upstream, listening, log, rules, keep_bytes, tell, more))
+    console.print(f"{out}: {count:,} requests")
+
+
+def behind(words: list[str], upstream: str, bucket: str, clients: list[str], out: Path, rules: Path | None, keep_bytes: int,
+           more: str) -> int:
+    """Run a command behind a recorder, and return its exit code: 128 and the signal, if one ended it. Refuses bad options, bad
+    rules, a command that is not there, and a log that exists."""
+    if not shutil.which(words[0]):
+        refuse(f"{words[0]!r} is no URL of a server, write http://HOST:PORT or https://HOST; and there is no such command")
+    if upstream:
+        refuse_no_server(upstream)
+    if len(clients) > 1 or "=" in clients[0]:
+        refuse("--client: a COMMAND is one client, whose port is chosen for it: give one NAME, or none")
+    name, _ = client_of(clients[0])
+    with ended_as_by_ctrl_c(), server(upstream) as url:
+        os.environ.update({} if upstream else s3.CREDENTIALS)
+        place = Place(url, bucket or new_bucket(url))
+        with new_log(out, rules) as log, recording(url, (name,), text_of(rules, more), log, keep_bytes) as session:
+            place = place._replace(endpoint=session.urls[name])
+            code = run([filled(word, place) for word in words], environment_of(place))
+            count = len(session.settled())
+    console.print(f"{out}: {count:,} requests; {name} ended with exit code {code}", markup=False)
+    return code
+
+
+def run(words: list[str], environment: dict[str, str]) -> int:
+    """Run a command in a process group of its own, which ends with this process. Return its exit code."""
+    process = subprocess.Popen(words, env={**os.environ, **environment}, start_new_session=True)
+    try:
+        code = process.wait()
+    finally:
+        kill_group(process)
+        process.wait()
+    return code if code >= 0 else 128 - code
+
+
+def new_bucket(url: str) -> str:
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    from highwater.impl.stores.s3 import connect
+
+    bucket = f"recorded-{time.time_ns() // 1_000_000:x}"
+    try:
+        connect(url).create_bucket(Bucket=bucket)
+    except (BotoCoreError, ClientError) as error:
+        refuse(f"{url}: no bucket can be made: {error}; give one with --bucket")
+    return bucket
+
+
+def presets_of(each: list[str], first: list[str]) -> str:
+    try:
+        return presets(each, first)
+    except BadRule as error:
+        refuse(f"--lose-each, --lose-first: {error}")
+
+
+def refuse_no_server(url: str) -> None:
+    if not names_a_server(url):
+        refuse(f"server {url!r} is no URL of a server: write http://HOST:PORT or https://HOST")
+
+
+@contextmanager
+def new_log(out: Path, rules: Path | None) -> Generator[TextIO, None, None]:
+    """Open a log that does not exist. Refuses one that does, and bad rules; then no file is left."""
     try:
         with open(out, "x") as log:
-            count = asyncio.run(record_until_stopped(upstream, listening, log, rules, keep_bytes, tell))
+            yield log
     except FileExistsError:
         refuse(f"{out} exists and is not overwritten: give another file")
     except BadRule as error:
@@ -29,7 +107,6 @@ def record(upstream: str, clients: list[str], out: Path, rules: Path | None, kee
         if not out.is_file() or not out.stat().st_size:
             out.unlink(missing_ok=True)
         refuse(f"{error.filename or 'the recorder'}: {error.strerror}")
-    console.print(f"{out}: {count:,} requests")
 
 
 def names_a_server(url: str) -> bool:
