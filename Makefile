@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help verify verify-deep test repeated interop strangers setup fizzbee servers lint bench docs lock clean
+.PHONY: help verify verify-deep test repeated interop strangers stores setup fizzbee servers lint bench docs lock clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1\t/' | expand -t 16
@@ -24,6 +24,9 @@ interop: setup servers  ## released SlateDB clients and our code on the same dat
 
 strangers: setup servers  ## try released clients of other projects (strangers/) with faults; takes minutes
 	@$(BIN)/python strangers/run.py
+
+stores: setup  ## probe S3 servers of other projects (strangers/stores); takes minutes, needs npm and Maven
+	@$(BIN)/python strangers/stores/run.py
 
 setup: .venv/ready  ## the virtual environment with pinned packages, once
 

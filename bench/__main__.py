@@ -6,6 +6,7 @@ from bench import (
     bulk,
     campaigns,
     checking,
+    client_test,
     exploration,
     exploration_on_disk,
     gate,
@@ -21,6 +22,7 @@ from bench.peers import simulators
 ALL = {"exploration": exploration, "exploration_on_disk": exploration_on_disk, "simulation": simulation,
        "simulators": simulators, "shrinking": shrinking, "proof": proof, "recording": recording, "checking": checking,
        "refinement": refinement, "strangers": strangers,
+       "client_test": client_test,
        "campaigns": campaigns, "bulk": bulk, "gate": gate}
 
 

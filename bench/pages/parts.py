@@ -61,6 +61,7 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "coverage": ("docs/simulation/coverage.md", coverage.coverage),
     "mutation": ("docs/simulation/mutation.md", mutation.mutation),
     "strangers": ("docs/strangers-verdicts.md", strangers.strangers),
+    "stores": ("docs/operating/store-probe.md", strangers.stores),
     "catalogue": ("docs/simulation/zoo.md", zoo.catalogue),
     "oracles": ("docs/simulation/zoo.md", zoo.oracles),
     "clocks": ("docs/guide/time-in-models.md", clocks.clocks),

@@ -1,4 +1,5 @@
-"""What `make strangers` found, for docs/strangers-verdicts.md. Nothing is run."""
+"""What `make strangers` and `make stores` found, for docs/strangers-verdicts.md and docs/operating/store-probe.md. Nothing is
+run."""
 
 import json
 import tomllib
@@ -40,3 +41,16 @@ def told(title: str, of: dict[str, Any]) -> list[str]:
 
 def code(text: str) -> str:
     return f"`{text}`"
+
+
+def stores() -> str:
+    """Return a table of the servers: how each was started, and what the probe says of it."""
+    found: dict[str, dict[str, Any]] = json.loads((SHELF / "stores/verdicts.json").read_text())
+    lines = ["| server | started by | exit code | unsafe for | unsafe lines | not asked | profile |",
+             "|---|---|--:|---|---|--:|---|"]
+    for name, of in sorted(found.items(), key=lambda one: one[0].lower()):
+        unsafe = [line for line, verdict in of["lines"].items() if verdict == "unsafe"]
+        skipped = sum(verdict == "not asked" for verdict in of["lines"].values())
+        lines.append(f"| {name} {of['version']} | {code(of['start'])} | {of['exit']} | {', '.join(of['unsafe']) or 'none'} | "
+                     f"{', '.join(unsafe)} | {skipped} | {of['profile']} |")
+    return "\n".join(lines) + "\n"

@@ -320,6 +320,29 @@ def test_the_time_of_a_client_that_is_held_does_not_count(tmp_path):
 
 
 @needs_server
+def test_what_is_stored_is_opened_again_and_checked_again(tmp_path):
+    """The check fails only after --reopen, which finds what the client's exit code was."""
+    steps = tmp_path / "steps"
+    (tmp_path / "reopen.sh").write_text(f"echo reopen $1 >> {steps}\n")
+    (tmp_path / "check.sh").write_text(f"echo check $HIGHWATER_EXIT >> {steps}\ntest $(grep -c reopen {steps}) -lt 2\n")
+    code, text, _ = tried(tmp_path / "out", f"{ME} {{url}} one 1", "--runs", "1", "--check", f"sh {tmp_path}/check.sh",
+                          "--reopen", f"sh {tmp_path}/reopen.sh {{bucket}}")
+    assert code == 10 and "--check after --reopen: exit code 1" in text
+    assert [line.split()[0] for line in steps.read_text().splitlines()] == ["check", "reopen", "check"] * 2
+    assert "check 0" in steps.read_text()
+
+
+@needs_server
+def test_a_lost_reply_may_leave_the_connection_open(tmp_path):
+    """The client waits for its own time-out of 2 s, and gets over it; a delay beyond the time-out is a fault of its own."""
+    options = ("--client-timeout", "2", "--hang", "--fault", "reply lost", "--fault", "delayed past the time-out")
+    code, text, found = tried(tmp_path / "out", f"{ME} {{url}} one 1", *options, "--runs", "2", *checking())
+    assert code == 0 and [result.verdict for result in found] == ["fine"] * 3, text
+    assert all(result.seconds["client"] > 2 for result in found if result.placed)
+    assert {one.fault for result in found for one in result.placed} == {"reply lost", "delayed past the time-out"}
+
+
+@needs_server
 def test_ctrl_c_leaves_no_process(tmp_path):
     """The client sleeps in its second run, and has a child."""
     script = tmp_path / "client.sh"
