@@ -1,5 +1,5 @@
-"""What `make strangers` and `make stores` found, for docs/strangers-verdicts.md and docs/operating/store-probe.md. Nothing is
-run."""
+"""The findings of `make strangers` and `make stores`, for docs/strangers-verdicts.md and docs/operating/store-probe.md. Nothing
+is run."""
 
 import json
 import tomllib

@@ -1,4 +1,4 @@
-"""What a trial shows, and what the judges say of it."""
+"""The evidence of a trial, and the findings of the judges."""
 
 import re
 from collections.abc import Sequence

@@ -6,6 +6,7 @@ its end. The key is `test`, the secret `testtest`.
 
 import os
 import tempfile
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from importlib.util import module_from_spec, spec_from_file_location
@@ -38,6 +39,20 @@ def s3_server(name: str = "versitygw") -> Generator[str, None, None]:
         raise CannotStart(f"{name} is not built: run `python3 {BUILD} {name}`")
     with tempfile.TemporaryDirectory(prefix=f"{name}-") as folder, leashed(name, COMMANDS[name](str(program), folder)) as url:
         yield url
+
+
+def new_bucket(url: str) -> str:
+    """Make a bucket on a server, and return its name. Raises CannotStart if the server does not answer, or refuses it."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    from highwater.impl.stores.s3 import connect
+
+    bucket = f"recorded-{time.time_ns() // 1_000_000:x}"
+    try:
+        connect(url).create_bucket(Bucket=bucket)
+    except (BotoCoreError, ClientError) as error:
+        raise CannotStart(f"{url}: no bucket can be made: {error}") from None
+    return bucket
 
 
 def versitygw(program: str, folder: str) -> OnPort:

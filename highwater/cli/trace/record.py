@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from highwater.recorder.rules import BadRule, presets
 from highwater.recorder.session import record as record_until_stopped
 from highwater.recorder.session import recording, text_of
 from highwater.servers import s3
+from highwater.servers.leash import CannotStart
 
 
 def record(upstream: str, clients: list[str], out: Path, rules: Path | None, keep_bytes: int, more: str) -> None:
@@ -68,16 +68,10 @@ def run(words: list[str], environment: dict[str, str]) -> int:
 
 
 def new_bucket(url: str) -> str:
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    from highwater.impl.stores.s3 import connect
-
-    bucket = f"recorded-{time.time_ns() // 1_000_000:x}"
     try:
-        connect(url).create_bucket(Bucket=bucket)
-    except (BotoCoreError, ClientError) as error:
-        refuse(f"{url}: no bucket can be made: {error}; give one with --bucket")
-    return bucket
+        return s3.new_bucket(url)
+    except CannotStart as error:
+        refuse(f"{error}; give one with --bucket")
 
 
 def presets_of(each: list[str], first: list[str]) -> str:

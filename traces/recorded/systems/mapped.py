@@ -81,7 +81,7 @@ class Mapped:
 
 
 class Files:
-    """What a map says of keys and contents."""
+    """The keys and contents of a map."""
 
     def __init__(self, of: Map, machine: Machine, prefix: str, fresh: bool):
         self.of, self.fresh, self.template = of, fresh, Template(of.keys, prefix)
