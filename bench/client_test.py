@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from highwater.clients.campaign import Settings, campaign
-from highwater.clients.faults import FAULTS
+from highwater.clients.faults import FAULTS, Fault
 from highwater.clients.trial import Asked, Place, environment_of
 from highwater.gate.run import cores
 
@@ -47,14 +47,17 @@ def measure(url: str, folder: Path) -> bool:
         connect(url).create_bucket(Bucket=found.bucket)
         return found
 
+    def settings_of(asked: Asked, faults: dict[str, Fault], name: str) -> Settings:
+        (folder / name).mkdir()
+        return Settings(asked, faults, place, lambda *_: None, folder / name, cores())
+
     def direct(number: int) -> None:
         where = place(number)
         subprocess.run([word.replace("{url}", where.url) for word in command], check=True, stdout=subprocess.DEVNULL,
                        env={**os.environ, **environment_of(where)})
 
     def recorded(number: int) -> None:
-        settings = Settings(Asked({"client": command}, environment=CREDENTIALS), {}, place, lambda *_: None,
-                            folder / f"clean-{number}", 1)
+        settings = settings_of(Asked({"client": command}, environment=CREDENTIALS), {}, f"clean-{number}")
         list(campaign(settings, 0, 0, 0, lambda: False, lambda result: None))
 
     times_s: tuple[list[float], list[float]] = [], []
@@ -67,8 +70,7 @@ def measure(url: str, folder: Path) -> bool:
     print(f"without faults: {statistics.median(times_s[0]):.2f} s direct, {statistics.median(times_s[1]):.2f} s as a trial: "
           f"{ratio:.2f} times (median of {PAIRS} pairs); target: at most {MOST}", flush=True)
     began_s = time.perf_counter()
-    settings = Settings(Asked({"client": command}, check, environment=CREDENTIALS), FAULTS, place, lambda *_: None,
-                        folder / "faults", cores())
+    settings = settings_of(Asked({"client": command}, check, environment=CREDENTIALS), FAULTS, "faults")
     found = list(campaign(settings, 0, 0, 10**6, lambda: False, lambda result: None))
     took_s, clients_s = time.perf_counter() - began_s, sum(sum(one.seconds.values()) for one in found)
     print(f"{len(found)} runs of {len(found[0].mutations['client'])} mutations, {cores()} at a time: {took_s:.0f} s; clients "
