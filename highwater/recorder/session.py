@@ -49,7 +49,11 @@ async def record(upstream: str, clients: list[tuple[str, int]], log: TextIO, rul
 
 def text_of(path: Path | None, more: str = "") -> str:
     """Return the rules of a file, if there is one, and more behind them. Raises OSError, BadRule."""
-    return (encodable(path.read_text(errors="surrogateescape")) + "\n" if path else "") + more
+    return with_more(encodable(path.read_text(errors="surrogateescape")), more) if path else more
+
+
+def with_more(text: str, more: str) -> str:
+    return f"{text}\n{more}" if more else text
 
 
 def encodable(text: str) -> str:
@@ -66,17 +70,18 @@ async def watch(recorder: Recorder, path: Path, more: str) -> None:
     A line that is not a rule is reported, and the old rules stay. An empty file counts only if it is still empty at the second
     look, because a program that rewrites it empties it first.
     """
-    last = before = path.read_text(errors="surrogateescape")
+    last = before = recorder.rules.text
     while True:
         await asyncio.sleep(LOOK_AGAIN_S)
         try:
-            text = path.read_text(errors="surrogateescape")
+            own = path.read_text(errors="surrogateescape")
         except OSError:
-            text = ""
-        if text != last and (text.strip() or text == before):
+            own = ""
+        text = with_more(own, more)
+        if text != last and (own.strip() or text == before):
             last = text
             try:
-                recorder.set_rules(encodable(text) + f"\n{more}" * bool(more))
+                recorder.set_rules(encodable(text))
             except BadRule as error:
                 recorder.note("bad rules", error=f"{path}: {error}")
                 print(f"{path}: {error}; the old rules stay in force", file=sys.stderr, flush=True)

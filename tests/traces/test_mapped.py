@@ -180,7 +180,9 @@ AGAIN = root().put("a", ROOT, "add one add one", "add one")
     (AGAIN, ["ONCE"]),
     (root().delete("a", ROOT).create("b", ROOT, "add two"), []),  # as a lock that is released
     (root().delete("b", ROOT), ["ReadLatest"]),  # it has never seen what it deletes
-], ids=["read", "own", "stale", "blind", "again", "released", "deleted unread"])
+    (Log().put("a", ROOT, "add one").put("a", ROOT, "add one add two", "add one"), []),  # nothing was there
+    (root().ask("a", "complete", ROOT, conditions={"if-match": "vadd one"}).put("a", ROOT, "add two", "?"), []),
+], ids=["read", "own", "stale", "blind", "again", "released", "deleted unread", "first", "upload"])
 def test_one_object(log, guards):
     assert guards_of(log, ONE) == guards
 

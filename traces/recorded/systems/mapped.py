@@ -5,6 +5,7 @@ opaque contents. A regular expression may find the names of updates in them: the
 """
 
 import re
+from collections import Counter
 from typing import NamedTuple
 
 from highwater.traces.recorded.machine import Machine
@@ -108,7 +109,7 @@ class Files:
     def puts(self, request: Request, key: Key, spot: Spot) -> Refusal | None:
         if self.of.protocol == OBJECT:
             before = self.facts.store.bodies.get((key, self.facts.store.version(key) or ""))
-            return objects.puts(self.facts, request, key, ", ".join(sorted(self.again(before, request.sent_body))))
+            return objects.puts(self.facts, request, key, self.fresh, ", ".join(sorted(self.again(before, request.sent_body))))
         if self.of.protocol == SEQUENCE:
             return sequences.creates(self.facts, request, key, spot)
         if self.is_fence(request.sent_body):
@@ -122,7 +123,7 @@ class Files:
 
     def deletes(self, request: Request, key: Key, spot: Spot) -> Refusal | None:
         if self.of.protocol == OBJECT:
-            return objects.puts(self.facts, request, key)
+            return objects.puts(self.facts, request, key, self.fresh)
         return (sequences if self.of.protocol == SEQUENCE else wal).deletes(self.facts, request, key, spot)
 
     # --- what the contents say
@@ -133,8 +134,8 @@ class Files:
 
     def again(self, before: Body | None, after: Body) -> set[str]:
         """Return the updates that a content has more than once, unless the one before it has."""
-        now, old = self.names(after), self.names(before)
-        return {name for name in now if now.count(name) > 1} - {name for name in old if old.count(name) > 1}
+        now, old = (Counter(self.names(body)) for body in (after, before))
+        return {name for name, times in now.items() if times > 1 and old[name] < 2}
 
     def change(self, facts: Facts, place: Place, before: Body | None, after: Body) -> Edit | str:
         """Map what is lost, and what is there twice: in one file; in a log of entries in two."""
