@@ -93,8 +93,8 @@ class Mine:
     """Evidence that two commits say the same: equal contents, or that both name the same new object.
 
     Contents of a kind that recur in the run without faults tell nothing, as those of a manifest that is put anew without a
-    change. Neither do names if the commits of this client and of
-    --setup repeat those of earlier ones, as manifests of all files do.
+    change. Neither do names if the commits of this client and of --setup repeat those of earlier ones, as manifests of all
+    files do.
     """
 
     def __init__(self, of: Evidence):
