@@ -47,6 +47,7 @@ MACHINERY = (
     Allowed("traces/explain/explain.py", "frames", "failing, error", "told once, after the run"),
     Allowed("traces/histories/history.py", "cache", "updates_in", PURE),
     Allowed("traces/recorded/s3log.py", "cache", "NOTHING", "is never written to"),
+    Allowed("traces/recorded/systems/template.py", "cache", "self.spot", PURE),
     Allowed("traces/follow.py", "cache", "TOLD", "is never written to: what stands for an event of what a caller is told"),
     Allowed("dst/verdict.py", "cache", "options_of", PURE),
     *(Allowed("traces/recorded/systems/slatedb_layout.py", "cache", of, PURE) for of in ("key_of", "place_of", "decoded")),

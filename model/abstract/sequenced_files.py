@@ -141,7 +141,7 @@ def bases(c: Constants, w: Client, i: int) -> list[File]:
     """Return what the client knows of the file before id i; NOTHING in a log, where it has only to exist."""
     if i == 1:
         return [NOTHING] if c.FIRST is None else []
-    return [file for j, file in w.read if j == i - 1] if c.CHAINED else [NOTHING for j in w.ids if j == i - 1]
+    return [file for j, file in w.read if j == i - 1] if c.CHAINED else [NOTHING] * (i - 1 in w.ids)
 
 
 def may_create(c: Constants, me: int, w: Client, i: int, file: File) -> bool:
