@@ -176,8 +176,8 @@ def success_without_commit(of: Evidence) -> Iterator[Finding]:
         for one in [one for one in of.requests if one.client == name and is_commit(one) and refused(one)]:
             alike = [other for other in of.clean if other.client == name and is_commit(other) and (
                 kind_of(other) == kind_of(one))]
-            now = [other for other in of.requests if other.client == name and is_commit(other) and applied(other) and (
-                kind_of(other) == kind_of(one))]
+            now = [other for other in of.requests if other.client == name and other.op in PUTS and applied(other) and (
+                kind_of(other) == kind_of(one))]  # a blind one, too: another judge tells it
             stands = any(applied(other) and other.sent_body.sha256 == one.sent_body.sha256 and (
                 other.key == one.key or (other.client, kind_of(other)) == (name, kind_of(one)))
                 for other in of.requests)  # by an earlier try, a client that puts the same, or a commit that changes nothing

@@ -17,13 +17,14 @@ from urllib.parse import urlsplit
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError
 from botocore.parsers import ResponseParserError
 
 from highwater.impl.stores.s3 import code_of, status_of, to_ms
 
 TIMEOUT_S = 30
 FAILURES = (BotoCoreError, ResponseParserError)
+READS = ("get", "head", "list")  # how the names of calls begin that change nothing
 
 
 class Answer(NamedTuple):
@@ -76,6 +77,17 @@ def connect(endpoint_url: str | None, through: str | None = None) -> Any:
     return client
 
 
+def sent(call: Callable[..., dict], request: dict[str, Any]) -> dict:
+    """Send a request. A read is sent again if its connection was closed: some servers close one after an error, without a
+    word, and the next request may be on its way by then."""
+    try:
+        return call(**request)
+    except ConnectionClosedError:
+        if not call.__name__.startswith(READS):
+            raise
+        return call(**request)
+
+
 class Asker:
     """Sends requests to a bucket below a prefix of its own; each `place` is the folder of one line of the probe."""
 
@@ -91,14 +103,14 @@ class Asker:
 
     def ask(self, call: Callable[..., dict], **request: Any) -> Answer:
         answer = self._answer(call, request)
-        writes = not call.__name__.startswith(("get", "head"))
+        writes = not call.__name__.startswith(READS)
         if answer.status in (0, 429, 500, 503) or (writes and answer.status in (401, 403)):
             self.undecided.append(answer)
         return answer
 
     def _answer(self, call: Callable[..., dict], request: dict[str, Any]) -> Answer:
         try:
-            reply = call(**request)
+            reply = sent(call, request)
             body = reply["Body"].read() if hasattr(reply.get("Body"), "read") else b""
         except ClientError as error:
             return Answer(status_of(error), code=code_of(error))
@@ -135,7 +147,7 @@ class Asker:
         """Return the keys of all pages. Raises ClientError."""
         keys: list[str] = []
         for _ in range(1000):
-            reply = self.client.list_objects_v2(Bucket=self.bucket, Prefix=self.prefix + prefix, **more)
+            reply = sent(self.client.list_objects_v2, {"Bucket": self.bucket, "Prefix": self.prefix + prefix, **more})
             keys += [found["Key"].removeprefix(self.prefix) for found in reply.get("Contents", ())]
             if not reply["IsTruncated"]:
                 return keys

@@ -117,6 +117,7 @@ def reads_while_written(rounds: int, s: Asker) -> Found:
             before = acknowledged[0]
             answer = s.get("k")
             if not answer.done:
+                answered["failed"] += answer.failed
                 continue
             answered["reads"] += 1
             number = int(answer.body[:8] or b"-1")
@@ -145,7 +146,8 @@ def reads_while_written(rounds: int, s: Asker) -> Found:
         return Found(UNSAFE, "; ".join(f"{number} x {what}" for what, number in wrong.items()), {"stale": 1})
     if answered["writes"] < rounds or not answered["reads"]:
         return Found(NOT_ASKED, f"of {rounds} writes {answered['writes']} were done, {answered['reads']} reads were answered")
-    return Found(PASS, f"{rounds} writes of {LARGE // 1024} KiB: whole, current, never back")
+    failed = f"; {answered['failed']} reads had no answer" if answered["failed"] else ""
+    return Found(DIFFERS if failed else PASS, f"{rounds} writes of {LARGE // 1024} KiB: whole, current, never back{failed}")
 
 
 def lines(rounds: int) -> tuple[Line, ...]:

@@ -160,6 +160,7 @@ def test_what_another_put_is_lost(requests, kinds):
     ([put(1, "log/1", b"x", status=412, **NEW)], 0, ["success without a commit"]),
     ([put(1, "log/1", b"x", **NEW), put(2, "log/2", b"x", status=412, **NEW)], 0, []),  # SlateDB's close: it changes nothing
     ([put(1, "log/1", b"x", status=412, **NEW)], 1, []),  # it says so
+    ([put(1, "log/1", b"x", status=412, **NEW), put(2, "log/1", b"y")], 0, ["put blindly"]),  # it is stored, blindly
     ([put(1, "log/1", b"x", status=412, **NEW), put(2, "log/2", b"y", **NEW)], 0, []),  # it commits after
     ([put(1, "log/1", b"x", "b", **NEW), put(2, "log/1", b"x", status=412, **NEW)], 0, []),  # another has put the same
     ([put(1, "log/1", b"x", told=0, **NEW), put(2, "log/1", b"x", status=412, **NEW)], 0, []),  # its own stands

@@ -3,6 +3,7 @@
 In reading order: the report on each server; the report's lines on stores with one fault each; the verdict; the command line.
 """
 
+import itertools
 import json
 import os
 import signal
@@ -228,6 +229,25 @@ def test_what_is_wrong_with_a_race(statuses, there, wrong):
     assert races.winner_of(store, "k", [Answer(status) for status in statuses])[0] == wrong
 
 
+@pytest.mark.parametrize("status, verdict", [(200, PASS), (0, DIFFERS), (500, DIFFERS), (503, PASS)])
+def test_a_read_without_an_answer_beside_writes_is_told(status, verdict):
+    """Each second read has this status. A store that says that it is busy has answered."""
+    reads = itertools.count()
+
+    class Store(Amiss):
+        def put(self, key, body):
+            before = next(reads)
+            while self.objects and next(reads) < before + 9:  # let some reads go between two writes
+                time.sleep(0.001)
+            return super().put(key, body)
+
+        def get(self, key):
+            return super().get(key) if next(reads) % 2 else super().get(key)._replace(status=status)
+
+    found = races.reads_while_written(5, Store())
+    assert found.verdict == verdict and ("had no answer" in found.saw) == (verdict == DIFFERS), found
+
+
 # --- The verdict
 
 
@@ -373,6 +393,35 @@ def test_who_says_nothing_is_convicted_of_nothing_and_passes_nothing(status, s3_
         found = {line.name: run.asked(line, asker.place(line.name)) for line in lines(2)}
         server.shutdown()
     assert [name for name, one in found.items() if one.verdict != NOT_ASKED] == ["missing"] * (status == 403)
+
+
+class Closes(BaseHTTPRequestHandler):
+    """A server that fails at an update, and then closes the connection when the next request has come."""
+
+    protocol_version, log_message, failed = "HTTP/1.1", staticmethod(lambda *_: None), False
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if self.failed:
+            self.close_connection = True
+            return
+        self.failed = self.command == "PUT" and "If-Match" in self.headers
+        self.send_response(500 if self.failed else 200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_GET = do_HEAD = do_PUT
+
+
+def test_a_server_that_closes_its_connection_after_an_error_is_there(s3_environment):
+    """A read is sent again, so an update that was answered by 500 can be judged by its effect. A write is not."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Closes) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        asker = Asker(asking.connect(f"http://127.0.0.1:{server.server_port}"), BUCKET, "x/")
+        for read in (lambda: asker.get("k").done, lambda: asker.head("k").done, asker.answers):
+            assert asker.update("k", b"", '"v"').status == 500 and read()
+        assert asker.update("k", b"", '"v"').status == 500 and not asker.put("k", b"").status
+        server.shutdown()
 
 
 @pytest.mark.parametrize("applies", [False, True])
