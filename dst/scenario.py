@@ -10,6 +10,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 
+from highwater.dst.script import Script
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.profiles import Profile
@@ -127,6 +128,7 @@ class Scenario(NamedTuple):
     rare: tuple[Mapping[str, Any], ...] = ()  # settings of a shape, of which one run in RARELY has one, from seed USUAL on
     needs: tuple[str, ...] | None = None  # requests that it needs beside GET, PUT and DELETE: "create" (PUT
     # If-None-Match), "update" (PUT If-Match), "cache" (GET If-None-Match), "list"; None: `store probe` does not judge it
+    scripts: tuple[Script, ...] = ()  # what one client alone is answered: dst/script.py
     cost: Mapping[str, BaseShape] | None = None  # contention -> the shape at which `highwater cost` measures a commit; {}: it
     # has no commits; None: one client of the first role, and as many as `most` has
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from highwater.dst import script
 from highwater.dst.actors import Actors
 from highwater.dst.run_spec import Run, among
 from highwater.dst.scenario import BaseShape, Build, Scenario, judge_of, profile_in, shape_of
@@ -91,6 +92,8 @@ def simulate(run: Run, build: Build | None = None, tape: list[Choice] | None = N
     try:
         run_phases(kernel, network, actors)
         actors.check_work()
+        if wrong := script.failed(of.scripts):
+            raise wrong
         if shape.broken in tampering.DAMAGE:
             judge_answers(events, of.trace_of(shape))
         else:

@@ -39,6 +39,7 @@ MACHINERY = (
     Allowed("dst/world/store.py", "cache", "behind", PURE),
     Allowed("dst/world/store.py", "cache", "lru_cache(50000)(check_key)", PURE),
     Allowed("dst/cost.py", "cache", "@cache table", PURE),
+    Allowed("dst/script.py", "cache", "@cache failed", "of scripts, in which nothing is drawn: they run once in a process"),
     Allowed("dst/scenario.py", "cache", "@cache rules_of", PURE),
     Allowed("traces/calls.py", "cache", "content", PURE),
     Allowed("traces/store.py", "cache", "span", PURE),

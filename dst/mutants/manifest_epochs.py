@@ -27,7 +27,7 @@ from highwater.impl.world import World
 class Overwrites(Instance):
     async def _create(self, m: Manifest) -> Committed:
         await self.world.store.put(self.storage.namespace.key(self.at + 1), self.codec.encode(m))
-        committed, self.at, self.base = Committed(self.at + 1, m), 0, None
+        committed, self.base = Committed(self.at + 1, m), None
         return committed
 
 
@@ -55,7 +55,21 @@ class Unchecked(Instance):
         pass
 
 
-class UncheckedAfterConflict(Instance):
+class Noting(Instance):
+    """Notes whether it has sent a create of its current update."""
+
+    tried = False
+
+    async def _create(self, m: Manifest) -> Committed:
+        self.tried = bool(self.epoch)
+        return await super()._create(m)
+
+    def _forget(self) -> None:
+        self.tried = False
+        super()._forget()
+
+
+class UncheckedAfterConflict(Noting):
     def _compare(self, m: Manifest) -> None:
         if not self.tried:
             super()._compare(m)
@@ -82,7 +96,7 @@ class NotReread(Instance):
                 self.at += 1
 
 
-class NotReapplied(Instance):
+class NotReapplied(Noting):
     """Reads the epochs again after a conflict, but keeps its old lists."""
 
     built_on: Manifest | None = None
@@ -112,7 +126,7 @@ class UnknownIsDone(Instance):
         except OutcomeUnknown:
             if not self.epoch:
                 raise
-            committed, self.at, self.base = Committed(self.at + 1, m), 0, None
+            committed, self.base = Committed(self.at + 1, m), None
             return committed
 
 
@@ -142,8 +156,13 @@ class AppliedAgain(Instance):
     """Applies its update without checking whether the manifest already has it."""
 
     async def _prepare(self, *asked: Any) -> Committed | None:
-        self.tried = False
-        return await super()._prepare(*asked)
+        if self.update is None:
+            return await super()._prepare(*asked)
+        m = await self._latest()
+        self._compare(m)
+        self.doubt = self.doubt if self.doubt > self.at else 0
+        self.base = m
+        return None
 
 
 class FencedIsDenied(Instance):

@@ -194,7 +194,7 @@ class EpochNotCompared(Wal):
     """Reads the manifest after a conflict in a flush without comparing epochs, and puts its own again."""
 
     async def _reread(self, unknown: OutcomeUnknown | None) -> None:
-        self.known = await self._again(lambda: self.object.read(self.known))
+        self.known = await self._again(lambda: self.object.read_again(self.known))
 
 
 class EverOpen(Wal):

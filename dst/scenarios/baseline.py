@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from highwater.dst.actors import Actors, Said, raise_anomalies, said_by
 from highwater.dst.scenario import BaseShape, Draw, Scenario, counted, rarely
+from highwater.dst.scripts import baseline as scripts
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.tampering import DAMAGE
 from highwater.impl.protocols.baseline import Baseline, BaselineKv, record
@@ -222,6 +223,7 @@ SCENARIO = Scenario(
     production=production,
     work={"Writer": writer, "Reader": reader},
     audit=(("Writer#0",), ("Reader#0",)),
+    scripts=scripts.SCRIPTS,
     trace_of=trace_of,
     trace_options=trace_options,
     final_check=final_check,

@@ -34,6 +34,7 @@ SCENARIO = boundary.SCENARIO._replace(
     model=boundary.SCENARIO.stem,
     draw_shape=draw_shape,
     production=production,
+    scripts=(),
     trace_of=trace_of,
     trace_options=boundary.shape_options,
     moments=boundary.WITHOUT_SDK,

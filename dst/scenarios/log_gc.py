@@ -11,6 +11,7 @@ from typing import Any
 
 from highwater.dst.actors import Actors, Said, raise_anomalies, said_by
 from highwater.dst.scenario import RARE, STORES, BaseShape, Draw, Scenario, counted
+from highwater.dst.scripts import log_gc as scripts
 from highwater.dst.sim.choose import Choose
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
@@ -251,6 +252,7 @@ SCENARIO = Scenario(
     production=production,
     work={"Appender": appender, "Reader": reader, "Collector": collector},
     audit=(("Appender#0",), ("Reader#0",), ("Collector#0",), ("Reader#0",)),
+    scripts=scripts.SCRIPTS,
     trace_of=trace_of,
     final_check=final_check,
     told=("committed", "refused", "failed", "unknown", "read", "not read", "snapshot", "closed", "deleted", "not deleted"),

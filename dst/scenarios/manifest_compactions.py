@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from highwater.dst.actors import Actors, raise_anomalies, said_by
 from highwater.dst.scenario import RARE, STORES, BaseShape, Draw, Scenario
+from highwater.dst.scripts import manifest_compactions as scripts
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import SimulatedStore
@@ -258,6 +259,7 @@ SCENARIO = Scenario(
     begin=begin,
     work={"Writer": writer, "Compactor": compactor, "Collector": collector},
     audit=(("Writer#0",), ("Compactor#0",), ("Collector#0",)),
+    scripts=scripts.SCRIPTS,
     trace_of=trace_of,
     final_check=final_check,
     told=("committed", "failed", "unknown", UNFINISHED, "deleted", "not deleted",

@@ -15,6 +15,7 @@ from typing import Any
 
 from highwater.dst.actors import Actors, raise_anomalies, said_by
 from highwater.dst.scenario import RARE, BaseShape, Draw, Scenario
+from highwater.dst.scripts import manifest_epochs as scripts
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import SimulatedStore
@@ -342,6 +343,7 @@ SCENARIO = Scenario(
     begin=begin,
     work={"Writer": writer, "Compactor": compactor, "Collector": collector, "Reader": reader},
     audit=(("Writer#0",), ("Compactor#0",), ("Collector#0",), ("Reader#0",)),
+    scripts=scripts.SCRIPTS,
     trace_of=trace_of,
     trace_options=trace_options,
     final_check=final_check,

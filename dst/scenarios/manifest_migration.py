@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from highwater.dst.actors import Actors, Said, raise_anomalies, said_by
 from highwater.dst.scenario import RARE, STORES, BaseShape, Draw, Scenario
+from highwater.dst.scripts import manifest_migration as scripts
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import SimulatedStore
@@ -285,6 +286,7 @@ SCENARIO = Scenario(
     begin=begin,
     work={"Writer": writer, "Collector": collector},
     audit=(*ONE_BY_ONE * 5, ("Collector#0",), *ONE_BY_ONE),
+    scripts=scripts.SCRIPTS,
     trace_of=trace_of,
     trace_options=trace_options,
     final_check=final_check,

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from highwater.dst.actors import Actors, Change, Said, raise_anomalies, said_by
 from highwater.dst.scenario import RARE, STORES, BaseShape, Draw, Scenario, counted
+from highwater.dst.scripts import sequenced_write as scripts
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.tampering import DAMAGE
 from highwater.impl.codecs.json import manifest as manifest_json
@@ -178,6 +179,7 @@ SCENARIO = Scenario(
     production=production,
     work={"Writer": writer, "Reader": reader},
     audit=(("Writer#0",), ("Reader#0",)),
+    scripts=scripts.SCRIPTS,
     trace_of=trace_of,
     trace_options=trace_options,
     final_check=final_check,

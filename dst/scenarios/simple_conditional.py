@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from highwater.dst.actors import Actors, Said, raise_anomalies, said_by
 from highwater.dst.scenario import STORES, BaseShape, Draw, Scenario, counted, rarely
+from highwater.dst.scripts import simple_conditional as scripts
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.store import SimulatedStore, profile_of
 from highwater.dst.world.tampering import DAMAGE, DAMAGED
@@ -142,6 +143,7 @@ SCENARIO = Scenario(
     begin=begin,
     work={"Writer": writer, "Reader": reader},
     audit=(("Writer#0",), ("Reader#0",)),
+    scripts=scripts.SCRIPTS,
     trace_of=trace_of,
     trace_options=trace_options,
     final_check=final_check,

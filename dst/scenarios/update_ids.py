@@ -17,6 +17,7 @@ from highwater.dst.actors import Actors, raise_anomalies, said_by
 from highwater.dst.scenario import RARE, BaseShape, Draw
 from highwater.dst.scenarios import sequenced_metadata_boundary as boundary
 from highwater.dst.scenarios.sequenced_metadata_boundary import key_of, made, shown
+from highwater.dst.scripts import update_ids as scripts
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.tampering import DAMAGE
 from highwater.impl.codecs.json import manifest as manifest_json
@@ -194,6 +195,7 @@ SCENARIO = boundary.SCENARIO._replace(
     draw_shape=draw_shape,
     production=production,
     work={**boundary.SCENARIO.work, "Writer": writer},
+    scripts=scripts.SCRIPTS,
     trace_of=trace_of,
     trace_options=boundary.shape_options,
     told=("committed", "recognised", "failed", "unknown", UNFINISHED, "read", "not read", "deleted", "not deleted",

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from highwater.dst.actors import Actors, Said, raise_anomalies, said_by
 from highwater.dst.scenario import RARE, BaseShape, Draw, Scenario
+from highwater.dst.scripts import wal_fencing as scripts
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.store import SimulatedStore
 from highwater.dst.world.tampering import DAMAGE
@@ -254,6 +255,7 @@ SCENARIO = Scenario(
     begin=begin,
     work={"Writer": writer, "Collector": collector},
     audit=(("Writer#0",), ("Collector#0",)),
+    scripts=scripts.SCRIPTS,
     trace_of=trace_of,
     final_check=final_check,
     told=("opened", "not open", "committed", "fenced", "failed", "unknown", "flushed", "not flushed", "got", "deleted",

@@ -124,9 +124,11 @@ def unlisted(left: Iterable[Unit], entries: Sequence[Unreached]) -> list[Unit]:
 def run(recorder: Recorder, scenario: str, seeds: range) -> int:
     """Run seeds of a scenario, and return their number. What happens when a module is imported does not count."""
     from highwater.dst.run_spec import Run
+    from highwater.dst.script import failed
     from highwater.dst.simulate import many, simulate
 
     simulate(Run(0, scenario))  # imports what it needs
+    failed.cache_clear()  # the scripts are to run where they are recorded
     recorder.start()
     try:
         many((Run(seed, scenario) for seed in seeds), lambda outcome: None, by_model=False)

@@ -40,9 +40,13 @@ Found = tuple[str, int, str] | None  # scenario, seed, signature
 
 
 def scenarios_of(mutant: Mutant, reached: dict[str, Lines]) -> tuple[str, ...]:
-    """Return the scenarios that execute a line of the mutant, those first that do in the most runs."""
-    hits = {scenario: max((count for line, count in lines.get(mutant.file, {}).items()
-                           if mutant.first <= int(line) <= mutant.last), default=0) for scenario, lines in reached.items()}
+    """Return the scenarios that execute a line of the mutant, those first that do in the most runs. A mutant outside of
+    functions is executed by all that execute a line of its file."""
+    def is_of(line: int) -> bool:
+        return not mutant.function or mutant.first <= line <= mutant.last or line == mutant.head
+
+    hits = {scenario: max((count for line, count in lines.get(mutant.file, {}).items() if is_of(int(line))), default=0)
+            for scenario, lines in reached.items()}
     return tuple(sorted((scenario for scenario, count in hits.items() if count), key=lambda name: (-hits[name], name)))
 
 

@@ -40,6 +40,7 @@ class Mutant(NamedTuple):
     after: str
     source: str  # of the whole file
     function: str = ""  # the innermost one around its first line, as "Store.put"; "" outside of functions
+    head: int = 0  # the first line of the function in whose head it is; 0: in none
 
     @property
     def name(self) -> str:
@@ -49,14 +50,15 @@ class Mutant(NamedTuple):
 def mutants(file: str, source: str) -> list[Mutant]:
     """Return every mutant of a file, each once, in the order of its lines. Some may not compile. Raises SyntaxError."""
     found: dict[tuple[int, int, str], Mutant] = {}
-    functions = dict(functions_of(ast.parse(source), ""))
+    tree = ast.parse(source)
+    functions, heads = dict(functions_of(tree, "")), dict(heads_of(tree))
     for edit in sorted(edits(source), key=lambda edit: (edit.first, edit.start, edit.end, edit.operator, edit.text)):
         changed = source[:edit.start] + edit.text + source[edit.end:]
         if changed != source and edit[3:] not in found:
             before, after = lines_of(source, edit.first, edit.last, 0), lines_of(changed, edit.first, edit.last, len(
                 changed.split("\n")) - len(source.split("\n")))
             found[edit[3:]] = Mutant(file, edit.operator, edit.first, edit.last, before, after, changed,
-                                     functions.get(edit.first, ""))
+                                     functions.get(edit.first, ""), heads.get(edit.first, 0))
     return list(found.values())
 
 
@@ -69,6 +71,14 @@ def functions_of(tree: ast.AST, within: str) -> Iterator[tuple[int, str]]:
         if name != within and not isinstance(node, ast.ClassDef):
             yield from ((line, name) for line in range(node.lineno, (node.end_lineno or node.lineno) + 1))  # pyright: ignore[reportAttributeAccessIssue]
         yield from functions_of(node, name)
+
+
+def heads_of(tree: ast.AST) -> Iterator[tuple[int, int]]:
+    """Yield (line, first line of the function, decorators included) of the lines in heads of functions."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            yield from ((line, first) for line in range(node.lineno, node.body[0].lineno))
 
 
 def compiles(source: str) -> bool:
@@ -232,7 +242,7 @@ def arguments_dropped(node: ast.Call, places: Places, keywords: list[ast.keyword
 
 def of_statement(node: ast.AST, places: Places, pool: dict[int, list[str]]) -> Iterator[tuple[str, ast.AST, str]]:
     match node:
-        case ast.If(test=test) | ast.Assert(test=test):
+        case ast.If(test=test):
             if not (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"):
                 yield "condition dropped", test, "True"
                 yield "condition dropped", test, "False"
@@ -281,8 +291,8 @@ def assigned_without(targets: list[ast.expr], values: list[ast.expr], node: ast.
 
 def of_body(node: ast.AST, places: Places) -> Iterator[Edit]:
     """Yield edits of whole bodies: of loops, of handlers, and of two statements that stand one after the other."""
-    if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
-        last = node.body[-1]
+    if isinstance(node, ast.For | ast.AsyncFor | ast.While) and not isinstance(
+            last := node.body[-1], ast.Return | ast.Raise | ast.Continue | ast.Break):
         start = places.span(last)[1]
         first = last.lineno
         yield Edit("one round only", first, last.end_lineno or first, start, start, f"\n{' ' * node.body[0].col_offset}break")

@@ -19,6 +19,7 @@ class Rate(NamedTuple):
     budget: int = 0  # simulated seeds for each; 0: given to the tests alone
     executed: int = 0  # by a scenario
     simulation: int = 0  # killed by it
+    scripts: int = 0  # of those: a script noticed it first (dst/script.py)
     tests: int = 0  # killed by them, of those that the simulation left; also in tests that simulate
     tried: int = 0  # given to tests
     equivalent: int = 0  # of those that survived: listed as such
@@ -44,6 +45,7 @@ def rates(verdicts: Iterable[Mapping[str, Any]], budget: int, by_tests: bool) ->
 def rate(verdicts: list[Mapping[str, Any]], budget: int, by_tests: bool) -> Rate:
     simulation = sum(verdict["killed"] == "simulation" for verdict in verdicts)
     return Rate(len(verdicts), budget, sum(bool(verdict["reached"]) for verdict in verdicts), simulation,
+                sum(verdict["how"].startswith("script:") for verdict in verdicts if verdict["killed"] == "simulation"),
                 sum(bool(verdict["killed"]) for verdict in verdicts) - simulation,
                 len(verdicts) - simulation if by_tests else 0,
                 sum(bool(verdict["equivalent"]) and not verdict["killed"] for verdict in verdicts))

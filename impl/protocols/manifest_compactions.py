@@ -16,16 +16,15 @@ request writes to both. A compactor may disappear between any two requests, so w
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-from highwater.impl.errors import Definite, Indefinite, OutcomeUnknown
+from highwater.impl.errors import Definite, Indefinite, OutcomeUnknown, StoreError
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
 from highwater.impl.protocols.sequenced_metadata_boundary import Committed, MetadataStore, Recognised
 from highwater.impl.world import World
 
 Job = tuple[str, ...]  # names of the SSTs to merge
-ATTEMPTS = 100  # limit for an open that is refused, or gets no reply, again and again
 
 
 class Manifest(NamedTuple):
@@ -46,23 +45,20 @@ class Compactions(NamedTuple):
     jobs: tuple[Job, ...] = ()  # the claimed jobs
 
 
-Kind = TypeVar("Kind", bound=Manifest | Compactions)
-
-
 class InvalidContent(Definite):
     """A file that this codec did not write."""
 
 
-class JsonCodec(Generic[Kind]):
+class JsonCodec:
     """The codec of both kinds of files: one JSON object, the fields of a named tuple, keys sorted, no spaces."""
 
-    def __init__(self, kind: type[Kind]):
+    def __init__(self, kind: type[Manifest | Compactions]):
         self.kind = kind
 
-    def encode(self, value: Kind) -> bytes:
+    def encode(self, value: Manifest | Compactions) -> bytes:
         return json.dumps(value._asdict(), sort_keys=True, separators=(",", ":")).encode()
 
-    def decode(self, body: bytes) -> Kind:
+    def decode(self, body: bytes) -> Any:
         """Decode a file. Raises InvalidContent."""
         try:
             return self.kind(**{name: frozen(value) for name, value in json.loads(body).items()})
@@ -124,8 +120,10 @@ class Compactor:
     After Fenced it is of no more use. After any other error it may be called again, and continues where it was.
     """
 
-    def __init__(self, stores: Stores):
-        self.stores = stores
+    def __init__(self, stores: Stores, attempts: int = 100):
+        """Make a compactor that is not open yet. `attempts` limits an open that is refused, or gets no reply, again and again.
+        """
+        self.stores, self.attempts = stores, attempts
         self.epoch = 0  # 0: not open. The others are known once it is open
         self.job: Job  # in progress; () if there is none
         self.claimed: bool  # the claim is known to be in the compactions
@@ -146,14 +144,14 @@ class Compactor:
 
         If it is unknown whether an epoch was written, nobody uses it and the next one is taken.
         """
-        for attempt in range(ATTEMPTS):
+        doubt: StoreError | None = None
+        for _ in range(self.attempts):
             try:
                 bumped = await self.stores.manifest.update(lambda _, m: m._replace(compactor_epoch=m.compactor_epoch + 1))
                 return bumped.value.compactor_epoch
-            except (ObjectVersionBehindBoundary, OutcomeUnknown):
-                if attempt == ATTEMPTS - 1:
-                    raise
-        raise AssertionError("not reached")
+            except (ObjectVersionBehindBoundary, OutcomeUnknown) as error:
+                doubt = error
+        raise doubt or ValueError("at least one attempt is made")
 
     async def compact(self, merge: Callable[[Job], Awaitable[None]]) -> Job:
         """Continue the existing claim, or claim all of L0; `merge` it, apply it, remove the claim.

@@ -124,10 +124,9 @@ class Instance:
         self.world, self.role, self.codec = world, role, codec
         self.storage = SequencedStorage(world, Namespace(root, "manifest"))
         self.epoch = 0  # 0: not open
-        self.at = 0  # the latest id, listed and read for the current call; 0: none yet
-        self.base: Manifest | None = None  # the manifest with the id `at`, if its epochs were compared
+        self.at: int  # the id of the latest manifest that was read, and of `base`
+        self.base: Manifest | None = None  # what to build on, once its epochs were compared; None: LIST and GET first
         self.update: Update | None = None  # the current update
-        self.tried = False  # a create of this update had a conflict or no response
         self.doubt = 0  # the id of a create without a response, which may be applied later; 0: none
         self.over: StoreError | None = None  # the reason why this instance has ended
 
@@ -167,7 +166,7 @@ class Instance:
             else:
                 self.epoch = mine
                 return committed
-            lost, self.at, self.base = self.at + 1, 0, None
+            lost, self.base = self.at + 1, None
             if not retry_for_s or self.world.clock.now_ms() >= end_ms:  # the clock may be set back meanwhile
                 what = f"open of a {self.role}"
                 raise self._not_open(OutcomeUnknown(f"{what}: no response") if doubt else ManifestVersionExists(what, lost))
@@ -242,9 +241,9 @@ class Instance:
                 raise
             except BaseException:  # the caller stopped waiting: a create in flight may be applied
                 if self.base is not None:
-                    self.doubt, self.at, self.base, self.tried = self.at + 1, 0, None, True
+                    self.doubt, self.base = self.at + 1, None
                 raise
-            tried, self.at, self.base, self.tried = self.at + 1, 0, None, True
+            tried, self.base = self.at + 1, None
             if deadline_ms is not None and self.world.clock.now_ms() >= deadline_ms:
                 if self.doubt:
                     raise OutcomeUnknown(f"{self.update} is over its deadline and may be applied, repeat it to find out")
@@ -258,14 +257,13 @@ class Instance:
         """
         m = await self._latest()
         self._compare(m)
-        if self.tried and self.update and self.update.landed(m):
+        if self.update and self.update.landed(m):
             return Committed(self.at, m)
         if self.doubt <= self.at:
             self.doubt = 0  # that id is taken, so the create cannot be applied later
         if self.update is None:
             update = pick(m)
             if update is None:
-                self.at = 0
                 return None
             if merge:
                 await merge(update.picked)  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]  # a compaction
@@ -295,7 +293,6 @@ class Instance:
 
         «Sort the list of files and select the manifest with the largest manifest id.»
         """
-        self.at = 0  # an earlier listing is out of date if its file could not be read
         files = await self.storage.list()
         if not files:
             raise NoLatest(f"there is no file in {self.storage.namespace.prefix!r}: initialise it first")
@@ -309,16 +306,15 @@ class Instance:
         «Write the modified manifest using the next manifest id number in the sequence.»
         """
         await self.storage.create(self.at + 1, self.codec.encode(m))
-        committed, self.at, self.base = Committed(self.at + 1, m), 0, None
-        return committed
+        self.base = None
+        return Committed(self.at + 1, m)
 
     def _done(self, committed: Committed) -> Committed:
         self._forget()
-        self.at = 0
         return committed
 
     def _forget(self) -> None:
-        self.update, self.tried, self.doubt = None, False, 0
+        self.update, self.doubt = None, 0
 
     def _check_role(self, role: str, update: Update | None = None) -> None:
         if self.role != role:
@@ -331,7 +327,7 @@ class Instance:
         """Check that this instance has not ended. `update`: what is asked for. Raises FencedApplied again for the update whose
         effect is in the manifest."""
         match self.over:
-            case FencedApplied() as fenced if update and update == self.update:
+            case FencedApplied() as fenced if update == self.update:
                 raise FencedApplied(self.role, fenced.epoch, fenced.stored, f"{update} is in the manifest")
             case Fenced() as fenced:
                 raise FencedUnapplied(self.role, fenced.epoch, fenced.stored, "an earlier call reported this already")

@@ -23,9 +23,8 @@ class V1Remains(Definite):
 
     def __init__(self, prefix: str, ids: list[int]):
         self.ids = ids
-        shown = ", ".join(map(str, ids[:5])) + (", ..." if len(ids) > 5 else "")
-        super().__init__(f"{len(ids)} manifests in {prefix!r} are V1 ({shown}): go on in phase 2 until they are superseded, "
-                         "their checkpoints have ended and a collector has deleted them")
+        super().__init__(f"{len(ids)} manifests in {prefix!r} are V1, the first is {ids[0]}: go on in phase 2 until they are "
+                         "superseded, their checkpoints have ended and a collector has deleted them")
 
 
 async def begin_v2_only(world: World, root: str) -> MetadataStore:

@@ -68,7 +68,7 @@ class BoundedSequencedStorage:
             try:
                 return files[-1].id, await self.read(files[-1].id)
             except NotFound:
-                continue
+                pass
         key = self.storage.namespace.key(files[-1].id)
         raise NoLatest(f"{key!r} is listed but not there, {self.storage.read_attempts} times over")
 

@@ -75,21 +75,23 @@ class ManifestObject:
                              "cache; give the store that it wraps")
         self.store, self.key = world.store, f"{root}/wal.manifest" if root else "wal.manifest"
 
-    async def read(self, known: Known | None = None) -> Known:
-        """Return the current manifest; no body is sent if it equals `known`. Raises ManifestLost, InvalidWal, Unavailable."""
+    async def read(self) -> Known:
+        """Return the current manifest; an empty one if there is none. Raises InvalidWal, Unavailable."""
         try:
-            if known is None or known.version is None:
-                found = await self.store.get(self.key)
-            else:
-                found = await self.store.get_if_changed(self.key, known.version)
+            found = await self.store.get(self.key)
         except NotFound:
-            if known is not None and known.version is not None:
-                raise ManifestLost(f"{self.key!r} is gone: nothing may delete it; restore the last version") from None
             return Known(WalManifest(), None)
-        if found is None:
-            assert known is not None, "it was asked whether this has changed"
-            return known
         return Known(decode_manifest(found.body), found.version)
+
+    async def read_again(self, known: Known) -> Known:
+        """Return the current manifest, which is there; no body is sent if it equals `known`. Raises ManifestLost, InvalidWal,
+        Unavailable."""
+        assert known.version is not None, "it was read or put before"
+        try:
+            found = await self.store.get_if_changed(self.key, known.version)
+        except NotFound:
+            raise ManifestLost(f"{self.key!r} is gone: nothing may delete it; restore the last version") from None
+        return Known(decode_manifest(found.body), found.version) if found else known
 
     async def put(self, known: Known, manifest: WalManifest) -> Known:
         """Put a manifest. Raises AlreadyExists or PreconditionFailed if another client has changed it; raises OutcomeUnknown.
@@ -103,13 +105,13 @@ class ManifestObject:
 class Wal:
     """An open writer, for one caller at a time. `records` are all records in the order of the log."""
 
-    def __init__(self, world: World, root: str, attempts: int = 5):
+    def __init__(self, world: World, root: str, attempts: int):
         """Make a writer that is not open yet. `attempts` limits requests of unknown outcome and reads without an answer."""
         self.world, self.namespace, self.attempts = world, Namespace(root, "wal"), attempts
         self.object = ManifestObject(world, root)
-        self.epoch = 0
-        self.known = Known(WalManifest(), None)
-        self.last_id = 0  # the last WAL id that was replayed or written
+        self.epoch: int
+        self.known: Known
+        self.last_id: int  # that was replayed or written
         self.records: list[Record] = []
         self.closed: type[Definite] | None = None
 
@@ -241,7 +243,7 @@ class Wal:
             try:
                 self.known = await self.object.put(self.known, flushed)
                 return
-            except (AlreadyExists, PreconditionFailed):
+            except PreconditionFailed:
                 pass  # a later writer, or its own flush whose reply was lost
             except OutcomeUnknown as error:
                 unknown = error
@@ -275,12 +277,12 @@ class Wal:
         except Exception:
             raise
         except BaseException:
-            self.closed = self.closed or Closed
+            self.closed = Closed
             raise
 
     async def _refresh(self) -> None:
         """Read the manifest, and compare the epochs. Raises Fenced, Unavailable, ManifestLost."""
-        known = await self._again(lambda: self.object.read(self.known))
+        known = await self._again(lambda: self.object.read_again(self.known))
         if known.manifest.writer_epoch != self.epoch:
             raise self._stop(f"the writer of epoch {self.epoch} is succeeded by {known.manifest.writer_epoch}")
         self.known = known

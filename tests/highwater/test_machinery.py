@@ -20,7 +20,7 @@ MACHINERY = (  # rooms, with all below them but `PROTOCOLS`; and files
 )
 PROTOCOLS = (  # the rooms of protocols: a module's name begins with its protocol's stem
     "model/protocols", "model/proofs", "model/refinements", "impl/protocols", "impl/kv", "traces/protocols",
-    "traces/damage/protocols", "dst/scenarios", "dst/mutants",
+    "traces/damage/protocols", "dst/scenarios", "dst/scripts", "dst/mutants",
     "highwater/conformance/protocols", "highwater/gate/protocols",
 )
 OF_A_SYSTEM = ("traces/recorded/systems",)  # maps a system's log to our protocols, so it names them
@@ -38,6 +38,10 @@ EDGES = {  # module of a protocol -> the modules of others that it imports
     "dst/mutants/wal_fencing": {"impl/kv/wal"},
     "dst/scenarios/known_latest": {f"{room}/{BOUNDARY}" for room in ("dst/scenarios", "impl/protocols", "traces/protocols")},
     "dst/scenarios/manifest_migration": {f"impl/protocols/{BOUNDARY}"},
+    "dst/scenarios/sequenced_metadata_boundary": {"dst/scripts/boundary_object"},
+    "dst/scripts/manifest_compactions": {f"impl/protocols/{BOUNDARY}"},
+    "dst/scripts/update_ids": {f"impl/protocols/{BOUNDARY}"},
+    "dst/scripts/wal_fencing": {"impl/kv/wal"},
     "dst/scenarios/update_ids": {f"traces/protocols/{BOUNDARY}_calls", *(
         f"{room}/{BOUNDARY}" for room in ("dst/scenarios", "impl/protocols", "traces/protocols"))},
     "dst/scenarios/wal_fencing": {"impl/kv/wal"},

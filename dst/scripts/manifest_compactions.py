@@ -1,0 +1,206 @@
+"""Scripts of compactors, impl/protocols/manifest_compactions.py."""
+
+from highwater.dst.script import LOST, Alone, Script, fails_with, same
+from highwater.impl.errors import OutcomeUnknown, Unavailable
+from highwater.impl.layout import Namespace
+from highwater.impl.protocols.manifest_compactions import (
+    Compactions,
+    Compactor,
+    Fenced,
+    InputMissing,
+    InvalidContent,
+    Job,
+    JsonCodec,
+    Manifest,
+    Stores,
+    collect,
+    flush,
+    initialise,
+    stores_of,
+)
+from highwater.impl.protocols.sequenced_metadata_boundary import Committed, Recognised
+
+MANIFESTS = Namespace("db", "manifest")
+UPDATE = ["list {0}", "get {1}.{0}", "create {2}.{0}", "get {0}.boundary"]
+
+
+async def begun(alone: Alone) -> Stores:
+    stores = stores_of(alone.world, "db")
+    await initialise(stores)
+    alone.sent()
+    return stores
+
+
+def updated(name: str, latest: int) -> list[str]:
+    """Return the requests of an update that builds on file `latest`."""
+    return [of.format(name, latest, latest + 1) for of in UPDATE]
+
+
+async def first_files(alone: Alone) -> None:
+    stores = stores_of(alone.world, "db")
+    await initialise(stores)
+    same(alone.sent(), ["list manifest", "create 1.manifest", "get manifest.boundary",
+                        "list compactions", "create 1.compactions", "get compactions.boundary"])
+    same((await stores.manifest.current()).value, Manifest(0, (), ()))
+    same((await stores.compactions.current()).value, Compactions(0, ()))
+
+
+async def compact(alone: Alone) -> None:
+    stores, merged = await begun(alone), []
+
+    async def merge(job: Job) -> None:
+        merged.append(job)
+
+    same(await flush(stores, "a"), Committed(2, Manifest(0, ("a",), ())))
+    same(type(await flush(stores, "a")), Recognised)
+    await flush(stores, "b")
+    compactor = Compactor(stores)
+    same(compactor.epoch, 0)
+    await alone.raises(ValueError, compactor.compact(merge))
+    alone.sent()
+    same(await compactor.open(), 1)
+    same(alone.sent(), updated("manifest", 3) + updated("compactions", 1))
+    same(await compactor.compact(merge), ("a", "b"))
+    same(alone.sent(), ["list manifest", "get 4.manifest", "get manifest.boundary", *updated("compactions", 2),
+                        *updated("manifest", 4), *updated("compactions", 3)])
+    same(merged, [("a", "b")])
+    same((await stores.manifest.current()).value, Manifest(1, (), ("a", "b")))
+    same((await stores.compactions.current()).value, Compactions(1, ()))
+    same(type(await flush(stores, "a")), Recognised)
+    alone.sent()
+    same(await compactor.compact(merge), ())
+    same(alone.sent(), ["list manifest", "get 5.manifest", "get manifest.boundary"])
+    same(len(merged), 1)
+    await flush(stores, "c")
+    same(await compactor.compact(merge), ("c",))
+    same((await stores.manifest.current()).value.compacted, ("a", "b", "c"))
+
+
+async def continued(alone: Alone) -> None:
+    """A compactor stops between two requests; another continues its claim, and fences it."""
+    stores, merged = await begun(alone), []
+
+    async def merge(job: Job) -> None:
+        merged.append(job)
+
+    async def dies(job: Job) -> None:
+        raise Unavailable("it dies")
+
+    await flush(stores, "a")
+    first, second = Compactor(stores), Compactor(stores)
+    await first.open()
+    await alone.raises(Unavailable, first.compact(dies))
+    await flush(stores, "b")
+    same(await second.open(), 2)
+    same((second.job, second.claimed, second.applied), (("a",), True, False))
+    same(await second.compact(merge), ("a",))
+    same(merged, [("a",)])
+    await alone.raises(Fenced, first.compact(merge), epoch=1, stored=2)
+    same(await second.compact(merge), ("b",))
+    same((await stores.manifest.current()).value, Manifest(2, (), ("a", "b")))
+
+
+async def fenced_before_it_finishes(alone: Alone) -> None:
+    """Another compactor opens when the result is applied and the claim is not yet removed."""
+    stores = await begun(alone)
+    await flush(stores, "a")
+    first, second = Compactor(stores), Compactor(stores_of(alone.world, "db"))
+    await first.open()
+
+    async def merge(job: Job) -> None:
+        alone.fails("get", "gc/manifest.boundary", second.open)  # the next: after the result is put
+
+    async def merge_again(job: Job) -> None:
+        same(job, ("a",))
+
+    await alone.raises(Fenced, first.compact(merge), epoch=1, stored=2)
+    same((await stores.compactions.current()).value, Compactions(2, (("a",),)))
+    same(await second.compact(merge_again), ("a",))
+    same((await stores.manifest.current()).value, Manifest(2, (), ("a",)))
+    same((await stores.compactions.current()).value, Compactions(2, ()))
+
+
+async def claims_of_nothing(alone: Alone) -> None:
+    """A claim names an SST that was never flushed: nothing is applied."""
+    stores = await begun(alone)
+    await flush(stores, "a")
+    await stores.compactions.update(lambda _, c: c._replace(jobs=(("a", "x"),)))
+    compactor = Compactor(stores)
+    await compactor.open()
+
+    async def merge(job: Job) -> None:
+        same(job, ("a", "x"))
+
+    await alone.raises(InputMissing, compactor.compact(merge))
+    same((await stores.manifest.current()).value, Manifest(1, ("a",), ()))
+    await stores.manifest.update(lambda _, m: m._replace(l0=("x",), compacted=("a",)))  # a part is compacted
+    await alone.raises(InputMissing, compactor.compact(merge))
+
+
+async def several_claims(alone: Alone) -> None:
+    """Another program has left two claims: the least is continued first."""
+    stores = await begun(alone)
+    for sst in "ab":
+        await flush(stores, sst)
+    await stores.compactions.update(lambda _, c: c._replace(jobs=(("b",), ("a",))))
+    compactor = Compactor(stores)
+    await compactor.open()
+
+    async def merge(job: Job) -> None:
+        await flush(stores, "c")
+
+    same(await compactor.compact(merge), ("a",))
+    same((await stores.compactions.current()).value.jobs, (("b",),))
+    same((await stores.manifest.current()).value, Manifest(1, ("b", "c"), ("a",)))
+
+
+async def open_in_doubt(alone: Alone) -> None:
+    """An epoch of which nobody knows whether it is written is not used, and there are so many attempts."""
+    stores = await begun(alone)
+    alone.fails("create", "manifest/", LOST, 2)
+    await alone.raises(OutcomeUnknown, Compactor(stores, 2).open())
+    same([sent for sent in alone.sent() if sent.startswith("create")], ["create 2.manifest", "create 3.manifest"])
+    alone.fails("create", "manifest/", LOST)
+    same(await Compactor(stores, 2).open(), 4)
+    alone.fails("create", "manifest/", OutcomeUnknown)
+    same(await Compactor(stores, 2).open(), 5)
+    alone.fails("get", "gc/manifest.boundary", behind(alone, 7))
+    same(await Compactor(stores, 2).open(), 8)
+    alone.fails("create", "manifest/", Unavailable)
+    await alone.raises(Unavailable, Compactor(stores, 2).open())
+    await alone.raises(ValueError, Compactor(stores, 0).open())
+
+
+def behind(alone: Alone, file_id: int):
+    """Return what passes this file with the boundary: another client has built on it."""
+    async def pass_it() -> None:
+        await alone.real.create(MANIFESTS.key(file_id + 1), JsonCodec(Manifest).encode(Manifest(7)))
+        await alone.real.put(MANIFESTS.boundary_key, b"%d" % file_id)
+    return pass_it
+
+
+async def collection(alone: Alone) -> None:
+    stores = await begun(alone)
+    await flush(stores, "a")
+    await Compactor(stores).open()
+    alone.now += 10
+    same(await collect(stores, 10), ([], []))
+    alone.sent()
+    same(await collect(stores, 9), ([1, 2], [1]))
+    same([sent.partition(" ")[0] for sent in alone.sent()],
+         ["list", "get", "create", "delete", "delete", "list", "get", "create", "delete"])
+
+
+async def bytes_of_files(alone: Alone) -> None:
+    codec = JsonCodec(Manifest)
+    body = b'{"compacted":["c"],"compactor_epoch":3,"l0":["a","b"]}'
+    same(codec.encode(Manifest(3, ("a", "b"), ("c",))), body)
+    same(codec.decode(body), Manifest(3, ("a", "b"), ("c",)))
+    same(JsonCodec(Compactions).decode(b'{"jobs":[["a","b"]]}'), Compactions(0, (("a", "b"),)))
+    for strange in (b"", b"{", b"[]", b"1", b'{"strange":1}', b"\xff"):
+        fails_with(InvalidContent, lambda strange=strange: codec.decode(strange))
+
+
+SCRIPTS: tuple[Script, ...] = (
+    first_files, compact, continued, fenced_before_it_finishes, claims_of_nothing,
+    several_claims, open_in_doubt, collection, bytes_of_files)

@@ -1,0 +1,373 @@
+"""Scripts of writers, compactors and collectors with epochs, impl/protocols/manifest_epochs.py."""
+
+from collections.abc import Awaitable, Callable
+
+from highwater.dst.script import HANGS, LARGE, LOST, UNHEARD, Alone, Script, fails_with, same
+from highwater.impl.codecs.json.manifest import Checkpoint
+from highwater.impl.codecs.json.manifest_epochs import Manifest, encode
+from highwater.impl.errors import AlreadyExists, OutcomeUnknown, Unavailable
+from highwater.impl.layout import Namespace
+from highwater.impl.protocols.manifest_epochs import (
+    EMPTY,
+    Collection,
+    Committed,
+    Compaction,
+    FencedApplied,
+    FencedUnapplied,
+    Flush,
+    InDoubt,
+    Instance,
+    ManifestReader,
+    ManifestVersionExists,
+    Polled,
+    initialise,
+    open_collector,
+    open_compactor,
+    open_writer,
+)
+from highwater.impl.protocols.sequenced_storage import NoLatest
+
+FILES = Namespace("db", "manifest")
+LIST = "list manifest"
+
+
+def get(file_id: int) -> str:
+    return f"get {file_id}.manifest"
+
+
+def create(file_id: int) -> str:
+    return f"create {file_id}.manifest"
+
+
+def update(latest: int) -> list[str]:
+    return [LIST, get(latest), create(latest + 1)]
+
+
+def another(alone: Alone, file_id: int, manifest: Manifest = EMPTY, after_ms: int = 0) -> Callable[[], Awaitable[None]]:
+    """Return what puts another client's file, `after_ms` later."""
+    async def put() -> None:
+        alone.now += after_ms
+        await alone.real.create(FILES.key(file_id), encode(manifest))
+    return put
+
+
+async def written(alone: Alone) -> Instance:
+    """Return an open writer. The latest file is 2."""
+    await initialise(alone.world, "db")
+    writer = await open_writer(alone.world, "db")
+    alone.sent()
+    return writer
+
+
+async def first_file(alone: Alone) -> None:
+    lasting = Manifest(checkpoints=(Checkpoint("a", 1, 0),))
+    await initialise(alone.world, "db", lasting)
+    same(alone.sent(), [LIST, create(1)])
+    await initialise(alone.world, "db")
+    same(alone.sent(), [LIST])
+    same((await ManifestReader(alone.world, "db").poll()).manifest, lasting)
+    alone.fails("create", "manifest/", lambda: alone.real.create(f"manifest/{1:020d}.manifest", encode(lasting)))
+    await initialise(alone.world, "")
+
+
+async def roles(alone: Alone) -> None:
+    await initialise(alone.world, "db")
+    for number, (opened, role) in enumerate(((open_writer, "writer"), (open_compactor, "compactor"),
+                                             (open_collector, "collector")), 2):
+        alone.sent()
+        instance = await opened(alone.world, "db")
+        same((instance.role, instance.epoch), (role, 1))
+        same(alone.sent(), update(number - 1))
+        same((await opened(alone.world, "db", 1)).epoch, 2)
+        await alone.real.delete(FILES.key(number + 1))
+    manifest = (await ManifestReader(alone.world, "db").poll()).manifest
+    same((manifest.writer_epoch, manifest.compactor_epoch, manifest.collector_epoch), (1, 1, 1))
+    fails_with(ValueError, lambda: Instance(alone.world, "db", "reader"))
+
+
+async def misuse(alone: Alone) -> None:
+    writer = await written(alone)
+    compactor, collector = (Instance(alone.world, "db", role) for role in ("compactor", "collector"))
+    for call in (writer.open(), writer.compact(), writer.drop_ended_checkpoints(), compactor.flush("a"), compactor.compact(),
+                 compactor.drop_ended_checkpoints(), collector.drop_ended_checkpoints(), collector.compact(),
+                 Instance(alone.world, "db", "writer").flush("a")):
+        await alone.raises(RuntimeError, call)
+    same(alone.sent(), [])
+    await alone.raises(NoLatest, Instance(alone.world, "other", "writer").open())
+    await alone.raises(NoLatest, ManifestReader(alone.world, "other").poll())
+
+
+async def open_that_conflicts(alone: Alone) -> None:
+    await initialise(alone.world, "db")
+    alone.fails("create", "manifest/", another(alone, 2))
+    alone.sent()
+    writer = Instance(alone.world, "db", "writer")
+    await alone.raises(ManifestVersionExists, writer.open(), id=2)
+    same(alone.sent(), update(1))
+    await alone.raises(RuntimeError, writer.open())
+    alone.fails("create", "manifest/", another(alone, 3, after_ms=999))
+    same((await open_writer(alone.world, "db", 1)).epoch, 1)
+    same(alone.sent(), update(2) + update(3))
+    alone.fails("create", "manifest/", another(alone, 5, after_ms=1000))
+    await alone.raises(ManifestVersionExists, open_writer(alone.world, "db", 1), id=5)
+    same(alone.sent(), update(4))
+    alone.fails("create", "manifest/", AlreadyExists, 99)
+    await alone.raises(NoLatest, open_writer(alone.world, "db", 1))
+    same(alone.sent().count(create(6)), 11)
+    same(alone.counted.count("open_conflicts"), 14)
+    alone.faults.clear()
+    alone.fails("create", "manifest/", another(alone, 6, after_ms=-5))  # the clock is set back
+    await alone.raises(ManifestVersionExists, Instance(alone.world, "db", "writer").open(), id=6)
+    for opened in (open_writer, open_compactor, open_collector):
+        alone.fails("create", "manifest/", AlreadyExists)
+        await alone.raises(ManifestVersionExists, opened(alone.world, "db"), id=7)
+
+
+async def open_in_doubt(alone: Alone) -> None:
+    await initialise(alone.world, "db")
+    writer = Instance(alone.world, "db", "writer")
+    alone.fails("list", "manifest/", Unavailable)
+    await alone.raises(Unavailable, writer.open())
+    alone.fails("list", "manifest/", HANGS)
+    await alone.cancels(writer.open())  # nothing of it is under way
+    alone.fails("create", "manifest/", Unavailable)
+    await alone.raises(Unavailable, writer.open())
+    alone.sent()
+    alone.fails("create", "manifest/", OutcomeUnknown)
+    await alone.raises(OutcomeUnknown, writer.open())  # from the manifest that it has read before
+    same(alone.sent(), [create(2)])
+    await alone.raises(RuntimeError, writer.open())
+    for how in (LOST, OutcomeUnknown):
+        again = Instance(alone.world, "db", "writer")
+        alone.fails("create", "manifest/", how)
+        same((await again.open(1)).manifest.writer_epoch, again.epoch)
+    same(again.epoch, 3)
+    cancelled = Instance(alone.world, "db", "writer")
+    alone.fails("create", "manifest/", HANGS)
+    await alone.cancels(cancelled.open())
+    await alone.raises(RuntimeError, cancelled.open())
+    alone.fails("create", "manifest/", OutcomeUnknown)
+    alone.fails("create", "manifest/", Unavailable)
+    await alone.raises(OutcomeUnknown, open_writer(alone.world, "db", 1))
+    doubtful = Instance(alone.world, "db", "writer")
+    alone.fails("create", "manifest/", Unavailable)
+    await alone.raises(Unavailable, doubtful.open())
+    alone.fails("create", "manifest/", OutcomeUnknown)
+    alone.fails("list", "manifest/", HANGS)
+    await alone.cancels(doubtful.open(1))
+    await alone.raises(RuntimeError, doubtful.open())
+
+
+async def flushes(alone: Alone) -> None:
+    writer = await written(alone)
+    first = await writer.flush("a")
+    same(first, Committed(3, Manifest(writer_epoch=1)._replace(l0=("a",), last_wal=first.manifest.last_wal,
+                                                              next_wal=first.manifest.next_wal)))
+    same(alone.sent(), update(2))
+    second = (await writer.flush("b")).manifest
+    same((second.l0, second.last_wal - first.manifest.last_wal, second.next_wal - first.manifest.next_wal), (("a", "b"), 1, 1))
+    alone.fails("create", "manifest/", LOST)
+    alone.sent()
+    same((await writer.flush("c")).id, 5)
+    same(alone.sent(), [*update(4), LIST, get(5)])
+    alone.fails("create", "manifest/", Unavailable)
+    await alone.raises(Unavailable, writer.flush("d"))
+    alone.sent()
+    same((await writer.flush("d")).id, 6)
+    same(alone.sent(), [create(6)])
+    same(alone.counted.count("updates_in_doubt"), 1)
+
+
+async def flush_over_its_deadline(alone: Alone) -> None:
+    writer = await written(alone)
+    deadline_ms = alone.now + 100
+    alone.fails("create", "manifest/", another(alone, 3, Manifest(writer_epoch=1), 99))
+    alone.fails("create", "manifest/", another(alone, 4, Manifest(writer_epoch=1), 1))
+    await alone.raises(ManifestVersionExists, writer.flush("a", deadline_ms), id=4)
+    same(alone.sent(), update(2) + update(3))
+    same(alone.counted.count("update_conflicts"), 2)
+    same((await writer.flush("b", alone.now)).id, 5)  # another: the first is nowhere
+    alone.fails("create", "manifest/", OutcomeUnknown)
+    await alone.raises(OutcomeUnknown, writer.flush("c", alone.now))
+    await alone.raises(InDoubt, writer.flush("d"))
+    same((await writer.flush("c")).id, 6)
+    alone.fails("create", "manifest/", LOST)
+    await alone.raises(OutcomeUnknown, writer.flush("e", alone.now))
+    alone.sent()
+    same((await writer.flush("e")).id, 7)
+    same(alone.sent(), [LIST, get(7)])
+    alone.fails("create", "manifest/", AlreadyExists, 99)
+    await alone.raises(NoLatest, writer.flush("f"))
+    same(alone.sent().count(create(8)), 11)
+
+
+async def doubts(alone: Alone) -> None:
+    """What is in doubt until the id that it was sent for is taken."""
+    writer = await written(alone)
+    alone.fails("create", "manifest/", OutcomeUnknown)
+    alone.fails("create", "manifest/", Unavailable)
+    await alone.raises(OutcomeUnknown, writer.flush("a"))
+    alone.fails("create", "manifest/", Unavailable)
+    await alone.raises(OutcomeUnknown, writer.flush("a"))
+    await another(alone, 3, Manifest(writer_epoch=1))()
+    alone.fails("create", "manifest/", AlreadyExists)
+    alone.fails("create", "manifest/", Unavailable)
+    await alone.raises(Unavailable, writer.flush("a"))
+    same((await writer.flush("a")).id, 4)
+    alone.fails("create", "manifest/", HANGS)
+    await alone.cancels(writer.flush("b"))
+    await alone.raises(InDoubt, writer.flush("c"))
+    alone.fails("create", "manifest/", Unavailable)
+    await alone.raises(OutcomeUnknown, writer.flush("b"))
+    alone.fails("list", "manifest/", HANGS)
+    same((await writer.flush("b")).id, 5)
+    await alone.cancels(writer.flush("c"))
+    alone.sent()
+    same((await writer.flush("d")).id, 6)
+    same(alone.sent(), update(5))
+    alone.fails("create", "manifest/", UNHEARD)
+    await alone.cancels(writer.flush("e"))
+    same((await writer.flush("e")).id, 7)
+    alone.fails("create", "manifest/", HANGS)
+    await alone.cancels(writer.flush("f"))
+    await another(alone, 8, Manifest(writer_epoch=1))()
+    alone.fails("create", "manifest/", Unavailable)
+    await alone.raises(Unavailable, writer.flush("f"))  # the id that it was sent for is taken
+
+
+async def fenced(alone: Alone) -> None:
+    writer = await written(alone)
+    await open_writer(alone.world, "db")
+    alone.sent()
+    await alone.raises(FencedUnapplied, writer.flush("a"), role="writer", epoch=1, stored=2)
+    same(alone.sent(), [LIST, get(3)])
+    await alone.raises(FencedUnapplied, writer.flush("a"), epoch=1, stored=2)
+    await alone.raises(FencedUnapplied, writer.flush("b"))
+    await alone.raises(FencedUnapplied, writer.open())
+    same(alone.sent(), [])
+    same(len(alone.warnings), 1)
+    same(alone.counted.count("fenced"), 1)
+
+
+async def fenced_after_it_was_applied(alone: Alone) -> None:
+    writer = await written(alone)
+    alone.fails("create", "manifest/", LOST)
+    alone.fails("list", "manifest/", Unavailable)
+    await alone.raises(Unavailable, writer.flush("z"))
+    await alone.raises(OutcomeUnknown, writer.flush("a", alone.now))
+    await open_writer(alone.world, "db")
+    await alone.raises(FencedApplied, writer.flush("a"), epoch=1, stored=2)
+    await alone.raises(FencedApplied, writer.flush("a"), role="writer", epoch=1, stored=2)
+    await alone.raises(FencedUnapplied, writer.flush("b"))
+    compactor = await open_compactor(alone.world, "db")
+    alone.fails("create", "manifest/", LOST)
+    await alone.raises(OutcomeUnknown, compactor.compact(deadline_ms=alone.now))
+    await open_compactor(alone.world, "db")
+    for _ in range(2):
+        await alone.raises(FencedApplied, compactor.compact(), role="compactor", epoch=1, stored=2)
+
+
+async def compacts(alone: Alone) -> None:
+    writer, merged = await written(alone), []
+
+    async def merge(picked: tuple[str, ...]) -> None:
+        merged.append(picked)
+
+    compactor = await open_compactor(alone.world, "db")
+    alone.sent()
+    same(await compactor.compact(merge), None)
+    same(alone.sent(), [LIST, get(3)])
+    for sst in "ab":
+        await writer.flush(sst)
+    theirs = (await writer.flush("c")).manifest
+    await alone.real.delete(FILES.key(6))
+    alone.fails("create", "manifest/", another(alone, 6, theirs))  # which comes back before the compaction is put
+    alone.sent()
+    found = await compactor.compact(merge)
+    same((found and found.id, found and found.manifest.compacted, found and found.manifest.l0), (7, ("a", "b"), ("c",)))
+    same(merged, [("a", "b")])
+    same(alone.sent(), update(5) + update(6))
+    alone.fails("create", "manifest/", LOST)
+    same((await compactor.compact(merge) or first_of_none()).id, 8)
+    same(alone.sent(), [*update(7), LIST, get(8)])
+    same(merged[1:], [("c",)])
+    await writer.flush("d")
+    same((await compactor.compact() or first_of_none()).manifest.compacted, ("a", "b", "c", "d"))
+
+
+def first_of_none() -> Committed:
+    return Committed(-1, Manifest())
+
+
+async def succeeded_by_another_compactor(alone: Alone) -> None:
+    """Its successor merges the same SSTs first. Its own update had no effect, and it says so."""
+    writer = await written(alone)
+    await writer.flush("a")
+    first = await open_compactor(alone.world, "db")
+
+    async def successor(picked: tuple[str, ...]) -> None:
+        await (await open_compactor(alone.world, "db")).compact()
+
+    await alone.raises(FencedUnapplied, first.compact(successor), role="compactor", epoch=1, stored=2)
+
+
+async def collects(alone: Alone) -> None:
+    ended, lasting, later = (Checkpoint(name, 1, ms) for name, ms in (("a", 1), ("b", 0), ("c", alone.now + 100)))
+    await initialise(alone.world, "db", Manifest(checkpoints=(ended, lasting, later)))
+    collector = await open_collector(alone.world, "db")
+    same((await collector.drop_ended_checkpoints() or first_of_none()).manifest.checkpoints, (lasting, later))
+    alone.sent()
+    same(await collector.drop_ended_checkpoints(), None)
+    same(alone.sent(), [LIST, get(3)])
+    alone.now += 200
+    alone.fails("create", "manifest/", OutcomeUnknown)
+    await alone.raises(OutcomeUnknown, collector.drop_ended_checkpoints(alone.now))
+    same((await collector.drop_ended_checkpoints() or first_of_none()).manifest.checkpoints, (lasting,))
+
+
+async def landed(alone: Alone) -> None:
+    """Whether a manifest holds an update, and what it makes of one."""
+    checkpoint = Checkpoint("c", 1, 5)
+    for update, without, with_it in (
+            (Flush("a"), Manifest(), Manifest(l0=("a",))),
+            (Compaction(("a", "b")), Manifest(l0=("b",), compacted=("a",)), Manifest(compacted=("a", "b"))),
+            (Collection((checkpoint,)), Manifest(checkpoints=(checkpoint,)), Manifest())):
+        same((update.landed(without), update.landed(with_it), update.landed(update.applied(without))), (False, True, True))
+    same(Compaction(("a", "b")).applied(Manifest(l0=("a", "b", "c"))), Manifest(l0=("c",), compacted=("a", "b")))
+    same(Compaction(("a", "b")).applied(Manifest(l0=("b",), compacted=("a",))), Manifest(compacted=("a", "b")))
+    same(Collection((checkpoint, Checkpoint("d", 1, 5))).landed(Manifest(checkpoints=(checkpoint,))), False)
+
+
+async def large_ids(alone: Alone) -> None:
+    """Ids and epochs may be any u64."""
+    for latest in LARGE:
+        first = Manifest(writer_epoch=latest, compactor_epoch=latest, last_wal=latest, next_wal=latest + 1)
+        await another(alone, latest, first)()
+        writer = await open_writer(alone.world, "db")
+        same((await open_writer(alone.world, "db")).epoch, latest + 2)
+        await alone.raises(FencedUnapplied, writer.flush("a"), epoch=latest + 1, stored=latest + 2)
+        same((await open_compactor(alone.world, "db")).epoch, latest + 1)
+        if latest < LARGE[-1]:
+            found = await (await open_writer(alone.world, "db")).flush("b")
+            same((found.id, found.manifest.last_wal, found.manifest.next_wal), (latest + 5, latest + 1, latest + 2))
+
+
+async def polls(alone: Alone) -> None:
+    writer, reader = await written(alone), ManifestReader(alone.world, "db")
+    await writer.flush("a")
+    first = await reader.poll()
+    same((first.id, first.new), (3, ("a",)))
+    alone.sent()
+    await writer.flush("b")
+    alone.sent()
+    second = await reader.poll()
+    same(second, Polled(4, second.manifest, ("b",)))
+    same(second.manifest.l0, ("a", "b"))
+    same(alone.sent(), [LIST, get(4)])
+    same((await reader.poll()).new, ())
+
+
+SCRIPTS: tuple[Script, ...] = (
+    first_file, roles, misuse, open_that_conflicts, open_in_doubt, flushes, flush_over_its_deadline, doubts, fenced,
+    fenced_after_it_was_applied, compacts, succeeded_by_another_compactor, collects, landed,
+    large_ids, polls)
