@@ -4,7 +4,7 @@ from pathlib import PurePath
 
 from highwater.mutate.rates import Rate, recorded
 
-COLUMNS = ("file", "mutants", "executed by a scenario", "killed by simulation", "given to tests", "killed by tests",
+COLUMNS = ("file", "mutants", "executed by a scenario", "killed by simulation", "of these first by a script", "given to tests", "killed by tests",
            "equivalent", "survived")
 
 
@@ -18,6 +18,6 @@ def mutation() -> str:
 
 
 def row(name: str, of: Rate) -> str:
-    executed, simulation = (of.executed, of.simulation) if of.budget else ("-", "-")
+    executed, simulation, scripts = (of.executed, of.simulation, of.scripts) if of.budget else ("-", "-", "-")
     tried, tests = (of.tried, of.tests) if of.tried else ("-", "-")
-    return f"| {name} | {of.drawn} | {executed} | {simulation} | {tried} | {tests} | {of.equivalent} | {of.survived} |"
+    return f"| {name} | {of.drawn} | {executed} | {simulation} | {scripts} | {tried} | {tests} | {of.equivalent} | {of.survived} |"
