@@ -25,7 +25,7 @@ LARGE = (8, 98, 998, 10**9, 2**63, 2**64 - 5)  # ids after which a script goes o
 
 
 class Cancelled(BaseException):
-    """What a caller throws into a call that it cancels."""
+    """Thrown into a call by its caller, who cancels it."""
 
 
 class Fault(NamedTuple):

@@ -202,7 +202,7 @@ async def flush_over_its_deadline(alone: Alone) -> None:
 
 
 async def doubts(alone: Alone) -> None:
-    """What is in doubt until the id that it was sent for is taken."""
+    """An update is in doubt until the id that it was sent for is taken."""
     writer = await written(alone)
     alone.fails("create", "manifest/", OutcomeUnknown)
     alone.fails("create", "manifest/", Unavailable)

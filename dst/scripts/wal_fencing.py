@@ -161,7 +161,7 @@ async def closed(alone: Alone, wal: Wal, error: type[Exception]) -> None:
 
 
 async def slots_of_others(alone: Alone) -> None:
-    """What is in the slot of an append decides, as far as it can be read."""
+    """The object in the slot of an append decides, as far as it can be read."""
     theirs = encode_record(Record("theirs", 1, b"x"))
 
     async def another() -> None:
