@@ -21,6 +21,7 @@ HANGS = "hangs"  # the request takes no effect yet, and the client waits for it 
 UNHEARD = "unheard"  # the request takes effect, and the client waits for its response until its caller cancels the call
 How = str | type[StoreError] | Callable[[], Awaitable[Any]]
 MOST_REQUESTS = 10_000  # of a script
+MANY = 1_100  # objects of a script: more than a page of a listing has
 LARGE = (8, 98, 998, 10**9, 2**63, 2**64 - 5)  # ids after which a script goes on: some have a digit more soon
 
 

@@ -28,9 +28,9 @@ from highwater.impl.protocols.update_ids import Session, SessionForgotten, Table
 from highwater.impl.world import World
 from highwater.traces.calls import UNFINISHED
 from highwater.traces.event import Event
-from highwater.traces.protocols.sequenced_metadata_boundary import Trace, constants, refiner
+from highwater.traces.protocols.sequenced_metadata_boundary import CLAIMS, Trace, constants, refiner, update_of
 from highwater.traces.protocols.sequenced_metadata_boundary_calls import CALLS
-from highwater.traces.refine import Match, refiner_of
+from highwater.traces.refine import STUTTER, Match, refiner_of
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,44 @@ class Store(MetadataStore):
 
 
 class SessionTrace(Trace):
-    """The trace of writers that may find their session forgotten. Such a writer begins its update anew."""
+    """The trace of writers that may find their session forgotten. Such a writer reads the boundary, and begins its update anew:
+    after telling its caller, if the file that it read is ahead of the boundary."""
+
+    def _boundary(self, e: Event, role: str) -> Match:
+        usual = super()._boundary(e, role)
+        if role != "Writer":
+            return usual
+        value = 0 if e.status == 404 else int(e.body) if e.status == 200 else None  # 304 shows no value
+        return usual._replace(actions=(*usual.actions, "LoseReply"), agrees=lambda a, s, l, s2, l2: value in (
+            None, s.boundary) and (a != "LoseReply" or l.pc == "Ready"))
 
     def _told_of(self, e: Event) -> str | None:
-        if e.op == "forgotten":
-            return self._tells(e, Match(e.client, ("LoseReply",), ()))
-        return super()._told_of(e)
+        if e.op != "forgotten":
+            if e.op in CLAIMS:
+                self._decides(e)
+            return super()._told_of(e)
+        file_id = known = 0
+        own = [old for old in self.events[:-1] if old.client == e.client and (old.awaited or old.kind != "applied")]
+        for old in own:
+            if old.op in ("get", "get_if_changed") and old.kind == "applied" and old.body:
+                if old.key == self.namespace.boundary_key:
+                    known = int(old.body)
+                else:
+                    file_id = self.namespace.file_id(old.key) or 0
+        if own[-1].kind != "applied" or own[-1].key != self.namespace.boundary_key or file_id <= known:
+            raise self._misled(e, "it has read no file that is ahead of a boundary read after it")
+        return self._tells(e, Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: l.pc == "Idle"))
+
+    def _decides(self, e: Event) -> None:
+        """Follow only the states that agree with a response: a boundary that was read twice has left several."""
+        writer, number = update_of(e.client, e.body)
+        right = {"committed": (self.namespace.file_id(e.key),), "recognised": (0,)}.get(e.op)
+
+        def agrees(a: Any, s: Any, l: Any, s2: Any, l2: Any) -> bool:
+            found = [i for i, w, k in s.acked if (w, k) == (writer, number)]
+            return l.pc == "Idle" and (not right or right[0] in found) and not (found and e.op == "failed")
+
+        self._tells(e, Match(e.client, (STUTTER,), (), agrees))
 
 
 def draw_shape(of: Draw) -> Shape:

@@ -1,6 +1,6 @@
 """Scripts of writes under names of their own, impl/protocols/baseline.py."""
 
-from highwater.dst.script import LOST, Alone, Script, fails_with, refuses_a_cache, same
+from highwater.dst.script import LOST, MANY, Alone, Script, fails_with, refuses_a_cache, same
 from highwater.impl.errors import NotFound, OutcomeUnknown, Unavailable
 from highwater.impl.protocols.baseline import Baseline, BaselineKv, InvalidRecord, body_of, record
 
@@ -41,10 +41,11 @@ async def write_again(alone: Alone) -> None:
     alone.fails("put", FOLDER, Unavailable)
     await alone.raises(Unavailable, base.write("c", b"1"))
     same(alone.sent(), ["put c"])
-    alone.fails("put", FOLDER, OutcomeUnknown)
-    alone.fails("put", FOLDER, Unavailable)
-    await alone.raises(OutcomeUnknown, base.write("d", b"1"))
-    same(alone.sent(), ["put d"] * 2)
+    for attempts in (2, 3, 5):
+        alone.fails("put", FOLDER, OutcomeUnknown)
+        alone.fails("put", FOLDER, Unavailable, attempts - 1)
+        await alone.raises(OutcomeUnknown, Baseline(alone.world, "db", attempts).write("d", b"1"))
+        same(alone.sent(), ["put d"] * attempts)
 
 
 async def store(alone: Alone) -> None:
@@ -121,4 +122,15 @@ async def strange_records(alone: Alone) -> None:
     await alone.raises(InvalidRecord, BaselineKv.open(alone.world, "db"), name="strange")
 
 
-SCRIPTS: tuple[Script, ...] = (write, write_again, store, instances, strange_records)
+async def many(alone: Alone) -> None:
+    names = [f"{1:020d}.x.{k:020d}" for k in range(MANY)]
+    for k, name in enumerate(names):
+        await alone.real.put(FOLDER + name, body_of(f"{k}", b"%d" % k))
+        await alone.real.put(f"{INSTANCES}{k + 1:020d}.x", b"")
+    same([*await Baseline(alone.world, "db").recover()], names)
+    kv = await BaselineKv.open(alone.world, "db")
+    same(kv.me, f"{MANY + 1:020d}.id1")
+    same([await kv.get(f"{k}") for k in (0, MANY - 1)], [b"0", b"%d" % (MANY - 1)])
+
+
+SCRIPTS: tuple[Script, ...] = (write, write_again, store, instances, strange_records, many)

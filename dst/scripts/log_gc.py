@@ -1,6 +1,6 @@
 """Scripts of a log with snapshots, impl/protocols/log_gc.py."""
 
-from highwater.dst.script import LARGE, LOST, Alone, Script, fails_with, same
+from highwater.dst.script import LARGE, LOST, MANY, Alone, Script, fails_with, same
 from highwater.impl.errors import NotFound, OutcomeUnknown, Unavailable
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.boundary_object import InvalidBoundary
@@ -110,6 +110,29 @@ async def overtaken(alone: Alone) -> None:
     same((await log.recover()).snapshot, 1)
 
 
+async def not_held(alone: Alone) -> None:
+    """The same log appends and collects: what no snapshot holds is not deleted."""
+    log = AppendLog(alone.world, "db")
+    for entry in (b"a", b"b", b"c"):
+        await log.append(entry)
+    alone.now += 10
+    same(await log.collect(9), [])
+    await log.recover()
+    same(await log.collect(9), [])
+
+
+async def many(alone: Alone) -> None:
+    for file_id in range(1, MANY + 1):
+        await alone.real.create(LOG.key(file_id), b"x")
+    log = AppendLog(alone.world, "db")
+    same(await log.append(b"y"), MANY + 1)
+    same((await log.recover()).state, (*["x"] * MANY, "y"))
+    await log.snapshot()
+    alone.now += 10
+    same(await log.collect(9), [*range(1, MANY + 1)])
+    same((await log.recover()).state, (*["x"] * MANY, "y"))
+
+
 async def large_ids(alone: Alone) -> None:
     """An id may be any u64 but the last, and the boundary too: a recovery asks for the id after the last entry."""
     for latest in LARGE[:-1]:
@@ -132,5 +155,5 @@ async def strange_snapshots(alone: Alone) -> None:
         fails_with(InvalidSnapshot, lambda body=body: texts_decoded(body))
 
 
-SCRIPTS: tuple[Script, ...] = (append_and_recover, snapshot, collect, without_a_boundary, overtaken, large_ids,
-    strange_snapshots)
+SCRIPTS: tuple[Script, ...] = (append_and_recover, snapshot, collect, without_a_boundary, overtaken, not_held, many,
+    large_ids, strange_snapshots)

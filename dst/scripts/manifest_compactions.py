@@ -1,6 +1,6 @@
 """Scripts of compactors, impl/protocols/manifest_compactions.py."""
 
-from highwater.dst.script import LOST, Alone, Script, fails_with, same
+from highwater.dst.script import LOST, MANY, Alone, Script, fails_with, same
 from highwater.impl.errors import OutcomeUnknown, Unavailable
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.manifest_compactions import (
@@ -137,6 +137,22 @@ async def claims_of_nothing(alone: Alone) -> None:
     await alone.raises(InputMissing, compactor.compact(merge))
 
 
+async def many(alone: Alone) -> None:
+    stores, merged = await begun(alone), []
+    ssts = tuple(f"{i}" for i in range(MANY))
+    await stores.manifest.update(lambda _, m: m._replace(l0=ssts))
+
+    async def merge(job: Job) -> None:
+        merged.append(job)
+        await flush(stores, "last")
+
+    compactor = Compactor(stores)
+    await compactor.open()
+    same(await compactor.compact(merge), ssts)
+    same(merged, [ssts])
+    same((await stores.manifest.current()).value, Manifest(1, ("last",), ssts))
+
+
 async def several_claims(alone: Alone) -> None:
     """Another program has left two claims: the least is continued first."""
     stores = await begun(alone)
@@ -203,4 +219,4 @@ async def bytes_of_files(alone: Alone) -> None:
 
 SCRIPTS: tuple[Script, ...] = (
     first_files, compact, continued, fenced_before_it_finishes, claims_of_nothing,
-    several_claims, open_in_doubt, collection, bytes_of_files)
+    many, several_claims, open_in_doubt, collection, bytes_of_files)

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
-from highwater.dst.script import HANGS, LARGE, LOST, UNHEARD, Alone, Script, fails_with, same
+from highwater.dst.script import HANGS, LARGE, LOST, MANY, UNHEARD, Alone, Script, fails_with, same
 from highwater.impl.codecs.json.manifest import Checkpoint
 from highwater.impl.codecs.json.manifest_epochs import Manifest, encode
 from highwater.impl.errors import AlreadyExists, OutcomeUnknown, Unavailable
@@ -338,6 +338,24 @@ async def landed(alone: Alone) -> None:
     same(Collection((checkpoint, Checkpoint("d", 1, 5))).landed(Manifest(checkpoints=(checkpoint,))), False)
 
 
+async def many(alone: Alone) -> None:
+    ssts, ended = tuple(f"{i}" for i in range(MANY)), tuple(Checkpoint(f"{i}", 1, 1) for i in range(MANY))
+    for file_id in range(1, MANY + 1):
+        await another(alone, file_id, Manifest(l0=ssts, checkpoints=ended) if file_id == MANY else EMPTY)()
+    reader, merged = ManifestReader(alone.world, "db"), []
+    same((await reader.poll()).new, ssts)
+
+    async def merge(picked: tuple[str, ...]) -> None:
+        merged.append(picked)
+
+    compactor = await open_compactor(alone.world, "db")
+    same((await compactor.compact(merge) or first_of_none()).manifest.compacted, ssts)
+    same(merged, [ssts])
+    found = await (await open_collector(alone.world, "db")).drop_ended_checkpoints() or first_of_none()
+    same((found.id, found.manifest.checkpoints), (MANY + 4, ()))
+    same((await reader.poll()).new, ())
+
+
 async def large_ids(alone: Alone) -> None:
     """Ids and epochs may be any u64."""
     for latest in LARGE:
@@ -369,5 +387,5 @@ async def polls(alone: Alone) -> None:
 
 SCRIPTS: tuple[Script, ...] = (
     first_file, roles, misuse, open_that_conflicts, open_in_doubt, flushes, flush_over_its_deadline, doubts, fenced,
-    fenced_after_it_was_applied, compacts, succeeded_by_another_compactor, collects, landed,
+    fenced_after_it_was_applied, compacts, succeeded_by_another_compactor, collects, landed, many,
     large_ids, polls)

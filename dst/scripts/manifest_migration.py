@@ -1,6 +1,6 @@
 """Scripts of the migration from V1 to V2 manifests, impl/protocols/manifest_migration.py."""
 
-from highwater.dst.script import Alone, Script, same
+from highwater.dst.script import MANY, Alone, Script, same
 from highwater.impl.codecs.slatedb.header import version_of
 from highwater.impl.codecs.slatedb.manifest import Manifest, ManifestCodec, Phase
 from highwater.impl.errors import NotFound, Unavailable
@@ -27,4 +27,12 @@ async def begin(alone: Alone) -> None:
     same((await store.current()).id, 6)
 
 
-SCRIPTS: tuple[Script, ...] = (begin,)
+async def many(alone: Alone) -> None:
+    for file_id in range(1, MANY + 1):
+        phase = Phase.WRITE_V1 if file_id in (1, MANY - 1) else Phase.WRITE_V2
+        await alone.real.create(FILES.key(file_id), BODIES[phase])
+    await alone.raises(V1Remains, begin_v2_only(alone.world, "db"), ids=[1, MANY - 1])
+
+
+BODIES = {phase: ManifestCodec(phase).encode(Manifest()) for phase in (Phase.WRITE_V1, Phase.WRITE_V2)}
+SCRIPTS: tuple[Script, ...] = (begin, many)

@@ -3,7 +3,7 @@
 Each script begins with one file in db/manifest/, unless it says otherwise.
 """
 
-from highwater.dst.script import LARGE, LOST, Alone, Script, check, fails_with, refuses_a_cache, same
+from highwater.dst.script import LARGE, LOST, MANY, Alone, Script, check, fails_with, refuses_a_cache, same
 from highwater.impl.codecs.json.manifest import Checkpoint, Manifest, encode
 from highwater.impl.errors import AlreadyExists, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
 from highwater.impl.layout import InvalidId, InvalidName, Namespace
@@ -281,6 +281,18 @@ async def collect_by_an_old_listing(alone: Alone) -> None:
     check(not any(sent.startswith("delete") for sent in alone.sent()), "nothing is deleted")
 
 
+async def many(alone: Alone) -> None:
+    kept = tuple(Checkpoint(f"{file_id}", file_id, 0) for file_id in range(1, MANY, 100))
+    for file_id in range(1, MANY + 1):
+        await alone.real.create(FILES.key(file_id), encode(Manifest(checkpoints=kept)))
+    store = manifest_store(alone.world, "db")
+    alone.now += 10
+    same((await store.update(adds("a"))).id, MANY + 1)
+    same(type(await store.update_once("a", adds("a"))), Recognised)
+    same(await store.collect(9), [file_id for file_id in range(1, MANY + 1) if file_id % 100 != 1])
+    same((await store.current()).id, MANY + 1)
+
+
 async def large_ids(alone: Alone) -> None:
     """An id may be any u64, and the boundary too."""
     store, old = manifest_store(alone.world, "db"), []
@@ -309,4 +321,4 @@ async def compactions(alone: Alone) -> None:
 SCRIPTS: tuple[Script, ...] = (
     initialise, initialised_late, update, update_from_its_own_last_file, conflicts, update_once, update_in_doubt,
     recognised_behind_the_boundary, latest, overtaken_reader, listing, nothing_ahead_of_the_boundary, parts, drop_ended,
-    large_ids, collect, collect_by_an_old_listing, compactions)
+    many, large_ids, collect, collect_by_an_old_listing, compactions)

@@ -1,6 +1,6 @@
 """Scripts of files whose names are the guard, impl/protocols/sequenced_write.py."""
 
-from highwater.dst.script import HANGS, LARGE, LOST, Alone, Script, fails_with, same
+from highwater.dst.script import HANGS, LARGE, LOST, MANY, Alone, Script, fails_with, same
 from highwater.impl.codecs.json.manifest import InvalidManifest, Manifest, encode
 from highwater.impl.errors import AlreadyExists, NotFound, OutcomeUnknown, Unavailable
 from highwater.impl.layout import Namespace
@@ -168,6 +168,20 @@ async def log(alone: Alone) -> None:
     same(len(alone.sent()), 4)
 
 
+async def many(alone: Alone) -> None:
+    files = SequencedStorage(alone.world, FILES)
+    for file_id in range(1, MANY + 1):
+        await another(alone, file_id)
+    same((await StateWriter(files).update(adds("a"))).id, MANY + 1)
+    same(await LogWriter(files).append(b"b"), MANY + 2)
+    same((await LogReader(files).read())[MANY:], [encode(Manifest(("another", "a"))), b"b"])
+    same((await StateReader(files).read(MANY + 1)).updates, ("another", "a"))
+    alike = NextFile(files, "recognise")
+    alone.fails("create", "manifest/", OutcomeUnknown)
+    await alone.real.create(FILES.key(MANY + 3), b"x" * MANY + b"y")
+    same(await alike.create(MANY + 3, b"x" * MANY + b"z"), Lost(b"x" * MANY + b"y"))
+
+
 async def large_ids(alone: Alone) -> None:
     """An id may be any u64."""
     files = SequencedStorage(alone.world, FILES)
@@ -185,4 +199,5 @@ async def refused(alone: Alone) -> None:
     fails_with(ValueError, lambda: NextFile(files, "neither"))
 
 
-SCRIPTS: tuple[Script, ...] = (state, state_by_listing, state_that_fails, recognises, log, large_ids, refused)
+SCRIPTS: tuple[Script, ...] = (state, state_by_listing, state_that_fails, recognises, log, many, large_ids,
+    refused)

@@ -90,6 +90,22 @@ async def checks_a_doubt(alone: Alone) -> None:
     same(alone.sent(), [GET, PUT])
 
 
+async def many(alone: Alone) -> None:
+    """An update in doubt is found among many later ones."""
+    database, other = await begun(alone, resolve="check"), SimpleConditional(alone.world, KEY)
+    names = [f"{i}" for i in range(100)]
+    await database.update("first", adds("first"))
+
+    async def applied_late() -> None:
+        await alone.real.update(KEY, encode(Manifest(("first", "a"))), (await alone.real.get(KEY)).version)
+        for name in names:
+            await other.update(name, adds(name))
+
+    alone.fails("update", KEY, OutcomeUnknown)
+    alone.fails("get", KEY, applied_late)
+    same((await database.update("a", adds("a"))).value.updates, ("first", "a", *names))
+
+
 async def without_ids(alone: Alone) -> None:
     """A value must hold the update's id, unless values may recur."""
     database = await begun(alone)
@@ -105,4 +121,4 @@ async def refused(alone: Alone) -> None:
     refuses_a_cache(lambda store: SimpleConditional(alone.world._replace(store=store), KEY))
 
 
-SCRIPTS: tuple[Script, ...] = (updates, attempts, tells_a_doubt, checks_a_doubt, without_ids, refused)
+SCRIPTS: tuple[Script, ...] = (updates, attempts, tells_a_doubt, checks_a_doubt, many, without_ids, refused)

@@ -1,11 +1,14 @@
 """Scripts of sessions, impl/protocols/update_ids.py."""
 
 from highwater.dst.script import Alone, Script, check, same
-from highwater.impl.codecs.json.manifest import Manifest
+from highwater.impl.codecs.json.manifest import Manifest, encode
 from highwater.impl.errors import AlreadyExists, OutcomeUnknown
+from highwater.impl.layout import Namespace
 from highwater.impl.protocols.sequenced_metadata_boundary import Committed, MetadataStore, Recognised, manifest_store
 from highwater.impl.protocols.sequenced_storage import ObjectVersionExists
 from highwater.impl.protocols.update_ids import CAPACITY, Session, SessionForgotten, noted
+
+FILES = Namespace("db", "manifest")
 
 
 async def begun(alone: Alone) -> MetadataStore:
@@ -49,10 +52,32 @@ async def forgotten(alone: Alone) -> None:
     same((await second.update(adds("b"))).value.updates, ("b",))
 
 
+async def forgotten_by_a_file_off_history(alone: Alone) -> None:
+    """Between its LIST and its GET another file takes the place of a collected one. What that file lacks is not forgotten."""
+    store = await begun(alone)
+    session = Session(store, "one")
+    await session.open()
+
+    async def replaced() -> None:
+        body = (await alone.real.get(FILES.key(2))).body
+        await alone.real.create(FILES.key(3), body)
+        await alone.real.put(FILES.boundary_key, b"2")
+        await alone.real.put(FILES.key(2), encode(Manifest(("late",))))
+
+    alone.sent()
+    alone.fails("get", FILES.key(2), replaced)
+    same((await session.update(adds("a"))).id, 4)
+    same(alone.sent(), ["list manifest", "get 2.manifest", "get manifest.boundary", "list manifest", "get 3.manifest",
+                        "create 4.manifest", "get_if_changed manifest.boundary"])
+
+
 async def tables(alone: Alone) -> None:
     same(noted((("a", 1), ("b", 2)), "a", 2), (("b", 2), ("a", 2)))
     same(noted((("a", 1), ("b", 2)), "c", 0, 2), (("b", 2), ("c", 0)))
     same(noted((), "c", 0, 2), (("c", 0),))
+    full = tuple((f"{i}", 1) for i in range(1000))
+    same(noted(full, "new", 0), (*full[1:], ("new", 0)))
+    same(noted(full, "7", 2), (*full[:7], *full[8:], ("7", 2)))
 
 
-SCRIPTS: tuple[Script, ...] = (session, forgotten, tables)
+SCRIPTS: tuple[Script, ...] = (session, forgotten, forgotten_by_a_file_off_history, tables)

@@ -1,6 +1,6 @@
 """Scripts of writers that fence each other, impl/protocols/wal_fencing.py, and of the store of keys on them, impl/kv/wal.py."""
 
-from highwater.dst.script import HANGS, LARGE, LOST, Alone, Script, check, fails_with, refuses_a_cache, same
+from highwater.dst.script import HANGS, LARGE, LOST, MANY, Alone, Script, check, fails_with, refuses_a_cache, same
 from highwater.impl.codecs.json.wal import InvalidWal, Record, WalManifest, decode_manifest, encode_manifest, encode_record
 from highwater.impl.errors import AlreadyExists, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
 from highwater.impl.kv.wal import WalKv, decode, encode
@@ -246,6 +246,33 @@ async def collects(alone: Alone) -> None:
     same([record.body for record in (await open(alone.world, "db")).records], [b"a", b"b", b"c", b"d"])
 
 
+async def flushes_fences(alone: Alone) -> None:
+    """A flush of a writer without new records passes the fences, so that they can be collected."""
+    first = await open(alone.world, "db")
+    await first.append(b"a")
+    await first.flush()
+    second = await open(alone.world, "db")
+    alone.sent()
+    await second.flush()
+    same(alone.sent(), [UPDATE])
+    same((await manifest(alone)).replay_after, 3)
+    same(await collect(alone.world, "db"), [1, 2, 3])
+
+
+async def many(alone: Alone) -> None:
+    records = [Record(f"{i}", 1, b"%d" % i) for i in range(1, MANY + 1)]
+    for i, record in enumerate(records, 1):
+        await alone.real.create(LOG.key(i), encode_record(record))
+    wal = await open(alone.world, "db")
+    same((wal.records, wal.last_id), (records, MANY + 1))
+    same([sent for sent in alone.sent() if sent.startswith("create 1")], [put(MANY + 1)])
+    records += [await wal.append(b"a")]
+    same(wal.records, records)
+    await wal.flush()
+    same(await collect(alone.world, "db"), [*range(1, MANY + 3)])
+    same((await open(alone.world, "db")).records, records)
+
+
 async def large_ids(alone: Alone) -> None:
     """An id may be any u64."""
     for latest in LARGE:
@@ -284,4 +311,4 @@ async def keys(alone: Alone) -> None:
 
 SCRIPTS: tuple[Script, ...] = (
     opens, flushes, replays_in_parts, claims, fences, appends_in_doubt, slots_of_others, manifests_of_others, cancelled,
-    collects, large_ids, keys)
+    flushes_fences, collects, many, large_ids, keys)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from highwater.impl.codecs.json import manifest as manifest_json
-from highwater.impl.errors import Definite, NotFound, OutcomeUnknown, Unavailable
+from highwater.impl.errors import Definite, NotFound, OutcomeUnknown, StoreError, Unavailable
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.boundary_object import (
     BoundaryObject,
@@ -166,13 +166,13 @@ class MetadataStore:
         """
         return await self.update_recognised(lambda value: self.codec.holds(value, update_id), change, attempts)
 
-    async def update_recognised(self, holds: Callable[[Any], bool], change: Callable[[int, Any], Any],
+    async def update_recognised(self, holds: Callable[[Any], bool | StoreError], change: Callable[[int, Any], Any],
                                 attempts: int | None = None) -> Committed | Recognised:
         """Apply `change` as `update` does, and try again after a refusal or a missing reply unless the latest value `holds` it.
 
-        That value is believed only if its file is ahead of a boundary read after it (`current`). Otherwise an attempt that was
-        long in flight may have created it where a file was collected, and it is in nobody's history. See
-        docs/protocols/committed-but-rejected.md.
+        If `holds` returns an error, it is raised: by that value nobody can tell. The value is believed only if its file is
+        ahead of a boundary read after it (`current`). Otherwise an attempt that was long in flight may have created it where a
+        file was collected, and it is in nobody's history. See docs/protocols/committed-but-rejected.md.
 
         After a Definite error this call's update is nowhere, and never will be. After an Indefinite one, also after `attempts`
         tries of which one is in doubt, call again with the same id to find out, from another process if need be.
@@ -184,11 +184,13 @@ class MetadataStore:
             try:
                 latest, body = await self.bounded.latest()
                 value = self.codec.decode(body)
-                if holds(value):
-                    if latest > await self.bounded.boundary.read():
-                        self.world.metrics.count("updates_recognised")
-                        return Recognised(latest, value)
-                    raise OutcomeUnknown(f"id {latest} holds the update, but was behind the boundary before it could be read")
+                if found := holds(value):
+                    if latest <= await self.bounded.boundary.read():
+                        raise OutcomeUnknown(f"id {latest} was behind the boundary before it could be read")
+                    if isinstance(found, StoreError):
+                        raise found
+                    self.world.metrics.count("updates_recognised")
+                    return Recognised(latest, value)
                 self.bounded.storage.check_listed(latest, conflicts)
                 value = change(latest + 1, value)
                 if not holds(value):

@@ -71,10 +71,10 @@ class Session:
         """
         number = self.number
 
-        def holds(value: Value) -> bool:
+        def holds(value: Value) -> bool | SessionForgotten:
             last = dict(value.sessions).get(self.id)
             if last is None:
-                raise SessionForgotten(self.id, number)
+                return SessionForgotten(self.id, number)
             if last > number:
                 raise ValueError(f"session {self.id!r} has begun update {last} meanwhile: update {number} is over")
             return last == number

@@ -6,6 +6,9 @@ import asyncio
 
 import pytest
 
+from highwater.dst.run_spec import Run
+from highwater.dst.scenarios import named
+from highwater.dst.simulate import simulate
 from highwater.impl.codecs.json import manifest as manifest_json
 from highwater.impl.codecs.json.manifest import Manifest
 from highwater.impl.errors import AlreadyExists, Indefinite, OutcomeUnknown, Unavailable
@@ -15,6 +18,8 @@ from highwater.impl.protocols.sequenced_storage import ObjectVersionExists
 from highwater.impl.protocols.update_ids import Session, SessionForgotten, noted
 from highwater.impl.stores.memory import MemoryStore
 from highwater.impl.stores.system import system_world
+from highwater.traces.event import Event
+from highwater.traces.refine import Failure
 from tests.support.stores.held import Held
 
 pytest_plugins = ["tests.support.stores.fixtures"]
@@ -293,6 +298,32 @@ def test_a_session_that_is_forgotten_is_in_doubt_and_applies_nothing():
         assert value.updates == ("a",) and [s for s, _ in value.sessions] == [other.id for other in others]
 
     asyncio.run(case())
+
+
+def judged(events: list[Event], shape: object) -> str:
+    trace = named("update_ids").judge(shape)
+    try:
+        for event in events:
+            trace.observe(event)
+    except Failure as failure:
+        return failure.signature
+    return ""
+
+
+@pytest.mark.parametrize("seed", [13610, 19499])
+def test_a_late_file_in_the_place_of_a_collected_one_makes_no_session_forgotten(seed):
+    outcome = simulate(Run(seed, "update_ids"))
+    assert (outcome.signature, [e for e in outcome.events if e.op == "forgotten"]) == ("", [])
+
+
+def test_forgotten_is_told_only_of_a_file_ahead_of_a_boundary_read_after_it():
+    outcome = simulate(Run(13, "update_ids"))
+    events = outcome.events
+    told = next(i for i, e in enumerate(events) if e.op == "forgotten")
+    check = max(i for i in range(told) if events[i].client == events[told].client)
+    assert (outcome.signature, judged(events, outcome.shape)) == ("", "")
+    assert events[check].key.endswith(".boundary")
+    assert judged([*events[:check], *events[check + 1:]], outcome.shape) == "told:forgotten"
 
 
 def test_the_table_is_in_order_of_use():

@@ -60,6 +60,11 @@ CALLS: Calls = with_timeouts({
         "Known": returns("read", "the manifest", update=NONE),
         "Unavailable": definite("not read", "call again", NONE),
         "InvalidWal": fault("not read", "the manifest is none of this protocol's: mend it", NONE),
+    },
+    "read_again": {
+        "Known": returns("read", "the manifest", update=NONE),
+        "Unavailable": definite("not read", "call again", NONE),
+        "InvalidWal": fault("not read", "the manifest is none of this protocol's: mend it", NONE),
         "ManifestLost": fault("not read", LOST, NONE),
     },
     "put": {
