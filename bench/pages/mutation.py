@@ -4,8 +4,8 @@ from pathlib import PurePath
 
 from highwater.mutate.rates import Rate, recorded
 
-COLUMNS = ("file", "mutants", "executed by a scenario", "killed by simulation", "of these first by a script", "given to tests", "killed by tests",
-           "equivalent", "survived")
+COLUMNS = ("file", "mutants", "executed by a scenario", "killed by simulation", "of these first by a script", "given to tests",
+           "killed by tests", "equivalent", "survived")
 
 
 def mutation() -> str:
@@ -20,4 +20,5 @@ def mutation() -> str:
 def row(name: str, of: Rate) -> str:
     executed, simulation, scripts = (of.executed, of.simulation, of.scripts) if of.budget else ("-", "-", "-")
     tried, tests = (of.tried, of.tests) if of.tried else ("-", "-")
-    return f"| {name} | {of.drawn} | {executed} | {simulation} | {scripts} | {tried} | {tests} | {of.equivalent} | {of.survived} |"
+    fields = of.drawn, executed, simulation, scripts, tried, tests, of.equivalent, of.survived
+    return f"| {name} | {' | '.join(map(str, fields))} |"

@@ -94,7 +94,7 @@ class SessionTrace(Trace):
         right = {"committed": (self.namespace.file_id(e.key),), "recognised": (0,)}.get(e.op)
 
         def agrees(a: Any, s: Any, l: Any, s2: Any, l2: Any) -> bool:
-            found = [i for i, w, k in s.acked if (w, k) == (writer, number)]
+            found = sorted(i for i, w, k in s.acked if (w, k) == (writer, number))
             return l.pc == "Idle" and (not right or right[0] in found) and not (found and e.op == "failed")
 
         self._tells(e, Match(e.client, (STUTTER,), (), agrees))

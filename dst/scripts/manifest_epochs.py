@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable
 
 from highwater.dst.script import HANGS, LARGE, LOST, MANY, UNHEARD, Alone, Script, fails_with, same
-from highwater.impl.codecs.json.manifest import Checkpoint
-from highwater.impl.codecs.json.manifest_epochs import Manifest, encode
+from highwater.impl.codecs.json.manifest import Checkpoint, InvalidManifest
+from highwater.impl.codecs.json.manifest_epochs import Manifest, decode, encode
 from highwater.impl.errors import AlreadyExists, OutcomeUnknown, Unavailable
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.manifest_epochs import (
@@ -370,6 +370,16 @@ async def large_ids(alone: Alone) -> None:
             same((found.id, found.manifest.last_wal, found.manifest.next_wal), (latest + 5, latest + 1, latest + 2))
 
 
+async def contents(alone: Alone) -> None:
+    """A manifest as bytes, and which bytes are none."""
+    full = Manifest(1, 2, 3, ("a",), ("b",), 4, 5, (Checkpoint("c", 6, 7),))
+    for manifest in (EMPTY, full):
+        same(decode(encode(manifest)), manifest)
+    changed = (encode(full).replace(b'"l0":["a"]', b'"l0":1'), encode(full).replace(b'"id":"c"', b'"strange":"c"'))
+    for body in (b"", b"{", b"[]", b"1", b"{}", encode(full)[:-1] + b',"strange":1}', b"\xff", *changed):
+        fails_with(InvalidManifest, lambda body=body: decode(body))
+
+
 async def polls(alone: Alone) -> None:
     writer, reader = await written(alone), ManifestReader(alone.world, "db")
     await writer.flush("a")
@@ -388,4 +398,4 @@ async def polls(alone: Alone) -> None:
 SCRIPTS: tuple[Script, ...] = (
     first_file, roles, misuse, open_that_conflicts, open_in_doubt, flushes, flush_over_its_deadline, doubts, fenced,
     fenced_after_it_was_applied, compacts, succeeded_by_another_compactor, collects, landed, many,
-    large_ids, polls)
+    large_ids, contents, polls)

@@ -4,7 +4,7 @@ Each script begins with one file in db/manifest/, unless it says otherwise.
 """
 
 from highwater.dst.script import LARGE, LOST, MANY, Alone, Script, check, fails_with, refuses_a_cache, same
-from highwater.impl.codecs.json.manifest import Checkpoint, Manifest, encode
+from highwater.impl.codecs.json.manifest import Checkpoint, InvalidManifest, Manifest, decode, encode
 from highwater.impl.errors import AlreadyExists, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
 from highwater.impl.layout import InvalidId, InvalidName, Namespace
 from highwater.impl.protocols.boundary_object import InvalidBoundary, ObjectStoreBoundaryObject, ObjectVersionBehindBoundary
@@ -224,6 +224,35 @@ async def nothing_ahead_of_the_boundary(alone: Alone) -> None:
     same((await store.current()).id, 2)
 
 
+async def names(alone: Alone) -> None:
+    same((FILES.name, FILES.boundary_key), ("manifest", "db/gc/manifest.boundary"))
+    same(FILES.key(7), f"db/manifest/{7:020d}.manifest")
+    same(Namespace("", "wal").key(2**64 - 1), "wal/18446744073709551615.sst")
+    for file_id in (0, 7, 2**64 - 1):
+        same(FILES.file_id(FILES.key(file_id)), file_id)
+    same(FILES.file_id("db/manifest/strange.txt"), None)
+    strange = (f"{'0' * 19}{last}" for last in ("", "00", "x", "\N{ARABIC-INDIC DIGIT THREE}", "\N{SUPERSCRIPT TWO}"))
+    for digits in ("", "7", *strange, "18446744073709551616", "9" * 20):
+        key = f"db/manifest/{digits}.manifest"
+        fails_with(InvalidName, lambda key=key: FILES.file_id(key))
+    for file_id in (-1, 2**64):
+        fails_with(InvalidId, lambda file_id=file_id: FILES.key(file_id))
+
+
+async def contents(alone: Alone) -> None:
+    """A manifest as bytes, and which bytes are none."""
+    lasts, ends = Checkpoint("a", 1, 0), Checkpoint("b", 2, 10)
+    same([ends.active(now_ms) for now_ms in (9, 10, 11)], [True, False, False])
+    same(lasts.active(2**60), True)
+    full = Manifest(("u",), (lasts, ends), (("s", 1),))
+    for manifest in (Manifest(), full, full._replace(sessions=())):
+        same(decode(encode(manifest)), manifest)
+    same(encode(Manifest(("u",))), b'{"checkpoints":[],"updates":["u"]}')
+    for body in (b"", b"{", b"[]", b"1", b"{}", b'{"updates":[]}', b'{"checkpoints":[1],"updates":[]}',
+                 b'{"checkpoints":[{}],"updates":[]}', b"\xff"):
+        fails_with(InvalidManifest, lambda body=body: decode(body))
+
+
 async def parts(alone: Alone) -> None:
     refuses_a_cache(lambda store: SequencedStorage(alone.world._replace(store=store), FILES))
     boundary = ObjectStoreBoundaryObject(alone.world, FILES)
@@ -321,4 +350,4 @@ async def compactions(alone: Alone) -> None:
 SCRIPTS: tuple[Script, ...] = (
     initialise, initialised_late, update, update_from_its_own_last_file, conflicts, update_once, update_in_doubt,
     recognised_behind_the_boundary, latest, overtaken_reader, listing, nothing_ahead_of_the_boundary, parts, drop_ended,
-    many, large_ids, collect, collect_by_an_old_listing, compactions)
+    names, contents, many, large_ids, collect, collect_by_an_old_listing, compactions)

@@ -1,7 +1,15 @@
 """Scripts of writers that fence each other, impl/protocols/wal_fencing.py, and of the store of keys on them, impl/kv/wal.py."""
 
 from highwater.dst.script import HANGS, LARGE, LOST, MANY, Alone, Script, check, fails_with, refuses_a_cache, same
-from highwater.impl.codecs.json.wal import InvalidWal, Record, WalManifest, decode_manifest, encode_manifest, encode_record
+from highwater.impl.codecs.json.wal import (
+    InvalidWal,
+    Record,
+    WalManifest,
+    decode_manifest,
+    decode_record,
+    encode_manifest,
+    encode_record,
+)
 from highwater.impl.errors import AlreadyExists, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
 from highwater.impl.kv.wal import WalKv, decode, encode
 from highwater.impl.layout import Namespace
@@ -287,6 +295,22 @@ async def large_ids(alone: Alone) -> None:
         same(await collect(here.world, "db"), [])
 
 
+async def contents(alone: Alone) -> None:
+    """A record and a manifest as bytes, and which bytes are none."""
+    record = Record("i", 3, b"\xff")
+    same(decode_record(encode_record(record)), record)
+    same(decode_record(b""), None)
+    full = WalManifest(1, 2, (record,))
+    for manifest in (WalManifest(), full):
+        same(decode_manifest(encode_manifest(manifest)), manifest)
+    for body in (b"{", b"[]", b"1", b"{}", b'{"body":"/w==","epoch":3}', b'{"body":"/ w==","epoch":3,"id":"i"}',
+                 b'{"body":1,"epoch":3,"id":"i"}'):
+        fails_with(InvalidWal, lambda body=body: decode_record(body))
+    for body in (b"", b"{", b"[]", b"1", b"{}", b'{"flushed":1,"replay_after":1,"writer_epoch":1}',
+                 b'{"flushed":[{}],"replay_after":1,"writer_epoch":1}'):
+        fails_with(InvalidWal, lambda body=body: decode_manifest(body))
+
+
 async def keys(alone: Alone) -> None:
     kv = await WalKv.open(alone.world, "db")
     same(await kv.get("k"), None)
@@ -311,4 +335,4 @@ async def keys(alone: Alone) -> None:
 
 SCRIPTS: tuple[Script, ...] = (
     opens, flushes, replays_in_parts, claims, fences, appends_in_doubt, slots_of_others, manifests_of_others, cancelled,
-    flushes_fences, collects, many, large_ids, keys)
+    flushes_fences, collects, many, large_ids, contents, keys)

@@ -35,6 +35,6 @@ def constants_in(tree: ast.AST) -> Iterator[tuple[int, int]]:
 
 
 def is_dumps(node: ast.Call) -> bool:
-    """Return whether this is `json.dumps(..)`, however it was imported."""
+    """Return whether this is `json.dumps(..)` or `json.JSONEncoder(..)`, however it was imported."""
     name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id if isinstance(node.func, ast.Name) else ""
-    return name in ("dump", "dumps")
+    return name in ("dump", "dumps", "JSONEncoder")
