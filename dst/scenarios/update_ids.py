@@ -65,7 +65,7 @@ class SessionTrace(Trace):
 
     def _boundary(self, e: Event, role: str) -> Match:
         usual = super()._boundary(e, role)
-        if role != "Writer":
+        if role != "Writer" or e.op not in ("get", "get_if_changed"):
             return usual
         value = 0 if e.status == 404 else int(e.body) if e.status == 200 else None  # 304 shows no value
         return usual._replace(actions=(*usual.actions, "LoseReply"), agrees=lambda a, s, l, s2, l2: value in (
