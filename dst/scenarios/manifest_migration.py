@@ -180,7 +180,7 @@ async def read_kept(actors: Actors, client: Client, store: MetadataStore) -> Non
 def with_update(manifest: Manifest, name: str) -> Manifest:
     if name.endswith(NEW):
         return manifest._replace(segments=(*manifest.segments, Segment(name.encode())))
-    tracker = f"{(manifest.sequence_tracker or b'').decode()} {name}".strip()
+    tracker = f"{(manifest.sequence_tracker or b'').decode(errors='replace')} {name}".strip()
     return manifest._replace(sequence_tracker=tracker.encode())
 
 
