@@ -93,6 +93,10 @@ async def check(alone: Alone) -> None:
     same(alone.counted.count("stale_writes_rejected"), 2)
     same(alone.counted.count("boundary_check_latency_ms"), 3)
     same(len(alone.warnings), 2)
+    for boundary_now in (10**6, 2**63):
+        await alone.real.put(KEY, b"%d" % boundary_now)
+        await alone.raises(ObjectVersionBehindBoundary, boundary.check(boundary_now - 1), boundary=boundary_now)
+        await boundary.check(boundary_now + 1)
 
 
 async def damaged(alone: Alone) -> None:

@@ -126,6 +126,11 @@ async def many(alone: Alone) -> None:
         await alone.real.create(LOG.key(file_id), b"x")
     log = AppendLog(alone.world, "db")
     same(await log.append(b"y"), MANY + 1)
+    stale = AppendLog(alone.world, "other")
+    same(await stale.append(b"a"), 1)
+    for file_id in range(2, 102):
+        await alone.real.create(Namespace("other", "log").key(file_id), b"another's")
+    same(await stale.append(b"b"), 102)
     same((await log.recover()).state, (*["x"] * MANY, "y"))
     await log.snapshot()
     alone.now += 10

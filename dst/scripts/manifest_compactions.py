@@ -158,7 +158,7 @@ async def several_claims(alone: Alone) -> None:
     stores = await begun(alone)
     for sst in "ab":
         await flush(stores, sst)
-    await stores.compactions.update(lambda _, c: c._replace(jobs=(("b",), ("a",))))
+    await stores.compactions.update(lambda _, c: c._replace(jobs=(("b",), ("a", "b"), ("a",))))
     compactor = Compactor(stores)
     await compactor.open()
 
@@ -166,7 +166,7 @@ async def several_claims(alone: Alone) -> None:
         await flush(stores, "c")
 
     same(await compactor.compact(merge), ("a",))
-    same((await stores.compactions.current()).value.jobs, (("b",),))
+    same((await stores.compactions.current()).value.jobs, (("b",), ("a", "b")))
     same((await stores.manifest.current()).value, Manifest(1, ("b", "c"), ("a",)))
 
 

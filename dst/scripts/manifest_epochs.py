@@ -235,6 +235,23 @@ async def doubts(alone: Alone) -> None:
     await alone.raises(Unavailable, writer.flush("f"))  # the id that it was sent for is taken
 
 
+async def doubts_of_others(alone: Alone) -> None:
+    """The same of a compactor and of a collector."""
+    first = Manifest(l0=("a",), checkpoints=(Checkpoint("a", 1, 1),))
+    for opened, call in ((open_compactor, Instance.compact), (open_collector, Instance.drop_ended_checkpoints)):
+        here = Alone()
+        await initialise(here.world, "db", first)
+        instance = await opened(here.world, "db")
+        here.fails("create", "manifest/", OutcomeUnknown)
+        here.fails("create", "manifest/", Unavailable)
+        await here.raises(OutcomeUnknown, call(instance))
+        here.fails("list", "manifest/", Unavailable)
+        here.fails("create", "manifest/", HANGS)
+        await here.cancels(call(instance))
+        await here.raises(OutcomeUnknown, call(instance))
+        same((await call(instance) or first_of_none()).id, 3)
+
+
 async def fenced(alone: Alone) -> None:
     writer = await written(alone)
     await open_writer(alone.world, "db")
@@ -312,7 +329,7 @@ async def succeeded_by_another_compactor(alone: Alone) -> None:
 
 
 async def collects(alone: Alone) -> None:
-    ended, lasting, later = (Checkpoint(name, 1, ms) for name, ms in (("a", 1), ("b", 0), ("c", alone.now + 100)))
+    ended, lasting, later = (Checkpoint(name, 1, ms) for name, ms in (("a", 1), ("b", 0), ("c", alone.now + 1)))
     await initialise(alone.world, "db", Manifest(checkpoints=(ended, lasting, later)))
     collector = await open_collector(alone.world, "db")
     same((await collector.drop_ended_checkpoints() or first_of_none()).manifest.checkpoints, (lasting, later))
@@ -396,6 +413,6 @@ async def polls(alone: Alone) -> None:
 
 
 SCRIPTS: tuple[Script, ...] = (
-    first_file, roles, misuse, open_that_conflicts, open_in_doubt, flushes, flush_over_its_deadline, doubts, fenced,
-    fenced_after_it_was_applied, compacts, succeeded_by_another_compactor, collects, landed, many,
+    first_file, roles, misuse, open_that_conflicts, open_in_doubt, flushes, flush_over_its_deadline, doubts,
+    doubts_of_others, fenced, fenced_after_it_was_applied, compacts, succeeded_by_another_compactor, collects, landed, many,
     large_ids, contents, polls)

@@ -262,10 +262,10 @@ async def parts(alone: Alone) -> None:
 
 async def drop_ended(alone: Alone) -> None:
     store = await begun(alone)
-    ended, lasts = Checkpoint("a", 1, alone.now), Checkpoint("b", 1, 0)
-    await store.update(lambda _, m: m.with_checkpoint(ended).with_checkpoint(lasts))
+    ended, lasts, soon = Checkpoint("a", 1, alone.now), Checkpoint("b", 1, 0), Checkpoint("c", 1, alone.now + 2)
+    await store.update(lambda _, m: m.with_checkpoint(ended).with_checkpoint(lasts).with_checkpoint(soon))
     alone.now += 1
-    same((await store.drop_ended()).value.checkpoints, (lasts,))
+    same((await store.drop_ended()).value.checkpoints, (lasts, soon))
     alone.sent()
     same(type(await store.drop_ended()), Recognised)
     same(alone.sent(), [LIST, get(3), CHECK])

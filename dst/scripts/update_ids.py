@@ -37,6 +37,8 @@ async def session(alone: Alone) -> None:
     await alone.raises(ObjectVersionExists, continued.update(adds("c"), 1), id=5)
     same(type(await continued.again(adds("c"), 1)), Committed)
     await alone.raises(ValueError, session.again(adds("b")))  # another process has gone on
+    found = await continued.update(lambda _, m: m._replace(sessions=(("other", 5), *m.sessions)))
+    same(found.value.sessions, (("other", 5), ("id1", 4)))
     alone.fails("create", "manifest/", OutcomeUnknown)
     await alone.raises(OutcomeUnknown, continued.update(adds("d"), 1))
     same((await continued.again(adds("d"))).value.updates, ("a", "b", "c", "d"))
