@@ -22,7 +22,7 @@ from highwater.mutate.rates import recorded
 from highwater.mutate.units import units_of
 from highwater.specs.fizzbee.run import build_module
 
-SEED, COUNT = 0, 10  # draws the mutants; of each file
+SEED, COUNT = 0, 5  # draws the mutants; of each file
 MOST = 3  # scenarios that try a mutant
 FEW, RARE = range(30), range(USUAL, USUAL + 30)  # seeds of each; from USUAL on there are rare settings
 TRACED = 5  # seeds of each scenario that show which lines it executes

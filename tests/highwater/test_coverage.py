@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from highwater import project
 from highwater.cli.main import app
+from highwater.dst.scenarios import named
 from highwater.gate.exits import BAD_INPUT, HARNESS
 from highwater.mutate import coverage
 from highwater.mutate.coverage import Recorder, Unreached, listed, measured
@@ -78,7 +79,13 @@ def test_what_is_executed_is_recorded(tmp_path):
     assert {unit.line for unit in recorder.left} == {25, 26}
 
 
-def test_a_run_executes_what_its_clients_call_and_the_list_is_held_to_it():
+@pytest.fixture
+def without_scripts(monkeypatch):
+    """Let scenarios have drawn runs alone: these leave statements that no run executes."""
+    monkeypatch.setattr("highwater.dst.simulate.named", lambda stem: named(stem)._replace(scripts=()))
+
+
+def test_a_run_executes_what_its_clients_call_and_the_list_is_held_to_it(without_scripts):
     entries = [Unreached(FILE, "SimpleConditional.update", "doubt, left = False, attempts", "is wrong"),
                Unreached(FILE, "SimpleConditional.update", "no such line", "is old"),
                Unreached("impl/protocols/baseline.py", "Baseline.write", "not asked for", "is not judged")]
@@ -90,7 +97,7 @@ def test_a_run_executes_what_its_clients_call_and_the_list_is_held_to_it():
     assert measured(FILES, ["simple_conditional"], 20, 400, entries).runs == 20
 
 
-def test_the_command_tells_what_is_not_listed(tmp_path, monkeypatch):
+def test_the_command_tells_what_is_not_listed(tmp_path, without_scripts):
     ran = CliRunner().invoke(app, ["dst", "coverage", "--file", str(FILES[FILE]), "--seeds", "5", "--json",
                                    str(tmp_path / "found.json"), "--functions"])
     assert ran.exit_code == HARNESS and "NOT LISTED" in ran.output and "not listed with a reason" in ran.output
