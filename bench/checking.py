@@ -7,7 +7,8 @@ then a collector advances the boundary and deletes. Times are CPU seconds of one
 import io
 import time
 
-from highwater.impl.codecs.slatedb.manifest import Manifest, ManifestCodec
+from highwater.impl.codecs.manifest import Manifest
+from highwater.impl.codecs.slatedb.manifest import ManifestCodec
 from highwater.impl.codecs.slatedb.tables import Run, View
 from highwater.impl.layout import Namespace
 from highwater.traces.recorded.orders import search

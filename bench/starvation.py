@@ -18,11 +18,13 @@ from highwater.dst.cost import sampler
 from highwater.dst.sim.kernel import Client, Kernel
 from highwater.dst.world.network import Network
 from highwater.dst.world.store import ClientClock, ClientStore, SimulatedStore
-from highwater.impl.codecs.json.manifest_epochs import encode
+from highwater.impl.codecs.json.manifest import EPOCHS
 from highwater.impl.protocols.manifest_epochs import EMPTY, Instance, ManifestVersionExists, open_writer
 from highwater.impl.protocols.sequenced_storage import FIRST_ID
 from highwater.impl.world import Object, World
 from highwater.traces.protocols.manifest_epochs import MANIFESTS
+
+encode = EPOCHS.encode
 
 PAUSES_MS = (3_000, 1_000, 300, 100, 30, 0)
 SLOWER_MS = (0, 500)  # an open's time between its read and its create, apart from the requests

@@ -7,7 +7,8 @@ takes each step once.
 import gc
 import time
 
-from highwater.impl.codecs.slatedb.manifest import Manifest, ManifestCodec
+from highwater.impl.codecs.manifest import Manifest
+from highwater.impl.codecs.slatedb.manifest import ManifestCodec
 from highwater.traces.recorded.orders import search
 from highwater.traces.recorded.s3log import EMPTY, Body, Request
 from highwater.traces.recorded.s3store import steps_of

@@ -43,7 +43,8 @@ from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
 from highwater.dst.scenarios.sequenced_metadata_boundary import Build, namespace, production, waits_ms
 from highwater.dst.world.faults import Weights, long_time_ms, swarm
 from highwater.dst.world.network import LATENCY_MS, TIMEOUT_MS
-from highwater.impl.codecs.json import manifest as manifest_json
+from highwater.impl.codecs.json.manifest import UPDATES
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import Definite, Indefinite, OutcomeUnknown, Unavailable
 from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
 from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore
@@ -90,7 +91,7 @@ class Run:
 
     async def main(self) -> None:
         """All clients come to their end, and all that is under way arrives. Raises Harm."""
-        await self.store.create(self.namespace.key(FIRST_ID), manifest_json.encode(manifest_json.Manifest()))
+        await self.store.create(self.namespace.key(FIRST_ID), UPDATES.encode(Manifest()))
         self.under_way = len(self.left)
         for name in self.left:
             self.hosts.start(name, partial(self.live, name))

@@ -11,10 +11,12 @@ from typing import Any
 
 from highwater.dst.scenario import Mutants
 from highwater.dst.scenarios.manifest_compactions import Impl, Shape, production
+from highwater.impl.codecs.json.compactions import Compactions, Job
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import OutcomeUnknown
 from highwater.impl.protocols import manifest_compactions
 from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
-from highwater.impl.protocols.manifest_compactions import Compactions, Compactor, Job, Manifest, Stores
+from highwater.impl.protocols.manifest_compactions import Compactor, Stores
 from highwater.impl.protocols.sequenced_metadata_boundary import Committed, MetadataStore, Recognised
 from highwater.impl.protocols.sequenced_storage import FIRST_ID, SequencedStorage
 from highwater.impl.world import World

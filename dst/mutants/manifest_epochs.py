@@ -7,7 +7,7 @@ from typing import Any
 
 from highwater.dst.scenario import Build, Mutants
 from highwater.dst.scenarios.manifest_epochs import ROOT, Codec, Shape
-from highwater.impl.codecs.json.manifest_epochs import Manifest
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import Definite, OutcomeUnknown
 from highwater.impl.protocols.manifest_epochs import (
     EPOCH,

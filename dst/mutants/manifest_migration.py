@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable
 
 from highwater.dst.scenario import Mutants
 from highwater.dst.scenarios.manifest_migration import Impl, Shape, codec_of, production
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.header import version_of
-from highwater.impl.codecs.slatedb.manifest import Manifest, ManifestCodec, Phase
+from highwater.impl.codecs.slatedb.manifest import ManifestCodec, Phase
 from highwater.impl.errors import NotFound, OutcomeUnknown
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.manifest_migration import V1Remains

@@ -10,7 +10,7 @@ from typing import Any
 from highwater.dst.mutants import sequenced_metadata_boundary_ambiguity as ambiguity
 from highwater.dst.scenario import Mutants
 from highwater.dst.scenarios.sequenced_metadata_boundary import Codec
-from highwater.impl.codecs.json.manifest import Manifest
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import ListingNeverEnds, NotFound, OutcomeUnknown
 from highwater.impl.layout import InvalidName, Namespace
 from highwater.impl.protocols.boundary_object import (
@@ -149,7 +149,7 @@ class SparesOnlyActive(MetadataStore):
     """Deletes the file of a checkpoint that has ended by its clock, although it is listed and its owner may still renew it."""
 
     async def read(self, file_id: int) -> Any:
-        return self.codec.without_ended(await super().read(file_id), self.world.clock.now_ms())
+        return (await super().read(file_id)).without_ended(self.world.clock.now_ms())
 
 
 class SparesUnchecked(MetadataStore):
@@ -159,7 +159,7 @@ class SparesUnchecked(MetadataStore):
         if not self.spare_checkpoints:
             return frozenset()
         try:
-            return self.codec.referenced(await self.read(latest))
+            return (await self.read(latest)).referenced()
         except NotFound:
             return None
 

@@ -4,7 +4,8 @@ from typing import Any
 
 from highwater.dst.scenario import Build, Mutants
 from highwater.dst.scenarios.simple_conditional import KEY, Shape, resolve
-from highwater.impl.codecs.json.manifest import InvalidManifest, Manifest
+from highwater.impl.codecs.json.manifest import InvalidManifest
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import OutcomeUnknown, PreconditionFailed, Unavailable
 from highwater.impl.protocols.simple_conditional import Content, SimpleConditional
 from highwater.impl.world import World

@@ -5,7 +5,7 @@ from typing import Any
 
 from highwater.dst.scenario import Mutants
 from highwater.dst.scenarios.update_ids import Codec, Store
-from highwater.impl.codecs.json.manifest import Manifest
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import Definite, OutcomeUnknown
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
@@ -25,7 +25,7 @@ class Unchecked(Store):
         while True:
             latest, body = await self.bounded.latest()
             value = self.codec.decode(body)
-            if self.looks and self.codec.holds(value, update_id):
+            if self.looks and value.holds(update_id):
                 return Recognised(latest, value)
             value = change(latest + 1, value)
             try:

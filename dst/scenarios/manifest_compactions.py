@@ -17,15 +17,15 @@ from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import SimulatedStore
 from highwater.dst.world.tampering import DAMAGE
+from highwater.impl.codecs.json import compactions as compactions_json
+from highwater.impl.codecs.json.compactions import Compactions, Job
+from highwater.impl.codecs.json.manifest import COMPACTED
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import Definite, Indefinite
 from highwater.impl.protocols import manifest_compactions
 from highwater.impl.protocols.manifest_compactions import (
-    Compactions,
     Compactor,
     Fenced,
-    Job,
-    JsonCodec,
-    Manifest,
     Stores,
     stores_of,
 )
@@ -94,8 +94,8 @@ def production(world: World, shape: Shape, number: int) -> Impl:
 
 
 def begin(store: SimulatedStore, shape: Shape) -> None:
-    for namespace, value in ((MANIFEST, Manifest()), (COMPACTIONS, Compactions())):
-        store.put(namespace.key(FIRST_ID), JsonCodec(type(value)).encode(value), 0)
+    store.put(MANIFEST.key(FIRST_ID), COMPACTED.encode(Manifest()), 0)
+    store.put(COMPACTIONS.key(FIRST_ID), compactions_json.encode(Compactions()), 0)
 
 
 # --- clients
@@ -118,7 +118,7 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
 
 
 def held(of: Committed | Recognised) -> str:
-    return f"{MANIFEST.key(of.id)} {content(JsonCodec(Manifest).encode(of.value))}"
+    return f"{MANIFEST.key(of.id)} {content(COMPACTED.encode(of.value))}"
 
 
 async def compactor(actors: Actors, client: Client, world: World, number: int) -> None:
@@ -173,11 +173,10 @@ def deleted(ids: tuple[list[int], list[int]]) -> str:
 # --- when the faults have stopped
 
 def final(store: SimulatedStore) -> tuple[Manifest, Compactions]:
-    def latest(prefix: str, kind: type) -> Any:
-        key = max(key for key in store.keys if key.startswith(prefix))
-        return JsonCodec(kind).decode(store.objects[key][0].body)
+    def latest(prefix: str) -> bytes:
+        return store.objects[max(key for key in store.keys if key.startswith(prefix))][0].body
 
-    return latest(MANIFEST.prefix, Manifest), latest(COMPACTIONS.prefix, Compactions)
+    return COMPACTED.decode(latest(MANIFEST.prefix)), compactions_json.decode(latest(COMPACTIONS.prefix))
 
 
 def final_check(actors: Actors, events: list[Event]) -> None:
@@ -224,7 +223,7 @@ def moments_of(events: list[Event], shape: Shape) -> set[str]:
             created.add(e.key)
             waits[e.client] = KEYS.file_id(e.key), e.key.startswith(MANIFEST.prefix)
             manifest = e.key.startswith(MANIFEST.prefix)
-            value: Any = JsonCodec(Manifest if manifest else Compactions).decode(e.body)
+            value: Any = (COMPACTED if manifest else compactions_json).decode(e.body)
             epochs[manifest] = value.compactor_epoch
             for job in () if manifest else value.jobs:
                 claimed.setdefault(" ".join(job).encode(), e.client)

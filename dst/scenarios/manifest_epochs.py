@@ -20,9 +20,8 @@ from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import SimulatedStore
 from highwater.dst.world.tampering import DAMAGE
-from highwater.impl.codecs.json import manifest_epochs as manifest_epochs_json
-from highwater.impl.codecs.json.manifest import Checkpoint
-from highwater.impl.codecs.json.manifest_epochs import Manifest
+from highwater.impl.codecs.json.manifest import EPOCHS, Checkpoint
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import Definite, Indefinite
 from highwater.impl.protocols.manifest_epochs import (
     Committed,
@@ -97,7 +96,7 @@ def trace_of(shape: Shape) -> Trace:
     if not shape.fresh:
         return Trace(of, MANIFESTS, shape.skew_ms)
     trace = FreshTrace(of, MANIFESTS, shape.skew_ms)
-    trace.first = MANIFESTS.key(FIRST_ID), manifest_epochs_json.encode(first_manifest(shape))
+    trace.first = MANIFESTS.key(FIRST_ID), EPOCHS.encode(first_manifest(shape))
     return trace
 
 
@@ -110,18 +109,18 @@ def trace_options(shape: Shape) -> list[str]:
 
 
 class Codec:
-    """The functions of manifest_epochs_json. What is decoded is cached for each process."""
+    """The functions of EPOCHS. What is decoded is cached for each process."""
 
     @staticmethod
     def encode(value: Manifest, /) -> bytes:
         """Return the bytes of a manifest."""
-        return manifest_epochs_json.encode(value)
+        return EPOCHS.encode(value)
 
     @staticmethod
     @lru_cache(10_000)
     def decode(body: bytes, /) -> Manifest:
         """Return the manifest in these bytes. Raises InvalidManifest."""
-        return manifest_epochs_json.decode(body)
+        return EPOCHS.decode(body)
 
 
 def production(world: World, shape: Shape, role: str) -> Instance | ManifestReader:
@@ -130,7 +129,7 @@ def production(world: World, shape: Shape, role: str) -> Instance | ManifestRead
 
 def begin(store: SimulatedStore, shape: Shape) -> None:
     if not shape.fresh:
-        store.put(MANIFESTS.key(FIRST_ID), manifest_epochs_json.encode(first_manifest(shape)), 0)
+        store.put(MANIFESTS.key(FIRST_ID), EPOCHS.encode(first_manifest(shape)), 0)
 
 
 def first_manifest(shape: Shape) -> Manifest:
@@ -168,7 +167,7 @@ async def opened(actors: Actors, client: Client, world: World) -> Instance | Non
 
 
 def shown(of: Committed | Polled) -> str:
-    return content(manifest_epochs_json.encode(of.manifest))
+    return content(EPOCHS.encode(of.manifest))
 
 
 def key_of(of: Committed | Polled) -> str:
@@ -266,7 +265,7 @@ def in_order(manifest: Manifest) -> tuple[str, ...]:
 def final_check(actors: Actors, events: list[Event]) -> None:
     """Check the callers' history of flushes, that epochs are unique, and that the checkpoint without expiry is there."""
     last = [key for key in actors.store.keys if key.startswith(MANIFESTS.prefix)][-1]
-    final = manifest_epochs_json.decode(actors.store.objects[last][0].body)
+    final = EPOCHS.decode(actors.store.objects[last][0].body)
     found = [*anomalies(flushes(actors.history()), in_order(final)), *taken_twice(actors.told)]
     if LASTING not in final.checkpoints:
         found.append("lost checkpoint: one that never expires has been collected")

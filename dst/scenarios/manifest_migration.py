@@ -19,9 +19,10 @@ from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import SimulatedStore
 from highwater.dst.world.tampering import DAMAGE
+from highwater.impl.codecs.manifest import CannotHold, Manifest
 from highwater.impl.codecs.slatedb.flatbuffer import NewerFields
 from highwater.impl.codecs.slatedb.header import InvalidFile, version_of
-from highwater.impl.codecs.slatedb.manifest import CannotHold, Manifest, ManifestCodec, Phase
+from highwater.impl.codecs.slatedb.manifest import ManifestCodec, Phase
 from highwater.impl.codecs.slatedb.tables import Checkpoint, Segment
 from highwater.impl.errors import Definite, Indefinite
 from highwater.impl.protocols import manifest_migration
@@ -193,7 +194,7 @@ async def update(actors: Actors, client: Client, world: World, impl: Impl, phase
         actors.begin(client, name)
         try:
             committed = await actors.in_time(client, impl.store.update(
-                lambda _, manifest: with_update(CODEC.without_ended(manifest, world.clock.now_ms()), name)))
+                lambda _, manifest: with_update(manifest.without_ended(world.clock.now_ms()), name)))
             actors.end(client, "committed", MANIFESTS.key(committed.id))
         except (CannotHold, NewerFields):
             actors.end(client, "refused")

@@ -20,8 +20,8 @@ from highwater.dst.world import tampering
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.sdk import IN_SIMULATION, SdkStore
 from highwater.dst.world.store import SimulatedStore
-from highwater.impl.codecs.json import manifest as manifest_json
-from highwater.impl.codecs.json.manifest import Checkpoint, Manifest
+from highwater.impl.codecs.json.manifest import UPDATES, Checkpoint
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.sequenced_metadata_boundary import Committed, MetadataStore, Recognised
 from highwater.impl.protocols.sequenced_storage import FIRST_ID
@@ -120,12 +120,10 @@ def namespace(shape: Shape) -> Namespace:
 
 
 class Codec:
-    """The functions of manifest_json, cached for each process."""
+    """The functions of UPDATES, cached for each process."""
 
-    referenced = staticmethod(manifest_json.referenced)
-    without_ended = staticmethod(manifest_json.without_ended)
-    encode = staticmethod(lru_cache(100_000)(manifest_json.encode))
-    decode = staticmethod(lru_cache(100_000)(manifest_json.decode))
+    encode = staticmethod(lru_cache(100_000)(UPDATES.encode))
+    decode = staticmethod(lru_cache(100_000)(UPDATES.decode))
 
 
 def production(world: World, where: Namespace, spare_checkpoints: bool, client: int) -> MetadataStore:
@@ -196,7 +194,7 @@ def drawn_change(actors: Actors, client: Client, world: World, update: str) -> C
         if what == "take":
             return manifest.with_checkpoint(Checkpoint(update, next_id, expiry_ms))
         if what == "ended":
-            return Codec.without_ended(manifest, world.clock.now_ms())
+            return manifest.without_ended(world.clock.now_ms())
         those = manifest.checkpoints
         if what == "keep" or not those:
             return manifest

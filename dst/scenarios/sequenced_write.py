@@ -12,7 +12,7 @@ from highwater.dst.scenario import RARE, STORES, BaseShape, Draw, Scenario, coun
 from highwater.dst.scripts import sequenced_write as scripts
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.tampering import DAMAGE
-from highwater.impl.codecs.json import manifest as manifest_json
+from highwater.impl.codecs.json.manifest import UPDATES
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.sequenced_storage import SequencedStorage
 from highwater.impl.protocols.sequenced_write import Committed, LogReader, LogWriter, NextFile, StateReader, StateWriter
@@ -108,7 +108,7 @@ def key_of(of: Committed) -> str:
 
 
 def shown(of: Committed) -> str:
-    return content(manifest_json.encode(of.value))
+    return content(UPDATES.encode(of.value))
 
 
 async def writer(actors: Actors, client: Client, world: World, number: int) -> None:
@@ -144,7 +144,7 @@ def final_check(actors: Actors, events: list[Event]) -> None:
     if actors.shape.log:
         final = tuple(body.decode() for body in files)
     else:
-        final = manifest_json.decode(files[-1]).updates if files else ()
+        final = UPDATES.decode(files[-1]).updates if files else ()
     found = anomalies(actors.history(), final)
     raise_anomalies(found)
 

@@ -13,8 +13,8 @@ from highwater.dst.scripts import simple_conditional as scripts
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.store import SimulatedStore, profile_of
 from highwater.dst.world.tampering import DAMAGE, DAMAGED
-from highwater.impl.codecs.json import manifest as manifest_json
-from highwater.impl.codecs.json.manifest import Manifest
+from highwater.impl.codecs.json.manifest import UPDATES
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.protocols.simple_conditional import Content, SimpleConditional
 from highwater.impl.world import World
 from highwater.traces.beginning import Beginning
@@ -63,7 +63,7 @@ def trace_of(shape: Shape) -> Trace:
 
 
 class FreshTrace(Beginning, Trace):
-    first = KEY, manifest_json.encode(Manifest())
+    first = KEY, UPDATES.encode(Manifest())
 
 
 def trace_options(shape: Shape) -> list[str]:
@@ -76,11 +76,11 @@ def production(world: World, shape: Shape, number: int) -> SimpleConditional:
 
 def begin(store: SimulatedStore, shape: Shape) -> None:
     if not shape.fresh:
-        store.put(KEY, manifest_json.encode(Manifest()), 0)
+        store.put(KEY, UPDATES.encode(Manifest()), 0)
 
 
 SHOWN: dict[str, Callable[[Content], str]] = {  # of a result: its key, and what it claims
-    "key": lambda of: KEY, "content": lambda of: content(manifest_json.encode(of.value)), "version": lambda of: of.version,
+    "key": lambda of: KEY, "content": lambda of: content(UPDATES.encode(of.value)), "version": lambda of: of.version,
 }
 
 
@@ -108,7 +108,7 @@ def final_check(actors: Actors, events: list[Event]) -> None:
     """Check the callers' history against the object's content.
 
     «one writer would simply overwrite the data from another»: conditional puts prevent that."""
-    final = manifest_json.decode(actors.store.objects[KEY][0].body).updates
+    final = UPDATES.decode(actors.store.objects[KEY][0].body).updates
     found = anomalies(actors.history(), final)
     raise_anomalies(found)
 

@@ -20,8 +20,8 @@ from highwater.dst.scenarios.sequenced_metadata_boundary import key_of, made, sh
 from highwater.dst.scripts import update_ids as scripts
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.tampering import DAMAGE
-from highwater.impl.codecs.json import manifest as manifest_json
-from highwater.impl.codecs.json.manifest import Manifest
+from highwater.impl.codecs.json.manifest import UPDATES
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.sequenced_metadata_boundary import Committed, MetadataStore, Recognised
 from highwater.impl.protocols.update_ids import Session, SessionForgotten, Table, noted
@@ -49,8 +49,7 @@ class Content(Manifest):
 
 
 class Codec(boundary.Codec):
-    holds = staticmethod(manifest_json.holds)
-    decode = staticmethod(lru_cache(100_000)(lambda body: Content(*manifest_json.decode(body))))
+    decode = staticmethod(lru_cache(100_000)(lambda body: Content(*UPDATES.decode(body))))
 
 
 class Store(MetadataStore):

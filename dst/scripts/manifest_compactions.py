@@ -1,17 +1,16 @@
 """Scripts of compactors, impl/protocols/manifest_compactions.py."""
 
 from highwater.dst.script import LOST, MANY, Alone, Script, fails_with, same
+from highwater.impl.codecs.json import compactions as compactions_json
+from highwater.impl.codecs.json.compactions import Compactions, Job
+from highwater.impl.codecs.json.manifest import COMPACTED, InvalidManifest
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import OutcomeUnknown, Unavailable
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.manifest_compactions import (
-    Compactions,
     Compactor,
     Fenced,
     InputMissing,
-    InvalidContent,
-    Job,
-    JsonCodec,
-    Manifest,
     Stores,
     collect,
     flush,
@@ -41,7 +40,7 @@ async def first_files(alone: Alone) -> None:
     await initialise(stores)
     same(alone.sent(), ["list manifest", "create 1.manifest", "get manifest.boundary",
                         "list compactions", "create 1.compactions", "get compactions.boundary"])
-    same((await stores.manifest.current()).value, Manifest(0, (), ()))
+    same((await stores.manifest.current()).value, Manifest(compactor_epoch=0, l0=(), compacted=()))
     same((await stores.compactions.current()).value, Compactions(0, ()))
 
 
@@ -51,7 +50,7 @@ async def compact(alone: Alone) -> None:
     async def merge(job: Job) -> None:
         merged.append(job)
 
-    same(await flush(stores, "a"), Committed(2, Manifest(0, ("a",), ())))
+    same(await flush(stores, "a"), Committed(2, Manifest(compactor_epoch=0, l0=("a",), compacted=())))
     same(type(await flush(stores, "a")), Recognised)
     await flush(stores, "b")
     compactor = Compactor(stores)
@@ -64,7 +63,7 @@ async def compact(alone: Alone) -> None:
     same(alone.sent(), ["list manifest", "get 4.manifest", "get manifest.boundary", *updated("compactions", 2),
                         *updated("manifest", 4), *updated("compactions", 3)])
     same(merged, [("a", "b")])
-    same((await stores.manifest.current()).value, Manifest(1, (), ("a", "b")))
+    same((await stores.manifest.current()).value, Manifest(compactor_epoch=1, l0=(), compacted=("a", "b")))
     same((await stores.compactions.current()).value, Compactions(1, ()))
     same(type(await flush(stores, "a")), Recognised)
     alone.sent()
@@ -97,7 +96,7 @@ async def continued(alone: Alone) -> None:
     same(merged, [("a",)])
     await alone.raises(Fenced, first.compact(merge), epoch=1, stored=2)
     same(await second.compact(merge), ("b",))
-    same((await stores.manifest.current()).value, Manifest(2, (), ("a", "b")))
+    same((await stores.manifest.current()).value, Manifest(compactor_epoch=2, l0=(), compacted=("a", "b")))
 
 
 async def fenced_before_it_finishes(alone: Alone) -> None:
@@ -116,7 +115,7 @@ async def fenced_before_it_finishes(alone: Alone) -> None:
     await alone.raises(Fenced, first.compact(merge), epoch=1, stored=2)
     same((await stores.compactions.current()).value, Compactions(2, (("a",),)))
     same(await second.compact(merge_again), ("a",))
-    same((await stores.manifest.current()).value, Manifest(2, (), ("a",)))
+    same((await stores.manifest.current()).value, Manifest(compactor_epoch=2, l0=(), compacted=("a",)))
     same((await stores.compactions.current()).value, Compactions(2, ()))
 
 
@@ -132,7 +131,7 @@ async def claims_of_nothing(alone: Alone) -> None:
         same(job, ("a", "x"))
 
     await alone.raises(InputMissing, compactor.compact(merge))
-    same((await stores.manifest.current()).value, Manifest(1, ("a",), ()))
+    same((await stores.manifest.current()).value, Manifest(compactor_epoch=1, l0=("a",), compacted=()))
     await stores.manifest.update(lambda _, m: m._replace(l0=("x",), compacted=("a",)))  # a part is compacted
     await alone.raises(InputMissing, compactor.compact(merge))
 
@@ -150,7 +149,7 @@ async def many(alone: Alone) -> None:
     await compactor.open()
     same(await compactor.compact(merge), ssts)
     same(merged, [ssts])
-    same((await stores.manifest.current()).value, Manifest(1, ("last",), ssts))
+    same((await stores.manifest.current()).value, Manifest(compactor_epoch=1, l0=("last",), compacted=ssts))
 
 
 async def several_claims(alone: Alone) -> None:
@@ -167,7 +166,7 @@ async def several_claims(alone: Alone) -> None:
 
     same(await compactor.compact(merge), ("a",))
     same((await stores.compactions.current()).value.jobs, (("b",), ("a", "b")))
-    same((await stores.manifest.current()).value, Manifest(1, ("b", "c"), ("a",)))
+    same((await stores.manifest.current()).value, Manifest(compactor_epoch=1, l0=("b", "c"), compacted=("a",)))
 
 
 async def open_in_doubt(alone: Alone) -> None:
@@ -190,7 +189,7 @@ async def open_in_doubt(alone: Alone) -> None:
 def behind(alone: Alone, file_id: int):
     """Return what passes this file with the boundary: another client has built on it."""
     async def pass_it() -> None:
-        await alone.real.create(MANIFESTS.key(file_id + 1), JsonCodec(Manifest).encode(Manifest(7)))
+        await alone.real.create(MANIFESTS.key(file_id + 1), COMPACTED.encode(Manifest(compactor_epoch=7)))
         await alone.real.put(MANIFESTS.boundary_key, b"%d" % file_id)
     return pass_it
 
@@ -208,13 +207,13 @@ async def collection(alone: Alone) -> None:
 
 
 async def bytes_of_files(alone: Alone) -> None:
-    codec = JsonCodec(Manifest)
+    codec = COMPACTED
     body = b'{"compacted":["c"],"compactor_epoch":3,"l0":["a","b"]}'
-    same(codec.encode(Manifest(3, ("a", "b"), ("c",))), body)
-    same(codec.decode(body), Manifest(3, ("a", "b"), ("c",)))
-    same(JsonCodec(Compactions).decode(b'{"jobs":[["a","b"]]}'), Compactions(0, (("a", "b"),)))
+    same(codec.encode(Manifest(compactor_epoch=3, l0=("a", "b"), compacted=("c",))), body)
+    same(codec.decode(body), Manifest(compactor_epoch=3, l0=("a", "b"), compacted=("c",)))
+    same(compactions_json.decode(b'{"jobs":[["a","b"]]}'), Compactions(0, (("a", "b"),)))
     for strange in (b"", b"{", b"[]", b"1", b'{"strange":1}', b"\xff"):
-        fails_with(InvalidContent, lambda strange=strange: codec.decode(strange))
+        fails_with(InvalidManifest, lambda strange=strange: codec.decode(strange))
 
 
 SCRIPTS: tuple[Script, ...] = (

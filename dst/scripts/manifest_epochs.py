@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable
 
 from highwater.dst.script import HANGS, LARGE, LOST, MANY, UNHEARD, Alone, Script, fails_with, same
-from highwater.impl.codecs.json.manifest import Checkpoint, InvalidManifest
-from highwater.impl.codecs.json.manifest_epochs import Manifest, decode, encode
+from highwater.impl.codecs.json.manifest import EPOCHS, Checkpoint, InvalidManifest
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import AlreadyExists, OutcomeUnknown, Unavailable
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.manifest_epochs import (
@@ -26,6 +26,8 @@ from highwater.impl.protocols.manifest_epochs import (
     open_writer,
 )
 from highwater.impl.protocols.sequenced_storage import NoLatest
+
+decode, encode = EPOCHS.decode, EPOCHS.encode
 
 FILES = Namespace("db", "manifest")
 LIST = "list manifest"
@@ -161,11 +163,11 @@ async def open_in_doubt(alone: Alone) -> None:
 async def flushes(alone: Alone) -> None:
     writer = await written(alone)
     first = await writer.flush("a")
-    same(first, Committed(3, Manifest(writer_epoch=1)._replace(l0=("a",), last_wal=first.manifest.last_wal,
-                                                              next_wal=first.manifest.next_wal)))
+    after, then = first.manifest.replay_after_wal_id, first.manifest.next_wal
+    same(first, Committed(3, Manifest(writer_epoch=1, l0=("a",), replay_after_wal_id=after, next_wal=then)))
     same(alone.sent(), update(2))
     second = (await writer.flush("b")).manifest
-    same((second.l0, second.last_wal - first.manifest.last_wal, second.next_wal - first.manifest.next_wal), (("a", "b"), 1, 1))
+    same((second.l0, second.replay_after_wal_id - after, second.next_wal - then), (("a", "b"), 1, 1))
     alone.fails("create", "manifest/", LOST)
     alone.sent()
     same((await writer.flush("c")).id, 5)
@@ -376,7 +378,7 @@ async def many(alone: Alone) -> None:
 async def large_ids(alone: Alone) -> None:
     """Ids and epochs may be any u64."""
     for latest in LARGE:
-        first = Manifest(writer_epoch=latest, compactor_epoch=latest, last_wal=latest, next_wal=latest + 1)
+        first = Manifest(writer_epoch=latest, compactor_epoch=latest, replay_after_wal_id=latest, next_wal=latest + 1)
         await another(alone, latest, first)()
         writer = await open_writer(alone.world, "db")
         same((await open_writer(alone.world, "db")).epoch, latest + 2)
@@ -384,12 +386,13 @@ async def large_ids(alone: Alone) -> None:
         same((await open_compactor(alone.world, "db")).epoch, latest + 1)
         if latest < LARGE[-1]:
             found = await (await open_writer(alone.world, "db")).flush("b")
-            same((found.id, found.manifest.last_wal, found.manifest.next_wal), (latest + 5, latest + 1, latest + 2))
+            same((found.id, found.manifest.replay_after_wal_id, found.manifest.next_wal), (latest + 5, latest + 1, latest + 2))
 
 
 async def contents(alone: Alone) -> None:
     """A manifest as bytes, and which bytes are none."""
-    full = Manifest(1, 2, 3, ("a",), ("b",), 4, 5, (Checkpoint("c", 6, 7),))
+    full = Manifest(writer_epoch=1, compactor_epoch=2, collector_epoch=3, l0=("a",), compacted=("b",), replay_after_wal_id=4,
+                    next_wal=5, checkpoints=(Checkpoint("c", 6, 7),))
     for manifest in (EMPTY, full):
         same(decode(encode(manifest)), manifest)
     changed = (encode(full).replace(b'"l0":["a"]', b'"l0":1'), encode(full).replace(b'"id":"c"', b'"strange":"c"'))

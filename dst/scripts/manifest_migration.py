@@ -1,8 +1,9 @@
 """Scripts of the migration from V1 to V2 manifests, impl/protocols/manifest_migration.py."""
 
 from highwater.dst.script import MANY, Alone, Script, same
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.header import version_of
-from highwater.impl.codecs.slatedb.manifest import Manifest, ManifestCodec, Phase
+from highwater.impl.codecs.slatedb.manifest import ManifestCodec, Phase
 from highwater.impl.errors import NotFound, Unavailable
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.manifest_migration import V1Remains, begin_v2_only

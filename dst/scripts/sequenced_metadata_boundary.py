@@ -4,7 +4,8 @@ Each script begins with one file in db/manifest/, unless it says otherwise.
 """
 
 from highwater.dst.script import LARGE, LOST, MANY, Alone, Script, check, fails_with, refuses_a_cache, same
-from highwater.impl.codecs.json.manifest import Checkpoint, InvalidManifest, Manifest, decode, encode
+from highwater.impl.codecs.json.manifest import UPDATES, Checkpoint, InvalidManifest
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import AlreadyExists, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
 from highwater.impl.layout import InvalidId, InvalidName, Namespace
 from highwater.impl.protocols.boundary_object import InvalidBoundary, ObjectStoreBoundaryObject, ObjectVersionBehindBoundary
@@ -17,6 +18,8 @@ from highwater.impl.protocols.sequenced_metadata_boundary import (
     manifest_store,
 )
 from highwater.impl.protocols.sequenced_storage import Listed, NoLatest, ObjectVersionExists, SequencedStorage
+
+decode, encode = UPDATES.decode, UPDATES.encode
 
 FILES = Namespace("db", "manifest")
 BOUNDARY = "manifest.boundary"

@@ -1,11 +1,14 @@
 """Scripts of files whose names are the guard, impl/protocols/sequenced_write.py."""
 
 from highwater.dst.script import HANGS, LARGE, LOST, MANY, Alone, Script, fails_with, same
-from highwater.impl.codecs.json.manifest import InvalidManifest, Manifest, encode
+from highwater.impl.codecs.json.manifest import UPDATES, InvalidManifest
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import AlreadyExists, NotFound, OutcomeUnknown, Unavailable
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.sequenced_storage import NoLatest, ObjectVersionExists, SequencedStorage
 from highwater.impl.protocols.sequenced_write import Committed, LogReader, LogWriter, Lost, NextFile, StateReader, StateWriter
+
+encode = UPDATES.encode
 
 FILES = Namespace("db", "manifest")
 LIST = "list manifest"

@@ -1,9 +1,12 @@
 """Scripts of one object that is put if it has not changed, impl/protocols/simple_conditional.py."""
 
 from highwater.dst.script import HANGS, LOST, Alone, Script, refuses_a_cache, same
-from highwater.impl.codecs.json.manifest import Manifest, encode
+from highwater.impl.codecs.json.manifest import UPDATES
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
 from highwater.impl.protocols.simple_conditional import SimpleConditional, UpdateConflict
+
+encode = UPDATES.encode
 
 KEY = "db/object"
 GET, PUT = "get object", "update object"

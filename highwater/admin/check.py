@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from highwater.admin.database import Database, Place, load, ssts_of
 from highwater.admin.deep import FOOTER, faults_of_ends
-from highwater.impl.codecs.slatedb.manifest import Manifest, ManifestCodec, active
+from highwater.impl.codecs.manifest import Manifest
+from highwater.impl.codecs.slatedb.manifest import ManifestCodec
 from highwater.impl.codecs.slatedb.tables import Sst, View
 from highwater.impl.errors import NotFound
 from highwater.impl.layout import Namespace
@@ -226,7 +227,7 @@ def checkpoints_are_distinct(database: Database, parents: Parents, now_ms: int) 
 def checkpoints_have_their_manifest(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
     there = {file.id for file in database.manifests}
     for one in database.latest.checkpoints if database.latest else ():
-        if active(one, now_ms) and one.manifest_id not in there:
+        if one.active(now_ms) and one.manifest_id not in there:
             yield Finding(
                 "damage", "checkpoint lost",
                 f"checkpoint {one.id} refers to manifest {one.manifest_id}, which does not exist",
@@ -359,7 +360,7 @@ def what_nobody_names(database: Database, parents: Parents, now_ms: int) -> Iter
 
 def referenced(database: Database, now_ms: int) -> frozenset[int]:
     """Return the ids of the manifests that a collection keeps for a checkpoint."""
-    return frozenset(one.manifest_id for one in database.latest.checkpoints if active(one, now_ms)) \
+    return frozenset(one.manifest_id for one in database.latest.checkpoints if one.active(now_ms)) \
         if database.latest else frozenset()
 
 

@@ -10,10 +10,11 @@ is raised for it.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb import compactions as compactions_slatedb
 from highwater.impl.codecs.slatedb.flatbuffer import number_of_ulid
 from highwater.impl.codecs.slatedb.header import version_of
-from highwater.impl.codecs.slatedb.manifest import Manifest, ManifestCodec
+from highwater.impl.codecs.slatedb.manifest import ManifestCodec
 from highwater.impl.errors import Definite, NotFound
 from highwater.impl.layout import InvalidName, Namespace
 from highwater.impl.protocols.boundary_object import InvalidBoundary, parse

@@ -5,10 +5,11 @@ a released client may refresh one that has expired, and is told that it succeede
 """
 
 from highwater.admin.database import Database, load
+from highwater.impl.codecs.manifest import CannotHold, Manifest
 from highwater.impl.codecs.slatedb import compactions as compactions_slatedb
 from highwater.impl.codecs.slatedb.flatbuffer import NewerFields
 from highwater.impl.codecs.slatedb.header import version_of
-from highwater.impl.codecs.slatedb.manifest import CannotHold, Manifest, ManifestCodec, Phase
+from highwater.impl.codecs.slatedb.manifest import ManifestCodec, Phase
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.boundary_object import ObjectStoreBoundaryObject
 from highwater.impl.protocols.sequenced_metadata_boundary import Committed, MetadataStore
@@ -39,7 +40,7 @@ async def planned(world: World, root: str, min_age_ms: int) -> list[Row]:
     if database.is_none:
         raise ValueError("there is no database here, so nothing to collect: check the URL")
     rows, after = update_of(database, now_ms)
-    referenced = ManifestCodec().referenced(after) if after else frozenset()
+    referenced = after.referenced() if after else frozenset()
     written = after != database.latest
     for name, files in (("manifest", database.manifests), ("compactions", database.compactions)):
         within = Namespace("", name)
@@ -64,7 +65,7 @@ def update_of(database: Database, now_ms: int) -> tuple[list[Row], Manifest | No
     latest = database.latest
     if latest is None:
         return [], None
-    file, after = database.manifests[-1], ManifestCodec().without_ended(latest, now_ms)
+    file, after = database.manifests[-1], latest.without_ended(now_ms)
     ended = [one for one in latest.checkpoints if one not in after.checkpoints]
     try:
         ManifestCodec(PHASES[file.version]).encode(after)

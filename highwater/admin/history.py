@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from highwater.admin.database import Database, File
-from highwater.impl.codecs.slatedb.manifest import Manifest
+from highwater.impl.codecs.manifest import Manifest
 
 COMPACTOR_LIFETIME_S = 900  # lifetime of the checkpoint that a released compactor takes before it drops its inputs
 NAMED = ("external_dbs", "ssts", "l0", "compacted", "checkpoints")  # shown by their ids

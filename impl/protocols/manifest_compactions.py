@@ -14,60 +14,18 @@ request writes to both. A compactor may disappear between any two requests, so w
   lost reply, and a claim that another compactor has applied are one case.
 """
 
-import json
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from highwater.impl.errors import Definite, Indefinite, OutcomeUnknown, StoreError
+from highwater.impl.codecs.json import compactions as compactions_json
+from highwater.impl.codecs.json.compactions import Compactions, Job
+from highwater.impl.codecs.json.manifest import COMPACTED
+from highwater.impl.codecs.manifest import Manifest
+from highwater.impl.errors import Indefinite, OutcomeUnknown, StoreError
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
 from highwater.impl.protocols.sequenced_metadata_boundary import Committed, MetadataStore, Recognised
 from highwater.impl.world import World
-
-Job = tuple[str, ...]  # names of the SSTs to merge
-
-
-class Manifest(NamedTuple):
-    """The content of a manifest file."""
-
-    compactor_epoch: int = 0
-    l0: tuple[str, ...] = ()  # in the order of the flushes
-    compacted: tuple[str, ...] = ()
-
-    def flushed(self, sst: str) -> bool:
-        return sst in self.l0 or sst in self.compacted
-
-
-class Compactions(NamedTuple):
-    """The content of a compactions file."""
-
-    compactor_epoch: int = 0
-    jobs: tuple[Job, ...] = ()  # the claimed jobs
-
-
-class InvalidContent(Definite):
-    """A file that this codec did not write."""
-
-
-class JsonCodec:
-    """The codec of both kinds of files: one JSON object, the fields of a named tuple, keys sorted, no spaces."""
-
-    def __init__(self, kind: type[Manifest | Compactions]):
-        self.kind = kind
-
-    def encode(self, value: Manifest | Compactions) -> bytes:
-        return json.dumps(value._asdict(), sort_keys=True, separators=(",", ":")).encode()
-
-    def decode(self, body: bytes) -> Any:
-        """Decode a file. Raises InvalidContent."""
-        try:
-            return self.kind(**{name: frozen(value) for name, value in json.loads(body).items()})
-        except (ValueError, TypeError, AttributeError) as error:
-            raise InvalidContent(f"no {self.kind.__name__}: {body[:60]!r}: {error}") from None
-
-
-def frozen(value: Any) -> Any:
-    return tuple(map(frozen, value)) if isinstance(value, list) else value
 
 
 class Fenced(Indefinite):
@@ -93,8 +51,8 @@ class Stores(NamedTuple):
 
 
 def stores_of(world: World, root: str) -> Stores:
-    return Stores(*(MetadataStore(world, Namespace(root, name), JsonCodec(kind), spare_checkpoints=False)
-                    for name, kind in (("manifest", Manifest), ("compactions", Compactions))))
+    return Stores(*(MetadataStore(world, Namespace(root, name), codec, spare_checkpoints=False)
+                    for name, codec in (("manifest", COMPACTED), ("compactions", compactions_json))))
 
 
 async def initialise(stores: Stores) -> None:
@@ -106,7 +64,7 @@ async def initialise(stores: Stores) -> None:
 async def flush(stores: Stores, sst: str) -> Committed | Recognised:
     """Add an SST to L0, exactly once however often this is called. Raises what `update_recognised` raises."""
     return await stores.manifest.update_recognised(
-        lambda m: m.flushed(sst), lambda _, m: m._replace(l0=(*m.l0, sst)))
+        lambda m: m.has_sst(sst), lambda _, m: m._replace(l0=(*m.l0, sst)))
 
 
 async def collect(stores: Stores, min_age_ms: int) -> tuple[list[int], list[int]]:

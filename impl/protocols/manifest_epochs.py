@@ -15,9 +15,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from highwater.impl.codecs.codec import Codec
-from highwater.impl.codecs.json import manifest_epochs as manifest_epochs_json
-from highwater.impl.codecs.json.manifest import Checkpoint
-from highwater.impl.codecs.json.manifest_epochs import Manifest
+from highwater.impl.codecs.json.manifest import EPOCHS, Checkpoint
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import Definite, Indefinite, OutcomeUnknown, StoreError
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.sequenced_storage import FIRST_ID, NoLatest, ObjectVersionExists, SequencedStorage
@@ -75,10 +74,10 @@ class Flush(NamedTuple):
     sst: str
 
     def landed(self, m: Manifest) -> bool:
-        return self.sst in m.ssts
+        return m.has_sst(self.sst)
 
     def applied(self, m: Manifest) -> Manifest:
-        return m._replace(l0=(*m.l0, self.sst), last_wal=m.next_wal, next_wal=m.next_wal + 1)
+        return m._replace(l0=(*m.l0, self.sst), replay_after_wal_id=m.next_wal, next_wal=m.next_wal + 1)
 
 
 class Compaction(NamedTuple):
@@ -118,7 +117,7 @@ class Instance:
     one whose response was lost: repeat an update to find out; an open has failed.
     """
 
-    def __init__(self, world: World, root: str, role: str, codec: Codec = manifest_epochs_json):
+    def __init__(self, world: World, root: str, role: str, codec: Codec = EPOCHS):
         if role not in EPOCH:
             raise ValueError(f"role is {role!r}: accepted are {', '.join(EPOCH)}")
         self.world, self.role, self.codec = world, role, codec
@@ -368,7 +367,7 @@ async def initialise(world: World, root: str, first: Manifest = EMPTY) -> None:
     storage = SequencedStorage(world, Namespace(root, "manifest"))
     if not await storage.list():
         try:
-            await storage.create(FIRST_ID, manifest_epochs_json.encode(first))
+            await storage.create(FIRST_ID, EPOCHS.encode(first))
         except ObjectVersionExists:
             pass  # another client created it
 
@@ -389,7 +388,7 @@ class ManifestReader:
     «How does a SlateDB reader know there are new keys written by other instances?» It asks.
     """
 
-    def __init__(self, world: World, root: str, codec: Codec = manifest_epochs_json):
+    def __init__(self, world: World, root: str, codec: Codec = EPOCHS):
         self.storage, self.codec = SequencedStorage(world, Namespace(root, "manifest")), codec
         self.seen: frozenset[str] = frozenset()
 
@@ -399,6 +398,6 @@ class ManifestReader:
         if not files:
             raise NoLatest(f"there is no file in {self.storage.namespace.prefix!r}")
         manifest = self.codec.decode(await self.storage.read(files[-1].id))
-        new = tuple(sst for sst in manifest.ssts if sst not in self.seen)
+        new = tuple(sst for sst in manifest.sst_names if sst not in self.seen)
         self.seen |= frozenset(new)
         return Polled(files[-1].id, manifest, new)

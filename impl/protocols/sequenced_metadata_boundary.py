@@ -13,7 +13,7 @@ The code implements SlateDB's RFC on GC boundary files in three parts:
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from highwater.impl.codecs.json import manifest as manifest_json
+from highwater.impl.codecs.json.manifest import UPDATES
 from highwater.impl.errors import Definite, NotFound, OutcomeUnknown, StoreError, Unavailable
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.boundary_object import (
@@ -116,7 +116,7 @@ class MetadataStore:
     docs/operating/cost.md.
     """
 
-    def __init__(self, world: World, namespace: Namespace, codec: Any = manifest_json, spare_checkpoints: bool = True,
+    def __init__(self, world: World, namespace: Namespace, codec: Any = UPDATES, spare_checkpoints: bool = True,
                  storage: BoundedSequencedStorage | None = None, keep_latest: bool = False):
         self.world, self.codec, self.spare_checkpoints = world, codec, spare_checkpoints
         self.keep_latest = keep_latest
@@ -164,7 +164,7 @@ class MetadataStore:
 
         Raises what `update_recognised` raises.
         """
-        return await self.update_recognised(lambda value: self.codec.holds(value, update_id), change, attempts)
+        return await self.update_recognised(lambda value: value.holds(update_id), change, attempts)
 
     async def update_recognised(self, holds: Callable[[Any], bool | StoreError], change: Callable[[int, Any], Any],
                                 attempts: int | None = None) -> Committed | Recognised:
@@ -228,8 +228,8 @@ class MetadataStore:
         Raises what `update_recognised` raises.
         """
         now_ms = self.world.clock.now_ms()
-        return await self.update_recognised(lambda value: self.codec.without_ended(value, now_ms) == value,
-                                            lambda _, value: self.codec.without_ended(value, now_ms), attempts)
+        return await self.update_recognised(lambda value: value.without_ended(now_ms) == value,
+                                            lambda _, value: value.without_ended(now_ms), attempts)
 
     async def collect(self, min_age_ms: int) -> list[int]:
         """Run one round of garbage collection; return the deleted ids.
@@ -264,7 +264,7 @@ class MetadataStore:
             return None
         if latest <= await self.bounded.boundary.read():
             return None
-        return self.codec.referenced(value)
+        return value.referenced()
 
 
 def manifest_store(world: World, root: str) -> MetadataStore:

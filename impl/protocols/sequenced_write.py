@@ -15,11 +15,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from highwater.impl.codecs.codec import Codec
-from highwater.impl.codecs.json import manifest as manifest_json
+from highwater.impl.codecs.json.manifest import UPDATES
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import Definite, NotFound, OutcomeUnknown
 from highwater.impl.protocols.sequenced_storage import FIRST_ID, ObjectVersionExists, SequencedStorage
 
-EMPTY = manifest_json.Manifest()  # the state before the first file
+EMPTY = Manifest()  # the state before the first file
 
 
 class Lost(NamedTuple):
@@ -91,7 +92,7 @@ class StateWriter:
     others are far ahead.
     """
 
-    def __init__(self, storage: SequencedStorage, codec: Codec = manifest_json, empty: Any = EMPTY,
+    def __init__(self, storage: SequencedStorage, codec: Codec = UPDATES, empty: Any = EMPTY,
                  resolve: str = "get", unknown: str = "report"):
         if resolve not in ("get", "list"):
             raise ValueError(f"resolve is {resolve!r}: accepted are 'get' and 'list'")
@@ -150,7 +151,7 @@ class StateWriter:
 class StateReader:
     """Reads the latest file (LIST, GET), and any old file by its id."""
 
-    def __init__(self, storage: SequencedStorage, codec: Codec = manifest_json):
+    def __init__(self, storage: SequencedStorage, codec: Codec = UPDATES):
         self.storage, self.codec = storage, codec
 
     async def current(self) -> Committed | None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from highwater.impl.codecs.codec import Codec
-from highwater.impl.codecs.json import manifest as manifest_json
+from highwater.impl.codecs.json.manifest import UPDATES
 from highwater.impl.errors import AlreadyExists, Definite, OutcomeUnknown, PreconditionFailed
 from highwater.impl.world import World
 
@@ -42,7 +42,7 @@ class SimpleConditional:
     equal. A PUT without a reply may take effect long after others have written.
     """
 
-    def __init__(self, world: World, key: str, codec: Codec = manifest_json, resolve: str = "unknown", recurs: bool = False):
+    def __init__(self, world: World, key: str, codec: Codec = UPDATES, resolve: str = "unknown", recurs: bool = False):
         if world.store.caches:
             raise ValueError(f"{type(world.store).__name__} answers reads from memory: after a conflict the content must be "
                              "read anew; give the store that it wraps")

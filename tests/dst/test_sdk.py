@@ -16,7 +16,7 @@ from highwater.dst.scenarios.sequenced_metadata_boundary import SDKS, Shape, dra
 from highwater.dst.simulate import Outcome, simulate
 from highwater.dst.world.faults import Weights
 from highwater.dst.world.sdk import ANY, IN_SIMULATION, POLICIES, SdkStore, repeats
-from highwater.impl.codecs.json import manifest as manifest_json
+from highwater.impl.codecs.json.manifest import UPDATES
 from highwater.impl.errors import AlreadyExists, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
 from highwater.impl.layout import Namespace
 from highwater.impl.stores.memory import MemoryStore
@@ -427,7 +427,7 @@ def test_a_create_that_lands_late_is_in_the_history_and_nobody_was_told_otherwis
             if e.awaited or e.status != 200 or e.request not in given_up:
                 continue
             seen += 1
-            update = manifest_json.decode(e.body).updates[-1].encode()
+            update = UPDATES.decode(e.body).updates[-1].encode()
             told = [t.op for t in outcome.events[given_up[e.request]:] if t.kind == "told" and t.body == update]
             assert told == (["unknown"] if kind == "timeout" else [])
             before, after = states_around(outcome, place)

@@ -12,9 +12,10 @@ from highwater.admin import check as admin_check
 from highwater.admin.database import load
 from highwater.cli.main import app
 from highwater.gate.exits import BAD_INPUT, SAFETY
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb import compactions
 from highwater.impl.codecs.slatedb.flatbuffer import NewerFields, ulid_of
-from highwater.impl.codecs.slatedb.manifest import Manifest, ManifestCodec, Phase
+from highwater.impl.codecs.slatedb.manifest import ManifestCodec, Phase
 from highwater.impl.codecs.slatedb.tables import (
     COMPLETED,
     EXCLUDED,

@@ -12,7 +12,7 @@ from highwater.conformance.conform import model_of
 from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import STEMS
 from highwater.dst.simulate import simulate
-from highwater.impl.codecs.json.manifest import Manifest
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import NotFound, OutcomeUnknown
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.boundary_object import InvalidBoundary, ObjectStoreBoundaryObject, ObjectVersionBehindBoundary

@@ -4,15 +4,15 @@ import asyncio
 
 import pytest
 
+from highwater.impl.codecs.json import compactions as compactions_json
+from highwater.impl.codecs.json.compactions import Compactions
+from highwater.impl.codecs.json.manifest import COMPACTED, InvalidManifest
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import OutcomeUnknown, Unavailable
 from highwater.impl.protocols.manifest_compactions import (
-    Compactions,
     Compactor,
     Fenced,
     InputMissing,
-    InvalidContent,
-    JsonCodec,
-    Manifest,
     collect,
     flush,
     initialise,
@@ -275,14 +275,15 @@ def test_one_that_is_not_open_does_nothing():
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}x", b'{"l1":[]}'])
 def test_garbage_is_an_error(body):
-    with pytest.raises(InvalidContent):
-        JsonCodec(Manifest).decode(body)
+    with pytest.raises(InvalidManifest):
+        COMPACTED.decode(body)
 
 
 def test_content_is_what_was_put():
-    for kind, value in ((Manifest, Manifest(3, ("a",), ("b",))), (Compactions, Compactions(3, (("a", "b"),)))):
-        assert JsonCodec(kind).decode(JsonCodec(kind).encode(value)) == value
-    assert JsonCodec(Compactions).encode(Compactions(1, (("a",),))) == b'{"compactor_epoch":1,"jobs":[["a"]]}'
+    for codec, value in ((COMPACTED, Manifest(compactor_epoch=3, l0=("a",), compacted=("b",))),
+                         (compactions_json, Compactions(3, (("a", "b"),)))):
+        assert codec.decode(codec.encode(value)) == value
+    assert compactions_json.encode(Compactions(1, (("a",),))) == b'{"compactor_epoch":1,"jobs":[["a"]]}'
 
 
 def test_a_claim_in_doubt_is_made_certain_before_anything_else_is_picked():

@@ -1,11 +1,12 @@
 """Single writer and epochs on every store: the sentences of SlateDB's page on the manifest, and the limits of the model."""
 
 import asyncio
+import json
 
 import pytest
 
-from highwater.impl.codecs.json.manifest import Checkpoint, InvalidManifest
-from highwater.impl.codecs.json.manifest_epochs import Manifest, decode, encode
+from highwater.impl.codecs.json.manifest import EPOCHS, NAMES, Checkpoint, InvalidManifest
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import Definite, Indefinite, OutcomeUnknown, Unavailable
 from highwater.impl.protocols.manifest_epochs import (
     EMPTY,
@@ -27,6 +28,8 @@ from highwater.impl.stores.system import system_world
 from highwater.impl.world import World
 from tests.support.stores.faulty import LATE, LOST, NEVER, REFUSED, Faulty
 from tests.support.stores.held import Held
+
+decode, encode = EPOCHS.decode, EPOCHS.encode
 
 pytest_plugins = ["tests.support.stores.fixtures"]
 run = asyncio.run
@@ -178,8 +181,8 @@ def test_the_four_kinds_of_update_and_what_they_say(stores):
         compactor = await open_compactor(world_of(stores.open()), "db")
         opened = Manifest(writer_epoch=1, compactor_epoch=1)
         assert await compactor.compact() is None
-        assert (await writer.flush("a")).manifest == opened._replace(l0=("a",), last_wal=1, next_wal=2)
-        assert (await writer.flush("b")).manifest == opened._replace(l0=("a", "b"), last_wal=2, next_wal=3)
+        assert (await writer.flush("a")).manifest == opened._replace(l0=("a",), replay_after_wal_id=1, next_wal=2)
+        assert (await writer.flush("b")).manifest == opened._replace(l0=("a", "b"), replay_after_wal_id=2, next_wal=3)
         merged = []
 
         async def merge(picked: tuple[str, ...]) -> None:
@@ -187,7 +190,7 @@ def test_the_four_kinds_of_update_and_what_they_say(stores):
 
         done = await compactor.compact(merge)
         assert merged == [("a", "b")]
-        assert done == (6, opened._replace(compacted=("a", "b"), last_wal=2, next_wal=3))
+        assert done == (6, opened._replace(compacted=("a", "b"), replay_after_wal_id=2, next_wal=3))
         assert await latest(store) == done.manifest
 
     run(case())
@@ -242,8 +245,9 @@ def test_a_flush_that_is_reported_stays_whoever_else_writes(stores):
 
         await asyncio.gather(flushes(), compactions(), collector.drop_ended_checkpoints())
         final = await latest(store)
-        assert sorted(final.ssts) == [f"0.{n}" for n in range(4)]
-        assert final[:3] == (1, 1, 1) and (final.last_wal, final.next_wal) == (4, 5)
+        assert sorted(final.sst_names) == [f"0.{n}" for n in range(4)]
+        assert (final.writer_epoch, final.compactor_epoch, final.collector_epoch) == (1, 1, 1)
+        assert (final.replay_after_wal_id, final.next_wal) == (4, 5)
         assert final.checkpoints == kept
         assert await collector.drop_ended_checkpoints() is None
 
@@ -277,7 +281,7 @@ def test_conflicts_are_retried_until_the_deadline_if_there_is_one():
         clock = writer.world.clock
         with pytest.raises(ManifestVersionExists) as late:
             await writer.flush("b", deadline_ms=clock.now_ms() + 20)
-        assert isinstance(late.value, Definite) and "b" not in (await latest(store)).ssts
+        assert isinstance(late.value, Definite) and "b" not in (await latest(store)).sst_names
         writer.storage.store.create = real
         await writer.flush("c")
         assert (await latest(store)).l0 == ("a", "c") and busy.epoch == 1
@@ -534,7 +538,8 @@ def test_a_reader_learns_of_new_keys_by_asking(stores):
 
 
 def test_the_codec_sorts_its_keys_and_refuses_what_it_would_drop():
-    manifest = Manifest(1, 2, 3, ("a",), ("b",), 4, 5, (Checkpoint("c", 1, 0),))
+    manifest = Manifest(writer_epoch=1, compactor_epoch=2, collector_epoch=3, l0=("a",), compacted=("b",),
+                        replay_after_wal_id=4, next_wal=5, checkpoints=(Checkpoint("c", 1, 0),))
     assert decode(encode(manifest)) == manifest
     assert encode(Manifest(l0=("a",))) == (
         b'{"checkpoints":[],"collector_epoch":0,"compacted":[],"compactor_epoch":0,"l0":["a"],"last_wal":0,"next_wal":1,'
@@ -547,9 +552,10 @@ def test_the_codec_sorts_its_keys_and_refuses_what_it_would_drop():
 def test_fields_are_named_as_in_the_model():
     from highwater.model.protocols import manifest_epochs as model
 
-    assert set(Manifest._fields) == set(model.Manifest._fields)
+    assert {NAMES[field] for field in EPOCHS.always} == set(model.Manifest._fields)
     first = model.initial(model.Constants(CHECKPOINTS=0)).files[0]._asdict()
-    assert Manifest()._asdict() == {name: value if isinstance(value, int) else tuple(value) for name, value in first.items()}
+    assert json.loads(encode(Manifest())) == {
+        name: value if isinstance(value, int) else list(value) for name, value in first.items()}
 
 
 def test_what_it_is_made_of_is_checked():

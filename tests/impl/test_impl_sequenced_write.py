@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 
-from highwater.impl.codecs.json.manifest import Manifest, encode
+from highwater.impl.codecs.json.manifest import UPDATES
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import Definite, NotFound, OutcomeUnknown, Unavailable
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.sequenced_storage import ObjectVersionExists, SequencedStorage
@@ -17,6 +18,8 @@ from highwater.impl.stores import s3
 from highwater.impl.stores.memory import MemoryStore
 from highwater.impl.stores.system import Ulids, system_world
 from tests.support.stores.faulty import LATE, LOST, NEVER, REFUSED, Faulty
+
+encode = UPDATES.encode
 
 pytest_plugins = ["tests.support.stores.fixtures"]
 run = asyncio.run

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from highwater.impl.codecs.json.manifest import Manifest
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import Definite, NotFound, OutcomeUnknown, Unavailable
 from highwater.impl.protocols.simple_conditional import SimpleConditional, UpdateConflict
 from highwater.impl.stores.cached import CachingStore

@@ -9,8 +9,9 @@ from threading import Timer
 import pytest
 
 from highwater.admin.check import judge
+from highwater.impl.codecs.manifest import CannotHold
 from highwater.impl.codecs.slatedb import compactions
-from highwater.impl.codecs.slatedb.manifest import CannotHold, ManifestCodec, Phase
+from highwater.impl.codecs.slatedb.manifest import ManifestCodec, Phase
 from highwater.impl.codecs.slatedb.tables import COMPLETED, Checkpoint
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.boundary_object import ObjectStoreBoundaryObject

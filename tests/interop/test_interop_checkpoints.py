@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from highwater.admin.gc import collected, planned
-from highwater.impl.codecs.slatedb.manifest import ManifestCodec, Phase, active
+from highwater.impl.codecs.slatedb.manifest import ManifestCodec, Phase
 from highwater.impl.stores.system import open_database, system_world
 from highwater.impl.world import World
 from tests.interop.test_interop import Database, checked, filled
@@ -28,7 +28,7 @@ def gone(peer: Client, database: Database) -> dict:
     peer.flush()
     peer.close()
     entries = ManifestCodec().decode(max(database.files("manifest").items())[1]).checkpoints
-    while any(active(entry, int(time.time() * 1000)) for entry in entries):
+    while any(entry.active(int(time.time() * 1000)) for entry in entries):
         time.sleep(0.1)
     return taken
 

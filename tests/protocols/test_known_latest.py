@@ -8,7 +8,7 @@ import pytest
 
 from highwater.dst.cost import Latency, measure
 from highwater.dst.scenarios.known_latest import SCENARIO
-from highwater.impl.codecs.json.manifest import Manifest
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import OutcomeUnknown, Unavailable
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary

@@ -5,7 +5,8 @@ from itertools import permutations
 import pytest
 
 from highwater.conformance.conform import model_of
-from highwater.impl.codecs.json.manifest_epochs import Manifest, encode
+from highwater.impl.codecs.json.manifest import EPOCHS
+from highwater.impl.codecs.manifest import Manifest
 from highwater.model.core import State, init, moves
 from highwater.model.explore.tabulated import explore, graph
 from highwater.model.liveness import eventually
@@ -15,6 +16,8 @@ from highwater.traces.event import EMPTY
 from highwater.traces.protocols.manifest_epochs import Trace, refiner
 from highwater.traces.protocols.manifest_epochs import constants as unbounded
 from highwater.traces.refine import Failure
+
+encode = EPOCHS.encode
 
 ROWS = {row.id: row for row in rows() if row.spec == "ManifestEpochs"}
 LIVE = [row for row in ROWS.values() if row.how == "live"]

@@ -10,8 +10,9 @@ from highwater.dst.mutants.manifest_migration import BUILDS, look
 from highwater.dst.run_spec import Run
 from highwater.dst.scenarios.manifest_migration import Shape, production, with_update
 from highwater.dst.simulate import simulate
+from highwater.impl.codecs.manifest import CannotHold, Manifest
 from highwater.impl.codecs.slatedb.header import InvalidFile
-from highwater.impl.codecs.slatedb.manifest import CannotHold, Manifest, ManifestCodec, Phase
+from highwater.impl.codecs.slatedb.manifest import ManifestCodec, Phase
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.manifest_migration import begin_v2_only
 from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore

@@ -9,7 +9,8 @@ import pytest
 from highwater.conformance.conform import model_of
 from highwater.dst.run_spec import Run
 from highwater.dst.simulate import many
-from highwater.impl.codecs.json.manifest import Checkpoint, Manifest
+from highwater.impl.codecs.json.manifest import Checkpoint
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import AlreadyExists, Definite, Indefinite, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
 from highwater.impl.layout import InvalidId, InvalidName, Namespace
 from highwater.impl.protocols.boundary_object import (

@@ -9,8 +9,8 @@ import pytest
 from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import named
 from highwater.dst.simulate import simulate
-from highwater.impl.codecs.json import manifest as manifest_json
-from highwater.impl.codecs.json.manifest import Manifest
+from highwater.impl.codecs.json.manifest import UPDATES
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import AlreadyExists, Indefinite, OutcomeUnknown, Unavailable
 from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
 from highwater.impl.protocols.sequenced_metadata_boundary import Committed, MetadataStore, Recognised, compactions_store
@@ -259,7 +259,7 @@ def test_of_a_session_the_last_number_is_kept():
         assert isinstance(await session.again(put("u4")), Recognised)
         value = (await opened(store).current()).value
         assert value.updates == ("u0", "u1", "u2", "u3", "u4") and value.sessions == ((session.id, 5),)
-        assert manifest_json.decode(manifest_json.encode(value)) == value
+        assert UPDATES.decode(UPDATES.encode(value)) == value
 
     asyncio.run(case())
 
@@ -332,5 +332,5 @@ def test_the_table_is_in_order_of_use():
 
 
 def test_files_without_sessions_are_as_they_were():
-    assert manifest_json.encode(Manifest(("a",))) == b'{"checkpoints":[],"updates":["a"]}'
-    assert manifest_json.decode(b'{"checkpoints":[],"updates":["a"]}') == Manifest(("a",))
+    assert UPDATES.encode(Manifest(("a",))) == b'{"checkpoints":[],"updates":["a"]}'
+    assert UPDATES.decode(b'{"checkpoints":[],"updates":["a"]}') == Manifest(("a",))

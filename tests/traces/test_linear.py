@@ -10,7 +10,8 @@ from highwater.dst.run_spec import Run
 from highwater.dst.scenarios.sequenced_metadata_boundary import Shape, namespace, production
 from highwater.dst.simulate import simulate
 from highwater.dst.world.faults import NONE
-from highwater.impl.codecs.json.manifest import Manifest, encode
+from highwater.impl.codecs.json.manifest import UPDATES
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import Unavailable
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.sequenced_metadata_boundary import BoundedSequencedStorage
@@ -19,6 +20,8 @@ from highwater.traces.event import EMPTY, Event
 from highwater.traces.histories.bounds import READ, UPDATE, faultless, operations, too_many
 from highwater.traces.histories.history import damage
 from highwater.traces.histories.linear import anomalies
+
+encode = UPDATES.encode
 
 WHERE = Namespace("db", "manifest")
 

@@ -11,7 +11,8 @@ from highwater.cli.main import app
 from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS
 from highwater.dst.run_spec import Run
 from highwater.dst.simulate import simulate
-from highwater.impl.codecs.slatedb.manifest import Manifest, ManifestCodec
+from highwater.impl.codecs.manifest import Manifest
+from highwater.impl.codecs.slatedb.manifest import ManifestCodec
 from highwater.impl.codecs.slatedb.tables import Checkpoint, View
 from highwater.impl.codecs.slatedb.tables import Run as SortedRun
 from highwater.traces.event import Event

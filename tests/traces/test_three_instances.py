@@ -8,7 +8,7 @@ import asyncio
 
 import pytest
 
-from highwater.impl.codecs.json.manifest_epochs import Manifest
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.protocols.manifest_epochs import ManifestReader, initialise, open_compactor, open_writer
 from highwater.impl.stores.system import system_world
 from tests.support.stores.three import NAMES, Three
@@ -74,7 +74,7 @@ def test_staggered_opens_all_succeed_and_the_earlier_ones_find_out_at_their_next
         kind, text = three.ask(name, "flush", name)
         assert kind == "FencedUnapplied" and "the manifest 4" in text
     assert three.ask("03", "flush", "03") == 7
-    assert latest(db1) == (7, Manifest(writer_epoch=4, compactor_epoch=1, l0=("03",), last_wal=1, next_wal=2))
+    assert latest(db1) == (7, Manifest(writer_epoch=4, compactor_epoch=1, l0=("03",), replay_after_wal_id=1, next_wal=2))
 
 
 def test_each_may_work_until_the_next_opens_and_what_was_reported_stays(db1, three):

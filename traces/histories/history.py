@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 
-from highwater.impl.codecs.json import manifest as manifest_json
+from highwater.impl.codecs.json.manifest import UPDATES
 from highwater.impl.layout import Namespace
 from highwater.traces.event import OP, Event
 
@@ -15,7 +15,7 @@ from highwater.traces.event import OP, Event
 @lru_cache(100_000)
 def updates_in(body: bytes) -> tuple[str, ...]:
     """Return the updates in a file. The same bytes recur in many runs, so results are cached for the process."""
-    return manifest_json.decode(body).updates
+    return UPDATES.decode(body).updates
 
 
 NOT_AHEAD: Mapping[str, int] = MappingProxyType({})

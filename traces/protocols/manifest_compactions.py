@@ -15,10 +15,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from highwater.impl.codecs.json import compactions as compactions_json
+from highwater.impl.codecs.json.compactions import InvalidCompactions
+from highwater.impl.codecs.json.manifest import COMPACTED, InvalidManifest
 from highwater.impl.layout import Namespace
-from highwater.impl.protocols.manifest_compactions import Compactions as StoredCompactions
-from highwater.impl.protocols.manifest_compactions import InvalidContent, JsonCodec
-from highwater.impl.protocols.manifest_compactions import Manifest as StoredManifest
 from highwater.model.explore.tabulated import BITS, FIELD
 from highwater.model.protocols.manifest_compactions import (
     OPENS,
@@ -49,8 +49,6 @@ KEYS = Keys("db", listed=(MANIFEST.prefix, COMPACTIONS.prefix), single=BOUNDARIE
 ANSWERED = {"committed": MANIFEST.prefix, "nothing": MANIFEST.prefix, "opened": COMPACTIONS.prefix,
             "compacted": COMPACTIONS.prefix}  # response -> the files that the last request before it is about
 LOOKS = ("get", "get_if_changed")  # reads of a boundary
-OF_MANIFEST = JsonCodec(StoredManifest)
-CODECS = {True: OF_MANIFEST, False: JsonCodec(StoredCompactions)}
 
 
 def constants(writers: int, compactors: int, collectors: int) -> Constants:
@@ -76,8 +74,8 @@ def job_of(names: tuple[str, ...] | list[str]) -> Job:
 
 
 def decoded(manifest: bool, body: bytes) -> Manifest | Compactions:
-    """Return the content of a file. Raises InvalidContent, ValueError."""
-    stored: Any = CODECS[manifest].decode(body)
+    """Return the content of a file. Raises InvalidManifest, InvalidCompactions, ValueError."""
+    stored: Any = (COMPACTED if manifest else compactions_json).decode(body)
     if manifest:
         return Manifest(stored.compactor_epoch, distinct(map(sst_of, stored.l0)), job_of(stored.compacted))
     return Compactions(stored.compactor_epoch, distinct(map(job_of, stored.jobs)))
@@ -100,7 +98,7 @@ def about(l: Writer | Compactor) -> bool:
 class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
-    alien = (*trace.ALIEN, InvalidContent)
+    alien = (*trace.ALIEN, InvalidManifest, InvalidCompactions)
     calls, claims = CALLS, JUDGES
     collector = "Collector"
     bodiless = ("not open", "nothing", "fenced", "not compacted")
@@ -113,7 +111,7 @@ class Trace(trace.Trace):
         self.before: dict[str, set[int]] = {}  # client -> its local parts before its last LIST
 
     def _updates(self, e: Event) -> tuple[str, ...]:
-        manifest = OF_MANIFEST.decode(e.body)
+        manifest = COMPACTED.decode(e.body)
         return manifest.compacted + manifest.l0
 
     def _take(self, e: Event) -> None:

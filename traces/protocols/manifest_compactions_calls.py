@@ -29,7 +29,7 @@ def errors(definitely: str, indefinitely: str, never: str = NEVER, perhaps: str 
     return {
         "Unavailable": definite(definitely, "call again", never),
         "NoLatest": definite(definitely, "there is no file: initialise both, then call again", never),
-        **unreadable(definitely, never, *FILES, "InvalidContent"),
+        **unreadable(definitely, never, *FILES, "InvalidManifest", "InvalidCompactions"),
         "OutcomeUnknown": indefinite(indefinitely, "call again with the same arguments: it finds out", perhaps),
         "InvalidBoundary": fault(indefinitely, "a boundary is none that a collector writes: stop, and mend it", perhaps),
         "BoundaryLost": fault(indefinitely, "a boundary is gone: stop, and restore it", perhaps),

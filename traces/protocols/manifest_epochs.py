@@ -14,7 +14,7 @@ from typing import Any
 
 from highwater.impl.codecs.json.manifest import InvalidManifest
 from highwater.impl.layout import Namespace
-from highwater.impl.protocols.manifest_epochs import manifest_epochs_json
+from highwater.impl.protocols.manifest_epochs import EPOCHS
 from highwater.model.explore.tabulated import BITS, FIELD
 from highwater.model.protocols.manifest_epochs import Constants, Manifest, Shared, model, ssts
 from highwater.traces import trace
@@ -42,9 +42,9 @@ def refiner(c: Constants) -> Refiner:
 @lru_cache(10_000)
 def decoded(body: bytes) -> Manifest:
     """Return the model's manifest for a body. Raises InvalidManifest, ValueError."""
-    m = manifest_epochs_json.decode(body)
+    m = EPOCHS.decode(body)
     return Manifest(m.writer_epoch, m.compactor_epoch, m.collector_epoch, distinct(map(update_of, m.l0)),
-                    distinct(map(update_of, m.compacted)), m.last_wal, m.next_wal,
+                    distinct(map(update_of, m.compacted)), m.replay_after_wal_id, m.next_wal,
                     frozenset([int(checkpoint.id) for checkpoint in m.checkpoints if checkpoint.expiry_ms]))
 
 
@@ -62,7 +62,7 @@ class Trace(trace.Trace):
         self.after: dict[str, str] = {}  # client -> the last key of the listing so far, after which the next page begins
 
     def _updates(self, e: Event) -> tuple[str, ...]:
-        manifest = manifest_epochs_json.decode(e.body)
+        manifest = EPOCHS.decode(e.body)
         return manifest.compacted + manifest.l0
 
     # --- reads whose response is lost

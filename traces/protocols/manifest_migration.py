@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.header import version_of
-from highwater.impl.codecs.slatedb.manifest import Manifest, ManifestCodec
+from highwater.impl.codecs.slatedb.manifest import ManifestCodec
 from highwater.impl.errors import Definite
 from highwater.impl.layout import Namespace
 from highwater.model.core import Process

@@ -11,7 +11,7 @@ from functools import lru_cache
 from heapq import heappop, heappush
 from typing import Any
 
-from highwater.impl.codecs.json import manifest as manifest_json
+from highwater.impl.codecs.json.manifest import UPDATES, InvalidManifest
 from highwater.impl.layout import Namespace
 from highwater.model.protocols.sequenced_metadata_boundary import (
     Collector,
@@ -58,7 +58,7 @@ def decoded(body: bytes) -> tuple[File, tuple[tuple[int, int], ...]]:
     if found is None:
         if len(FILES) > LIMIT:
             FILES.clear()
-        manifest = manifest_json.decode(body)
+        manifest = UPDATES.decode(body)
         tokens: list[Any] = [tuple(map(int, update.split("."))) for update in manifest.updates]
         file = File(frozenset(tokens), frozenset([c.manifest_id for c in manifest.checkpoints]))
         found = FILES[body] = file, tuple([(c.manifest_id, c.expiry_ms) for c in manifest.checkpoints])
@@ -87,13 +87,13 @@ def listed_up_to(local: Writer | Collector | Reader) -> int:
 class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
-    alien = (*trace.ALIEN, manifest_json.InvalidManifest)
+    alien = (*trace.ALIEN, InvalidManifest)
     calls, claims = CALLS, JUDGES
     keyed = ("committed", "read")
     at_rest: tuple[str, ...] = ("Idle",)  # a writer's `pc` at a response to its caller
 
     def _updates(self, e: Event) -> tuple[str, ...]:
-        return manifest_json.decode(e.body).updates
+        return UPDATES.decode(e.body).updates
 
     def _pass_time(self) -> None:
         self._expire(self.now_ms + self.skew_ms)

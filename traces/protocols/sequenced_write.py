@@ -10,7 +10,7 @@ If a writer in doubt cannot read whose file it is, it is treated as if it had cr
 
 from collections.abc import Iterator
 
-from highwater.impl.codecs.json import manifest as manifest_json
+from highwater.impl.codecs.json.manifest import UPDATES, InvalidManifest
 from highwater.impl.layout import Namespace
 from highwater.model.protocols.sequenced_write import (
     Constants,
@@ -82,7 +82,7 @@ def refiner(c: Constants) -> Refiner:
 class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
-    alien = (*trace.ALIEN, manifest_json.InvalidManifest)
+    alien = (*trace.ALIEN, InvalidManifest)
     calls = CALLS
     keyed = ("committed", "read")
 
@@ -91,7 +91,7 @@ class Trace(trace.Trace):
         self.constants = refiner.model.constants
 
     def _updates(self, e: Event) -> tuple[str, ...]:
-        return manifest_json.decode(e.body).updates if self.constants.USE == "state" else (e.body.decode(),)
+        return UPDATES.decode(e.body).updates if self.constants.USE == "state" else (e.body.decode(),)
 
     def _file(self, e: Event) -> File:
         """Return the model's file for an event. Raises InvalidManifest, ValueError."""

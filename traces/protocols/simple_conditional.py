@@ -6,7 +6,7 @@ with an indefinite error (5xx), is in the model's pool from then on, whether or 
 know. If an update is reported as in doubt, its writer forgets what it knew, as after a crash.
 """
 
-from highwater.impl.codecs.json import manifest as manifest_json
+from highwater.impl.codecs.json.manifest import UPDATES, InvalidManifest
 from highwater.model.protocols.simple_conditional import Constants, Shared, Update, Writer, model
 from highwater.traces import trace
 from highwater.traces.event import Event
@@ -32,7 +32,7 @@ def refiner(c: Constants) -> Refiner:
 
 def log_of(body: bytes) -> Log:
     """Return the updates in a body. Raises InvalidManifest, ValueError."""
-    return tuple(map(update_of, manifest_json.decode(body).updates))
+    return tuple(map(update_of, UPDATES.decode(body).updates))
 
 
 def puts(w: Writer, client: str, log: Log) -> bool:
@@ -48,12 +48,12 @@ def under_way(s: Shared) -> list[Log]:
 class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
-    alien = (*trace.ALIEN, manifest_json.InvalidManifest)
+    alien = (*trace.ALIEN, InvalidManifest)
     calls = CALLS
     keyed = ("committed", "read")
 
     def _updates(self, e: Event) -> tuple[str, ...]:
-        return manifest_json.decode(e.body).updates
+        return UPDATES.decode(e.body).updates
 
     def _unanswered(self, e: Event) -> Match:
         if e.kind == "refused" and (e.op == "get" or e.status < 500):  # a definite error: nothing has happened

@@ -4,7 +4,7 @@ from typing import Any
 
 from highwater.dst.scenarios.sequenced_metadata_boundary import Shape, namespace
 from highwater.dst.simulate import Outcome
-from highwater.impl.codecs.json import manifest as manifest_json
+from highwater.impl.codecs.json.manifest import UPDATES
 from highwater.traces.event import Event
 
 Files = dict[int, frozenset[tuple[int, ...]]]  # id -> its updates
@@ -37,6 +37,6 @@ def stored(events: list[Event], where: Any) -> tuple[Files, int]:
         elif e.op == "delete":
             files.pop(where.file_id(e.key), None)
         else:
-            updates = manifest_json.decode(e.body).updates
+            updates = UPDATES.decode(e.body).updates
             files[where.file_id(e.key)] = frozenset(tuple(map(int, update.split("."))) for update in updates)
     return files, boundary

@@ -1,16 +1,20 @@
-"""Encodes and decodes this repository's own sequenced files: one JSON object, keys sorted, no spaces.
+"""Encodes and decodes this repository's own manifests: one JSON object, keys sorted, no spaces.
 
-    {"checkpoints":[{"expiry_ms":1700000000000,"id":"..","manifest_id":7}],"updates":["..", ".."]}
+    {"checkpoints":[{"expiry_ms":1700000000000,"id":"..","manifest_id":7}],"updates":["..",".."]}
+    {"checkpoints":[],"collector_epoch":0,"compacted":["0.0"],"compactor_epoch":1,"l0":["0.1"],"last_wal":2,"next_wal":3,
+     "writer_epoch":1}
 
-`updates` lists the ids of all updates in the history of this file, in order. `expiry_ms` is the time until which the checkpoint
-is active, in milliseconds since the epoch; 0 means that it never expires. `"sessions":[["..",3]]` is present only if there are
-sessions. It maps each session to the number of its last update (for writers that name updates); the session used last comes
-last.
+Each form has fields that it always writes. It writes any other field only if its value is not the default, for example
+`"sessions":[["..",3]]`. `last_wal` is `replay_after_wal_id`. `l0` and `compacted` are names of SSTs, in the order in which they
+were added. `expiry_ms` is the time until which the checkpoint is active, in milliseconds since the epoch; 0 means that it never
+expires.
 """
 
 import json
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
+from highwater.impl.codecs.manifest import DEFAULTS, Manifest, check_fields
 from highwater.impl.errors import Definite
 
 
@@ -26,54 +30,56 @@ class Checkpoint(NamedTuple):
         return self.expiry_ms == 0 or now_ms < self.expiry_ms
 
 
-class Manifest(NamedTuple):
-    """The decoded content of one sequenced file."""
-
-    updates: tuple[str, ...] = ()
-    checkpoints: tuple[Checkpoint, ...] = ()
-    sessions: tuple[tuple[str, int], ...] = ()
-
-    def with_update(self, update: str) -> "Manifest":
-        return self._replace(updates=(*self.updates, update))
-
-    def with_checkpoint(self, checkpoint: Checkpoint) -> "Manifest":
-        return self._replace(checkpoints=(*self.checkpoints, checkpoint))
-
-
 class InvalidManifest(Definite):
     """A file that this codec did not write."""
 
 
 ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+NAMES = {  # field -> its name in the file
+    **{name: name for name in ("updates", "checkpoints", "sessions", "writer_epoch", "compactor_epoch", "collector_epoch", "l0",
+                               "compacted", "next_wal")},
+    "replay_after_wal_id": "last_wal",
+}
+FIELDS = {there: name for name, there in NAMES.items()}
+KNOWN = frozenset(NAMES)
 
 
-def encode(manifest: Manifest) -> bytes:
-    document: dict[str, object] = {"checkpoints": [c._asdict() for c in manifest.checkpoints], "updates": manifest.updates}
-    if manifest.sessions:
-        document["sessions"] = manifest.sessions
-    return ENCODER.encode(document).encode()
+class ManifestCodec:
+    """The codec of one form. `always` names the fields that each of its files has."""
+
+    def __init__(self, *always: str):
+        self.always = frozenset(always)
+
+    def encode(self, manifest: Manifest) -> bytes:
+        """Encode a manifest. Raises CannotHold if it has a field of SlateDB's that our files have no place for."""
+        check_fields(manifest, KNOWN, "in JSON")
+        document = {there: value for name, there in NAMES.items()
+                    if (value := getattr(manifest, name)) != DEFAULTS[name] or name in self.always}
+        if "checkpoints" in document:
+            document["checkpoints"] = [checkpoint._asdict() for checkpoint in manifest.checkpoints]
+        return ENCODER.encode(document).encode()
+
+    def decode(self, body: bytes) -> Manifest:
+        """Decode the bytes of a file. Raises InvalidManifest, also for a file with unknown fields: writing it again would drop
+        them."""
+        try:
+            document: Mapping[str, Any] = json.loads(body)
+            fields = {FIELDS[there]: frozen(value) for there, value in document.items()}
+            if "checkpoints" in fields:
+                fields["checkpoints"] = tuple(Checkpoint(**one) for one in fields["checkpoints"])
+            if strange := [name for name, value in fields.items() if type(value) is not type(DEFAULTS[name])]:
+                raise TypeError(f"{strange[0]} is {fields[strange[0]]!r}")
+            if lacking := self.always - fields.keys():
+                raise KeyError(min(lacking))
+            return Manifest(**fields)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise InvalidManifest(f"not a manifest: {body[:60]!r}: {error}") from None
 
 
-def decode(body: bytes) -> Manifest:
-    """Decode the bytes of a file. Raises InvalidManifest."""
-    try:
-        document = json.loads(body)
-        return Manifest(tuple(document["updates"]), tuple(Checkpoint(**c) for c in document["checkpoints"]),
-                        tuple((session, number) for session, number in document.get("sessions", ())))
-    except (ValueError, TypeError, KeyError) as error:
-        raise InvalidManifest(f"not a manifest: {body[:60]!r}: {error}") from None
+def frozen(value: Any) -> Any:
+    return tuple(map(frozen, value)) if isinstance(value, list) else value
 
 
-def holds(manifest: Manifest, update: str) -> bool:
-    """Return whether the history of this file contains the update."""
-    return update in manifest.updates
-
-
-def referenced(manifest: Manifest) -> frozenset[int]:
-    """Return the ids of the files that checkpoints refer to, also those that have ended: each may still be renewed."""
-    return frozenset(c.manifest_id for c in manifest.checkpoints)
-
-
-def without_ended(manifest: Manifest, now_ms: int) -> Manifest:
-    """Return the manifest without the checkpoints that have ended at `now_ms`."""
-    return manifest._replace(checkpoints=tuple(c for c in manifest.checkpoints if c.active(now_ms)))
+UPDATES = ManifestCodec("checkpoints", "updates")
+EPOCHS = ManifestCodec(*(KNOWN - {"updates", "sessions"}))
+COMPACTED = ManifestCodec("compacted", "compactor_epoch", "l0")

@@ -22,6 +22,11 @@ class Compactions(NamedTuple):
     version: int = WRITTEN  # the version of the file that this was read from
     unknown: tuple[str, ...] = ()
 
+    def holds(self, update_id: str) -> bool:
+        """Return whether the file has the compaction with this id. The id of a compaction is the id of the update that submits
+        it."""
+        return any(compaction.id == update_id for compaction in self.recent_compactions)
+
 
 def decode(body: bytes) -> Compactions:
     """Decode a compactions file. Raises InvalidFile, DamagedBuffer."""
@@ -44,12 +49,3 @@ def encode(compactions: Compactions) -> bytes:
     return closed(WRITTEN, write(CompactionsV1(compactions.compactor_epoch, compactions.recent_compactions)))
 
 
-def holds(compactions: Compactions, update_id: str) -> bool:
-    """Return whether the file has the compaction with this id. The id of a compaction is the id of the update that submits it.
-    """
-    return any(compaction.id == update_id for compaction in compactions.recent_compactions)
-
-
-def referenced(compactions: Compactions) -> frozenset[int]:
-    """Return the empty set: no checkpoint refers to a compactions file."""
-    return frozenset()

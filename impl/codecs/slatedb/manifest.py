@@ -1,8 +1,8 @@
 """Safety: a manifest that is read and written again loses nothing; content that cannot be kept is refused.
 
 This is the codec of SlateDB's manifests V1 and V2 (impl/codecs/slatedb/tables.py). It also covers the migration between them:
-«Manifest V1 to V2 Migration» of SlateDB's RFC on checkpoints and clones. `Manifest` is the one form in memory. It follows V2:
-SSTs, and views that show them.
+«Manifest V1 to V2 Migration» of SlateDB's RFC on checkpoints and clones. The form in memory (impl/codecs/manifest.py) follows
+V2: SSTs, and views that show them.
 
 V1 has no views. It stores an SST where it is used, and the SST's id is the view's id, too. «V1 encodes l0_last_compacted as an
 SST ID rather than a view ID». Therefore a Manifest holds both ids, and code that sets one sets the other. A V2 file holds only
@@ -15,58 +15,24 @@ not mention it.
 """
 
 from enum import IntEnum
-from typing import NamedTuple
 
+from highwater.impl.codecs.manifest import CannotHold, Manifest, check_fields
 from highwater.impl.codecs.slatedb.flatbuffer import NewerFields, read, write
 from highwater.impl.codecs.slatedb.header import InvalidFile, closed, opened
 from highwater.impl.codecs.slatedb.tables import (
-    Checkpoint,
-    ExternalDb,
     ManifestV1,
     ManifestV2,
     Run,
     RunV1,
-    Segment,
     Sst,
     SstV1,
     View,
 )
-from highwater.impl.errors import Definite
 
 TABLES = {1: ManifestV1, 2: ManifestV2}
 ALIKE = tuple(name for name in ManifestV1._fields
               if name in ManifestV2._fields and name not in ("manifest_id", "l0", "compacted"))
-
-
-class Manifest(NamedTuple):
-    """A manifest of either version. `unknown` lists the fields of the file that this release does not know."""
-
-    external_dbs: tuple[ExternalDb, ...] = ()
-    initialized: bool = False
-    writer_epoch: int = 0
-    compactor_epoch: int = 0
-    replay_after_wal_id: int = 0
-    wal_id_last_seen: int = 0
-    last_compacted_l0_view_id: str | None = None
-    last_compacted_l0_sst_id: str | None = None  # the SST of that view; None if unknown
-    ssts: tuple[Sst, ...] = ()
-    l0: tuple[View, ...] = ()  # the newest first
-    compacted: tuple[Run, ...] = ()
-    last_l0_clock_tick: int = 0
-    checkpoints: tuple[Checkpoint, ...] = ()
-    last_l0_seq: int = 0
-    wal_object_store_uri: str | None = None
-    recent_snapshot_min_seq: int = 0
-    sequence_tracker: bytes | None = None
-    segments: tuple[Segment, ...] = ()
-    segment_extractor_name: str | None = None
-    unknown: tuple[str, ...] = ()
-
-    @property
-    def views(self) -> tuple[View, ...]:
-        """All views: those of L0, of the sorted runs, and of the segments."""
-        trees = ((self.l0, self.compacted), *((segment.l0, segment.compacted) for segment in self.segments))
-        return tuple(view for l0, runs in trees for view in (*l0, *(view for run in runs for view in run.views)))
+KNOWN = frozenset(Manifest._fields) - {"updates", "sessions", "collector_epoch", "next_wal"}  # what their files may have
 
 
 class Phase(IntEnum):
@@ -75,13 +41,6 @@ class Phase(IntEnum):
     WRITE_V1 = 1
     WRITE_V2 = 2
     V2_ONLY = 3
-
-
-class CannotHold(Definite):
-    """The version to be written has no place for something in the manifest."""
-
-    def __init__(self, version: int, what: str, remedy: str):
-        super().__init__(f"manifest V{version} cannot hold {what}: {remedy}")
 
 
 class ManifestCodec:
@@ -102,27 +61,8 @@ class ManifestCodec:
         """Encode a manifest in the version that this phase writes. Raises NewerFields, CannotHold."""
         if manifest.unknown:
             raise NewerFields("manifest", manifest.unknown)
+        check_fields(manifest, KNOWN, "V1" if self.phase == Phase.WRITE_V1 else "V2")
         return closed(1, write(to_v1(manifest))) if self.phase == Phase.WRITE_V1 else closed(2, write(to_v2(manifest)))
-
-    def holds(self, manifest: Manifest, update_id: str) -> bool:
-        """Return whether the manifest has this checkpoint. The id of a checkpoint is the id of the update that takes it."""
-        return any(checkpoint.id == update_id for checkpoint in manifest.checkpoints)
-
-    def referenced(self, manifest: Manifest) -> frozenset[int]:
-        """Return the ids of the files that checkpoints refer to, also expired ones: released clients may refresh those."""
-        return frozenset(checkpoint.manifest_id for checkpoint in manifest.checkpoints)
-
-    def without_ended(self, manifest: Manifest, now_ms: int) -> Manifest:
-        """Return the manifest without the checkpoints that have expired at `now_ms`."""
-        return manifest._replace(checkpoints=tuple(one for one in manifest.checkpoints if active(one, now_ms)))
-
-
-def active(checkpoint: Checkpoint, now_ms: int) -> bool:
-    """Return whether a checkpoint is in force at `now_ms`. «If 0, the checkpoint will never expire.»
-
-    Files store whole seconds, so a checkpoint is active until its last second is over.
-    """
-    return checkpoint.expire_time_s == 0 or now_ms < (checkpoint.expire_time_s + 1) * 1000
 
 
 # ------------------------------------------------------------------------------------------------------------------ V1
@@ -153,21 +93,21 @@ def to_v1(manifest: Manifest) -> ManifestV1:
     """Return a Manifest as a V1 table. Raises CannotHold."""
     newer = "write V2, or continue in phase 2"
     if manifest.segments or manifest.segment_extractor_name is not None:
-        raise CannotHold(1, "segments", newer)
+        raise CannotHold("V1", "segments", newer)
     shown: dict[str, str] = {}
     for view in manifest.views:
         if shown.setdefault(view.sst_id, view.id) != view.id:
-            raise CannotHold(1, f"two views of SST {view.sst_id} with ids of their own", newer)
+            raise CannotHold("V1", f"two views of SST {view.sst_id} with ids of their own", newer)
     last, view_id = manifest.last_compacted_l0_sst_id, manifest.last_compacted_l0_view_id
     if (last is None) != (view_id is None):
-        raise CannotHold(1, f"the last compacted view {view_id} of SST {last}: both ids or none", newer)
+        raise CannotHold("V1", f"the last compacted view {view_id} of SST {last}: both ids or none", newer)
     ssts = {sst.id: sst for sst in manifest.ssts}
     if unshown := sorted(ssts.keys() - shown.keys()):
-        raise CannotHold(1, f"SST {unshown[0]}, which has no view", newer)
+        raise CannotHold("V1", f"SST {unshown[0]}, which has no view", newer)
 
     def used(views: tuple[View, ...]) -> tuple[SstV1, ...]:
         if missing := [view.sst_id for view in views if view.sst_id not in ssts]:
-            raise CannotHold(1, f"a view of SST {missing[0]}, which is not in the manifest", "it is damaged")
+            raise CannotHold("V1", f"a view of SST {missing[0]}, which is not in the manifest", "it is damaged")
         found = [(ssts[view.sst_id], view.visible_range) for view in views]
         return tuple(SstV1(sst.id, sst.info, visible, sst.format_version) for sst, visible in found)
 
@@ -186,6 +126,6 @@ def from_v2(table: ManifestV2) -> Manifest:
 def to_v2(manifest: Manifest) -> ManifestV2:
     """Return a Manifest as a V2 table. Raises CannotHold."""
     if manifest.wal_object_store_uri is not None:
-        raise CannotHold(2, f"the WAL store's URI {manifest.wal_object_store_uri!r}",
+        raise CannotHold("V2", f"the WAL store's URI {manifest.wal_object_store_uri!r}",
                          "write V1, or configure that store in every client and remove the URI")
     return ManifestV2(**{name: getattr(manifest, name) for name in ManifestV2._fields if name != "manifest_id"})

@@ -113,6 +113,13 @@ class Checkpoint(NamedTuple):
     metadata: Annotated[WriterCheckpoint | None, UNION] = None
     name: str | None = None
 
+    def active(self, now_ms: int) -> bool:
+        """Return whether the checkpoint is in force at `now_ms`. «If 0, the checkpoint will never expire.»
+
+        Files store whole seconds, so a checkpoint is active until its last second is over.
+        """
+        return self.expire_time_s == 0 or now_ms < (self.expire_time_s + 1) * 1000
+
 
 class ManifestV1(NamedTuple):
     manifest_id: U64 = 0  # never written: the file's name is the id

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.compactions import Compactions
-from highwater.impl.codecs.slatedb.manifest import Manifest
 from highwater.impl.codecs.slatedb.tables import EXCLUDED, INCLUDED, STATUSES, Range, SstInfo, View
 
 COMPRESSIONS = {0: None}

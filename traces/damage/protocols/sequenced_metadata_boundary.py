@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
 from typing import Any
 
-from highwater.impl.codecs.json import manifest as manifest_json
-from highwater.impl.codecs.json.manifest import InvalidManifest
+from highwater.impl.codecs.json.manifest import UPDATES, InvalidManifest
 from highwater.impl.layout import InvalidName, Namespace
 from highwater.traces.calls import ALONE
 from highwater.traces.damage.clients import OF_ALL, is_later
@@ -104,7 +103,7 @@ def forgotten(e: Event, rest: list[Event]) -> bool:
 
 
 def updates(body: bytes) -> frozenset[str]:
-    return frozenset(manifest_json.decode(body).updates)
+    return frozenset(UPDATES.decode(body).updates)
 
 
 def idle(local: Any) -> bool:
@@ -166,7 +165,7 @@ def true_as_well(s: Survivor) -> bool:
     bodies = [e.body for e in earlier if e.op in PUTS and e.body[:1] == b"{" and (write(e) or e.pending)]
     committed = any(e.op == "committed" and e.body == s.after.body for e in earlier if e.kind == "told")
     return s.after.op == "unknown" or (not committed and (
-        s.after.op == "refused" or not any(update in manifest_json.decode(body).updates for body in bodies)))
+        s.after.op == "refused" or not any(update in UPDATES.decode(body).updates for body in bodies)))
 
 
 def told_a_moment_off(s: Survivor) -> bool:

@@ -15,7 +15,7 @@ and counted: what lies before the beginning of the log, or is not in it. A clien
 id, of the boundary, and of how far the WAL is flushed. Outputs of compactions and other data are not checked.
 """
 
-from highwater.impl.codecs.slatedb.manifest import Manifest, active
+from highwater.impl.codecs.manifest import Manifest
 from highwater.traces.recorded.machine import Machine
 from highwater.traces.recorded.orders import Refusal
 from highwater.traces.recorded.s3log import Body, Request
@@ -87,7 +87,7 @@ class Slatedb:
         if manifest is None:
             return ""
         now_ms = request.times_us[1] // 1000 + facts.knobs.SKEW_MS
-        return next((one.id for one in manifest.checkpoints if one.manifest_id == place.id and active(one, now_ms)), "")
+        return next((one.id for one in manifest.checkpoints if one.manifest_id == place.id and one.active(now_ms)), "")
 
     def flushed(self, facts: Facts, place: Place) -> Manifest | None:
         """Return the latest manifest, as far as the log shows its content."""

@@ -11,7 +11,7 @@ matters. So a file is mapped together with the one before it, to what is lost an
 
 from typing import Any
 
-from highwater.impl.codecs.slatedb.manifest import Manifest
+from highwater.impl.codecs.manifest import Manifest
 from highwater.model.abstract.sequenced_files import File
 from highwater.traces.recorded.systems.facts import NOBODY, WRITER, Edit
 
