@@ -19,7 +19,8 @@ from highwater.impl.protocols.boundary_object import (
     ObjectStoreBoundaryObject,
     ObjectVersionBehindBoundary,
 )
-from highwater.impl.protocols.sequenced_metadata_boundary import BoundedSequencedStorage, Committed, MetadataStore
+from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Policies
+from highwater.impl.protocols.sequenced_metadata_boundary import BoundedSequencedStorage
 from highwater.impl.protocols.sequenced_storage import Listed, NoLatest, ObjectVersionExists, SequencedStorage, old_ids
 from highwater.impl.world import Page, World, list_all
 
@@ -27,7 +28,7 @@ from highwater.impl.world import Page, World, list_all
 def build(world: World, where: Namespace, spare: bool, *, bounded: type = BoundedSequencedStorage,
           boundary: type = ObjectStoreBoundaryObject, storage: type = SequencedStorage,
           store: type = MetadataStore) -> MetadataStore:
-    return store(world, where, Codec, spare, bounded(storage(world, where), boundary(world, where)))
+    return store(world, where, Codec, Policies(spare_checkpoints=spare), bounded(storage(world, where), boundary(world, where)))
 
 
 class SaysItDeleted(SequencedStorage):
@@ -156,7 +157,7 @@ class SparesUnchecked(MetadataStore):
     """Trusts the checkpoints of the latest file listed, without reading the boundary after it."""
 
     async def _spared(self, latest: int) -> frozenset[int] | None:
-        if not self.spare_checkpoints:
+        if not self.policies.spare_checkpoints:
             return frozenset()
         try:
             return (await self.read(latest)).referenced()
