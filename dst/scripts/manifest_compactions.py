@@ -194,8 +194,9 @@ def behind(alone: Alone, file_id: int):
 
 
 async def files_of_no_history(alone: Alone) -> None:
-    """Between LIST and GET the latest manifest is collected, and a late create takes its id. A compactor believes nothing of it: not
-    that it is fenced, and not that its input is missing."""
+    """A compactor believes nothing of a manifest in nobody's history: not that it is fenced, nor that its input is gone.
+
+    Between LIST and GET the latest was collected, and a late create took its id."""
     stores, merged = await begun(alone), []
     for epoch, dead in ((1, Manifest(compactor_epoch=9, l0=("a1",))), (2, Manifest(compactor_epoch=2))):
         sst = f"a{epoch}"
