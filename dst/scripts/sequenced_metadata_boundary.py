@@ -5,7 +5,7 @@ Each script begins with one file in db/manifest/, unless it says otherwise.
 
 from highwater.dst.script import LARGE, LOST, MANY, Alone, Script, check, fails_with, refuses_a_cache, same
 from highwater.impl.codecs.json.manifest import Checkpoint, InvalidManifest, Manifest, decode, encode
-from highwater.impl.errors import AlreadyExists, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
+from highwater.impl.errors import AlreadyExists, ListingNeverEnds, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
 from highwater.impl.layout import InvalidId, InvalidName, Namespace
 from highwater.impl.protocols.boundary_object import InvalidBoundary, ObjectStoreBoundaryObject, ObjectVersionBehindBoundary
 from highwater.impl.protocols.sequenced_metadata_boundary import (
@@ -17,6 +17,7 @@ from highwater.impl.protocols.sequenced_metadata_boundary import (
     manifest_store,
 )
 from highwater.impl.protocols.sequenced_storage import Listed, NoLatest, ObjectVersionExists, SequencedStorage
+from highwater.impl.world import Entry, Page, list_all
 
 FILES = Namespace("db", "manifest")
 BOUNDARY = "manifest.boundary"
@@ -215,6 +216,33 @@ async def listing(alone: Alone) -> None:
     SequencedStorage(alone.world, FILES, 0).check_listed(1, {})
 
 
+class Pages:
+    """A store that answers the requests for pages with these: (names, whether the page is truncated)."""
+
+    def __init__(self, *pages: tuple[str, bool]):
+        self.pages, self.after = [*pages], []
+
+    async def list_page(self, prefix: str, after: str = "") -> Page:
+        self.after.append(after)
+        names, truncated = self.pages.pop(0)
+        return Page(tuple(Entry(prefix + name, 0, 1, "1") for name in names), truncated)
+
+
+async def pages(alone: Alone) -> None:
+    """Each page is asked for from the last key of the page before, which a page may repeat."""
+    for found, after, right in (
+            ((("ab", True), ("cd", True), ("e", False)), ["", "k/b", "k/d"], "abcde"),
+            ((("ab", True), ("bc", True), ("cd", False)), ["", "k/b", "k/c"], "abcd"),
+            ((("ab", True), ("b", False)), ["", "k/b"], "ab"), ((("ab", True), ("", False)), ["", "k/b"], "ab")):
+        store = Pages(*found)
+        same([entry.key for entry in await list_all(store, "k/")], [f"k/{name}" for name in right])  # pyright: ignore[reportArgumentType]
+        same(store.after, after)
+    for found, last in (((("", True),), ""), ((("ab", True), ("", True)), "k/b"), ((("ab", True), ("b", True)), "k/b"),
+                        ((("b", True), ("a", True)), "k/b")):
+        error = await alone.raises(ListingNeverEnds, list_all(Pages(*found), "k/"))  # pyright: ignore[reportArgumentType]
+        check(f"listing of 'k/' after {last!r} " in str(error), f"{error} names the prefix and the key")
+
+
 async def nothing_ahead_of_the_boundary(alone: Alone) -> None:
     store = await begun(alone)
     await store.advance_boundary(1)
@@ -349,5 +377,5 @@ async def compactions(alone: Alone) -> None:
 
 SCRIPTS: tuple[Script, ...] = (
     initialise, initialised_late, update, update_from_its_own_last_file, conflicts, update_once, update_in_doubt,
-    recognised_behind_the_boundary, latest, overtaken_reader, listing, nothing_ahead_of_the_boundary, parts, drop_ended,
-    names, contents, many, large_ids, collect, collect_by_an_old_listing, compactions)
+    recognised_behind_the_boundary, latest, overtaken_reader, listing, pages, nothing_ahead_of_the_boundary, parts,
+    drop_ended, names, contents, many, large_ids, collect, collect_by_an_old_listing, compactions)
