@@ -246,6 +246,38 @@ def test_s3_no_bucket_is_told_as_such(s3_stores):
         assert "no-such-bucket" in str(raised.value)
 
 
+def test_s3_a_bucket_that_was_there_is_asked_for_no_more(s3_stores):
+    """The 404 of a HEAD does not say whether the bucket is missing. One request shows that it is there, and is enough."""
+    client, asked = connect(s3_stores.url), []
+    client.meta.events.register("before-call.s3", lambda model, **_: asked.append(model.name))
+    store, other = (S3Store(client, s3_stores.bucket, ids=Ulids()) for _ in range(2))
+    for _ in range(2):
+        with pytest.raises(NotFound):
+            run(store.head("no-such-key"))
+    assert asked == ["HeadObject", "HeadBucket", "HeadObject"]
+    run(other.put("k", b""))
+    run(other.get("k"))
+    asked.clear()
+    with pytest.raises(NotFound):
+        run(other.head("no-such-key"))
+    assert asked == ["HeadObject"]
+
+
+def test_s3_a_bucket_that_vanishes_is_told_as_such(moto_stores):
+    """Reads of a key, listings and mutations say that the bucket is gone, and not that the key is."""
+    name = f"{moto_stores.bucket}-vanishes"
+    connect(moto_stores.url).create_bucket(Bucket=name)
+    store = moto_stores._replace(bucket=name).open()
+    run(store.put("k", b""))
+    run(store.get("k"))
+    run(store.delete("k"))
+    connect(moto_stores.url).delete_bucket(Bucket=name)
+    for request in (store.get("k"), store.list_page(""), store.create("k", b""), store.update("k", b"", '"1"'),
+                    store.delete("k")):
+        with pytest.raises(Unavailable, match=r"no such bucket.*make it"):
+            run(request)
+
+
 def test_s3_no_credentials_is_told_as_such(s3_stores, monkeypatch, tmp_path):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
