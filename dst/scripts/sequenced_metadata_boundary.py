@@ -7,7 +7,12 @@ from highwater.dst.script import LARGE, LOST, MANY, Alone, Script, check, fails_
 from highwater.impl.codecs.json.manifest import Checkpoint, InvalidManifest, Manifest, decode, encode
 from highwater.impl.errors import AlreadyExists, ListingNeverEnds, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
 from highwater.impl.layout import InvalidId, InvalidName, Namespace
-from highwater.impl.protocols.boundary_object import InvalidBoundary, ObjectStoreBoundaryObject, ObjectVersionBehindBoundary
+from highwater.impl.protocols.boundary_object import (
+    BoundaryLost,
+    InvalidBoundary,
+    ObjectStoreBoundaryObject,
+    ObjectVersionBehindBoundary,
+)
 from highwater.impl.protocols.sequenced_metadata_boundary import (
     BoundedSequencedStorage,
     Committed,
@@ -338,6 +343,25 @@ async def collect_by_an_old_listing(alone: Alone) -> None:
     check(not any(sent.startswith("delete") for sent in alone.sent()), "nothing is deleted")
 
 
+async def emptied(alone: Alone) -> None:
+    """All objects vanish. A client that has seen the boundary begins no history anew."""
+    store = await begun(alone)
+    for update in "ab":
+        await store.update(adds(update))
+    alone.now += 10
+    same(await store.collect(9), [1, 2])
+    for entry in (await alone.real.list_page("")).entries:
+        await alone.real.delete(entry.key)
+    for call in (store.update(adds("c")), store.update_once("c", adds("c")), store.current(), store.drop_ended()):
+        await alone.raises(NoLatest, call)
+    same(await store.collect(9), [])
+    await alone.raises(BoundaryLost, store.initialise(Manifest()))
+    for call in (store.update(adds("c")), store.current(), store.collect(9)):
+        await alone.raises(InvalidBoundary, call)
+    await alone.raises(BoundaryLost, store.advance_boundary(3))
+    same([entry.key for entry in (await alone.real.list_page("")).entries], [FILES.key(1)])
+
+
 async def many(alone: Alone) -> None:
     kept = tuple(Checkpoint(f"{file_id}", file_id, 0) for file_id in range(1, MANY, 100))
     for file_id in range(1, MANY + 1):
@@ -378,4 +402,4 @@ async def compactions(alone: Alone) -> None:
 SCRIPTS: tuple[Script, ...] = (
     initialise, initialised_late, update, update_from_its_own_last_file, conflicts, update_once, update_in_doubt,
     recognised_behind_the_boundary, latest, overtaken_reader, listing, pages, nothing_ahead_of_the_boundary, parts,
-    drop_ended, names, contents, many, large_ids, collect, collect_by_an_old_listing, compactions)
+    drop_ended, names, contents, emptied, many, large_ids, collect, collect_by_an_old_listing, compactions)
