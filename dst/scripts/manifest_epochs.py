@@ -68,6 +68,10 @@ async def first_file(alone: Alone) -> None:
     same((await ManifestReader(alone.world, "db").poll()).manifest, lasting)
     alone.fails("create", "manifest/", lambda: alone.real.create(f"manifest/{1:020d}.manifest", encode(lasting)))
     await initialise(alone.world, "")
+    for how in (Unavailable, OutcomeUnknown):
+        alone.fails("create", "other/", how)
+        await alone.raises(how, initialise(alone.world, "other"))
+        await alone.raises(NoLatest, ManifestReader(alone.world, "other").poll())
 
 
 async def roles(alone: Alone) -> None:

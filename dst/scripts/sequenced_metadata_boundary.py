@@ -67,6 +67,18 @@ async def initialise(alone: Alone) -> None:
     same((await other.current()).value, Manifest())
 
 
+async def initialise_that_fails(alone: Alone) -> None:
+    """The first file may not be there, or nobody knows: the call does not return."""
+    store = manifest_store(alone.world, "db")
+    for op, how in (("list", Unavailable), ("create", Unavailable), ("create", OutcomeUnknown)):
+        alone.fails(op, "manifest/", how)
+        await alone.raises(how, store.initialise(Manifest()))
+        await alone.raises(NoLatest, store.current())
+    alone.fails("get", BOUNDARY, Unavailable)
+    await alone.raises(OutcomeUnknown, store.initialise(Manifest()))
+    same((await store.current()).id, 1)
+
+
 async def initialised_late(alone: Alone) -> None:
     """The first file is created anew after a collector has passed it."""
     alone.fails("get", BOUNDARY, lambda: alone.real.put(FILES.boundary_key, b"3"))
@@ -400,6 +412,7 @@ async def compactions(alone: Alone) -> None:
 
 
 SCRIPTS: tuple[Script, ...] = (
-    initialise, initialised_late, update, update_from_its_own_last_file, conflicts, update_once, update_in_doubt,
-    recognised_behind_the_boundary, latest, overtaken_reader, listing, pages, nothing_ahead_of_the_boundary, parts,
-    drop_ended, names, contents, emptied, many, large_ids, collect, collect_by_an_old_listing, compactions)
+    initialise, initialise_that_fails, initialised_late, update, update_from_its_own_last_file, conflicts,
+    update_once, update_in_doubt, recognised_behind_the_boundary, latest, overtaken_reader, listing, pages,
+    nothing_ahead_of_the_boundary, parts, drop_ended, names, contents, emptied, many, large_ids, collect,
+    collect_by_an_old_listing, compactions)

@@ -48,6 +48,14 @@ async def updates(alone: Alone) -> None:
     await alone.raises(NotFound, database.update("f", adds("f")))
 
 
+async def initialise_that_fails(alone: Alone) -> None:
+    database = SimpleConditional(alone.world, KEY)
+    for how in (Unavailable, OutcomeUnknown):
+        alone.fails("create", KEY, how)
+        await alone.raises(how, database.initialise(Manifest()))
+        await alone.raises(NotFound, database.current())
+
+
 async def attempts(alone: Alone) -> None:
     database = await begun(alone)
     alone.fails("update", KEY, PreconditionFailed, 2)
@@ -140,4 +148,5 @@ async def refused(alone: Alone) -> None:
     refuses_a_cache(lambda store: SimpleConditional(alone.world._replace(store=store), KEY))
 
 
-SCRIPTS: tuple[Script, ...] = (updates, attempts, tells_a_doubt, checks_a_doubt, many, without_ids, another_codec, refused)
+SCRIPTS: tuple[Script, ...] = (updates, initialise_that_fails, attempts, tells_a_doubt, checks_a_doubt, many, without_ids,
+    another_codec, refused)
