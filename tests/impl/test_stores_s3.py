@@ -278,6 +278,16 @@ def test_s3_a_bucket_that_vanishes_is_told_as_such(moto_stores):
             run(request)
 
 
+def test_s3_a_foreign_server_is_neither_sent_nor_asked_for_checksums(moto_stores):
+    """Many such servers get them wrong."""
+    client, headers = connect(moto_stores.url), set()
+    client.meta.events.register("before-send.s3", lambda request, **_: headers.update(map(str.lower, request.headers.keys())))
+    store = S3Store(client, moto_stores.bucket, ids=Ulids())
+    run(store.put("k", b"v"))
+    run(store.get("k"))
+    assert "x-amz-date" in headers and not [name for name in headers if "checksum" in name or name == "x-amz-trailer"]
+
+
 def test_s3_no_credentials_is_told_as_such(s3_stores, monkeypatch, tmp_path):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
