@@ -3,11 +3,20 @@
 import asyncio
 import functools
 from contextlib import ExitStack
+from datetime import UTC, datetime
 
 import boto3
 import pytest
 
-from highwater.impl.errors import AlreadyExists, Definite, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
+from highwater.impl.errors import (
+    AlreadyExists,
+    Definite,
+    ListingNeverEnds,
+    NotFound,
+    OutcomeUnknown,
+    PreconditionFailed,
+    Unavailable,
+)
 from highwater.impl.stores import s3
 from highwater.impl.stores.s3 import S3Store, connect
 from highwater.impl.stores.system import Ulids
@@ -276,6 +285,35 @@ def test_s3_a_bucket_that_vanishes_is_told_as_such(moto_stores):
                     store.delete("k")):
         with pytest.raises(Unavailable, match=r"no such bucket.*make it"):
             run(request)
+
+
+def replying(url: str, monkeypatch, *replies: dict) -> tuple[S3Store, list[dict]]:
+    """Return a store whose LISTs get these replies, and the list of what it asks for."""
+    client, asked, left = connect(url), [], [*replies]
+
+    def answer(**where: object) -> dict:
+        asked.append(where)
+        return left.pop(0)
+
+    monkeypatch.setattr(client, "list_objects_v2", answer)
+    return S3Store(client, "bucket", "some", ids=Ulids()), asked
+
+
+def test_s3_an_empty_page_that_is_not_the_last_is_followed(moto_url, monkeypatch):
+    last = {"IsTruncated": False, "Contents": [
+        {"Key": "some/k/2", "Size": 0, "ETag": '"1"', "LastModified": datetime(2026, 11, 25, tzinfo=UTC)}]}
+    empty = {"IsTruncated": True}
+    store, asked = replying(moto_url, monkeypatch, {**empty, "NextContinuationToken": "a"},
+                            {**empty, "NextContinuationToken": "b"}, last)
+    assert keys_of(run(store.list_page("k/", "k/1"))) == ["k/2"]
+    assert [where.get("ContinuationToken") for where in asked] == [None, "a", "b"]
+    assert {where["StartAfter"] for where in asked} == {"some/k/1"}
+    for tokens in ([None], ["a", "a"], ["a", None]):
+        replies = [{**empty, **({"NextContinuationToken": token} if token else {})} for token in tokens]
+        store, asked = replying(moto_url, monkeypatch, *replies)
+        with pytest.raises(ListingNeverEnds, match="of 'k/' after 'k/1'"):
+            run(store.list_page("k/", "k/1"))
+        assert len(asked) == len(tokens)
 
 
 def test_s3_a_foreign_server_is_neither_sent_nor_asked_for_checksums(moto_stores):
