@@ -65,7 +65,8 @@ class ManifestCodec:
         them."""
         try:
             document: dict[str, Any] = json.loads(body)
-            fields = {FIELDS[there]: tuple(value) if isinstance(value, list) else value for there, value in document.items()}
+            fields: dict[str, Any] = {FIELDS[there]: tuple(value) if isinstance(value, list) else value
+                                      for there, value in document.items()}
             if "checkpoints" in fields:
                 fields["checkpoints"] = tuple(Checkpoint(**one) for one in fields["checkpoints"])
             if "sessions" in fields:
