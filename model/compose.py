@@ -81,9 +81,19 @@ def lifted(part: str, constants: Callable[[Any], Any], of: Property, roles: tupl
 
 def ordered(*follows: Follow) -> dict[str, Names]:
     """Return the actions of each part, in an order that has each of the ways in it."""
-    names: dict[str, dict[str, None]] = {}
+    found: dict[str, list[str]] = {}
     for follow in follows:
         for part, ways in follow.items():
             for way in ways:
-                names.setdefault(part, {}).update(dict.fromkeys(way))
-    return {part: tuple(each) for part, each in names.items()}
+                insert(found.setdefault(part, []), way)
+    return {part: tuple(names) for part, names in found.items()}
+
+
+def insert(names: list[str], way: Names) -> None:
+    """Insert those of a way that are not there yet, each before the one that follows it."""
+    at = len(names)
+    for name in reversed(way):
+        if name in names:
+            at = names.index(name)
+        else:
+            names.insert(at, name)

@@ -259,7 +259,7 @@ def latest(part: str, kept: str, s: Any) -> Any:
 PUT, CLAIM = (("List", "ReadLatest", "CreateNext"),), (("Read", "CreateNext", "Accept"),)
 LANDS: dict[str, Follow] = {  # kind of update -> part -> what it does
     "Open": {"epochs": PUT, "wal": (("ReadManifest", "Claim"),)},
-    "Flush": {"epochs": PUT, "claims": CLAIM, "wal": (("FlushNext",),)},
+    "Flush": {"epochs": PUT, "claims": (*CLAIM, ("ReadLanded", *CLAIM[0])), "wal": (("FlushNext",),)},
     "OpenCompactor": {"epochs": PUT, "claims": CLAIM},
     "Apply": {"epochs": (*PUT, ("List", "ReadLatest")), "claims": CLAIM},  # epochs merges all of L0, so perhaps before
     "Compactions": {"claims": CLAIM},
@@ -272,7 +272,7 @@ UNHEARD: dict[str, Follow] = {  # the same, if the client will not hear of it
 SEND, SEND_CLAIM = (("List", "ReadLatest", "SendCreate"),), (("Read", "SendCreate"),)
 SENDS: dict[str, Follow] = {  # what the parts do when the client stops waiting for its create
     "Open": {"epochs": SEND, "wal": (("ReadManifest", "SendManifest"),)},
-    "Flush": {"epochs": SEND, "claims": SEND_CLAIM, "wal": (("SendManifest",),)},
+    "Flush": {"epochs": SEND, "claims": (*SEND_CLAIM, ("ReadLanded", *SEND_CLAIM[0])), "wal": (("SendManifest",),)},
     "OpenCompactor": {"epochs": SEND, "claims": SEND_CLAIM},
     "Apply": {"epochs": (*SEND, ("List", "ReadLatest")), "claims": SEND_CLAIM},
     "Compactions": {"claims": SEND_CLAIM},
@@ -371,6 +371,7 @@ class Joint(NamedTuple):
     takes: Names = ()
     when: Callable[..., bool] = always  # f(constants, own index, shared, local): the composition's own condition
     puts: Mapping[str, Follow] = {}  # kind of update -> what the parts do when it joins the history, or is sent
+    unheard: Mapping[str, Follow] = {}  # the same, if the client will not hear of it
     must: Follow = {}  # what other parts do with it
     may: Follow = {}  # the same, if they can
     whose: Callable[..., bool] = any_part  # f(role, part, shared, local): which of `may`
@@ -428,12 +429,12 @@ def put(role: str, of: Joint, c: Constants, me: int, s: Shared, w: Any, s2: Shar
     if i <= files.boundary:
         yield (), s2, w2 if c.FENCE_CHECKED or intent.kind != "Open" else believes_claim(c, me, w, w2)
         return
-    if intent.kind not in UNHEARD:
+    if intent.kind not in of.unheard:
         yield (), *follows(c, role, me, s2, w2, of.puts[intent.kind])
         return
     yield ("heard",), *follows(c, role, me, s2, w2._replace(heard=True), of.puts[intent.kind])
     if getattr(w2, of.part).k == getattr(w, of.part).k:
-        yield ("unheard",), *follows(c, role, me, s2, w2._replace(heard=False), UNHEARD[intent.kind])
+        yield ("unheard",), *follows(c, role, me, s2, w2._replace(heard=False), of.unheard[intent.kind])
 
 
 def believes_claim(c: Constants, me: int, w: Writer, w2: Writer) -> Writer:
@@ -609,7 +610,7 @@ def may_miss(c: Constants, me: int, s: Shared, w: Any) -> bool:
 
 
 def puts_of(role: str, part: str, table: Mapping[str, Follow]) -> dict[str, Follow]:
-    return {kind: table[kind] for kind in KINDS[role, part]}
+    return {kind: table[kind] for kind in KINDS[role, part] if kind in table}
 
 
 def has_work_for(part: str, role: str, c: Constants, me: int, s: Shared, w: Any) -> bool:
@@ -637,7 +638,7 @@ def loop(role: str, part: str = "manifest") -> dict[str, Joint]:
         "ReadLatest": one(("ReadLatest",), then=partial(read, role, part)),
         "ReadApplied": one(("ReadApplied",)),
         "ReadMissing": one(("ReadMissing",), when=may_miss),
-        "CreateNext": one(("CreateNext",), when=has_base, puts=puts_of(role, part, LANDS)),
+        "CreateNext": one(("CreateNext",), when=has_base, puts=puts_of(role, part, LANDS), unheard=puts_of(role, part, UNHEARD)),
         "CreateConflict": one(("CreateConflict",), when=has_base),
         "Accept": one(("Accept",), when=hears),
         "Reject": one(("Reject",), when=hears_not),
@@ -904,6 +905,12 @@ def witnesses(c: Constants) -> dict[str, Property]:
                 "CompactionIsReported": c.WRITERS * c.COMPACTORS > 0, "FileIsCollected": c.COLLECTORS > 0,
                 "RecordIsCollected": c.WAL and c.WAL_COLLECTORS > 0, "CheckpointIsTaken": c.OPERATORS > 0}
     return {name: witness for name, witness in SOMETIMES.items() if possible[name]}
+
+
+def steps_of(part: str) -> dict[str, dict[str, Names]]:
+    """Return what each request may be in a part: role -> action -> actions of the part, in the order in which they are taken."""
+    return {role: {name: names[part] for name, of in rows.items() if part in (names := ordered(
+        {of.part: (of.takes,)}, *of.puts.values(), *of.unheard.values(), of.must, of.may))} for role, rows in JOINT.items()}
 
 
 def action(role: str, name: str, of: Joint) -> Action:
