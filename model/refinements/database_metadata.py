@@ -6,7 +6,10 @@ the joint steps of the composition. The part has all its safeguards, whatever th
 
 from typing import Any
 
-from highwater.model.protocols.database_metadata import MODULES, ROLES, Constants, Shared, parts, steps_of
+from highwater.model.composition.clients import MODULES, ROLES
+from highwater.model.composition.constants import Constants, parts
+from highwater.model.composition.requests import steps_of
+from highwater.model.composition.state import Shared
 from highwater.model.refine import Refinement
 
 ONTO = ("manifest", "compactions", "epochs", "claims", "wal")  # the parts
