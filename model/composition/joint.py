@@ -59,6 +59,7 @@ class Joint(NamedTuple):
     unheard: Mapping[str, Follow] = {}  # the same, if the client will not hear of it
     must: Mapping[str, Ways] = {}  # what other parts do with it
     may: Mapping[str, Ways] = {}  # the same, if they can
+    believes: Mapping[str, Ways] = {}  # what the client takes it for, with a safeguard of the composition switched off
     whose: Callable[..., bool] = any_part  # f(role, part, shared, local): which of `may`
     then: Callable[..., tuple[Shared, Any]] = no_more  # f(constants, own index, shared, local, both after)
 
@@ -81,7 +82,7 @@ def request(role: str, of: Joint, c: Constants, me: int, s: Shared, w: Any) -> I
 def allowed(role: str, choices: tuple) -> bool:
     """Only an operator changes checkpoints."""
     change = choices[0][0] if choices and isinstance(choices[0], tuple) else ""
-    return change not in ("Take", "Drop", "Renew") if role in ("Writer", "Compactor") else change != "Keep"
+    return role not in ("Writer", "Compactor") or change not in ("Take", "Drop", "Renew")
 
 
 def settled(part: str, w: Any, s2: Shared, w2: Any) -> tuple[Shared, Any]:

@@ -106,7 +106,7 @@ def delete_wal(c: Constants, me: int, s: Shared, w: WalCollector) -> Iterator:
 
 WAL_COLLECTOR: dict[str, Joint] = {
     "List": Joint(takes=("List",)),
-    "ReadLatest": Joint(takes=("ReadLatest",), then=learns),
+    "ReadLatest": Joint(takes=("ReadLatest",), believes={"wal": (("ReadManifest",),)}, then=learns),
     "ReadMissing": Joint(takes=("ReadMissing",)),
     "ReadAccept": Joint(takes=("ReadAccept",), must={"wal": (("ReadManifest",),)}, then=knows),
     "ReadReject": Joint(takes=("ReadReject",), then=forgets),
@@ -168,7 +168,7 @@ def apply_wal(of: Joint, c: Constants, me: int, s: Shared, w: tuple) -> Iterator
 def steps_of(part: str) -> dict[str, dict[str, Names]]:
     """Return what each request may be in a part: role -> action -> actions of the part, in the order in which it takes them."""
     return {role: {name: names[part] for name, of in rows.items() if part in (names := ordered(
-        {of.part: (of.takes,)}, *of.puts.values(), *of.unheard.values(), of.must, of.may))}
+        {of.part: (of.takes,)}, *of.puts.values(), *of.unheard.values(), of.must, of.may, of.believes))}
         for role, rows in JOINT.items() if part in CLIENT[role]}
 
 

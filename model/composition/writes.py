@@ -222,7 +222,7 @@ def loop(role: str, part: str = "manifest") -> dict[str, Joint]:
     must, may = TELLS_FENCED[role, part]
     rows |= {
         "Fenced": again(when=partial(may_conclude, part, "Fenced"), must=must, may=may, then=concluded),
-        "Believe": again(when=may_believe, then=partial(believed, part, role)),
+        "Believe": again(when=may_believe, believes=must, then=partial(believed, part, role)),
         "Current": again(when=partial(may_conclude, part, "Current"), then=partial(confirmed, role)),
         "Doubt": again(when=partial(may_doubt, part), then=doubted),
     }

@@ -64,6 +64,11 @@ def parts_agree(c: Constants, s: Shared) -> bool:
             and (not c.WAL or m.writer_epoch == s.wal.manifest.writer_epoch))
 
 
+def fenced_is_so(c: Constants, s: Shared, w: Writer) -> bool:
+    """A writer that says that it is fenced has been overtaken: the history has a higher epoch."""
+    return w.epochs.pc != "Fenced" or w.epochs.epoch < s.epochs.files[-1].writer_epoch
+
+
 def writer_is_fenced(c: Constants, s: Shared, w: Writer) -> bool:
     return w.epochs.pc == "Fenced"
 
@@ -100,7 +105,8 @@ def inherited() -> dict[str, Property]:
 
 
 ALWAYS: dict[str, Property] = {
-    "PartsFollow": (None, parts_follow), "OneHistory": (None, one_history), "PartsAgree": (None, parts_agree), **inherited()}
+    "PartsFollow": (None, parts_follow), "OneHistory": (None, one_history), "PartsAgree": (None, parts_agree),
+    "FencedIsSo": ("Writer", fenced_is_so), **inherited()}
 SOMETIMES: dict[str, Property] = {
     "WriterIsFenced": ("Writer", writer_is_fenced),
     "FlushIsReported": (None, flush_is_reported),
