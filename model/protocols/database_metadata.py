@@ -23,11 +23,15 @@ applied, so both are followed, and a branch ends where the other comes true.
 """
 
 from highwater.model.compose import lifted
-from highwater.model.composition.clients import MODULES, ROLES
-from highwater.model.composition.constants import LIMITS as LIMITS
-from highwater.model.composition.constants import Constants, parts
-from highwater.model.composition.requests import JOINT, action
-from highwater.model.composition.state import (
+from highwater.model.core import Model, Property
+from highwater.model.parts import clients, store, top
+from highwater.model.protocols import manifest_compactions, manifest_epochs, wal_fencing
+from highwater.model.protocols import sequenced_metadata_boundary as sequence
+from highwater.model.protocols.database.clients import MODULES, ROLES
+from highwater.model.protocols.database.constants import LIMITS as LIMITS
+from highwater.model.protocols.database.constants import Constants, parts
+from highwater.model.protocols.database.requests import JOINT, action
+from highwater.model.protocols.database.state import (
     Collector,
     CompactionsCollector,
     Compactor,
@@ -38,10 +42,6 @@ from highwater.model.composition.state import (
     WalCollector,
     Writer,
 )
-from highwater.model.core import Model, Property
-from highwater.model.parts import clients, store, top
-from highwater.model.protocols import manifest_compactions, manifest_epochs, wal_fencing
-from highwater.model.protocols import sequenced_metadata_boundary as sequence
 
 
 def parts_follow(c: Constants, s: Shared) -> bool:
@@ -58,10 +58,12 @@ def one_history(c: Constants, s: Shared) -> bool:
 
 
 def parts_agree(c: Constants, s: Shared) -> bool:
-    """The parts have the same epochs, and as many flushes."""
-    m, n = s.epochs.files[-1], manifest_compactions.latest(s.claims.manifests)
-    return (m.compactor_epoch == n.epoch and len(manifest_epochs.ssts(m)) == len(n.l0 | set(n.compacted))
-            and (not c.WAL or m.writer_epoch == s.wal.manifest.writer_epoch))
+    """The parts have the same epochs, and as many flushes. Each file of the compactions is one of claims."""
+    m, n, w = s.epochs.files[-1], manifest_compactions.latest(s.claims.manifests), s.wal.manifest
+    flushes = len(manifest_epochs.ssts(m))
+    return (m.compactor_epoch == n.epoch and flushes == len(n.l0 | set(n.compacted))
+            and s.compactions.high == len(s.claims.compactions)
+            and (not c.WAL or (m.writer_epoch == w.writer_epoch and (flushes > 0) == (w.replay_after > 0))))
 
 
 def fenced_is_so(c: Constants, s: Shared, w: Writer) -> bool:

@@ -6,10 +6,10 @@ the joint steps of the composition. The part has all its safeguards, whatever th
 
 from typing import Any
 
-from highwater.model.composition.clients import MODULES, ROLES
-from highwater.model.composition.constants import WITHOUT, Constants, parts
-from highwater.model.composition.requests import steps_of
-from highwater.model.composition.state import Shared
+from highwater.model.protocols.database.clients import MODULES, ROLES
+from highwater.model.protocols.database.constants import WITHOUT, Constants, parts
+from highwater.model.protocols.database.requests import steps_of
+from highwater.model.protocols.database.state import Shared
 from highwater.model.refine import Refinement
 
 ONTO = ("manifest", "compactions", "epochs", "claims", "wal")  # the parts

@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any
 
 from highwater.model.compose import Follow, Names, Ways, alone, first_way
-from highwater.model.composition.clients import CLIENT, actor, view
-from highwater.model.composition.constants import Constants, parts
-from highwater.model.composition.history import LANDS, SENDS, UNHEARD, intent_of, known_of, puts_of
-from highwater.model.composition.joint import CONTENTS, Joint
-from highwater.model.composition.state import Compactor, Shared, Writer
 from highwater.model.parts import below, one_more
 from highwater.model.protocols import manifest_compactions, wal_fencing
+from highwater.model.protocols.database.clients import CLIENT, actor, view
+from highwater.model.protocols.database.constants import Constants, parts
+from highwater.model.protocols.database.history import LANDS, SENDS, UNHEARD, intent_of, known_of, puts_of
+from highwater.model.protocols.database.joint import CONTENTS, Joint
+from highwater.model.protocols.database.state import Compactor, Shared, Writer
 
 
 def judged(c: Constants, role: str, me: int, part: str, s: Shared, w: Any) -> Any:
@@ -160,7 +160,7 @@ TELLS_FENCED: dict[tuple[str, str], tuple[Follow, Follow]] = {  # what the parts
 
 
 def confirmed(role: str, c: Constants, me: int, s: Shared, w: Any, s2: Shared, w2: Any) -> tuple[Shared, Any]:
-    """What the listing decided was right: the file listed is the one that was read. A writer that waits must have decided."""
+    """The listing decided rightly: the file listed is the one that was read. A writer that waits must have decided."""
     if role == "Writer" and w.wal.pc in WAITING:
         s2 = s2._replace(apart=tuple(sorted({*s2.apart, "wal"})))
     return concluded(c, me, s, w, s2, w2)

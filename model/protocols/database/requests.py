@@ -5,15 +5,15 @@ from functools import partial
 from typing import Any
 
 from highwater.model.compose import Names, Ways, alone, ordered, taken, within
-from highwater.model.composition.clients import CLIENT, actor, latest, view
-from highwater.model.composition.constants import Constants, parts
-from highwater.model.composition.history import SENDS, used
-from highwater.model.composition.joint import Joint, created, request, with_contents
-from highwater.model.composition.state import CompactionsCollector, Flight, Shared, WalCollector, Writer
-from highwater.model.composition.writes import is_stopped, loop, lost, may_send, sent
 from highwater.model.core import Action
 from highwater.model.parts import below, one_more
 from highwater.model.protocols import wal_fencing
+from highwater.model.protocols.database.clients import CLIENT, actor, latest, view
+from highwater.model.protocols.database.constants import Constants, parts
+from highwater.model.protocols.database.history import SENDS, used
+from highwater.model.protocols.database.joint import Joint, created, request, with_contents
+from highwater.model.protocols.database.state import CompactionsCollector, Flight, Shared, WalCollector, Writer
+from highwater.model.protocols.database.writes import is_stopped, loop, lost, may_send, sent
 
 
 def on_wal(c: Constants, me: int, s: Shared, w: Writer) -> bool:

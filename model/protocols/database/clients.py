@@ -1,11 +1,11 @@
-"""Which client of each part a client of the composition is, and what a file says to a part."""
+"""Know which client of each part a client of the composition is, and what a file says to a part."""
 
 from typing import Any
 
 from highwater.model.compose import Actor
-from highwater.model.composition.constants import Constants, parts
 from highwater.model.protocols import manifest_compactions, manifest_epochs, wal_fencing
 from highwater.model.protocols import sequenced_metadata_boundary as sequence
+from highwater.model.protocols.database.constants import Constants, parts
 
 CLIENT = {  # role -> part -> the actions of the client of the part that it is
     "Writer": {"manifest": sequence.WRITER, "epochs": manifest_epochs.WRITER, "claims": manifest_compactions.WRITER,

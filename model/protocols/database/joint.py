@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from highwater.model.compose import Follow, Names, Ways, alone, within
-from highwater.model.composition.clients import actor, view
-from highwater.model.composition.constants import Constants, parts
-from highwater.model.composition.history import LANDS, content_of, follows, intent_of, may_follow
-from highwater.model.composition.state import Flight, Shared, Writer
 from highwater.model.parts import top
 from highwater.model.protocols import sequenced_metadata_boundary as sequence
+from highwater.model.protocols.database.clients import actor, view
+from highwater.model.protocols.database.constants import Constants, parts
+from highwater.model.protocols.database.history import LANDS, content_of, follows, intent_of, may_follow
+from highwater.model.protocols.database.state import Flight, Shared, Writer
 
 CONTENTS = {"manifest": "manifests", "compactions": "compacting"}  # part -> the field with the contents of its files
 

@@ -1,4 +1,4 @@
-"""What the parts do when an update is put: when its file joins the history, and when its client does not wait for the outcome.
+"""Say what the parts do when an update is put: when its file joins the history, and when its client stops waiting for it.
 
 The content of a file is what each part puts on a store that ends with the file that the client has read.
 """
@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from highwater.model.compose import Follow, alone, first_way
-from highwater.model.composition.clients import actor, latest, view
-from highwater.model.composition.constants import Constants, parts
-from highwater.model.composition.state import Intent, Shared
+from highwater.model.protocols.database.clients import actor, latest, view
+from highwater.model.protocols.database.constants import Constants, parts
+from highwater.model.protocols.database.state import Intent, Shared
 
 PUT, CLAIM = (("List", "ReadLatest", "CreateNext"),), (("Read", "CreateNext", "Accept"),)
 LANDS: dict[str, Follow] = {  # kind of update -> part -> what it does

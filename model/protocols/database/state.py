@@ -7,7 +7,7 @@ from highwater.model.protocols import sequenced_metadata_boundary as sequence
 
 
 class Manifest(NamedTuple):
-    """What a manifest says to each part."""
+    """The content of a manifest: what it says to each part."""
 
     epochs: manifest_epochs.Manifest
     claims: manifest_compactions.Manifest
