@@ -58,10 +58,13 @@ def one_history(c: Constants, s: Shared) -> bool:
 
 
 def parts_agree(c: Constants, s: Shared) -> bool:
-    """The parts have the same epochs, and as many flushes. Each file of the compactions is one of claims."""
+    """The parts have the same epochs and as many flushes, and claims has each update but the opens of writers and those of
+    operators. Epochs has merged what claims has, because it merges all of L0."""
     m, n, w = s.epochs.files[-1], manifest_compactions.latest(s.claims.manifests), s.wal.manifest
-    flushes = len(manifest_epochs.ssts(m))
-    return (m.compactor_epoch == n.epoch and flushes == len(n.l0 | set(n.compacted))
+    flushes, compacted = len(manifest_epochs.ssts(m)), set(n.compacted)
+    updates = [who for who, _ in sequence.latest(s.manifest).updates if who < c.WRITERS + c.COMPACTORS]
+    return (m.compactor_epoch == n.epoch and flushes == len(n.l0 | compacted) and len(m.compacted) >= len(compacted)
+            and len(updates) == m.writer_epoch + len(s.claims.manifests) - 1
             and s.compactions.high == len(s.claims.compactions)
             and (not c.WAL or (m.writer_epoch == w.writer_epoch and (flushes > 0) == (w.replay_after > 0))))
 

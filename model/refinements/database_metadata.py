@@ -31,9 +31,10 @@ TWO, ONE = {**SMALL, "WRITERS": 2}, {**SMALL, "COLLECTORS": 1}
 CHECKPOINTS = {**ONE, "OPERATORS": 1, "CHECKPOINTS": 1, "TAKES": 2}
 COMPACTING = {**SMALL, "WRITERS": 0, "COMPACTORS": 2, "COMPACTIONS_COLLECTORS": 1}
 WRITING = {"WRITERS": 2, "MAX_ID": 6}
+OVERTAKING = {"OPERATORS": 1, "TAKES": 2, "COLLECTORS": 1, "MAX_ID": 4}  # a late create takes the id of a file that was listed
 OFF: tuple[dict[str, Any], ...] = (  # each safeguard switched off, on an instance that shows it
-    {**TWO, "COLLECTORS": 1, "VERDICT_CHECKED": False},
-    {**WRITING, "WRITERS": 1, "OPERATORS": 1, "CHECKPOINTS": 1, "COLLECTORS": 1, "WAL_COLLECTORS": 1, "WAL_CHECKED": False},
+    {**TWO, **OVERTAKING, "VERDICT_CHECKED": False},
+    {**OVERTAKING, "WAL_COLLECTORS": 1, "WAL_CHECKED": False},
     {**COMPACTING, "COLLECTORS": 1, "OWN_BOUNDARY": False},
     {**WRITING, "COLLECTORS": 1, "APPENDS": 0, "FENCE_CHECKED": False},
     *({**TWO, "COLLECTORS": 1, "OFF": f"manifest.{name}"} for name in ("BOUNDARY", "CHECK", "OLD_WRITERS", "FRESH_BOUNDARY")),
@@ -52,7 +53,12 @@ OFF: tuple[dict[str, Any], ...] = (  # each safeguard switched off, on an instan
     {**SMALL, "COMPACTORS": 2, "OFF": "COMPACTOR_EPOCH"},
     {**SMALL, "WRITERS": 0, "COMPACTORS": 2, "MAX_CRASHES": 1, "OFF": "claims.HEAL"},
     {**SMALL, "COMPACTORS": 1, "OFF": "claims.APPLY_FIRST"},
-    *({**SMALL, "COMPACTORS": 2, "OFF": f"claims.{name}"} for name in ("RECOGNISE", "TAKE_OVER")),
+    {**SMALL, "COMPACTORS": 1, "MAX_PENDING": 1, "OFF": "claims.RECOGNISE"},
+    {**SMALL, "COMPACTORS": 2, "OFF": "claims.TAKE_OVER"},
+    *({**WRITING, "OFF": f"wal.{name}"} for name in (
+        "CREATE_IF_ABSENT", "FENCE", "VALIDATE", "CHECK", "RESOLVE_ONCE", "FLUSH_EXACT")),
+    *({**WRITING, "WAL_COLLECTORS": 1, "OFF": f"wal.{name}"} for name in ("FENCE_AHEAD", "GC_BEHIND")),
+    {"MAX_PENDING": 1, "OFF": "wal.UNKNOWN"},
 )
 BREAKS = {"VERDICT_CHECKED": ("epochs",), "WAL_CHECKED": ("wal",), "OWN_BOUNDARY": ("compactions",), "FENCE_CHECKED": ("wal",)}
 
