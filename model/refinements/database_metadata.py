@@ -69,7 +69,8 @@ def has_clients(c: Constants, onto: str) -> bool:
     """Tell whether some client of an instance takes steps of a part."""
     compacts = c.COMPACTORS + c.COMPACTIONS_COLLECTORS > 0
     return {"compactions": compacts, "wal": c.WAL and c.WRITERS + c.WAL_COLLECTORS > 0,
-            "epochs": c.WRITERS + c.COMPACTORS + c.READERS > 0, "claims": c.WRITERS + c.COMPACTORS > 0}.get(onto, True)
+            "epochs": c.WRITERS + c.COMPACTORS + c.READERS > 0,
+            "claims": (c.FLUSHES != 0 and c.WRITERS > 0) or c.COMPACTORS > 0}.get(onto, True)
 
 
 def broken(c: Constants) -> tuple[str, ...]:

@@ -62,8 +62,8 @@ OPERATOR: dict[str, Joint] = loop("Operator")
 
 def collects(part: str) -> dict[str, Joint]:
     """The requests of a collector of a sequence."""
-    names = ("List", "ReadCheckpoints", "CheckpointsMissing", "CheckpointsAccept", "CheckpointsReject", "ReadBoundary",
-             "Advance", "AdvanceConflict", "Delete")
+    checkpoints = ("ReadCheckpoints", "CheckpointsMissing", "CheckpointsAccept", "CheckpointsReject")  # of manifests
+    names = ("List", *checkpoints[:4 * (part == "manifest")], "ReadBoundary", "Advance", "AdvanceConflict", "Delete")
     return {**{name: Joint(part, (name,)) for name in names},
             **{name: Joint(part, (name,), may_send, then=sent) for name in ("SendAdvance", "SendDelete")}}
 

@@ -223,11 +223,12 @@ def loop(role: str, part: str = "manifest") -> dict[str, Joint]:
     rows |= {
         "Fenced": again(when=partial(may_conclude, part, "Fenced"), must=must, may=may, then=concluded),
         "Believe": again(when=may_believe, believes=must, then=partial(believed, part, role)),
-        "Current": again(when=partial(may_conclude, part, "Current"), then=partial(confirmed, role)),
         "Doubt": again(when=partial(may_doubt, part), then=doubted),
     }
     if role == "Compactor":
         rows["Landed"] = again(when=partial(may_conclude, part, "Landed"), must={"claims": (("ReadLanded",),)}, then=concluded)
+    if part == "manifest":
+        rows["Current"] = again(when=partial(may_conclude, part, "Current"), then=partial(confirmed, role))
     if (role, part) == ("Compactor", "manifest"):
         rows["Pick"] = one(("List",), when=may_pick, must=PICKS, then=picked)
     return rows
