@@ -18,6 +18,7 @@ OneHistory compares the two in every state that is explored.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from highwater.model.proofs import sequenced_metadata_boundary as boundary
 from highwater.model.proofs.engine import inductive
@@ -82,12 +83,14 @@ UNBOUNDED, scope = boundary.UNBOUNDED, boundary.scope
 
 
 def system(c: m.Constants) -> System:
-    """Return the system that is compared with the model: its properties are the model's, and the facts are among the clauses."""
+    """Return the system that is compared with the model. Its properties are the model's, and its clauses have the facts."""
     return SYSTEM._replace(clauses=CLAUSES | FACTS, properties=boundary.PROPERTIES)
 
 
-def prove(constants: m.Constants | None = None, progress: Callable[[inductive.Row], None] | None = None,
+def prove(constants: Any = None, progress: Callable[[inductive.Row], None] | None = None,
           explain: bool = True, timeout_ms: int = inductive.TIMEOUT_MS) -> inductive.Proof:
-    """Prove the facts for clients that recognise their updates, as those of the composition do."""
-    c = (constants or m.Constants())._replace(**UNBOUNDED, ON_REFUSAL="recognised")
+    """Prove the facts for clients that recognise their updates, as those of the composition do. Constants of the sequence may
+    switch off safeguards; those of the composition have no effect."""
+    c = constants if isinstance(constants, m.Constants) else m.Constants()
+    c = c._replace(**UNBOUNDED, ON_REFUSAL="recognised")
     return inductive.prove(SYSTEM, c, progress, explain, timeout_ms)

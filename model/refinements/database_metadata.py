@@ -36,7 +36,7 @@ WRITING = {"WRITERS": 2, "MAX_ID": 6}
 OVERTAKING = {"OPERATORS": 1, "TAKES": 2, "COLLECTORS": 1, "MAX_ID": 4}  # a late create takes the id of a file that was listed
 OFF: tuple[dict[str, Any], ...] = (  # each safeguard switched off, on an instance that shows it
     {**TWO, **OVERTAKING, "VERDICT_CHECKED": False},
-    {**OVERTAKING, "WAL_COLLECTORS": 1, "WAL_CHECKED": False},
+    {**OVERTAKING, "WAL_COLLECTORS": 1, "APPENDS": 0, "WAL_CHECKED": False},
     {**COMPACTING, "COLLECTORS": 1, "OWN_BOUNDARY": False},
     {**WRITING, "COLLECTORS": 1, "APPENDS": 0, "FENCE_CHECKED": False},
     *({**TWO, "COLLECTORS": 1, "OFF": f"manifest.{name}"} for name in ("BOUNDARY", "CHECK", "OLD_WRITERS", "FRESH_BOUNDARY")),
