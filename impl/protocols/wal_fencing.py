@@ -16,7 +16,7 @@ been done and never will be. An Indefinite error: this writer is closed; open an
 """
 
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from highwater.impl.codecs.json.wal import (
     FENCE,
@@ -63,7 +63,25 @@ class Known(NamedTuple):
     """The manifest when it was last read or put."""
 
     manifest: WalManifest
-    version: str | None  # None: there is none yet
+    version: Any  # opaque: of the object that returned it. None: there is no manifest yet
+
+
+class Manifests(Protocol):
+    """What a Wal needs of its manifest: an object, or a sequence of files (impl/protocols/database_metadata.py)."""
+
+    key: str
+
+    async def read(self) -> Known:
+        """Return the manifest to build on; `put` tells whether it was current."""
+        ...
+
+    async def read_again(self, known: Known) -> Known:
+        """Return the current manifest; `known` itself if it is that."""
+        ...
+
+    async def put(self, known: Known, manifest: WalManifest) -> Known:
+        """Put a manifest. Raises AlreadyExists, PreconditionFailed, OutcomeUnknown."""
+        ...
 
 
 class ManifestObject:
@@ -105,10 +123,10 @@ class ManifestObject:
 class Wal:
     """An open writer, for one caller at a time. `records` are all records in the order of the log."""
 
-    def __init__(self, world: World, root: str, attempts: int):
+    def __init__(self, world: World, root: str, attempts: int, manifest: Manifests | None = None):
         """Make a writer that is not open yet. `attempts` limits requests of unknown outcome and reads without an answer."""
         self.world, self.namespace, self.attempts = world, Namespace(root, "wal"), attempts
-        self.object = ManifestObject(world, root)
+        self.object: Manifests = manifest or ManifestObject(world, root)
         self.epoch: int
         self.known: Known
         self.last_id: int  # that was replayed or written
@@ -303,27 +321,31 @@ class Wal:
         return await read()
 
 
-async def open(world: World, root: str, flush_every: int | None = None, attempts: int = 5) -> Wal:
+async def open(world: World, root: str, flush_every: int | None = None, attempts: int = 5,
+               manifest: Manifests | None = None) -> Wal:
     """Open a new writer with all earlier records; earlier writers are fenced.
 
-    With `flush_every` that many records of the replay are flushed at a time. Raises ManifestVersionExists, Fenced: it is not
+    With `flush_every` that many records of the replay are flushed at a time. Without `manifest` it is the object
+    `<root>/wal.manifest`. Raises ManifestVersionExists, Fenced: it is not
     open. Raises OutcomeUnknown, Unavailable: it is not open either, but an epoch may be claimed or a fence put, so that another
     writer is fenced. Raises InvalidWal, ManifestLost.
     """
-    wal = Wal(world, root, attempts)
+    wal = Wal(world, root, attempts, manifest)
     await wal._claim()
     await wal._replay(await wal._fence(), flush_every)
     return wal
 
 
-async def collect(world: World, root: str, min_age_ms: int = 0) -> list[int]:
+async def collect(world: World, root: str, min_age_ms: int = 0,
+                  current: Callable[[], Awaitable[Known]] | None = None) -> list[int]:
     """Run one round of garbage collection; return the deleted ids.
 
     It deletes the objects behind replay_after, fences included, that are older than `min_age_ms` (0: of any age). replay_after
-    is read before the listing. It is durable and never decreases, so the objects behind it stay behind it.
+    is read before the listing, by `current` if it is given. It is durable and never decreases, so the objects behind it stay
+    behind it.
     """
     namespace, now_ms = Namespace(root, "wal"), world.clock.now_ms()
-    boundary = (await ManifestObject(world, root).read()).manifest.replay_after
+    boundary = (await (current or ManifestObject(world, root).read)()).manifest.replay_after
     if not boundary:
         return []
     listed = [(namespace.file_id(entry.key), entry.last_modified_ms) for entry in await list_all(world.store, namespace.prefix)]
