@@ -202,7 +202,7 @@ class InvalidIsIgnored(ObjectStoreBoundaryObject):
 class ListsRepeatedKeys(SequencedStorage):
     """Lists a key twice that a page repeats from the page before."""
 
-    async def list(self) -> list[Listed]:
+    async def list(self, after: int | None = None) -> list[Listed]:
         files, after = [], ""
         while True:
             page = await self.store.list_page(self.namespace.prefix, after)
@@ -221,7 +221,7 @@ class ListsRepeatedKeys(SequencedStorage):
 class EndsAtEmptyPage(ListsRepeatedKeys):
     """Takes a page without keys for the end of a listing."""
 
-    async def list(self) -> list[Listed]:
+    async def list(self, after: int | None = None) -> list[Listed]:
         return sorted(set(await super().list()))
 
     def is_last(self, page: Page, after: str) -> bool:
@@ -231,7 +231,7 @@ class EndsAtEmptyPage(ListsRepeatedKeys):
 class SkipsBadNames(SequencedStorage):
     """Lists no file whose name is no id."""
 
-    async def list(self) -> list[Listed]:
+    async def list(self, after: int | None = None) -> list[Listed]:
         files = []
         for entry in await list_all(self.store, self.namespace.prefix):
             try:
@@ -245,7 +245,7 @@ class SkipsBadNames(SequencedStorage):
 class ListsForEver(SequencedStorage):
     """Asks for the next page as long as a page is truncated."""
 
-    async def list(self) -> list[Listed]:
+    async def list(self, after: int | None = None) -> list[Listed]:
         while True:
             try:
                 return await super().list()
@@ -274,7 +274,7 @@ class ListedIsThere(BoundedSequencedStorage):
 class AheadIsBelieved(BoundedSequencedStorage):
     """Does not compare a listing with the boundary."""
 
-    async def list(self) -> list[Listed]:
+    async def list(self, after: int | None = None) -> list[Listed]:
         return await self.storage.list()
 
 

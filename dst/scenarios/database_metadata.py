@@ -1,8 +1,8 @@
 """Simulate a database: writers, compactors, a reader, an operator and collectors, of impl/protocols/database_metadata.py.
 
 traces/protocols/database_metadata.py judges them. Writers and compactors have one life each: one opens, perhaps while another
-works, and ends when it is fenced or crashes. The operator takes checkpoints, renews and drops its own, and drops those that have
-ended. With an audit the last ones of all work undisturbed: a writer must serve every acknowledged record and flush it, a
+works, and ends when it is fenced or crashes. The operator takes checkpoints, renews and drops its own, and drops those that
+have ended. With an audit the last ones of all work undisturbed: a writer must serve every acknowledged record and flush it, a
 compactor must leave no claim and an empty L0, and a collector nothing that is no longer needed.
 """
 
@@ -34,33 +34,12 @@ from highwater.impl.world import World
 from highwater.traces.calls import CALL, UNFINISHED
 from highwater.traces.event import Event
 from highwater.traces.histories.history import too_young
-from highwater.traces.histories.serial import Operation, anomalies
-from highwater.traces.refine import Failure
-
-# TEMPORARY, until traces/protocols/database_metadata{,_calls}.py are there
-try:
-    from highwater.traces.protocols.database_metadata_calls import CALLS  # noqa
-except ImportError:
-    from highwater.traces.calls import with_timeouts, definite, indefinite, returns
-    from highwater.traces.protocols import wal_fencing_calls as W, manifest_compactions_calls as M, sequenced_metadata_boundary_calls as B
-    more = lambda d, i: {**B.faults(d, "", i), "ObjectVersionBehindBoundary": indefinite(i, ""), "OutcomeUnknown": indefinite(i, ""), "CheckpointMissing": definite(d, "")}
-    CALLS = with_timeouts({
-        "open": {**more("not open", "not open"), **W.CALLS["open"]}, "append": {**more("failed", "unknown"), **W.CALLS["append"]},
-        "flush": {**more("not flushed", "not flushed"), **W.CALLS["flush"]},
-        "open_compactor": M.CALLS["open"], "compact": M.CALLS["compact"], "current": B.CALLS["current"],
-        **{call: {**more("not changed", "change unknown"), **{of: returns(told, "") for of in ("Committed", "Recognised")}}
-           for call, told in (("take", "taken"), ("renew", "renewed"), ("drop", "dropped"), ("drop_ended", "ended"))},
-        "collect": {**more("not deleted", "not deleted"), **W.CALLS["collect"], **M.CALLS["collect"]}})
-
-
-def trace_of(shape):
-    from highwater.traces.protocols.database_metadata import Trace, KEYS, constants, refiner
-    from highwater.traces.refine import refiner_of
-    return Trace(refiner_of(refiner, constants(*MOST.values())), KEYS, shape.skew_ms)
-
+from highwater.traces.histories.serial import anomalies
+from highwater.traces.protocols.database_metadata import COMPACTIONS, KEYS, MANIFEST, WAL, Trace, constants, refiner
+from highwater.traces.protocols.database_metadata_calls import CALLS
+from highwater.traces.refine import Failure, refiner_of
 
 ROOT = "db"
-MANIFEST, COMPACTIONS, WAL = (Namespace(ROOT, name) for name in ("manifest", "compactions", "wal"))
 
 
 @dataclass(frozen=True)
@@ -103,6 +82,11 @@ def waits_ms(shape: Shape) -> tuple[int, ...]:
 def length(shape: Shape) -> int:
     return (shape.writers * (12 + 5 * shape.appends) + shape.compactors * (9 + 12 * shape.compactions)
             + 3 * shape.readers * shape.reads + 4 * shape.operators * shape.changes + 12 * shape.collectors * shape.rounds)
+
+
+def trace_of(shape: Shape) -> Trace:
+    page = shape.page_size if shape.page_size < 1000 else 0
+    return Trace(refiner_of(refiner, constants(*MOST.values(), page_size=page)), KEYS, shape.skew_ms)
 
 
 class Impl(NamedTuple):
@@ -170,7 +154,7 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
         return
     wal: Wal = said.value
     found = served(wal)
-    actors.end(client, "opened", body=" ".join(found).encode(), seen=found, keys=said.keys)
+    actors.end(client, "opened", body=" ".join(found).encode(), seen=found)
     for done in range(1, todo + 1):
         await append(actors, client, wal)
         if not wal.closed and (actors.auditing or (shape.flush_every and done % shape.flush_every == 0)):
@@ -221,7 +205,7 @@ async def compactor(actors: Actors, client: Client, world: World, number: int) -
         said = await said_by(CALLS, "compact", actors.in_time(client, instance.compact(merge)))
         told = "nothing" if said.value == () else said.told
         names = () if actors.shape.broken else names_in(said.value or ())
-        actors.tell(client, told, " ".join(names).encode(), keys=said.keys)
+        actors.tell(client, told, " ".join(names).encode(), keys=() if told == "nothing" else said.keys)
         await actors.pause(client, world)
 
 
@@ -281,9 +265,8 @@ async def change(actors: Actors, client: Client, world: World, impl: Impl, what:
         told = UNFINISHED if doubt and said.told == "not changed" else said.told
         actors.end(client, told, said.key, b"" if what == "ended" or told == UNFINISHED else checkpoint.encode(),
                    keys=said.keys)
-        doubt = told != "not changed"
-        if said.value is not None or not left or not (
-                actors.auditing or (doubt and actors.choose(f"{client.name}.again", 2))):
+        doubt = doubt or told != "not changed"
+        if said.value is not None or not left or not (actors.auditing or actors.choose(f"{client.name}.again", 2)):
             return
 
 
@@ -436,7 +419,7 @@ def nothing_left(actors: Actors, end: Final) -> None:
     if shape.compactors and (manifest.l0 or compactions.jobs):
         left += [f"{manifest.l0} are in L0, and {compactions.jobs} are claimed"]
     if shape.compactors and manifest.compactor_epoch != compactions.compactor_epoch:
-        left += [f"the epochs are {manifest.compactor_epoch} in the manifest and {compactions.compactor_epoch} in the compactions"]
+        left += [f"the compactors' epochs are {manifest.compactor_epoch} and {compactions.compactor_epoch}"]
     if shape.operators and (ended := [one.id for one in manifest.checkpoints
                                       if not one.active(actors.kernel.now_ms - 2 * shape.skew_ms - shape.min_age_ms)]):
         left += [f"checkpoints {ended} have ended"]
