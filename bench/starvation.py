@@ -19,8 +19,8 @@ from highwater.dst.sim.kernel import Client, Kernel
 from highwater.dst.world.network import Network
 from highwater.dst.world.store import ClientClock, ClientStore, SimulatedStore
 from highwater.impl.codecs.json.manifest import EPOCHS
-from highwater.impl.protocols.manifest_epochs import EMPTY, Instance, ManifestVersionExists, open_writer
-from highwater.impl.protocols.sequenced_storage import FIRST_ID
+from highwater.impl.protocols.manifest_epochs import EMPTY, Instance, open_writer
+from highwater.impl.protocols.sequenced_storage import FIRST_ID, ObjectVersionExists
 from highwater.impl.world import Object, World
 from highwater.traces.protocols.manifest_epochs import MANIFESTS
 
@@ -48,7 +48,7 @@ class Conflicts(QuietMetrics):
         self.met = 0
 
     def count(self, name: str, amount: int = 1) -> None:
-        self.met += amount if name == "open_conflicts" else 0
+        self.met += amount if name == "update_conflicts" else 0
 
 
 class SlowStore(ClientStore):
@@ -90,7 +90,7 @@ def open_behind(pause_ms: int, slower_ms: int, late_ms: int, delay_ms: Callable[
         begin_ms, failed = kernel.now_ms, False
         try:
             await Instance(world, ROOT, "compactor").open(max(PATIENCE_S))
-        except ManifestVersionExists:
+        except ObjectVersionExists:
             failed = True
         found.append((kernel.now_ms - begin_ms, failed))
 

@@ -37,6 +37,10 @@ class Unavailable(Definite):
     """A request that had no effect: an unanswered read, or a mutation whose status says that nothing was applied (403, 409)."""
 
 
+class UpdateConflict(Definite):
+    """Other clients were faster in every attempt: nothing of this update is applied."""
+
+
 class OutcomeUnknown(Indefinite):
     """A mutation that got no answer (time-out, reset), or a status that does not say whether it was applied (408, 5xx)."""
 
@@ -50,3 +54,29 @@ class ListingNeverEnds(Definite):
 
     def __init__(self, prefix: str, after: str):
         super().__init__(f"the listing of {prefix!r} after {after!r} is truncated, but brings no further key")
+
+
+class Fenced(StoreError):
+    """Another instance of this role has opened since, so this one has ended. The subclasses say what has become of its
+    update."""
+
+    def __init__(self, role: str, epoch: int, stored: int, what: str):
+        self.role, self.epoch, self.stored = role, epoch, stored
+        by = f"{stored}: another {role} has opened since" if stored else f"unknown, a later {role} has opened"
+        super().__init__(f"this {role} has epoch {epoch}, and the latest is {by}; {what}")
+
+
+class FencedUnapplied(Fenced, Definite):
+    """The update has not been applied, and never will be."""
+
+
+class FencedApplied(Fenced, Indefinite):
+    """The effect of the update is in the history.
+
+    For a writer: its update got no response, but was applied before the other writer opened. For a compactor or collector: this
+    instance or its successor made the change. If it was the successor, the output in the history is the successor's.
+    """
+
+
+class FencedInDoubt(Fenced, Indefinite):
+    """The update may have been applied, or its successor may apply it. The successor finds out."""

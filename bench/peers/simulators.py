@@ -47,7 +47,7 @@ from highwater.impl.codecs.json.manifest import UPDATES
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import Definite, Indefinite, OutcomeUnknown, Unavailable
 from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
-from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore
+from highwater.impl.protocols.sequenced_metadata import MetadataStore
 from highwater.impl.protocols.sequenced_storage import FIRST_ID
 from highwater.impl.stores.memory import MemoryStore
 from highwater.impl.world import World

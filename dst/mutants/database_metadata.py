@@ -16,15 +16,14 @@ from highwater.impl.codecs.json.manifest import Checkpoint
 from highwater.impl.codecs.json.ssts import name_of, records_of
 from highwater.impl.codecs.json.wal import WalManifest
 from highwater.impl.codecs.manifest import Manifest
-from highwater.impl.errors import NotFound, OutcomeUnknown, PreconditionFailed, StoreError
+from highwater.impl.errors import FencedInDoubt, FencedUnapplied, NotFound, OutcomeUnknown, PreconditionFailed, StoreError
 from highwater.impl.protocols import database_metadata, wal_fencing
 from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
 from highwater.impl.protocols.database_metadata import CheckpointMissing, Deleted, SequencedManifest, lists
 from highwater.impl.protocols.manifest_compactions import Compactor, Stores
-from highwater.impl.protocols.manifest_compactions import Fenced as CompactorFenced
-from highwater.impl.protocols.sequenced_metadata_boundary import Committed, MetadataStore, Recognised
+from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Recognised, Verdict
 from highwater.impl.protocols.sequenced_storage import ObjectVersionExists, old_ids
-from highwater.impl.protocols.wal_fencing import Fenced, Known, Wal
+from highwater.impl.protocols.wal_fencing import Known, Wal
 from highwater.impl.world import World
 
 # --- the WAL's manifest as a file of a sequence
@@ -240,7 +239,7 @@ class FencedIsServed(Wal):
     async def flush(self) -> None:
         try:
             await super().flush()
-        except Fenced:
+        except FencedUnapplied:
             pass
 
 
@@ -272,8 +271,8 @@ class L0Emptied(Compactor):
     async def _apply(self, job: Job, merge: Callable[[Job], Awaitable[None]]) -> None:
         await merge(job)
         await self.stores.manifest.update_recognised(
-            lambda m: self._unfenced("manifest", m, self.epoch) and all(sst in m.compacted for sst in job),
-            lambda _, m: m._replace(l0=(), compacted=(*m.compacted, *job)))
+            lambda m: all(sst in m.compacted for sst in job),
+            lambda _, m: m._replace(l0=(), compacted=(*m.compacted, *job)), epoch=self.epoch)
         self.applied = True
 
 
@@ -299,9 +298,10 @@ class ManifestOfItsOwn(Compactor):
             return await super()._apply(job, merge)
         await merge(job)
         await self.stores.manifest.update_recognised(
-            lambda m: self._unfenced("manifest", m, self.epoch) and all(sst in m.compacted for sst in job),
+            lambda m: all(sst in m.compacted for sst in job),
             lambda _, m: picked._replace(l0=tuple(sst for sst in picked.l0 if sst not in job),
-                                         compacted=(*picked.compacted, *job), compactor_epoch=m.compactor_epoch))
+                                         compacted=(*picked.compacted, *job), compactor_epoch=m.compactor_epoch),
+            epoch=self.epoch)
         self.applied = True
         return None
 
@@ -312,32 +312,17 @@ class FencedIsReported(Compactor):
     async def compact(self, merge: Callable[[Job], Awaitable[None]]) -> Job:
         try:
             return await super().compact(merge)
-        except CompactorFenced:
+        except FencedInDoubt:
             return self.job
 
 
 class LooksUnchecked(MetadataStore):
-    """Believes what it looks for in a file without reading the boundary after it."""
+    """Believes what it finds in a file without reading the boundary after it."""
 
-    async def update_recognised(self, holds: Callable[[Any], bool | StoreError], change: Callable[[int, Any], Any],
-                                attempts: int | None = None) -> Committed | Recognised:
-        usual, self.bounded.boundary.read = self.bounded.boundary.read, at_least
-        try:
-            while True:
-                latest, body = await self.bounded.latest()
-                found = holds(value := self.codec.decode(body))
-                if isinstance(found, StoreError):
-                    raise found
-                if found:
-                    return Recognised(latest, value)
-                self.bounded.boundary.read = usual
-                return await super().update_recognised(holds, change, attempts)
-        finally:
-            self.bounded.boundary.read = usual
-
-
-async def at_least() -> int:
-    return 0
+    async def _believed(self, latest: int, verdict: Verdict) -> Committed | Recognised | None:
+        if isinstance(verdict.said, StoreError):
+            raise verdict.said
+        return verdict.said
 
 
 class ReadsOnce(MetadataStore):
@@ -488,7 +473,7 @@ def with_store(kind: type[MetadataStore]) -> Build:
     """Return a database whose two sequences have stores of this class."""
     def build(world: World, shape: Shape, number: int) -> Impl:
         impl = production(world, shape, number)
-        return impl._replace(stores=Stores(*(kind(world, store.bounded.storage.namespace, store.codec, store.spare_checkpoints)
+        return impl._replace(stores=Stores(*(kind(world, store.bounded.storage.namespace, store.codec, store.policies)
                                              for store in impl.stores)))
 
     return build
@@ -553,7 +538,8 @@ EPOCHS = {  # mutant of manifest_epochs -> the mutant here that has its bug, or 
     "fenced_is_denied": "wal_flush_is_concluded", "forgets_doubt": "wal_ever_open",
     "opens_again": "a second open of one instance", "fenced_is_forgotten": "a flush that repeats one that was fenced",
     "fenced_is_definite": "a flush that repeats one that was fenced", "fenced_is_for_all": "a flush of a fenced writer",
-    "returns_its_base": "manifest_returns_no_value", "nothing_is_old": "a poll for new SSTs",
+    "returns_its_base": "the value of an update that is not recognised: `MetadataStore.update`",
+    "nothing_is_old": "a poll for new SSTs",
 }
 BUILDS: dict[str, tuple[str, Build]] = {
     **OWN, **OF_EPOCHS, **parts.OF_SEQUENCES,

@@ -20,7 +20,7 @@ from highwater.impl.layout import Namespace
 from highwater.impl.protocols import wal_fencing
 from highwater.impl.protocols.database_metadata import Deleted, SequencedManifest
 from highwater.impl.protocols.manifest_compactions import Stores
-from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore
+from highwater.impl.protocols.sequenced_metadata import MetadataStore
 from highwater.impl.protocols.wal_fencing import Wal
 from highwater.impl.world import World
 
@@ -30,6 +30,7 @@ NO_SST = "a flush by the name of an SST (manifest_compactions.flush): the WAL's 
 NO_SDK = "a request that an SDK repeats"
 NO_SESSION = "an update of a session: operators use update ids"
 NO_KV = "a get of a store of keys and values"
+NO_UPDATE = "MetadataStore.update: compactors claim an epoch, all other updates are recognised"
 NO_OBJECT = "a put of the object wal.manifest; manifest_overwrites is this bug in a sequence"
 UNMADE: dict[str, str] = {  # stem/mutant of a part -> the request that a database never makes
     **{f"sequenced_metadata_boundary/{name}": NO_SDK for name in of_sdks.BUILDS},
@@ -37,6 +38,7 @@ UNMADE: dict[str, str] = {  # stem/mutant of a part -> the request that a databa
     **{f"manifest_compactions/{name}": NO_SST for name in ("refused_is_repeated", "unheard_is_reported", "flush_unread")},
     **{f"wal_fencing/{name}": NO_KV for name in ("served_unlogged", "oldest_wins")},
     "wal_fencing/blind_manifest": NO_OBJECT,
+    **{f"sequenced_metadata_boundary/{name}": NO_UPDATE for name in ("conflict_not_looked_at", "returns_no_value")},
 }
 
 
@@ -47,8 +49,8 @@ def in_sequence(name: str, bug: Callable[..., MetadataStore]) -> Build:
     def build(world: World, shape: Shape, number: int) -> Impl:
         impl = production(world, shape, number)
         usual = getattr(impl.stores, name)
-        store = bug(world, Namespace(ROOT, name), usual.spare_checkpoints, number)
-        store.codec = CODECS[name]
+        store = bug(world, Namespace(ROOT, name), usual.policies.spare_checkpoints, number)
+        store.codec, store.policies = CODECS[name], usual.policies
         return impl._replace(stores=impl.stores._replace(**{name: store}))
 
     return build
@@ -56,7 +58,8 @@ def in_sequence(name: str, bug: Callable[..., MetadataStore]) -> Build:
 
 OF_SEQUENCES = {
     f"{name}_{mutant}": (f"{name}: {what}", in_sequence(name, bug))
-    for name in CODECS for mutant, (what, bug) in of_boundary.BUILDS.items() if mutant not in of_sdks.BUILDS}
+    for name in CODECS for mutant, (what, bug) in of_boundary.BUILDS.items()
+    if f"sequenced_metadata_boundary/{mutant}" not in UNMADE}
 OF_IDS = {mutant: (f"operators: {what}", in_sequence(MANIFEST.name, bug)) for mutant, (what, bug) in of_ids.BUILDS.items()
        if f"update_ids/{mutant}" not in UNMADE}
 
@@ -68,8 +71,9 @@ def of_compactor(bug: Callable[..., Any]) -> Build:
     def build(world: World, shape: Shape, number: int) -> Impl:
         broken: Any = bug(world, shape, number)
         stores: Stores = broken.stores
-        stores.manifest.codec, stores.manifest.spare_checkpoints = DATABASE, True
-        return production(world, shape, number)._replace(stores=stores, compactor=broken.compactor)
+        impl = production(world, shape, number)
+        stores.manifest.codec, stores.manifest.policies = DATABASE, impl.stores.manifest.policies
+        return impl._replace(stores=stores, compactor=broken.compactor)
 
     return build
 

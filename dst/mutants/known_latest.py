@@ -9,7 +9,7 @@ from highwater.dst.scenarios.known_latest import Codec
 from highwater.impl.errors import OutcomeUnknown
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.boundary_object import ObjectStoreBoundaryObject
-from highwater.impl.protocols.sequenced_metadata_boundary import Committed, MetadataStore
+from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Policies
 from highwater.impl.protocols.sequenced_storage import SequencedStorage
 from highwater.impl.world import World
 
@@ -65,11 +65,12 @@ class Before(MetadataStore):
 
 def unchecked(world: World, where: Namespace, spare: bool, client: int) -> MetadataStore:
     bounded = Unchecked(SequencedStorage(world, where), ObjectStoreBoundaryObject(world, where))
-    return MetadataStore(world, where, Codec, spare, bounded, keep_latest=True)
+    return MetadataStore(world, where, Codec, Policies(keep_latest=True, spare_checkpoints=spare), bounded)
 
 
 def of(kind: type[MetadataStore]) -> Callable:
-    return lambda world, where, spare, client: kind(world, where, Codec, spare, keep_latest=True)
+    return lambda world, where, spare, client: kind(
+        world, where, Codec, Policies(keep_latest=True, spare_checkpoints=spare))
 
 
 BUILDS = {  # name -> (its bug, its Build)

@@ -11,20 +11,29 @@ from typing import Any
 
 from highwater.dst.scenario import Mutants
 from highwater.dst.scenarios.manifest_compactions import Impl, Shape, production
-from highwater.impl.codecs.json.compactions import Compactions, Job
+from highwater.impl.codecs.json.compactions import Job
 from highwater.impl.codecs.manifest import Manifest
-from highwater.impl.errors import OutcomeUnknown
+from highwater.impl.errors import Fenced, OutcomeUnknown
 from highwater.impl.protocols import manifest_compactions
 from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
 from highwater.impl.protocols.manifest_compactions import Compactor, Stores
-from highwater.impl.protocols.sequenced_metadata_boundary import Committed, MetadataStore, Recognised
+from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Put, Recognised, Verdict
 from highwater.impl.protocols.sequenced_storage import FIRST_ID, SequencedStorage
 from highwater.impl.world import World
 
 
-class NotCompared(Compactor):
-    def _unfenced(self, name: str, value: Manifest | Compactions, epoch: int) -> bool:
-        return True
+class NotCompared(MetadataStore):
+    def is_fenced(self, value: Any, epoch: int) -> bool:
+        return False
+
+
+class VerdictUnchecked(MetadataStore):
+    """Believes that it is fenced by any file, also by one that is in nobody's history."""
+
+    async def _believed(self, latest: int, verdict: Verdict) -> Committed | Recognised | None:
+        if isinstance(verdict.said, Fenced):
+            raise verdict.said
+        return await super()._believed(latest, verdict)
 
 
 class BumpedSecond(Compactor):
@@ -34,8 +43,7 @@ class BumpedSecond(Compactor):
         opened = await self.stores.compactions.update(lambda _, c: c._replace(compactor_epoch=c.compactor_epoch + 1))
         epoch = opened.value.compactor_epoch
         await self.stores.manifest.update_recognised(
-            lambda m: self._unfenced("manifest", m, epoch) and m.compactor_epoch == epoch,
-            lambda _, m: m._replace(compactor_epoch=epoch))
+            lambda m: m.compactor_epoch == epoch, lambda _, m: m._replace(compactor_epoch=epoch), epoch=epoch)
         self.epoch, self.job = epoch, min(opened.value.jobs, default=())
         self.claimed = bool(self.job)
         return epoch
@@ -86,8 +94,11 @@ class Unclaimed(Compactor):
 
 async def apply_unseen(compactor: Compactor, job: Job, merge: Callable[[Job], Awaitable[None]]) -> None:
     await merge(job)
-    await compactor.stores.manifest.update(lambda _, m: compactor._unfenced("manifest", m, compactor.epoch) and m._replace(
-        l0=tuple(sst for sst in m.l0 if sst not in job), compacted=(*m.compacted, *job)))
+
+    async def decide(_: int, m: Manifest) -> Put:
+        return Put(m._replace(l0=tuple(sst for sst in m.l0 if sst not in job), compacted=(*m.compacted, *job)))
+
+    await compactor.stores.manifest.apply(decide, False, epoch=compactor.epoch)
     compactor.applied = True
 
 
@@ -167,6 +178,15 @@ def overwriting(world: World, shape: Shape, number: int) -> Impl:
     return impl
 
 
+def with_stores(kind: type[MetadataStore]) -> Callable[[World, Shape, int], Impl]:
+    def build(world: World, shape: Shape, number: int) -> Impl:
+        impl = production(world, shape, number)
+        stores = (kind(world, of.bounded.storage.namespace, of.codec, of.policies, of.bounded) for of in impl.stores)
+        return impl._replace(stores=Stores(*stores))
+
+    return build
+
+
 def with_compactor(kind: type[Compactor]) -> Callable[[World, Shape, int], Impl]:
     return lambda world, shape, number: production(world, shape, number)._replace(compactor=kind)
 
@@ -200,7 +220,8 @@ def collecting_first(world: World, shape: Shape, number: int) -> Impl:
 BUILDS = {  # name -> (its bug, its Build)
     "manifest_unchecked": ("the manifest's boundary is not checked after a create", unchecked("manifest")),
     "compactions_unchecked": ("the compactions' boundary is not checked after a create", unchecked("compactions")),
-    "epochs_not_compared": ("a compactor does not compare epochs", with_compactor(NotCompared)),
+    "epochs_not_compared": ("a compactor does not compare epochs", with_stores(NotCompared)),
+    "fenced_unchecked": ("a compactor believes that it is fenced without reading the boundary", with_stores(VerdictUnchecked)),
     "bumped_second": ("an open writes its epoch into the compactions first", with_compactor(BumpedSecond)),
     "epoch_in_manifest_alone": ("an open writes its epoch into the manifest alone", with_compactor(EpochInManifestAlone)),
     "not_healed": ("an open increments the epoch of each object, although the two may differ", with_compactor(NotHealed)),
@@ -223,6 +244,7 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "manifest_unchecked": (("refinement:", "told:"), ("history:",)),
     "compactions_unchecked": (("refinement:", "told:"), ()),
     "epochs_not_compared": ((OF_COMPACTOR, "told:"), ("history:lost epoch",)),
+    "fenced_unchecked": (("told:fenced", "told:not open"), ()),
     "bumped_second": ((OF_COMPACTOR,), ()),
     "epoch_in_manifest_alone": ((OF_COMPACTOR, "told:opened"), ("history:lost epoch",)),
     "not_healed": ((OF_COMPACTOR,), ("history:lost epoch", "liveness:epochs apart")),

@@ -8,92 +8,90 @@ from typing import Any
 from highwater.dst.scenario import Build, Mutants
 from highwater.dst.scenarios.manifest_epochs import ROOT, Codec, Shape
 from highwater.impl.codecs.manifest import Manifest
-from highwater.impl.errors import Definite, OutcomeUnknown
-from highwater.impl.protocols.manifest_epochs import (
-    EPOCH,
-    Committed,
-    Fenced,
-    FencedApplied,
-    Flush,
-    Instance,
-    ManifestReader,
-    Polled,
-    Update,
-)
+from highwater.impl.errors import Definite, Fenced, FencedApplied, OutcomeUnknown
+from highwater.impl.protocols.manifest_epochs import Flush, Instance, ManifestReader, Polled, Update
+from highwater.impl.protocols.sequenced_metadata import Attempt, Committed, MetadataStore, Put, Verdict
 from highwater.impl.protocols.sequenced_storage import ObjectVersionExists
 from highwater.impl.world import World
 
-
-class Overwrites(Instance):
-    async def _create(self, m: Manifest) -> Committed:
-        await self.world.store.put(self.storage.namespace.key(self.at + 1), self.codec.encode(m))
-        committed, self.base = Committed(self.at + 1, m), None
-        return committed
+EPOCHS = ("writer_epoch", "compactor_epoch", "collector_epoch")
 
 
-class ClaimsOnce(Instance):
+class Overwrites(MetadataStore):
+    async def _create(self, latest: int, base: bytes, value: Any, attempt: Attempt) -> Committed:
+        try:
+            await self.world.store.put(self.bounded.storage.namespace.key(latest + 1), self.codec.encode(value))
+        except OutcomeUnknown as error:
+            attempt.doubt, attempt.why = latest + 1, error
+            raise
+        return Committed(latest + 1, value)
+
+
+class ClaimsOnce(MetadataStore):
     """Keeps the epoch of its first attempt when it retries an open that lost its race."""
 
-    claim = 0
+    claim_of_first = 0
 
-    async def _latest(self) -> Manifest:
-        m = await super()._latest()
-        if self.epoch:
-            return m
-        self.claim = self.claim or getattr(m, EPOCH[self.role]) + 1
-        return m._replace(**{EPOCH[self.role]: self.claim - 1})
+    def claimed(self, value: Any) -> Any:
+        self.claim_of_first = self.claim_of_first or getattr(super().claimed(value), self.policies.epoch)
+        return value._replace(**{self.policies.epoch: self.claim_of_first})
 
 
-class BumpsAll(Instance):
-    async def _create(self, m: Manifest) -> Committed:
-        others = {} if self.epoch else {name: getattr(m, name) + 1 for role, name in EPOCH.items() if role != self.role}
-        return await super()._create(m._replace(**others))
+class BumpsAll(MetadataStore):
+    def claimed(self, value: Any) -> Any:
+        return value._replace(**{name: getattr(value, name) + 1 for name in EPOCHS})
 
 
-class Unchecked(Instance):
-    def _compare(self, m: Manifest) -> None:
-        pass
+class Unchecked(MetadataStore):
+    def is_fenced(self, value: Any, epoch: int) -> bool:
+        return False
 
 
-class Noting(Instance):
+class Noting(MetadataStore):
     """Notes whether it has sent a create of its current update."""
 
     tried = False
 
-    async def _create(self, m: Manifest) -> Committed:
-        self.tried = bool(self.epoch)
-        return await super()._create(m)
-
-    def _forget(self) -> None:
+    async def apply(self, decide: Any, again: bool, *asked: Any) -> Any:
+        done = await super().apply(decide, again, *asked)
         self.tried = False
-        super()._forget()
+        return done
+
+    async def _create(self, latest: int, base: bytes, value: Any, attempt: Attempt) -> Committed:
+        self.tried = True
+        return await super()._create(latest, base, value, attempt)
 
 
 class UncheckedAfterConflict(Noting):
-    def _compare(self, m: Manifest) -> None:
-        if not self.tried:
-            super()._compare(m)
+    def is_fenced(self, value: Any, epoch: int) -> bool:
+        return not self.tried and super().is_fenced(value, epoch)
 
 
-class UncheckedCompactor(Instance):
+class UncheckedCompactor(MetadataStore):
     """SlateDB's page on the manifest: «TODO: Fencing and Compaction», left open."""
 
-    def _compare(self, m: Manifest) -> None:
-        if self.role != "compactor":
-            super()._compare(m)
+    def is_fenced(self, value: Any, epoch: int) -> bool:
+        return self.policies.epoch != "compactor_epoch" and super().is_fenced(value, epoch)
 
 
-class NotReread(Instance):
+class NotReread(MetadataStore):
     """Puts the same manifest at the next id after a conflict."""
 
-    async def _create(self, m: Manifest) -> Committed:
+    opened = False
+
+    async def claim(self, *asked: Any) -> Committed:
+        done = await super().claim(*asked)
+        self.opened = True
+        return done
+
+    async def _create(self, latest: int, base: bytes, value: Any, attempt: Attempt) -> Committed:
         while True:
             try:
-                return await super()._create(m)
+                return await super()._create(latest, base, value, attempt)
             except ObjectVersionExists:
-                if not self.epoch:
+                if not self.opened:
                     raise
-                self.at += 1
+                latest += 1
 
 
 class NotReapplied(Noting):
@@ -101,11 +99,14 @@ class NotReapplied(Noting):
 
     built_on: Manifest | None = None
 
-    async def _latest(self) -> Manifest:
-        m = await super()._latest()
-        if not (self.epoch and self.tried and self.built_on):
-            self.built_on = m
-        return self.built_on._replace(**{name: getattr(m, name) for name in EPOCH.values()})
+    async def apply(self, decide: Any, again: bool, *asked: Any) -> Any:
+        async def decided(latest: int, m: Manifest) -> Any:
+            if not (self.built_on and self.tried):
+                self.built_on = m
+            return await decide(latest, self.built_on._replace(**{name: getattr(m, name) for name in EPOCHS}))
+
+        opens = not asked[3:]  # the epoch is given for an update alone
+        return await super().apply(decide if opens else decided, again, *asked)
 
 
 class Swallows(Instance):
@@ -115,19 +116,26 @@ class Swallows(Instance):
         try:
             return await super()._update(*asked)
         except Fenced:
-            self.over = None
-            return self._done(Committed(self.at, Manifest()))
+            self.over = self.update = None
+            self.attempt = Attempt()
+            return Committed(1, Manifest())
 
 
-class UnknownIsDone(Instance):
-    async def _create(self, m: Manifest) -> Committed:
+class UnknownIsDone(MetadataStore):
+    opened = False
+
+    async def claim(self, *asked: Any) -> Committed:
+        done = await super().claim(*asked)
+        self.opened = True
+        return done
+
+    async def _create(self, latest: int, base: bytes, value: Any, attempt: Attempt) -> Committed:
         try:
-            return await super()._create(m)
+            return await super()._create(latest, base, value, attempt)
         except OutcomeUnknown:
-            if not self.epoch:
+            if not self.opened:
                 raise
-            committed, self.base = Committed(self.at + 1, m), None
-            return committed
+            return Committed(latest + 1, value)
 
 
 class ListsOnce(ManifestReader):
@@ -139,39 +147,39 @@ class ListsOnce(ManifestReader):
         if self.known is None:
             self.known = await super().poll()
             return self.known
-        return self.known._replace(manifest=self.codec.decode(await self.storage.read(self.known.id)))
+        return self.known._replace(manifest=await self.metadata.read(self.known.id))
 
 
-class UnheardIsConflict(Instance):
+class UnheardIsConflict(MetadataStore):
     """Treats its own create with an indeterminate outcome as another instance's."""
 
-    async def _create(self, m: Manifest) -> Committed:
+    async def _create(self, latest: int, base: bytes, value: Any, attempt: Attempt) -> Committed:
         try:
-            return await super()._create(m)
+            return await super()._create(latest, base, value, attempt)
         except OutcomeUnknown:
-            raise ObjectVersionExists(self.at + 1) from None
+            attempt.settle()
+            raise ObjectVersionExists(latest + 1) from None
 
 
 class AppliedAgain(Instance):
     """Applies its update without checking whether the manifest already has it."""
 
-    async def _prepare(self, *asked: Any) -> Committed | None:
+    async def _decide(self, latest: int, m: Manifest, *asked: Any) -> Put | Verdict:
         if self.update is None:
-            return await super()._prepare(*asked)
-        m = await self._latest()
-        self._compare(m)
-        self.doubt = self.doubt if self.doubt > self.at else 0
-        self.base = m
-        return None
+            return await super()._decide(latest, m, *asked)
+        if self.attempt.doubt <= latest:
+            self.attempt.settle()
+        return Put(self.update.applied(m))
 
 
 class FencedIsDenied(Instance):
     """Reports a fenced update as not applied, without checking."""
 
-    def _compare(self, m: Manifest) -> None:
-        doubt, self.doubt = self.doubt, 0
-        super()._compare(m)
-        self.doubt = doubt
+    def _fenced(self, m: Manifest) -> Fenced:
+        doubt, self.attempt.doubt = self.attempt.doubt, 0
+        error = super()._fenced(m)
+        self.attempt.doubt = doubt
+        return error
 
 
 class ForgetsDoubt(Instance):
@@ -179,7 +187,7 @@ class ForgetsDoubt(Instance):
 
     async def flush(self, sst: str, deadline_ms: int | None = None) -> Committed:
         if self.update != Flush(sst):
-            self.doubt = 0
+            self.attempt.settle()
         return await super().flush(sst, deadline_ms)
 
 
@@ -224,13 +232,11 @@ class FencedIsForAll(Instance):
         super()._check_not_over(update)
 
 
-class ReturnsItsBase(Instance):
+class ReturnsItsBase(MetadataStore):
     """Returns the manifest that it built on, without its update."""
 
-    async def _create(self, m: Manifest) -> Committed:
-        base = self.base
-        committed = await super()._create(m)
-        return committed._replace(manifest=base or m)
+    async def _create(self, latest: int, base: bytes, value: Any, attempt: Attempt) -> Committed:
+        return (await super()._create(latest, base, value, attempt))._replace(value=self.codec.decode(base))
 
 
 class NothingIsOld(ManifestReader):
@@ -241,26 +247,27 @@ class NothingIsOld(ManifestReader):
         return await super().poll()
 
 
-def client(instance: type[Instance] = Instance, reader: type[ManifestReader] = ManifestReader) -> Build:
+def client(instance: type[Instance] = Instance, reader: type[ManifestReader] = ManifestReader,
+           store: type[MetadataStore] = MetadataStore) -> Build:
     def build(world: World, shape: Shape, role: str) -> Instance | ManifestReader:
-        return reader(world, ROOT, Codec) if role == "reader" else instance(world, ROOT, role, Codec)
+        return reader(world, ROOT, Codec) if role == "reader" else instance(world, ROOT, role, Codec, store)
 
     return build
 
 
 BUILDS = {  # name -> (its bug, its Build)
-    "overwrites": ("a manifest is put without a condition", client(Overwrites)),
-    "claims_once": ("an open that retries keeps the epoch of its first attempt", client(ClaimsOnce)),
-    "bumps_all": ("an open takes the next epoch of every role", client(BumpsAll)),
-    "unchecked": ("no update compares epochs", client(Unchecked)),
-    "unchecked_after_conflict": ("epochs are not compared again after a conflict", client(UncheckedAfterConflict)),
-    "unchecked_compactor": ("a compactor is never fenced", client(UncheckedCompactor)),
-    "not_reread": ("after a conflict the same manifest is put at the next id", client(NotReread)),
-    "not_reapplied": ("after a conflict the old lists are put under the new epochs", client(NotReapplied)),
+    "overwrites": ("a manifest is put without a condition", client(store=Overwrites)),
+    "claims_once": ("an open that retries keeps the epoch of its first attempt", client(store=ClaimsOnce)),
+    "bumps_all": ("an open takes the next epoch of every role", client(store=BumpsAll)),
+    "unchecked": ("no update compares epochs", client(store=Unchecked)),
+    "unchecked_after_conflict": ("epochs are not compared again after a conflict", client(store=UncheckedAfterConflict)),
+    "unchecked_compactor": ("a compactor is never fenced", client(store=UncheckedCompactor)),
+    "not_reread": ("after a conflict the same manifest is put at the next id", client(store=NotReread)),
+    "not_reapplied": ("after a conflict the old lists are put under the new epochs", client(store=NotReapplied)),
     "fencing_swallowed": ("a fenced instance only logs it, and reports success", client(Swallows)),
-    "unknown_is_done": ("an update without a response is reported as done", client(UnknownIsDone)),
+    "unknown_is_done": ("an update without a response is reported as done", client(store=UnknownIsDone)),
     "lists_once": ("a reader polls the manifest that it already knows", client(reader=ListsOnce)),
-    "unheard_is_conflict": ("a create without a response is treated as refused", client(UnheardIsConflict)),
+    "unheard_is_conflict": ("a create without a response is treated as refused", client(store=UnheardIsConflict)),
     "applied_again": ("an update without a response is applied again although it is in the manifest", client(AppliedAgain)),
     "fenced_is_denied": ("a fenced update without a response is reported as not applied although it was applied",
                          client(FencedIsDenied)),
@@ -270,7 +277,7 @@ BUILDS = {  # name -> (its bug, its Build)
                             client(FencedIsForgotten)),
     "fenced_is_definite": ("FencedApplied is a definite error", client(FencedIsDefinite)),
     "fenced_is_for_all": ("a flush after FencedApplied is reported as applied, too", client(FencedIsForAll)),
-    "returns_its_base": ("a committed update returns the manifest without its change", client(ReturnsItsBase)),
+    "returns_its_base": ("a committed update returns the manifest without its change", client(store=ReturnsItsBase)),
     "nothing_is_old": ("a poll calls SSTs new that it has returned before", client(reader=NothingIsOld)),
 }
 STALE = ("refinement:Writer.", "refinement:Compactor.", "refinement:Collector.")

@@ -15,7 +15,8 @@ from highwater.impl.codecs.slatedb.manifest import ManifestCodec, Phase
 from highwater.impl.errors import NotFound, OutcomeUnknown
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.manifest_migration import V1Remains
-from highwater.impl.protocols.sequenced_metadata_boundary import BoundedSequencedStorage, Committed, MetadataStore
+from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore
+from highwater.impl.protocols.sequenced_metadata_boundary import BoundedSequencedStorage
 from highwater.impl.protocols.sequenced_storage import FIRST_ID, SequencedStorage
 from highwater.impl.world import World
 

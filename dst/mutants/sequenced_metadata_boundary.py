@@ -19,7 +19,8 @@ from highwater.impl.protocols.boundary_object import (
     ObjectStoreBoundaryObject,
     ObjectVersionBehindBoundary,
 )
-from highwater.impl.protocols.sequenced_metadata_boundary import BoundedSequencedStorage, Committed, MetadataStore
+from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Policies
+from highwater.impl.protocols.sequenced_metadata_boundary import BoundedSequencedStorage
 from highwater.impl.protocols.sequenced_storage import Listed, NoLatest, ObjectVersionExists, SequencedStorage, old_ids
 from highwater.impl.world import Page, World, list_all
 
@@ -27,7 +28,7 @@ from highwater.impl.world import Page, World, list_all
 def build(world: World, where: Namespace, spare: bool, *, bounded: type = BoundedSequencedStorage,
           boundary: type = ObjectStoreBoundaryObject, storage: type = SequencedStorage,
           store: type = MetadataStore) -> MetadataStore:
-    return store(world, where, Codec, spare, bounded(storage(world, where), boundary(world, where)))
+    return store(world, where, Codec, Policies(spare_checkpoints=spare), bounded(storage(world, where), boundary(world, where)))
 
 
 class SaysItDeleted(SequencedStorage):
@@ -156,7 +157,7 @@ class SparesUnchecked(MetadataStore):
     """Trusts the checkpoints of the latest file listed, without reading the boundary after it."""
 
     async def _spared(self, latest: int) -> frozenset[int] | None:
-        if not self.spare_checkpoints:
+        if not self.policies.spare_checkpoints:
             return frozenset()
         try:
             return (await self.read(latest)).referenced()
@@ -203,14 +204,14 @@ class ListsRepeatedKeys(SequencedStorage):
     """Lists a key twice that a page repeats from the page before."""
 
     async def list(self, after: int | None = None) -> list[Listed]:
-        files, after = [], ""
+        files, start = [], "" if after is None else self.namespace.key(after)
         while True:
-            page = await self.store.list_page(self.namespace.prefix, after)
+            page = await self.store.list_page(self.namespace.prefix, start)
             ids = [(self.namespace.file_id(entry.key), entry.last_modified_ms) for entry in page.entries]
             files += [Listed(file_id, ms) for file_id, ms in ids if file_id is not None]
-            if self.is_last(page, after):
+            if self.is_last(page, start):
                 return files
-            after = page.entries[-1].key
+            start = page.entries[-1].key
 
     def is_last(self, page: Page, after: str) -> bool:
         if page.truncated and (not page.entries or page.entries[-1].key <= after):
@@ -222,7 +223,7 @@ class EndsAtEmptyPage(ListsRepeatedKeys):
     """Takes a page without keys for the end of a listing."""
 
     async def list(self, after: int | None = None) -> list[Listed]:
-        return sorted(set(await super().list()))
+        return sorted(set(await super().list(after)))
 
     def is_last(self, page: Page, after: str) -> bool:
         return not page.entries or super().is_last(page, after)
@@ -232,8 +233,8 @@ class SkipsBadNames(SequencedStorage):
     """Lists no file whose name is no id."""
 
     async def list(self, after: int | None = None) -> list[Listed]:
-        files = []
-        for entry in await list_all(self.store, self.namespace.prefix):
+        files, start = [], "" if after is None else self.namespace.key(after)
+        for entry in await list_all(self.store, self.namespace.prefix, start):
             try:
                 file_id = self.namespace.file_id(entry.key)
             except InvalidName:
@@ -248,7 +249,7 @@ class ListsForEver(SequencedStorage):
     async def list(self, after: int | None = None) -> list[Listed]:
         while True:
             try:
-                return await super().list()
+                return await super().list(after)
             except ListingNeverEnds:
                 continue
 
@@ -274,7 +275,7 @@ class ListedIsThere(BoundedSequencedStorage):
 class AheadIsBelieved(BoundedSequencedStorage):
     """Does not compare a listing with the boundary."""
 
-    async def list(self, after: int | None = None) -> list[Listed]:
+    async def list(self) -> list[Listed]:
         return await self.storage.list()
 
 

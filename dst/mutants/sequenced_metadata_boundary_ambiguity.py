@@ -12,7 +12,8 @@ from highwater.dst.world.faults import Weights
 from highwater.impl.errors import AlreadyExists, OutcomeUnknown, Unavailable
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.boundary_object import ObjectStoreBoundaryObject
-from highwater.impl.protocols.sequenced_metadata_boundary import BoundedSequencedStorage, MetadataStore
+from highwater.impl.protocols.sequenced_metadata import MetadataStore, Policies
+from highwater.impl.protocols.sequenced_metadata_boundary import BoundedSequencedStorage
 from highwater.impl.protocols.sequenced_storage import NoLatest, ObjectVersionExists, SequencedStorage
 from highwater.impl.stores.verified import VerifiedStore
 from highwater.impl.world import ObjectStore, World
@@ -136,7 +137,7 @@ def on(wrap: Callable[[ObjectStore], ObjectStore], storage: type = SequencedStor
     def made(world: World, where: Namespace, spare: bool, client: int) -> MetadataStore:
         world = world._replace(store=wrap(world.store))
         bounded = BoundedSequencedStorage(storage(world, where), ObjectStoreBoundaryObject(world, where))
-        return MetadataStore(world, where, Codec, spare, bounded)
+        return MetadataStore(world, where, Codec, Policies(spare_checkpoints=spare), bounded)
 
     return made
 

@@ -9,7 +9,7 @@ from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import Definite, OutcomeUnknown
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
-from highwater.impl.protocols.sequenced_metadata_boundary import Committed, Recognised
+from highwater.impl.protocols.sequenced_metadata import Committed, Policies, Recognised
 from highwater.impl.protocols.sequenced_storage import ObjectVersionExists
 from highwater.impl.protocols.update_ids import Session, noted
 from highwater.impl.world import World
@@ -103,7 +103,7 @@ class RecognisedUnread(Store):
 
 def client(kind: type[Store], session: type[Session] = Session) -> Callable:
     def build(world: World, where: Namespace, spare: bool, number: int) -> Store:
-        store = kind(world, where, Codec, spare)
+        store = kind(world, where, Codec, Policies(spare_checkpoints=spare))
         store.session = session
         return store
 

@@ -12,11 +12,11 @@ from highwater.dst.scenario import Mutants
 from highwater.dst.scenarios.wal_fencing import Impl, Shape
 from highwater.dst.world.faults import NONE
 from highwater.impl.codecs.json.wal import Record, WalManifest, decode_record, encode_manifest, encode_record
-from highwater.impl.errors import AlreadyExists, NotFound, OutcomeUnknown
+from highwater.impl.errors import AlreadyExists, FencedUnapplied, NotFound, OutcomeUnknown, UpdateConflict
 from highwater.impl.kv.wal import WalKv, decode
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols import wal_fencing
-from highwater.impl.protocols.wal_fencing import Fenced, Known, ManifestVersionExists, Wal
+from highwater.impl.protocols.wal_fencing import Known, Wal
 from highwater.impl.world import World, list_all
 
 
@@ -146,8 +146,8 @@ class DoubtIsConcluded(Wal):
         try:
             await super()._create(i, record)
         except OutcomeUnknown as error:
-            if self.closed is Fenced and "flushed and collected" in str(error):
-                raise Fenced(str(error)) from error
+            if self.closed is FencedUnapplied and "flushed and collected" in str(error):
+                raise FencedUnapplied("writer", self.epoch, 0, str(error)) from error
             raise
 
 
@@ -158,7 +158,7 @@ class ClaimIsConcluded(Wal):
         try:
             await super()._claim()
         except OutcomeUnknown as error:
-            raise ManifestVersionExists(str(error)) from error
+            raise UpdateConflict(str(error)) from error
 
 
 class GivesUpAtOnce(Wal):

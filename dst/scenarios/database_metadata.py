@@ -27,7 +27,7 @@ from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols import database_metadata
 from highwater.impl.protocols.manifest_compactions import Compactor, Stores
-from highwater.impl.protocols.sequenced_metadata_boundary import Committed
+from highwater.impl.protocols.sequenced_metadata import Committed
 from highwater.impl.protocols.sequenced_storage import FIRST_ID
 from highwater.impl.protocols.wal_fencing import Wal
 from highwater.impl.world import World

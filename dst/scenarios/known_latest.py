@@ -1,6 +1,6 @@
 """Simulate the boundary protocol's clients whose writers begin an update from their own last commit, without LIST and GET.
 
-This is `MetadataStore(keep_latest=True)`, the cheapest commit (docs/operating/cost.md). The model is
+This is a MetadataStore with the policy keep_latest, the cheapest commit (docs/operating/cost.md). The model is
 sequenced_metadata_boundary's with KNOWN = "accepted". All else is as in that scenario.
 """
 
@@ -9,7 +9,7 @@ from highwater.dst.scenarios import sequenced_metadata_boundary as boundary
 from highwater.dst.scenarios.sequenced_metadata_boundary import Codec, Shape
 from highwater.dst.world.tampering import DAMAGE
 from highwater.impl.layout import Namespace
-from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore
+from highwater.impl.protocols.sequenced_metadata import MetadataStore, Policies
 from highwater.impl.world import World
 from highwater.traces.protocols.sequenced_metadata_boundary import KnowingTrace, constants, refiner
 from highwater.traces.refine import refiner_of
@@ -26,7 +26,7 @@ def trace_of(shape: Shape) -> KnowingTrace:
 
 
 def production(world: World, where: Namespace, spare_checkpoints: bool, client: int) -> MetadataStore:
-    return MetadataStore(world, where, Codec, spare_checkpoints, keep_latest=True)
+    return MetadataStore(world, where, Codec, Policies(keep_latest=True, spare_checkpoints=spare_checkpoints))
 
 
 SCENARIO = boundary.SCENARIO._replace(

@@ -21,15 +21,14 @@ from highwater.impl.codecs.json import compactions as compactions_json
 from highwater.impl.codecs.json.compactions import Compactions, Job
 from highwater.impl.codecs.json.manifest import COMPACTED
 from highwater.impl.codecs.manifest import Manifest
-from highwater.impl.errors import Definite, Indefinite
+from highwater.impl.errors import Definite, FencedInDoubt, Indefinite
 from highwater.impl.protocols import manifest_compactions
 from highwater.impl.protocols.manifest_compactions import (
     Compactor,
-    Fenced,
     Stores,
     stores_of,
 )
-from highwater.impl.protocols.sequenced_metadata_boundary import Committed, Recognised
+from highwater.impl.protocols.sequenced_metadata import Committed, Recognised
 from highwater.impl.protocols.sequenced_storage import FIRST_ID
 from highwater.impl.world import World
 from highwater.traces.calls import UNFINISHED, content
@@ -152,7 +151,7 @@ async def compacted(asked: Awaitable[Job]) -> tuple[str, Job]:
     try:
         job = await asked
         return ("compacted" if job else "nothing"), job
-    except Fenced:
+    except FencedInDoubt:
         return "fenced", ()
     except (Definite, Indefinite):
         return "not compacted", ()

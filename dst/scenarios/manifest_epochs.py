@@ -22,16 +22,9 @@ from highwater.dst.world.store import SimulatedStore
 from highwater.dst.world.tampering import DAMAGE
 from highwater.impl.codecs.json.manifest import EPOCHS, Checkpoint
 from highwater.impl.codecs.manifest import Manifest
-from highwater.impl.errors import Definite, Indefinite
-from highwater.impl.protocols.manifest_epochs import (
-    Committed,
-    FencedUnapplied,
-    InDoubt,
-    Instance,
-    ManifestReader,
-    Polled,
-    initialise,
-)
+from highwater.impl.errors import Definite, FencedUnapplied, Indefinite
+from highwater.impl.protocols.manifest_epochs import InDoubt, Instance, ManifestReader, Polled, initialise
+from highwater.impl.protocols.sequenced_metadata import Committed
 from highwater.impl.protocols.sequenced_storage import FIRST_ID
 from highwater.impl.world import World
 from highwater.traces.beginning import Beginning
@@ -167,7 +160,7 @@ async def opened(actors: Actors, client: Client, world: World) -> Instance | Non
 
 
 def shown(of: Committed | Polled) -> str:
-    return content(EPOCHS.encode(of.manifest))
+    return content(EPOCHS.encode(of.value if isinstance(of, Committed) else of.manifest))
 
 
 def key_of(of: Committed | Polled) -> str:
@@ -205,7 +198,7 @@ async def live(actors: Actors, client: Client, world: World, number: int, update
             said = await said_by(CALLS, call, asked, key_of, content=shown)
             told = said.told
             actors.end(client, told, said.key, keys=said.keys)
-            if instance.doubt and instance.role == "writer" and told not in FENCED:
+            if instance.attempt.doubt and instance.role == "writer" and told not in FENCED:
                 await refuses(instance.flush(f"{name} and another"), InDoubt)
             if told in FENCED:
                 fenced += 1

@@ -27,7 +27,7 @@ from highwater.impl.codecs.slatedb.tables import Checkpoint, Segment
 from highwater.impl.errors import Definite, Indefinite
 from highwater.impl.protocols import manifest_migration
 from highwater.impl.protocols.manifest_migration import V1Remains
-from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore
+from highwater.impl.protocols.sequenced_metadata import MetadataStore
 from highwater.impl.protocols.sequenced_storage import FIRST_ID
 from highwater.impl.world import World
 from highwater.traces.event import Event

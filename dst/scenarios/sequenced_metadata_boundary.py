@@ -23,7 +23,7 @@ from highwater.dst.world.store import SimulatedStore
 from highwater.impl.codecs.json.manifest import UPDATES, Checkpoint
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.layout import Namespace
-from highwater.impl.protocols.sequenced_metadata_boundary import Committed, MetadataStore, Recognised
+from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Policies, Recognised
 from highwater.impl.protocols.sequenced_storage import FIRST_ID
 from highwater.impl.stores.verified import verified
 from highwater.impl.world import World
@@ -127,7 +127,7 @@ class Codec:
 
 
 def production(world: World, where: Namespace, spare_checkpoints: bool, client: int) -> MetadataStore:
-    return MetadataStore(world, where, Codec, spare_checkpoints)
+    return MetadataStore(world, where, Codec, Policies(spare_checkpoints=spare_checkpoints))
 
 
 def begin(store: SimulatedStore, shape: Shape) -> None:

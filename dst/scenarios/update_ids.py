@@ -23,7 +23,7 @@ from highwater.dst.world.tampering import DAMAGE
 from highwater.impl.codecs.json.manifest import UPDATES
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.layout import Namespace
-from highwater.impl.protocols.sequenced_metadata_boundary import Committed, MetadataStore, Recognised
+from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Policies, Recognised
 from highwater.impl.protocols.update_ids import Session, SessionForgotten, Table, noted
 from highwater.impl.world import World
 from highwater.traces.calls import UNFINISHED
@@ -111,7 +111,7 @@ def trace_of(shape: Shape) -> Trace:
 
 
 def production(world: World, where: Namespace, spare_checkpoints: bool, client: int) -> Store:
-    return Store(world, where, Codec, spare_checkpoints)
+    return Store(world, where, Codec, Policies(spare_checkpoints=spare_checkpoints))
 
 
 async def writer(actors: Actors, client: Client, world: World, number: int) -> None:

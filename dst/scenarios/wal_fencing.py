@@ -18,10 +18,10 @@ from highwater.dst.sim.kernel import Client
 from highwater.dst.world.store import SimulatedStore
 from highwater.dst.world.tampering import DAMAGE
 from highwater.impl.codecs.json.wal import decode_manifest, decode_record
-from highwater.impl.errors import Definite, Indefinite
+from highwater.impl.errors import Definite, FencedUnapplied, Indefinite
 from highwater.impl.kv.wal import WalKv
 from highwater.impl.protocols import wal_fencing
-from highwater.impl.protocols.wal_fencing import Closed, Fenced, Wal
+from highwater.impl.protocols.wal_fencing import Closed, Wal
 from highwater.impl.world import World
 from highwater.traces.event import Event
 from highwater.traces.histories.history import too_young
@@ -162,7 +162,7 @@ async def refuses(wal: Wal, kv: WalKv | None) -> None:
     for call in calls:
         try:
             await call()
-        except (Fenced, Closed):
+        except (FencedUnapplied, Closed):
             continue
         except (Definite, Indefinite):
             pass

@@ -5,11 +5,10 @@ from highwater.impl.codecs.json import compactions as compactions_json
 from highwater.impl.codecs.json.compactions import Compactions, Job
 from highwater.impl.codecs.json.manifest import COMPACTED, InvalidManifest
 from highwater.impl.codecs.manifest import Manifest
-from highwater.impl.errors import OutcomeUnknown, Unavailable
+from highwater.impl.errors import FencedInDoubt, OutcomeUnknown, Unavailable
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.manifest_compactions import (
     Compactor,
-    Fenced,
     InputMissing,
     Stores,
     collect,
@@ -17,7 +16,7 @@ from highwater.impl.protocols.manifest_compactions import (
     initialise,
     stores_of,
 )
-from highwater.impl.protocols.sequenced_metadata_boundary import Committed, Recognised
+from highwater.impl.protocols.sequenced_metadata import Committed, Recognised
 
 MANIFESTS = Namespace("db", "manifest")
 UPDATE = ["list {0}", "get {1}.{0}", "create {2}.{0}", "get {0}.boundary"]
@@ -94,7 +93,7 @@ async def continued(alone: Alone) -> None:
     same((second.job, second.claimed, second.applied), (("a",), True, False))
     same(await second.compact(merge), ("a",))
     same(merged, [("a",)])
-    await alone.raises(Fenced, first.compact(merge), epoch=1, stored=2)
+    await alone.raises(FencedInDoubt, first.compact(merge), epoch=1, stored=2)
     same(await second.compact(merge), ("b",))
     same((await stores.manifest.current()).value, Manifest(compactor_epoch=2, l0=(), compacted=("a", "b")))
 
@@ -112,7 +111,7 @@ async def fenced_before_it_finishes(alone: Alone) -> None:
     async def merge_again(job: Job) -> None:
         same(job, ("a",))
 
-    await alone.raises(Fenced, first.compact(merge), epoch=1, stored=2)
+    await alone.raises(FencedInDoubt, first.compact(merge), epoch=1, stored=2)
     same((await stores.compactions.current()).value, Compactions(2, (("a",),)))
     same(await second.compact(merge_again), ("a",))
     same((await stores.manifest.current()).value, Manifest(compactor_epoch=2, l0=(), compacted=("a",)))

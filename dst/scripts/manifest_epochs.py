@@ -5,27 +5,24 @@ from collections.abc import Awaitable, Callable
 from highwater.dst.script import HANGS, LARGE, LOST, MANY, UNHEARD, Alone, Script, fails_with, same
 from highwater.impl.codecs.json.manifest import EPOCHS, Checkpoint, InvalidManifest
 from highwater.impl.codecs.manifest import Manifest
-from highwater.impl.errors import AlreadyExists, OutcomeUnknown, Unavailable
+from highwater.impl.errors import AlreadyExists, FencedApplied, FencedUnapplied, OutcomeUnknown, Unavailable
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.manifest_epochs import (
     EMPTY,
     Collection,
-    Committed,
     Compaction,
-    FencedApplied,
-    FencedUnapplied,
     Flush,
     InDoubt,
     Instance,
     ManifestReader,
-    ManifestVersionExists,
     Polled,
     initialise,
     open_collector,
     open_compactor,
     open_writer,
 )
-from highwater.impl.protocols.sequenced_storage import NoLatest
+from highwater.impl.protocols.sequenced_metadata import Committed
+from highwater.impl.protocols.sequenced_storage import NoLatest, ObjectVersionExists
 
 decode, encode = EPOCHS.decode, EPOCHS.encode
 
@@ -104,25 +101,25 @@ async def open_that_conflicts(alone: Alone) -> None:
     alone.fails("create", "manifest/", another(alone, 2))
     alone.sent()
     writer = Instance(alone.world, "db", "writer")
-    await alone.raises(ManifestVersionExists, writer.open(), id=2)
+    await alone.raises(ObjectVersionExists, writer.open(), id=2)
     same(alone.sent(), update(1))
     await alone.raises(RuntimeError, writer.open())
     alone.fails("create", "manifest/", another(alone, 3, after_ms=999))
     same((await open_writer(alone.world, "db", 1)).epoch, 1)
     same(alone.sent(), update(2) + update(3))
     alone.fails("create", "manifest/", another(alone, 5, after_ms=1000))
-    await alone.raises(ManifestVersionExists, open_writer(alone.world, "db", 1), id=5)
+    await alone.raises(ObjectVersionExists, open_writer(alone.world, "db", 1), id=5)
     same(alone.sent(), update(4))
     alone.fails("create", "manifest/", AlreadyExists, 99)
     await alone.raises(NoLatest, open_writer(alone.world, "db", 1))
     same(alone.sent().count(create(6)), 11)
-    same(alone.counted.count("open_conflicts"), 14)
+    same(alone.counted.count("update_conflicts"), 14)
     alone.faults.clear()
     alone.fails("create", "manifest/", another(alone, 6, after_ms=-5))  # the clock is set back
-    await alone.raises(ManifestVersionExists, Instance(alone.world, "db", "writer").open(), id=6)
+    await alone.raises(ObjectVersionExists, Instance(alone.world, "db", "writer").open(), id=6)
     for opened in (open_writer, open_compactor, open_collector):
         alone.fails("create", "manifest/", AlreadyExists)
-        await alone.raises(ManifestVersionExists, opened(alone.world, "db"), id=7)
+        await alone.raises(ObjectVersionExists, opened(alone.world, "db"), id=7)
 
 
 async def open_in_doubt(alone: Alone) -> None:
@@ -142,7 +139,7 @@ async def open_in_doubt(alone: Alone) -> None:
     for how in (LOST, OutcomeUnknown):
         again = Instance(alone.world, "db", "writer")
         alone.fails("create", "manifest/", how)
-        same((await again.open(1)).manifest.writer_epoch, again.epoch)
+        same((await again.open(1)).value.writer_epoch, again.epoch)
     same(again.epoch, 3)
     cancelled = Instance(alone.world, "db", "writer")
     alone.fails("create", "manifest/", HANGS)
@@ -163,10 +160,10 @@ async def open_in_doubt(alone: Alone) -> None:
 async def flushes(alone: Alone) -> None:
     writer = await written(alone)
     first = await writer.flush("a")
-    after, then = first.manifest.replay_after_wal_id, first.manifest.next_wal
+    after, then = first.value.replay_after_wal_id, first.value.next_wal
     same(first, Committed(3, Manifest(writer_epoch=1, l0=("a",), replay_after_wal_id=after, next_wal=then)))
     same(alone.sent(), update(2))
-    second = (await writer.flush("b")).manifest
+    second = (await writer.flush("b")).value
     same((second.l0, second.replay_after_wal_id - after, second.next_wal - then), (("a", "b"), 1, 1))
     alone.fails("create", "manifest/", LOST)
     alone.sent()
@@ -185,7 +182,7 @@ async def flush_over_its_deadline(alone: Alone) -> None:
     deadline_ms = alone.now + 100
     alone.fails("create", "manifest/", another(alone, 3, Manifest(writer_epoch=1), 99))
     alone.fails("create", "manifest/", another(alone, 4, Manifest(writer_epoch=1), 1))
-    await alone.raises(ManifestVersionExists, writer.flush("a", deadline_ms), id=4)
+    await alone.raises(ObjectVersionExists, writer.flush("a", deadline_ms), id=4)
     same(alone.sent(), update(2) + update(3))
     same(alone.counted.count("update_conflicts"), 2)
     same((await writer.flush("b", alone.now)).id, 5)  # another: the first is nowhere
@@ -298,12 +295,12 @@ async def compacts(alone: Alone) -> None:
     same(alone.sent(), [LIST, get(3)])
     for sst in "ab":
         await writer.flush(sst)
-    theirs = (await writer.flush("c")).manifest
+    theirs = (await writer.flush("c")).value
     await alone.real.delete(FILES.key(6))
     alone.fails("create", "manifest/", another(alone, 6, theirs))  # which comes back before the compaction is put
     alone.sent()
     found = await compactor.compact(merge)
-    same((found and found.id, found and found.manifest.compacted, found and found.manifest.l0), (7, ("a", "b"), ("c",)))
+    same((found and found.id, found and found.value.compacted, found and found.value.l0), (7, ("a", "b"), ("c",)))
     same(merged, [("a", "b")])
     same(alone.sent(), update(5) + update(6))
     alone.fails("create", "manifest/", LOST)
@@ -311,7 +308,7 @@ async def compacts(alone: Alone) -> None:
     same(alone.sent(), [*update(7), LIST, get(8)])
     same(merged[1:], [("c",)])
     await writer.flush("d")
-    same((await compactor.compact() or first_of_none()).manifest.compacted, ("a", "b", "c", "d"))
+    same((await compactor.compact() or first_of_none()).value.compacted, ("a", "b", "c", "d"))
 
 
 def first_of_none() -> Committed:
@@ -334,14 +331,14 @@ async def collects(alone: Alone) -> None:
     ended, lasting, later = (Checkpoint(name, 1, ms) for name, ms in (("a", 1), ("b", 0), ("c", alone.now + 1)))
     await initialise(alone.world, "db", Manifest(checkpoints=(ended, lasting, later)))
     collector = await open_collector(alone.world, "db")
-    same((await collector.drop_ended_checkpoints() or first_of_none()).manifest.checkpoints, (lasting, later))
+    same((await collector.drop_ended_checkpoints() or first_of_none()).value.checkpoints, (lasting, later))
     alone.sent()
     same(await collector.drop_ended_checkpoints(), None)
     same(alone.sent(), [LIST, get(3)])
     alone.now += 200
     alone.fails("create", "manifest/", OutcomeUnknown)
     await alone.raises(OutcomeUnknown, collector.drop_ended_checkpoints(alone.now))
-    same((await collector.drop_ended_checkpoints() or first_of_none()).manifest.checkpoints, (lasting,))
+    same((await collector.drop_ended_checkpoints() or first_of_none()).value.checkpoints, (lasting,))
 
 
 async def landed(alone: Alone) -> None:
@@ -368,10 +365,10 @@ async def many(alone: Alone) -> None:
         merged.append(picked)
 
     compactor = await open_compactor(alone.world, "db")
-    same((await compactor.compact(merge) or first_of_none()).manifest.compacted, ssts)
+    same((await compactor.compact(merge) or first_of_none()).value.compacted, ssts)
     same(merged, [ssts])
     found = await (await open_collector(alone.world, "db")).drop_ended_checkpoints() or first_of_none()
-    same((found.id, found.manifest.checkpoints), (MANY + 4, ()))
+    same((found.id, found.value.checkpoints), (MANY + 4, ()))
     same((await reader.poll()).new, ())
 
 
@@ -386,7 +383,7 @@ async def large_ids(alone: Alone) -> None:
         same((await open_compactor(alone.world, "db")).epoch, latest + 1)
         if latest < LARGE[-1]:
             found = await (await open_writer(alone.world, "db")).flush("b")
-            same((found.id, found.manifest.replay_after_wal_id, found.manifest.next_wal), (latest + 5, latest + 1, latest + 2))
+            same((found.id, found.value.replay_after_wal_id, found.value.next_wal), (latest + 5, latest + 1, latest + 2))
 
 
 async def contents(alone: Alone) -> None:

@@ -9,14 +9,15 @@ from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import AlreadyExists, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
 from highwater.impl.layout import InvalidId, InvalidName, Namespace
 from highwater.impl.protocols.boundary_object import InvalidBoundary, ObjectStoreBoundaryObject, ObjectVersionBehindBoundary
-from highwater.impl.protocols.sequenced_metadata_boundary import (
-    BoundedSequencedStorage,
+from highwater.impl.protocols.sequenced_metadata import (
     Committed,
     MetadataStore,
+    Policies,
     Recognised,
     compactions_store,
     manifest_store,
 )
+from highwater.impl.protocols.sequenced_metadata_boundary import BoundedSequencedStorage
 from highwater.impl.protocols.sequenced_storage import Listed, NoLatest, ObjectVersionExists, SequencedStorage
 
 decode, encode = UPDATES.decode, UPDATES.encode
@@ -27,7 +28,7 @@ LIST, CHECK = "list manifest", f"get {BOUNDARY}"
 
 
 async def begun(alone: Alone, keep_latest: bool = False) -> MetadataStore:
-    store = MetadataStore(alone.world, FILES, keep_latest=keep_latest)
+    store = MetadataStore(alone.world, FILES, policies=Policies(keep_latest=keep_latest))
     await alone.real.create(FILES.key(1), encode(Manifest()))
     return store
 

@@ -3,8 +3,8 @@
 from highwater.dst.script import HANGS, LOST, Alone, Script, refuses_a_cache, same
 from highwater.impl.codecs.json.manifest import UPDATES
 from highwater.impl.codecs.manifest import Manifest
-from highwater.impl.errors import NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
-from highwater.impl.protocols.simple_conditional import SimpleConditional, UpdateConflict
+from highwater.impl.errors import NotFound, OutcomeUnknown, PreconditionFailed, Unavailable, UpdateConflict
+from highwater.impl.protocols.simple_conditional import SimpleConditional
 
 encode = UPDATES.encode
 

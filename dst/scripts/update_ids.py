@@ -5,7 +5,7 @@ from highwater.impl.codecs.json.manifest import UPDATES
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import AlreadyExists, OutcomeUnknown
 from highwater.impl.layout import Namespace
-from highwater.impl.protocols.sequenced_metadata_boundary import Committed, MetadataStore, Recognised, manifest_store
+from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Recognised, manifest_store
 from highwater.impl.protocols.sequenced_storage import ObjectVersionExists
 from highwater.impl.protocols.update_ids import CAPACITY, Session, SessionForgotten, noted
 

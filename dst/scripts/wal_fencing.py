@@ -10,10 +10,18 @@ from highwater.impl.codecs.json.wal import (
     encode_manifest,
     encode_record,
 )
-from highwater.impl.errors import AlreadyExists, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
+from highwater.impl.errors import (
+    AlreadyExists,
+    FencedUnapplied,
+    NotFound,
+    OutcomeUnknown,
+    PreconditionFailed,
+    Unavailable,
+    UpdateConflict,
+)
 from highwater.impl.kv.wal import WalKv, decode, encode
 from highwater.impl.layout import Namespace
-from highwater.impl.protocols.wal_fencing import Closed, Fenced, ManifestLost, ManifestVersionExists, Wal, collect, open
+from highwater.impl.protocols.wal_fencing import Closed, ManifestLost, Wal, collect, open
 
 LOG = Namespace("db", "wal")
 MANIFEST = "db/wal.manifest"
@@ -46,8 +54,8 @@ async def opens(alone: Alone) -> None:
     same((other.epoch, other.records, other.last_id, other.attempts), (2, [first, second], 4, 2))
     same(alone.sent(), [GET, UPDATE, "list wal", put(4), got(1), got(2), got(3), ASK])
     same((await other.append(b"c")).epoch, 2)
-    await alone.raises(Fenced, wal.append(b"d"))
-    await alone.raises(Fenced, wal.flush())
+    await alone.raises(FencedUnapplied, wal.append(b"d"))
+    await alone.raises(FencedUnapplied, wal.flush())
     same(len(alone.warnings), 1)
     root = await open(alone.world, "")
     same((root.object.key, root.namespace.prefix), ("wal.manifest", "wal/"))
@@ -96,14 +104,14 @@ async def replays_in_parts(alone: Alone) -> None:
     same((third.records, third.last_id), (records, 8))
     for i in (6, 7, 10):  # the first, one between, and the last of those to replay
         alone.fails("get", f"{i}.sst", NotFound)
-        await alone.raises(Fenced, open(alone.world, "db"))
+        await alone.raises(FencedUnapplied, open(alone.world, "db"))
     alone.fails("create", "wal/", lambda: alone.real.delete(MANIFEST))
     await alone.raises(ManifestLost, open(alone.world, "db"))
 
 
 async def claims(alone: Alone) -> None:
     alone.fails("create", MANIFEST, AlreadyExists, 5)
-    await alone.raises(ManifestVersionExists, open(alone.world, "db"))
+    await alone.raises(UpdateConflict, open(alone.world, "db"))
     same(alone.sent(), [GET, CREATE] * 5)
     alone.fails("create", MANIFEST, AlreadyExists, 4)
     same((await open(alone.world, "db")).epoch, 1)
@@ -178,9 +186,9 @@ async def slots_of_others(alone: Alone) -> None:
 
     wal = await open(alone.world, "db")
     alone.fails("create", "wal/", another)
-    await alone.raises(Fenced, wal.append(b"a"))
-    await closed(alone, wal, Fenced)
-    for how, state in ((None, Fenced), (NotFound, Fenced), (Unavailable, Closed), (InvalidWal, Closed)):
+    await alone.raises(FencedUnapplied, wal.append(b"a"))
+    await closed(alone, wal, FencedUnapplied)
+    for how, state in ((None, FencedUnapplied), (NotFound, FencedUnapplied), (Unavailable, Closed), (InvalidWal, Closed)):
         wal = await open(alone.world, "db")
         alone.fails("create", "wal/", OutcomeUnknown)
         alone.fails("create", "wal/", another)
@@ -194,7 +202,8 @@ async def slots_of_others(alone: Alone) -> None:
 async def manifests_of_others(alone: Alone) -> None:
     """A later writer's manifest, one that is gone, and one that cannot be read, after an append and in a flush."""
     for op, put_it in (("append", "create"), ("flush", "update")):
-        for how, error, state in ((encode_manifest(WalManifest(9)), Fenced, Fenced), (None, ManifestLost, Closed),
+        for how, error, state in ((encode_manifest(WalManifest(9)), FencedUnapplied, FencedUnapplied),
+                                  (None, ManifestLost, Closed),
                                   (b"x", InvalidWal, Closed)):
             here = Alone()
             wal = await open(here.world, "db")
@@ -204,7 +213,7 @@ async def manifests_of_others(alone: Alone) -> None:
                 await (here.real.put(MANIFEST, how) if how is not None else here.real.delete(MANIFEST))
 
             here.fails(put_it, "wal", change)
-            told = OutcomeUnknown if (op, error) != ("flush", Fenced) else Fenced
+            told = OutcomeUnknown if (op, error) != ("flush", FencedUnapplied) else FencedUnapplied
             await here.raises(told, wal.append(b"b") if op == "append" else wal.flush())
             await closed(here, wal, state)
     wal = await open(alone.world, "db")
@@ -216,7 +225,7 @@ async def manifests_of_others(alone: Alone) -> None:
     alone.fails("update", MANIFEST, OutcomeUnknown)
     alone.fails("get_if_changed", MANIFEST, lambda: alone.real.put(MANIFEST, encode_manifest(WalManifest(9))))
     await alone.raises(OutcomeUnknown, wal.flush())
-    await closed(alone, wal, Fenced)
+    await closed(alone, wal, FencedUnapplied)
 
 
 async def cancelled(alone: Alone) -> None:
@@ -292,7 +301,7 @@ async def large_ids(alone: Alone) -> None:
         records = [await wal.append(b"a") for _ in range(2)]
         same((await open(here.world, "db")).records, records)
         here.now += 10
-        await alone.raises(Fenced, wal.flush())
+        await alone.raises(FencedUnapplied, wal.flush())
         same(await collect(here.world, "db"), [])
 
 
@@ -324,8 +333,8 @@ async def keys(alone: Alone) -> None:
     same(alone.sent(), [UPDATE])
     other = await WalKv.open(alone.world, "db", attempts=1)
     same((await other.get("k"), other.wal.attempts), (b"2", 1))
-    await alone.raises(Fenced, kv.put("k", b"3"))
-    await alone.raises(Fenced, kv.get("k"))
+    await alone.raises(FencedUnapplied, kv.put("k", b"3"))
+    await alone.raises(FencedUnapplied, kv.get("k"))
     same(kv.table, {"k": b"2"})
     same(decode(encode("k", b"\xff")), ("k", b"\xff"))
     same(encode("k", b"v"), b'{"key":"k","value":"dg=="}')

@@ -12,7 +12,7 @@ from highwater.impl.codecs.slatedb.header import version_of
 from highwater.impl.codecs.slatedb.manifest import ManifestCodec, Phase
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.boundary_object import ObjectStoreBoundaryObject
-from highwater.impl.protocols.sequenced_metadata_boundary import Committed, MetadataStore
+from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Policies
 from highwater.impl.world import World
 
 Row = tuple[str, str, str]  # the file in the database, the action, the reason
@@ -31,7 +31,8 @@ class SameVersion(ManifestCodec):
 
 def stores_of(world: World, root: str) -> dict[str, MetadataStore]:
     return {"manifest": MetadataStore(world, Namespace(root, "manifest"), SameVersion()),
-            "compactions": MetadataStore(world, Namespace(root, "compactions"), compactions_slatedb, spare_checkpoints=False)}
+            "compactions": MetadataStore(world, Namespace(root, "compactions"), compactions_slatedb,
+                                         Policies(spare_checkpoints=False))}
 
 
 async def planned(world: World, root: str, min_age_ms: int) -> list[Row]:

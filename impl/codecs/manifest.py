@@ -11,7 +11,7 @@ from highwater.impl.errors import Definite
 
 
 class Checkpoint(Protocol):
-    """What clients need of a checkpoint, whichever format its file has."""
+    """A checkpoint as clients see it, whichever format its file has."""
 
     @property
     def id(self) -> str: ...

@@ -54,17 +54,17 @@ class WalKv:
         return cls(await wal_fencing.open(world, root, **options))
 
     async def put(self, key: str, value: bytes) -> None:
-        """Put a value. Raises Fenced or Closed if it was not put; raises OutcomeUnknown."""
+        """Put a value. Raises FencedUnapplied or Closed if it was not put; raises OutcomeUnknown."""
         await self.wal.append(encode(key, value))
         self.table[key] = value
 
     async def get(self, key: str) -> bytes | None:
-        """Return the value that was put last, or None. Raises Fenced, Closed: a newer writer may hold a newer value."""
+        """Return the value that was put last, or None. Raises FencedUnapplied, Closed: a newer writer may hold another."""
         self.wal.ensure_open()
         return self.table.get(key)
 
     async def flush(self) -> None:
-        """Flush the log. Raises Fenced, Closed, OutcomeUnknown; all earlier puts stay."""
+        """Flush the log. Raises FencedUnapplied, Closed, OutcomeUnknown; all earlier puts stay."""
         await self.wal.flush()
 
 

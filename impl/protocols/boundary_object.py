@@ -148,6 +148,21 @@ class ObjectStoreBoundaryObject:
         return await self.world.store.update(self.key, body, self.seen[1])
 
 
+class NoBoundary:
+    """The boundary of a namespace of which nothing is ever deleted: no request is sent, and every id is ahead of it."""
+
+    at_least = 0
+
+    async def read(self) -> int:
+        return 0
+
+    async def check(self, file_id: int) -> None:
+        """Accept every id."""
+
+    async def advance(self, boundary: int) -> None:
+        raise ValueError(f"nothing of this namespace may be deleted, so its boundary cannot be {boundary}")
+
+
 def parse(key: str, body: bytes) -> int:
     """Return the number in a boundary file. Raises InvalidBoundary."""
     if not NUMBER.fullmatch(body) or int(body) >= U64:

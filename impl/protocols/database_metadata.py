@@ -24,7 +24,7 @@ from highwater.impl.layout import Namespace
 from highwater.impl.protocols import manifest_compactions, wal_fencing
 from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
 from highwater.impl.protocols.manifest_compactions import Stores
-from highwater.impl.protocols.sequenced_metadata_boundary import Committed, MetadataStore, Recognised
+from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Policies, Recognised
 from highwater.impl.protocols.sequenced_storage import NoLatest, ObjectVersionExists
 from highwater.impl.protocols.wal_fencing import Known, Wal
 from highwater.impl.world import World
@@ -42,8 +42,10 @@ class CheckpointMissing(Definite):
 
 def stores_of(world: World, root: str) -> Stores:
     """Return the two sequences of one client. A compactor is made of them: `Compactor(stores)`."""
-    return Stores(MetadataStore(world, Namespace(root, "manifest"), DATABASE),
-                  MetadataStore(world, Namespace(root, "compactions"), compactions_json, spare_checkpoints=False))
+    return Stores(
+        MetadataStore(world, Namespace(root, "manifest"), DATABASE, Policies(epoch="compactor_epoch")),
+        MetadataStore(world, Namespace(root, "compactions"), compactions_json,
+                      Policies(epoch="compactor_epoch", spare_checkpoints=False)))
 
 
 async def initialise(stores: Stores) -> None:

@@ -12,6 +12,8 @@ request writes to both. A compactor may disappear between any two requests, so w
   that opens continues the claim that it finds.
 - Before each change it looks in the files it read for the change itself: `MetadataStore.update_recognised`. So a refusal, a
   lost reply, and a claim that another compactor has applied are one case.
+- What it concludes from a file, it believes only if the file is in the history: that it is fenced, too, and that its input is
+  missing.
 """
 
 from collections.abc import Awaitable, Callable
@@ -21,22 +23,10 @@ from highwater.impl.codecs.json import compactions as compactions_json
 from highwater.impl.codecs.json.compactions import Compactions, Job
 from highwater.impl.codecs.json.manifest import COMPACTED
 from highwater.impl.codecs.manifest import Manifest
-from highwater.impl.errors import Indefinite, OutcomeUnknown, StoreError
+from highwater.impl.errors import Indefinite
 from highwater.impl.layout import Namespace
-from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
-from highwater.impl.protocols.sequenced_metadata_boundary import Committed, MetadataStore, Recognised
+from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Policies, Recognised
 from highwater.impl.world import World
-
-
-class Fenced(Indefinite):
-    """A compactor that opened later is running: this one has ended.
-
-    It is indefinite: the change may be done already, or the other compactor may do it; that one finds out.
-    """
-
-    def __init__(self, name: str, epoch: int, stored: int):
-        self.epoch, self.stored = epoch, stored
-        super().__init__(f"the {name} has compactor epoch {stored}, and this compactor has {epoch}: another has opened")
 
 
 class InputMissing(Indefinite):
@@ -51,7 +41,8 @@ class Stores(NamedTuple):
 
 
 def stores_of(world: World, root: str) -> Stores:
-    return Stores(*(MetadataStore(world, Namespace(root, name), codec, spare_checkpoints=False)
+    policies = Policies(epoch="compactor_epoch", spare_checkpoints=False)
+    return Stores(*(MetadataStore(world, Namespace(root, name), codec, policies)
                     for name, codec in (("manifest", COMPACTED), ("compactions", compactions_json))))
 
 
@@ -75,7 +66,7 @@ async def collect(stores: Stores, min_age_ms: int) -> tuple[list[int], list[int]
 class Compactor:
     """One instance: `open` it once, then call `compact` repeatedly.
 
-    After Fenced it is of no more use. After any other error it may be called again, and continues where it was.
+    After FencedInDoubt it is of no more use. After any other error it may be called again, and continues where it was.
     """
 
     def __init__(self, stores: Stores, attempts: int = 100):
@@ -88,11 +79,10 @@ class Compactor:
         self.applied: bool  # the result is known to be in the manifest
 
     async def open(self) -> int:
-        """Open the compactor; return its epoch. Raises Fenced, and what `update_recognised` raises."""
+        """Open the compactor; return its epoch. Raises what `update_recognised` and `claim` raise."""
         epoch = await self._bump()
         opened = await self.stores.compactions.update_recognised(
-            lambda c: self._unfenced("compactions", c, epoch) and c.compactor_epoch == epoch,
-            lambda _, c: c._replace(compactor_epoch=epoch))
+            lambda c: c.compactor_epoch == epoch, lambda _, c: c._replace(compactor_epoch=epoch), epoch=epoch)
         self.epoch, self.job = epoch, min(opened.value.jobs, default=())
         self.claimed, self.applied = bool(self.job), False
         return epoch
@@ -102,14 +92,7 @@ class Compactor:
 
         If it is unknown whether an epoch was written, nobody uses it and the next one is taken.
         """
-        doubt: StoreError | None = None
-        for _ in range(self.attempts):
-            try:
-                bumped = await self.stores.manifest.update(lambda _, m: m._replace(compactor_epoch=m.compactor_epoch + 1))
-                return bumped.value.compactor_epoch
-            except (ObjectVersionBehindBoundary, OutcomeUnknown) as error:
-                doubt = error
-        raise doubt or ValueError("at least one attempt is made")
+        return (await self.stores.manifest.claim(self.attempts)).value.compactor_epoch
 
     async def compact(self, merge: Callable[[Job], Awaitable[None]]) -> Job:
         """Continue the existing claim, or claim all of L0; `merge` it, apply it, remove the claim.
@@ -132,38 +115,32 @@ class Compactor:
     async def _pick(self) -> Job:
         """Pick all of L0, from a manifest ahead of the boundary. One behind it may list SSTs in L0 that are merged already."""
         manifest = (await self.stores.manifest.current()).value
-        self._unfenced("manifest", manifest, self.epoch)
+        if self.stores.manifest.is_fenced(manifest, self.epoch):
+            raise self.stores.manifest.fenced_by(manifest, self.epoch)
         self.claimed = self.applied = False
         return manifest.l0
 
     async def _claim(self, job: Job) -> None:
         await self.stores.compactions.update_recognised(
-            lambda c: self._unfenced("compactions", c, self.epoch) and job in c.jobs,
-            lambda _, c: c._replace(jobs=(*c.jobs, job)))
+            lambda c: job in c.jobs, lambda _, c: c._replace(jobs=(*c.jobs, job)), epoch=self.epoch)
         self.claimed = True
 
     async def _apply(self, job: Job, merge: Callable[[Job], Awaitable[None]]) -> None:
         await merge(job)
 
-        def applied(m: Manifest) -> bool:
-            self._unfenced("manifest", m, self.epoch)
-            return all(sst in m.compacted for sst in job)
+        def applied(m: Manifest) -> bool | InputMissing:
+            if all(sst in m.compacted for sst in job):
+                return True
+            missing = [sst for sst in job if sst not in m.l0]
+            return bool(missing) and InputMissing(f"claimed is {list(job)}, but {missing} is not in L0")
 
         def change(_: int, m: Manifest) -> Manifest:
-            if missing := [sst for sst in job if sst not in m.l0]:
-                raise InputMissing(f"claimed is {list(job)}, but {missing} is not in L0")
             return m._replace(l0=tuple(sst for sst in m.l0 if sst not in job), compacted=(*m.compacted, *job))
 
-        await self.stores.manifest.update_recognised(applied, change)
+        await self.stores.manifest.update_recognised(applied, change, epoch=self.epoch)
         self.applied = True
 
     async def _finish(self, job: Job) -> None:
         await self.stores.compactions.update_recognised(
-            lambda c: self._unfenced("compactions", c, self.epoch) and job not in c.jobs,
-            lambda _, c: c._replace(jobs=tuple(other for other in c.jobs if other != job)))
-
-    def _unfenced(self, name: str, value: Manifest | Compactions, epoch: int) -> bool:
-        """Return True. Raises Fenced if the stored epoch is newer: «If our epoch is less than the epoch stored»."""
-        if value.compactor_epoch > epoch:
-            raise Fenced(name, epoch, value.compactor_epoch)
-        return True
+            lambda c: job not in c.jobs,
+            lambda _, c: c._replace(jobs=tuple(other for other in c.jobs if other != job)), epoch=self.epoch)

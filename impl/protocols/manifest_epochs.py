@@ -17,53 +17,18 @@ from typing import Any, NamedTuple
 from highwater.impl.codecs.codec import Codec
 from highwater.impl.codecs.json.manifest import EPOCHS, Checkpoint
 from highwater.impl.codecs.manifest import Manifest
-from highwater.impl.errors import Definite, Indefinite, OutcomeUnknown, StoreError
+from highwater.impl.errors import Definite, Fenced, FencedApplied, FencedUnapplied, OutcomeUnknown, StoreError
 from highwater.impl.layout import Namespace
-from highwater.impl.protocols.sequenced_storage import FIRST_ID, NoLatest, ObjectVersionExists, SequencedStorage
+from highwater.impl.protocols.sequenced_metadata import Attempt, Committed, MetadataStore, Policies, Put, Verdict
+from highwater.impl.protocols.sequenced_storage import ObjectVersionExists
 from highwater.impl.world import World
 
 EMPTY = Manifest()
-EPOCH = {"writer": "writer_epoch", "compactor": "compactor_epoch", "collector": "collector_epoch"}  # the field of each role
-
-
-class ManifestVersionExists(Definite):
-    """Another instance was faster: this open or this update is in no manifest."""
-
-    def __init__(self, what: str, file_id: int):
-        self.id = file_id
-        super().__init__(f"{what}: another instance wrote manifest {file_id} first, so this had no effect")
-
-
-class Fenced(StoreError):
-    """Another instance of this role has opened since, so this one has ended. The two subclasses say whether its update is in
-    the manifest."""
-
-    def __init__(self, role: str, epoch: int, stored: int, what: str):
-        self.role, self.epoch, self.stored = role, epoch, stored
-        super().__init__(f"this {role} has epoch {epoch}, the manifest {stored}: another {role} has opened since; {what}")
-
-
-class FencedUnapplied(Fenced, Definite):
-    """The update is in no manifest, and never will be."""
-
-
-class FencedApplied(Fenced, Indefinite):
-    """The effect of the update is in the manifest.
-
-    For a writer: its flush got no response, but was applied before the other writer opened. For a compactor or collector: this
-    instance or its successor made the change. If it was the successor, the output in the manifest is the successor's.
-    """
+ROLES = ("writer", "compactor", "collector")
 
 
 class InDoubt(Definite):
     """Another update of this instance has an indeterminate outcome. Repeat that one first: it finds out."""
-
-
-class Committed(NamedTuple):
-    """A committed update."""
-
-    id: int  # the id of the manifest; for an update in doubt, of the manifest in which it was found
-    manifest: Manifest
 
 
 # --- updates
@@ -109,84 +74,69 @@ Update = Flush | Compaction | Collection
 Merge = Callable[[tuple[str, ...]], Awaitable[Any]]
 
 
+def store_of(world: World, root: str, role: str = "", codec: Codec = EPOCHS, kind: type[MetadataStore] = MetadataStore
+             ) -> MetadataStore:
+    """Return the client of the manifests for an instance of this role. Nothing is collected here, so there is no boundary."""
+    epoch = f"{role}_epoch" if role else ""
+    return kind(world, Namespace(root, "manifest"), codec, Policies(boundary=False, epoch=epoch, spare_checkpoints=False))
+
+
 class Instance:
     """One writer, compactor or collector. It opens once, and then updates, one call at a time.
 
     If a read fails, the next call starts over with LIST. If the store refuses a create without effect, the next call repeats it
-    from `at` and `base`. If these are out of date by then, the create conflicts. A cancelled call (asyncio.wait_for) counts as
+    from the same manifest. If that is out of date by then, the create conflicts. A cancelled call (asyncio.wait_for) counts as
     one whose response was lost: repeat an update to find out; an open has failed.
     """
 
-    def __init__(self, world: World, root: str, role: str, codec: Codec = EPOCHS):
-        if role not in EPOCH:
-            raise ValueError(f"role is {role!r}: accepted are {', '.join(EPOCH)}")
-        self.world, self.role, self.codec = world, role, codec
-        self.storage = SequencedStorage(world, Namespace(root, "manifest"))
+    def __init__(self, world: World, root: str, role: str, codec: Codec = EPOCHS, kind: type[MetadataStore] = MetadataStore):
+        if role not in ROLES:
+            raise ValueError(f"role is {role!r}: accepted are {', '.join(ROLES)}")
+        self.world, self.role = world, role
+        self.metadata = store_of(world, root, role, codec, kind)
         self.epoch = 0  # 0: not open
-        self.at: int  # the id of the latest manifest that was read, and of `base`
-        self.base: Manifest | None = None  # what to build on, once its epochs were compared; None: LIST and GET first
         self.update: Update | None = None  # the current update
-        self.doubt = 0  # the id of a create without a response, which may be applied later; 0: none
+        self.attempt = Attempt()  # what is known of the open, and then of the current update
         self.over: StoreError | None = None  # the reason why this instance has ended
 
     async def open(self, retry_for_s: float = 0) -> Committed:
         """Add one to this role's epoch in the manifest, and take the result as the epoch of this instance.
 
         After a conflict or a lost response it starts over for `retry_for_s` seconds, and takes the epoch after the one that it
-        reads then, as released SlateDB does. When the time is up, it raises ManifestVersionExists, or OutcomeUnknown if a
+        reads then, as released SlateDB does. When the time is up, it raises ObjectVersionExists, or OutcomeUnknown if a
         response was lost. In the second case a manifest may have an epoch that no instance has. After either error this
         instance has ended: make another. Raises NoLatest, Unavailable: call it again.
         """
         self._check_not_over()
         if self.epoch:
             raise RuntimeError(f"this {self.role} is open already, with epoch {self.epoch}: an epoch is taken once")
-        end_ms, doubt = self.world.clock.now_ms() + int(retry_for_s * 1000), False
-        conflicts: dict[int, int] = {}
-        while True:
-            try:
-                if self.base is None:
-                    self.base = await self._latest()
-                self.storage.check_listed(self.at, conflicts)
-                mine = getattr(self.base, EPOCH[self.role]) + 1
-                committed = await self._create(self.base._replace(**{EPOCH[self.role]: mine}))
-            except ObjectVersionExists:
-                self.world.metrics.count("open_conflicts")
-                conflicts = {self.at: conflicts.get(self.at, 0) + 1}
-            except OutcomeUnknown:
-                doubt = True
-            except Definite as error:
-                if doubt:
-                    raise self._not_open(OutcomeUnknown(f"open of a {self.role}: no response, and then {error}")) from None
-                raise
-            except BaseException:  # the caller stopped waiting: the request in flight may be applied
-                if self.base is not None or doubt:
-                    self._not_open(OutcomeUnknown(f"open of a {self.role}: its caller did not wait for the response"))
-                raise
-            else:
-                self.epoch = mine
-                return committed
-            lost, self.base = self.at + 1, None
-            if not retry_for_s or self.world.clock.now_ms() >= end_ms:  # the clock may be set back meanwhile
-                what = f"open of a {self.role}"
-                raise self._not_open(OutcomeUnknown(f"{what}: no response") if doubt else ManifestVersionExists(what, lost))
-
-    def _not_open(self, why: StoreError) -> StoreError:
-        self.over = why
-        return why
+        end_ms = self.world.clock.now_ms() + int(retry_for_s * 1000)
+        try:
+            opened = await self.metadata.claim(None if retry_for_s else 1, end_ms, self.attempt)
+        except (ObjectVersionExists, OutcomeUnknown) as error:
+            self.over = error
+            raise
+        except Definite:
+            raise
+        except BaseException:  # the caller stopped waiting: the request in flight may be applied
+            if self.attempt.doubt:
+                self.over = OutcomeUnknown(f"open of a {self.role}: its caller did not wait for the response")
+            raise
+        self.epoch, self.attempt = getattr(opened.value, self.metadata.policies.epoch), Attempt()
+        return opened
 
     async def flush(self, sst: str, deadline_ms: int | None = None) -> Committed:
         """Apply a writer's update: add the SST to L0 and advance the WAL ids. `sst` must be a name never used before.
 
         It retries after each conflict, until it succeeds or the clock reaches `deadline_ms`. Then it raises
-        ManifestVersionExists, or OutcomeUnknown if a create had no response. After OutcomeUnknown only the same flush is
+        ObjectVersionExists, or OutcomeUnknown if a create had no response. After OutcomeUnknown only the same flush is
         accepted; it finds out whether the first one was applied. Raises FencedUnapplied, FencedApplied: this writer has ended,
         and the same flush again raises the same. Raises Unavailable, InDoubt: the call had no effect.
         """
         self._check_role("writer", Flush(sst))
         if self.update != Flush(sst):
-            if self.doubt:
+            if self.attempt.doubt:
                 raise InDoubt(f"{self.update} has an indeterminate outcome: repeat it first to find out")
-            self._forget()
             self.update = Flush(sst)
         return await self._update(lambda _: self.update, None, deadline_ms)
 
@@ -213,107 +163,49 @@ class Instance:
 
         return await self._update(pick, None, deadline_ms)
 
-    # --- the update protocol
-
     async def _update(self, pick: Callable[[Manifest], Update | None], merge: Merge | None,
                       deadline_ms: int | None) -> Any:
         """Return what was committed; None if `pick` found nothing to do."""
-        conflicts: dict[int, int] = {}
-        while True:
-            try:
-                if self.base is None and (found := await self._prepare(pick, merge)):
-                    return self._done(found)
-                if self.update is None:
-                    return None
-                self.storage.check_listed(self.at, conflicts)
-                assert self.base is not None, "_prepare has found something to build on"
-                return self._done(await self._create(self.update.applied(self.base)))
-            except ObjectVersionExists:
-                self.world.metrics.count("update_conflicts")
-                conflicts = {self.at: conflicts.get(self.at, 0) + 1}
-            except OutcomeUnknown:
-                self.world.metrics.count("updates_in_doubt")
-                self.doubt = self.at + 1
-            except Definite as error:
-                if self.doubt and not isinstance(error, Fenced):
-                    raise OutcomeUnknown(f"{self.update} may have been applied, repeat it to find out: {error}") from error
-                raise
-            except BaseException:  # the caller stopped waiting: a create in flight may be applied
-                if self.base is not None:
-                    self.doubt, self.base = self.at + 1, None
-                raise
-            tried, self.base = self.at + 1, None
-            if deadline_ms is not None and self.world.clock.now_ms() >= deadline_ms:
-                if self.doubt:
-                    raise OutcomeUnknown(f"{self.update} is over its deadline and may be applied, repeat it to find out")
-                raise ManifestVersionExists(str(self.update), tried)
+        async def decide(latest: int, m: Manifest) -> Put | Verdict:
+            return await self._decide(latest, m, pick, merge)
 
-    async def _prepare(self, pick: Callable[[Manifest], Update | None], merge: Merge | None) -> Committed | None:
-        """LIST, GET the latest, compare epochs. Raises Fenced.
+        try:
+            done = await self.metadata.apply(decide, True, None, deadline_ms, self.attempt, self.epoch, self._fenced)
+        except Fenced as error:
+            self.over = error
+            self.world.metrics.count("fenced")
+            self.world.metrics.warn(str(error))
+            raise
+        self.update, self.attempt = None, Attempt()
+        return done
 
-        There are three cases. If the manifest already has the update, return it. If there is nothing to do, leave `update` as
-        None. Otherwise set `base` and `update` for the create.
-        """
-        m = await self._latest()
-        self._compare(m)
+    async def _decide(self, latest: int, m: Manifest, pick: Callable[[Manifest], Update | None], merge: Merge | None
+                      ) -> Put | Verdict:
+        """Recognise the current update in the latest manifest, find that there is nothing to do, or apply the update."""
         if self.update and self.update.landed(m):
-            return Committed(self.at, m)
-        if self.doubt <= self.at:
-            self.doubt = 0  # that id is taken, so the create cannot be applied later
+            return Verdict(Committed(latest, m))
+        if self.attempt.doubt <= latest:
+            self.attempt.settle()  # that id is taken, so the create cannot be applied later
         if self.update is None:
             update = pick(m)
             if update is None:
-                return None
+                return Verdict(None)
             if merge:
                 await merge(update.picked)  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]  # a compaction
             self.update = update
-        self.base = m
-        return None
+        return Put(self.update.applied(m))
 
-    def _compare(self, m: Manifest) -> None:
-        """Compare the epochs, and end this instance if it is fenced. Raises Fenced.
+    def _fenced(self, m: Manifest) -> Fenced:
+        """Return the error of an instance that is fenced by this manifest.
 
         «If our epoch is less than the epoch stored in the manifest, then an error is logged, and the manifest update is
         aborted». Here the caller gets the error too, which the page's NOTE rules out. An update without a response is in the
         manifest by now or never will be, because the id that it was sent for is taken.
         """
-        stored = getattr(m, EPOCH[self.role])
-        if self.epoch >= stored:
-            return
-        applied = bool(self.doubt and self.update and self.update.landed(m))
+        stored = getattr(m, self.metadata.policies.epoch)
+        applied = bool(self.attempt.doubt and self.update and self.update.landed(m))
         kind, what = (FencedApplied, "is in the manifest") if applied else (FencedUnapplied, "is not in the manifest")
-        self.over = kind(self.role, self.epoch, stored, f"{self.update or 'its update'} {what}")
-        self.world.metrics.count("fenced")
-        self.world.metrics.warn(str(self.over))
-        raise self.over
-
-    async def _latest(self) -> Manifest:
-        """Return the latest manifest. Raises NoLatest.
-
-        «Sort the list of files and select the manifest with the largest manifest id.»
-        """
-        files = await self.storage.list()
-        if not files:
-            raise NoLatest(f"there is no file in {self.storage.namespace.prefix!r}: initialise it first")
-        m = self.codec.decode(await self.storage.read(files[-1].id))
-        self.at = files[-1].id
-        return m
-
-    async def _create(self, m: Manifest) -> Committed:
-        """Create the next manifest file.
-
-        «Write the modified manifest using the next manifest id number in the sequence.»
-        """
-        await self.storage.create(self.at + 1, self.codec.encode(m))
-        self.base = None
-        return Committed(self.at + 1, m)
-
-    def _done(self, committed: Committed) -> Committed:
-        self._forget()
-        return committed
-
-    def _forget(self) -> None:
-        self.update, self.doubt = None, 0
+        return kind(self.role, self.epoch, stored, f"{self.update or 'its update'} {what}")
 
     def _check_role(self, role: str, update: Update | None = None) -> None:
         if self.role != role:
@@ -364,12 +256,7 @@ async def opened(instance: Instance, retry_for_s: float) -> Instance:
 
 async def initialise(world: World, root: str, first: Manifest = EMPTY) -> None:
     """Create the first manifest if there is none. Raises OutcomeUnknown, Unavailable."""
-    storage = SequencedStorage(world, Namespace(root, "manifest"))
-    if not await storage.list():
-        try:
-            await storage.create(FIRST_ID, EPOCHS.encode(first))
-        except ObjectVersionExists:
-            pass  # another client created it
+    await store_of(world, root).initialise(first)
 
 
 # --- a reader in another process
@@ -388,16 +275,13 @@ class ManifestReader:
     «How does a SlateDB reader know there are new keys written by other instances?» It asks.
     """
 
-    def __init__(self, world: World, root: str, codec: Codec = EPOCHS):
-        self.storage, self.codec = SequencedStorage(world, Namespace(root, "manifest")), codec
+    def __init__(self, world: World, root: str, codec: Codec = EPOCHS, kind: type[MetadataStore] = MetadataStore):
+        self.metadata = store_of(world, root, "", codec, kind)
         self.seen: frozenset[str] = frozenset()
 
     async def poll(self) -> Polled:
         """LIST, then GET the latest. Every flush that was reported before the call is in it. Raises NoLatest, Unavailable."""
-        files = await self.storage.list()
-        if not files:
-            raise NoLatest(f"there is no file in {self.storage.namespace.prefix!r}")
-        manifest = self.codec.decode(await self.storage.read(files[-1].id))
+        latest, manifest = await self.metadata.current()
         new = tuple(sst for sst in manifest.sst_names if sst not in self.seen)
         self.seen |= frozenset(new)
-        return Polled(files[-1].id, manifest, new)
+        return Polled(latest, manifest, new)

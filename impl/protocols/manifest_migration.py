@@ -14,7 +14,7 @@ from highwater.impl.codecs.slatedb.header import version_of
 from highwater.impl.codecs.slatedb.manifest import ManifestCodec, Phase
 from highwater.impl.errors import Definite, NotFound
 from highwater.impl.layout import Namespace
-from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore
+from highwater.impl.protocols.sequenced_metadata import MetadataStore
 from highwater.impl.world import World
 
 

@@ -18,6 +18,7 @@ from highwater.impl.codecs.codec import Codec
 from highwater.impl.codecs.json.manifest import UPDATES
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import Definite, NotFound, OutcomeUnknown
+from highwater.impl.protocols.sequenced_metadata import Committed
 from highwater.impl.protocols.sequenced_storage import FIRST_ID, ObjectVersionExists, SequencedStorage
 
 EMPTY = Manifest()  # the state before the first file
@@ -68,13 +69,6 @@ class NextFile:
         except Definite as error:
             raise OutcomeUnknown(f"id {file_id} may be this client's or another's, it could not be read: {error}") from error
         return None if found == body else Lost(found)
-
-
-class Committed(NamedTuple):
-    """A committed update: the id of its file, and the value in it."""
-
-    id: int
-    value: Any
 
 
 class Known(NamedTuple):

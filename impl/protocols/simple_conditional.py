@@ -15,12 +15,8 @@ from typing import Any, NamedTuple
 
 from highwater.impl.codecs.codec import Codec
 from highwater.impl.codecs.json.manifest import UPDATES
-from highwater.impl.errors import AlreadyExists, Definite, OutcomeUnknown, PreconditionFailed
+from highwater.impl.errors import AlreadyExists, OutcomeUnknown, PreconditionFailed, UpdateConflict
 from highwater.impl.world import World
-
-
-class UpdateConflict(Definite):
-    """Other clients were faster in every attempt: nothing of this update is applied."""
 
 
 class Content(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from highwater.impl.errors import Indefinite
-from highwater.impl.protocols.sequenced_metadata_boundary import Committed, MetadataStore, Recognised
+from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Recognised
 
 CAPACITY = 1000  # number of sessions that are remembered, about 40 bytes each
 

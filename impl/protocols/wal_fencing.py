@@ -11,8 +11,8 @@ its actions are the requests here. An append is two requests: it creates the obj
 changed, because the slot may have been collected together with the fence in it. A refused append leaves an object behind
 replay_after. No writer that goes on to serve replays it.
 
-The caller of each method is told one of three things. The method returns: it is done. A Definite error (Fenced): it has not
-been done and never will be. An Indefinite error: this writer is closed; open another one, whose records tell.
+The caller of each method is told one of three things. The method returns: it is done. A Definite error (FencedUnapplied): it
+has not been done and never will be. An Indefinite error: this writer is closed; open another one, whose records tell.
 """
 
 from collections.abc import Awaitable, Callable
@@ -30,12 +30,14 @@ from highwater.impl.codecs.json.wal import (
 from highwater.impl.errors import (
     AlreadyExists,
     Definite,
+    FencedUnapplied,
     Indefinite,
     NotFound,
     OutcomeUnknown,
     PreconditionFailed,
     StoreError,
     Unavailable,
+    UpdateConflict,
 )
 from highwater.impl.layout import Namespace
 from highwater.impl.world import World, list_all
@@ -43,16 +45,8 @@ from highwater.impl.world import World, list_all
 Result = TypeVar("Result")
 
 
-class Fenced(Definite):
-    """A later writer has taken over: the operation has not been done. To write, open a new writer."""
-
-
 class Closed(Definite):
     """This writer does not know the outcome of an earlier request, and sent nothing more. Open another one."""
-
-
-class ManifestVersionExists(Definite):
-    """Other writers changed the manifest in every attempt to claim an epoch (an error of SlateDB's page on the manifest)."""
 
 
 class ManifestLost(Indefinite):
@@ -139,7 +133,7 @@ class Wal:
         """Claim the next epoch in the manifest.
 
         «an epoch is calculated by reading the epoch in the manifest and incrementing it by one» (SlateDB's page on the
-        manifest). Raises ManifestVersionExists. Raises OutcomeUnknown if an attempt may have claimed an epoch that nobody uses.
+        manifest). Raises UpdateConflict. Raises OutcomeUnknown if an attempt may have claimed an epoch that nobody uses.
         """
         doubt: OutcomeUnknown | None = None
         for _ in range(self.attempts):
@@ -152,7 +146,7 @@ class Wal:
                 self.world.metrics.count("wal_claim_conflicts")
             except OutcomeUnknown as error:
                 doubt = error
-        raise doubt or ManifestVersionExists(f"{self.object.key!r} was changed by others, {self.attempts} times over")
+        raise doubt or UpdateConflict(f"{self.object.key!r} was changed by others, {self.attempts} times over")
 
     async def _fence(self) -> int:
         """Put an empty object in the first free slot ahead of the boundary; return its id. Raises OutcomeUnknown."""
@@ -173,7 +167,7 @@ class Wal:
                     raise
 
     async def _replay(self, fence: int, flush_every: int | None) -> None:
-        """Replay the log up to the fence. Raises Fenced.
+        """Replay the log up to the fence. Raises FencedUnapplied.
 
         The claim and the fence settled what to replay, so nothing is listed again. The result is trusted only at the end: WAL
         objects of a later writer may have been collected, and others may be in their place.
@@ -196,7 +190,7 @@ class Wal:
     # --- serve
 
     async def append(self, body: bytes) -> Record:
-        """Log a record; it is durable on return. Raises Fenced or Closed if it is in no log; raises OutcomeUnknown."""
+        """Log a record; it is durable on return. Raises FencedUnapplied or Closed if it is in no log; raises OutcomeUnknown."""
         self.ensure_open()
         return await self._closing(self._append(body))
 
@@ -214,7 +208,7 @@ class Wal:
         return record
 
     async def _create(self, i: int, record: Record) -> None:
-        """Create the object if there is none, again while the outcome is unknown. Raises Fenced, OutcomeUnknown."""
+        """Create the object if there is none, again while the outcome is unknown. Raises FencedUnapplied, OutcomeUnknown."""
         doubt: OutcomeUnknown | None = None
         for _ in range(self.attempts):
             try:
@@ -241,13 +235,13 @@ class Wal:
             found = await self._again(lambda: self.world.store.get(self.namespace.key(i)))
             return decode_record(found.body) == record
         except StoreError as error:
-            self.closed = Fenced if isinstance(error, NotFound) else Closed
+            self.closed = FencedUnapplied if isinstance(error, NotFound) else Closed
             raise OutcomeUnknown(f"WAL id {i} is taken, and what is there could not be read: {error!r}") from doubt
 
     async def flush(self) -> None:
         """Move all records up to the last WAL id to the flushed state, so that the collector may delete their objects.
 
-        Raises Fenced, Closed, OutcomeUnknown. Acknowledged records are durable before and after, whatever the outcome.
+        Raises FencedUnapplied, Closed, OutcomeUnknown. Acknowledged records are durable before and after, whatever the outcome.
         """
         self.ensure_open()
         await self._closing(self._flush())
@@ -272,21 +266,23 @@ class Wal:
         raise unknown or OutcomeUnknown(f"{self.object.key!r} could not be put, {self.attempts} times over")
 
     async def _reread(self, unknown: OutcomeUnknown | None) -> None:
-        """Read the manifest again. Raises Fenced; raises OutcomeUnknown if the flush may have been applied before."""
+        """Read the manifest again. Raises FencedUnapplied; raises OutcomeUnknown if the flush may have been applied before."""
         try:
             await self._refresh()
         except StoreError as error:
             self.closed = self.closed or Closed
-            if isinstance(error, Fenced) and unknown is None:
+            if isinstance(error, FencedUnapplied) and unknown is None:
                 raise
             raise OutcomeUnknown(f"the flush met a conflict, or no reply, and then: {error}") from error
 
     # --- shared by all of them
 
     def ensure_open(self) -> None:
-        """Check that this writer is open. Raises Fenced, Closed."""
+        """Check that this writer is open. Raises FencedUnapplied, Closed."""
+        if self.closed is FencedUnapplied:
+            raise FencedUnapplied("writer", self.epoch, 0, "open another one")
         if self.closed:
-            raise self.closed(f"the writer of epoch {self.epoch} is no longer open: open another one")
+            raise Closed(f"the writer of epoch {self.epoch} is no longer open: open another one")
 
     async def _closing(self, work: Awaitable[Result]) -> Result:
         """Await a part of a call. If it is cancelled, this writer is closed: its request in flight may still be applied."""
@@ -299,17 +295,18 @@ class Wal:
             raise
 
     async def _refresh(self) -> None:
-        """Read the manifest, and compare the epochs. Raises Fenced, Unavailable, ManifestLost."""
+        """Read the manifest, and compare the epochs. Raises FencedUnapplied, Unavailable, ManifestLost."""
         known = await self._again(lambda: self.object.read_again(self.known))
         if known.manifest.writer_epoch != self.epoch:
-            raise self._stop(f"the writer of epoch {self.epoch} is succeeded by {known.manifest.writer_epoch}")
+            raise self._stop("it has a successor", known.manifest.writer_epoch)
         self.known = known
 
-    def _stop(self, why: str) -> Fenced:
-        self.closed = Fenced
+    def _stop(self, why: str, successor: int = 0) -> FencedUnapplied:
+        """End this writer; return the error. `successor`: the epoch of the writer that has fenced it, 0 if it is not known."""
+        self.closed = FencedUnapplied
         self.world.metrics.count("wal_fenced")
         self.world.metrics.warn(f"{self.namespace.prefix!r}: fenced: {why}")
-        return Fenced(why)
+        return FencedUnapplied("writer", self.epoch, successor, why)
 
     async def _again(self, read: Callable[[], Awaitable[Result]]) -> Result:
         """Run a read, again while it gets no answer. Raises Unavailable."""
@@ -326,9 +323,8 @@ async def open(world: World, root: str, flush_every: int | None = None, attempts
     """Open a new writer with all earlier records; earlier writers are fenced.
 
     With `flush_every` that many records of the replay are flushed at a time. Without `manifest` it is the object
-    `<root>/wal.manifest`. Raises ManifestVersionExists, Fenced: it is not
-    open. Raises OutcomeUnknown, Unavailable: it is not open either, but an epoch may be claimed or a fence put, so that another
-    writer is fenced. Raises InvalidWal, ManifestLost.
+    `<root>/wal.manifest`. Raises UpdateConflict, FencedUnapplied: it is not open. Raises OutcomeUnknown, Unavailable: it is not
+    open either, but an epoch may be claimed or a fence put, so that another writer is fenced. Raises InvalidWal, ManifestLost.
     """
     wal = Wal(world, root, attempts, manifest)
     await wal._claim()

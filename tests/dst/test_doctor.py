@@ -16,7 +16,7 @@ UNORDERED = '''
 """Deletes in the order of a set of strings, which is another one under another hash seed."""
 
 from highwater.dst.scenarios.sequenced_metadata_boundary import Codec
-from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore
+from highwater.impl.protocols.sequenced_metadata import MetadataStore
 
 
 class Unordered(MetadataStore):

@@ -41,7 +41,7 @@ from highwater.gate.exits import (
 from highwater.gate.protocols import sequenced_metadata_boundary as checks_own
 from highwater.gate.reports import Ended, as_junit, as_markdown
 from highwater.gate.rows import Check, Found, Row, timed
-from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore
+from highwater.impl.protocols.sequenced_metadata import MetadataStore
 from highwater.model.proofs.engine import inductive
 from highwater.specs.fizzbee.check import Fizz
 from highwater.specs.fizzbee.errors import FizzMissing

@@ -26,33 +26,26 @@ PROTOCOLS = (  # the rooms of protocols: a module's name begins with its protoco
 OF_A_SYSTEM = ("traces/recorded/systems",)  # maps a system's log to our protocols, so it names them
 BELOW_PROOFS = "model/proofs/engine"  # is machinery again
 # Tools of SlateDB's databases, which are sequences of metadata files, may import the protocols that these databases have.
-TOOLS = {"highwater/admin/gc.py": {"impl/protocols/sequenced_metadata_boundary"}}
-PARTS = {"impl/protocols/boundary_object", "impl/protocols/sequenced_storage"}  # of no protocol: any may be made of them
+TOOLS: dict[str, set[str]] = {}
+PARTS = {f"impl/protocols/{part}" for part in ("boundary_object", "sequenced_storage", "sequenced_metadata")}
+# of no protocol: any may be made of them
 BOUNDARY = "sequenced_metadata_boundary"
 EDGES = {  # module of a protocol -> the modules of others that it imports
-    "dst/mutants/known_latest": {f"dst/mutants/{BOUNDARY}", f"impl/protocols/{BOUNDARY}"},
+    "dst/mutants/known_latest": {f"dst/mutants/{BOUNDARY}"},
     "dst/mutants/log_gc": {f"{room}/{BOUNDARY}" for room in ("dst/mutants", "impl/protocols")},  # it has its storage
-    "dst/mutants/manifest_compactions": {f"impl/protocols/{BOUNDARY}"},
     "dst/mutants/manifest_migration": {f"impl/protocols/{BOUNDARY}"},
-    "dst/mutants/update_ids": {f"impl/protocols/{BOUNDARY}"},
     "dst/mutants/wal_fencing": {"impl/kv/wal"},
-    "dst/scenarios/known_latest": {f"{room}/{BOUNDARY}" for room in ("dst/scenarios", "impl/protocols", "traces/protocols")},
-    "dst/scenarios/manifest_migration": {f"impl/protocols/{BOUNDARY}"},
+    "dst/scenarios/known_latest": {f"{room}/{BOUNDARY}" for room in ("dst/scenarios", "traces/protocols")},
     "dst/scenarios/sequenced_metadata_boundary": {"dst/scripts/boundary_object"},
-    "dst/scripts/manifest_compactions": {f"impl/protocols/{BOUNDARY}"},
-    "dst/scripts/update_ids": {f"impl/protocols/{BOUNDARY}"},
     "dst/scripts/wal_fencing": {"impl/kv/wal"},
     "dst/scenarios/update_ids": {f"traces/protocols/{BOUNDARY}_calls", *(
-        f"{room}/{BOUNDARY}" for room in ("dst/scenarios", "impl/protocols", "traces/protocols"))},
+        f"{room}/{BOUNDARY}" for room in ("dst/scenarios", "traces/protocols"))},
     "dst/scenarios/wal_fencing": {"impl/kv/wal"},
-    "dst/scenarios/manifest_compactions": {f"impl/protocols/{BOUNDARY}"},
     "traces/protocols/manifest_migration_calls": {f"traces/protocols/{BOUNDARY}_calls"},  # whose stores it uses
     "model/proofs/refinements/sequenced_write": {"model/proofs/abstract/sequenced_files"},  # the abstract model that it refines
     "impl/kv/wal": {"impl/protocols/wal_fencing"},  # a store of keys and values whose log it is
     "impl/protocols/log_gc": {f"impl/protocols/{BOUNDARY}"},
-    "impl/protocols/manifest_compactions": {f"impl/protocols/{BOUNDARY}"},
-    "impl/protocols/manifest_migration": {f"impl/protocols/{BOUNDARY}"},
-    "impl/protocols/update_ids": {f"impl/protocols/{BOUNDARY}"},
+    "impl/protocols/sequenced_metadata": {f"impl/protocols/{BOUNDARY}"},  # whose boundary is one of its policies
 }
 
 

@@ -8,10 +8,9 @@ from highwater.impl.codecs.json import compactions as compactions_json
 from highwater.impl.codecs.json.compactions import Compactions
 from highwater.impl.codecs.json.manifest import COMPACTED, InvalidManifest
 from highwater.impl.codecs.manifest import Manifest
-from highwater.impl.errors import OutcomeUnknown, Unavailable
+from highwater.impl.errors import FencedInDoubt, OutcomeUnknown, Unavailable
 from highwater.impl.protocols.manifest_compactions import (
     Compactor,
-    Fenced,
     InputMissing,
     collect,
     flush,
@@ -200,7 +199,7 @@ def test_who_is_fenced_changes_nothing_and_its_claim_is_taken_over(stores):
         assert old.job == new.job == SSTS
         before = await opened(store).manifest.current()
         go_on.set()
-        with pytest.raises(Fenced, match="the manifest has compactor epoch 2, and this compactor has 1"):
+        with pytest.raises(FencedInDoubt, match="this compactor has epoch 1, and the latest is 2"):
             await task
         assert await opened(store).manifest.current() == before
         assert await new.compact(nothing) == SSTS
@@ -218,7 +217,7 @@ def test_an_open_that_was_overtaken_between_the_two_bumps_is_fenced():
         await held.reached.wait()
         assert await Compactor(opened(store)).open() == 2
         held.release.set()
-        with pytest.raises(Fenced):
+        with pytest.raises(FencedInDoubt):
             await late
         assert (await opened(store).compactions.current()).value.compactor_epoch == 2
 
@@ -241,7 +240,7 @@ def test_all_at_once(stores):
         async def compactor():
             try:
                 await life(store)
-            except Fenced:
+            except FencedInDoubt:
                 pass
 
         async def collector():

@@ -7,22 +7,19 @@ import pytest
 
 from highwater.impl.codecs.json.manifest import EPOCHS, NAMES, Checkpoint, InvalidManifest
 from highwater.impl.codecs.manifest import Manifest
-from highwater.impl.errors import Definite, Indefinite, OutcomeUnknown, Unavailable
+from highwater.impl.errors import Definite, FencedApplied, FencedUnapplied, Indefinite, OutcomeUnknown, Unavailable
 from highwater.impl.protocols.manifest_epochs import (
     EMPTY,
     Collection,
-    FencedApplied,
-    FencedUnapplied,
     InDoubt,
     Instance,
     ManifestReader,
-    ManifestVersionExists,
     initialise,
     open_collector,
     open_compactor,
     open_writer,
 )
-from highwater.impl.protocols.sequenced_storage import NoLatest
+from highwater.impl.protocols.sequenced_storage import NoLatest, ObjectVersionExists
 from highwater.impl.stores.memory import MemoryStore
 from highwater.impl.stores.system import system_world
 from highwater.impl.world import World
@@ -83,7 +80,7 @@ def test_an_epoch_begins_with_0_and_each_open_adds_one_to_its_own_role_s(stores)
 
 @pytest.mark.parametrize("role", OPEN)
 def test_an_open_that_loses_its_race_fails_at_once(stores, role):
-    """«CAS ensures simultaneous attempts to write the manifest will fail», with ManifestVersionExists."""
+    """«CAS ensures simultaneous attempts to write the manifest will fail», with ObjectVersionExists."""
 
     async def case():
         store = await fresh(stores)
@@ -93,7 +90,7 @@ def test_an_open_that_loses_its_race_fails_at_once(stores, role):
         await held.reached.wait()
         await open_writer(world_of(stores.open()), "db")
         held.release.set()
-        with pytest.raises(ManifestVersionExists) as lost:
+        with pytest.raises(ObjectVersionExists) as lost:
             await task
         assert isinstance(lost.value, Definite) and lost.value.id == 2
         assert await latest(store) == Manifest(writer_epoch=1)
@@ -165,7 +162,7 @@ def test_after_a_read_without_an_answer_an_update_begins_at_step_1():
             await compactor.compact()
         await writer.flush("a")
         done = await compactor.compact()
-        assert done and done.manifest.compacted == ("a",)
+        assert done and done.value.compacted == ("a",)
         assert store.sent() == "list_page get list_page get create list_page get create"
 
     run(case())
@@ -181,8 +178,8 @@ def test_the_four_kinds_of_update_and_what_they_say(stores):
         compactor = await open_compactor(world_of(stores.open()), "db")
         opened = Manifest(writer_epoch=1, compactor_epoch=1)
         assert await compactor.compact() is None
-        assert (await writer.flush("a")).manifest == opened._replace(l0=("a",), replay_after_wal_id=1, next_wal=2)
-        assert (await writer.flush("b")).manifest == opened._replace(l0=("a", "b"), replay_after_wal_id=2, next_wal=3)
+        assert (await writer.flush("a")).value == opened._replace(l0=("a",), replay_after_wal_id=1, next_wal=2)
+        assert (await writer.flush("b")).value == opened._replace(l0=("a", "b"), replay_after_wal_id=2, next_wal=3)
         merged = []
 
         async def merge(picked: tuple[str, ...]) -> None:
@@ -191,7 +188,7 @@ def test_the_four_kinds_of_update_and_what_they_say(stores):
         done = await compactor.compact(merge)
         assert merged == [("a", "b")]
         assert done == (6, opened._replace(compacted=("a", "b"), replay_after_wal_id=2, next_wal=3))
-        assert await latest(store) == done.manifest
+        assert await latest(store) == done.value
 
     run(case())
 
@@ -212,7 +209,7 @@ def test_an_update_is_list_get_create_and_a_conflict_begins_at_step_1():
 
         compactor = await open_compactor(world_of(store), "db")
         held = Held(store, "create", "manifest/")
-        writer.storage.store.create = held.create
+        writer.metadata.bounded.storage.store.create = held.create
         store.sent()
         task = asyncio.ensure_future(writer.flush("c"))
         await held.reached.wait()
@@ -220,7 +217,7 @@ def test_an_update_is_list_get_create_and_a_conflict_begins_at_step_1():
         held.release.set()
         committed = await task
         assert store.sent() == "list_page get list_page get create create list_page get create"
-        assert (committed.manifest.l0, committed.manifest.compacted) == (("c",), ("a", "b"))  # the change, applied again
+        assert (committed.value.l0, committed.value.compacted) == (("c",), ("a", "b"))  # the change, applied again
 
     run(case())
 
@@ -269,7 +266,7 @@ def test_conflicts_are_retried_until_the_deadline_if_there_is_one():
                 await real(key, encode(manifest))  # another role's update
             return await real(key, body)
 
-        writer.storage.store.create = overtaken
+        writer.metadata.bounded.storage.store.create = overtaken
         assert (await writer.flush("a")).id == 24 and len(conflicts) == 20
         conflicts.clear()
 
@@ -277,12 +274,12 @@ def test_conflicts_are_retried_until_the_deadline_if_there_is_one():
             await real(key, encode(await latest(store)))
             return await real(key, body)
 
-        writer.storage.store.create = always
+        writer.metadata.bounded.storage.store.create = always
         clock = writer.world.clock
-        with pytest.raises(ManifestVersionExists) as late:
+        with pytest.raises(ObjectVersionExists) as late:
             await writer.flush("b", deadline_ms=clock.now_ms() + 20)
         assert isinstance(late.value, Definite) and "b" not in (await latest(store)).sst_names
-        writer.storage.store.create = real
+        writer.metadata.bounded.storage.store.create = real
         await writer.flush("c")
         assert (await latest(store)).l0 == ("a", "c") and busy.epoch == 1
 
@@ -344,7 +341,7 @@ def test_an_update_in_doubt_is_found_out_before_another_begins():
         await store.arrive()
         store.sent()
         assert (await writer.flush("a")).id == 3 and store.sent() == "list_page get"
-        assert (await writer.flush("b")).manifest.l0 == ("a", "b")
+        assert (await writer.flush("b")).value.l0 == ("a", "b")
 
     run(case())
 
@@ -363,7 +360,7 @@ def test_a_compaction_and_a_collection_without_a_reply(fate):
         for instance, update in ((compactor, lambda: compactor.compact(merge)),
                                  (collector, collector.drop_ended_checkpoints)):
             store.next("create", fate)
-            assert await update() and not instance.doubt
+            assert await update() and not instance.attempt.doubt
             await store.arrive()
         final = await latest(store)
         assert (final.l0, final.compacted, final.checkpoints, merged) == ((), ("a",), (), [("a",)])
@@ -392,7 +389,7 @@ def test_after_a_create_refused_without_effect_an_update_goes_on_from_where_it_w
         store.next("create", REFUSED)
         with pytest.raises(Unavailable):
             await writer.flush("b")
-        assert (await writer.flush("c")).manifest.l0 == ("c",)  # b is nowhere, and never will be
+        assert (await writer.flush("c")).value.l0 == ("c",)  # b is nowhere, and never will be
 
     run(case())
 
@@ -482,8 +479,8 @@ def test_compaction_is_fenced_by_its_own_epoch(stores):
         with pytest.raises(FencedUnapplied):
             await task
         assert (await latest(store)).compacted == ()
-        assert (await writer.flush("0.1")).manifest.l0 == ("0.0", "0.1")  # which concerns no writer
-        assert (await new.compact()).manifest.compacted == ("0.0", "0.1")
+        assert (await writer.flush("0.1")).value.l0 == ("0.0", "0.1")  # which concerns no writer
+        assert (await new.compact()).value.compacted == ("0.0", "0.1")
         with pytest.raises(RuntimeError, match="only a compactor may do this"):
             await writer.compact()
 

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from highwater.impl.codecs.manifest import Manifest
-from highwater.impl.errors import Definite, NotFound, OutcomeUnknown, Unavailable
-from highwater.impl.protocols.simple_conditional import SimpleConditional, UpdateConflict
+from highwater.impl.errors import Definite, NotFound, OutcomeUnknown, Unavailable, UpdateConflict
+from highwater.impl.protocols.simple_conditional import SimpleConditional
 from highwater.impl.stores.cached import CachingStore
 from highwater.impl.stores.memory import MemoryStore
 from highwater.impl.stores.system import system_world

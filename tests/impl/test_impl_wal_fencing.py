@@ -17,11 +17,19 @@ from highwater.impl.codecs.json.wal import (
     encode_manifest,
     encode_record,
 )
-from highwater.impl.errors import Definite, Indefinite, OutcomeUnknown, PreconditionFailed, Unavailable
+from highwater.impl.errors import (
+    Definite,
+    FencedUnapplied,
+    Indefinite,
+    OutcomeUnknown,
+    PreconditionFailed,
+    Unavailable,
+    UpdateConflict,
+)
 from highwater.impl.kv.wal import WalKv
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols import wal_fencing
-from highwater.impl.protocols.wal_fencing import Closed, Fenced, ManifestLost, ManifestVersionExists, Wal, collect
+from highwater.impl.protocols.wal_fencing import Closed, ManifestLost, Wal, collect
 from highwater.impl.stores.cached import CachingStore
 from highwater.impl.stores.memory import MemoryStore
 from highwater.impl.stores.system import system_world
@@ -112,15 +120,15 @@ def test_the_old_writer_is_fenced_and_its_caller_is_told(stores):
         old = await opened(stores.open())
         await old.append(b"a")
         new = await opened(stores.open())
-        with pytest.raises(Fenced):
+        with pytest.raises(FencedUnapplied):
             await old.append(b"b")
-        with pytest.raises(Fenced):
+        with pytest.raises(FencedUnapplied):
             await old.append(b"c")
-        with pytest.raises(Fenced):
+        with pytest.raises(FencedUnapplied):
             await old.flush()
         await new.append(b"d")
         assert bodies(new) == bodies(await opened(stores.open())) == [b"a", b"d"]
-        assert issubclass(Fenced, Definite)
+        assert issubclass(FencedUnapplied, Definite)
 
     asyncio.run(case())
 
@@ -130,7 +138,7 @@ def test_a_flush_of_a_writer_that_was_succeeded_is_refused(stores):
         old = await opened(stores.open())
         await old.append(b"a")
         await opened(stores.open())
-        with pytest.raises(Fenced):
+        with pytest.raises(FencedUnapplied):
             await old.flush()
 
     asyncio.run(case())
@@ -158,7 +166,7 @@ async def stalled_append(stores, checked: bool):
 
 
 def test_an_append_to_a_collected_slot_is_not_acknowledged(stores):
-    with pytest.raises(OutcomeUnknown, match="succeeded by 2"):
+    with pytest.raises(OutcomeUnknown, match="the latest is 2"):
         asyncio.run(stalled_append(stores, checked=True))
 
 
@@ -179,7 +187,7 @@ def test_an_opener_that_stalls_before_its_fence_is_not_open(stores):
         await new.flush()
         assert await collect(system_world(store), "db") == [1, 2, 3]
         held.release.set()
-        with pytest.raises(Fenced):
+        with pytest.raises(FencedUnapplied):
             await late
         await new.append(b"b")
         assert bodies(await opened(store)) == [b"a", b"b"]
@@ -199,7 +207,7 @@ def test_a_replay_that_finds_an_object_gone_is_fenced(stores):
         await third.flush()
         assert await collect(system_world(store), "db") == [1, 2, 3, 4, 5]
         held.release.set()
-        with pytest.raises(Fenced, match="gone"):
+        with pytest.raises(FencedUnapplied, match="gone"):
             await second
 
     asyncio.run(case())
@@ -227,7 +235,7 @@ def test_a_replay_that_met_what_is_not_of_the_log_is_not_served(stores):
         await asyncio.sleep(0)
         assert decode_record((await store.get("db/wal/00000000000000000002.sst")).body).body == b"stale"
         held.release.set()
-        with pytest.raises(Fenced):
+        with pytest.raises(FencedUnapplied):
             await second
         assert bodies(await opened(store)) == []
 
@@ -255,12 +263,12 @@ def test_a_crash_in_a_replay_that_has_been_flushed_in_part_loses_nothing(stores)
 def test_of_writers_that_open_at_once_each_has_an_epoch_of_its_own_and_one_at_most_appends(stores):
     async def case():
         wals = await asyncio.gather(*[opened(stores.open(), attempts=20) for _ in range(4)], return_exceptions=True)
-        assert all(isinstance(wal, Wal | Fenced) for wal in wals)
+        assert all(isinstance(wal, Wal | FencedUnapplied) for wal in wals)
         open_ = [wal for wal in wals if isinstance(wal, Wal)]
         assert len({wal.epoch for wal in open_}) == len(open_)
         done = await asyncio.gather(*[wal.append(b"%d" % wal.epoch) for wal in open_], return_exceptions=True)
         acked = [record.body for record in done if isinstance(record, Record)]
-        assert len(acked) <= 1 and all(isinstance(told, Record | Fenced | OutcomeUnknown) for told in done)
+        assert len(acked) <= 1 and all(isinstance(told, Record | FencedUnapplied | OutcomeUnknown) for told in done)
         assert set(acked) <= set(bodies(await opened(stores.open())))
 
     asyncio.run(case())
@@ -291,7 +299,7 @@ def test_what_is_in_doubt_and_meets_a_fence_stays_in_doubt(stores):
         store.faults["create"] = [(LOST, False, lambda: opened(stores.open()))]
         with pytest.raises(OutcomeUnknown, match="is taken"):
             await wal.append(b"a")
-        with pytest.raises(Fenced):
+        with pytest.raises(FencedUnapplied):
             await wal.append(b"b")
         assert bodies(await opened(stores.open())) == []
 
@@ -324,7 +332,7 @@ def test_what_is_in_doubt_and_meets_its_own_behind_a_successor_stays_in_doubt(st
         store.faults["create"] = [(LOST, True, lambda: opened(stores.open()))]
         with pytest.raises(OutcomeUnknown):
             await wal.append(b"a")
-        with pytest.raises(Fenced):
+        with pytest.raises(FencedUnapplied):
             await wal.append(b"b")
         assert bodies(await opened(stores.open())) == [b"a"]
 
@@ -416,7 +424,7 @@ def test_a_flush_without_a_reply_and_then_fenced_is_in_doubt():
         wal = await opened(store)
         await wal.append(b"a")
         store.faults["update"] = [(LOST, True, lambda: opened(store))]
-        with pytest.raises(OutcomeUnknown, match="succeeded"):
+        with pytest.raises(OutcomeUnknown, match="has a successor"):
             await wal.flush()
 
     asyncio.run(case())
@@ -436,7 +444,7 @@ def test_an_open_that_others_outrun_has_failed():
 
         await another()
         store.get = get
-        with pytest.raises(ManifestVersionExists):
+        with pytest.raises(UpdateConflict):
             await opened(store, attempts=3)
 
     asyncio.run(case())
@@ -451,7 +459,7 @@ async def opened_as(kind, store, attempts):
     return wal
 
 
-@pytest.mark.parametrize("kind, told", [(Wal, OutcomeUnknown), (ClaimIsConcluded, ManifestVersionExists)])
+@pytest.mark.parametrize("kind, told", [(Wal, OutcomeUnknown), (ClaimIsConcluded, UpdateConflict)])
 def test_an_open_whose_claim_had_no_reply_is_in_doubt_though_others_outrun_it_then(kind, told):
     async def case():
         store = Told(MemoryStore())
@@ -465,7 +473,8 @@ def test_an_open_whose_claim_had_no_reply_is_in_doubt_though_others_outrun_it_th
     asyncio.run(case())
 
 
-@pytest.mark.parametrize("kind, next_one, sends", [(Wal, Closed, []), (StaysOpen, Fenced, [("create", f"wal/{2:020}.sst")])])
+@pytest.mark.parametrize("kind, next_one, sends", [
+    (Wal, Closed, []), (StaysOpen, FencedUnapplied, [("create", f"wal/{2:020}.sst")])])
 def test_a_writer_that_cannot_read_what_it_has_met_after_a_lost_reply_is_closed(kind, next_one, sends):
     """Else its next append meets its own object, and is told of a successor that there is not."""
     async def case():
@@ -549,9 +558,9 @@ def test_a_key_value_store_over_the_wal_reads_what_was_written(stores):
         assert [await kv.get(key) for key in "abc"] == [b"2", b"\x00\xff", None]
         again = await WalKv.open(system_world(stores.open()), "db")
         assert [await again.get(key) for key in "abc"] == [b"2", b"\x00\xff", None]
-        with pytest.raises(Fenced):
+        with pytest.raises(FencedUnapplied):
             await kv.put("a", b"3")
-        with pytest.raises(Fenced):
+        with pytest.raises(FencedUnapplied):
             await kv.get("a")
         assert await again.get("a") == b"2"
 

@@ -15,7 +15,7 @@ from highwater.impl.codecs.slatedb.manifest import ManifestCodec, Phase
 from highwater.impl.codecs.slatedb.tables import COMPLETED, Checkpoint
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.boundary_object import ObjectStoreBoundaryObject
-from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore
+from highwater.impl.protocols.sequenced_metadata import MetadataStore, Policies
 from highwater.impl.protocols.sequenced_storage import SequencedStorage
 from highwater.impl.stores.local import LocalStore
 from highwater.impl.stores.system import open_database, system_world
@@ -198,7 +198,7 @@ def test_it_goes_on_from_a_compacted_manifest_of_ours(release, peer, database, p
 
 def test_it_goes_on_from_a_compactions_file_of_ours(release, peer, database):
     written = compacted(peer, release, database)
-    store = MetadataStore(database.world, database.namespace("compactions"), compactions, spare_checkpoints=False)
+    store = MetadataStore(database.world, database.namespace("compactions"), compactions, Policies(spare_checkpoints=False))
     before = max(database.files("compactions"))
     assert asyncio.run(store.update(lambda _, found: found)).id == before + 1
     peer.open(path=database.path, settings=compacting(release))
@@ -217,7 +217,7 @@ def test_it_goes_on_after_our_collector(release, peer, database):
     async def collect():
         manifests = database.store(Phase.WRITE_V2)
         await manifests.update(lambda _, manifest: manifest._replace(checkpoints=()))  # its compactor takes some for a while
-        kept = MetadataStore(database.world, database.namespace("compactions"), compactions, spare_checkpoints=False)
+        kept = MetadataStore(database.world, database.namespace("compactions"), compactions, Policies(spare_checkpoints=False))
         return await manifests.collect(-1), await kept.collect(-1)
 
     deleted = asyncio.run(collect())

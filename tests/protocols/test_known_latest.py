@@ -12,7 +12,7 @@ from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import OutcomeUnknown, Unavailable
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
-from highwater.impl.protocols.sequenced_metadata_boundary import Committed, MetadataStore
+from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Policies
 from highwater.impl.stores.memory import MemoryStore
 from highwater.impl.stores.system import system_world
 from highwater.model.proofs import sequenced_metadata_boundary as proofs
@@ -49,7 +49,8 @@ class Counted:
 
 
 def opened(store, keep_latest: bool = True) -> MetadataStore:
-    return MetadataStore(system_world(store), Namespace("db", "compactions"), spare_checkpoints=False, keep_latest=keep_latest)
+    return MetadataStore(system_world(store), Namespace("db", "compactions"),
+                         policies=Policies(spare_checkpoints=False, keep_latest=keep_latest))
 
 
 def put(update: str):

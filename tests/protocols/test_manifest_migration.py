@@ -15,7 +15,7 @@ from highwater.impl.codecs.slatedb.header import InvalidFile
 from highwater.impl.codecs.slatedb.manifest import ManifestCodec, Phase
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.manifest_migration import begin_v2_only
-from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore
+from highwater.impl.protocols.sequenced_metadata import MetadataStore
 from highwater.impl.protocols.sequenced_storage import ObjectVersionExists, SequencedStorage
 from highwater.impl.stores.memory import MemoryStore
 from highwater.impl.stores.system import system_world

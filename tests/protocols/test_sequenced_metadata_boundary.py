@@ -19,7 +19,7 @@ from highwater.impl.protocols.boundary_object import (
     ObjectStoreBoundaryObject,
     ObjectVersionBehindBoundary,
 )
-from highwater.impl.protocols.sequenced_metadata_boundary import MetadataStore, Recognised, compactions_store, manifest_store
+from highwater.impl.protocols.sequenced_metadata import MetadataStore, Recognised, compactions_store, manifest_store
 from highwater.impl.protocols.sequenced_storage import NoLatest, ObjectVersionExists, SequencedStorage
 from highwater.impl.stores.cached import CachingStore
 from highwater.impl.stores.memory import MemoryStore

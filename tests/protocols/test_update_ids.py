@@ -13,7 +13,7 @@ from highwater.impl.codecs.json.manifest import UPDATES
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import AlreadyExists, Indefinite, OutcomeUnknown, Unavailable
 from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
-from highwater.impl.protocols.sequenced_metadata_boundary import Committed, MetadataStore, Recognised, compactions_store
+from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Recognised, compactions_store
 from highwater.impl.protocols.sequenced_storage import ObjectVersionExists
 from highwater.impl.protocols.update_ids import Session, SessionForgotten, noted
 from highwater.impl.stores.memory import MemoryStore

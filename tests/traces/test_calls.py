@@ -22,15 +22,15 @@ ROOT = Path(__file__).resolve().parents[2]
 TABLES = {stem: table for stem in STEMS if not named(stem).model
           and (table := import_module(f"highwater.traces.protocols.{stem}").Trace.calls)}
 UNSAID = {  # errors that no table has -> why
-    "StoreError": "the base of all", "Definite": "a base", "Indefinite": "a base",
+    "StoreError": "the base of all", "Definite": "a base", "Indefinite": "a base", "Fenced": "a base",
 }
 MISSING = {"store_primitives"}  # the calls of a store are judged by their kind of response
 ALSO = {  # protocol -> modules whose errors its table has, too
     "sequenced_metadata_boundary": ("update_ids",), "log_gc": ("sequenced_metadata_boundary",),
     "manifest_compactions": ("sequenced_metadata_boundary",), "manifest_migration": ("sequenced_metadata_boundary",),
 }
-CALLS_OF = {"sequenced_metadata_boundary": ("update_ids",)}  # protocol -> modules whose calls its table has, too
-PARTS = ("boundary_object", "sequenced_storage")  # their errors are in the tables of the protocols that are made of them
+CALLS_OF = {"sequenced_metadata_boundary": ("sequenced_metadata", "update_ids")}  # protocol -> modules whose calls its table has, too
+PARTS = ("boundary_object", "sequenced_storage", "sequenced_metadata")  # their errors are in the tables of the protocols that are made of them
 
 
 def protocol(stem: str) -> ModuleType:
@@ -104,16 +104,17 @@ def test_a_response_means_one_thing(stem):
 
 def public_calls(stem: str) -> set[str]:
     """Return the names of the public coroutines that a protocol's modules define."""
-    trees = [ast.parse(inspect.getsource(protocol(one))) for one in (stem, *CALLS_OF.get(stem, ()))]
-    return {node.name for tree in trees for node in ast.walk(tree)
+    bodies = [ast.parse(inspect.getsource(protocol(one))).body for one in (stem, *CALLS_OF.get(stem, ()))]
+    bodies += [node.body for body in bodies for node in body if isinstance(node, ast.ClassDef)]
+    return {node.name for body in bodies for node in body
             if isinstance(node, ast.AsyncFunctionDef) and not node.name.startswith("_")}
 
 
 NOT_CALLS = {  # public coroutines that are no calls of users -> the call that they are a part of, or that is a part of them
     "manifest_epochs": {"open_writer": "open", "open_compactor": "open", "open_collector": "open", "opened": "open"},
     "sequenced_write": {"create": "update"},
-    "sequenced_metadata_boundary": {"list": "update", "latest": "update", "create": "update"},
-    "manifest_compactions": {"applied": "compact"},
+    "sequenced_metadata_boundary": {"list": "update", "latest": "update", "create": "update", "apply": "update",
+                                    "claim": "open, of other protocols"},
     "manifest_migration": {"update": "of the stores", "collect": "of the stores"},
 }
 

@@ -49,8 +49,8 @@ def test_of_simultaneous_opens_one_succeeds(db1, three):
     answers = three.ask_all("open", db1, True, 0)
     assert sorted(map(str, answers.values()))[2] == "2"
     losers = [name for name, answer in answers.items() if answer != 2]
-    assert [answers[name][0] for name in losers] == ["ManifestVersionExists"] * 2
-    assert all("manifest 4" in answers[name][1] for name in losers)
+    assert [answers[name][0] for name in losers] == ["ObjectVersionExists"] * 2
+    assert all("id 4 exists already" in answers[name][1] for name in losers)
     assert latest(db1) == (4, Manifest(writer_epoch=2, compactor_epoch=1))
     winner, = set(NAMES) - set(losers)
     assert three.ask(winner, "flush", winner) == 5
@@ -72,7 +72,7 @@ def test_staggered_opens_all_succeed_and_the_earlier_ones_find_out_at_their_next
     assert [three.ask(name, "open", db1, False, 0) for name in NAMES] == [2, 3, 4]
     for name in ("01", "02"):
         kind, text = three.ask(name, "flush", name)
-        assert kind == "FencedUnapplied" and "the manifest 4" in text
+        assert kind == "FencedUnapplied" and "the latest is 4" in text
     assert three.ask("03", "flush", "03") == 7
     assert latest(db1) == (7, Manifest(writer_epoch=4, compactor_epoch=1, l0=("03",), replay_after_wal_id=1, next_wal=2))
 

@@ -8,7 +8,7 @@ whose reply may be lost. The collector's reads are no actions: it is judged by w
 
 The SST "0.k" is the k-th flush of the model's only writer. Between LIST and GET a file may be collected, and a late create may
 put another in its place. What a client makes of such a file is either in conflict or also behind the boundary, so the content
-of such files is not compared. But their reader may believe that it is fenced (docs/protocols/manifest_compactions.md).
+of such files is not compared.
 """
 
 from collections.abc import Callable
@@ -105,8 +105,6 @@ class Trace(trace.Trace):
 
     def __init__(self, refiner: Refiner, namespace: Keys = KEYS, skew_ms: int = 0):
         super().__init__(refiner, namespace, skew_ms)
-        self.created: dict[str, int] = {}  # key -> how often it was created
-        self.read: dict[str, str] = {}  # client -> key of the last file that it read
         self.reads = Reads(file_id, {MANIFEST.boundary_key: MANIFEST.prefix, COMPACTIONS.boundary_key: COMPACTIONS.prefix})
         self.before: dict[str, set[int]] = {}  # client -> its local parts before its last LIST
 
@@ -115,11 +113,6 @@ class Trace(trace.Trace):
         return manifest.compacted + manifest.l0
 
     def _take(self, e: Event) -> None:
-        if e.kind == "applied" and e.status == 200:
-            if e.op == "create":
-                self.created[e.key] = self.created.get(e.key, 0) + 1
-            elif e.op == "get" and e.key not in BOUNDARIES:
-                self.read[e.client] = e.key
         if not self._is_collector(e) and (e.awaited or e.kind != "applied"):
             self._take_reads(e)
         super()._take(e)
@@ -243,8 +236,7 @@ class Trace(trace.Trace):
         if e.op == "compacted":
             job = job_of(body.split())
             return self._says(e, lambda s, l: (l.pc, l.task) == ("Idle", "Pick") and job in s.finished)
-        astray = self.created.get(self.read.get(e.client, ""), 0) > 1
-        return self._says(e, lambda s, l: OF_OTHERS[e.op](l) or (e.op == "fenced" and astray and l.pc == "Idle"))
+        return self._says(e, lambda s, l: OF_OTHERS[e.op](l))
 
 
 def ids_of(s: Shared, manifest: bool) -> list[int]:

@@ -39,7 +39,7 @@ INITIALISE = {
 }
 OPEN = {
     "Committed": returns("opened", "the instance has its epoch", "content"),
-    "ManifestVersionExists": definite("version_exists", "another instance was faster in every attempt: open another instance"),
+    "ObjectVersionExists": definite("version_exists", "another instance was faster in every attempt: open another instance"),
     "Unavailable": definite("failed", "open again: after a failed read it starts over with LIST, after a refused create it "
                             "repeats the create"),
     "NoLatest": definite("failed", EMPTY),
@@ -54,7 +54,7 @@ UPDATE = {
                                 "writer opened. The effect of a compaction or collection is in the manifest, but the "
                                 "successor may have produced it: a compactor must not keep its output because of this error "
                                 "alone. The same update again gets the same error", DONE),
-    "ManifestVersionExists": definite("version_exists", "the deadline came after a conflict: try again"),
+    "ObjectVersionExists": definite("version_exists", "the deadline came after a conflict: try again"),
     "InDoubt": definite("failed", "repeat the update that is in doubt first: it finds out"),
     "Unavailable": definite("failed", "call again: after a failed read it starts over with LIST, after a refused create it "
                             "repeats the create"),

@@ -32,9 +32,10 @@ CALLS: Calls = with_timeouts({
     "open": {
         "Wal": returns("opened", "it has every record that was reported before the call", update=NONE),
         "WalKv": returns("opened", "each key has the latest value that was reported before the call", update=NONE),
-        "ManifestVersionExists": definite("not open", "other writers were faster in every attempt: open another one", NONE,
+        "UpdateConflict": definite("not open", "other writers were faster in every attempt: open another one", NONE,
                                           "attempts"),
-        "Fenced": definite("not open", "a later writer has taken over; this one may have fenced an earlier one", PARTLY),
+        "FencedUnapplied": definite("not open", "a later writer has taken over; this one may have fenced an earlier one",
+                                    PARTLY),
         "Unavailable": definite("not open", "open another writer; this one may have fenced an earlier one", PARTLY),
         **unreadable("not open", PARTLY, "ListingNeverEnds", "InvalidName", "InvalidId"),
         "OutcomeUnknown": indefinite("not open", "open another writer; this one may have fenced an earlier one", PARTLY),
@@ -44,7 +45,7 @@ CALLS: Calls = with_timeouts({
     "append": {
         "Record": returns("committed", "the record is in every later recovery", "epoch"),
         "NoneType": returns("committed", "the put of the store of keys and values is in every later recovery"),
-        "Fenced": definite("fenced", "a later writer has taken over: the record is in no log"),
+        "FencedUnapplied": definite("fenced", "a later writer has taken over: the record is in no log"),
         "Closed": definite("failed", "this writer had stopped, and sent nothing: open another one"),
         "Unavailable": definite("failed", "call again"),
         "InvalidId": definite("failed", "the ids are used up"),
@@ -52,7 +53,8 @@ CALLS: Calls = with_timeouts({
     },
     "flush": {
         "NoneType": returns("flushed", "all records up to the last one are in the manifest", update=NONE),
-        "Fenced": definite("not flushed", "a later writer has taken over; this flush changed nothing", NONE, "unapplied"),
+        "FencedUnapplied": definite("not flushed", "a later writer has taken over; this flush changed nothing", NONE,
+                                    "unapplied"),
         "Closed": definite("not flushed", "this writer had stopped, and sent nothing: open another one", NONE),
         "OutcomeUnknown": indefinite("not flushed", "acknowledged records stay durable; open another writer", NONE),
     },
