@@ -150,7 +150,7 @@ class ReadAgainUnchecked(SequencedManifest):
     """Believes a later file without reading the boundary after it."""
 
     async def read_again(self, known: Known) -> Known:
-        while newer := await self.bounded.storage.list(known.version.id):
+        while newer := await self.bounded.list(known.version.id):
             try:
                 return self._known(newer[-1].id, await self.bounded.read(newer[-1].id))
             except NotFound:
@@ -162,7 +162,7 @@ class ReadAgainCheckedBefore(SequencedManifest):
     """Reads the boundary before the file, and not after it."""
 
     async def read_again(self, known: Known) -> Known:
-        while newer := await self.bounded.storage.list(known.version.id):
+        while newer := await self.bounded.list(known.version.id):
             if newer[-1].id > await self.bounded.boundary.read():
                 try:
                     return self._known(newer[-1].id, await self.bounded.read(newer[-1].id))
@@ -343,8 +343,14 @@ async def take_previous(manifests: MetadataStore, update_id: str, expiry_ms: int
         Checkpoint(update_id, max(file_id - 1, 1), expiry_ms)))
 
 
+async def take_ended(manifests: MetadataStore, update_id: str, expiry_ms: int) -> Committed | Recognised:
+    """Report a checkpoint as taken although it is no longer listed."""
+    return await manifests.update_once(update_id, lambda file_id, m: m.with_update(update_id).with_checkpoint(
+        Checkpoint(update_id, file_id, expiry_ms)))
+
+
 async def take_unnamed(manifests: MetadataStore, update_id: str, expiry_ms: int) -> Committed | Recognised:
-    """Take a checkpoint whose id alone says that it was taken: once it is dropped, a second attempt takes it again."""
+    """Take a checkpoint whose id alone says that it was taken: once it has ended, a second attempt takes it again."""
     return await manifests.update_once(update_id, lambda file_id, m: m.with_checkpoint(
         Checkpoint(update_id, file_id, expiry_ms)))
 
@@ -352,11 +358,9 @@ async def take_unnamed(manifests: MetadataStore, update_id: str, expiry_ms: int)
 async def renew_unchecked(manifests: MetadataStore, update_id: str, checkpoint: str, expiry_ms: int) -> Committed | Recognised:
     """Conclude from any file that the checkpoint is missing, without reading the boundary after it."""
     def present(m: Manifest) -> bool:
-        if m.holds(update_id):
-            return True
         if not lists(m, checkpoint):
             raise CheckpointMissing(checkpoint)
-        return False
+        return m.holds(update_id)
 
     return await manifests.update_recognised(present, lambda _, m: m.with_update(update_id)._replace(checkpoints=tuple(
         one._replace(expiry_ms=expiry_ms) if one.id == checkpoint else one for one in m.checkpoints)))
@@ -503,6 +507,7 @@ OWN: dict[str, tuple[str, Build]] = {  # bugs that only a database can have
     "missing_unchecked": ("a checkpoint counts as missing by a file that may be behind the boundary",
                           with_part(renew=renew_unchecked)),
     "resurrects": ("a renewal lists a checkpoint again that was dropped", resurrecting),
+    "ended_is_taken": ("a checkpoint that has ended and was dropped is reported as taken", with_part(take=take_ended)),
     "takes_previous": ("a checkpoint refers to the manifest before it", with_part(take=take_previous)),
     "taken_twice": ("a checkpoint that was dropped is taken again by a second attempt", with_part(take=take_unnamed)),
     "wal_by_latest": ("WAL objects are collected by a manifest that may be behind the boundary",

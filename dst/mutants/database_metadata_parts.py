@@ -32,13 +32,19 @@ NO_SESSION = "an update of a session: operators use update ids"
 NO_KV = "a get of a store of keys and values"
 NO_UPDATE = "MetadataStore.update: compactors claim an epoch, all other updates are recognised"
 NO_OBJECT = "a put of the object wal.manifest; manifest_overwrites is this bug in a sequence"
-UNMADE: dict[str, str] = {  # stem/mutant of a part -> the request that a database never makes
+NO_CHECKPOINTS = "a look for checkpoints in compactions, which have none"
+NO_DOUBT = "an answer that tells a conflict from a refusal: a compactor looks for each update, and tells no caller of one"
+UNMADE: dict[str, str] = {  # stem/mutant of a part, or the mutant of one sequence -> the request that a database never makes
     **{f"sequenced_metadata_boundary/{name}": NO_SDK for name in of_sdks.BUILDS},
     **{f"update_ids/{name}": NO_SESSION for name in ("number_kept", "last_forgotten", "forgotten_is_new")},
     **{f"manifest_compactions/{name}": NO_SST for name in ("refused_is_repeated", "unheard_is_reported", "flush_unread")},
     **{f"wal_fencing/{name}": NO_KV for name in ("served_unlogged", "oldest_wins")},
     "wal_fencing/blind_manifest": NO_OBJECT,
     **{f"sequenced_metadata_boundary/{name}": NO_UPDATE for name in ("conflict_not_looked_at", "returns_no_value")},
+    **{f"compactions_{name}": NO_CHECKPOINTS for name in (
+        "checkpoints_not_spared", "expired_not_spared", "checkpoints_not_checked")},
+    **{f"compactions_{name}": NO_DOUBT for name in ("lost_reply_is_conflict", "refused_is_applied_again")},
+    "compactions_reads_not_checked": "a read of the compactions by `current`",
 }
 
 
@@ -59,7 +65,7 @@ def in_sequence(name: str, bug: Callable[..., MetadataStore]) -> Build:
 OF_SEQUENCES = {
     f"{name}_{mutant}": (f"{name}: {what}", in_sequence(name, bug))
     for name in CODECS for mutant, (what, bug) in of_boundary.BUILDS.items()
-    if f"sequenced_metadata_boundary/{mutant}" not in UNMADE}
+    if not {f"sequenced_metadata_boundary/{mutant}", f"{name}_{mutant}"} & UNMADE.keys()}
 OF_IDS = {mutant: (f"operators: {what}", in_sequence(MANIFEST.name, bug)) for mutant, (what, bug) in of_ids.BUILDS.items()
        if f"update_ids/{mutant}" not in UNMADE}
 

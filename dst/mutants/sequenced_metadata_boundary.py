@@ -275,8 +275,8 @@ class ListedIsThere(BoundedSequencedStorage):
 class AheadIsBelieved(BoundedSequencedStorage):
     """Does not compare a listing with the boundary."""
 
-    async def list(self) -> list[Listed]:
-        return await self.storage.list()
+    async def list(self, after: int | None = None) -> list[Listed]:
+        return await self.storage.list(after)
 
 
 class LostReplyIsConflict(SequencedStorage):

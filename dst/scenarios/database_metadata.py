@@ -15,9 +15,9 @@ from highwater.dst.actors import Actors, Said, raise_anomalies, said_by
 from highwater.dst.scenario import RARE, STORES, BaseShape, Draw, Scenario
 from highwater.dst.scripts import database_metadata as scripts
 from highwater.dst.sim.kernel import Client
+from highwater.dst.world import tampering
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import SimulatedStore
-from highwater.dst.world.tampering import DAMAGE
 from highwater.impl.codecs.json import compactions as compactions_json
 from highwater.impl.codecs.json.compactions import Compactions, Job
 from highwater.impl.codecs.json.manifest import DATABASE
@@ -33,6 +33,7 @@ from highwater.impl.protocols.wal_fencing import Wal
 from highwater.impl.world import World
 from highwater.traces.calls import CALL, UNFINISHED
 from highwater.traces.event import Event
+from highwater.traces.histories import promises
 from highwater.traces.histories.history import too_young
 from highwater.traces.histories.serial import anomalies
 from highwater.traces.protocols.database_metadata import COMPACTIONS, KEYS, MANIFEST, WAL, Trace, constants, refiner
@@ -64,12 +65,12 @@ class Shape(BaseShape):
     pause_ms: int = 60  # between two operations of a client, at most
 
 
-MOST = {"writers": 4, "compactors": 3, "readers": 1, "operators": 1, "collectors": 2}  # what the model is made for
+MOST = {"writers": 4, "compactors": 3, "readers": 1, "operators": 2, "collectors": 2}  # what the model is made for
 
 
 def draw_shape(of: Draw) -> Shape:
     return Shape.drawn(of, writers=(2, 3, 4), appends=(3, 2, 4), compactors=(2, 1, 3), compactions=(2, 1, 3), readers=(1, 0),
-                       reads=(2, 4), operators=(1, 0), changes=(3, 2, 5), collectors=(1, 2, 0), rounds=(2, 3, 6),
+                       reads=(2, 4), operators=(1, 2, 0), changes=(3, 2, 5), collectors=(1, 2, 0), rounds=(2, 3, 6),
                        flush_every=(1, 2, 0), replay_flush=(0, 0, 1), attempts=(5, 2, 1), min_age_ms=(60, 1, 150, 400),
                        apart_ms=(300, 1, 1000), pause_ms=(60, 1, 300), page_size=(1000, 1000, 2), chaos=(30, 5),
                        audit=(True, False), skew_ms=(0, 50), store=("s3", "s3", "s3", *STORES))
@@ -325,6 +326,9 @@ def final(store: SimulatedStore) -> Final:
 
 def final_check(actors: Actors, events: list[Event]) -> None:
     """Check what callers of all roles were told against each other and against the end."""
+    if actors.shape.broken.startswith("boundary"):
+        raise_anomalies([found for where in (MANIFEST, COMPACTIONS) if (found := promises.trusted(events, where))])
+        return
     end = final(actors.store)
     raise_anomalies(list(dict.fromkeys([
         *of_log(actors, end), *of_reads(actors, end), *of_compactions(actors, end), *of_epochs(actors, end),
@@ -504,6 +508,25 @@ def moments_of(events: list[Event], shape: Shape) -> set[str]:
     return found
 
 
+def boundary_broken(where: Namespace) -> dict[str, tampering.Breach]:
+    """Return how the boundary of a sequence is broken."""
+    def key_of(shape: Shape) -> str:
+        return where.boundary_key
+
+    return {f"boundary_{name}_of_{where.name}": breach for name, breach in {
+        "lost": tampering.lost(key_of),
+        "emptied": tampering.overwritten(key_of, lambda body: b""),
+        "set_back": tampering.overwritten(key_of, tampering.halved),
+        "set_ahead": tampering.overwritten(key_of, lambda body: b"%d" % (int(body) + 1000)),
+    }.items()}
+
+
+BREAKS = {**boundary_broken(MANIFEST), **boundary_broken(COMPACTIONS), "listing_repeats": tampering.lists("repeats"),
+          "listing_never_ends": tampering.lists("never ends")}
+FAR_APART = {"skew_ms": 2_000}  # several times min_age and the lifetimes of checkpoints
+RARE_BREAKS = [{"broken": name, "page_size": 2, "compactions": 3, "rounds": 6, "min_age_ms": 60} for name in BREAKS]
+
+
 SCENARIO = Scenario(
     stem="database_metadata",
     shape=Shape,
@@ -536,7 +559,7 @@ SCENARIO = Scenario(
         "all roles": BUSY._replace(compactors=1, compactions=40, operators=1, changes=10, collectors=1, rounds=20,
                                    min_age_ms=1_000),
     },
-    breaks=DAMAGE,
-    rare=RARE,
+    breaks={**BREAKS, **tampering.DAMAGE},
+    rare=(*RARE, FAR_APART, *RARE_BREAKS),
     needs=("create", "update", "cache", "list"),
 )

@@ -74,10 +74,11 @@ class SequencedManifest:
     async def read_again(self, known: Known) -> Known:
         """Return `known` if no later file is listed, else the latest manifest, ahead of a boundary read after it.
 
-        The latest file is never deleted, so a file after it would be listed. Raises NoLatest, InvalidName, Unavailable.
+        The latest file is never deleted, so a file after it would be listed. Raises NoLatest, InvalidName, InvalidBoundary,
+        BoundaryLost, Unavailable.
         """
         for _ in range(self.bounded.storage.read_attempts):
-            newer = await self.bounded.storage.list(known.version.id)
+            newer = await self.bounded.list(known.version.id)
             if not newer:
                 return known
             try:
@@ -124,10 +125,14 @@ async def open(stores: Stores, root: str, flush_every: int | None = None, attemp
 async def take_checkpoint(manifests: MetadataStore, update_id: str, expiry_ms: int) -> Committed | Recognised:
     """Take a checkpoint of the manifest that lists it first, exactly once however often this is called. Its id is `update_id`.
 
-    Raises what `update_recognised` raises.
+    Raises CheckpointMissing if an earlier attempt took it, and it has ended and was dropped since. Raises what
+    `update_recognised` raises.
     """
-    return await manifests.update_once(update_id, lambda file_id, m: m.with_update(update_id).with_checkpoint(
+    taken = await manifests.update_once(update_id, lambda file_id, m: m.with_update(update_id).with_checkpoint(
         Checkpoint(update_id, file_id, expiry_ms)))
+    if not lists(taken.value, update_id):
+        raise CheckpointMissing(update_id)
+    return taken
 
 
 async def renew_checkpoint(manifests: MetadataStore, update_id: str, checkpoint: str, expiry_ms: int) -> Committed | Recognised:
@@ -136,7 +141,7 @@ async def renew_checkpoint(manifests: MetadataStore, update_id: str, checkpoint:
     Raises CheckpointMissing, and what `update_recognised` raises.
     """
     def holds(m: Manifest) -> bool | CheckpointMissing:
-        return m.holds(update_id) or (not lists(m, checkpoint) and CheckpointMissing(checkpoint))
+        return m.holds(update_id) if lists(m, checkpoint) else CheckpointMissing(checkpoint)
 
     def renewed(_: int, m: Manifest) -> Manifest:
         return m.with_update(update_id)._replace(checkpoints=tuple(
