@@ -8,13 +8,13 @@ A database uses five protocols on one log of requests, and each is checked by it
     claims                  manifest_compactions: flushes, and what compactors do in both sequences
     wal                     wal_fencing: the WAL, and the writer's fields of the manifest
 
-The last three are over the history: the files that were created ahead of the boundary, in the order of their ids. The first two
-prove that such a file is never lost and that whoever creates one has read the file before it. When a file joins the history, its
-change against the file before it says whose action it is. A file created behind the boundary concerns the first two alone: for
-the others its creator has met a conflict.
+The last three follow the history: the files that were created ahead of the boundary, in the order of their ids. The first two
+check that such a file is never lost, and that its creator has read the file before it. When a file joins the history, its change
+against the file before it must be one action of one role. A file created behind the boundary concerns the first two parts alone.
+For the others its creator has met a conflict, or nothing happened.
 
-The parts do not see: ages and clocks, but for the expiry of checkpoints; the ids of updates, by which an operator recognises its
-own; SSTs of levels below L0 one by one (epochs). What the history leaves out of a part, its file says.
+No part's model has the ids by which an operator recognises its own changes. So this module checks that no id is used twice, and
+that the manifest which an operator is told of shows its change. The file of each part says what that part does not see.
 """
 
 from collections.abc import Callable
@@ -103,6 +103,7 @@ class Trace(trace.Trace):
         self.verdict: dict[str, tuple[int, bool]] = {}  # client -> its last read of the manifest's boundary, and whether the
         #                                                 file that it is about is ahead
         self.sent: dict[tuple[str, int], Change] = {}  # client, request in flight -> the change, if it may join the history
+        self.taken: set[str] = set()  # ids of all checkpoints that a manifest of the history lists
 
     # --- events
 
@@ -171,11 +172,12 @@ class Trace(trace.Trace):
         if e.key.startswith(WAL.prefix):
             self._part("wal", self.wal.request, e)
         elif e.key.startswith(MANIFEST.prefix) or e.key == MANIFEST.boundary_key:
-            change, put = self.sent.pop((e.client, e.request), None), self._part("manifest", self.manifests.arrive, e)
+            change, before = self.sent.pop((e.client, e.request), None), self.manifests.latest()
+            put = self._part("manifest", self.manifests.arrive, e)
             if put is not None and put.place >= 0:
                 if change is None:
                     raise self._refused("history", f"{e.key} joins the history, and was sent on the base of another file")
-                self._joins_late(e, put, change)
+                self._joins_late(e, change, before)
         else:
             put = self._part("compactions", self.compactions.arrive, e)
             if put is not None and put.place >= 0:
@@ -209,6 +211,7 @@ class Trace(trace.Trace):
             raise self._no_action(e, "a writer or a collector", e.client.partition("#")[0])
         if e.kind == "crash":
             self._crash(e, "manifest", "compactions")
+        self._part("wal", self.wal.resolve, e.client, False)  # it goes on with what it knew before
         self._part("wal", self.wal.request, e)
 
     def _crash(self, e: Event, *parts: str) -> None:
@@ -312,6 +315,7 @@ class Trace(trace.Trace):
         if put.id != before.id + 1:
             raise self._refused("history", f"{e.key} is put ahead of the boundary, and {before.id} is the latest id")
         client, change, manifest = e.client, self._changed(e, before), manifest_of(e.body)
+        self._check_taken(e, change, before)
         self.history.join(change, manifest)
         if self.epochs.concerns(change):
             self._part("epochs", self.epochs.put, client, view_of(manifest))
@@ -323,6 +327,14 @@ class Trace(trace.Trace):
             self._part("claims", self.history.file, e, True, self.history.manifests, self.history.bodies[-1])
         if change.kind != CHECKPOINTS:
             self.landed[client] = put, change
+
+    def _check_taken(self, e: Event, change: Change, before: Put) -> None:
+        """Check that no checkpoint is taken that was there before."""
+        if change.kind == CHECKPOINTS:
+            new = {one.id for one in manifest_of(e.body).checkpoints} - {one.id for one in manifest_of(before.body).checkpoints}
+            if again := new & self.taken:
+                raise self._refused("history", f"{e.client} takes checkpoint {min(again)} again")
+            self.taken |= new
 
     def _sends_change(self, e: Event, before: Put) -> None:
         """Take a manifest in flight that may join the history."""
@@ -337,10 +349,10 @@ class Trace(trace.Trace):
         if change.kind in (BUMP, COMPACTION):
             self._part("claims", self.history.file, e, True, self.history.manifests + 1, self.history.manifest(manifest))
 
-    def _joins_late(self, e: Event, put: Put, change: Change) -> None:
+    def _joins_late(self, e: Event, change: Change, before: Put) -> None:
         """Take a manifest that joins the history, and whose client waits no longer."""
-        manifest = manifest_of(e.body)
-        concerns = self.epochs.concerns(change)
+        manifest, concerns = manifest_of(e.body), self.epochs.concerns(change)
+        self._check_taken(e, change, before)
         self.history.join(change, manifest)
         if concerns:
             self._part("epochs", self.epochs.arrive, e.client, view_of(manifest))
@@ -369,9 +381,9 @@ class Trace(trace.Trace):
                 raise self._misled(e, "in the history it has not claimed this epoch")
         elif e.op == "read":
             self._read(e)
-        elif e.op in OPERATORS:
+        elif e.op in OPERATORS or e.keys[1:2] == ("CheckpointMissing",):
             self._operated(e)
-        if e.op == "fenced" or e.keys[1:2] == ("Fenced",):
+        if e.op == "fenced" or (e.keys and e.keys[1].startswith("Fenced")):
             self._fenced(e)
         if e.keys:
             judge_answer(self, e)
@@ -392,11 +404,12 @@ class Trace(trace.Trace):
             raise self._misled(e, why)
 
     def _operated(self, e: Event) -> None:
-        """Check what an operator was told: the named manifest shows its change, and is its own or current."""
-        heard, i, checkpoint = self.reads.of(e.client), file_id(e.key), e.body.decode()
-        if i not in (heard.stands, heard.base if heard.current else 0):
+        """Check what an operator was told: a manifest shows its change, or lacks the checkpoint, and is its own or current."""
+        heard, checkpoint = self.reads.of(e.client), e.body.decode()
+        known = heard.stands or (heard.base if heard.current else 0)
+        if not known or (e.key and file_id(e.key) != known):
             raise self._misled(e, "it has neither put that manifest nor read it, and then a boundary behind it")
-        put = next(put for put in reversed(self.manifests.history) if put.id == i)
+        put = next(put for put in reversed(self.manifests.history) if put.id == known)
         listed = any(one.id == checkpoint for one in manifest_of(put.body).checkpoints)
-        if e.op != "ended" and listed != (e.op != "dropped"):
+        if e.op != "ended" and listed != (e.op in ("taken", "renewed")):
             raise self._misled(e, f"that manifest {'lists' if listed else 'does not list'} the checkpoint")

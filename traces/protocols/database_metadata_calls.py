@@ -1,9 +1,11 @@
 """The answers that each call of impl/protocols/database_metadata.py may give, and what is true then.
 
-The calls are those of the parts. A writer's manifest is a sequence with a boundary, so its calls may raise what that raises, too.
+The calls are those of the parts. A writer's manifest is a sequence with a boundary, so its calls may also raise the errors of a
+sequence.
 """
 
 from highwater.traces.calls import (
+    FILES,
     NEVER,
     NONE,
     PARTLY,
@@ -23,7 +25,7 @@ from highwater.traces.protocols import sequenced_metadata_boundary_calls as boun
 from highwater.traces.protocols import wal_fencing_calls as wal
 from highwater.traces.trace import Trace
 
-OF_MANIFESTS = ("NoLatest", "ListingNeverEnds", "InvalidName", "InvalidId", "InvalidManifest", "InvalidBoundary", "BoundaryLost")
+OF_MANIFESTS = (*FILES, "NoLatest", "InvalidManifest", "InvalidBoundary", "BoundaryLost")
 LEFT_OUT = ("ManifestLost",)  # the WAL has no manifest of its own that could be lost
 
 
@@ -53,8 +55,9 @@ CALLS: Calls = with_timeouts({
     "open_compactor": compaction.CALLS["open"],
     "compact": compaction.CALLS["compact"],
     "current": boundary.CALLS["current"],
-    "take": operator("taken", "the named manifest and every later one lists the checkpoint",
-                     "an earlier call has taken it: the named manifest lists it"),
+    "take": {**operator("taken", "the named manifest lists the checkpoint, and every later one does until it is dropped",
+                        "an earlier call has taken it: the named manifest lists it"),
+             "CheckpointMissing": definite("not changed", "it was taken, and it is dropped already: take another one", NONE)},
     "renew": {**operator("renewed", "the checkpoint has the new expiry", "an earlier call has renewed it"),
               "CheckpointMissing": MISSING},
     "drop": operator("dropped", "no later manifest lists the checkpoint", "the named manifest does not list it"),

@@ -1,5 +1,5 @@
-"""Safety: what compactors do is a behaviour of model/protocols/manifest_compactions.py: each claimed compaction is applied exactly
-once, and no SST is lost.
+"""Safety: what compactors do is a behaviour of model/protocols/manifest_compactions.py. Each claimed compaction is applied
+exactly once, and no SST is lost.
 
 The model sees the histories of both sequences, from which nothing is collected. Its manifests are those of the history that
 concern it: a compactor's epoch, flushes and compactions. The SST "0.j" is the j-th in the history, whoever has flushed it: the

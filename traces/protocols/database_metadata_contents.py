@@ -65,7 +65,7 @@ def change_of(before: bytes, after: bytes) -> Change | None:
     if new == old._replace(compactor_epoch=old.compactor_epoch + 1):
         return Change(BUMP)
     if new == old._replace(**others):
-        return Change(CHECKPOINTS) if new != old and keeps_updates(old, new) else None
+        return Change(CHECKPOINTS) if new != old and is_once(old, new) else None
     added = new.l0[len(old.l0):]
     if new == old._replace(l0=old.l0 + added, replay_after_wal_id=new.replay_after_wal_id):
         ahead = new.replay_after_wal_id > old.replay_after_wal_id
@@ -76,9 +76,11 @@ def change_of(before: bytes, after: bytes) -> Change | None:
     return None
 
 
-def keeps_updates(old: Manifest, new: Manifest) -> bool:
-    """Return whether the ids of earlier updates are still there."""
-    return new.updates[:len(old.updates)] == old.updates
+def is_once(old: Manifest, new: Manifest) -> bool:
+    """Return whether the ids of earlier updates are still there, and no update or checkpoint is there twice."""
+    ids = [one.id for one in new.checkpoints]
+    return (new.updates[:len(old.updates)] == old.updates and len(set(new.updates)) == len(new.updates)
+            and len(set(ids)) == len(ids))
 
 
 def is_new(old: Manifest, added: tuple[str, ...]) -> bool:

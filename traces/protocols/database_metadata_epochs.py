@@ -1,11 +1,13 @@
 """Safety: the history of the manifest is one of model/protocols/manifest_epochs.py: of each role only the instance that opened
 last changes it, and an instance is fenced only by a higher epoch of its role.
 
-The model sees the manifests of the history that concern it: claims of an epoch, flushes and compactions. An instance's reads are
-taken when its manifest joins the history, or when its caller is told that it is fenced: a higher epoch stays. The SST "w.k" is
-flush k of writer w. In the model a compaction moves all of L0. In the history one may leave newer SSTs there, and the next one
-finds them. So the model's L0 and compacted SSTs are not compared one by one, only the number of all SSTs; which of them a
-compaction moves is the business of manifest_compactions. A compaction that finds the model's L0 empty is no step of it.
+The model sees the manifests of the history that concern it: claims of an epoch, flushes and compactions. It takes an instance's
+reads when the instance's manifest joins the history, or when its caller is told that it is fenced. That is late enough, because
+a higher epoch stays. The SST "w.k" is flush k of writer w.
+
+In the model a compaction moves all of L0. In the history it may leave newer SSTs there, which the next one finds. So only the
+number of SSTs is compared, and manifest_compactions checks which of them a compaction moves. A compaction that finds the model's
+L0 empty is no step of the model. Checkpoints are left out, and so are reads by readers.
 """
 
 from typing import Any

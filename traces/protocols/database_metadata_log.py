@@ -1,11 +1,13 @@
-"""Safety: writers and the WAL are a behaviour of model/protocols/wal_fencing.py: an acknowledged record is served by every later
-writer, and nothing is acknowledged once a later writer has opened.
+"""Safety: writers and the WAL are a behaviour of model/protocols/wal_fencing.py. An acknowledged record is served by every
+later writer, and nothing is acknowledged once a later writer has opened.
 
-The model's manifest is one object. Here it is the latest file of the history, of which the model sees the writer's fields: its
-versions are the claims and flushes. Requests on the WAL are the model's own. A writer that claims reads in the model when its
-file joins the history. A writer that reads the manifest again, or a collector, reads at its listing: if nothing follows the file
-that it knows, this decides. Otherwise both cases are followed, that it has read the latest file of the history and that it has
-not. It has, if it then gets the latest file listed and finds it ahead of a boundary read after that.
+The model's manifest is one object. Here it is the latest file of the history, of which the model sees the writer's fields. Its
+versions are the claims and flushes. Requests on the WAL are the model's own, but a collector's listings are left out.
+
+A writer that claims an epoch reads, in the model, when its file joins the history. A writer that reads the manifest again, or a
+collector, reads at its listing. If nothing follows the file that it knows, the listing decides. Otherwise both cases are
+followed, that it has read the latest file of the history and that it has not. It has read that file if it gets the latest file
+listed, and finds it ahead of a boundary read after that, before it goes on.
 """
 
 from bisect import bisect_right, insort
@@ -48,18 +50,34 @@ class Log(wal.Trace):
         """Take a request on the WAL, or the end of waiting for it."""
         if e.kind == "applied" and e.op in ("create", "delete"):
             self._note(e)
-        if e.op != "list" or e.kind != "applied" or not e.awaited:
+        if e.op == "list" and e.awaited and e.kind == "applied":
+            if e.client.startswith("Writer"):
+                self._listed(e)
+        elif e.op == "list" and e.kind != "applied":
+            self._unlisted(e)
+        else:
             self.observe(e)
-        elif e.client.startswith("Writer"):
-            start, after = self.listing.get(e.client, ("", ""))
-            start = e.condition if e.condition != after else start
-            self.listing[e.client] = start, e.keys[-1] if e.truncated and e.keys else ""
-            if not e.truncated and start != e.condition:  # the last page of several: a listing at this moment
-                after_id = wal.WAL.file_id(start) or 0
-                keys = tuple(map(wal.WAL.key, self.there[bisect_right(self.there, after_id):]))
-                e = NEW(Event, (*e[:6], start, *e[7:10], keys, *e[11:]))
-            if not e.truncated:
-                self.observe(e)
+
+    def _listed(self, e: Event) -> None:
+        """Take a page of a writer's listing. Of a listing of several pages only the last counts: it says what is latest."""
+        start, after = self.listing.get(e.client, ("", ""))
+        start = start if after and e.condition == after else e.condition
+        self.listing[e.client] = start, e.keys[-1] if e.truncated and e.keys else ""
+        if not e.truncated and start != e.condition:
+            after_id = wal.WAL.file_id(start) or 0
+            keys = tuple(map(wal.WAL.key, self.there[bisect_right(self.there, after_id):]))
+            e = NEW(Event, (*e[:6], start, *e[7:10], keys, *e[11:]))
+        if not e.truncated:
+            self.observe(e)
+
+    def _unlisted(self, e: Event) -> None:
+        """Take the end of a client's waiting for a listing."""
+        asked = next(iter(self.ends.get((e.client, e.request), ())), None)
+        if asked is not None:
+            e = NEW(Event, (*e[:6], asked.condition, *e[7:]))
+        elif not e.awaited:  # it had the response, which was not the last page
+            return
+        self.observe(e)
 
     def _note(self, e: Event) -> None:
         i = wal.WAL.file_id(e.key) or 0

@@ -109,7 +109,7 @@ def refiner(c: Constants) -> Parts:
 def model_of_all(c: Constants, parts: Mapping[str, Refiner], names: Mapping[str, Mapping[str, str]]) -> Model:
     """Return the product of the parts' models, with lifted actions and properties."""
     processes = [Process(client, role, number, local_of_all(parts, names, client, initial), lifted_actions(parts, names, client))
-                 for role, clients in clients_of(c).items() for number, client in enumerate(clients)]
+                 for role, of in clients_of(c).items() for number, client in enumerate(of)]
     store = Process("", "", 0, (), lifted_actions(parts, names, ""))
     shared = OfParts(**{name: of.model.shared for name, of in parts.items()})
     always = {f"{name}.{prop}": lifted_property(name, of.model.constants, holds)
@@ -179,7 +179,7 @@ def lifted_match(name: str, of: Match, client: str) -> Match:
     agrees = of.agrees
 
     def shows(a: str | None, s: OfParts, l: Any, s2: OfParts, l2: Any) -> object:
-        action = a.partition(".")[2] if a else a
-        return agrees is None or agrees(action, getattr(s, name), getattr(l, name, ()), getattr(s2, name), getattr(l2, name, ()))
+        before, after = ((getattr(of, name), getattr(own, name, ())) for of, own in ((s, l), (s2, l2)))
+        return agrees is None or agrees(a and a.partition(".")[2], *before, *after)
 
     return Match(client, tuple(a and f"{name}.{a}" for a in of.actions), of.choices, shows if agrees else None, of.op)

@@ -15,7 +15,7 @@ holds it, and the other parts see only a conflict, or nothing.
 from bisect import insort
 from collections.abc import Callable, Mapping
 from heapq import heappush
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from highwater.impl.layout import Namespace
 from highwater.traces.event import Event
@@ -193,9 +193,8 @@ class Sequence:
             self._step(Event(e.t_ms, e.request, name, "applied", "list", e.key, cursor, 200, "", b"", keys, bool(ids)), name)
             cursor = keys[-1]
         if alone:
-            put = self.there[latest]
-            self._step(Event(e.t_ms, e.request, name, "applied", "get", self.namespace.key(latest), "", 200, "v", put.form), name,
-                       put.form)
+            form, key = self.there[latest].form, self.namespace.key(latest)
+            self._step(Event(e.t_ms, e.request, name, "applied", "get", key, "", 200, "v", form), name, form)
 
     # --- requests that nobody waits for
 
