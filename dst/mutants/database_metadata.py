@@ -108,10 +108,11 @@ class OldLists(Manifests):
     first: Manifest | None = None
 
     def changed(self, known: Known, manifest: WalManifest) -> Manifest:
-        of = super().changed(known, manifest)
-        self.first = self.first or known.version.value
-        new = manifest.flushed[sum(len(records_of(sst)) for sst in (*self.first.compacted, *self.first.l0)):]
-        return of._replace(compacted=self.first.compacted, l0=(*self.first.l0, *([name_of(new)] if new else [])))
+        base: Manifest = known.version.value
+        first = self.first = self.first or base
+        new = manifest.flushed[sum(len(records_of(sst)) for sst in (*first.compacted, *first.l0)):]
+        return super().changed(known, manifest)._replace(
+            compacted=first.compacted, l0=(*first.l0, *([name_of(new)] if new else [])))
 
 
 class NotReread(Manifests):

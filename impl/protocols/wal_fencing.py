@@ -247,21 +247,26 @@ class Wal:
         await self._closing(self._flush())
 
     async def _flush(self) -> None:
+        """Put the manifest, again while it has changed meanwhile. `attempts` limits the tries after which it has not changed."""
         unknown: OutcomeUnknown | None = None
-        for _ in range(self.attempts):
+        left = self.attempts
+        while left:
             flushed = self.known.manifest._replace(replay_after=self.last_id, flushed=tuple(self.records))
             if flushed == self.known.manifest:
                 return
+            known = self.known
             try:
-                self.known = await self.object.put(self.known, flushed)
+                self.known = await self.object.put(known, flushed)
                 return
             except PreconditionFailed:
-                pass  # a later writer, or its own flush whose reply was lost
+                pass  # a later writer, its own flush whose reply was lost, or another role whose manifest it is, too
             except OutcomeUnknown as error:
                 unknown = error
             except Unavailable:
+                left -= 1
                 continue  # the store says that nothing was applied
             await self._reread(unknown)
+            left -= self.known is known
         self.closed = Closed
         raise unknown or OutcomeUnknown(f"{self.object.key!r} could not be put, {self.attempts} times over")
 
