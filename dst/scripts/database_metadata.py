@@ -378,5 +378,6 @@ async def names(alone: Alone) -> None:
 
 
 SCRIPTS: tuple[Script, ...] = (
-    first_files, write, others_fields, many_conflicts, put_in_doubt, claim_in_doubt, fenced, gone_before_it_is_read, late_file, broken_boundary,
-    compact, checkpoints, missing_by_a_late_file, collection, collection_by_a_late_file, collection_of_nothing, names)
+    first_files, write, others_fields, many_conflicts, put_in_doubt, claim_in_doubt, fenced, gone_before_it_is_read, late_file,
+    broken_boundary, compact, checkpoints, missing_by_a_late_file, collection, collection_by_a_late_file, collection_of_nothing,
+    names)

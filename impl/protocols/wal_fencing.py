@@ -61,7 +61,7 @@ class Known(NamedTuple):
 
 
 class Manifests(Protocol):
-    """What a Wal needs of its manifest: an object, or a sequence of files (impl/protocols/database_metadata.py)."""
+    """The manifest of a Wal: an object, or a sequence of files (impl/protocols/database_metadata.py)."""
 
     key: str
 
@@ -247,7 +247,7 @@ class Wal:
         await self._closing(self._flush())
 
     async def _flush(self) -> None:
-        """Put the manifest, again while it has changed meanwhile. `attempts` limits the tries after which it has not changed."""
+        """Put the manifest, again while others change it. `attempts` limits the tries after which it has not changed."""
         unknown: OutcomeUnknown | None = None
         left = self.attempts
         while left:

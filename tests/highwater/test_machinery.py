@@ -40,7 +40,8 @@ OF_DATABASES = {
     f"traces/protocols/{DATABASE}_claims": {"traces/protocols/manifest_compactions"},
     f"traces/protocols/{DATABASE}_epochs": {"model/protocols/manifest_epochs"},
     f"traces/protocols/{DATABASE}_log": {"traces/protocols/wal_fencing"},
-    f"traces/protocols/{DATABASE}_parts": {f"traces/protocols/{part}" for part in (*OF_A_DATABASE, BOUNDARY, "manifest_epochs")},
+    f"traces/protocols/{DATABASE}_parts": {f"traces/protocols/{part}" for part in (
+        *OF_A_DATABASE, BOUNDARY, "manifest_epochs")},
     f"traces/protocols/{DATABASE}_sequences": {f"traces/protocols/{BOUNDARY}"},
 }
 EDGES = {  # module of a protocol -> the modules of others that it imports
