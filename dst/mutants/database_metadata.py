@@ -456,7 +456,7 @@ def with_manifest(kind: type[SequencedManifest], wal: type[Wal] = Wal) -> Build:
     """Return a database whose writers have this manifest, and are of this class."""
     def build(world: World, shape: Shape, number: int) -> Impl:
         async def open(stores: Stores, root: str, flush_every: int | None = None) -> Wal:
-            opened = wal(world, root, shape.attempts, kind(stores.manifest))
+            opened = wal(stores.manifest.world, root, shape.attempts, kind(stores.manifest))
             await opened._claim()
             await opened._replay(await opened._fence(), flush_every)
             return opened

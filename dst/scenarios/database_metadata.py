@@ -91,6 +91,12 @@ def trace_of(shape: Shape) -> Trace:
     return Trace(refiner_of(refiner, constants(*MOST.values(), page_size=page)), KEYS, shape.skew_ms)
 
 
+def trace_options(shape: Shape) -> list[str]:
+    """Return the options that `trace check` needs for a run of this shape."""
+    return [f"--shape {name}={getattr(shape, name)}" for name in ("page_size", "skew_ms")
+            if getattr(shape, name) != getattr(Shape(), name)]
+
+
 class Impl(NamedTuple):
     """The parts of a client, each of which a mutant may replace. `open(stores, root, flush_every)`, `take(manifests, update
     id, expiry)`, `renew(manifests, update id, checkpoint, expiry)`, `drop(manifests, checkpoint)`, `collect(stores, root, age)`
@@ -147,7 +153,8 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
     shape, todo = actors.shape, await opening(actors, client, world, number)
     if not todo:
         return None
-    impl = actors.build(world._replace(ids=Names(number)), shape, number)
+    impl = actors.build(world, shape, number)
+    impl.stores.manifest.world = world._replace(ids=Names(number))
     actors.begin(client)
     said = await said_by(CALLS, "open", actors.in_time(client, impl.open(
         impl.stores, ROOT, flush_every=shape.replay_flush or None)), attempts=lambda _: str(shape.attempts))
@@ -564,6 +571,7 @@ SCENARIO = Scenario(
     audit=(("Writer#0",), ("Compactor#0",), ("Operator#0",), ("Collector#0", "Reader#0")),
     scripts=scripts.SCRIPTS,
     trace_of=trace_of,
+    trace_options=trace_options,
     final_check=final_check,
     told=("opened", "not open", "committed", "fenced", "failed", "unknown", "flushed", "not flushed",
           "compacted", "nothing", "not compacted", "read", "not read",
