@@ -9,9 +9,9 @@ A database uses five protocols on one log of requests, and each is checked by it
     wal                     wal_fencing: the WAL, and the writer's fields of the manifest
 
 The last three follow the history: the files that were created ahead of the boundary, in the order of their ids. The first two
-check that such a file is never lost, and that its creator has read the file before it. When a file joins the history, its change
-against the file before it must be one action of one role. A file created behind the boundary concerns the first two parts alone.
-For the others its creator has met a conflict, or nothing happened.
+check that such a file is never lost, and that its creator has read the file before it. When a file joins the history, it must
+differ from the file before it by one action of one role. A file created behind the boundary concerns the first two parts alone:
+for the others its creator has met a conflict, or nothing happened.
 
 No part's model has the ids by which an operator recognises its own changes. So this module checks that no id is used twice, and
 that the manifest which an operator is told of shows its change. The file of each part says what that part does not see.
@@ -26,7 +26,6 @@ from highwater.impl.codecs.json.manifest import DATABASE, InvalidManifest
 from highwater.impl.codecs.json.wal import InvalidWal
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.layout import Namespace
-from highwater.model.core import State
 from highwater.traces import trace
 from highwater.traces.calls import judge_answer, judge_claims, judge_late
 from highwater.traces.event import Event
@@ -51,7 +50,7 @@ from highwater.traces.protocols.database_metadata_log import Log
 from highwater.traces.protocols.database_metadata_parts import (
     Parts,
     constants,
-    failure_of,
+    lift,
     names_of,
     refiner,
     refiners_of,
@@ -105,6 +104,10 @@ class Trace(trace.Trace):
         self.sent: dict[tuple[str, int], Change] = {}  # client, request in flight -> the change, if it may join the history
         self.taken: set[str] = set()  # ids of all checkpoints that a manifest of the history lists
 
+    def _updates(self, e: Event) -> list[str]:
+        """Return the update in a record. (A flush puts none: it says that the log's records are in the database.)"""
+        return self.wal._updates(e) if e.key.startswith(WAL.prefix) else []
+
     # --- events
 
     def observe(self, e: Event) -> None:
@@ -156,10 +159,9 @@ class Trace(trace.Trace):
         try:
             return step(*arguments)
         except Failure as failure:
-            raise failure_of(name, failure, self.events[-1].client, self.refiner.model, self._state()) from None
-
-    def _state(self) -> State:
-        return state_of_all(self.refiner.model, self.parts, self.names)
+            model = self.refiner.model
+            lift(name, failure, self.events[-1].client, model, state_of_all(model, self.parts, self.names))
+            raise
 
     def _arrived(self, e: Event) -> None:
         """Take a request that nobody waits for."""

@@ -5,6 +5,7 @@ sequence.
 """
 
 from highwater.traces.calls import (
+    DEFINITE,
     FILES,
     NEVER,
     NONE,
@@ -47,27 +48,30 @@ def operator(told: str, means: str, recognised: str) -> dict[str, Answer]:
     }
 
 
+TAKEN = "an earlier call has taken it: the named manifest lists it"
 MISSING = definite("not changed", "no such checkpoint is listed: take another one")
 CALLS: Calls = with_timeouts({
+    "initialise": compaction.CALLS["initialise"],
     "open": writer("open", "not open", "not open", PARTLY),
     "append": writer("append", "failed", "unknown", NEVER),
     "flush": writer("flush", "not flushed", "not flushed", NONE),
     "open_compactor": compaction.CALLS["open"],
     "compact": compaction.CALLS["compact"],
     "current": boundary.CALLS["current"],
-    "take": {**operator("taken", "the named manifest lists the checkpoint, and every later one does until it is dropped",
-                        "an earlier call has taken it: the named manifest lists it"),
-             "CheckpointMissing": definite("not changed", "it was taken, and it is dropped already: take another one", NONE)},
-    "renew": {**operator("renewed", "the checkpoint has the new expiry", "an earlier call has renewed it"),
+    "take_checkpoint": {
+        **operator("taken", "the named manifest lists it, and so does every later one until it is dropped", TAKEN),
+        "CheckpointMissing": definite("not changed", "it was taken, and is dropped already: take another one", NONE),
+    },
+    "renew_checkpoint": {**operator("renewed", "the checkpoint has the new expiry", "an earlier call has renewed it"),
               "CheckpointMissing": MISSING},
-    "drop": operator("dropped", "no later manifest lists the checkpoint", "the named manifest does not list it"),
+    "drop_checkpoint": operator("dropped", "no later manifest lists the checkpoint", "the named manifest does not list it"),
     "drop_ended": operator("ended", "the checkpoints that had ended are dropped", "there was none"),
     "collect": {
         "tuple": returns("deleted", "these ids, and no others, are deleted by this round", "deleted", update=NONE),
         **{name: answer for name, answer in {**boundary.CALLS["collect"], **boundary.READ}.items() if name != "list"},
         **{name: answer._replace(told="not deleted") for name, answer in boundary.READ.items()},
         "OutcomeUnknown": indefinite("not deleted", "a boundary could not be advanced: call again", NONE),
-        "InvalidCompactions": fault("not deleted", "the latest file is none of this codec's: mend it", NONE),
+        "InvalidCompactions": fault("not deleted", "the latest file is none of this codec's: mend it", NONE, DEFINITE),
     },
 })
 

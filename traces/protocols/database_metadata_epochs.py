@@ -6,8 +6,8 @@ reads when the instance's manifest joins the history, or when its caller is told
 a higher epoch stays. The SST "w.k" is flush k of writer w.
 
 In the model a compaction moves all of L0. In the history it may leave newer SSTs there, which the next one finds. So only the
-number of SSTs is compared, and manifest_compactions checks which of them a compaction moves. A compaction that finds the model's
-L0 empty is no step of the model. Checkpoints are left out, and so are reads by readers.
+number of SSTs is compared, and manifest_compactions checks which of them a compaction moves. A compaction is no step of the
+model if the model's L0 is empty. Checkpoints are left out, and so are reads by readers.
 """
 
 from typing import Any

@@ -108,8 +108,8 @@ def refiner(c: Constants) -> Parts:
 
 def model_of_all(c: Constants, parts: Mapping[str, Refiner], names: Mapping[str, Mapping[str, str]]) -> Model:
     """Return the product of the parts' models, with lifted actions and properties."""
-    processes = [Process(client, role, number, local_of_all(parts, names, client, initial), lifted_actions(parts, names, client))
-                 for role, of in clients_of(c).items() for number, client in enumerate(of)]
+    processes = [Process(name, role, number, local_of_all(parts, names, name, initial), lifted_actions(parts, names, name))
+                 for role, of in clients_of(c).items() for number, name in enumerate(of)]
     store = Process("", "", 0, (), lifted_actions(parts, names, ""))
     shared = OfParts(**{name: of.model.shared for name, of in parts.items()})
     always = {f"{name}.{prop}": lifted_property(name, of.model.constants, holds)
@@ -151,7 +151,7 @@ def lifted(name: str, constants: Any, me: int, function: Action) -> Action:
     def action(c: Constants, _: int, s: OfParts, l: Any) -> Iterator:
         own = getattr(l, name, ())
         for choices, s2, l2 in function(constants, me, getattr(s, name), own):
-            yield choices, s._replace(**{name: s2}), l._replace(**{name: l2}) if l else l
+            yield choices, s._replace(**{name: s2}), l and l._replace(**{name: l2})
 
     return action
 
@@ -164,15 +164,15 @@ def lifted_property(name: str, constants: Any, of: Property) -> Property:
     return role, lambda c, s, l: getattr(l, name, None) is None or function(constants, getattr(s, name), getattr(l, name))
 
 
-def failure_of(name: str, of: Failure, client: str, model: Model, state: State) -> Failure:
-    """Return the failure of a part as one of all: its signature and message name the part, and its match is lifted."""
+def lift(name: str, of: Failure, client: str, model: Model, state: State) -> None:
+    """Make the failure of a part one of all: its signature and message name the part, and its match is lifted."""
     kind, _, rest = of.signature.partition(":")
-    signature = of.signature if kind == "told" else f"{kind}:{name}.{rest}"
-    at = {p.name: i for i, p in enumerate(model.processes)}
-    match = of.match and lifted_match(name, of.match, client if of.match.process else "")
-    if match and match.process not in at:
-        match = None
-    return Failure(of.kind, signature, f"{name}: {of.message}", (state,), match)
+    of.signature = of.signature if kind == "told" else f"{kind}:{name}.{rest}"
+    of.message = f"{name}: {of.message}"
+    of.args = of.message,
+    known = any(process.name == client for process in model.processes)
+    of.match = of.match and lifted_match(name, of.match, client if of.match.process else "") if known else None
+    of.states = state,
 
 
 def lifted_match(name: str, of: Match, client: str) -> Match:
