@@ -120,7 +120,8 @@ NOT_CALLS = {  # public coroutines that are no calls of users -> the call that t
     "manifest_migration": {"update": "of the stores", "collect": "of the stores"},
     "database_metadata": {
         "append": "of the Wal that `open` returns", "flush": "of the Wal", "open_compactor": "Compactor.open",
-        "compact": "of a Compactor", "current": "of the stores", "drop_ended": "of the stores", "read": "open", "read_again": "append", "put": "flush",
+        "compact": "of a Compactor", "current": "of the stores", "drop_ended": "of the stores", "read": "open",
+        "read_again": "append", "put": "flush",
     },
 }
 
