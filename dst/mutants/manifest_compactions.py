@@ -13,11 +13,11 @@ from highwater.dst.scenario import Mutants
 from highwater.dst.scenarios.manifest_compactions import Impl, Shape, production
 from highwater.impl.codecs.json.compactions import Job
 from highwater.impl.codecs.manifest import Manifest
-from highwater.impl.errors import Fenced, OutcomeUnknown
+from highwater.impl.errors import OutcomeUnknown
 from highwater.impl.protocols import manifest_compactions
 from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
 from highwater.impl.protocols.manifest_compactions import Compactor, Stores
-from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Put, Recognised, Verdict
+from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Put, Recognised
 from highwater.impl.protocols.sequenced_storage import FIRST_ID, SequencedStorage
 from highwater.impl.world import World
 
@@ -25,15 +25,6 @@ from highwater.impl.world import World
 class NotCompared(MetadataStore):
     def is_fenced(self, value: Any, epoch: int) -> bool:
         return False
-
-
-class VerdictUnchecked(MetadataStore):
-    """Believes that it is fenced by any file, also by one that is in nobody's history."""
-
-    async def _believed(self, latest: int, verdict: Verdict) -> Committed | Recognised | None:
-        if isinstance(verdict.said, Fenced):
-            raise verdict.said
-        return await super()._believed(latest, verdict)
 
 
 class BumpedSecond(Compactor):
@@ -221,7 +212,6 @@ BUILDS = {  # name -> (its bug, its Build)
     "manifest_unchecked": ("the manifest's boundary is not checked after a create", unchecked("manifest")),
     "compactions_unchecked": ("the compactions' boundary is not checked after a create", unchecked("compactions")),
     "epochs_not_compared": ("a compactor does not compare epochs", with_stores(NotCompared)),
-    "fenced_unchecked": ("a compactor believes that it is fenced without reading the boundary", with_stores(VerdictUnchecked)),
     "bumped_second": ("an open writes its epoch into the compactions first", with_compactor(BumpedSecond)),
     "epoch_in_manifest_alone": ("an open writes its epoch into the manifest alone", with_compactor(EpochInManifestAlone)),
     "not_healed": ("an open increments the epoch of each object, although the two may differ", with_compactor(NotHealed)),
@@ -244,7 +234,6 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "manifest_unchecked": (("refinement:", "told:"), ("history:",)),
     "compactions_unchecked": (("refinement:", "told:"), ()),
     "epochs_not_compared": ((OF_COMPACTOR, "told:"), ("history:lost epoch",)),
-    "fenced_unchecked": (("told:fenced", "told:not open"), ()),
     "bumped_second": ((OF_COMPACTOR,), ()),
     "epoch_in_manifest_alone": ((OF_COMPACTOR, "told:opened"), ("history:lost epoch",)),
     "not_healed": ((OF_COMPACTOR,), ("history:lost epoch", "liveness:epochs apart")),

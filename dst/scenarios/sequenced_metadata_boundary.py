@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from highwater.dst.actors import Actors, Change, Said, raise_anomalies, said_by
 from highwater.dst.scenario import PATIENCE, STORES, BaseShape, Draw, Scenario, counted
-from highwater.dst.scripts import boundary_object
+from highwater.dst.scripts import boundary_object, sequenced_metadata
 from highwater.dst.scripts import sequenced_metadata_boundary as scripts
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world import tampering
@@ -366,7 +366,7 @@ SCENARIO = Scenario(
     begin=begin,
     work={"Writer": writer, "Collector": collector, "Reader": reader},
     audit=(("Writer#0",), ("Collector#0", "Reader#0")),  # when everything is old enough, one more round and read
-    scripts=(*boundary_object.SCRIPTS, *scripts.SCRIPTS),
+    scripts=(*boundary_object.SCRIPTS, *sequenced_metadata.SCRIPTS, *scripts.SCRIPTS),
     trace_of=trace_of,
     trace_options=trace_options,
     final_check=final_check,

@@ -4,7 +4,15 @@ from highwater.dst.script import LARGE, LOST, MANY, Alone, Script, fails_with, s
 from highwater.impl.errors import NotFound, OutcomeUnknown, Unavailable
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.boundary_object import InvalidBoundary
-from highwater.impl.protocols.log_gc import AppendLog, InvalidSnapshot, NotRecovered, Recovered, texts_decoded, texts_encoded
+from highwater.impl.protocols.log_gc import (
+    AppendLog,
+    Fold,
+    InvalidSnapshot,
+    NotRecovered,
+    Recovered,
+    texts_decoded,
+    texts_encoded,
+)
 
 BOUNDARY = "log.boundary"
 CHECK = f"get {BOUNDARY}"
@@ -86,6 +94,19 @@ async def without_a_boundary(alone: Alone) -> None:
     fails_with(ValueError, lambda: AppendLog(alone.world, "db", "neither"))
 
 
+async def another_fold(alone: Alone) -> None:
+    """The state is the sum of all entries, which a snapshot holds in a form of its own."""
+    total = Fold(100, lambda of, entry: of + int(entry), lambda of: b"total %d" % of, lambda body: int(body[6:]))
+    log = AppendLog(alone.world, "db", fold=total)
+    same(await log.recover(), Recovered(0, 100, 0))
+    for entry in (b"1", b"2"):
+        await log.append(entry)
+    same(await log.snapshot(), 2)
+    same((await alone.real.get(SNAPSHOTS.key(2))).body, b"total 103")
+    await log.append(b"3")
+    same(await log.recover(), Recovered(3, 106, 2))
+
+
 async def overtaken(alone: Alone) -> None:
     """A snapshot is gone before it is read, again and again; a boundary that was read is ahead of all snapshots."""
     for times in (1, 2):
@@ -160,5 +181,5 @@ async def strange_snapshots(alone: Alone) -> None:
         fails_with(InvalidSnapshot, lambda body=body: texts_decoded(body))
 
 
-SCRIPTS: tuple[Script, ...] = (append_and_recover, snapshot, collect, without_a_boundary, overtaken, not_held, many,
-    large_ids, strange_snapshots)
+SCRIPTS: tuple[Script, ...] = (append_and_recover, snapshot, collect, without_a_boundary, another_fold, overtaken,
+    not_held, many, large_ids, strange_snapshots)

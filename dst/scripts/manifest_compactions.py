@@ -193,6 +193,33 @@ def behind(alone: Alone, file_id: int):
     return pass_it
 
 
+async def files_of_no_history(alone: Alone) -> None:
+    """A compactor believes nothing of a manifest in nobody's history: not that it is fenced, nor that its input is gone.
+
+    Between LIST and GET the latest was collected, and a late create took its id."""
+    stores, merged = await begun(alone), []
+    for epoch, dead in ((1, Manifest(compactor_epoch=9, l0=("a1",))), (2, Manifest(compactor_epoch=2))):
+        sst = f"a{epoch}"
+        await flush(stores, sst)
+        compactor = Compactor(stores)
+        same(await compactor.open(), epoch)
+
+        async def replaced(dead: Manifest = dead) -> None:
+            latest = await stores.manifest.current()
+            await alone.real.create(MANIFESTS.key(latest.id + 1), COMPACTED.encode(latest.value))
+            await alone.real.put(MANIFESTS.boundary_key, b"%d" % latest.id)
+            await alone.real.delete(MANIFESTS.key(latest.id))
+            await alone.real.create(MANIFESTS.key(latest.id), COMPACTED.encode(dead))
+
+        async def merge(job: Job) -> None:
+            merged.append(job)
+            alone.fails("get", "manifest/", replaced)
+
+        same(await compactor.compact(merge), (sst,))
+    same(merged, [("a1",), ("a2",)])
+    same((await stores.manifest.current()).value, Manifest(compactor_epoch=2, compacted=("a1", "a2")))
+
+
 async def collection(alone: Alone) -> None:
     stores = await begun(alone)
     await flush(stores, "a")
@@ -217,4 +244,4 @@ async def bytes_of_files(alone: Alone) -> None:
 
 SCRIPTS: tuple[Script, ...] = (
     first_files, compact, continued, fenced_before_it_finishes, claims_of_nothing,
-    many, several_claims, open_in_doubt, collection, bytes_of_files)
+    many, several_claims, open_in_doubt, files_of_no_history, collection, bytes_of_files)

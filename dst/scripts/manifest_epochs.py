@@ -67,6 +67,10 @@ async def first_file(alone: Alone) -> None:
     same((await ManifestReader(alone.world, "db").poll()).manifest, lasting)
     alone.fails("create", "manifest/", lambda: alone.real.create(f"manifest/{1:020d}.manifest", encode(lasting)))
     await initialise(alone.world, "")
+    for how in (Unavailable, OutcomeUnknown):
+        alone.fails("create", "other/", how)
+        await alone.raises(how, initialise(alone.world, "other"))
+        await alone.raises(NoLatest, ManifestReader(alone.world, "other").poll())
 
 
 async def roles(alone: Alone) -> None:
@@ -110,6 +114,11 @@ async def open_that_conflicts(alone: Alone) -> None:
     alone.fails("create", "manifest/", another(alone, 5, after_ms=1000))
     await alone.raises(ObjectVersionExists, open_writer(alone.world, "db", 1), id=5)
     same(alone.sent(), update(4))
+    here = Alone()
+    await initialise(here.world, "db")
+    here.fails("create", "manifest/", another(here, 2, after_ms=499))
+    here.fails("create", "manifest/", another(here, 3, after_ms=1))
+    await here.raises(ObjectVersionExists, open_writer(here.world, "db", 0.5), id=3)  # a time may be a part of a second
     alone.fails("create", "manifest/", AlreadyExists, 99)
     await alone.raises(NoLatest, open_writer(alone.world, "db", 1))
     same(alone.sent().count(create(6)), 11)
@@ -341,6 +350,21 @@ async def collects(alone: Alone) -> None:
     same((await collector.drop_ended_checkpoints() or first_of_none()).value.checkpoints, (lasting,))
 
 
+async def renewed_meanwhile(alone: Alone) -> None:
+    """The owner of an ended checkpoint renews it before the collector's update is put: the collector does not drop it."""
+    ended, other = Checkpoint("a", 1, 1), Checkpoint("b", 1, 1)
+    renewed = ended._replace(expiry_ms=alone.now + 100)
+    await initialise(alone.world, "db", Manifest(checkpoints=(ended, other)))
+    collector = await open_collector(alone.world, "db")
+    alone.fails("create", "manifest/", another(alone, 3, Manifest(collector_epoch=1, checkpoints=(renewed, other))))
+    found = await collector.drop_ended_checkpoints() or first_of_none()
+    same((found.id, found.value.checkpoints), (4, (renewed,)))
+    await another(alone, 5, Manifest(collector_epoch=1, checkpoints=(ended,)))()
+    alone.fails("create", "manifest/", another(alone, 6, Manifest(collector_epoch=1, checkpoints=(renewed,))))
+    found = await collector.drop_ended_checkpoints() or first_of_none()
+    same((found.id, found.value.checkpoints), (6, (renewed,)))  # there is nothing left to drop
+
+
 async def landed(alone: Alone) -> None:
     """Whether a manifest holds an update, and what it makes of one."""
     checkpoint = Checkpoint("c", 1, 5)
@@ -351,6 +375,7 @@ async def landed(alone: Alone) -> None:
         same((update.landed(without), update.landed(with_it), update.landed(update.applied(without))), (False, True, True))
     same(Compaction(("a", "b")).applied(Manifest(l0=("a", "b", "c"))), Manifest(l0=("c",), compacted=("a", "b")))
     same(Compaction(("a", "b")).applied(Manifest(l0=("b",), compacted=("a",))), Manifest(compacted=("a", "b")))
+    same(Collection((checkpoint,)).landed(Manifest(checkpoints=(checkpoint._replace(expiry_ms=9),))), True)
     same(Collection((checkpoint, Checkpoint("d", 1, 5))).landed(Manifest(checkpoints=(checkpoint,))), False)
 
 
@@ -397,6 +422,26 @@ async def contents(alone: Alone) -> None:
         fails_with(InvalidManifest, lambda body=body: decode(body))
 
 
+class OtherCodec:
+    """A codec of one's own: that of this repository, behind a mark."""
+
+    def encode(self, value: Manifest) -> bytes:
+        return b"!" + encode(value)
+
+    def decode(self, body: bytes) -> Manifest:
+        same(body[:1], b"!", "the mark of the codec")
+        return decode(body[1:])
+
+
+async def another_codec(alone: Alone) -> None:
+    codec = OtherCodec()
+    await alone.real.create(FILES.key(1), codec.encode(EMPTY))
+    writer = Instance(alone.world, "db", "writer", codec)
+    await writer.open()
+    await writer.flush("a")
+    same((await ManifestReader(alone.world, "db", codec).poll()).new, ("a",))
+
+
 async def polls(alone: Alone) -> None:
     writer, reader = await written(alone), ManifestReader(alone.world, "db")
     await writer.flush("a")
@@ -414,5 +459,5 @@ async def polls(alone: Alone) -> None:
 
 SCRIPTS: tuple[Script, ...] = (
     first_file, roles, misuse, open_that_conflicts, open_in_doubt, flushes, flush_over_its_deadline, doubts,
-    doubts_of_others, fenced, fenced_after_it_was_applied, compacts, succeeded_by_another_compactor, collects, landed, many,
-    large_ids, contents, polls)
+    doubts_of_others, fenced, fenced_after_it_was_applied, compacts, succeeded_by_another_compactor, collects,
+    renewed_meanwhile, landed, many, large_ids, contents, another_codec, polls)

@@ -6,9 +6,14 @@ Each script begins with one file in db/manifest/, unless it says otherwise.
 from highwater.dst.script import LARGE, LOST, MANY, Alone, Script, check, fails_with, refuses_a_cache, same
 from highwater.impl.codecs.json.manifest import UPDATES, Checkpoint, InvalidManifest
 from highwater.impl.codecs.manifest import Manifest
-from highwater.impl.errors import AlreadyExists, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
+from highwater.impl.errors import AlreadyExists, ListingNeverEnds, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
 from highwater.impl.layout import InvalidId, InvalidName, Namespace
-from highwater.impl.protocols.boundary_object import InvalidBoundary, ObjectStoreBoundaryObject, ObjectVersionBehindBoundary
+from highwater.impl.protocols.boundary_object import (
+    BoundaryLost,
+    InvalidBoundary,
+    ObjectStoreBoundaryObject,
+    ObjectVersionBehindBoundary,
+)
 from highwater.impl.protocols.sequenced_metadata import (
     Committed,
     MetadataStore,
@@ -19,6 +24,7 @@ from highwater.impl.protocols.sequenced_metadata import (
 )
 from highwater.impl.protocols.sequenced_metadata_boundary import BoundedSequencedStorage
 from highwater.impl.protocols.sequenced_storage import Listed, NoLatest, ObjectVersionExists, SequencedStorage
+from highwater.impl.world import Entry, Page, list_all
 
 decode, encode = UPDATES.decode, UPDATES.encode
 
@@ -63,6 +69,18 @@ async def initialise(alone: Alone) -> None:
     await other.initialise(Manifest().with_update("b"))
     same(alone.sent(), [LIST, create(1)])
     same((await other.current()).value, Manifest())
+
+
+async def initialise_that_fails(alone: Alone) -> None:
+    """The first file may not be there, or nobody knows: the call does not return."""
+    store = manifest_store(alone.world, "db")
+    for op, how in (("list", Unavailable), ("create", Unavailable), ("create", OutcomeUnknown)):
+        alone.fails(op, "manifest/", how)
+        await alone.raises(how, store.initialise(Manifest()))
+        await alone.raises(NoLatest, store.current())
+    alone.fails("get", BOUNDARY, Unavailable)
+    await alone.raises(OutcomeUnknown, store.initialise(Manifest()))
+    same((await store.current()).id, 1)
 
 
 async def initialised_late(alone: Alone) -> None:
@@ -219,6 +237,33 @@ async def listing(alone: Alone) -> None:
     SequencedStorage(alone.world, FILES, 0).check_listed(1, {})
 
 
+class Pages:
+    """A store that answers the requests for pages with these: (names, whether the page is truncated)."""
+
+    def __init__(self, *pages: tuple[str, bool]):
+        self.pages, self.after = [*pages], []
+
+    async def list_page(self, prefix: str, after: str = "") -> Page:
+        self.after.append(after)
+        names, truncated = self.pages.pop(0)
+        return Page(tuple(Entry(prefix + name, 0, 1, "1") for name in names), truncated)
+
+
+async def pages(alone: Alone) -> None:
+    """Each page is asked for from the last key of the page before, which a page may repeat."""
+    for found, after, right in (
+            ((("ab", True), ("cd", True), ("e", False)), ["", "k/b", "k/d"], "abcde"),
+            ((("ab", True), ("bc", True), ("cd", False)), ["", "k/b", "k/c"], "abcd"),
+            ((("ab", True), ("b", False)), ["", "k/b"], "ab"), ((("ab", True), ("", False)), ["", "k/b"], "ab")):
+        store = Pages(*found)
+        same([entry.key for entry in await list_all(store, "k/")], [f"k/{name}" for name in right])  # pyright: ignore[reportArgumentType]
+        same(store.after, after)
+    for found, last in (((("", True),), ""), ((("ab", True), ("", True)), "k/b"), ((("ab", True), ("b", True)), "k/b"),
+                        ((("b", True), ("a", True)), "k/b")):
+        error = await alone.raises(ListingNeverEnds, list_all(Pages(*found), "k/"))  # pyright: ignore[reportArgumentType]
+        check(f"listing of 'k/' after {last!r} " in str(error), f"{error} names the prefix and the key")
+
+
 async def nothing_ahead_of_the_boundary(alone: Alone) -> None:
     store = await begun(alone)
     await store.advance_boundary(1)
@@ -314,6 +359,25 @@ async def collect_by_an_old_listing(alone: Alone) -> None:
     check(not any(sent.startswith("delete") for sent in alone.sent()), "nothing is deleted")
 
 
+async def emptied(alone: Alone) -> None:
+    """All objects vanish. A client that has seen the boundary begins no history anew."""
+    store = await begun(alone)
+    for update in "ab":
+        await store.update(adds(update))
+    alone.now += 10
+    same(await store.collect(9), [1, 2])
+    for entry in (await alone.real.list_page("")).entries:
+        await alone.real.delete(entry.key)
+    for call in (store.update(adds("c")), store.update_once("c", adds("c")), store.current(), store.drop_ended()):
+        await alone.raises(NoLatest, call)
+    same(await store.collect(9), [])
+    await alone.raises(BoundaryLost, store.initialise(Manifest()))
+    for call in (store.update(adds("c")), store.current(), store.collect(9)):
+        await alone.raises(InvalidBoundary, call)
+    await alone.raises(BoundaryLost, store.advance_boundary(3))
+    same([entry.key for entry in (await alone.real.list_page("")).entries], [FILES.key(1)])
+
+
 async def many(alone: Alone) -> None:
     kept = tuple(Checkpoint(f"{file_id}", file_id, 0) for file_id in range(1, MANY, 100))
     for file_id in range(1, MANY + 1):
@@ -352,6 +416,7 @@ async def compactions(alone: Alone) -> None:
 
 
 SCRIPTS: tuple[Script, ...] = (
-    initialise, initialised_late, update, update_from_its_own_last_file, conflicts, update_once, update_in_doubt,
-    recognised_behind_the_boundary, latest, overtaken_reader, listing, nothing_ahead_of_the_boundary, parts, drop_ended,
-    names, contents, many, large_ids, collect, collect_by_an_old_listing, compactions)
+    initialise, initialise_that_fails, initialised_late, update, update_from_its_own_last_file, conflicts,
+    update_once, update_in_doubt, recognised_behind_the_boundary, latest, overtaken_reader, listing, pages,
+    nothing_ahead_of_the_boundary, parts, drop_ended, names, contents, emptied, many, large_ids, collect,
+    collect_by_an_old_listing, compactions)

@@ -136,6 +136,30 @@ async def recognises(alone: Alone) -> None:
     same(alone.sent(), [create(6)])
 
 
+class Numbers:
+    """A codec of one's own: a state is a number."""
+
+    def encode(self, value: int) -> bytes:
+        return b"%d" % value
+
+    def decode(self, body: bytes) -> int:
+        return int(body)
+
+
+async def another_codec(alone: Alone) -> None:
+    """The writer meets another client's file after a conflict, and after a lost response."""
+    files = SequencedStorage(alone.world, FILES)
+    writer, reader = StateWriter(files, Numbers(), 7, unknown="recognise"), StateReader(files, Numbers())
+    same(await writer.update(lambda _, value: value + 1), Committed(1, 8))
+    await alone.real.create(FILES.key(2), b"20")
+    same(await writer.update(lambda _, value: value + 1), Committed(3, 21))
+    alone.fails("create", "manifest/", OutcomeUnknown)
+    alone.fails("create", "manifest/", lambda: alone.real.create(FILES.key(4), b"40"))
+    same(await writer.update(lambda _, value: value + 1), Committed(5, 41))
+    same(await reader.current(), Committed(5, 41))
+    same(await reader.read(1), 8)
+
+
 async def log(alone: Alone) -> None:
     files = SequencedStorage(alone.world, FILES)
     writer, reader = LogWriter(files), LogReader(files)
@@ -205,5 +229,5 @@ async def refused(alone: Alone) -> None:
     fails_with(ValueError, lambda: NextFile(files, "neither"))
 
 
-SCRIPTS: tuple[Script, ...] = (state, state_by_listing, state_that_fails, recognises, log, many, large_ids,
-    refused)
+SCRIPTS: tuple[Script, ...] = (state, state_by_listing, state_that_fails, recognises, another_codec, log, many,
+    large_ids, refused)

@@ -51,6 +51,14 @@ async def updates(alone: Alone) -> None:
     await alone.raises(NotFound, database.update("f", adds("f")))
 
 
+async def initialise_that_fails(alone: Alone) -> None:
+    database = SimpleConditional(alone.world, KEY)
+    for how in (Unavailable, OutcomeUnknown):
+        alone.fails("create", KEY, how)
+        await alone.raises(how, database.initialise(Manifest()))
+        await alone.raises(NotFound, database.current())
+
+
 async def attempts(alone: Alone) -> None:
     database = await begun(alone)
     alone.fails("update", KEY, PreconditionFailed, 2)
@@ -118,10 +126,30 @@ async def without_ids(alone: Alone) -> None:
     same((await recurring.update("a", lambda value: value)).value, Manifest())
 
 
+class Lines:
+    """A codec of one's own: a line for each update."""
+
+    def encode(self, value: Manifest) -> bytes:
+        return "\n".join(value.updates).encode()
+
+    def decode(self, body: bytes) -> Manifest:
+        return Manifest(tuple(body.decode().split("\n")))
+
+
+async def another_codec(alone: Alone) -> None:
+    database = await begun(alone, codec=Lines(), resolve="check")
+    await alone.real.put(KEY, b"x")
+    alone.fails("update", KEY, LOST)
+    same((await database.update("a", adds("a"))).value.updates, ("x", "a"))
+    same((await alone.real.get(KEY)).body, b"x\na")
+    same((await database.current()).value.updates, ("x", "a"))
+
+
 async def refused(alone: Alone) -> None:
     for options in ({"resolve": "neither"}, {"resolve": "check", "recurs": True}):
         await alone.raises(ValueError, begun(alone, **options))
     refuses_a_cache(lambda store: SimpleConditional(alone.world._replace(store=store), KEY))
 
 
-SCRIPTS: tuple[Script, ...] = (updates, attempts, tells_a_doubt, checks_a_doubt, many, without_ids, refused)
+SCRIPTS: tuple[Script, ...] = (updates, initialise_that_fails, attempts, tells_a_doubt, checks_a_doubt, many, without_ids,
+    another_codec, refused)

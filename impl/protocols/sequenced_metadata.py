@@ -23,7 +23,7 @@ from highwater.impl.world import World
 
 
 class Policies(NamedTuple):
-    """What a client of a sequence adds to reading the latest file and creating the next one."""
+    """The rules that a client of a sequence follows, beside reading the latest file and creating the next one."""
 
     boundary: bool = True  # files are collected: creates, verdicts and reads are checked against the boundary
     epoch: str = ""  # the field of the values with the epoch of the client's role, which fences it; "": it is never fenced
@@ -60,7 +60,7 @@ class Recognised(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What a client concludes from the latest file instead of creating the next one: a result, or an error to raise."""
+    """A conclusion from the latest file, instead of a next one: a result, or an error to raise."""
 
     said: Committed | Recognised | StoreError | None
 
@@ -76,7 +76,7 @@ Change = Callable[[int, Any], Any]  # (id of the next file, latest value) -> the
 
 
 class Attempt:
-    """What is known of one update, over all calls for it.
+    """The state of one update, over all calls for it.
 
     `base` is the file to build on, with its id; None: LIST and GET the latest. `doubt` is the id of its last create that had no
     response, or was refused by the boundary, so that it may be applied now or later; 0: there is none. `why` is the error then.
@@ -219,6 +219,8 @@ class MetadataStore:
 
         After an Indefinite error a file may have an epoch that no client has. Raises what `apply` raises.
         """
+        if not self.policies.epoch:
+            raise ValueError("this client's policies include no epoch")
         return await self._changed(lambda _, value: self.claimed(value), True, attempts, deadline_ms, attempt)
 
     def claimed(self, value: Any) -> Any:

@@ -36,6 +36,7 @@ from highwater.impl.layout import Namespace
 from highwater.impl.stores.local import LocalStore
 from highwater.impl.stores.read_only import ReadOnly
 from highwater.impl.stores.system import open_database, open_store, system_world
+from highwater.impl.world import Page
 
 pytest_plugins = ["tests.support.stores.fixtures"]
 V1, V2 = ManifestCodec(Phase.WRITE_V1), ManifestCodec(Phase.WRITE_V2)
@@ -242,6 +243,39 @@ def test_what_is_only_seen_once_is_not_told(bench, monkeypatch):
 
     monkeypatch.setattr(admin_check, "load", loaded)
     assert found(bench) == [] and len(looks) == 2
+
+
+class Collected(LocalStore):
+    """A store of which a collector deletes one file between its listing and its read."""
+
+    def __init__(self, folder, key: str):
+        super().__init__(folder)
+        self.key = key
+
+    async def list_page(self, prefix: str, after: str = "") -> Page:
+        page = await super().list_page(prefix, after)
+        if self.key.startswith(prefix):
+            await self.delete(self.key)
+        return page
+
+
+@pytest.mark.parametrize("folder, name", [("manifest", "manifests"), ("compactions", "compactions")])
+def test_a_file_that_is_collected_while_it_is_read_is_left_out(bench, folder, name):
+    before = asyncio.run(load(system_world(LocalStore(bench.folder)), ""))
+    during = asyncio.run(load(system_world(Collected(bench.folder, Namespace("", folder).key(1))), ""))
+    assert getattr(during, name) == getattr(before, name)[1:]
+
+
+@pytest.mark.parametrize("key", [f"compacted/{A}.sst", Namespace("", "wal").key(5)])
+def test_the_end_of_a_file_that_is_collected_meanwhile_is_not_checked(bench, key):
+    found = asyncio.run(admin_check.look(system_world(Collected(bench.folder, key)), "", None, deep=True))
+    assert not [one for one in found if one.kind == "cut short"]
+
+
+def test_a_parent_whose_manifest_is_collected_meanwhile_has_none(bench):
+    latest = Namespace("", "manifest").key(8)
+    for store, has in ((LocalStore(bench.folder), True), (Collected(bench.folder, latest), False)):
+        assert bool(asyncio.run(admin_check.parent_at(system_world(store), "")).latest) == has
 
 
 def test_notes_are_no_damage(bench):

@@ -51,7 +51,7 @@ EDGES = {  # module of a protocol -> the modules of others that it imports
     "dst/mutants/manifest_migration": {f"impl/protocols/{BOUNDARY}"},
     "dst/mutants/wal_fencing": {"impl/kv/wal"},
     "dst/scenarios/known_latest": {f"{room}/{BOUNDARY}" for room in ("dst/scenarios", "traces/protocols")},
-    "dst/scenarios/sequenced_metadata_boundary": {"dst/scripts/boundary_object"},
+    "dst/scenarios/sequenced_metadata_boundary": {"dst/scripts/boundary_object", "dst/scripts/sequenced_metadata"},
     "dst/scripts/wal_fencing": {"impl/kv/wal"},
     "dst/scenarios/update_ids": {f"traces/protocols/{BOUNDARY}_calls", *(
         f"{room}/{BOUNDARY}" for room in ("dst/scenarios", "traces/protocols"))},

@@ -3,11 +3,20 @@
 import asyncio
 import functools
 from contextlib import ExitStack
+from datetime import UTC, datetime
 
 import boto3
 import pytest
 
-from highwater.impl.errors import AlreadyExists, Definite, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
+from highwater.impl.errors import (
+    AlreadyExists,
+    Definite,
+    ListingNeverEnds,
+    NotFound,
+    OutcomeUnknown,
+    PreconditionFailed,
+    Unavailable,
+)
 from highwater.impl.stores import s3
 from highwater.impl.stores.s3 import S3Store, connect
 from highwater.impl.stores.system import Ulids
@@ -244,6 +253,77 @@ def test_s3_no_bucket_is_told_as_such(s3_stores):
         with pytest.raises(Unavailable, match=r"no such bucket.*make it") as raised:
             run(request())
         assert "no-such-bucket" in str(raised.value)
+
+
+def test_s3_a_bucket_that_was_there_is_asked_for_no_more(s3_stores):
+    """The 404 of a HEAD does not say whether the bucket is missing. One request shows that it is there, and is enough."""
+    client, asked = connect(s3_stores.url), []
+    client.meta.events.register("before-call.s3", lambda model, **_: asked.append(model.name))
+    store, other = (S3Store(client, s3_stores.bucket, ids=Ulids()) for _ in range(2))
+    for _ in range(2):
+        with pytest.raises(NotFound):
+            run(store.head("no-such-key"))
+    assert asked == ["HeadObject", "HeadBucket", "HeadObject"]
+    run(other.put("k", b""))
+    run(other.get("k"))
+    asked.clear()
+    with pytest.raises(NotFound):
+        run(other.head("no-such-key"))
+    assert asked == ["HeadObject"]
+
+
+def test_s3_a_bucket_that_vanishes_is_told_as_such(moto_stores):
+    """Reads of a key, listings and mutations say that the bucket is gone, and not that the key is."""
+    name = f"{moto_stores.bucket}-vanishes"
+    connect(moto_stores.url).create_bucket(Bucket=name)
+    store = moto_stores._replace(bucket=name).open()
+    run(store.put("k", b""))
+    run(store.get("k"))
+    run(store.delete("k"))
+    connect(moto_stores.url).delete_bucket(Bucket=name)
+    for request in (store.get("k"), store.list_page(""), store.create("k", b""), store.update("k", b"", '"1"'),
+                    store.delete("k")):
+        with pytest.raises(Unavailable, match=r"no such bucket.*make it"):
+            run(request)
+
+
+def replying(url: str, monkeypatch, *replies: dict) -> tuple[S3Store, list[dict]]:
+    """Return a store whose LISTs get these replies, and the list of what it asks for."""
+    client, asked, left = connect(url), [], [*replies]
+
+    def answer(**where: object) -> dict:
+        asked.append(where)
+        return left.pop(0)
+
+    monkeypatch.setattr(client, "list_objects_v2", answer)
+    return S3Store(client, "bucket", "some", ids=Ulids()), asked
+
+
+def test_s3_an_empty_page_that_is_not_the_last_is_followed(moto_url, monkeypatch):
+    last = {"IsTruncated": False, "Contents": [
+        {"Key": "some/k/2", "Size": 0, "ETag": '"1"', "LastModified": datetime(2026, 11, 25, tzinfo=UTC)}]}
+    empty = {"IsTruncated": True}
+    store, asked = replying(moto_url, monkeypatch, {**empty, "NextContinuationToken": "a"},
+                            {**empty, "NextContinuationToken": "b"}, last)
+    assert keys_of(run(store.list_page("k/", "k/1"))) == ["k/2"]
+    assert [where.get("ContinuationToken") for where in asked] == [None, "a", "b"]
+    assert {where["StartAfter"] for where in asked} == {"some/k/1"}
+    for tokens in ([None], ["a", "a"], ["a", None]):
+        replies = [{**empty, **({"NextContinuationToken": token} if token else {})} for token in tokens]
+        store, asked = replying(moto_url, monkeypatch, *replies)
+        with pytest.raises(ListingNeverEnds, match="of 'k/' after 'k/1'"):
+            run(store.list_page("k/", "k/1"))
+        assert len(asked) == len(tokens)
+
+
+def test_s3_a_foreign_server_is_neither_sent_nor_asked_for_checksums(moto_stores):
+    """Many such servers get them wrong."""
+    client, headers = connect(moto_stores.url), set()
+    client.meta.events.register("before-send.s3", lambda request, **_: headers.update(map(str.lower, request.headers.keys())))
+    store = S3Store(client, moto_stores.bucket, ids=Ulids())
+    run(store.put("k", b"v"))
+    run(store.get("k"))
+    assert "x-amz-date" in headers and not [name for name in headers if "checksum" in name or name == "x-amz-trailer"]
 
 
 def test_s3_no_credentials_is_told_as_such(s3_stores, monkeypatch, tmp_path):

@@ -30,8 +30,10 @@ ALSO = {  # protocol -> modules whose errors its table has, too
     "manifest_compactions": ("sequenced_metadata_boundary",), "manifest_migration": ("sequenced_metadata_boundary",),
     "database_metadata": ("manifest_compactions", "wal_fencing"),
 }
-CALLS_OF = {"sequenced_metadata_boundary": ("sequenced_metadata", "update_ids")}  # protocol -> modules whose calls its table has, too
-PARTS = ("boundary_object", "sequenced_storage", "sequenced_metadata")  # their errors are in the tables of the protocols that are made of them
+# protocol -> modules whose calls its table has, too
+CALLS_OF = {"sequenced_metadata_boundary": ("sequenced_metadata", "update_ids")}
+# their errors are in the tables of the protocols that are made of them
+PARTS = ("boundary_object", "sequenced_storage", "sequenced_metadata")
 
 
 def protocol(stem: str) -> ModuleType:

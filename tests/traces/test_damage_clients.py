@@ -1,12 +1,22 @@
-"""Each predicate that explains survivors of every protocol leaves alone a damage that it must not explain."""
+"""Each predicate that explains survivors leaves alone a damage that it must not explain."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from highwater.impl.layout import Namespace
 from highwater.traces.damage.clients import OF_ALL
 from highwater.traces.damage.damage import Damage
-from highwater.traces.damage.protocols.baseline import KNOWLEDGE as BASELINE
+from highwater.traces.damage.protocols import (
+    baseline,
+    log_gc,
+    manifest_compactions,
+    manifest_epochs,
+    sequenced_metadata_boundary,
+    store_primitives,
+    wal_fencing,
+)
 from highwater.traces.damage.survivors import GENERAL, Clients, Survivor
 from highwater.traces.event import EMPTY, Event
 from highwater.traces.form import Keys
@@ -22,6 +32,8 @@ SEEN = LIST._replace(request=15, client="Reader#0", keys=(FILE, NEXT))
 DELETE = LIST._replace(request=18, client="Collector#0", op="delete", key=FILE, status=204, keys=())
 OLD, NEW = (SEEN._replace(request=n, client="Collector#0", keys=keys) for n, keys in ((16, (NEXT,)), (17, (FILE, NEXT))))
 BEGUN = [LIST, GET, CREATE, CHECK, TOLD]
+REFUSED = CREATE._replace(status=412, version="")
+SHOWN = GET._replace(request=15, client="Reader#0", key=NEXT, version="2", body=b"0.0 0.1")
 
 
 def damaged(good: list[Event], at: int, kind: str, /, **edit: Any) -> Survivor:
@@ -71,8 +83,39 @@ MUST_NOT = {  # predicate -> damages that it must not explain
 }
 
 
-def test_every_predicate_about_clients_is_tested():
-    assert set(MUST_NOT) == set(OF_ALL) - set(GENERAL)
+OF_REQUESTS = {  # the same for predicates about requests and responses alone
+    "a number is a name": [damaged(BEGUN, 1, "edit", request=3), damaged(BEGUN, 2, "edit", request=1), damaged(
+        BEGUN, 2, "edit", request=0), damaged(BEGUN, 1, "edit", t_ms=2)],
+    "between its neighbours": [damaged(BEGUN, 1, "edit", t_ms=0), damaged(BEGUN, 1, "edit", t_ms=2), damaged(
+        BEGUN, 1, "edit", request=7)],
+    "they commute": [damaged([CREATE, SEEN], 0, "swap, same client"), damaged(BEGUN, 1, "swap, same client"), damaged(
+        [DELETE, GET], 0, "swap, same client")],
+    "nobody waits": [damaged(BEGUN, 1, "edit", body=b"0.1"), damaged([CREATE._replace(awaited=False)], 0, "edit", body=b"0.1"),
+                     damaged([GET._replace(awaited=False)], 0, "edit", awaited=True)],
+    "never applied": [damaged(BEGUN, 2, "edit", body=b"0.1"), damaged([LOST], 0, "edit", body=b"0.1"), damaged(
+        [LOST._replace(pending=False), CREATE._replace(awaited=False)], 0, "edit", body=b"0.1")],
+    "never arrives": [damaged([LOST], 0, "edit", pending=False), damaged(
+        [LOST._replace(pending=False), CREATE._replace(awaited=False)], 0, "edit", pending=True)],
+    "not applied either way": [damaged([REFUSED], 0, "edit", status=200), damaged([CREATE], 0, "edit", status=412), damaged(
+        [CHECK], 0, "edit", status=412), damaged([REFUSED], 0, "edit", kind="timeout")],
+    "dead is dead": [damaged([LOST._replace(kind="crash")], 0, "duplicate"), damaged(
+        [LOST._replace(pending=False)], 0, "duplicate"), damaged([LOST._replace(kind="crash", pending=False)], 0, "drop")],
+    "claims less": [damaged(BEGUN, 4, "edit", op="failed"), damaged(BEGUN, 4, "duplicate"), damaged(BEGUN, 2, "drop")],
+    "never written": [damaged(BEGUN, 2, "edit", body=b"0.1"), damaged([LOST], 0, "edit", body=b"0.1"), damaged(
+        [REFUSED], 0, "edit", key=FILE)],
+    "never shown again": [damaged([CREATE, SHOWN], 0, "edit", version="9"), damaged([CREATE, SHOWN], 1, "edit", version="9"),
+                          damaged([CREATE, REFUSED._replace(op="update", condition="2")], 0, "edit", version="9")],
+    "condition of no effect": [damaged([CREATE._replace(op="update", condition="1")], 0, "edit", condition="9"), damaged(
+        [REFUSED._replace(op="update", condition="1")], 0, "edit", condition=""), damaged(
+        [GET._replace(op="get_if_changed", status=304, condition="1")], 0, "edit", condition="9")],
+    "gone either way": [damaged([CREATE, DELETE._replace(key=NEXT)], 1, "edit", status=404), damaged(
+        [DELETE], 0, "edit", status=404), damaged([DELETE, CREATE._replace(key=FILE), DELETE], 2, "edit", status=404)],
+}
+MUST_NOT.update(OF_REQUESTS)
+
+
+def test_every_predicate_is_tested():
+    assert set(MUST_NOT) == set(OF_ALL) and set(OF_REQUESTS) == set(GENERAL)
 
 
 @pytest.mark.parametrize("name", MUST_NOT)
@@ -99,20 +142,111 @@ def test_predicate_explains(name):
     assert OF_ALL[name][1](EXPLAINS[name])
 
 
-# --- those of the baseline
+# --- those of one protocol
 
 NAMED = CREATE._replace(op="put", key="db/baseline-instances/00000000000000000001.a", body=b"")
 PUT = NAMED._replace(key="db/baseline/00000000000000000001.a.00000000000000000000", body=b"\0\0\0\x01k0.0")
 GOT = EMPTY._replace(t_ms=1, client="Reader#0", kind="told", op="got", key="k")
-OF_BASELINE = {
-    "announced again": ([damaged([NAMED], 0, "repeat")], [damaged([PUT], 0, "repeat"), damaged([NAMED], 0, "drop"), damaged(
-        [NAMED], 0, "edit", client="Writer#1")]),
-    "no value either": ([damaged([GOT], 0, "edit", key="l"), damaged([GOT], 0, "edit", client="Reader#1")], [damaged(
-        [GOT._replace(body=b"0.0")], 0, "edit", key="l"), damaged([GOT], 0, "edit", body=b"0.0"), damaged([GOT], 0, "drop")]),
+UNKNOWN = TOLD._replace(op="unknown")
+NOT_OPEN = TOLD._replace(client="Compactor#0", op="not open", body=b"")
+MISSING = CHECK._replace(key=FILE)
+COLLECTORS = LIST._replace(client="Collector#0")
+FLUSHED = CREATE._replace(op="update", key="db/wal.manifest", body=b'{"flushed":[{"body":"a","id":"1"},{"body":"b","id":"2"}]}')
+BEGINS = TOLD._replace(op="initialising", body=b"")
+
+
+def knowing(pc: str, survivor: Survivor) -> Survivor:
+    """Return the survivor of a client whose state in the model is this."""
+    return survivor._replace(locals={survivor.before.client: SimpleNamespace(pc=pc)})
+
+
+OF_ONE = {  # (protocol, predicate) -> damages that it explains, and those that it must not explain
+    (baseline, "announced again"): ([damaged([NAMED], 0, "repeat")], [damaged([PUT], 0, "repeat"), damaged(
+        [NAMED], 0, "drop"), damaged([NAMED], 0, "edit", client="Writer#1")]),
+    (baseline, "no value either"): ([damaged([GOT], 0, "edit", key="l"), damaged([GOT], 0, "edit", client="Reader#1")], [
+        damaged([GOT._replace(body=b"0.0")], 0, "edit", key="l"), damaged([GOT], 0, "edit", body=b"0.0"), damaged(
+            [GOT], 0, "drop")]),
+    (log_gc, "refused as well"): ([damaged([UNKNOWN], 0, "edit", op="refused")], [damaged(
+        [UNKNOWN, TOLD], 0, "edit", op="refused"), damaged([UNKNOWN], 0, "edit", op="failed"), damaged(
+        [TOLD], 0, "edit", op="refused")]),
+    (manifest_compactions, "fenced and not open"): ([knowing("Fenced", damaged([NOT_OPEN], 0, "edit", op="fenced"))], [knowing(
+        "Idle", damaged([NOT_OPEN], 0, "edit", op="fenced")), knowing("Fenced", damaged(
+            [NOT_OPEN._replace(op="opened")], 0, "edit", op="fenced"))]),
+    (manifest_epochs, "of an initialisation"): ([damaged([BEGINS, LIST], 1, "drop"), damaged(
+        [BEGINS, LIST], 1, "edit", keys=())], [damaged([BEGINS, LIST, TOLD, LIST, GET], 3, "drop"), damaged(
+            [BEGINS, CREATE], 1, "drop"), damaged([BEGINS, SEEN], 1, "drop"), damaged([BEGINS, LIST], 1, "edit", key="db/n/")]),
+    (store_primitives, "another is missing"): ([damaged([MISSING], 0, "edit", key="db/m/other")], [damaged(
+        [CREATE, MISSING], 1, "edit", key=NEXT), damaged([GET], 0, "edit", key=NEXT), damaged(
+            [MISSING], 0, "edit", status=200)]),
+    (wal_fencing, "need not list"): ([damaged([COLLECTORS], 0, "drop")], [damaged([LIST], 0, "drop"), damaged(
+        [COLLECTORS], 0, "edit", keys=()), damaged([DELETE], 0, "drop")]),
+    (wal_fencing, "same records"): ([damaged([FLUSHED], 0, "edit", body=b'{"flushed":[{"body":"b"},{"body":"a"}]}')], [damaged(
+        [FLUSHED], 0, "edit", body=b'{"flushed":[{"body":"a"}]}'), damaged([FLUSHED, GET._replace(key=FLUSHED.key)], 0, "edit",
+            body=b'{"flushed":[{"body":"b"},{"body":"a"}]}')]),
+}
+MODULES = (baseline, log_gc, manifest_compactions, manifest_epochs, store_primitives, wal_fencing)
+
+
+def test_every_predicate_of_one_protocol_is_tested():
+    assert {(of, name) for of in MODULES for name in of.KNOWLEDGE.equivalences if name not in OF_ALL} == set(OF_ONE)
+
+
+@pytest.mark.parametrize("of, name", OF_ONE, ids=lambda of: of if isinstance(of, str) else of.__name__.rpartition(".")[2])
+def test_a_predicate_of_one_protocol_explains_only_what_it_must(of, name):
+    holds, (rightly, wrongly) = of.KNOWLEDGE.equivalences[name][1], OF_ONE[of, name]
+    assert [holds(survivor) for survivor in rightly + wrongly] == [True] * len(rightly) + [False] * len(wrongly)
+
+
+# --- those of the boundary protocol
+
+ONE, TWO = (b'{"checkpoints":[],"updates":[%s]}' % names for names in (b'"0.0"', b'"0.0","0.1"'))
+MADE = CREATE._replace(body=TWO)
+GIVEN_UP = LOST._replace(op="get", key=FILE, body=b"", pending=False)
+ADVANCED = DELETE._replace(request=20, op="update", key=BOUNDARY, status=200, condition="1", version="3", body=b"1")
+MET = ADVANCED._replace(request=14, client="Collector#1", op="get", condition="", version="1", body=b"0")
+
+
+def of_boundary(good: list[Event], at: int, kind: str, /, pc: str = "Known", listed: tuple[int, ...] = (1, 2), b: int = 1,
+                **edit: Any) -> Survivor:
+    """Return the survivor of a damage. Each client is in this state, and a collector has listed these files."""
+    local = SimpleNamespace(pc=pc, listed=listed, b=b)
+    clients = {e.client for e in good} | {edit.get("client", "")} - {""}
+    return damaged(good, at, kind, **edit)._replace(where=Namespace("db", "m"), locals=dict.fromkeys(clients, local))
+
+
+OF_BOUNDARY = {  # predicate -> damages that it must not explain
+    "gave up or died": [of_boundary([LIST, GIVEN_UP, CREATE, TOLD], 1, "edit", kind="crash"), of_boundary(
+        [GIVEN_UP], 0, "edit", kind="refused")],
+    "did less": [of_boundary([MADE, SHOWN], 0, "drop"), of_boundary(BEGUN, 1, "drop"), of_boundary(
+        [DELETE, SHOWN._replace(key=FILE)], 0, "drop")],
+    "did more": [of_boundary([LOST], 0, "repeat"), *(of_boundary(BEGUN, at, "repeat") for at in (0, 2, 4))],
+    "another did": [of_boundary([MADE, SHOWN], 0, "edit", client="Writer#1"), of_boundary(BEGUN, 4, "edit", client="Writer#1"),
+                    of_boundary([DELETE], 0, "edit", client="Collector#1", listed=()), of_boundary(
+                        [DELETE], 0, "edit", client="Collector#1", b=0)],
+    "another advanced": [of_boundary([ADVANCED], 0, "edit", client="Collector#1"), of_boundary(
+        [MET, ADVANCED, DELETE._replace(request=21)], 1, "edit", client="Collector#1"), of_boundary(
+            [MET, ADVANCED], 1, "edit", client="Collector#1", listed=(1,))],
+    "told again": [of_boundary(BEGUN, 4, "duplicate"), of_boundary([UNKNOWN], 0, "edit", client="Writer#1")],
+    "true as well": [of_boundary([MADE, UNKNOWN], 1, "edit", op="failed"), of_boundary(
+        [TOLD, UNKNOWN], 1, "edit", op="refused"), of_boundary([UNKNOWN], 0, "edit", op="committed")],
+    "told a moment off": [of_boundary([MADE, TOLD], 0, "swap, same client"), of_boundary(
+        [TOLD, SHOWN._replace(client="Writer#0")], 0, "edit", op="failed")],
+    "nobody has read it": [of_boundary([MADE], 0, "edit", body=ONE), of_boundary(
+        [MADE, SHOWN], 0, "edit", body=TWO.replace(b'"0.0","0.1"', b'"0.1","0.0"'))],
+    "never read since": [of_boundary([ADVANCED, CHECK._replace(status=200, body=b"1")], 0, "edit", body=b"0"), of_boundary(
+        [MADE], 0, "edit", body=ONE)],
+    "another is old": [of_boundary([DELETE], 0, "edit", key=NEXT), of_boundary(
+        [DELETE._replace(key=NEXT), SHOWN._replace(key=FILE)], 0, "edit", key=FILE)],
+    "nothing to overwrite": [of_boundary([MADE], 0, "edit", op="put")],
 }
 
 
-@pytest.mark.parametrize("name", OF_BASELINE)
-def test_a_predicate_of_the_baseline_explains_only_what_it_must(name):
-    holds, (rightly, wrongly) = BASELINE.equivalences[name][1], OF_BASELINE[name]
-    assert [holds(survivor) for survivor in rightly + wrongly] == [True] * len(rightly) + [False] * len(wrongly)
+def test_every_predicate_of_the_boundary_protocol_is_tested():
+    own = {name for name, of in sequenced_metadata_boundary.EQUIVALENCES.items() if of is not OF_ALL.get(name)}
+    assert own == set(OF_BOUNDARY)
+
+
+@pytest.mark.parametrize("name", OF_BOUNDARY)
+def test_a_predicate_of_the_boundary_protocol_does_not_explain_what_it_must_not(name):
+    _, holds = sequenced_metadata_boundary.EQUIVALENCES[name]
+    assert not [number for number, survivor in enumerate(OF_BOUNDARY[name]) if holds(survivor)]

@@ -107,6 +107,7 @@ class Trace(trace.Trace):
         super().__init__(refiner, namespace, skew_ms)
         self.reads = Reads(file_id, {MANIFEST.boundary_key: MANIFEST.prefix, COMPACTIONS.boundary_key: COMPACTIONS.prefix})
         self.before: dict[str, set[int]] = {}  # client -> its local parts before its last LIST
+        self.jobs: dict[str, frozenset[Job]] = {}  # compactor -> the job that it last worked on, one in each state
 
     def _updates(self, e: Event) -> tuple[str, ...]:
         manifest = COMPACTED.decode(e.body)
@@ -115,6 +116,9 @@ class Trace(trace.Trace):
     def _take(self, e: Event) -> None:
         if not self._is_collector(e) and (e.awaited or e.kind != "applied"):
             self._take_reads(e)
+        if e.client.startswith("Compactor") and e.key.startswith(COMPACTIONS.prefix) and (
+                jobs := frozenset(l.job for l in self.refiner.locals(e.client) if l.job)):
+            self.jobs[e.client] = jobs
         super()._take(e)
 
     # --- a read counts if the client has read what it needs
@@ -235,7 +239,8 @@ class Trace(trace.Trace):
             return self._says(e, lambda s, l: (l.pc, l.epoch) == ("Idle", epoch) and l.task not in OPENS and epoch in s.opened)
         if e.op == "compacted":
             job = job_of(body.split())
-            return self._says(e, lambda s, l: (l.pc, l.task) == ("Idle", "Pick") and job in s.finished)
+            own = job in self.jobs.get(e.client, ())
+            return self._says(e, lambda s, l: (l.pc, l.task) == ("Idle", "Pick") and own and job in s.finished)
         return self._says(e, lambda s, l: OF_OTHERS[e.op](l))
 
 

@@ -13,5 +13,5 @@ def fenced_and_not_open(s: Survivor) -> bool:
     return same_but(s, "op") and is_told and s.locals[s.before.client].pc == "Fenced"
 
 
-KNOWLEDGE = Knowledge(held=2, clients=Clients(free=("Collector",)), equivalences={**OF_ALL, "fenced and not open": (
+KNOWLEDGE = Knowledge(held=8, clients=Clients(free=("Collector",)), equivalences={**OF_ALL, "fenced and not open": (
     "an open that is not open because it was fenced is told so", fenced_and_not_open)})
