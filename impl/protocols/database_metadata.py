@@ -125,6 +125,8 @@ async def open(stores: Stores, root: str, flush_every: int | None = None, attemp
 async def take_checkpoint(manifests: MetadataStore, update_id: str, expiry_ms: int) -> Committed | Recognised:
     """Take a checkpoint of the manifest that lists it first, exactly once however often this is called. Its id is `update_id`.
 
+    It has the records that are flushed by then, and pins no WAL object: flush before to have all.
+
     Raises CheckpointMissing if an earlier attempt took it, and it has ended and was dropped since. Raises what
     `update_recognised` raises.
     """
