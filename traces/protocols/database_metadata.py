@@ -27,7 +27,7 @@ from highwater.impl.codecs.json.wal import InvalidWal
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.layout import Namespace
 from highwater.traces import trace
-from highwater.traces.calls import judge_answer, judge_claims, judge_late
+from highwater.traces.calls import UNFINISHED, judge_answer, judge_claims
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, UNUSED, Keys
 from highwater.traces.protocols.database_metadata_calls import CALLS, JUDGES
@@ -41,6 +41,7 @@ from highwater.traces.protocols.database_metadata_contents import (
     ROLES,
     Change,
     change_of,
+    checkpoints_in,
     log_of,
     manifest_of,
     read_names,
@@ -67,6 +68,13 @@ MANIFEST, COMPACTIONS, WAL = (Namespace("db", name) for name in ("manifest", "co
 BOUNDARIES = {MANIFEST.boundary_key: MANIFEST.prefix, COMPACTIONS.boundary_key: COMPACTIONS.prefix}
 KEYS = Keys("db", listed=(MANIFEST.prefix, COMPACTIONS.prefix, WAL.prefix), single=tuple(BOUNDARIES))
 OPERATORS = ("taken", "renewed", "dropped", "ended")  # responses that name the manifest which shows the change
+TOLD = {  # role -> the responses of its calls
+    "Writer": ("opened", "not open", "committed", "fenced", "failed", "unknown", "flushed", "not flushed"),
+    "Compactor": ("opened", "not open", "compacted", "nothing", "fenced", "not compacted"),
+    "Reader": ("read", "not read"),
+    "Operator": (*OPERATORS, "not changed", "change unknown", UNFINISHED),
+    "Collector": ("deleted", "not deleted"),
+}
 EPOCHAL = CLAIM, FLUSH, BUMP, COMPACTION
 
 
@@ -139,6 +147,8 @@ class Trace(trace.Trace):
             return
         if e[REST] not in self.formed:
             self._well_formed(e)
+            if e.op == "head":
+                raise self._no_action(e, "a client of a database")
             self.formed.add(e[REST])
         if not e.awaited and e.kind == "applied":
             self._arrived(e)
@@ -165,12 +175,9 @@ class Trace(trace.Trace):
 
     def _arrived(self, e: Event) -> None:
         """Take a request that nobody waits for."""
+        super()._arrived(e)
         if e.op not in MUTATIONS:
             return
-        _, asked = self.pending.pop((e.client, e.request), ((), ()))
-        judge_late(self, e)
-        if asked != trace.sent(e):
-            raise self._refused("ApplyPending", f"request {e.request}, {e.op} {e.key}, was sent by nobody")
         if e.key.startswith(WAL.prefix):
             self._part("wal", self.wal.request, e)
         elif e.key.startswith(MANIFEST.prefix) or e.key == MANIFEST.boundary_key:
@@ -333,7 +340,7 @@ class Trace(trace.Trace):
     def _check_taken(self, e: Event, change: Change, before: Put) -> None:
         """Check that no checkpoint is taken that was there before."""
         if change.kind == CHECKPOINTS:
-            new = {one.id for one in manifest_of(e.body).checkpoints} - {one.id for one in manifest_of(before.body).checkpoints}
+            new = checkpoints_in(e.body) - checkpoints_in(before.body)
             if again := new & self.taken:
                 raise self._refused("history", f"{e.client} takes checkpoint {min(again)} again")
             self.taken |= new
@@ -371,8 +378,10 @@ class Trace(trace.Trace):
         more = (e.key and e.op not in self.keyed) or (e.body and e.op in self.bodiless)
         if e.request or e[6:9] != UNUSED[0] or e[11:] != UNUSED[1] or more:
             raise self._refused("form", f"{e.client} was told more than that: {e}")
-        self._resolve(e)
         role = e.client.partition("#")[0]
+        if e.op not in TOLD.get(role, ()):
+            raise self._misled(e, f"no call of a {role} has this response")
+        self._resolve(e)
         if e.client in self.names["wal"]:
             self._part("wal", self.wal.resolve, e.client, False)
         if role == "Writer":
@@ -400,7 +409,7 @@ class Trace(trace.Trace):
     def _read(self, e: Event) -> None:
         """Check what a reader was told: the records in the manifest that it got, which is current."""
         got = self.manifests.got.get(e.client)
-        if got is None or got.id != file_id(e.key) or read_names(got.body) != e.body:
+        if got is None or MANIFEST.key(got.id) != e.key or read_names(got.body) != e.body:
             raise self._misled(e, "its own GET returned something else")
         if why := self.manifests.misread(e.client, got):
             raise self._misled(e, why)
@@ -409,9 +418,12 @@ class Trace(trace.Trace):
         """Check what an operator was told: a manifest shows its change, or lacks the checkpoint, and is its own or current."""
         heard, checkpoint = self.reads.of(e.client), e.body.decode()
         known = heard.stands or (heard.base if heard.current else 0)
-        if not known or (e.key and file_id(e.key) != known):
+        if not known or (e.op in OPERATORS and e.key != MANIFEST.key(known)):
             raise self._misled(e, "it has neither put that manifest nor read it, and then a boundary behind it")
         put = next(put for put in reversed(self.manifests.history) if put.id == known)
-        listed = any(one.id == checkpoint for one in manifest_of(put.body).checkpoints)
+        listed = checkpoint in checkpoints_in(put.body)
         if e.op != "ended" and listed != (e.op in ("taken", "renewed")):
             raise self._misled(e, f"that manifest {'lists' if listed else 'does not list'} the checkpoint")
+        was = checkpoint in checkpoints_in(self.manifests.history[put.place - 1].body)
+        if heard.stands and e.op in ("taken", "dropped") and listed == was:
+            raise self._misled(e, "that manifest is its own, and does not change the checkpoint")

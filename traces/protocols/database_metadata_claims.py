@@ -14,7 +14,15 @@ from highwater.impl.codecs.json.manifest import COMPACTED
 from highwater.impl.codecs.manifest import Manifest
 from highwater.traces.event import Event
 from highwater.traces.protocols import manifest_compactions as compaction
-from highwater.traces.protocols.database_metadata_contents import BUMP, COMPACTION, FLUSH, Change, compactions_of, names_of
+from highwater.traces.protocols.database_metadata_contents import (
+    BUMP,
+    COMPACTION,
+    FLUSH,
+    Change,
+    compactions_of,
+    copied,
+    names_of,
+)
 from highwater.traces.refine import Match, Refiner
 
 FLUSHER = "Writer#0"  # the model's only writer
@@ -31,6 +39,9 @@ class Claims(compaction.Trace):
         self.holder: dict[str, str] = {}  # record "w.k" -> the model's name of its SST
         self.numbers: list[int] = [1]  # by place in the history of the manifest: the model's id of the latest one up to there
         self.bodies: list[bytes] = [COMPACTED.encode(Manifest())]  # by the model's id, less 1
+
+    def __copy__(self) -> "Claims":
+        return copied(self)
 
     def observe(self, e: Event) -> None:
         """Take an event in the model's form. The store was judged before."""

@@ -6,8 +6,9 @@ order of their ids. An SST's name says which records it holds (impl/codecs/json/
 """
 
 from collections import Counter
+from copy import copy
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from highwater.impl.codecs.json import compactions as compactions_json
 from highwater.impl.codecs.json.compactions import Compactions
@@ -41,6 +42,12 @@ def manifest_of(body: bytes) -> Manifest:
 def compactions_of(body: bytes) -> Compactions:
     """Decode a compactions file. Raises InvalidCompactions."""
     return compactions_json.decode(body)
+
+
+@lru_cache(LIMIT)
+def checkpoints_in(body: bytes) -> frozenset[str]:
+    """Return the ids of the checkpoints in a manifest. Raises InvalidManifest."""
+    return frozenset(one.id for one in manifest_of(body).checkpoints)
 
 
 @lru_cache(LIMIT)
@@ -114,3 +121,13 @@ def read_names(body: bytes) -> bytes:
     names = [record.body for record in records_in(body)]
     distinct(names)
     return b" ".join(names)
+
+
+# --- a part's own state
+
+def copied(of: Any) -> Any:
+    """Return a copy that shares nothing that changes, but for refiners."""
+    again = object.__new__(type(of))
+    vars(again).update({name: copy(value) if isinstance(value, (list, dict, set)) or hasattr(value, "__copy__") else value
+                        for name, value in vars(of).items()})
+    return again

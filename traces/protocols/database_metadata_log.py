@@ -16,7 +16,7 @@ from typing import Any
 from highwater.model.explore.tabulated import BITS, FIELD
 from highwater.traces.event import Event
 from highwater.traces.protocols import wal_fencing as wal
-from highwater.traces.protocols.database_metadata_contents import CLAIM, FLUSH, Change
+from highwater.traces.protocols.database_metadata_contents import CLAIM, FLUSH, Change, copied
 from highwater.traces.refine import STUTTER, Match, Refiner
 
 NEW = tuple.__new__
@@ -32,6 +32,9 @@ class Log(wal.Trace):
         self.there: list[int] = []  # ids of the WAL objects that exist
         self.listing: dict[str, tuple[str, str]] = {}  # client -> the keys after which its listing and its next page begin
         self.unsure: dict[str, set[int]] = {}  # client -> its local parts before a read that is not confirmed yet
+
+    def __copy__(self) -> "Log":
+        return copied(self)
 
     def observe(self, e: Event) -> None:
         """Take an event in the model's form. The store was judged before."""

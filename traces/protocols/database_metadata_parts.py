@@ -75,6 +75,12 @@ def names_of(c: Constants) -> dict[str, dict[str, str]]:
     }
 
 
+class Snapshot(tuple[int, ...]):
+    """The state of all, packed by its model, with the states that each part may be in."""
+
+    parts: tuple[tuple[int, ...], ...]
+
+
 class Parts(Refiner):
     """The refiners of all parts, and the model of all."""
 
@@ -86,6 +92,19 @@ class Parts(Refiner):
         super().begin()
         for part in self.parts.values():
             part.begin()
+
+    @property
+    def states(self) -> Snapshot:  # it is computed on demand
+        """Return a snapshot. Assign it to return to these states."""
+        found = Snapshot((self.explorer.pack(self.unpacked()[0]),))
+        found.parts = tuple(part.states for part in self.parts.values())
+        return found
+
+    @states.setter
+    def states(self, kept: tuple[int, ...]) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        if isinstance(kept, Snapshot):
+            for part, states in zip(self.parts.values(), kept.parts):
+                part.states = states
 
     def locals(self, process: str) -> list[Local]:
         """Return a writer's states in the WAL's model, by which its records are named; of any other client those in the first

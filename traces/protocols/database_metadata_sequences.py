@@ -21,8 +21,8 @@ from highwater.impl.layout import Namespace
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, READS
 from highwater.traces.protocols import sequenced_metadata_boundary as boundary
-from highwater.traces.protocols.database_metadata_contents import numbered
-from highwater.traces.refine import STUTTER, Match, Refiner
+from highwater.traces.protocols.database_metadata_contents import copied, numbered
+from highwater.traces.refine import STUTTER, Failure, Match, Refiner
 
 LOOKS = ("get", "get_if_changed")  # reads of a boundary
 FORGETS = {"forget": "LoseReply", "crash": "Crash"}
@@ -55,7 +55,13 @@ class Sequence:
         self.got: dict[str, Put] = {}  # reader -> the file that it got last
         self.knows: dict[str, bool] = {}  # client -> whether its last listing began after a file that it knows
         self.after: dict[str, str] = {}  # client -> the key after which the next page of its listing begins
+        self.met: dict[str, set[int]] = {}  # client that changes the sequence -> the ids of files that it has got or put
         self.few: set[str] = set()  # collectors that were listed nothing to collect
+
+    def __copy__(self) -> "Sequence":
+        again: Sequence = copied(self)
+        again.trace = copied(self.trace)
+        return again
 
     # --- what exists
 
@@ -145,15 +151,18 @@ class Sequence:
         if e.op == "list":
             self._listed(e, name)
         elif e.key == self.namespace.boundary_key:
-            if local.pc == "Created":
+            if local.pc == "Created" or e.op not in LOOKS:
                 self._step(e, name)
         elif e.op == "get":
-            if local.pc == "Listed" and local.n == self.namespace.file_id(e.key):
+            i = self.namespace.file_id(e.key) or 0
+            self.met.setdefault(e.client, set()).add(i)
+            if local.pc == "Listed" and local.n == i:
                 self._step(e, name)
         elif e.op == "create":
             put = self._next(e, name)
             self._step(e, name, put.form)
             if e.status == 200:
+                self.met.setdefault(e.client, set()).add(put.id)
                 return self._put(put)
         else:
             self._step(e, name)
@@ -173,6 +182,9 @@ class Sequence:
             self.knows[e.client] = bool(e.condition)
             if not e.condition:
                 self.forget(e.client)
+            elif not e.client.startswith("Writer") or self.namespace.file_id(e.condition) not in self.met.get(e.client, ()):
+                why = f"{e.client} lists from {e.condition}, and has neither got nor put that file, nor read the page before"
+                raise Failure("refinement", "refinement:list", why, self.refiner.unpacked())
         if not self.knows[e.client]:
             self._step(e, name)
         elif not e.truncated:
