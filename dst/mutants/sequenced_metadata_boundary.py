@@ -203,15 +203,15 @@ class InvalidIsIgnored(ObjectStoreBoundaryObject):
 class ListsRepeatedKeys(SequencedStorage):
     """Lists a key twice that a page repeats from the page before."""
 
-    async def list(self) -> list[Listed]:
-        files, after = [], ""
+    async def list(self, after: int | None = None) -> list[Listed]:
+        files, start = [], "" if after is None else self.namespace.key(after)
         while True:
-            page = await self.store.list_page(self.namespace.prefix, after)
+            page = await self.store.list_page(self.namespace.prefix, start)
             ids = [(self.namespace.file_id(entry.key), entry.last_modified_ms) for entry in page.entries]
             files += [Listed(file_id, ms) for file_id, ms in ids if file_id is not None]
-            if self.is_last(page, after):
+            if self.is_last(page, start):
                 return files
-            after = page.entries[-1].key
+            start = page.entries[-1].key
 
     def is_last(self, page: Page, after: str) -> bool:
         if page.truncated and (not page.entries or page.entries[-1].key <= after):
@@ -222,8 +222,8 @@ class ListsRepeatedKeys(SequencedStorage):
 class EndsAtEmptyPage(ListsRepeatedKeys):
     """Takes a page without keys for the end of a listing."""
 
-    async def list(self) -> list[Listed]:
-        return sorted(set(await super().list()))
+    async def list(self, after: int | None = None) -> list[Listed]:
+        return sorted(set(await super().list(after)))
 
     def is_last(self, page: Page, after: str) -> bool:
         return not page.entries or super().is_last(page, after)
@@ -232,9 +232,9 @@ class EndsAtEmptyPage(ListsRepeatedKeys):
 class SkipsBadNames(SequencedStorage):
     """Lists no file whose name is no id."""
 
-    async def list(self) -> list[Listed]:
-        files = []
-        for entry in await list_all(self.store, self.namespace.prefix):
+    async def list(self, after: int | None = None) -> list[Listed]:
+        files, start = [], "" if after is None else self.namespace.key(after)
+        for entry in await list_all(self.store, self.namespace.prefix, start):
             try:
                 file_id = self.namespace.file_id(entry.key)
             except InvalidName:
@@ -246,10 +246,10 @@ class SkipsBadNames(SequencedStorage):
 class ListsForEver(SequencedStorage):
     """Asks for the next page as long as a page is truncated."""
 
-    async def list(self) -> list[Listed]:
+    async def list(self, after: int | None = None) -> list[Listed]:
         while True:
             try:
-                return await super().list()
+                return await super().list(after)
             except ListingNeverEnds:
                 continue
 
@@ -275,8 +275,8 @@ class ListedIsThere(BoundedSequencedStorage):
 class AheadIsBelieved(BoundedSequencedStorage):
     """Does not compare a listing with the boundary."""
 
-    async def list(self) -> list[Listed]:
-        return await self.storage.list()
+    async def list(self, after: int | None = None) -> list[Listed]:
+        return await self.storage.list(after)
 
 
 class LostReplyIsConflict(SequencedStorage):

@@ -84,9 +84,9 @@ class ForgottenIsNew(Session):
 class DoubtForgotten(Store):
     """Raises the definite error of a later attempt, although an earlier one is in doubt."""
 
-    async def update_recognised(self, *asked: Any) -> Committed | Recognised:
+    async def update_recognised(self, *asked: Any, **more: Any) -> Committed | Recognised:
         try:
-            return await super().update_recognised(*asked)
+            return await super().update_recognised(*asked, **more)
         except OutcomeUnknown as error:
             if isinstance(error.__cause__, Definite):
                 raise error.__cause__ from None
@@ -96,8 +96,8 @@ class DoubtForgotten(Store):
 class RecognisedUnread(Store):
     """Returns the empty value for an update that it recognises."""
 
-    async def update_recognised(self, *asked: Any) -> Committed | Recognised:
-        done = await super().update_recognised(*asked)
+    async def update_recognised(self, *asked: Any, **more: Any) -> Committed | Recognised:
+        done = await super().update_recognised(*asked, **more)
         return done._replace(value=Manifest()) if isinstance(done, Recognised) else done
 
 

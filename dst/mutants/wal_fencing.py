@@ -220,13 +220,13 @@ class OldestWins(WalKv):
         self.table = dict(reversed([decode(record.body) for record in wal.records]))
 
 
-async def collect_of_any_age(world: World, root: str, min_age_ms: int = 0) -> list[int]:
-    return await wal_fencing.collect(world, root)
+async def collect_of_any_age(world: World, root: str, min_age_ms: int = 0, current: Any = None) -> list[int]:
+    return await wal_fencing.collect(world, root, 0, current)
 
 
-async def collect_and_recount(world: World, root: str, min_age_ms: int = 0) -> list[int]:
+async def collect_and_recount(world: World, root: str, min_age_ms: int = 0, current: Any = None) -> list[int]:
     """Return one id more than the round has deleted."""
-    deleted = await wal_fencing.collect(world, root, min_age_ms)
+    deleted = await wal_fencing.collect(world, root, min_age_ms, current)
     return [*deleted, deleted[-1] + 1] if deleted else deleted
 
 
@@ -237,7 +237,7 @@ class OfNextEpoch(Wal):
         return (await super().append(body))._replace(epoch=self.epoch + 1)
 
 
-async def collect_all(world: World, root: str, min_age_ms: int = 0) -> list[int]:
+async def collect_all(world: World, root: str, min_age_ms: int = 0, current: Any = None) -> list[int]:
     """Delete all WAL objects but the latest."""
     namespace = Namespace(root, "wal")
     ids = [i for entry in await list_all(world.store, namespace.prefix) if (i := namespace.file_id(entry.key)) is not None]
@@ -246,9 +246,10 @@ async def collect_all(world: World, root: str, min_age_ms: int = 0) -> list[int]
     return ids[:-1]
 
 
-async def open_fenced_first(world: World, root: str, flush_every: int | None = None, attempts: int = 5) -> Wal:
+async def open_fenced_first(world: World, root: str, flush_every: int | None = None, attempts: int = 5,
+                            manifest: Any = None) -> Wal:
     """Open by putting the fence first, and claiming the epoch after it."""
-    wal = Wal(world, root, attempts)
+    wal = Wal(world, root, attempts, manifest)
     wal.known = await wal.object.read()
     fence = await wal._fence()
     await wal._claim()
@@ -257,8 +258,8 @@ async def open_fenced_first(world: World, root: str, flush_every: int | None = N
 
 
 def opening(kind: type[Wal]) -> Callable[[World, Shape, int], Impl]:
-    async def open(world: World, root: str, flush_every: int | None = None, attempts: int = 5) -> Wal:
-        wal = kind(world, root, attempts)
+    async def open(world: World, root: str, flush_every: int | None = None, attempts: int = 5, **manifest: Any) -> Wal:
+        wal = kind(world, root, attempts, **manifest)
         await wal._claim()
         await wal._replay(await wal._fence(), flush_every)
         return wal

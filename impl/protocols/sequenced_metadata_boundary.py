@@ -22,17 +22,18 @@ class BoundedSequencedStorage:
         self.storage, self.boundary = storage, boundary
         self.read = storage.read
 
-    async def list(self) -> list[Listed]:
+    async def list(self, after: int | None = None) -> list[Listed]:
         """List the files as SequencedStorage.list does. Raises InvalidBoundary if the boundary is not behind the latest file.
 
         It compares the boundary read before this listing. The latest file is always ahead of the boundary; otherwise all
-        clients would wait forever.
+        clients would wait forever. If nothing is listed after the file `after`, that is the latest.
         """
         boundary = self.boundary.at_least
-        files = await self.storage.list()
-        if files and files[-1].id <= boundary:
+        files = await self.storage.list(after)
+        latest = files[-1].id if files else after
+        if latest is not None and latest <= boundary:
             key = self.storage.namespace.boundary_key
-            raise InvalidBoundary(f"{key!r} was {boundary}, but the latest file is {files[-1].id}: no collector puts the "
+            raise InvalidBoundary(f"{key!r} was {boundary}, but the latest file is {latest}: no collector puts the "
                                   "boundary at or ahead of the latest file; set it to less, after making sure of the files")
         return files
 

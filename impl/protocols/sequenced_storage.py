@@ -66,10 +66,13 @@ class SequencedStorage:
         self.store = MetadataOnly(world.store)
         self._warned: set[str] = set()
 
-    async def list(self) -> list[Listed]:
-        """Return all files in ascending order of id. Raises InvalidName. Other suffixes are skipped, each with one warning."""
+    async def list(self, after: int | None = None) -> list[Listed]:
+        """Return all files in ascending order of id; only those with an id greater than `after`, if it is given.
+
+        Raises InvalidName. Other suffixes are skipped, each with one warning."""
         files, file_id = [], self.namespace.file_id
-        for key, _, last_modified_ms, _ in await list_all(self.store, self.namespace.prefix):
+        start = "" if after is None else self.namespace.key(after)
+        for key, _, last_modified_ms, _ in await list_all(self.store, self.namespace.prefix, start):
             number = file_id(key)
             if number is not None:
                 files.append(Listed(number, last_modified_ms))

@@ -16,7 +16,7 @@ has not been done and never will be. An Indefinite error: this writer is closed;
 """
 
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from highwater.impl.codecs.json.wal import (
     FENCE,
@@ -57,7 +57,25 @@ class Known(NamedTuple):
     """The manifest when it was last read or put."""
 
     manifest: WalManifest
-    version: str | None  # None: there is none yet
+    version: Any  # opaque: of the object that returned it. None: there is no manifest yet
+
+
+class Manifests(Protocol):
+    """The manifest of a Wal: an object, or a sequence of files (impl/protocols/database_metadata.py)."""
+
+    key: str
+
+    async def read(self) -> Known:
+        """Return the manifest to build on; `put` tells whether it was current."""
+        ...
+
+    async def read_again(self, known: Known) -> Known:
+        """Return the current manifest; `known` itself if it is that."""
+        ...
+
+    async def put(self, known: Known, manifest: WalManifest) -> Known:
+        """Put a manifest. Raises AlreadyExists, PreconditionFailed, OutcomeUnknown."""
+        ...
 
 
 class ManifestObject:
@@ -99,10 +117,10 @@ class ManifestObject:
 class Wal:
     """An open writer, for one caller at a time. `records` are all records in the order of the log."""
 
-    def __init__(self, world: World, root: str, attempts: int):
+    def __init__(self, world: World, root: str, attempts: int, manifest: Manifests | None = None):
         """Make a writer that is not open yet. `attempts` limits requests of unknown outcome and reads without an answer."""
         self.world, self.namespace, self.attempts = world, Namespace(root, "wal"), attempts
-        self.object = ManifestObject(world, root)
+        self.object: Manifests = manifest or ManifestObject(world, root)
         self.epoch: int
         self.known: Known
         self.last_id: int  # that was replayed or written
@@ -229,21 +247,26 @@ class Wal:
         await self._closing(self._flush())
 
     async def _flush(self) -> None:
+        """Put the manifest, again while others change it. `attempts` limits the tries after which it has not changed."""
         unknown: OutcomeUnknown | None = None
-        for _ in range(self.attempts):
+        left = self.attempts
+        while left:
             flushed = self.known.manifest._replace(replay_after=self.last_id, flushed=tuple(self.records))
             if flushed == self.known.manifest:
                 return
+            known = self.known
             try:
-                self.known = await self.object.put(self.known, flushed)
+                self.known = await self.object.put(known, flushed)
                 return
             except PreconditionFailed:
-                pass  # a later writer, or its own flush whose reply was lost
+                pass  # a later writer, its own flush whose reply was lost, or another role whose manifest it is, too
             except OutcomeUnknown as error:
                 unknown = error
             except Unavailable:
+                left -= 1
                 continue  # the store says that nothing was applied
             await self._reread(unknown)
+            left -= self.known is known
         self.closed = Closed
         raise unknown or OutcomeUnknown(f"{self.object.key!r} could not be put, {self.attempts} times over")
 
@@ -267,9 +290,13 @@ class Wal:
             raise Closed(f"the writer of epoch {self.epoch} is no longer open: open another one")
 
     async def _closing(self, work: Awaitable[Result]) -> Result:
-        """Await a part of a call. If it is cancelled, this writer is closed: its request in flight may still be applied."""
+        """Await a part of a call. After an Indefinite error this writer is closed, and so it is if the call is cancelled: its
+        request in flight may still be applied."""
         try:
             return await work
+        except Indefinite:
+            self.closed = self.closed or Closed
+            raise
         except Exception:
             raise
         except BaseException:
@@ -300,27 +327,30 @@ class Wal:
         return await read()
 
 
-async def open(world: World, root: str, flush_every: int | None = None, attempts: int = 5) -> Wal:
+async def open(world: World, root: str, flush_every: int | None = None, attempts: int = 5,
+               manifest: Manifests | None = None) -> Wal:
     """Open a new writer with all earlier records; earlier writers are fenced.
 
-    With `flush_every` that many records of the replay are flushed at a time. Raises UpdateConflict, FencedUnapplied: it is not
-    open. Raises OutcomeUnknown, Unavailable: it is not open either, but an epoch may be claimed or a fence put, so that another
-    writer is fenced. Raises InvalidWal, ManifestLost.
+    With `flush_every` that many records of the replay are flushed at a time. Without `manifest` it is the object
+    `<root>/wal.manifest`. Raises UpdateConflict, FencedUnapplied: it is not open. Raises OutcomeUnknown, Unavailable: it is not
+    open either, but an epoch may be claimed or a fence put, so that another writer is fenced. Raises InvalidWal, ManifestLost.
     """
-    wal = Wal(world, root, attempts)
+    wal = Wal(world, root, attempts, manifest)
     await wal._claim()
     await wal._replay(await wal._fence(), flush_every)
     return wal
 
 
-async def collect(world: World, root: str, min_age_ms: int = 0) -> list[int]:
+async def collect(world: World, root: str, min_age_ms: int = 0,
+                  current: Callable[[], Awaitable[Known]] | None = None) -> list[int]:
     """Run one round of garbage collection; return the deleted ids.
 
     It deletes the objects behind replay_after, fences included, that are older than `min_age_ms` (0: of any age). replay_after
-    is read before the listing. It is durable and never decreases, so the objects behind it stay behind it.
+    is read before the listing, by `current` if it is given. It is durable and never decreases, so the objects behind it stay
+    behind it.
     """
     namespace, now_ms = Namespace(root, "wal"), world.clock.now_ms()
-    boundary = (await ManifestObject(world, root).read()).manifest.replay_after
+    boundary = (await (current or ManifestObject(world, root).read)()).manifest.replay_after
     if not boundary:
         return []
     listed = [(namespace.file_id(entry.key), entry.last_modified_ms) for entry in await list_all(world.store, namespace.prefix)]

@@ -32,9 +32,23 @@ TOOLS: dict[str, set[str]] = {}
 PARTS = {f"impl/protocols/{part}" for part in ("boundary_object", "sequenced_storage", "sequenced_metadata")}
 # of no protocol: any may be made of them
 BOUNDARY = "sequenced_metadata_boundary"
-DATABASE = {f"model/protocols/{part}" for part in ("manifest_compactions", "manifest_epochs", BOUNDARY, "wal_fencing")}  # it is
-#                                                                                             composed of their models
+MODELS = {f"model/protocols/{part}" for part in ("manifest_compactions", "manifest_epochs", BOUNDARY, "wal_fencing")}
+DATABASE, OF_A_DATABASE = "database_metadata", ("manifest_compactions", "wal_fencing")  # which is made of these two
+OF_IMPL = {f"impl/protocols/{part}" for part in OF_A_DATABASE}
+OF_DATABASES = {
+    **{f"{room}/{DATABASE}": OF_IMPL for room in ("impl/protocols", "dst/mutants", "dst/scenarios", "dst/scripts")},
+    f"dst/mutants/{DATABASE}_parts": {*OF_IMPL, *(f"dst/mutants/{part}" for part in (
+        *OF_A_DATABASE, BOUNDARY, f"{BOUNDARY}_ambiguity", "update_ids"))},
+    f"traces/protocols/{DATABASE}_calls": {f"traces/protocols/{part}_calls" for part in (*OF_A_DATABASE, BOUNDARY)},
+    f"traces/protocols/{DATABASE}_claims": {"traces/protocols/manifest_compactions"},
+    f"traces/protocols/{DATABASE}_epochs": {"model/protocols/manifest_epochs"},
+    f"traces/protocols/{DATABASE}_log": {"traces/protocols/wal_fencing"},
+    f"traces/protocols/{DATABASE}_parts": {f"traces/protocols/{part}" for part in (
+        *OF_A_DATABASE, BOUNDARY, "manifest_epochs")},
+    f"traces/protocols/{DATABASE}_sequences": {f"traces/protocols/{BOUNDARY}"},
+}
 EDGES = {  # module of a protocol -> the modules of others that it imports
+    **OF_DATABASES,
     "dst/mutants/known_latest": {f"dst/mutants/{BOUNDARY}"},
     "dst/mutants/log_gc": {f"{room}/{BOUNDARY}" for room in ("dst/mutants", "impl/protocols")},  # it has its storage
     "dst/mutants/manifest_migration": {f"impl/protocols/{BOUNDARY}"},
@@ -46,11 +60,11 @@ EDGES = {  # module of a protocol -> the modules of others that it imports
         f"{room}/{BOUNDARY}" for room in ("dst/scenarios", "traces/protocols"))},
     "dst/scenarios/wal_fencing": {"impl/kv/wal"},
     "traces/protocols/manifest_migration_calls": {f"traces/protocols/{BOUNDARY}_calls"},  # whose stores it uses
-    **{f"model/protocols/database/{module}": DATABASE for module in ("clients", "constants", "state")},
+    **{f"model/protocols/database/{module}": MODELS for module in ("clients", "constants", "state")},
     "model/protocols/database/joint": {f"model/protocols/{BOUNDARY}"},
     "model/protocols/database/requests": {"model/protocols/wal_fencing"},
     "model/protocols/database/writes": {"model/protocols/manifest_compactions", "model/protocols/wal_fencing"},
-    "model/protocols/database_metadata": DATABASE,
+    "model/protocols/database_metadata": MODELS,  # it is composed of them
     "model/proofs/refinements/sequenced_write": {"model/proofs/abstract/sequenced_files"},  # the abstract model that it refines
     "impl/kv/wal": {"impl/protocols/wal_fencing"},  # a store of keys and values whose log it is
     "impl/protocols/log_gc": {f"impl/protocols/{BOUNDARY}"},

@@ -28,6 +28,7 @@ MISSING = {"store_primitives"}  # the calls of a store are judged by their kind 
 ALSO = {  # protocol -> modules whose errors its table has, too
     "sequenced_metadata_boundary": ("update_ids",), "log_gc": ("sequenced_metadata_boundary",),
     "manifest_compactions": ("sequenced_metadata_boundary",), "manifest_migration": ("sequenced_metadata_boundary",),
+    "database_metadata": ("manifest_compactions", "wal_fencing"),
 }
 # protocol -> modules whose calls its table has, too
 CALLS_OF = {"sequenced_metadata_boundary": ("sequenced_metadata", "update_ids")}
@@ -84,7 +85,8 @@ def test_an_error_of_a_table_is_of_its_kind(stem):
 
 SEVERAL = {  # calls of several updates: a definite error denies the last of them, and the earlier ones stay
     ("manifest_compactions", "open"), ("manifest_compactions", "compact"), ("manifest_migration", "begin_v2_only"),
-    ("wal_fencing", "open"),
+    ("wal_fencing", "open"), ("database_metadata", "open"), ("database_metadata", "open_compactor"),
+    ("database_metadata", "compact"),
 }
 
 
@@ -118,6 +120,11 @@ NOT_CALLS = {  # public coroutines that are no calls of users -> the call that t
     "sequenced_metadata_boundary": {"list": "update", "latest": "update", "create": "update", "apply": "update",
                                     "claim": "open, of other protocols"},
     "manifest_migration": {"update": "of the stores", "collect": "of the stores"},
+    "database_metadata": {
+        "append": "of the Wal that `open` returns", "flush": "of the Wal", "open_compactor": "Compactor.open",
+        "compact": "of a Compactor", "current": "of the stores", "drop_ended": "of the stores", "read": "open",
+        "read_again": "append", "put": "flush",
+    },
 }
 
 

@@ -57,9 +57,9 @@ def noticed(events: list[Event], lost: set[tuple[str, int]], namespace: Namespac
         elif e.kind == "applied" and e.awaited and (e.client, e.request) not in lost:
             if e.key == namespace.boundary_key and e.body.isdigit():
                 seen[e.client] = int(e.body)
-            elif e.op == "list":
+            elif e.op == "list" and e.key == namespace.prefix:
                 before = latest.get(e.client, 0) if e.condition else 0  # on the pages before this one
-                of = latest[e.client] = max([before, *filter(None, map(namespace.file_id, e.keys))])
+                of = latest[e.client] = max([before, *filter(None, map(namespace.file_id, (e.condition, *e.keys)))])
                 if not e.truncated and 0 < of <= seen.get(e.client, 0):
                     ahead[e.client] = f"the boundary was {seen[e.client]}, and then the latest file {of}"
     return ""

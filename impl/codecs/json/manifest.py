@@ -83,3 +83,4 @@ class ManifestCodec:
 UPDATES = ManifestCodec("checkpoints", "updates")
 EPOCHS = ManifestCodec(*(KNOWN - {"updates", "sessions"}))
 COMPACTED = ManifestCodec("compacted", "compactor_epoch", "l0")
+DATABASE = ManifestCodec("checkpoints", "compacted", "compactor_epoch", "l0", "replay_after_wal_id", "writer_epoch")
