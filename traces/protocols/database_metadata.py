@@ -315,8 +315,8 @@ class Trace(trace.Trace):
         """Return the change that a manifest makes to the one before it. Raises Failure if its client does not make such."""
         change = change_of(before.body, e.body)
         if change is None or ROLES[change.kind] != e.client.partition("#")[0]:
-            raise self._refused("history", f"{e.client} puts {e.key}, and what that changes in the file before it is no action "
-                                "of any part" if change is None else f"of a {ROLES[change.kind]}")
+            what = "no action of any part" if change is None else f"an action of a {ROLES[change.kind]}"
+            raise self._refused("history", f"{e.client} puts {e.key}, and what that changes in the file before it is {what}")
         return change
 
     def _joins(self, e: Event, put: Put, before: Put) -> None:
@@ -403,7 +403,11 @@ class Trace(trace.Trace):
     def _fenced(self, e: Event) -> None:
         """Check that a client is fenced. A writer may also be fenced by an object in the WAL, even one of a lower epoch."""
         last = self._last_of(e)
-        if last is not None and not last.key.startswith(WAL.prefix) and not self._part("epochs", self.epochs.fenced, e.client):
+        if last is None or last.key.startswith(WAL.prefix):
+            return
+        if not self.reads.of(e.client).current:
+            raise self._misled(e, "it has not read a file that says so, and then a boundary behind that file")
+        if not self._part("epochs", self.epochs.fenced, e.client):
             raise self._misled(e, "in the history nobody of its role has claimed a higher epoch")
 
     def _read(self, e: Event) -> None:

@@ -18,14 +18,18 @@ ROLES = ("Writer", "WRITERS"), ("Compactor", "COMPACTORS"), ("Reader", "READERS"
 
 
 class Constants(NamedTuple):
-    """The clients of each role, and the ids on one page of a listing; 0: a listing has one page."""
+    """The clients of each role, by the names of model/protocols/database_metadata.py, whose witnesses coverage looks for. There
+    a collector is one client for each thing that it collects."""
 
     WRITERS: int
     COMPACTORS: int
     READERS: int
     OPERATORS: int
     COLLECTORS: int
-    PAGE: int
+    COMPACTIONS_COLLECTORS: int
+    WAL_COLLECTORS: int
+    PAGE: int  # ids on one page of a listing; 0: a listing has one page
+    WAL: bool = True
 
 
 class OfParts(NamedTuple):
@@ -37,10 +41,15 @@ class OfParts(NamedTuple):
     claims: Any = None
     wal: Any = None
 
+    @property
+    def manifests(self) -> Any:
+        """Return the files of the manifest, under the name that a witness of the composed model uses."""
+        return self.manifest.files
+
 
 def constants(writers: int, compactors: int, readers: int, operators: int, collectors: int, page_size: int = 0) -> Constants:
     """Return the constants of models without bounds, for traces of so many clients."""
-    return Constants(writers, compactors, readers, operators, collectors, page_size)
+    return Constants(writers, compactors, readers, operators, collectors, collectors, collectors, page_size)
 
 
 def refiners_of(c: Constants, make: Callable[[Model], Refiner] | None = None) -> dict[str, Refiner]:
