@@ -13,7 +13,19 @@ from functools import partial
 from importlib import import_module
 
 from bench import architecture, lines
-from bench.pages import branch, clocks, coverage, mutation, policies, profiles, protocol, queries, readme, refinements, strangers
+from bench.pages import (
+    branch,
+    clocks,
+    coverage,
+    mutation,
+    policies,
+    profiles,
+    protocol,
+    queries,
+    readme,
+    refinements,
+    strangers,
+)
 from bench.pages.protocol import ROOT, instances_of, page_data, stems
 from bench.pages.reference import reference
 from highwater.cli.dst import zoo
