@@ -202,7 +202,7 @@ def as_before(before: Manifest, after: Manifest) -> Manifest:
     (told_otherwise("committed", b"1.0", "fenced"), {"told:fenced"}),
     (told_otherwise("read", b"9.9"), {"told:read"}),
     (told_otherwise("taken", b"9.9"), {"told:taken"}),
-], ids=str)
+], ids=[f"edit{number}" for number in range(18)])
 def test_the_right_part_refuses(good, edit, signatures):
     found = {refused(events) for events in edited(good, edit)}
     assert found and found <= signatures, found
