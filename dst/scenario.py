@@ -6,7 +6,7 @@ Code that several scenarios share is here; code of running clients is in dst/act
 
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 
@@ -29,6 +29,7 @@ Value = TypeVar("Value")
 STORES = ("gcs", "azure", "r2", "minio-2025-08", "ceph", "strict-rfc9110")  # beside s3: those with conditional writes
 SHORTEST_UNIT_MS = 60
 RARELY = 4  # one run in so many has a rare setting
+CACHED = 100_000  # contents
 PATIENCE = {"patience_ms": 300}
 USUAL = 100  # but none of the first seeds, so that examples stay as they are
 
@@ -36,6 +37,13 @@ USUAL = 100  # but none of the first seeds, so that examples stay as they are
 def rarely(*broken: str) -> tuple[Mapping[str, Any], ...]:
     """Return rare settings: callers that cancel, and each of these breaks."""
     return PATIENCE, *({"broken": name, "page_size": 2} for name in broken)
+
+
+class Cached:
+    """The functions of a codec. Their results are kept for the process, because every run has the same contents."""
+
+    def __init__(self, codec: Any):
+        self.encode, self.decode = lru_cache(CACHED)(codec.encode), lru_cache(CACHED)(codec.decode)
 
 
 RARE = rarely(*DAMAGE)  # for `rare` of a scenario with numbered files

@@ -33,6 +33,8 @@ class Refinement(NamedTuple):
     steps: Mapping[str, Mapping[str, tuple[str, ...]]]  # role -> action -> abstract actions, each of which it may take once
     forgets: Callable[[Local, Local], bool] = lambda before, after: before == after
     given: Mapping[str, Callable[[Shared, Shared], tuple]] = {}  # abstract action -> its choice between two shared parts
+    acts_as: Mapping[str, tuple[str, Callable[[Any, Shared], Local]]] = {}  # role -> the abstract process that all of them are
+    #                                           together, and f(constants, shared part) -> its local part
 
 
 class Unmapped(ValueError):
@@ -54,18 +56,21 @@ class Failure(NamedTuple):
 class Mapped:
     """A refinement of one instance, with the answers that it has given so far."""
 
-    def __init__(self, model: Model, refinement: Refinement):
+    def __init__(self, model: Model, refinement: Refinement, explorer: Explorer | None = None):
         self.model, self.refinement = model, refinement
         abstract = {process.name: process for process in refinement.onto.processes}
-        clients = [process for process in refinement.onto.processes if process.name]
+        together = {name for name, _ in refinement.acts_as.values()}
+        clients = [process for process in refinement.onto.processes if process.name and process.name not in together]
         places = [process for role in refinement.locals for process in model.processes if process.role == role]
         if len(places) > len(clients):
             raise Unmapped(f"{model.name} has {len(places)} clients to map, and {refinement.onto.name} has {len(clients)}")
         self.processes = {one.name: of for one, of in zip(places, clients)} | {
-            one.name: abstract[""] for one in model.processes if not one.name and "" in abstract}
-        self.explorer = Explorer(model)  # it takes each step once, and numbers the parts of states
+            one.name: abstract[""] for one in model.processes if not one.name and "" in abstract} | {
+            one.name: abstract[refinement.acts_as[one.role][0]] for one in model.processes if one.role in refinement.acts_as}
+        self.explorer = explorer or Explorer(model)  # it takes each step once, and numbers the parts of states
         self.places = {process.name: place for place, process in enumerate(model.processes)}
         self.shareds: dict[int, Shared] = {}  # number of a shared part -> abstract shared part
+        self.togethers: dict[int, dict[str, Local]] = {}  # the same -> the local parts in it: role -> abstract local part
         self.locals: dict[tuple[str, int], Local] = {}  # name of a process, number of its local part -> abstract local part
         self.answers: dict[tuple, tuple[tuple[Shared, Local], ...]] = {}
         self.values: dict[Any, Any] = {}  # each mapped part, once
@@ -81,6 +86,23 @@ class Mapped:
             found = self.shareds[number] = self.values.setdefault(found, found)
             of_type(found, self.refinement.onto.shared, f"the shared part {s}")
         return found
+
+    def together(self, number: int) -> dict[str, Local]:
+        """Return the abstract local parts that a shared part holds."""
+        found = self.togethers.get(number)
+        if found is None:
+            s = self.explorer.values[0][number]
+            found = self.togethers[number] = {role: of(self.model.constants, s)
+                                              for role, (_, of) in self.refinement.acts_as.items()}
+            for role, w in found.items():
+                found[role] = self.values.setdefault(w, w)
+        return found
+
+    def own(self, process: Process, shared: int, local: int) -> Local:
+        """Return the abstract local part of a process in a pair."""
+        if process.role in self.refinement.acts_as:
+            return self.together(shared)[process.role]
+        return self.local(process, local)
 
     def local(self, process: Process, number: int) -> Local:
         """Return the abstract local part; () for a process that is no client of the abstract model."""
@@ -99,9 +121,14 @@ class Mapped:
         """Yield each step of the process from this pair that is none of the abstract model."""
         p = self.places[process.name]
         number, local = self.explorer.intern(0, s), self.explorer.intern(p + 1, w)
-        before = self.shared(number), self.local(process, local)
+        before = self.shared(number), self.own(process, number, local)
         for (_, action, _), number2, local2 in self.explorer.moves(p, number, local):
-            after = self.shared(number2), self.local(process, local2)
+            after = self.shared(number2), self.own(process, number2, local2)
+            if (others := self.changes_of_others(process, number, number2)):
+                s2, w2 = self.explorer.values[0][number2], self.explorer.values[p + 1][local2]
+                yield Failure(process.name, action, State(s, (w,)), State(s2, (w2,)), State(before[0], before[1:]),
+                              State(after[0], after[1:]), others)
+                continue
             step = p, action, id(before[0]), id(before[1]), id(after[0]), id(after[1])  # each mapped value is kept, once
             if step in self.fine:
                 continue
@@ -112,6 +139,14 @@ class Mapped:
                 s2, w2 = self.explorer.values[0][number2], self.explorer.values[p + 1][local2]
                 yield Failure(process.name, action, State(s, (w,)), State(s2, (w2,)), State(before[0], before[1:]),
                               State(after[0], after[1:]), tuple(self.why(process, action, names, before, after)))
+
+    def changes_of_others(self, process: Process, before: int, after: int) -> tuple[str, ...]:
+        """Say which local parts in the shared part a process changes although they are not its own."""
+        if not self.refinement.acts_as:
+            return ()
+        then = self.together(after)
+        return tuple(f"it changes the local part of {self.refinement.acts_as[role][0]}, which only {role} acts as"
+                     for role, w in self.together(before).items() if w != then[role] and role != process.role)
 
     def explained(self, process: Process, names: tuple[str, ...], before: tuple, after: tuple) -> bool:
         """Tell whether some of the abstract actions, in this order, lead from `before` to `after`."""
@@ -183,7 +218,7 @@ def check_names(mapped: Mapped) -> None:
                                        f"{there.role or 'the store' if there else 'any client'}")
     first = init(model)
     number, intern = mapped.explorer.intern(0, first.shared), mapped.explorer.intern
-    found = mapped.shared(number), *(mapped.local(of, intern(part, w)) for part, (of, w) in enumerate(
+    found = mapped.shared(number), *(mapped.own(of, number, intern(part, w)) for part, (of, w) in enumerate(
         zip(model.processes, first.locals), 1))
     wanted = onto.shared, *(mapped.processes[of.name].local if of.name in mapped.processes else () for of in model.processes)
     for name, here, there in zip(("shared part", *(of.name for of in model.processes)), found, wanted):
@@ -203,22 +238,22 @@ class EachStep:
 
     reads_all = True  # an explorer asks it of every pair, and does not look which fields it reads
 
-    def __init__(self, mapped: Mapped, process: Process):
+    def __init__(self, process: Process, *mapped: Mapped):
         self.mapped, self.process = mapped, process
 
     def __call__(self, c: Any, s: Shared, w: Local) -> bool:
-        return next(self.mapped.failures(self.process, s, w), None) is None
+        return all(next(each.failures(self.process, s, w), None) is None for each in self.mapped)
 
 
-def refining(mapped: Mapped) -> Model:
-    """The concrete model with one property for each process, `EachStep`.
+def refining(*mapped: Mapped) -> Model:
+    """The concrete model with one property for each process, `EachStep`, of all these mappings of it.
 
     Clients have roles of their own in it, because each is mapped with its own index.
     """
-    processes = tuple(process._replace(role=process.name) for process in mapped.model.processes)
-    always = {f"{REFINES}: {process.name or 'the store'}": (process.name, EachStep(mapped, process))
-              for process in mapped.model.processes}
-    model = mapped.model
+    model = mapped[0].model
+    processes = tuple(process._replace(role=process.name) for process in model.processes)
+    always = {f"{REFINES}: {process.name or 'the store'}": (process.name, EachStep(process, *mapped))
+              for process in model.processes}
     return Model(model.name, model.constants, model.shared, processes, always, sometimes={})
 
 

@@ -13,7 +13,19 @@ from functools import partial
 from importlib import import_module
 
 from bench import architecture, lines
-from bench.pages import branch, clocks, coverage, mutation, profiles, protocol, queries, readme, refinements, strangers
+from bench.pages import (
+    branch,
+    clocks,
+    coverage,
+    mutation,
+    policies,
+    profiles,
+    protocol,
+    queries,
+    readme,
+    refinements,
+    strangers,
+)
 from bench.pages.protocol import ROOT, instances_of, page_data, stems
 from bench.pages.reference import reference
 from highwater.cli.dst import zoo
@@ -69,6 +81,7 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "trace_damage": ("docs/checking/trace-damage.md", damaged.page),
     "trace_damage_by_protocol": ("docs/checking/trace-damage.md", damaged.by_protocol),
     "refinements": ("docs/refinement.md", refinements.refinements),
+    "policies": ("docs/composition.md", policies.policies),
     "picture": ("ARCHITECTURE.md", architecture.picture),
     "rooms": ("ARCHITECTURE.md", architecture.rooms),
     **{name: part for stem in stems() for name, part in of_protocol(stem).items()},

@@ -5,8 +5,7 @@ from typing import Any
 
 from bench.pages.protocol import instances_of, safeguards_of, set_to, table
 from highwater import project
-from highwater.gate.refinements import explored
-from highwater.model.refine import failure
+from highwater.gate.refinements import breaking, explored, first_failure, names_of
 from highwater.specs.runs import rows
 
 
@@ -18,16 +17,15 @@ def refinements() -> str:
         safeguards = safeguards_of(instances_of(stem).module)
         off = [{name: value for name, value in one.items() if name in safeguards or isinstance(value, str)}
                for one in mapping.OFF]
-        body += [(stem, mapping.ONTO, f"`{set_to(only)}`", broken_step(stem, one)) for only, one in zip(off, mapping.OFF)]
+        only = {str(one): set_to(shown) for shown, one in zip(off, mapping.OFF)}
+        body += [(stem, onto, f"`{only[str(one)]}`", broken_step(stem, one, onto)) for one, onto in breaking(stem)]
         for setting, properties in broken_properties(stem, safeguards, off).items():
-            body.append((stem, mapping.ONTO, f"`{setting}`", f"property {', '.join(sorted(properties))}"))
+            body.append((stem, ", ".join(names_of(mapping)), f"`{setting}`", f"property {', '.join(sorted(properties))}"))
     return table(("protocol", "abstract model", "switched off", "what breaks"), body)
 
 
-def broken_step(stem: str, constants: dict[str, Any]) -> str:
-    mapped, found = explored(stem, constants)
-    wrong = failure(mapped, found.trace[-1].state)
-    assert wrong is not None
+def broken_step(stem: str, constants: dict[str, Any], onto: str) -> str:
+    _, wrong = first_failure(*explored(stem, constants, (onto,)))
     return f"step {wrong.action}"
 
 

@@ -9,12 +9,11 @@ has ended, or has another update in doubt.
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import count, pairwise
 from typing import Any
 
 from highwater.dst.actors import Actors, raise_anomalies, said_by
-from highwater.dst.scenario import RARE, BaseShape, Draw, Scenario
+from highwater.dst.scenario import RARE, BaseShape, Cached, Draw, Scenario
 from highwater.dst.scripts import manifest_epochs as scripts
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
@@ -101,19 +100,7 @@ def trace_options(shape: Shape) -> list[str]:
     return [f"--shape retry_for_s={shape.retry_for_s}"] * bool(shape.retry_for_s) + ["--shape fresh=True"] * shape.fresh
 
 
-class Codec:
-    """The functions of EPOCHS. What is decoded is cached for each process."""
-
-    @staticmethod
-    def encode(value: Manifest, /) -> bytes:
-        """Return the bytes of a manifest."""
-        return EPOCHS.encode(value)
-
-    @staticmethod
-    @lru_cache(10_000)
-    def decode(body: bytes, /) -> Manifest:
-        """Return the manifest in these bytes. Raises InvalidManifest."""
-        return EPOCHS.decode(body)
+Codec = Cached(EPOCHS)
 
 
 def production(world: World, shape: Shape, role: str) -> Instance | ManifestReader:
@@ -160,7 +147,7 @@ async def opened(actors: Actors, client: Client, world: World) -> Instance | Non
 
 
 def shown(of: Committed | Polled) -> str:
-    return content(EPOCHS.encode(of.value if isinstance(of, Committed) else of.manifest))
+    return content(Codec.encode(of.value if isinstance(of, Committed) else of.manifest))
 
 
 def key_of(of: Committed | Polled) -> str:

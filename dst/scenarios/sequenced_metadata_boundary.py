@@ -9,10 +9,9 @@ may be left.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 
 from highwater.dst.actors import Actors, Change, Said, raise_anomalies, said_by
-from highwater.dst.scenario import PATIENCE, STORES, BaseShape, Draw, Scenario, counted
+from highwater.dst.scenario import PATIENCE, STORES, BaseShape, Cached, Draw, Scenario, counted
 from highwater.dst.scripts import boundary_object, sequenced_metadata
 from highwater.dst.scripts import sequenced_metadata_boundary as scripts
 from highwater.dst.sim.kernel import Client
@@ -119,11 +118,7 @@ def namespace(shape: Shape) -> Namespace:
     return NAMESPACES[shape.manifest]
 
 
-class Codec:
-    """The functions of UPDATES, cached for each process."""
-
-    encode = staticmethod(lru_cache(100_000)(UPDATES.encode))
-    decode = staticmethod(lru_cache(100_000)(UPDATES.decode))
+Codec = Cached(UPDATES)
 
 
 def production(world: World, where: Namespace, spare_checkpoints: bool, client: int) -> MetadataStore:

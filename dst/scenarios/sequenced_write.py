@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from highwater.dst.actors import Actors, Change, Said, raise_anomalies, said_by
-from highwater.dst.scenario import RARE, STORES, BaseShape, Draw, Scenario, counted
+from highwater.dst.scenario import RARE, STORES, BaseShape, Cached, Draw, Scenario, counted
 from highwater.dst.scripts import sequenced_write as scripts
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.tampering import DAMAGE
@@ -78,10 +78,13 @@ class Ends(NamedTuple):
     reader: StateReader | LogReader
 
 
+Codec = Cached(UPDATES)
+
+
 def made(world: World, shape: Shape, storage: type = SequencedStorage, next_file: type = NextFile, state: type = StateWriter,
          log: type = LogWriter, readers: tuple[type, type] = (StateReader, LogReader)) -> Ends:
     files, (resolve, unknown) = storage(world, NAMESPACES[shape.log]), options(shape)
-    writer = log(files, unknown=unknown) if shape.log else state(files, resolve=resolve, unknown=unknown)
+    writer = log(files, unknown=unknown) if shape.log else state(files, Codec, resolve=resolve, unknown=unknown)
     writer.next_file = next_file(files, unknown)
     return Ends(writer, readers[shape.log](files))
 
@@ -108,7 +111,7 @@ def key_of(of: Committed) -> str:
 
 
 def shown(of: Committed) -> str:
-    return content(UPDATES.encode(of.value))
+    return content(Codec.encode(of.value))
 
 
 async def writer(actors: Actors, client: Client, world: World, number: int) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from highwater.dst.actors import Actors, Said, raise_anomalies, said_by
-from highwater.dst.scenario import STORES, BaseShape, Draw, Scenario, counted, rarely
+from highwater.dst.scenario import STORES, BaseShape, Cached, Draw, Scenario, counted, rarely
 from highwater.dst.scripts import simple_conditional as scripts
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.store import SimulatedStore, profile_of
@@ -70,8 +70,11 @@ def trace_options(shape: Shape) -> list[str]:
     return [f"--shape store={shape.store}"] + ["--shape check=True"] * shape.check + ["--shape fresh=True"] * shape.fresh
 
 
+Codec = Cached(UPDATES)
+
+
 def production(world: World, shape: Shape, number: int) -> SimpleConditional:
-    return SimpleConditional(world, KEY, resolve=resolve(shape))
+    return SimpleConditional(world, KEY, Codec, resolve(shape))
 
 
 def begin(store: SimulatedStore, shape: Shape) -> None:
@@ -80,7 +83,7 @@ def begin(store: SimulatedStore, shape: Shape) -> None:
 
 
 SHOWN: dict[str, Callable[[Content], str]] = {  # of a result: its key, and what it claims
-    "key": lambda of: KEY, "content": lambda of: content(UPDATES.encode(of.value)), "version": lambda of: of.version,
+    "key": lambda of: KEY, "content": lambda of: content(Codec.encode(of.value)), "version": lambda of: of.version,
 }
 
 

@@ -10,11 +10,10 @@ writer that crashed knows them. A writer whose session was forgotten goes on wit
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from highwater.dst.actors import Actors, raise_anomalies, said_by
-from highwater.dst.scenario import RARE, BaseShape, Draw
+from highwater.dst.scenario import RARE, BaseShape, Cached, Draw
 from highwater.dst.scenarios import sequenced_metadata_boundary as boundary
 from highwater.dst.scenarios.sequenced_metadata_boundary import key_of, made, shown
 from highwater.dst.scripts import update_ids as scripts
@@ -48,8 +47,17 @@ class Content(Manifest):
         return made._replace(updates=(*made.updates, *new)) if new else made
 
 
-class Codec(boundary.Codec):
-    decode = staticmethod(lru_cache(100_000)(lambda body: Content(*UPDATES.decode(body))))
+class ContentCodec:
+    """The codec of contents."""
+
+    encode = staticmethod(UPDATES.encode)
+
+    @staticmethod
+    def decode(body: bytes) -> Content:
+        return Content(*UPDATES.decode(body))
+
+
+Codec = Cached(ContentCodec)
 
 
 class Store(MetadataStore):

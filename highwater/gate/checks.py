@@ -25,7 +25,7 @@ def of_protocol(protocol: str, size: Size, has_scenario: bool) -> Iterator[Check
     simulated = has_scenario and "scenario" not in broken
     groups = {  # part that the checks need -> the checks
         "model": specs.checks(protocol, size.deep),
-        "checks": own_checks(protocol),
+        "checks": own_checks(protocol, size.deep),
         "proof": proofs.checks(protocol),
         "refinement": refinements.checks(protocol),
         "inheritance": refinements.unbounded_checks(protocol),
@@ -39,9 +39,13 @@ def of_protocol(protocol: str, size: Size, has_scenario: bool) -> Iterator[Check
     yield from missing(protocol, broken)
 
 
-def own_checks(protocol: str) -> Iterator[Check]:
+def own_checks(protocol: str, deep: bool) -> Iterator[Check]:
+    """Yield the checks that a protocol has of its own, and those of `verify-deep` if it has some."""
     if project.has("checks", protocol):
-        yield from project.load("checks", protocol).checks()
+        of = project.load("checks", protocol)
+        yield from of.checks()
+        if deep and hasattr(of, "deep_checks"):
+            yield from of.deep_checks()
 
 
 def unusable(protocol: str) -> dict[str, Exception]:

@@ -2,14 +2,15 @@
 instances, and with Z3 each step of an instance of any size."""
 
 from collections.abc import Iterator
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from highwater import project
 from highwater.gate.exits import PROOF, REFINEMENT
 from highwater.gate.rows import Check, Found
-from highwater.model.core import Exploration
-from highwater.model.explore.tabulated import explore
-from highwater.model.refine import Mapped, failure, refining
+from highwater.model.core import Exploration, Model
+from highwater.model.explore.tabulated import Explorer, explore
+from highwater.model.refine import Failure, Mapped, failure, refining
 
 if TYPE_CHECKING:
     from highwater.model.proofs.engine.inductive import Row
@@ -18,16 +19,37 @@ if TYPE_CHECKING:
 def checks(protocol: str) -> Iterator[Check]:
     if project.has("refinement", protocol):
         of = project.load("refinement", protocol)
-        yield Check(protocol, "refinement", f"every step is one of {of.ONTO}", refines, (protocol,), weight=5)
+        onto = ", ".join(names_of(of))
+        yield Check(protocol, "refinement", f"every step is one of {onto}", refines, (protocol,), weight=5)
         if getattr(of, "OFF", ()):
             yield Check(protocol, "refinement", "fails with each safeguard off", fails, (protocol,), weight=2)
 
 
-def explored(protocol: str, constants: dict[str, Any]) -> tuple[Mapped, Exploration]:
-    of = project.load("model", protocol)
-    c = of.Constants(**constants)
-    mapped = Mapped(of.model(c), project.load("refinement", protocol).refinement(c))
-    return mapped, explore(refining(mapped))
+def names_of(mapping: ModuleType) -> tuple[str, ...]:
+    """Return the models that a protocol refines: one, or for a composition its parts."""
+    return (mapping.ONTO,) if isinstance(mapping.ONTO, str) else mapping.ONTO
+
+
+def mapped_onto(mapping: ModuleType, model: Model, names: tuple[str, ...]) -> list[Mapped]:
+    """Return the mappings of an instance onto these models. They share an explorer, so each step is taken once. Leave out the
+    parts of a composition of which an instance has no client."""
+    c, explorer = model.constants, Explorer(model)
+    if isinstance(mapping.ONTO, str):
+        return [Mapped(model, mapping.refinement(c), explorer)]
+    return [Mapped(model, mapping.refinement(c, name), explorer) for name in names if mapping.has_clients(c, name)]
+
+
+def explored(protocol: str, constants: dict[str, Any], onto: tuple[str, ...] = ()) -> tuple[list[Mapped], Exploration]:
+    """Search an instance for a step that is none of one of these models; without `onto`, of all that the protocol refines."""
+    of, mapping = project.load("model", protocol), project.load("refinement", protocol)
+    mapped = mapped_onto(mapping, of.model(of.Constants(**constants)), onto or names_of(mapping))
+    return mapped, explore(refining(*mapped))
+
+
+def first_failure(mapped: list[Mapped], found: Exploration) -> tuple[Mapped, Failure]:
+    """Return the step that is none, and the mapping that it breaks."""
+    wrong = [(of, failure(of, found.trace[-1].state)) for of in mapped]
+    return next((of, one) for of, one in wrong if one is not None)
 
 
 def refines(protocol: str) -> Found:
@@ -36,22 +58,31 @@ def refines(protocol: str) -> Found:
     for constants in getattr(project.load("refinement", protocol), "INSTANCES", ({},)):
         mapped, found = explored(protocol, constants)
         if found.violated:
-            wrong = failure(mapped, found.trace[-1].state)
-            assert wrong is not None
-            return Found("", REFINEMENT, "\n".join((f"{wrong.process}.{wrong.action} with {constants}", *wrong.why)))
-        if not mapped.taken:
-            return Found("", REFINEMENT, f"every step leaves the mapped state as it is with {constants}")
+            of, wrong = first_failure(mapped, found)
+            what = f"{wrong.process}.{wrong.action} is no step of {of.refinement.onto.name} with {constants}"
+            return Found("", REFINEMENT, "\n".join((what, *wrong.why)))
+        unused = [of.refinement.onto.name for of in mapped if not of.taken]
+        if unused:
+            return Found("", REFINEMENT, f"every step leaves the mapped state of {unused} as it is with {constants}")
         states, steps = states + found.states, steps + found.transitions
     return Found(f"{states:,} states, {steps:,} steps")
 
 
+def breaking(protocol: str) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield each instance with a safeguard switched off, and the model that it then does not refine."""
+    of, mapping = project.load("model", protocol), project.load("refinement", protocol)
+    for off in mapping.OFF:
+        names = names_of(mapping) if isinstance(mapping.ONTO, str) else mapping.broken(of.Constants(**off))
+        yield from ((off, name) for name in names)
+
+
 def fails(protocol: str) -> Found:
     """Check that some step fails without each safeguard."""
-    of = project.load("refinement", protocol)
-    passing = [off for off in of.OFF if not explored(protocol, off)[1].violated]
+    passing = [(off, onto) for off, onto in breaking(protocol) if not explored(protocol, off, (onto,))[1].violated]
     if passing:
-        return Found("", REFINEMENT, "\n".join(f"every step refines with {off}, but one must not" for off in passing))
-    return Found(f"{len(of.OFF)} safeguards")
+        texts = [f"every step is one of {onto} with {off}, but one must not be" for off, onto in passing]
+        return Found("", REFINEMENT, "\n".join(texts))
+    return Found(f"{len(project.load('refinement', protocol).OFF)} safeguards")
 
 
 # --- for any number of clients, ids and requests

@@ -7,7 +7,7 @@ its puts would be an unconditional PUT of a separate object under `kv/`.
 
 import json
 from base64 import b64decode, b64encode
-from typing import Protocol
+from typing import Any, Protocol
 
 from highwater.impl.codecs.json.wal import InvalidWal
 from highwater.impl.protocols import wal_fencing
@@ -49,7 +49,7 @@ class WalKv:
         self.table = dict(decode(record.body) for record in wal.records)
 
     @classmethod
-    async def open(cls, world: World, root: str, **options: int) -> "WalKv":
+    async def open(cls, world: World, root: str, **options: Any) -> "WalKv":
         """Open the store and fence earlier writers. Options and errors are those of impl.protocols.wal_fencing.open."""
         return cls(await wal_fencing.open(world, root, **options))
 

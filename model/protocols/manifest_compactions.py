@@ -514,13 +514,16 @@ SOMETIMES = {
 COLLECTING = ("RefusalIsIndefinite", "FileIsCollected")  # witnessed only where something is collected
 
 
+def initial() -> Shared:
+    return Shared((Manifest(0, frozenset(), ()),), (Compactions(0, frozenset()),), 0, 0, (), 0, 0, 0, frozenset(),
+                  frozenset(), (), False, False)
+
+
 def model(c: Constants) -> Model:
-    shared = Shared((Manifest(0, frozenset(), ()),), (Compactions(0, frozenset()),), 0, 0, (), 0, 0, 0, frozenset(),
-                    frozenset(), (), False, False)
     compactor = Compactor(task=first_task(c))
     roles = (("Writer", c.WRITERS, Writer(), WRITER), ("Compactor", c.COMPACTORS, compactor, COMPACTOR),
              ("Collector", c.COLLECTORS, Collector(), COLLECTOR))
     sometimes = {name: witness for name, witness in SOMETIMES.items()
                  if (c.COLLECTORS and c.COLLECTIONS != 0) or name not in COLLECTING}
     renamed: dict[str, Any] = dict.fromkeys(("Writer", "Compactor", "Collector"))  # named nowhere
-    return Model("manifest_compactions", c, shared, (*clients(*roles), store(STORE)), ALWAYS, sometimes, renamed=renamed)
+    return Model("manifest_compactions", c, initial(), (*clients(*roles), store(STORE)), ALWAYS, sometimes, renamed=renamed)

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from highwater import project
 from highwater.dst.scenarios import STEMS as SCENARIOS
 from highwater.specs.runs import rows
 
 ROOT = Path(__file__).resolve().parents[2]
-STEMS = sorted({*SCENARIOS, *(row.stem for row in rows())})
+STEMS = sorted({*SCENARIOS, *(row.stem for row in rows()), *project.ours("model")})
 NAMED = re.compile(rf"(?<![a-z0-9])({'|'.join(STEMS)})(?![a-z0-9])", re.IGNORECASE)
 MACHINERY = (  # rooms, with all below them but `PROTOCOLS`; and files
     "specs", "model", "impl/codecs", "impl/stores", "impl/errors.py", "impl/layout.py", "impl/world.py", "traces", "dst",
@@ -23,6 +24,7 @@ PROTOCOLS = (  # the rooms of protocols: a module's name begins with its protoco
     "traces/damage/protocols", "dst/scenarios", "dst/scripts", "dst/mutants",
     "highwater/conformance/protocols", "highwater/gate/protocols",
 )
+FOLDERS = {"model/protocols/database": "database_metadata"}  # of one protocol: its modules have names of their own
 OF_A_SYSTEM = ("traces/recorded/systems",)  # maps a system's log to our protocols, so it names them
 BELOW_PROOFS = "model/proofs/engine"  # is machinery again
 # Tools of SlateDB's databases, which are sequences of metadata files, may import the protocols that these databases have.
@@ -30,6 +32,7 @@ TOOLS: dict[str, set[str]] = {}
 PARTS = {f"impl/protocols/{part}" for part in ("boundary_object", "sequenced_storage", "sequenced_metadata")}
 # of no protocol: any may be made of them
 BOUNDARY = "sequenced_metadata_boundary"
+MODELS = {f"model/protocols/{part}" for part in ("manifest_compactions", "manifest_epochs", BOUNDARY, "wal_fencing")}
 DATABASE, OF_A_DATABASE = "database_metadata", ("manifest_compactions", "wal_fencing")  # which is made of these two
 OF_IMPL = {f"impl/protocols/{part}" for part in OF_A_DATABASE}
 OF_DATABASES = {
@@ -57,6 +60,12 @@ EDGES = {  # module of a protocol -> the modules of others that it imports
         f"{room}/{BOUNDARY}" for room in ("dst/scenarios", "traces/protocols"))},
     "dst/scenarios/wal_fencing": {"impl/kv/wal"},
     "traces/protocols/manifest_migration_calls": {f"traces/protocols/{BOUNDARY}_calls"},  # whose stores it uses
+    **{f"model/protocols/database/{module}": MODELS for module in ("clients", "constants", "state")},
+    "model/protocols/database/joint": {f"model/protocols/{BOUNDARY}"},
+    "model/protocols/database/requests": {"model/protocols/wal_fencing"},
+    "model/protocols/database/writes": {"model/protocols/manifest_compactions", "model/protocols/wal_fencing"},
+    "model/protocols/database_metadata": MODELS,  # it is composed of them
+    "model/proofs/database_metadata": {f"model/{room}/{BOUNDARY}" for room in ("proofs", "protocols")},
     "model/proofs/refinements/sequenced_write": {"model/proofs/abstract/sequenced_files"},  # the abstract model that it refines
     "impl/kv/wal": {"impl/protocols/wal_fencing"},  # a store of keys and values whose log it is
     "impl/protocols/log_gc": {f"impl/protocols/{BOUNDARY}"},
@@ -115,7 +124,9 @@ def module_of(path: str) -> str:
 
 def protocol_of(module: str) -> str:
     """The stem that a module's name begins with, or the name."""
-    name = module.rpartition("/")[2]
+    folder, _, name = module.rpartition("/")
+    if folder in FOLDERS:
+        return FOLDERS[folder]
     return max((stem for stem in STEMS if name == stem or name.startswith(f"{stem}_")), key=len, default=name)
 
 

@@ -19,7 +19,7 @@ ANYWHERE = {"highwater.project", "model.uncollected"}  # they import the standar
 MAY = {  # room -> the rooms and modules that it may import beside itself, and the libraries beside stdlib
     "specs": (set(), set()),
     "model": ({"model.core", "model.parts", "model.explore.tabulated"}, set()),
-    "model/protocols": ({"model.core", "model.parts"}, set()),
+    "model/protocols": ({"model.compose", "model.core", "model.parts"}, set()),
     "model/abstract": ({"model.core", "model.parts"}, set()),
     "model/refinements": ({"model.abstract", "model.beside", "model.protocols", "model.refine"}, set()),
     "model/explore": ({"model.core"}, {"numpy"}),

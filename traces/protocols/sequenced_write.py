@@ -9,6 +9,7 @@ If a writer in doubt cannot read whose file it is, it is treated as if it had cr
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from highwater.impl.codecs.json.manifest import UPDATES, InvalidManifest
 from highwater.impl.layout import Namespace
@@ -30,6 +31,8 @@ from highwater.traces.event import Event
 from highwater.traces.protocols.sequenced_write_calls import CALLS
 from highwater.traces.refine import STUTTER, Match, Refiner
 from highwater.traces.trace import refiner_without_witnesses, update_of
+
+LIMIT = 100_000  # contents whose updates are kept for the process
 
 
 def constants(use: str, writers: int, readers: int, resolve: str, unknown: str) -> Constants:
@@ -79,6 +82,12 @@ def refiner(c: Constants) -> Refiner:
         process._replace(actions={**process.actions, **MORE.get(process.role, {})}) for process in of.processes)))
 
 
+@lru_cache(LIMIT)
+def updates_in(body: bytes) -> tuple[str, ...]:
+    """Return the names of the updates in a body. Raises InvalidManifest."""
+    return UPDATES.decode(body).updates
+
+
 class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
@@ -91,7 +100,7 @@ class Trace(trace.Trace):
         self.constants = refiner.model.constants
 
     def _updates(self, e: Event) -> tuple[str, ...]:
-        return UPDATES.decode(e.body).updates if self.constants.USE == "state" else (e.body.decode(),)
+        return updates_in(e.body) if self.constants.USE == "state" else (e.body.decode(),)
 
     def _file(self, e: Event) -> File:
         """Return the model's file for an event. Raises InvalidManifest, ValueError."""

@@ -6,6 +6,8 @@ with an indefinite error (5xx), is in the model's pool from then on, whether or 
 know. If an update is reported as in doubt, its writer forgets what it knew, as after a crash.
 """
 
+from functools import lru_cache
+
 from highwater.impl.codecs.json.manifest import UPDATES, InvalidManifest
 from highwater.model.protocols.simple_conditional import Constants, Shared, Update, Writer, model
 from highwater.traces import trace
@@ -16,6 +18,7 @@ from highwater.traces.refine import STUTTER, Match, Refiner
 from highwater.traces.trace import refiner_without_witnesses, update_of
 
 KEY = "db/all"
+LIMIT = 100_000  # contents whose updates are kept for the process
 KEYS = Keys(KEY, single=(KEY,))
 Log = tuple[Update, ...]
 
@@ -30,9 +33,15 @@ def refiner(c: Constants) -> Refiner:
     return refiner_without_witnesses(model(c))
 
 
+@lru_cache(LIMIT)
+def updates_in(body: bytes) -> tuple[str, ...]:
+    """Return the names of the updates in a body. Raises InvalidManifest."""
+    return UPDATES.decode(body).updates
+
+
 def log_of(body: bytes) -> Log:
     """Return the updates in a body. Raises InvalidManifest, ValueError."""
-    return tuple(map(update_of, UPDATES.decode(body).updates))
+    return tuple(map(update_of, updates_in(body)))
 
 
 def puts(w: Writer, client: str, log: Log) -> bool:
@@ -53,7 +62,7 @@ class Trace(trace.Trace):
     keyed = ("committed", "read")
 
     def _updates(self, e: Event) -> tuple[str, ...]:
-        return UPDATES.decode(e.body).updates
+        return updates_in(e.body)
 
     def _unanswered(self, e: Event) -> Match:
         if e.kind == "refused" and (e.op == "get" or e.status < 500):  # a definite error: nothing has happened

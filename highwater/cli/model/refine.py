@@ -12,15 +12,16 @@ from highwater.cli.instances import Name, Settings, instance, of_user
 from highwater.cli.model.explore import constants_of, search
 from highwater.cli.model.refine_unbounded import check_covered, inherits
 from highwater.gate.exits import INCOMPLETE, REFINEMENT
+from highwater.gate.refinements import first_failure, mapped_onto, names_of
 from highwater.model.core import Bounds, Model, Step
-from highwater.model.refine import Failure, Mapped, Refinement, Unmapped, differences, failure, refining, shown
+from highwater.model.refine import Failure, Mapped, Refinement, Unmapped, differences, refining, shown
 from highwater.reports.steps import spelt
 
 
 def refine_command(
     name: Name, settings: Settings = None,
     onto: Annotated[list[str] | None, typer.Option(
-        metavar="ABSTRACT", help="the abstract model; may be left out, since a mapping is onto one")] = None,
+        metavar="MODEL", help="the abstract model, or a part of a composition; without it, all that it refines")] = None,
     max_states: Annotated[int | None, typer.Option(min=1)] = None,
     walks: Annotated[int | None, typer.Option(min=1, help="instead, take so many random walks: for large instances")] = None,
     steps: Annotated[int, typer.Option(min=1, help="of one walk")] = 1_000,
@@ -28,7 +29,8 @@ def refine_command(
     unbounded: Annotated[bool, typer.Option("--unbounded", help=(
         "instead, prove it with Z3 for any number of clients, ids and requests in flight"))] = False,
 ) -> None:
-    """Check that a model refines an abstract model. Exits with 0 only if every step from every reachable state refines."""
+    """Check that a model refines an abstract model, or each of its parts. Exits with 0 only if every step from every reachable
+    state refines."""
     if walks is not None and max_states is not None:
         refuse("--max-states is for a search: leave it out, or leave out --walks")
     if unbounded and (walks or max_states):
@@ -39,27 +41,33 @@ def refine_command(
         raise typer.Exit(inherits(name, mapping, model.constants))
     try:
         with of_user(mapping):
-            mapped = mapped_of(name, model, mapping)
+            mapped = mapped_of(name, model, mapping, tuple(onto or names_of(mapping)))
             found, what = walked(mapped, walks, steps, seed) if walks else searched(mapped, max_states)
     except Unmapped as error:
         refuse(f"the module {mapping.__name__}: {error}")
-    there = mapped.refinement.onto
-    console.print(f"{model.name}: {constants_of(model)}\n{there.name}: {constants_of(there)}\n{what}", markup=False)
+    instances = [model, *(of.refinement.onto for of in mapped)]
+    console.print("\n".join((*(f"{each.name}: {constants_of(each)}" for each in instances), what)), markup=False)
     if found.violated:
-        wrong = failure(mapped, found.trace[-1].state)
-        assert wrong is not None
-        console.print(told(model, there, found.trace, wrong))
+        of, wrong = first_failure(mapped, found)
+        console.print(told(model, of.refinement.onto, found.trace, wrong))
         raise typer.Exit(REFINEMENT)
+    stopped = not walks and found.stopped
+    for of in mapped:
+        explain(of, "taken " if walks or stopped else "")
+    if stopped:
+        console.print(f"[bold yellow]NOT complete[/]: stopped at {stopped}; steps from further states were not checked")
+        raise typer.Exit(INCOMPLETE)
+
+
+def explain(mapped: Mapped, taken: str) -> None:
+    """Print what a mapping says of the steps that were checked. Exits if it says nothing."""
+    there = mapped.refinement.onto
     actions = ", ".join(sorted(".".join(filter(None, each)) for each in mapped.taken))
     if not actions:
         console.print(f"[bold red]every step leaves the mapped state as it is[/]: the mapping says nothing of {there.name}")
         raise typer.Exit(REFINEMENT)
-    stopped = not walks and found.stopped
-    console.print(f"[green]ok[/]: every step {'taken ' if walks or stopped else ''}is a step of {there.name}, or leaves the "
-                  f"mapped state as it is; actions of {there.name}: {actions}")
-    if stopped:
-        console.print(f"[bold yellow]NOT complete[/]: stopped at {stopped}; steps from further states were not checked")
-        raise typer.Exit(INCOMPLETE)
+    console.print(f"[green]ok[/]: every step {taken}is a step of {there.name}, or leaves the mapped state as it is; actions of "
+                  f"{there.name}: {actions}")
 
 
 def mapping_of(name: str, onto: list[str]) -> ModuleType:
@@ -68,36 +76,43 @@ def mapping_of(name: str, onto: list[str]) -> ModuleType:
         refuse(f"{name} refines no abstract model: {project.file_of('refinement', name)} would hold the mapping"
                if project.has("model", name) else f"{name} is no protocol, so it has no mapping onto an abstract model")
     mapping = project.load("refinement", name)
-    if not isinstance(mapping.ONTO, str):
-        refuse(f"the module {mapping.__name__}: ONTO is {mapping.ONTO!r}; write one name, a protocol refines one model")
-    if len(set(onto)) > 1:
+    if isinstance(mapping.ONTO, str) and len(set(onto)) > 1:
         refuse(f"--onto is given {len(onto)} times: a protocol refines one model, {name} refines {mapping.ONTO}")
-    if onto and onto[0] != mapping.ONTO:
-        refuse(f"there is no mapping of {name} onto {onto[0]}: it refines {mapping.ONTO}")
+    if not isinstance(mapping.ONTO, str) and not (hasattr(mapping, "has_clients") and hasattr(mapping, "broken")):
+        refuse(f"the module {mapping.__name__}: ONTO is {mapping.ONTO!r}; write one name, a protocol refines one model, or "
+               "define has_clients and broken, as a composition does")
+    unknown = [each for each in onto if each not in names_of(mapping)]
+    if unknown:
+        refuse(f"there is no mapping of {name} onto {unknown[0]}: it refines {', '.join(names_of(mapping))}")
     return mapping
 
 
-def mapped_of(name: str, model: Model, mapping: ModuleType) -> Mapped:
+def mapped_of(name: str, model: Model, mapping: ModuleType, onto: tuple[str, ...]) -> list[Mapped]:
     """Refuses constants that the mapping does not cover. Raises Unmapped if the mapping does not fit the models."""
     check_covered(name, mapping, model.constants)
-    refinement: Any = mapping.refinement(model.constants)
-    if not isinstance(refinement, Refinement):
-        refuse(f"the module {mapping.__name__}: refinement({model.constants}) returns {refinement!r}, not a "
-               "highwater.model.refine.Refinement")
-    return Mapped(model, refinement)
+    if isinstance(mapping.ONTO, str):
+        refinement: Any = mapping.refinement(model.constants)
+        if not isinstance(refinement, Refinement):
+            refuse(f"the module {mapping.__name__}: refinement({model.constants}) returns {refinement!r}, not a "
+                   "highwater.model.refine.Refinement")
+        return [Mapped(model, refinement)]
+    found = mapped_onto(mapping, model, onto)
+    if not found:
+        refuse(f"no client of this instance takes a step of {', '.join(onto)}: set more clients, or leave out --onto")
+    return found
 
 
-def searched(mapped: Mapped, max_states: int | None) -> tuple[Any, str]:
+def searched(mapped: list[Mapped], max_states: int | None) -> tuple[Any, str]:
     with console.status("exploring") as status:
-        found = search(refining(mapped), "auto", "breadth", False, Bounds(max_states),
+        found = search(refining(*mapped), "auto", "breadth", False, Bounds(max_states),
                        lambda states, depth: status.update(f"exploring: {states:,} states, depth {depth}"))
     return found, f"{found.states:,} states, {found.transitions:,} steps"
 
 
-def walked(mapped: Mapped, walks: int, steps: int, seed: int) -> tuple[Any, str]:
+def walked(mapped: list[Mapped], walks: int, steps: int, seed: int) -> tuple[Any, str]:
     from highwater.model.explore.walk import walk
 
-    found = walk(refining(mapped), seed, walks, steps)
+    found = walk(refining(*mapped), seed, walks, steps)
     return found, f"{found.walks:,} random walks of seed {seed}, {found.steps:,} steps, the longest walk {found.longest}"
 
 

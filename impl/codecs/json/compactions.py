@@ -6,9 +6,9 @@ A job is the list of the names of the SSTs to merge. `jobs` has the jobs that we
 """
 
 import json
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from highwater.impl.codecs.json.manifest import ENCODER, frozen
+from highwater.impl.codecs.json.manifest import ENCODER
 from highwater.impl.errors import Definite
 
 Job = tuple[str, ...]  # names of the SSTs to merge
@@ -23,6 +23,10 @@ class Compactions(NamedTuple):
 
 class InvalidCompactions(Definite):
     """A file that this codec did not write."""
+
+
+def frozen(value: Any) -> Any:
+    return tuple(map(frozen, value)) if isinstance(value, list) else value
 
 
 def encode(compactions: Compactions) -> bytes:

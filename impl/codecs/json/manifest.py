@@ -11,7 +11,6 @@ expires.
 """
 
 import json
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from highwater.impl.codecs.manifest import DEFAULTS, Manifest, check_fields
@@ -42,6 +41,7 @@ NAMES = {  # field -> its name in the file
 }
 FIELDS = {there: name for name, there in NAMES.items()}
 KNOWN = frozenset(NAMES)
+OTHERS = Manifest()[len(KNOWN):]  # the fields that only SlateDB's files have come last
 
 
 class ManifestCodec:
@@ -52,7 +52,8 @@ class ManifestCodec:
 
     def encode(self, manifest: Manifest) -> bytes:
         """Encode a manifest. Raises CannotHold if it has a field of SlateDB's that our files have no place for."""
-        check_fields(manifest, KNOWN, "in JSON")
+        if manifest[len(KNOWN):] != OTHERS:
+            check_fields(manifest, KNOWN, "in JSON")
         document = {there: value for name, there in NAMES.items()
                     if (value := getattr(manifest, name)) != DEFAULTS[name] or name in self.always}
         if "checkpoints" in document:
@@ -63,21 +64,20 @@ class ManifestCodec:
         """Decode the bytes of a file. Raises InvalidManifest, also for a file with unknown fields: writing it again would drop
         them."""
         try:
-            document: Mapping[str, Any] = json.loads(body)
-            fields = {FIELDS[there]: frozen(value) for there, value in document.items()}
+            document: dict[str, Any] = json.loads(body)
+            fields: dict[str, Any] = {FIELDS[there]: tuple(value) if isinstance(value, list) else value
+                                      for there, value in document.items()}
             if "checkpoints" in fields:
                 fields["checkpoints"] = tuple(Checkpoint(**one) for one in fields["checkpoints"])
+            if "sessions" in fields:
+                fields["sessions"] = tuple((session, number) for session, number in fields["sessions"])
             if strange := [name for name, value in fields.items() if type(value) is not type(DEFAULTS[name])]:
                 raise TypeError(f"{strange[0]} is {fields[strange[0]]!r}")
-            if lacking := self.always - fields.keys():
-                raise KeyError(min(lacking))
+            if not self.always <= fields.keys():
+                raise KeyError(min(self.always - fields.keys()))
             return Manifest(**fields)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise InvalidManifest(f"not a manifest: {body[:60]!r}: {error}") from None
-
-
-def frozen(value: Any) -> Any:
-    return tuple(map(frozen, value)) if isinstance(value, list) else value
 
 
 UPDATES = ManifestCodec("checkpoints", "updates")
