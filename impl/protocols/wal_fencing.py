@@ -262,6 +262,9 @@ class Wal:
                 pass  # a later writer, its own flush whose reply was lost, or another role whose manifest it is, too
             except OutcomeUnknown as error:
                 unknown = error
+            except Indefinite:  # its boundary is broken: it is not known what stands
+                self.closed = Closed
+                raise
             except Unavailable:
                 left -= 1
                 continue  # the store says that nothing was applied
@@ -290,13 +293,9 @@ class Wal:
             raise Closed(f"the writer of epoch {self.epoch} is no longer open: open another one")
 
     async def _closing(self, work: Awaitable[Result]) -> Result:
-        """Await a part of a call. After an Indefinite error this writer is closed, and so it is if the call is cancelled: its
-        request in flight may still be applied."""
+        """Await a part of a call. If it is cancelled, this writer is closed: its request in flight may still be applied."""
         try:
             return await work
-        except Indefinite:
-            self.closed = self.closed or Closed
-            raise
         except Exception:
             raise
         except BaseException:

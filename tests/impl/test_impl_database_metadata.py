@@ -7,7 +7,7 @@ import pytest
 from highwater.dst import script
 from highwater.dst.mutants import database_metadata as mutants
 from highwater.dst.mutants.database_metadata_parts import OF_COMPACTIONS, OF_IDS, OF_SEQUENCES, OF_WAL, UNMADE
-from highwater.dst.run_spec import Run
+from highwater.dst.run_spec import Run, drawn_shape
 from highwater.dst.scenarios import mutants_of
 from highwater.dst.scripts import database_metadata as scripts
 from highwater.dst.scripts.database_metadata import SCRIPTS
@@ -90,7 +90,14 @@ def test_nobody_comes_to_harm():
                 if (found := simulate(Run(seed, scenario=STEM), by_model=False)).kind]
 
 
-# --- the mutants of all parts
+# --- the mutants
+
+@pytest.mark.parametrize("name", mutants.SELDOM)
+def test_a_bug_that_drawn_runs_show_seldom_is_shown_by_others(name):
+    build, settings = mutants.SELDOM[name]
+    shapes = ((seed, drawn_shape(seed, STEM)._replace(**settings)) for seed in range(800))
+    assert any(simulate(Run(seed, STEM, shape=shape), build).kind for seed, shape in shapes)
+
 
 def of_part(stem: str, made: dict[str, object], *prefixes: str) -> None:
     """Check that each mutant of a part is made, or that UNMADE says why it cannot be."""

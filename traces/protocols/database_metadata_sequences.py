@@ -165,7 +165,7 @@ class Sequence:
                 self.met.setdefault(e.client, set()).add(put.id)
                 return self._put(put)
         else:
-            self._step(e, name)
+            self._step(e, name, e.body)
         return None
 
     def _next(self, e: Event, name: str) -> Put:
