@@ -56,6 +56,7 @@ EDGES = {  # module of a protocol -> the modules of others that it imports
     "model/protocols/database/requests": {"model/protocols/wal_fencing"},
     "model/protocols/database/writes": {"model/protocols/manifest_compactions", "model/protocols/wal_fencing"},
     "model/protocols/database_metadata": DATABASE,
+    "model/proofs/database_metadata": {f"{room}/{BOUNDARY}" for room in ("model/proofs", "model/protocols")},
     "model/proofs/refinements/sequenced_write": {"model/proofs/abstract/sequenced_files"},  # the abstract model that it refines
     "impl/kv/wal": {"impl/protocols/wal_fencing"},  # a store of keys and values whose log it is
     "impl/protocols/log_gc": {f"impl/protocols/{BOUNDARY}"},
