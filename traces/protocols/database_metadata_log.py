@@ -9,9 +9,9 @@ collector, reads at its listing. If nothing follows the file that it knows, the 
 followed, that it has read the latest file of the history and that it has not. It has read that file if it gets the latest file
 listed, and finds it ahead of a boundary read after that, before it goes on.
 
-In the model a listing has one page. A listing of several pages is taken at its last page, which says what is latest. This module
-adds an action for the one exception. Between two pages a later writer may flush the objects of the first page, and a collector
-delete them. Then the overtaken writer puts its fence into a slot behind replay_after, where it is in nobody's way.
+In the model a listing has one page. A listing of several pages is taken at its last page, which says what is latest. This
+module adds an action for the one exception. Between two pages a later writer may flush the objects of the first page, and a
+collector delete them. Then the overtaken writer puts its fence into a slot behind replay_after, where it is in nobody's way.
 """
 
 from bisect import bisect_right, insort
