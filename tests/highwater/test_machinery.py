@@ -42,7 +42,7 @@ OF_DATABASES = {
     f"traces/protocols/{DATABASE}_calls": {f"traces/protocols/{part}_calls" for part in (*OF_A_DATABASE, BOUNDARY)},
     f"traces/protocols/{DATABASE}_claims": {"traces/protocols/manifest_compactions"},
     f"traces/protocols/{DATABASE}_epochs": {"model/protocols/manifest_epochs"},
-    f"traces/protocols/{DATABASE}_log": {"traces/protocols/wal_fencing"},
+    f"traces/protocols/{DATABASE}_log": {f"{room}/wal_fencing" for room in ("model/protocols", "traces/protocols")},
     f"traces/protocols/{DATABASE}_parts": {f"traces/protocols/{part}" for part in (
         *OF_A_DATABASE, BOUNDARY, "manifest_epochs")},
     f"traces/protocols/{DATABASE}_sequences": {f"traces/protocols/{BOUNDARY}"},

@@ -1,6 +1,8 @@
 """The mapping of a database: each part refuses what is none of its actions, and the failure names the part."""
 
 from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
 
 import pytest
 
@@ -10,7 +12,7 @@ from highwater.dst.simulate import Outcome, simulate
 from highwater.dst.world.faults import NONE
 from highwater.impl.codecs.json.manifest import DATABASE, Checkpoint
 from highwater.impl.codecs.json.ssts import name_of
-from highwater.impl.codecs.json.wal import Record
+from highwater.impl.codecs.json.wal import Record, WalManifest, encode_manifest
 from highwater.impl.codecs.manifest import Manifest
 from highwater.traces.event import Event
 from highwater.traces.explain.explain import explain, replay
@@ -24,6 +26,8 @@ from highwater.traces.protocols.database_metadata_contents import (
     Change,
     change_of,
 )
+from highwater.traces.protocols.database_metadata_log import Log
+from highwater.traces.protocols.database_metadata_parts import constants, refiners_of
 from highwater.traces.refine import Failure
 from highwater.traces.store import Store
 
@@ -218,6 +222,43 @@ def test_an_epoch_that_is_claimed_twice_is_refused(good):
                 other = "Writer#1" if e.client == "Writer#0" else "Writer#0"
                 found.add(refused([*of.events[:at + 1], e._replace(request=e.request + 1_000, client=other, key=key)]))
     assert "" not in found and {signature.partition(".")[0] for signature in found} == {"refinement:manifest"}
+
+
+def test_a_fence_behind_replay_after_is_one_of_an_overtaken_writer():
+    """A writer lists the WAL in two pages. Between them a later writer flushes, and a collector deletes what was listed."""
+    refiner = refiners_of(constants(2, 1, 1, 1, 1))["wal"]
+
+    def log(overtaken: bool) -> Log:
+        refiner.begin()
+        log = Log(refiner)
+        numbers = count(1)
+
+        def asks(client: str, op: str, key: str, status: int = 200, **more: Any) -> None:
+            log.request(Event(0, next(numbers), client, "applied", op, key, more.pop("condition", ""), status,
+                              "v" if op == "create" else "", b"", **more))
+
+        def claims(client: str, epoch: int, replay_after: int = 0, kind: str = CLAIM) -> None:
+            form = encode_manifest(WalManifest(epoch, replay_after))
+            log.put(client, Change(kind), form)
+            log.decide(client, True, form)
+
+        claims("Writer#0", 1)
+        if overtaken:
+            claims("Writer#1", 2)
+            asks("Writer#1", "list", WAL.prefix, condition=WAL.key(0))
+            asks("Writer#1", "create", WAL.key(1))
+            log.observe(Event(0, next(numbers), "Writer#1", "applied", "get_if_changed", "db/wal.manifest", "v", 304, "v", b""))
+        asks("Writer#0", "list", WAL.prefix, condition=WAL.key(0), keys=(WAL.key(1),) * overtaken, truncated=True)
+        if overtaken:
+            claims("Writer#1", 2, 1, FLUSH)
+            log.observe(Event(0, next(numbers), "Collector#0", "applied", "get", "db/wal.manifest", "", 200, "v",
+                              encode_manifest(WalManifest(2, 1))))
+            asks("Collector#0", "delete", WAL.key(1), 204)
+        asks("Writer#0", "list", WAL.prefix, condition=WAL.key(1 if overtaken else 0))
+        asks("Writer#0", "create", WAL.key(2 if overtaken else 1))
+        return log
+
+    assert log(overtaken=True).there == [2] and log(overtaken=False).there == [1]
 
 
 # --- explanations

@@ -118,9 +118,10 @@ class Claims(compaction.Trace):
             self.observe(NEW(Event, (*e[:4], *asked[4:7], *e[7:9], asked.body if asked.op == "create" else b"", *e[10:])))
 
     def conflict(self, e: Event, manifest: bool, number: int) -> None:
-        """Take a create that was refused, if the model's client has read less than this history of so many files."""
+        """Take a create that was refused, if the model's client has read less than this history of so many files. One that has
+        got a file which is none of the history has read nothing in the model."""
         n = max([l.n for l in self.refiner.locals(e.client) if l.pc == "Ready"], default=number)
-        if n < number:
+        if n < number and self.reads.of(e.client).base:
             body = self.bodies[0] if manifest else compactions_json.encode(Compactions())
             self.file(e, manifest, n + 1, body)
 

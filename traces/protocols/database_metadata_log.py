@@ -8,12 +8,18 @@ A writer that claims an epoch reads, in the model, when its file joins the histo
 collector, reads at its listing. If nothing follows the file that it knows, the listing decides. Otherwise both cases are
 followed, that it has read the latest file of the history and that it has not. It has read that file if it gets the latest file
 listed, and finds it ahead of a boundary read after that, before it goes on.
+
+In the model a listing has one page. A listing of several pages is taken at its last page, which says what is latest. This
+module adds an action for the one exception. Between two pages a later writer may flush the objects of the first page, and a
+collector delete them. Then the overtaken writer puts its fence into a slot behind replay_after, where it is in nobody's way.
 """
 
 from bisect import bisect_right, insort
+from collections.abc import Iterator
 from typing import Any
 
 from highwater.model.explore.tabulated import BITS, FIELD
+from highwater.model.protocols.wal_fencing import Constants, Shared, Writer, latest
 from highwater.traces.event import Event
 from highwater.traces.protocols import wal_fencing as wal
 from highwater.traces.protocols.database_metadata_contents import CLAIM, FLUSH, Change, copied
@@ -67,6 +73,10 @@ class Log(wal.Trace):
         start = start if after and e.condition == after else e.condition
         self.listing[e.client] = start, e.keys[-1] if e.truncated and e.keys else ""
         if not e.truncated and start != e.condition:
+            top = wal.WAL.file_id(e.keys[-1] if e.keys else e.condition) or 0
+            if top > max(self.there, default=0):
+                self.refiner.event(e.client, (0, 0, e.client, "pages", top), pages)
+                return
             after_id = wal.WAL.file_id(start) or 0
             keys = tuple(map(wal.WAL.key, self.there[bisect_right(self.there, after_id):]))
             e = NEW(Event, (*e[:6], start, *e[7:10], keys, *e[11:]))
@@ -175,7 +185,29 @@ class Log(wal.Trace):
         return {state >> BITS * part & FIELD for state in self.refiner.states}
 
 
+# --- what the model lacks
+
+def list_pages(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    """List in pages, while a later writer has flushed what the first ones show, and a collector has deleted it."""
+    if w.pc == "Claimed" and w.epoch < s.manifest.writer_epoch:
+        for n in range(latest(s) + 1, s.manifest.replay_after + 1):
+            yield (n,), s, w._replace(pc="Listed", n=max(n, w.base.replay_after))
+
+
+def with_pages(of: Refiner) -> Refiner:
+    """Return a refiner of the model with that action of a writer."""
+    processes = tuple(process._replace(actions={**process.actions, "ListPages": list_pages}) if process.role == "Writer" else
+                      process for process in of.model.processes)
+    return Refiner(of.model._replace(processes=processes))
+
+
 # --- steps, each a function of the pseudo-event that names it
+
+def pages(event: tuple) -> Match:
+    *_, client, _, top = event
+    return Match(client, ("ListPages",), (top,), unheard=True)
+
+
 
 def claims(event: tuple) -> Match:
     *_, client, _, manifest = event

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from highwater.model.core import Action, Local, Model, Process, Property, State
 from highwater.traces.protocols import manifest_compactions, manifest_epochs, wal_fencing
 from highwater.traces.protocols import sequenced_metadata_boundary as boundary
+from highwater.traces.protocols.database_metadata_log import with_pages
 from highwater.traces.refine import Failure, Match, Refiner
 
 PARTS = "manifest", "compactions", "epochs", "claims", "wal"
@@ -60,7 +61,7 @@ def refiners_of(c: Constants, make: Callable[[Model], Refiner] | None = None) ->
         "compactions": boundary.refiner(boundary.constants(c.COMPACTORS, c.COLLECTORS, 0, c.PAGE, False)),
         "epochs": manifest_epochs.refiner(manifest_epochs.constants(c.WRITERS, c.COMPACTORS, 0, 0, 0, True)),
         "claims": manifest_compactions.refiner(manifest_compactions.constants(1, c.COMPACTORS, 0)),
-        "wal": wal_fencing.refiner(wal_fencing.constants(c.WRITERS, c.COLLECTORS)),
+        "wal": with_pages(wal_fencing.refiner(wal_fencing.constants(c.WRITERS, c.COLLECTORS))),
     }
     return {name: make(of.model) for name, of in found.items()} if make else found
 

@@ -22,7 +22,7 @@ from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, READS
 from highwater.traces.protocols import sequenced_metadata_boundary as boundary
 from highwater.traces.protocols.database_metadata_contents import copied, numbered
-from highwater.traces.refine import STUTTER, Failure, Match, Refiner
+from highwater.traces.refine import STUTTER, Match, Refiner
 
 LOOKS = ("get", "get_if_changed")  # reads of a boundary
 FORGETS = {"forget": "LoseReply", "crash": "Crash"}
@@ -184,7 +184,7 @@ class Sequence:
                 self.forget(e.client)
             elif not e.client.startswith("Writer") or self.namespace.file_id(e.condition) not in self.met.get(e.client, ()):
                 why = f"{e.client} lists from {e.condition}, and has neither got nor put that file, nor read the page before"
-                raise Failure("refinement", "refinement:list", why, self.refiner.unpacked())
+                raise self.trace._refused("list", why)
         if not self.knows[e.client]:
             self._step(e, name)
         elif not e.truncated:
