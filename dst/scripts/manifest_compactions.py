@@ -17,6 +17,7 @@ from highwater.impl.protocols.manifest_compactions import (
     stores_of,
 )
 from highwater.impl.protocols.sequenced_metadata import Committed, Recognised
+from highwater.impl.protocols.sequenced_storage import ObjectVersionExists
 
 MANIFESTS = Namespace("db", "manifest")
 UPDATE = ["list {0}", "get {1}.{0}", "create {2}.{0}", "get {0}.boundary"]
@@ -183,6 +184,8 @@ async def open_in_doubt(alone: Alone) -> None:
     alone.fails("create", "manifest/", Unavailable)
     await alone.raises(Unavailable, Compactor(stores, 2).open())
     await alone.raises(ValueError, Compactor(stores, 0).open())
+    alone.fails("create", "manifest/", lambda: flush(stores_of(alone.world._replace(store=alone.real), "db"), "faster"))
+    await alone.raises(ObjectVersionExists, Compactor(stores, 1).open())
 
 
 def behind(alone: Alone, file_id: int):

@@ -46,6 +46,7 @@ CALLS: Calls = with_timeouts({
         **errors("failed", "unknown"),
     },
     "open": {"int": returns("opened", "both files have this epoch, or a higher one", update=NONE),
+             "ObjectVersionExists": definite("not open", "other clients were faster in every attempt: call again", PARTLY),
              "FencedInDoubt": indefinite("not open", FENCED, PARTLY), **errors("not open", "not open", PARTLY, PARTLY),
              "ObjectVersionBehindBoundary": indefinite("not open", "a collector was faster each time: call again", PARTLY)},
     "compact": {"tuple": returns("compacted", "the result is in the manifest; nothing was done if it is empty", update=NONE),
