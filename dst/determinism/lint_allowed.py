@@ -41,6 +41,7 @@ MACHINERY = (
     Allowed("dst/cost.py", "cache", "@cache table", PURE),
     Allowed("dst/script.py", "cache", "@cache failed", "of scripts, in which nothing is drawn: they run once in a process"),
     Allowed("dst/scenario.py", "cache", "@cache rules_of", PURE),
+    Allowed("dst/scenario.py", "cache", "lru_cache(CACHED)", "of a codec, whose functions are of their argument alone"),
     Allowed("traces/calls.py", "cache", "content", PURE),
     Allowed("traces/store.py", "cache", "span", PURE),
     Allowed("traces/recorded/access_log.py", "time", "from datetime import datetime", "reads the times in a log; in no run"),

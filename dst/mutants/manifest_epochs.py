@@ -22,7 +22,7 @@ class Overwrites(MetadataStore):
         try:
             await self.world.store.put(self.bounded.storage.namespace.key(latest + 1), self.codec.encode(value))
         except OutcomeUnknown as error:
-            attempt.doubt, attempt.why = latest + 1, error
+            attempt.doubt, attempt.why = latest + 1, error.with_traceback(None)
             raise
         return Committed(latest + 1, value)
 

@@ -160,7 +160,7 @@ class NoBoundary:
         """Accept every id."""
 
     async def advance(self, boundary: int) -> None:
-        raise ValueError(f"nothing of this namespace may be deleted, so its boundary cannot be {boundary}")
+        raise ValueError(f"nothing of this namespace may be deleted: its boundary stays 0, and does not become {boundary}")
 
 
 def parse(key: str, body: bytes) -> int:

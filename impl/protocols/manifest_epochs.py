@@ -114,7 +114,7 @@ class Instance:
         try:
             opened = await self.metadata.claim(None if retry_for_s else 1, end_ms, self.attempt)
         except (ObjectVersionExists, OutcomeUnknown) as error:
-            self.over = error
+            self.over = StoreError(str(error))
             raise
         except Definite:
             raise
@@ -172,7 +172,7 @@ class Instance:
         try:
             done = await self.metadata.apply(decide, True, None, deadline_ms, self.attempt, self.epoch, self._fenced)
         except Fenced as error:
-            self.over = error
+            self.over = type(error)(error.role, error.epoch, error.stored, "an earlier call reported this already")
             self.world.metrics.count("fenced")
             self.world.metrics.warn(str(error))
             raise

@@ -151,12 +151,12 @@ class MetadataStore:
                 return await self._create(latest, body, decided.value, attempt)
             except ObjectVersionExists as error:
                 self.world.metrics.count("update_conflicts")
-                conflicts, last = {latest: conflicts.get(latest, 0) + 1}, error
+                conflicts, last = {latest: conflicts.get(latest, 0) + 1}, error.with_traceback(None)
             except (ObjectVersionBehindBoundary, OutcomeUnknown) as error:
                 if not again:
                     raise
                 self.world.metrics.count("updates_in_doubt")
-                attempt.why = last = error
+                attempt.why = last = error.with_traceback(None)
             except Definite as error:  # this try had no effect; an earlier one may have had one, or may have it later
                 if attempt.why is None or isinstance(error, Fenced):
                     raise

@@ -16,7 +16,7 @@ UNORDERED = '''
 """Deletes in the order of a set of strings, which is another one under another hash seed."""
 
 from highwater.dst.scenarios.sequenced_metadata_boundary import Codec
-from highwater.impl.protocols.sequenced_metadata import MetadataStore
+from highwater.impl.protocols.sequenced_metadata import MetadataStore, Policies
 
 
 class Unordered(MetadataStore):
@@ -33,7 +33,7 @@ class Unordered(MetadataStore):
 
 
 def unordered(world, where, spare, client):
-    return Unordered(world, where, Codec, spare)
+    return Unordered(world, where, Codec, Policies(spare_checkpoints=spare))
 '''
 
 

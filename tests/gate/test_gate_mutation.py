@@ -95,11 +95,12 @@ def test_every_implementation_has_a_row_and_its_mutants_differ(monkeypatch):
 
     monkeypatch.setattr(mutation, "judged", noted)
     rows = [check for stem in project.stems("scenario") for check in checks_of(stem, GATE) if check.part == "mutation"]
-    assert all(timed(check).code == 0 for check in rows) and len(rows) == 10
-    assert len(asked) == 50 and len(set(asked)) == 10
+    assert all(timed(check).code == 0 for check in rows) and len(rows) == 11
+    assert len(asked) == 55 and len(set(asked)) == 11
     [shared] = [check for check in checks_of("engines", GATE) if check.part == "mutation"]
-    assert timed(shared).code == 0 and len(asked) == 65
-    assert {*asked[50:]} == {"impl/protocols/boundary_object.py", "impl/protocols/sequenced_storage.py", "impl/kv/wal.py"}
+    assert timed(shared).code == 0 and len(asked) == 75
+    assert {*asked[55:]} == {
+        *(f"impl/protocols/{part}.py" for part in ("boundary_object", "sequenced_metadata", "sequenced_storage")), "impl/kv/wal.py"}
 
 
 def row_of_register(folder: Path) -> Row:

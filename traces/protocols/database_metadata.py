@@ -41,7 +41,7 @@ from highwater.traces.protocols.database_metadata_contents import (
     ROLES,
     Change,
     change_of,
-    checkpoints_in,
+    checkpoint_ids_in,
     log_of,
     manifest_of,
     read_names,
@@ -340,7 +340,7 @@ class Trace(trace.Trace):
     def _check_taken(self, e: Event, change: Change, before: Put) -> None:
         """Check that no checkpoint is taken that was there before."""
         if change.kind == CHECKPOINTS:
-            new = checkpoints_in(e.body) - checkpoints_in(before.body)
+            new = checkpoint_ids_in(e.body) - checkpoint_ids_in(before.body)
             if again := new & self.taken:
                 raise self._refused("history", f"{e.client} takes checkpoint {min(again)} again")
             self.taken |= new
@@ -425,9 +425,9 @@ class Trace(trace.Trace):
         if not known or (e.op in OPERATORS and e.key != MANIFEST.key(known)):
             raise self._misled(e, "it has neither put that manifest nor read it, and then a boundary behind it")
         put = next(put for put in reversed(self.manifests.history) if put.id == known)
-        listed = checkpoint in checkpoints_in(put.body)
+        listed = checkpoint in checkpoint_ids_in(put.body)
         if e.op != "ended" and listed != (e.op in ("taken", "renewed")):
             raise self._misled(e, f"that manifest {'lists' if listed else 'does not list'} the checkpoint")
-        was = checkpoint in checkpoints_in(self.manifests.history[put.place - 1].body)
+        was = checkpoint in checkpoint_ids_in(self.manifests.history[put.place - 1].body)
         if heard.stands and e.op in ("taken", "dropped") and listed == was:
             raise self._misled(e, "that manifest is its own, and does not change the checkpoint")

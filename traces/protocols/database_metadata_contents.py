@@ -45,7 +45,7 @@ def compactions_of(body: bytes) -> Compactions:
 
 
 @lru_cache(LIMIT)
-def checkpoints_in(body: bytes) -> frozenset[str]:
+def checkpoint_ids_in(body: bytes) -> frozenset[str]:
     """Return the ids of the checkpoints in a manifest. Raises InvalidManifest."""
     return frozenset(one.id for one in manifest_of(body).checkpoints)
 

@@ -81,6 +81,6 @@ class ManifestCodec:
 
 
 UPDATES = ManifestCodec("checkpoints", "updates")
-EPOCHS = ManifestCodec(*(KNOWN - {"updates", "sessions"}))
+EPOCHS = ManifestCodec(*sorted(KNOWN - {"updates", "sessions"}))
 COMPACTED = ManifestCodec("compacted", "compactor_epoch", "l0")
 DATABASE = ManifestCodec("checkpoints", "compacted", "compactor_epoch", "l0", "replay_after_wal_id", "writer_epoch")
