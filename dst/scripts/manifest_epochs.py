@@ -344,6 +344,7 @@ async def collects(alone: Alone) -> None:
     alone.sent()
     same(await collector.drop_ended_checkpoints(), None)
     same(alone.sent(), [LIST, get(3)])
+    same(alone.counted.count("updates_recognised"), 0)
     alone.now += 200
     alone.fails("create", "manifest/", OutcomeUnknown)
     await alone.raises(OutcomeUnknown, collector.drop_ended_checkpoints(alone.now))

@@ -181,7 +181,7 @@ class MetadataStore:
             raise OutcomeUnknown(f"id {latest} was behind the boundary before it could be read")
         if isinstance(verdict.said, StoreError):
             raise verdict.said
-        if isinstance(verdict.said, Recognised):
+        if verdict.said is not None:
             self.world.metrics.count("updates_recognised")
         return verdict.said
 
@@ -195,9 +195,8 @@ class MetadataStore:
             raise
         except Definite:
             raise
-        except BaseException as error:  # no response, a refusal, or the caller stopped waiting
-            attempt.doubt = latest + 1
-            attempt.why = error if isinstance(error, StoreError) else OutcomeUnknown(f"nobody awaits id {latest + 1}")
+        except BaseException:  # no response, a refusal, or the caller stopped waiting
+            attempt.doubt, attempt.why = latest + 1, OutcomeUnknown(f"id {latest + 1} may be created, now or later")
             raise
         if self.policies.keep_latest:
             self.kept = latest + 1, body
