@@ -51,7 +51,7 @@ CONDITIONS = {  # scenario -> keys that are asked for with the version of what w
     "simple_conditional": {"db/all"}, "store_primitives": {"db/store/1", "db/store/2"}, "wal_fencing": {"db/wal.manifest"},
     **{stem: {NAMESPACE.boundary_key, BOUNDARY} for stem in ("sequenced_metadata_boundary", "known_latest")},
     "update_ids": {BOUNDARY},
-    "manifest_migration": {NAMESPACE.boundary_key}, **dict.fromkeys(("manifest_compactions", "database_metadata"), {NAMESPACE.boundary_key, BOUNDARY}),
+    "manifest_migration": {NAMESPACE.boundary_key}, **{stem: {NAMESPACE.boundary_key, BOUNDARY} for stem in ("manifest_compactions", "database_metadata")},
     "log_gc": {"db/gc/log.boundary"},
 }
 
