@@ -49,9 +49,10 @@ def test_the_page_names_rows_that_fail_as_it_says():
 BOUNDARY = "db/gc/compactions.boundary"
 CONDITIONS = {  # scenario -> keys that are asked for with the version of what was read
     "simple_conditional": {"db/all"}, "store_primitives": {"db/store/1", "db/store/2"}, "wal_fencing": {"db/wal.manifest"},
-    **{stem: {NAMESPACE.boundary_key, BOUNDARY} for stem in ("sequenced_metadata_boundary", "known_latest")},
+    **{stem: {NAMESPACE.boundary_key, BOUNDARY} for stem in (
+        "sequenced_metadata_boundary", "known_latest", "manifest_compactions", "database_metadata")},
     "update_ids": {BOUNDARY},
-    "manifest_migration": {NAMESPACE.boundary_key}, **{stem: {NAMESPACE.boundary_key, BOUNDARY} for stem in ("manifest_compactions", "database_metadata")},
+    "manifest_migration": {NAMESPACE.boundary_key},
     "log_gc": {"db/gc/log.boundary"},
 }
 
