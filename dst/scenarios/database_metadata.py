@@ -469,7 +469,7 @@ def nothing_left(actors: Actors, end: Final) -> None:
 
 MOMENTS = ("create conflict", "refused by the boundary", "id used twice", "epoch claimed and refused", "fence in the way",
            "fence collected", "WAL object gone in a replay", "append behind replay_after", "claim taken over",
-           "compaction across a boundary advance", "verdict from a dead file")
+           "compaction across a boundary advance")
 BOUNDARIES = {MANIFEST.boundary_key: MANIFEST, COMPACTIONS.boundary_key: COMPACTIONS}
 
 
@@ -501,7 +501,6 @@ def moments_of(events: list[Event], shape: Shape) -> set[str]:
                     where.file_id(before.key) or 0) <= boundaries[where.name]:
                 found |= {"refused by the boundary"} if before.op == "create" else set()
                 found |= {"epoch claimed and refused"} if claims else set()
-                found |= {"verdict from a dead file"} if before.op == "get" and times.get(before.key, 0) > 1 else set()
         elif of is WAL:
             if e.op == "create" and e.status == 200:
                 bodies[e.key] = e.body
