@@ -74,8 +74,8 @@ class UncheckedCompactor(MetadataStore):
         return self.policies.epoch != "compactor_epoch" and super().is_fenced(value, epoch)
 
 
-class NotReread(MetadataStore):
-    """Puts the same manifest at the next id after a conflict."""
+class Opened(MetadataStore):
+    """Notes whether the instance is open."""
 
     opened = False
 
@@ -83,6 +83,10 @@ class NotReread(MetadataStore):
         done = await super().claim(*asked)
         self.opened = True
         return done
+
+
+class NotReread(Opened):
+    """Puts the same manifest at the next id after a conflict."""
 
     async def _create(self, latest: int, base: bytes, value: Any, attempt: Attempt) -> Committed:
         while True:
@@ -121,14 +125,7 @@ class Swallows(Instance):
             return Committed(1, Manifest())
 
 
-class UnknownIsDone(MetadataStore):
-    opened = False
-
-    async def claim(self, *asked: Any) -> Committed:
-        done = await super().claim(*asked)
-        self.opened = True
-        return done
-
+class UnknownIsDone(Opened):
     async def _create(self, latest: int, base: bytes, value: Any, attempt: Attempt) -> Committed:
         try:
             return await super()._create(latest, base, value, attempt)

@@ -16,6 +16,7 @@ from highwater.dst.scenario import PATIENCE, STORES, BaseShape, Draw, Scenario
 from highwater.dst.scripts import database_metadata as scripts
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world import tampering
+from highwater.dst.world.ids import RecordIds
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import SimulatedStore
 from highwater.impl.codecs.json import compactions as compactions_json
@@ -127,17 +128,6 @@ def names_in(ssts: tuple[str, ...]) -> tuple[str, ...]:
 
 # --- writers
 
-class Names:
-    """The ids of a writer's records, which only that writer compares."""
-
-    def __init__(self, writer: int):
-        self.writer, self.given = writer, 0
-
-    def new_id(self) -> str:
-        self.given += 1
-        return f"{self.writer}-{self.given}"
-
-
 async def opening(actors: Actors, client: Client, world: World, number: int) -> int:
     """Wait until an instance opens; return how much it has to do. It has one life."""
     shape, times = actors.shape, actors.left[client.name]
@@ -154,7 +144,7 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
     if not todo:
         return None
     impl = actors.build(world, shape, number)
-    impl.stores.manifest.world = world._replace(ids=Names(number))
+    impl.stores.manifest.world = world._replace(ids=RecordIds(number))
     actors.begin(client)
     said = await said_by(CALLS, "open", actors.in_time(client, impl.open(
         impl.stores, ROOT, flush_every=shape.replay_flush or None)), attempts=lambda _: str(shape.attempts))

@@ -15,6 +15,7 @@ from highwater.dst.actors import Actors, Said, raise_anomalies, said_by
 from highwater.dst.scenario import RARE, BaseShape, Draw, Scenario
 from highwater.dst.scripts import wal_fencing as scripts
 from highwater.dst.sim.kernel import Client
+from highwater.dst.world.ids import RecordIds
 from highwater.dst.world.store import SimulatedStore
 from highwater.dst.world.tampering import DAMAGE
 from highwater.impl.codecs.json.wal import decode_manifest, decode_record
@@ -85,17 +86,6 @@ def begin(store: SimulatedStore, shape: Shape) -> None:
     """Begin with an empty store: the first writer creates the manifest."""
 
 
-class Names:
-    """The ids of a writer's records, which only that writer compares."""
-
-    def __init__(self, writer: int):
-        self.writer, self.given = writer, 0
-
-    def new_id(self) -> str:
-        self.given += 1
-        return f"{self.writer}-{self.given}"
-
-
 async def writer(actors: Actors, client: Client, world: World, number: int) -> None:
     shape = actors.shape
     if number == 0 and shape.audit and not actors.auditing:
@@ -106,7 +96,8 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
     if not actors.auditing:
         await actors.pause(client, world)
     actors.begin(client)
-    impl, world, flush_every = actors.build(world, shape, number), world._replace(ids=Names(number)), shape.replay_flush or None
+    impl, flush_every = actors.build(world, shape, number), shape.replay_flush or None
+    world = world._replace(ids=RecordIds(number))
     asked = opened_kv(impl, world, flush_every) if shape.keys else impl.open(world, ROOT, flush_every=flush_every)
     said = await said_by(CALLS, "open", actors.in_time(client, asked), attempts=lambda _: str(shape.attempts))
     if said.value is None:

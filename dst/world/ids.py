@@ -19,3 +19,14 @@ class ClientIds:
     def new_id(self) -> str:
         now_ms = max(self.clock.now_ms(), 0) % (1 << TIME)  # a slow clock may show a time before 0
         return ulid_of(now_ms << RANDOM | self.number << COUNT | next(self.given))
+
+
+class RecordIds:
+    """The ids of a writer's records, which only that writer compares."""
+
+    def __init__(self, writer: int):
+        self.writer, self.given = writer, 0
+
+    def new_id(self) -> str:
+        self.given += 1
+        return f"{self.writer}-{self.given}"

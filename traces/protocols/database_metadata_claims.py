@@ -22,6 +22,7 @@ from highwater.traces.protocols.database_metadata_contents import (
     compactions_of,
     copied,
     names_of,
+    observed,
 )
 from highwater.traces.refine import Match, Refiner
 
@@ -44,12 +45,7 @@ class Claims(compaction.Trace):
         return copied(self)
 
     def observe(self, e: Event) -> None:
-        """Take an event in the model's form. The store was judged before."""
-        self.events.append(e)
-        self._take(e)
-        if e.request:
-            of = e.client, e.request
-            self.ends[of] = (e, *self.ends.get(of, ()))
+        observed(self, e)
 
     # --- the history of the manifest
 

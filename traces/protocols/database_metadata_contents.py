@@ -16,6 +16,7 @@ from highwater.impl.codecs.json.manifest import DATABASE, UPDATES, Checkpoint
 from highwater.impl.codecs.json.ssts import records_of
 from highwater.impl.codecs.json.wal import Record, WalManifest, encode_manifest
 from highwater.impl.codecs.manifest import Manifest
+from highwater.traces.event import Event
 from highwater.traces.trace import distinct
 
 LIMIT = 100_000
@@ -131,3 +132,12 @@ def copied(of: Any) -> Any:
     vars(again).update({name: copy(value) if isinstance(value, (list, dict, set)) or hasattr(value, "__copy__") else value
                         for name, value in vars(of).items()})
     return again
+
+
+def observed(of: Any, e: Event) -> None:
+    """Let a part's trace take an event in the model's form. The store was judged before."""
+    of.events.append(e)
+    of._take(e)
+    if e.request:
+        request = e.client, e.request
+        of.ends[request] = (e, *of.ends.get(request, ()))

@@ -22,7 +22,7 @@ from highwater.model.explore.tabulated import BITS, FIELD
 from highwater.model.protocols.wal_fencing import Constants, Shared, Writer, latest
 from highwater.traces.event import Event
 from highwater.traces.protocols import wal_fencing as wal
-from highwater.traces.protocols.database_metadata_contents import CLAIM, FLUSH, Change, copied
+from highwater.traces.protocols.database_metadata_contents import CLAIM, FLUSH, Change, copied, observed
 from highwater.traces.refine import STUTTER, Match, Refiner
 
 NEW = tuple.__new__
@@ -43,12 +43,7 @@ class Log(wal.Trace):
         return copied(self)
 
     def observe(self, e: Event) -> None:
-        """Take an event in the model's form. The store was judged before."""
-        self.events.append(e)
-        self._take(e)
-        if e.request:
-            of = e.client, e.request
-            self.ends[of] = (e, *self.ends.get(of, ()))
+        observed(self, e)
 
     def concerns(self, change: Change) -> bool:
         return change.kind in (CLAIM, FLUSH)

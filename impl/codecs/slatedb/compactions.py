@@ -47,5 +47,3 @@ def encode(compactions: Compactions) -> bytes:
         raise InvalidFile("a compactions file of version 1 does not name the destinations of its compactions: let the release "
                           "that wrote it finish them")
     return closed(WRITTEN, write(CompactionsV1(compactions.compactor_epoch, compactions.recent_compactions)))
-
-
