@@ -123,6 +123,7 @@ def run(given: Run) -> Outcome | None:
             set_alarm(LONGEST_RUN_S)
             return simulate(given)
         except Hung:
+            set_alarm(0)  # what follows may take more than a second: a large refiner is freed
             REFINERS.clear()  # the alarm may have interrupted a change of a refiner
             return None
 
