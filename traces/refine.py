@@ -162,7 +162,19 @@ class Refiner:
         if self.broken:
             self._judge(p, match)
 
-    def _judge(self, p: int, match: Match) -> None:
+    def keep(self, process: str, so: Callable[[Shared, Local], object]) -> bool:
+        """Keep the states in which `so` holds of the shared state and the process's local state. If there is none, keep all
+        and return False. Raises Failure."""
+        p = self.index[process]
+        shared, local, shift = self.explorer.values[0], self.explorer.values[p + 1], BITS * (p + 1)
+        kept = tuple([state for state in self.states if so(shared[state & FIELD], local[state >> shift & FIELD])])
+        if kept and len(kept) < len(self.states):
+            self.states = kept
+            if self.broken:
+                self._judge(p)
+        return bool(kept)
+
+    def _judge(self, p: int, match: Match | None = None) -> None:
         """Raise Failure if a property fails in every state that the trace may be in."""
         mask = self.explorer.masks[p]
         broken = [self.broken.get((p, state & mask)) for state in self.states]

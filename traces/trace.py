@@ -18,6 +18,7 @@ from highwater.traces.calls import (
     ALONE,
     JUDGES,
     NO_CALLS,
+    Call,
     Calls,
     Claim,
     judge_answer,
@@ -89,6 +90,7 @@ class Trace:
         self.last: dict[str, int] = {}  # client -> number of its last request; it has one at a time
         self.denied: dict[tuple[str, int], Event] = {}  # client, number -> the answer by which it is never applied
         self.pending: dict[tuple[str, int], tuple] = {}  # client, number -> op, key, condition, body, and in the pool
+        self.call = Call(None, [], [])  # the last answer's
         self.store = Store()  # of which nothing is known yet; dst/scenario.py begins it for a run of the simulation
         self.expiries: list[tuple[int, int]] = []  # (time, what expires then), the soonest first
         self.now_ms = 0
@@ -191,7 +193,8 @@ class Trace:
         return Failure("refinement", f"refinement:{type(error).__name__}", message, self.refiner.unpacked())
 
     def _take(self, e: Event) -> None:
-        self._on_time(e)
+        if e.t_ms != self.now_ms or self.expiries:
+            self._on_time(e)
         if e.kind == "told":
             self._told(e)
         elif e.awaited or e.kind != "applied":
@@ -286,9 +289,11 @@ class Trace:
 
     def _told(self, e: Event) -> None:
         """Check a response: `op` is its kind, `key` and `body` say what it is about, `keys` what the call said."""
-        known = self.refiner.pair(e.client), e[REST]
-        if known in self.refiner.true and not e.request:
-            return
+        known = None
+        if not e.keys:  # an answer is judged by the requests of its call, too
+            known = self.refiner.pair(e.client), e[REST]
+            if known in self.refiner.true and not e.request:
+                return
         more = (e.key and e.op not in self.keyed) or (e.body and e.op in self.bodiless)
         if e.request or e[6:9] != UNUSED[0] or e[11:] != UNUSED[1] or more:
             raise self._refused("form", f"{e.client} was told more than that: {e}")
@@ -296,7 +301,7 @@ class Trace:
         if e.keys:
             judge_answer(self, e)
             judge_claims(self, e)
-        if again is not AGAIN and not e.keys:  # an answer is judged by the requests of its call, too
+        if again is not AGAIN and known:
             self.refiner.true.add(known)
 
     def _tells(self, e: Event, match: Match) -> str:
@@ -306,12 +311,18 @@ class Trace:
         except Failure as failure:
             if failure.kind != "refinement":
                 raise
-            raise self._misled(e, f"in the model {e.client} is {self.refiner.local(e.client)}") from None
+            raise self._denied(e) from None
         return AGAIN
 
     def _says(self, e: Event, so: Callable[[Shared, Local], bool]) -> str:
         """Check a response that must agree with the shared state and the client's local state."""
-        return self._tells(e, Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: so(s, l)))
+        if not self.refiner.keep(e.client, so):
+            raise self._denied(e)
+        return AGAIN
+
+    def _denied(self, e: Event) -> Failure:
+        """Return the failure of a response that the model's state contradicts. Raise it."""
+        return self._misled(e, f"in the model {e.client} is {self.refiner.local(e.client)}")
 
     def _last_of(self, e: Event) -> Event | None:
         """Return the last earlier event of the same client, without requests that it no longer waited for."""

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from highwater.model.core import Label, State
+from highwater.model.core import Label, Local, Shared, State
 from highwater.model.guards import place_of, refusal, show, why_not
 from highwater.traces.event import Event
 from highwater.traces.explain.causes import AT_REST, REFUSALS, Cause, History, causes
@@ -187,6 +187,10 @@ class Record(Refiner):
                        for move in self.possible(match.process, action, self.before[0])
                        if match.choices in (None, move[0]) and (not match.agrees or match.agrees(action, *of, *move[1:]))]
         super().step(match)
+
+    def keep(self, process: str, so: Callable[[Shared, Local], object]) -> bool:
+        self.before = self.unpacked()
+        return super().keep(process, so)
 
     def arguments(self, process: str, state: State) -> tuple[Any, int, Any, Any]:
         p = self.index[process]
