@@ -154,7 +154,7 @@ SCENARIO = Scenario(
     moments=("conflict", "overtaken twice", "put without a read", "late put refused", "late put applied"),
     moments_of=moments_of,
     cost={counted(n, "writer"): Shape(writers=n, updates=40, readers=0, reads=0, pause_ms=1, audit=False) for n in (1, 4)},
-    breaks={DAMAGED: DAMAGE[DAMAGED]},
-    rare=rarely(DAMAGED),
+    breaks={name: DAMAGE[name] for name in (DAMAGED, "bucket_gone")},  # it lists nothing
+    rare=rarely(DAMAGED, "bucket_gone"),
     needs=("create", "update"),
 )

@@ -35,6 +35,7 @@ NO_CONTENT, NOT_FOUND = Reply(204), Reply(404)
 S3_IN_MS = scaled(S3, 1)  # a run lasts some seconds, so last_modified is exact to the millisecond
 
 
+FORBIDDEN = 403
 LISTS_WRONGLY = {
     "repeats": "a page has the key that it should follow",
     "never ends": "each page is truncated, also the last one",
@@ -79,7 +80,7 @@ class SimulatedStore:
         self._digest, self._ordered = profile.version == "digest", profile.lexicographic
         self._tick_ms = profile.last_modified_ms
         self._special = bool(profile.mutation_gap_ms or profile.stale or choose)
-        self._lists = ""
+        self._lists, self._refuses = "", False
         self._writes = 0
         self._changed_ms: dict[str, int] = {}  # key -> time of its last change
         self._past: list[tuple[str, Stored | None]] = []  # for each change: the key, and the object before
@@ -189,6 +190,8 @@ class SimulatedStore:
     def _before(self, op: str, key: str, condition: str, now_ms: int, contended: bool) -> Reply | None:
         """Return the reply of a store that answers without the object's current state; None if it does not."""
         profile, choose = self.profile, self.choose
+        if self._refuses:
+            return refusal(FORBIDDEN)
         if op not in READS:
             changed_ms = self._changed_ms.get(key)
             if changed_ms is not None and now_ms - changed_ms < profile.mutation_gap_ms:
@@ -204,6 +207,10 @@ class SimulatedStore:
         if choose and op == "list" and profile.empty_pages and choose("list.empty", 2):
             return Reply(200, answer=Page((), True))
         return None
+
+    def refuses_all(self) -> None:
+        """From now on every request is refused without effect, as if the bucket were gone, or the caller's credentials."""
+        self._refuses = self._special = True
 
     def lists_wrongly(self, how: str) -> None:
         """From now on all listings are wrong in this way, one of LISTS_WRONGLY."""

@@ -1,5 +1,5 @@
-"""Break a promise of the environment in the middle of a run: an object that somebody damages or deletes, or a store that lists
-wrongly.
+"""Break a promise of the environment in the middle of a run: an object that somebody damages or deletes, a store that lists
+wrongly, or one that answers nobody any more.
 
 From then on no model says what happens. A table says what still holds, and the run is judged by that
 (docs/simulation/simulation.md).
@@ -54,6 +54,12 @@ def lists(how: str) -> Breach:
     return breach
 
 
+def gone(store: SimulatedStore, shape: Any, now_ms: int, choose: Choose) -> bool:
+    """Refuse every request from now on."""
+    store.refuses_all()
+    return True
+
+
 def deleted(store: SimulatedStore, key: str, now_ms: int) -> bool:
     return key in store.objects and store.apply("delete", key, b"", "", now_ms).status == 204
 
@@ -98,4 +104,4 @@ def misnamed(store: SimulatedStore, shape: Any, now_ms: int, choose: Choose) -> 
 DAMAGED = "object_damaged"
 DAMAGE = MappingProxyType({  # for `breaks` of a scenario; such a run is judged by its answers
     DAMAGED: damaged, "file_misnamed": misnamed, "listing_stops": lists("stops"), "listing_hides": lists("hides"),
-    "listing_invents": lists("invents")})
+    "listing_invents": lists("invents"), "bucket_gone": gone})

@@ -43,7 +43,7 @@ def test_production_keeps_what_still_holds(name):
     ("invalid_boundary_is_ignored", "boundary_set_back"), ("repeated_key_is_listed", "listing_repeats"),
     ("listing_without_end", "listing_never_ends"), ("empty_page_ends_listing", "listing_stops"),
     ("misnamed_file_is_skipped", "file_misnamed"), ("looks_for_ever", "listing_hides"), ("listed_is_there", "listing_invents"),
-    ("boundary_ahead_is_believed", "boundary_set_ahead")])
+    ("boundary_ahead_is_believed", "boundary_set_ahead"), ("asks_until_answered", "bucket_gone")])
 def test_a_mutant_dies_of_nothing_else(mutant, name):
     build = BUILDS[mutant][1]
     assert not [seed for seed in range(60) if run(seed, name, build, broken="").kind]
