@@ -136,6 +136,36 @@ def test_without_boundary_files_the_stale_writer_forks_the_history(tmp_path):
     broken(tmp_path / "log", "AckedIsKept", "A", "PUT db/manifest/0{19}3.manifest", *NO_BOUNDARY)
 
 
+def test_a_claim_that_is_in_no_history_fences_nobody(tmp_path):
+    """What only a composition breaks, first row of docs/composition.md: A reads a claim of S that was put where a file had been
+    collected. S has died, and nobody has its epoch. A looks at the boundary after the file, and goes on."""
+    with recorded(tmp_path / "log", A=NEWEST, S=NEWEST, C=NEWEST, G=NEWEST) as scene:
+        A, S, C = scene.A, scene.S, scene.C
+        A.open(**AT)
+        fill(scene, "A", "a", 1)
+        claimed = max(scene.ids("manifest")) + 1
+        held, read = "hold PUT db/manifest/* client=S", f"hold GET db/manifest/{claimed:020d}.manifest client=A"
+        scene.rules(held)
+        scene.begin(lambda: S.open(**AT))
+        scene.wait_for_hold()
+        scene.rules(f"{held}\n{read}")
+        C.checkpoint(**AT, lifetime_ms=1000)
+        A.put(late="1")
+        flushing = scene.begin(A.flush)  # its create conflicts, and it reads the file that is there
+        scene.session.wait(lambda session: len(session.held()) == 2)
+        C.checkpoint(**AT, lifetime_ms=1000)
+        time.sleep(2.5)
+        scene.collect_all("G")
+        assert claimed not in scene.ids("manifest")
+        S.kill()
+        scene.rules(read)
+        scene.session.wait(lambda session: claimed in scene.ids("manifest"))
+        scene.rules("")
+        assert flushing.told() == "ok"
+        assert scene.G.manifest(**AT)["writer_epoch"] == 1 and scene.G.read(**AT).keys() == {"a0", "late"}
+    refines(tmp_path / "log")
+
+
 # -------------------------------------------------------------------------------------------------- the WAL, bug rows 2 and 3
 
 def test_a_stale_writer_appends_where_nobody_reads(tmp_path):
