@@ -1,4 +1,4 @@
-"""highwater admin: inspect | history | check | gc, for SlateDB databases."""
+"""highwater admin: inspect | history | check | gc | checkpoint, for SlateDB databases."""
 
 import json
 from datetime import UTC, datetime
@@ -8,10 +8,12 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from highwater.cli import checkpoint
 from highwater.cli.console import console, refuse
 from highwater.gate.exits import SAFETY
 
 app = typer.Typer(no_args_is_help=True)
+app.add_typer(checkpoint.app, name="checkpoint")
 
 Url = Annotated[str, typer.Argument(help="the database: file:///a/folder, a/folder, s3://bucket/prefix")]
 WalUrl = Annotated[str | None, typer.Option(help="where the folder wal/ is, if it is not in the database's own folder")]
@@ -20,7 +22,7 @@ Json = Annotated[bool, typer.Option("--json", help="print JSON only")]
 
 @app.callback()
 def admin() -> None:
-    """Inspect and check SlateDB databases in a folder or in S3. Only gc writes."""
+    """Inspect and check SlateDB databases in a folder or in S3. Only gc and checkpoint write."""
 
 
 @app.command("inspect")
@@ -109,8 +111,10 @@ async def loaded(world: Any, root: str) -> Any:
     return database
 
 
-def asked(url: str, ask: Any, read_only: bool = True, *more: Any) -> Any:
-    """Return `await ask(world, root, *more)` for the database at `url`. Refuses an invalid URL and a store that fails."""
+def asked(url: str, ask: Any, read_only: bool = True, *more: Any, through: tuple[type[Exception], ...] = ()) -> Any:
+    """Return `await ask(world, root, *more)` for the database at `url`. Refuses an invalid URL and a store that fails.
+
+    Errors of the classes `through` are raised."""
     import asyncio
 
     from highwater.impl.errors import StoreError
@@ -119,5 +123,7 @@ def asked(url: str, ask: Any, read_only: bool = True, *more: Any) -> Any:
     try:
         store, root = open_database(url, read_only)
         return asyncio.run(ask(system_world(store), root, *more))
+    except through:
+        raise
     except (ValueError, StoreError) as error:
         refuse(f"{url}: {error}")

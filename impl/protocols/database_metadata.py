@@ -19,10 +19,11 @@ from highwater.impl.codecs.json.manifest import DATABASE, Checkpoint
 from highwater.impl.codecs.json.ssts import name_of, records_of
 from highwater.impl.codecs.json.wal import WalManifest
 from highwater.impl.codecs.manifest import Manifest
-from highwater.impl.errors import Definite, NotFound, OutcomeUnknown, PreconditionFailed
+from highwater.impl.errors import NotFound, OutcomeUnknown, PreconditionFailed
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols import manifest_compactions, wal_fencing
 from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
+from highwater.impl.protocols.checkpoints import CheckpointMissing
 from highwater.impl.protocols.manifest_compactions import Stores
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Policies, Recognised
 from highwater.impl.protocols.sequenced_storage import NoLatest, ObjectVersionExists
@@ -30,14 +31,6 @@ from highwater.impl.protocols.wal_fencing import Known, Wal
 from highwater.impl.world import World
 
 Deleted = tuple[list[int], list[int], list[int]]  # the ids of manifests, compactions and WAL objects
-
-
-class CheckpointMissing(Definite):
-    """No checkpoint with this id is listed: it was never taken, or it was dropped. Its file may be gone."""
-
-    def __init__(self, checkpoint: str):
-        self.checkpoint = checkpoint
-        super().__init__(f"checkpoint {checkpoint!r} is not listed: take another one")
 
 
 def stores_of(world: World, root: str) -> Stores:

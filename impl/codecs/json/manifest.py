@@ -23,10 +23,23 @@ class Checkpoint(NamedTuple):
     id: str
     manifest_id: int
     expiry_ms: int
+    name: str | None = None
 
     def active(self, now_ms: int) -> bool:
         """Return whether the checkpoint is still in force at `now_ms`."""
         return self.expiry_ms == 0 or now_ms < self.expiry_ms
+
+    @staticmethod
+    def id_of(ulid: str) -> str:
+        return ulid
+
+    @classmethod
+    def taken(cls, of: str, manifest_id: int, expiry_ms: int, now_ms: int, name: str | None) -> "Checkpoint":
+        """Return a new checkpoint. The file has no place for the time at which it was taken."""
+        return cls(of, manifest_id, expiry_ms, name)
+
+    def renewed(self, expiry_ms: int) -> "Checkpoint":
+        return self._replace(expiry_ms=expiry_ms)
 
 
 class InvalidManifest(Definite):
@@ -47,6 +60,8 @@ OTHERS = Manifest()[len(KNOWN):]  # the fields that only SlateDB's files have co
 class ManifestCodec:
     """The codec of one form. `always` names the fields that each of its files has."""
 
+    checkpoint = Checkpoint
+
     def __init__(self, *always: str):
         self.always = frozenset(always)
 
@@ -57,7 +72,8 @@ class ManifestCodec:
         document = {there: value for name, there in NAMES.items()
                     if (value := getattr(manifest, name)) != DEFAULTS[name] or name in self.always}
         if "checkpoints" in document:
-            document["checkpoints"] = [checkpoint._asdict() for checkpoint in manifest.checkpoints]
+            document["checkpoints"] = [{name: value for name, value in checkpoint._asdict().items() if value is not None}
+                                       for checkpoint in manifest.checkpoints]
         return ENCODER.encode(document).encode()
 
     def decode(self, body: bytes) -> Manifest:
@@ -78,6 +94,11 @@ class ManifestCodec:
             return Manifest(**fields)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise InvalidManifest(f"not a manifest: {body[:60]!r}: {error}") from None
+
+    @staticmethod
+    def is_initialized(manifest: Manifest) -> bool:
+        """Return whether the database may be used. These files know no clones, so it always may."""
+        return True
 
 
 UPDATES = ManifestCodec("checkpoints", "updates")

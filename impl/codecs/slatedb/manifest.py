@@ -20,6 +20,7 @@ from highwater.impl.codecs.manifest import CannotHold, Manifest, check_fields
 from highwater.impl.codecs.slatedb.flatbuffer import NewerFields, read, write
 from highwater.impl.codecs.slatedb.header import InvalidFile, closed, opened
 from highwater.impl.codecs.slatedb.tables import (
+    Checkpoint,
     ManifestV1,
     ManifestV2,
     Run,
@@ -47,6 +48,8 @@ class ManifestCodec:
     """The codec that a MetadataStore uses in one phase of the migration. The migration's protocol in impl/protocols/ says what
     comes before phase 3."""
 
+    checkpoint = Checkpoint
+
     def __init__(self, phase: Phase = Phase.WRITE_V2):
         self.phase = phase
         self.reads = (2,) if phase == Phase.V2_ONLY else (1, 2)
@@ -63,6 +66,12 @@ class ManifestCodec:
             raise NewerFields("manifest", manifest.unknown)
         check_fields(manifest, KNOWN, "V1" if self.phase == Phase.WRITE_V1 else "V2")
         return closed(1, write(to_v1(manifest))) if self.phase == Phase.WRITE_V1 else closed(2, write(to_v2(manifest)))
+
+
+    @staticmethod
+    def is_initialized(manifest: Manifest) -> bool:
+        """Return whether the database may be used: it is not a clone that is still being made."""
+        return manifest.initialized
 
 
 # ------------------------------------------------------------------------------------------------------------------ V1

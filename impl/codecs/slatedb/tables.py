@@ -6,7 +6,21 @@ These are the tables of SlateDB's manifests and compactions files, releases 0.12
 
 from typing import Annotated, NamedTuple
 
-from highwater.impl.codecs.slatedb.flatbuffer import I8, I64, REQUIRED, U16, U32, U64, UNION, Flag, Ulid, Uuid
+from highwater.impl.codecs.slatedb.flatbuffer import (
+    I8,
+    I64,
+    REQUIRED,
+    U16,
+    U32,
+    U64,
+    UNION,
+    Flag,
+    Ulid,
+    Uuid,
+    number_of_ulid,
+    number_of_uuid,
+    uuid_of,
+)
 
 UNBOUNDED, INCLUDED, EXCLUDED = 1, 2, 3  # the kinds of a Bound
 SUBMITTED, RUNNING, COMPLETED, FAILED, COMPACTED, SCHEDULED = range(6)  # the statuses of a Compaction
@@ -119,6 +133,31 @@ class Checkpoint(NamedTuple):
         Files store whole seconds, so a checkpoint is active until its last second is over.
         """
         return self.expire_time_s == 0 or now_ms < (self.expire_time_s + 1) * 1000
+
+    @staticmethod
+    def id_of(ulid: str) -> str:
+        """Return a UUID of version 4, made of the bits of a ULID but the six that say so."""
+        return uuid_of(number_of_ulid(ulid) & ~(0xF << 76 | 0b11 << 62) | 4 << 76 | 0b10 << 62)
+
+    @classmethod
+    def taken(cls, of: str, manifest_id: int, expiry_ms: int, now_ms: int, name: str | None) -> "Checkpoint":
+        """Return a new checkpoint. Raises ValueError for an id that is no UUID, and for an expiry after 2106."""
+        number_of_uuid(of)
+        return cls(of, manifest_id, whole_seconds(expiry_ms), now_ms // 1000, name=name)
+
+    def renewed(self, expiry_ms: int) -> "Checkpoint":
+        """Return the checkpoint with another expiry. Raises ValueError for one after 2106."""
+        return self._replace(expire_time_s=whole_seconds(expiry_ms))
+
+
+LAST_S = (1 << 32) - 1
+
+
+def whole_seconds(expiry_ms: int) -> int:
+    """Round an expiry up to the seconds that a file holds, so that no lease is shorter than it was promised."""
+    if -(-expiry_ms // 1000) > LAST_S:
+        raise ValueError(f"a checkpoint that expires at {expiry_ms} ms: files hold no time after 2106; 0 is never")
+    return -(-expiry_ms // 1000)
 
 
 class ManifestV1(NamedTuple):
