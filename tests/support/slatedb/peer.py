@@ -78,14 +78,37 @@ class Peer:
         finally:
             await reader.shutdown()
 
+    async def begin_scan(self, path, url="file:///", poll_ms=200, lifetime_ms=60_000):
+        """A reader that follows the database, and a scan of it; the first key."""
+        builder = s.DbReaderBuilder(path, s.ObjectStore.resolve(url))
+        builder.with_options(s.ReaderOptions(manifest_poll_interval_ms=poll_ms, checkpoint_lifetime_ms=lifetime_ms,
+                                             max_memtable_bytes=1 << 26, skip_wal_replay=False))
+        builder.with_db_cache_disabled()
+        self.reader = await builder.build()
+        self.rows = await self.reader.scan(s.KeyRange(start=None, start_inclusive=True, end=None, end_inclusive=False))
+        return (await self.rows.next()).key.decode()
+
+    async def end_scan(self):
+        """The other keys of the scan."""
+        found = []
+        while (row := await self.rows.next()) is not None:
+            found.append(row.key.decode())
+        return found
+
+    async def checkpoints(self, path, name=None, url="file:///"):
+        return plain(await self._admin(path, url).list_checkpoints(name))
+
+    async def delete_checkpoint(self, path, id, url="file:///"):
+        await self._admin(path, url).delete_checkpoint(id)
+
     async def manifest(self, path, id=None, url="file:///"):
         return plain(await self._admin(path, url).read_manifest(id))
 
     async def compactions(self, path, id=None, url="file:///"):
         return plain(await self._admin(path, url).read_compactions(id))
 
-    async def checkpoint(self, path, url="file:///", lifetime_ms=None, name=None):
-        options = s.CheckpointOptions(lifetime_ms=lifetime_ms, source=None, name=name)
+    async def checkpoint(self, path, url="file:///", lifetime_ms=None, name=None, source=None):
+        options = s.CheckpointOptions(lifetime_ms=lifetime_ms, source=source, name=name)
         return plain(await self._admin(path, url).create_detached_checkpoint(options))
 
     async def refresh(self, path, id, url="file:///", lifetime_ms=None):
