@@ -292,6 +292,15 @@ def trees(manifest: Manifest) -> Iterator[tuple[str, tuple[View, ...]]]:
         yield f"L0 of segment {segment.prefix!r}", segment.l0
 
 
+def expired_checkpoints_are_gone(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
+    for one in database.latest.checkpoints if database.latest else ():
+        if not one.active(now_ms):
+            yield Finding(
+                "note", "expired checkpoint",
+                f"checkpoint {one.id} of manifest {one.manifest_id} has expired, and is still listed",
+                "what it keeps stays until a collection removes it from the list; a released client may still refresh it")
+
+
 def the_clone_is_pinned(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
     if not database.latest:
         return
@@ -371,6 +380,6 @@ def span(ids: list[int]) -> str:
 CHECKS: tuple[Callable[[Database, Parents, int], Iterator[Finding]], ...] = (
     there_is_a_manifest, files_can_be_read, ids_are_without_a_gap, boundaries_are_behind_the_latest,
     nothing_lives_behind_the_boundary, no_foreign_files, no_strays, epochs_do_not_go_back, checkpoints_are_distinct,
-    checkpoints_have_their_manifest, ssts_are_there, views_are_whole, the_clone_is_pinned, the_wal_is_whole,
-    it_is_not_being_deleted, what_nobody_names,
+    checkpoints_have_their_manifest, expired_checkpoints_are_gone, ssts_are_there, views_are_whole, the_clone_is_pinned,
+    the_wal_is_whole, it_is_not_being_deleted, what_nobody_names,
 )
