@@ -28,7 +28,7 @@ FOLDERS = {"model/protocols/database": "database_metadata"}  # of one protocol: 
 OF_A_SYSTEM = ("traces/recorded/systems",)  # maps a system's log to our protocols, so it names them
 BELOW_PROOFS = "model/proofs/engine"  # is machinery again
 # Tools of SlateDB's databases, which are sequences of metadata files, may import the protocols that these databases have.
-TOOLS: dict[str, set[str]] = {}
+TOOLS: dict[str, set[str]] = {"highwater/admin/checkpoints.py": {"impl/protocols/checkpoints"}}
 PARTS = {f"impl/protocols/{part}" for part in ("boundary_object", "sequenced_storage", "sequenced_metadata")}
 # of no protocol: any may be made of them
 BOUNDARY = "sequenced_metadata_boundary"
@@ -37,6 +37,7 @@ DATABASE, OF_A_DATABASE = "database_metadata", ("manifest_compactions", "wal_fen
 OF_IMPL = {f"impl/protocols/{part}" for part in OF_A_DATABASE}
 OF_DATABASES = {
     **{f"{room}/{DATABASE}": OF_IMPL for room in ("impl/protocols", "dst/mutants", "dst/scenarios", "dst/scripts")},
+    f"impl/protocols/{DATABASE}": {*OF_IMPL, "impl/protocols/checkpoints"},
     f"dst/mutants/{DATABASE}_parts": {*OF_IMPL, *(f"dst/mutants/{part}" for part in (
         *OF_A_DATABASE, BOUNDARY, f"{BOUNDARY}_ambiguity", "update_ids"))},
     f"traces/protocols/{DATABASE}_calls": {f"traces/protocols/{part}_calls" for part in (*OF_A_DATABASE, BOUNDARY)},

@@ -137,8 +137,8 @@ def test_without_boundary_files_the_stale_writer_forks_the_history(tmp_path):
 
 
 def test_a_claim_that_is_in_no_history_fences_nobody(tmp_path):
-    """What only a composition breaks, first row of docs/composition.md: A reads a claim of S that was put where a file had been
-    collected. S has died, and nobody has its epoch. A looks at the boundary after the file, and goes on."""
+    """A false fence, as docs/composition.md has it: A reads a claim of S that was put where a file had been collected. S has
+    died, and nobody has its epoch. A looks at the boundary after the file, and goes on."""
     with recorded(tmp_path / "log", A=NEWEST, S=NEWEST, C=NEWEST, G=NEWEST) as scene:
         A, S, C = scene.A, scene.S, scene.C
         A.open(**AT)
