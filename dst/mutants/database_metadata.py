@@ -579,7 +579,7 @@ BY_BREAK = {  # bug of a sequence -> the only break of the environment by which 
     "boundary_ahead_is_believed": "boundary_set_ahead_of_{}", "lost_boundary_is_none": "boundary_lost_of_{}",
     "listing_without_end": "listing_never_ends", "repeated_key_is_listed": "listing_repeats", "looks_for_ever": "listing_hides",
     "listed_is_there": "listing_invents", "misnamed_file_is_skipped": "file_misnamed",
-    "empty_page_ends_listing": "listing_stops", "asks_until_answered": "bucket_gone",
+    "empty_page_ends_listing": "listing_stops",
 }
 SETTINGS: dict[str, dict[str, Any]] = {
     "ended_is_taken": IN_DOUBT, "taken_twice": IN_DOUBT,

@@ -11,7 +11,7 @@ from highwater.dst.mutants import sequenced_metadata_boundary_ambiguity as ambig
 from highwater.dst.scenario import Mutants
 from highwater.dst.scenarios.sequenced_metadata_boundary import Codec
 from highwater.impl.codecs.manifest import Manifest
-from highwater.impl.errors import ListingNeverEnds, NotFound, OutcomeUnknown, Unavailable
+from highwater.impl.errors import ListingNeverEnds, NotFound, OutcomeUnknown
 from highwater.impl.layout import InvalidName, Namespace
 from highwater.impl.protocols.boundary_object import (
     BoundaryLost,
@@ -272,17 +272,6 @@ class ListedIsThere(BoundedSequencedStorage):
                 pass
 
 
-class AsksUntilAnswered(BoundedSequencedStorage):
-    """Lists again until the store answers."""
-
-    async def list(self, after: int | None = None) -> list[Listed]:
-        while True:
-            try:
-                return await super().list(after)
-            except Unavailable:
-                continue
-
-
 class AheadIsBelieved(BoundedSequencedStorage):
     """Does not compare a listing with the boundary."""
 
@@ -349,8 +338,6 @@ BUILDS = {  # name -> (its bug, its Build)
                        lambda w, n, spare, i: build(w, n, spare, storage=LooksForEver)),
     "listed_is_there": ("a file that is listed and not there is looked for again and again",
                         lambda w, n, spare, i: build(w, n, spare, bounded=ListedIsThere)),
-    "asks_until_answered": ("a listing that is refused is requested again and again",
-                            lambda w, n, spare, i: build(w, n, spare, bounded=AsksUntilAnswered)),
     "boundary_ahead_is_believed": ("a boundary that is ahead of all files is not noticed",
                                    lambda w, n, spare, i: build(w, n, spare, bounded=AheadIsBelieved)),
     "listing_without_end": ("a listing that never ends is requested forever",
@@ -408,9 +395,8 @@ ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefi
     "misnamed_file_is_skipped": (("call:",), ("call:",)),
     "looks_for_ever": (("liveness:",), ("liveness:",)),
     "listed_is_there": (("liveness:",), ("liveness:",)),
-    "asks_until_answered": (("liveness:",), ("liveness:",)),
     "boundary_ahead_is_believed": (("history:untrue answer",), ("history:untrue answer",)),
-    "listing_without_end": (("liveness:",), ("liveness:",)),
+    "listing_without_end": (("liveness:", "call:"), ("liveness:", "call:")),
     "conflict_not_looked_at": (("refinement:Writer.CreateConflict", "refinement:Writer.create", *WRITES_AGAIN), ()),
     "says_it_deleted": (("call:collect deleted",), ()),
     "returns_no_value": (("call:update content",), ("told:change",)),

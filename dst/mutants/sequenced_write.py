@@ -26,6 +26,17 @@ class Overwrites(SequencedStorage):
         await self.world.store.put(self.namespace.key(file_id), body)
 
 
+class AsksUntilAnswered(SequencedStorage):
+    """Lists again until the store answers."""
+
+    async def list(self, after: int | None = None) -> list[Listed]:
+        while True:
+            try:
+                return await super().list(after)
+            except Unavailable:
+                continue
+
+
 class TakesNextId(StateWriter):
     """Puts the old content under the next id after a conflict, which is right only for a log."""
 
@@ -216,6 +227,7 @@ BUILDS = {  # name -> (its bug, its Build)
     "out_of_order": ("in a log, a reader resolves files out of the order of their ids",
                      client(readers=(StateReader, BackwardReader))),
     "returns_its_base": ("an update returns the state without its change", client(state=ReturnsItsBase)),
+    "asks_until_answered": ("a listing that is refused is requested again and again", client(storage=AsksUntilAnswered)),
 }
 
 LOST, TWICE, DENIED, STALE = "history:lost update", "history:applied twice", "history:denied update", "history:stale read"
@@ -236,5 +248,6 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "returns_its_base": (("call:update content", "told:change"), ("told:change",)),
     "old_reads": (("told:read", "call:", "refinement:Reader.ReadLatest"), (STALE, "history:read went back")),
     "out_of_order": (("told:read",), ("history:read",)),
+    "asks_until_answered": (("liveness:",), ("liveness:",)),
 }
 MUTANTS = Mutants(BUILDS, ORACLES)

@@ -341,8 +341,9 @@ BREAKS = {
 
 FAR_APART = {"skew_ms": 2_000}  # several times min_age and the lifetimes of checkpoints
 # Long runs with much to collect. No SDK: what it reads back with has a boundary of its own.
+ASKED_FOR = (tampering.DAMAGED, "bucket_gone")  # breaks that are not drawn, so that the others are not drawn less often
 RARE_BREAKS = [{"broken": name, "page_size": 2, "sdk": "", "commits": 4, "rounds": 8, "min_age_ms": 60, "think_ms": 100}
-               for name in (*BREAKS, *tampering.DAMAGE) if name != tampering.DAMAGED]
+               for name in (*BREAKS, *tampering.DAMAGE) if name not in ASKED_FOR]
 
 
 SCENARIO = Scenario(

@@ -7,7 +7,7 @@ import pytest
 from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS
 from highwater.dst.mutants.simple_conditional import BUILDS as SIMPLE
 from highwater.dst.run_spec import Run, RunSpec, drawn_shape
-from highwater.dst.scenarios import named, stems
+from highwater.dst.scenarios import mutants_of, named, stems
 from highwater.dst.scenarios.log_gc import SNAPSHOTS_LOST
 from highwater.dst.scenarios.sequenced_metadata_boundary import BREAKS, RARE_BREAKS
 from highwater.dst.simulate import Outcome, simulate
@@ -43,7 +43,7 @@ def test_production_keeps_what_still_holds(name):
     ("invalid_boundary_is_ignored", "boundary_set_back"), ("repeated_key_is_listed", "listing_repeats"),
     ("listing_without_end", "listing_never_ends"), ("empty_page_ends_listing", "listing_stops"),
     ("misnamed_file_is_skipped", "file_misnamed"), ("looks_for_ever", "listing_hides"), ("listed_is_there", "listing_invents"),
-    ("boundary_ahead_is_believed", "boundary_set_ahead"), ("asks_until_answered", "bucket_gone")])
+    ("boundary_ahead_is_believed", "boundary_set_ahead")])
 def test_a_mutant_dies_of_nothing_else(mutant, name):
     build = BUILDS[mutant][1]
     assert not [seed for seed in range(60) if run(seed, name, build, broken="").kind]
@@ -53,6 +53,13 @@ def test_a_mutant_dies_of_nothing_else(mutant, name):
 def boundary(body: bytes, status: int = 200, request: int = 1, **more: object) -> Event:
     return EMPTY._replace(client="Writer#0", request=request, kind="applied", op="get", key=WHERE.boundary_key, status=status,
                           body=body, **more)
+
+
+def test_a_client_that_asks_until_it_is_answered_hangs_if_the_bucket_is_gone():
+    build = mutants_of("sequenced_write").builds["asks_until_answered"][1]
+    assert not any(simulate(Run(seed, "sequenced_write"), build).kind for seed in range(60))
+    signatures = {damaged_run(seed, "sequenced_write", build, "bucket_gone").signature for seed in range(20)}
+    assert {signature.partition(":")[0] for signature in signatures - {""}} == {"liveness"}
 
 
 OTHERS = [stem for stem in stems() if DAMAGED in named(stem).breaks]

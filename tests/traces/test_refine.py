@@ -94,7 +94,7 @@ EXPLAINED = {  # mutant -> signature of its failure; what its explanation says
     "sent_once_is_nothing": ("told:failed", r"was told 'failed' of '\d\.\d', but in the model it is in "),
 }
 WITHOUT_MODEL = {"lost_boundary_is_none", "invalid_boundary_is_ignored", "boundary_ahead_is_believed", "repeated_key_is_listed",
-                 "asks_until_answered", "listing_without_end", "empty_page_ends_listing", "looks_for_ever", "listed_is_there",
+                 "listing_without_end", "empty_page_ends_listing", "looks_for_ever", "listed_is_there",
                  "misnamed_file_is_skipped"}
 
 
