@@ -1,6 +1,8 @@
-"""Two collectors, ours and the released client's, on a database that two writers take from each other, for a chosen time.
+"""Two collectors, ours and the released client's, on a database that two writers take from each other, for a chosen time. An
+operator of ours takes, copies, refreshes and deletes checkpoints, and a released reader reads them.
 
-Requests are held, delayed or answered late. No acknowledged key is lost, and the log refines the models.
+Requests are held, delayed or answered late. No acknowledged key is lost, a checkpoint is readable as long as it is held, and
+the log refines the models.
 
     HIGHWATER_SOAK_S=600 HIGHWATER_SOAK_SEED=7 .venv/bin/python -m pytest -m interop tests/interop/test_interop_soak.py -s
 
@@ -19,7 +21,9 @@ from random import Random
 import pytest
 
 from highwater.admin.gc import stores_of
-from highwater.impl.errors import StoreError
+from highwater.impl.errors import Definite, StoreError
+from highwater.impl.protocols import checkpoints
+from highwater.impl.protocols.checkpoints import CheckpointEnded, CheckpointMissing
 from highwater.impl.stores.s3 import S3Store, connect
 from highwater.impl.stores.system import Ulids, system_world
 from tests.interop.test_interop_traffic import refines
@@ -30,9 +34,9 @@ from tests.support.slatedb.releases import NEWEST
 pytestmark = pytest.mark.interop
 SOAK_S = float(os.environ.get("HIGHWATER_SOAK_S", 60))
 SEED = int(os.environ.get("HIGHWATER_SOAK_SEED", 1))
-DATA_MIN_AGE_MS = 30_000
+DATA_MIN_AGE_MS, HOUR_MS = 30_000, 3_600_000
 AT = {"path": "db", "url": URL}
-CLIENTS = ("A", "B", "G", "ours")
+CLIENTS = ("A", "B", "G", "R", "ours", "operator")
 METADATA = ("PUT db/manifest/*", "GET db/manifest/*", "LIST db/manifest*", "PUT db/compactions/*", "PUT db/gc/*", "GET db/gc/*",
             "DELETE db/manifest/*", "DELETE_MANY *")
 DATA = ("PUT db/wal/*", "HEAD db/wal/*", "PUT db/compacted/*")
@@ -45,12 +49,14 @@ class Soak:
         self.scene, self.seed, self.over = scene, seed, threading.Event()
         self.acked: dict[str, str] = {}
         self.tried: dict[str, str] = {}
+        self.held: dict[str, None] = {}  # our checkpoints, from when they are taken until before they are deleted
         self.counts: Counter[str] = Counter()
         self.errors: list[BaseException] = []
 
     def run(self, seconds: float) -> None:
         """Raises what a thread raises."""
-        work = [lambda: self.write("A"), lambda: self.write("B"), self.collect_theirs, self.collect_ours, self.hold]
+        work = [lambda: self.write("A"), lambda: self.write("B"), self.collect_theirs, self.collect_ours, self.operate,
+                self.read, self.hold]
         threads = [threading.Thread(target=self.kept, args=(one,), daemon=True) for one in work]
         for thread in threads:
             thread.start()
@@ -113,10 +119,52 @@ class Soak:
         while not self.over.wait(random.uniform(0.2, 1.5)):
             for store in stores.values():
                 try:
+                    if store is stores["manifest"]:
+                        asyncio.run(store.drop_ended())
                     self.counts["deleted by ours"] += len(asyncio.run(store.collect(0)))
                     self.counts["our rounds"] += 1
                 except StoreError as error:  # the other collector was faster, or there is no database yet
                     self.counts[f"ours: {type(error).__name__}"] += 1
+
+    def operate(self) -> None:
+        random = Random(f"{self.seed} operator")
+        world = system_world(S3Store(connect(self.scene.session.urls["operator"]), BUCKET, ids=Ulids()))
+        manifests = stores_of(world, "db")["manifest"]
+        while not self.over.wait(random.uniform(0.1, 1)):
+            held, what = list(self.held), random.random()
+            try:
+                if what < 0.5 or not held:
+                    name, source = checkpoints.new_id(manifests), random.choice([None, *held])
+                    asyncio.run(checkpoints.create(manifests, name, random.choice((None, HOUR_MS)), "ours", source))
+                    self.held[name] = None
+                elif what < 0.7:
+                    asyncio.run(checkpoints.refresh(manifests, random.choice(held), HOUR_MS))
+                else:
+                    name = random.choice(held)
+                    del self.held[name]
+                    asyncio.run(checkpoints.delete(manifests, name))
+                self.counts["our changes of checkpoints"] += 1
+            except Definite as error:
+                assert not isinstance(error, CheckpointMissing | CheckpointEnded), error
+                self.counts[f"operator: {type(error).__name__}"] += 1
+            except StoreError as error:
+                self.counts[f"operator: {type(error).__name__}"] += 1
+
+    def read(self) -> None:
+        """What is held can be read, and shows nothing that nobody has written."""
+        random = Random(f"{self.seed} R")
+        while not self.over.wait(random.uniform(0.5, 2)):
+            if held := list(self.held):
+                self.read_one(random.choice(held))
+
+    def read_one(self, name: str) -> None:
+        try:
+            found = self.scene.R.read(**AT, checkpoint=name)
+        except PeerError as error:
+            assert name not in self.held, f"{name} is held, and cannot be read: {error}"
+            return
+        assert all(self.tried[key] == value for key, value in found.items() if not key.startswith("latest"))
+        self.counts["our checkpoints read"] += 1
 
     def hold(self) -> None:
         """Others each time: a few of the metadata's for up to 6 s, of the data's for up to 2."""
@@ -138,9 +186,12 @@ def test_no_acknowledged_key_is_lost(tmp_path, monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     monkeypatch.setenv("AWS_REGION", "us-east-1")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    with recorded(tmp_path / "log", others=("ours",), limit_s=SOAK_S + 600, A=NEWEST, B=NEWEST, G=NEWEST) as scene:
+    with recorded(tmp_path / "log", others=("ours", "operator"), limit_s=SOAK_S + 600, A=NEWEST, B=NEWEST, G=NEWEST,
+                  R=NEWEST) as scene:
         soak = Soak(scene, SEED)
         soak.run(SOAK_S)
+        for name in soak.held:
+            soak.read_one(name)
         found = scene.G.read(**AT)
         left = {folder: len(scene.ids(folder)) for folder in ("manifest", "compactions", "wal")}
     print(f"\nseed {SEED}, {SOAK_S:g} s: {len(scene.session.requests):,} requests, {len(soak.acked):,} keys acknowledged;",
@@ -152,6 +203,7 @@ def test_no_acknowledged_key_is_lost(tmp_path, monkeypatch):
             assert soak.acked[key] <= value <= soak.tried[key]
         else:
             assert soak.tried[key] == value
+    assert soak.counts["our checkpoints read"] and soak.counts["our changes of checkpoints"]
     assert soak.counts["our rounds"] and soak.counts["deleted by ours"] and soak.counts["their rounds"]
     began_s = time.monotonic()
     seen = refines(tmp_path / "log")
