@@ -311,12 +311,18 @@ def the_clone_is_pinned(database: Database, parents: Parents, now_ms: int) -> It
             "a writer can open it, but its parent may delete SSTs that it reads; make the clone again")
     for one in database.latest.external_dbs:
         parent = parents[one.path].latest
-        pins = parent.checkpoints if parent else ()
-        if one.sst_ids and one.final_checkpoint_id not in [pin.id for pin in pins]:
+        pins = {pin.id: pin.manifest_id for pin in parent.checkpoints} if parent else {}
+        source, final = pins.get(one.source_checkpoint_id), pins.get(one.final_checkpoint_id or "")
+        if source and final and source != final:
+            yield Finding(
+                "danger", "pins differ",
+                f"the source checkpoint of {one.path!r} keeps manifest {source}, and the final one manifest {final}",
+                "only the final one stays, and it may not name all SSTs that this database reads; make the clone again")
+        if one.sst_ids and final is None:
             yield Finding(
                 "danger", "clone not pinned",
-                f"{one.path!r} has no checkpoint {one.final_checkpoint_id}, which should keep {len(one.sst_ids)} SSTs for this "
-                "database",
+                f"{one.path!r} has no checkpoint {one.final_checkpoint_id or '(none is named)'}, which should keep "
+                f"{len(one.sst_ids)} SSTs for this database",
                 "its collector may delete them; compact everything here soon")
 
 

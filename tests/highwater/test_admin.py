@@ -165,6 +165,11 @@ DAMAGE = {
     "a WAL file is missing": (lambda b: b.delete("wal", 5), ("damage", "WAL missing")),
     "a clone that was not finished": (lambda b: b.latest(initialized=False), ("danger", "not initialized")),
     "a clone without a pin": (lambda b: b.latest(external_dbs=(CLONE,)), ("danger", "clone not pinned")),
+    "a clone whose pin is not named": (lambda b: b.latest(external_dbs=(CLONE._replace(final_checkpoint_id=None),)),
+                                       ("danger", "clone not pinned")),
+    "a clone whose pins differ": (lambda b: b.latest(
+        checkpoints=(Checkpoint(UUIDS[0], 5), Checkpoint(UUIDS[1], 7)),
+        external_dbs=(ExternalDb(str(b.folder).lstrip("/"), UUIDS[0], UUIDS[1]),)), ("danger", "pins differ")),
     "half deleted": (lambda b: b.put(".deleting", b""), ("danger", "being deleted")),
     "an SST is cut off": (lambda b: b.put(f"compacted/{D}.sst", WHOLE[:90]), ("damage", "cut short")),
     "a name that is not UTF-8": (lambda b: (b.folder / os.fsdecode(b"manifest/\xff.manifest")).write_bytes(b"x"),

@@ -108,7 +108,7 @@ class ExternalDb(NamedTuple):
 
     path: str
     source_checkpoint_id: Uuid
-    final_checkpoint_id: Uuid
+    final_checkpoint_id: Uuid | None = None  # None: it is not known yet, and the clone is not finished
     sst_ids: Annotated[tuple[Ulid, ...], REQUIRED] = ()
 
 
