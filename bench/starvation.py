@@ -16,8 +16,9 @@ from highwater.cli.cost import INPUTS, inputs_of
 from highwater.dst.actors import QuietMetrics
 from highwater.dst.cost import sampler
 from highwater.dst.sim.kernel import Client, Kernel
+from highwater.dst.world.clock import ClientClock
 from highwater.dst.world.network import Network
-from highwater.dst.world.store import ClientClock, ClientStore, SimulatedStore
+from highwater.dst.world.store import ClientStore, SimulatedStore
 from highwater.impl.codecs.json.manifest import EPOCHS
 from highwater.impl.protocols.manifest_epochs import EMPTY, Instance, open_writer
 from highwater.impl.protocols.sequenced_storage import FIRST_ID, ObjectVersionExists

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from highwater.dst.scenario import Scenario
 from highwater.dst.sim.kernel import Client, Kernel
+from highwater.dst.world.clock import ClientClock
 from highwater.dst.world.ids import ClientIds
 from highwater.dst.world.network import offset_ms
-from highwater.dst.world.store import NEW, ClientClock, ClientStore, SimulatedStore
+from highwater.dst.world.store import NEW, ClientStore, SimulatedStore
 from highwater.dst.world.tampering import DAMAGED
 from highwater.impl.errors import Definite, Indefinite, StoreError, TimedOut
 from highwater.impl.world import World

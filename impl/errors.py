@@ -49,6 +49,10 @@ class TimedOut(Indefinite):
     """The caller's time was over before the call had ended. The call was cancelled; its requests may still be applied."""
 
 
+class TaskCancelled(Indefinite):
+    """The task was cancelled before it ended. Its requests may still be applied."""
+
+
 class ListingNeverEnds(Definite):
     """A page of a listing is truncated, but brings no key after the one it was asked to start from."""
 

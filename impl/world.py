@@ -1,15 +1,16 @@
 """Defines the seam: everything that an implementation may know of the outside world.
 
 In production the seam gives real things (impl/stores, impl/stores/system.py); the simulator gives its own. Code above the seam
-is plain `async def` and awaits only these methods. So one await is one store request or one sleep.
+is plain `async def` and awaits only these methods. So one await is one store request, one sleep, or the end of a task.
 """
 
-from collections.abc import Awaitable
-from typing import NamedTuple, Protocol, TypeVar
+from collections.abc import Awaitable, Coroutine, Generator
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from highwater.impl.errors import ListingNeverEnds
 
 Result = TypeVar("Result")
+Kept = TypeVar("Kept", covariant=True)
 
 
 class Object(NamedTuple):
@@ -85,8 +86,26 @@ class ObjectStore(Protocol):
         ...
 
 
+class Task(Protocol[Kept]):
+    """Work that goes on beside the code that spawned it.
+
+    `await task` returns what the work returned, or raises the StoreError that it raised, as often as it is awaited. It raises
+    TaskCancelled if the task was cancelled. A caller that is cancelled while it awaits a task does not cancel the task.
+    """
+
+    def cancel(self) -> None:
+        """Cancel the work at the point that it awaits: it takes no further step but its `finally` blocks.
+
+        A task that has ended stays as it is. A task that has not begun never begins. Await the task to know that it has ended.
+        """
+        ...
+
+    def __await__(self) -> Generator[Any, Any, Kept]: ...
+
+
 class Clock(Protocol):
-    """A client's own clock, which may be ahead of the store's clock or behind it."""
+    """A client's own time: a clock, which may be ahead of the store's clock or behind it, and what happens beside each other.
+    """
 
     def now_ms(self) -> int:
         """Return the milliseconds since the epoch."""
@@ -101,6 +120,22 @@ class Clock(Protocol):
 
         A request in flight is not recalled: it may still be applied. An object whose call was cancelled may be used again,
         unless it refuses that.
+        """
+        ...
+
+    def spawn(self, work: Coroutine[Any, Any, Result], name: str) -> Task[Result]:
+        """Run `work` beside the caller. Its first step comes after the caller's next await.
+
+        `name` tells the tasks of a client apart: two that run at the same time have different names. Whoever spawns a task
+        cancels and awaits it, or awaits its end: a client does not end before its tasks. A crash ends all of them.
+        """
+        ...
+
+    async def first(self, **works: Coroutine[Any, Any, Result]) -> Result:
+        """Run `works` beside each other, each as a task of its name. Return what the first to end returns, or raise its error.
+
+        The others are cancelled, and have ended when this returns; what they raised is dropped. So have all if the caller is
+        cancelled. If several have ended, the one that stands first counts.
         """
         ...
 

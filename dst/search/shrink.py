@@ -268,7 +268,7 @@ class Search:
                 for site, choice, bound in self.plan.tape)))
 
     def clients(self) -> list[str]:
-        return sorted({choice[0].partition(".")[0] for choice in self.plan.tape if "#" in choice[0]})
+        return sorted({choice[0].partition(".")[0].partition("/")[0] for choice in self.plan.tape if "#" in choice[0]})
 
     def smaller_choices(self) -> None:
         at = len(self.plan.tape)
@@ -312,8 +312,8 @@ def without(plan: Plan, role: str, number: int) -> Plan:
         of, _, rest = name.partition("#")
         if of != role:
             return name
-        n, dot, label = rest.partition(".")
-        return None if int(n) == number else f"{role}#{int(n) - (int(n) > number)}{dot}{label}"
+        n = rest.partition(".")[0].partition("/")[0]  # "0.latency"; "0/poller.latency" of a task
+        return None if int(n) == number else f"{role}#{int(n) - (int(n) > number)}{rest[len(n):]}"
 
     tape = [(renamed(site), choice, bound) for site, choice, bound in plan.tape]
     order = None if plan.order is None else tuple(
@@ -322,7 +322,7 @@ def without(plan: Plan, role: str, number: int) -> Plan:
 
 
 def of_client(name: str) -> Callable[[str, int], bool]:
-    return lambda site, bound: site.startswith(f"{name}.")
+    return lambda site, bound: site.startswith((f"{name}.", f"{name}/"))
 
 
 def of_site(name: str) -> Callable[[str, int], bool]:

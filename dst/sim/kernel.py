@@ -1,7 +1,8 @@
 """Run coroutines in virtual time. Safety: events happen one after another, in an order that the run's choices determine.
 
-A client yields what it awaits: a Request to the store, or a Sleep. The caller of the kernel says when, and with what result,
-the client continues. There is no asyncio and no thread.
+A client yields what it awaits: a Request to the store, a Sleep, or the end of a task. The caller of the kernel says when, and
+with what result, the client continues. There is no asyncio and no thread. A task of a client is a Client of its own, so that
+every order of their steps can be chosen. A crash ends a client together with its tasks.
 
 Without a `schedule` events happen at their time. With one, an event's time is the earliest at which it may happen. The schedule
 picks any waiting event, and time advances to the latest time picked so far. An event that is not picked is late, as in a store
@@ -29,6 +30,12 @@ class Sleep(NamedTuple):
     duration_ms: int
 
 
+class Join(NamedTuple):
+    """A client waits until one of these tasks has ended."""
+
+    tasks: tuple["Client", ...]
+
+
 class Sites(dict[str, str]):
     """The labels of a client's choices, made when first used."""
 
@@ -46,13 +53,17 @@ def sites(client: str) -> Sites:
 
 
 class Client:
-    """A process that may crash. `incarnation` counts its lives and its cancelled calls. Results for an earlier incarnation are
-    dropped."""
+    """A process that may crash, or a task of one. `incarnation` counts its lives and what was cancelled in it. Results for an
+    earlier incarnation are dropped."""
 
-    __slots__ = ("ahead_ms", "clock_offset_ms", "coroutine", "done", "ended", "incarnation", "name", "number", "request",
-                 "sites", "under_way", "waiting")
+    __slots__ = ("ahead_ms", "awaited_by", "clock_offset_ms", "coroutine", "done", "ended", "incarnation", "interrupted",
+                 "name", "number", "of", "request", "result", "sites", "under_way", "waiting")
 
-    def __init__(self, name: str, clock_offset_ms: int = 0):
+    def __init__(self, name: str, clock_offset_ms: int = 0, of: "Client | None" = None):
+        self.of = of  # the process that it is a task of; None: it is a process
+        self.interrupted = False  # it is cancelled, and has not heard of it
+        self.awaited_by: list[tuple[Client, int]] = []  # clients that wait for its end, each in an incarnation
+        self.result: Any = None  # of a task that has ended
         self.name, self.clock_offset_ms = name, clock_offset_ms
         self.ahead_ms = clock_offset_ms  # the most that its clock was ahead of the store's; negative if it was always behind
         self.incarnation, self.done = 0, False
@@ -79,9 +90,10 @@ class Call:
 
 
 class Cancelled(BaseException):
-    """Thrown in where a client awaits, because the time of `call` is over. Like asyncio's, it is no Exception."""
+    """Thrown in where a client awaits, because the time of `call` is over, or because its task is cancelled (None). Like
+    asyncio's, it is no Exception."""
 
-    def __init__(self, call: Call):
+    def __init__(self, call: Call | None):
         self.call = call
 
 
@@ -102,8 +114,11 @@ class Kernel:
         self.schedule = schedule
         self.waiting: list[Any] = []  # a heap of tuples; or, with a schedule, sorted Events
         self._graveyard: list[Coroutine] = []  # of crashed clients: never resumed, closed after the run
+        self.tasks: dict[str, dict[str, Client]] = {}  # process -> its tasks that have not ended, by name
+        self.running: Client | None = None  # whose step it is
         self.on_request: Callable[[Client, Request], None]
         self.on_timeout: Callable[[Client, Call], None]
+        self.on_interrupt: Callable[[Client], None]
 
     def at(self, t_ms: int, owner: str, action: Callable, *args: Any) -> None:
         if self.schedule is None:
@@ -115,12 +130,40 @@ class Kernel:
         client.coroutine, client.done = work, False
         self.resume(client, client.incarnation, None)
 
-    def crash(self, client: Client) -> None:
-        """Crash a client. Its coroutine is never resumed, so none of its `finally` blocks runs before the verdict."""
-        if client.coroutine is not None:
-            self._graveyard.append(client.coroutine)
+    def spawn(self, process: Client, name: str, work: Coroutine) -> Client:
+        """Start a task of a process. Its first step is an event of its own."""
+        tasks = self.tasks.setdefault(process.name, {})
+        task = Client(f"{process.name}/{name}", of=process)
+        if task.name in tasks:
+            raise ValueError(f"{task.name} is running: give the tasks of a client different names")
+        tasks[task.name] = task
+        task.coroutine = work
+        self.at(self.now_ms, task.name, self.resume, task, task.incarnation, None)
+        return task
+
+    def tasks_of(self, process: Client) -> list[Client]:
+        """Return the tasks of a process that have not ended."""
+        return list(self.tasks.get(process.name, {}).values())
+
+    def crash(self, process: Client) -> None:
+        """Crash a process. Its coroutines are never resumed, so none of their `finally` blocks runs before the verdict."""
+        for client in (process, *self.tasks_of(process)):
+            if client.coroutine is not None:
+                self._graveyard.append(client.coroutine)
+            client.incarnation += 1
+            client.coroutine, client.waiting = None, 0
+        self.tasks.pop(process.name, None)
+
+    def interrupt(self, client: Client) -> None:
+        """Cancel a task. What it awaits no longer resumes it; that it is cancelled is its next event."""
         client.incarnation += 1
-        client.coroutine, client.waiting = None, 0
+        client.interrupted, client.waiting = True, 0
+        self.at(self.now_ms, client.name, self._interrupted, client, client.incarnation)
+
+    def _interrupted(self, client: Client, incarnation: int) -> None:
+        if client.incarnation == incarnation:
+            client.interrupted = False
+            self.resume(client, incarnation, None, Cancelled(None))
 
     def cancel(self, client: Client, cancelled: Cancelled) -> None:
         """Throw `cancelled` in where the client awaits. What it awaits no longer resumes it."""
@@ -131,15 +174,35 @@ class Kernel:
         if client.incarnation != incarnation:
             return
         client.waiting = 0
+        self.running = client
         try:
             asked = client.coroutine.send(result) if error is None else client.coroutine.throw(error)
-        except StopIteration:
-            client.done = True
+        except StopIteration as end:
+            self._end(client, end.value)
             return
         if type(asked) is Request:
             self.on_request(client, asked)
-        else:
+        elif type(asked) is Sleep:
             self.at(self.now_ms + max(asked.duration_ms, 1), client.name, self.resume, client, incarnation, None)
+        else:
+            for task in asked.tasks:
+                task.awaited_by.append((client, incarnation))
+
+    def _end(self, client: Client, result: Any) -> None:
+        """Note that a client has ended, and resume who awaits it. Raises RuntimeError for a process whose tasks run."""
+        client.done = True
+        if client.of is None:
+            if self.tasks.get(client.name):
+                tasks = ", ".join(self.tasks[client.name])
+                raise RuntimeError(f"{client.name} has ended before {tasks}: cancel and await them")
+            return
+        client.result, client.coroutine = result, None
+        del self.tasks[client.of.name][client.name]
+        for waiting, incarnation in client.awaited_by:
+            if waiting.incarnation == incarnation:  # else another task that it awaits has ended, or it was cancelled
+                waiting.incarnation += 1
+                self.at(self.now_ms, waiting.name, self.resume, waiting, waiting.incarnation, None)
+        client.awaited_by.clear()
 
     def run(self, until_ms: int, max_steps: int) -> None:
         """Take events up to that time, at most `max_steps`."""
@@ -181,8 +244,11 @@ class Kernel:
 
     def close(self) -> None:
         """Close the coroutines of crashed clients, and drop all references, so that a run leaves no cycles."""
+        self._graveyard += [task.coroutine for tasks in self.tasks.values() for task in tasks.values()]
         for work in self._graveyard:
             work.close()
         self._graveyard.clear()
+        self.tasks.clear()
         self.waiting.clear()
-        del self.on_request, self.on_timeout, self.schedule
+        self.running = None
+        del self.on_request, self.on_timeout, self.on_interrupt, self.schedule

@@ -49,7 +49,7 @@ class Network:
         self.timed, self.delay_ms = kernel.schedule is None, delay_ms
         self.cut_off: dict[str, tuple[int, str]] = {}  # client -> (until when, how)
         self.requests = 0
-        kernel.on_request, kernel.on_timeout = self.issue, self.cancel
+        kernel.on_request, kernel.on_timeout, kernel.on_interrupt = self.issue, self.cancel, self.interrupt
 
     def issue(self, client: Client, request: Request) -> None:
         kernel = self.kernel
@@ -75,7 +75,7 @@ class Network:
             self.watch(fate, name, number)
         if fate == "cut_off":
             kind = CUT_OFF[self.fault(client.sites["cut_off"], len(CUT_OFF))]
-            self.cut_off[name] = kernel.now_ms + self._long(client, "late"), kind
+            self.cut_off[(client.of or client).name] = kernel.now_ms + self._long(client, "late"), kind
             fate = kind
         if fate == "conflict" and (request.op in READS or self.store.profile.create_exists == 409):
             fate = "ok"
@@ -101,7 +101,7 @@ class Network:
         return long_time_ms(self.fault, client.sites[of], self.around_ms)
 
     def _now_cut_off(self, client: Client) -> str:
-        until_ms, kind = self.cut_off.get(client.name, (0, ""))
+        until_ms, kind = self.cut_off.get((client.of or client).name, (0, ""))
         return kind if self.kernel.now_ms < until_ms else ""
 
     def _crash(self, there_ms: int, *sent: Any) -> None:
@@ -149,8 +149,9 @@ class Network:
     def wake(self, client: Client, incarnation: int, answer: object, error: Exception | None) -> None:
         """Resume a client after a stall. Its clock has been adjusted meanwhile, within the skew."""
         if self.skew_ms:
-            client.clock_offset_ms = offset_ms(self.fault, client.sites["clock"], self.skew_ms)
-            client.ahead_ms = max(client.ahead_ms, client.clock_offset_ms)
+            of = client.of or client
+            of.clock_offset_ms = offset_ms(self.fault, client.sites["clock"], self.skew_ms)
+            of.ahead_ms = max(of.ahead_ms, of.clock_offset_ms)
         self.kernel.resume(client, incarnation, answer, error)
 
     def refuse(self, client: Client, incarnation: int, number: int, request: Request, status: int) -> None:
@@ -172,18 +173,32 @@ class Network:
 
     def cancel(self, client: Client, call: Call) -> None:
         """Cancel a call whose time is over. Its client stops waiting, and a request in flight may still be applied."""
-        if call.is_made_by(client):
-            if client.number >= call.first and client.ended != client.number:
-                self._tell(client, "timeout", 0, client.waiting > 0 and client.under_way, client.waiting > 0)
-            if self.watch:
-                self.watch("cancelled", client.name, client.number)
+        if call.is_made_by(client) and not client.interrupted:
+            self._stops(client, call.first)
             self.kernel.cancel(client, Cancelled(call))
 
+    def interrupt(self, client: Client) -> None:
+        """Cancel a task. It stops waiting, and a request in flight may still be applied."""
+        self._stops(client, 1)
+        self.kernel.interrupt(client)
+
+    def _stops(self, client: Client, first: int) -> None:
+        """Record that a client stops waiting for its last request, if that is request `first` or a later one."""
+        if client.number >= first and client.ended != client.number:
+            self._tell(client, "timeout", 0, client.waiting > 0 and client.under_way, client.waiting > 0)
+        if self.watch:
+            self.watch("cancelled", client.name, client.number)
+
     def crash(self, client: Client, incarnation: int, number: int, request: Request) -> None:
+        """Crash the process that made a request, with its other tasks."""
         if client.waiting == number:
+            process = client.of or client
             self._tell(client, "crash", 0, client.under_way)
-            self.kernel.crash(client)
-            self.kernel.at(self.kernel.now_ms + self._long(client, "restart"), client.name, self._start_again, client)
+            for other in (process, *self.kernel.tasks_of(process)):
+                if other is not client and other.waiting:
+                    self._tell(other, "crash", 0, other.under_way)
+            self.kernel.crash(process)
+            self.kernel.at(self.kernel.now_ms + self._long(client, "restart"), process.name, self._start_again, process)
 
     def _start_again(self, client: Client) -> None:
         if not client.done:  # it may have retired meanwhile
@@ -191,8 +206,9 @@ class Network:
 
     def retire(self, client: Client) -> None:
         """Crash a client, and do not restart it."""
-        if client.request:
-            self._tell(client, "crash", 0, client.waiting > 0 and client.under_way)
+        for one in (client, *self.kernel.tasks_of(client)):
+            if one.request:
+                self._tell(one, "crash", 0, one.waiting > 0 and one.under_way)
         self.kernel.crash(client)
         client.done = True
 

@@ -6,15 +6,14 @@ answers in which stores differ. faults.py decides when a request is applied and 
 
 import re
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import cache, lru_cache
 from hashlib import blake2b
 from types import coroutine
 from typing import Any, NamedTuple, TypeVar
 
-from highwater.dst.sim.kernel import Call, Cancelled, Client, Kernel, Request, Sleep
+from highwater.dst.sim.kernel import Request
 from highwater.dst.world.profiles import PROFILES, READS, S3, Profile, scaled
-from highwater.impl.errors import TimedOut
 from highwater.impl.stores.keys import check_key
 from highwater.impl.world import Entry, Object, Page
 
@@ -309,30 +308,3 @@ class ClientStore:
     @coroutine
     def delete(self, key: str) -> Asked[None]:
         return (yield NEW(Request, ("delete", key, b"", "")))
-
-
-class ClientClock:
-    """Virtual time with this client's offset."""
-
-    def __init__(self, kernel: Kernel, client: Client):
-        self.kernel, self.client = kernel, client
-
-    def now_ms(self) -> int:
-        return self.kernel.now_ms + self.client.clock_offset_ms
-
-    @coroutine
-    def sleep_ms(self, duration_ms: int) -> Generator[Sleep, None, None]:
-        yield NEW(Sleep, (duration_ms,))
-
-    async def timeout(self, duration_ms: int, call: Awaitable[Answer]) -> Answer:
-        kernel, client = self.kernel, self.client
-        under_way = Call(client)
-        kernel.at(kernel.now_ms + duration_ms, f"timeout {client.name}", kernel.on_timeout, client, under_way)
-        try:
-            return await call
-        except Cancelled as cancelled:
-            if cancelled.call is not under_way:
-                raise
-            raise TimedOut(f"the call was cancelled after {duration_ms:,} ms") from None
-        finally:
-            under_way.over = True

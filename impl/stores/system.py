@@ -7,12 +7,13 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine, Generator
+from typing import Any, Generic
 from urllib.parse import unquote
 
 from ulid import ULID
 
-from highwater.impl.errors import TimedOut
+from highwater.impl.errors import TaskCancelled, TimedOut
 from highwater.impl.stores.local import LocalStore
 from highwater.impl.stores.memory import MemoryStore, wall_clock_ms
 from highwater.impl.stores.read_only import ReadOnly
@@ -68,6 +69,25 @@ def system_world(store: ObjectStore) -> World:
     return World(store, SystemClock(), Ulids(), Counters())
 
 
+class SystemTask(Generic[Result]):
+    """A task of asyncio."""
+
+    def __init__(self, work: Coroutine[Any, Any, Result], name: str):
+        self.task = asyncio.create_task(work, name=name)
+
+    def cancel(self) -> None:
+        self.task.cancel()
+
+    def __await__(self) -> Generator[Any, Any, Result]:
+        return self._ended().__await__()
+
+    async def _ended(self) -> Result:
+        await asyncio.wait([self.task])  # unlike `await self.task`, it does not pass on a cancellation of the caller
+        if self.task.cancelled():
+            raise TaskCancelled(f"the task {self.task.get_name()!r} was cancelled")
+        return self.task.result()
+
+
 class SystemClock:
     """The machine's clocks: the wall clock, which may be set back, tells the time; the monotonic clock measures sleeps."""
 
@@ -88,6 +108,21 @@ class SystemClock:
             if limit.expired():
                 raise TimedOut(f"the call was cancelled after {duration_ms:,} ms") from None
             raise
+
+    def spawn(self, work: Coroutine[Any, Any, Result], name: str) -> SystemTask[Result]:
+        return SystemTask(work, name)
+
+    async def first(self, **works: Coroutine[Any, Any, Result]) -> Result:
+        tasks = [self.spawn(work, name) for name, work in works.items()]
+        running = [task.task for task in tasks]
+        try:
+            ended, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            winner = next(task for task in tasks if task.task in ended)
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+        return await winner
 
 
 class Ulids:

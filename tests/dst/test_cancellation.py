@@ -10,8 +10,9 @@ from highwater.dst.scenarios import STEMS, mutants_of, named
 from highwater.dst.search.shrink import shrink
 from highwater.dst.sim.kernel import Client, Kernel
 from highwater.dst.simulate import Outcome, simulate
+from highwater.dst.world.clock import ClientClock
 from highwater.dst.world.network import OPS, Network
-from highwater.dst.world.store import ClientClock, SimulatedStore
+from highwater.dst.world.store import SimulatedStore
 from highwater.impl.errors import Indefinite, TimedOut
 from highwater.impl.protocols import wal_fencing
 from highwater.impl.protocols.wal_fencing import Closed
