@@ -151,7 +151,7 @@ class Soak:
                 self.counts[f"operator: {type(error).__name__}"] += 1
 
     def read(self) -> None:
-        """What is held can be read, and shows nothing that nobody has written."""
+        """Read what is held. It can be read, and shows nothing that nobody has written."""
         random = Random(f"{self.seed} R")
         while not self.over.wait(random.uniform(0.5, 2)):
             if held := list(self.held):
