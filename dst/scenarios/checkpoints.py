@@ -189,13 +189,14 @@ async def operate(actors: Actors, client: Client, world: World, impl: Impl, draw
     call, ask = asks[what]
     doubt = False
     for left in reversed(range(TRIES)):
+        begun_ms = world.clock.now_ms()
         actors.begin(client, f"{what} {which} {other}")
         said = await said_by(CALLS, call, actors.in_time(client, ask()), value=held(actors.shape))
         told = UNFINISHED if doubt and said.error and said.told != "unknown" else said.told
         about = other if told in ("missing", "ended") and what == "from" else which
         actors.end(client, told, body=about.encode(), keys=said.keys)
         if said.value is not None:
-            check_source(what, which, other, said)
+            check_entry(what, which, other, begun_ms + lifetime_ms if lifetime_ms else 0, said)
             return
         doubt = doubt or said.told == "unknown"
         if not doubt and (said.told != "failed" or actors.shape.broken):
@@ -213,14 +214,18 @@ def own_name(actors: Actors, client: Client) -> str:
     return checkpoint_name(int(number), int(count))
 
 
-def check_source(what: str, which: str, other: str, said: Said) -> None:
-    """Check that a new checkpoint names the manifest that its source names in the same manifest, or the one that lists it."""
-    if said.keys[1] != "Committed" or what not in ("create", "from"):
+def check_entry(what: str, which: str, other: str, until_ms: int, said: Said) -> None:
+    """Check what this call has put: a checkpoint of the right manifest, and a lease that lasts as long as was asked."""
+    if said.keys[1] != "Committed" or what == "delete":
         return
-    of = {one.id: one.manifest_id for one in said.value.value.checkpoints}
-    right = of.get(other) if what == "from" else said.value.id
-    if of.get(which) != right:
-        raise Failure("safety", "told:source", f"{which} names manifest {of.get(which)}, and should name {right}")
+    of = {one.id: one for one in said.value.value.checkpoints}
+    names, right = (of[one].manifest_id if one in of else 0 for one in (which, other))
+    if which not in of or (what != "refresh" and names != (right if what == "from" else said.value.id)):
+        raise Failure("safety", "told:source", f"{which} names manifest {names}, and should name "
+                      f"{right if what == 'from' else said.value.id}")
+    lease = of[which].expiry_ms if "expiry_ms" in of[which]._fields else of[which].expire_time_s * 1000
+    if (lease == 0) != (until_ms == 0) or lease < until_ms:
+        raise Failure("safety", "told:lease", f"the lease of {which} ends at {lease} ms, and should last until {until_ms} ms")
 
 
 async def read_list(actors: Actors, client: Client, impl: Impl) -> None:
@@ -290,9 +295,17 @@ def final_check(actors: Actors, events: list[Event]) -> None:
         if found is None:
             raise Failure("safety", "history:manifest gone", f"{one.id} names manifest {one.manifest_id}, which is gone")
         check_there(store, one.id, decoded(found[0].body))
-    left = [one.id for one in latest.checkpoints if ends_ms(one)]
-    if left and actors.shape.audit and actors.shape.collectors and not actors.shape.broken:
+    if actors.shape.audit and actors.shape.collectors and not actors.shape.broken:
+        nothing_left(store, latest)
+
+
+def nothing_left(store: SimulatedStore, latest: Manifest) -> None:
+    """Check that the last collector, which nobody disturbed, left no ended lease, and no manifest that nothing names."""
+    if left := [one.id for one in latest.checkpoints if ends_ms(one)]:
         raise Failure("liveness", "liveness:ended is listed", f"{left[0]} is still listed")
+    ids = [i for i in map(MANIFEST.file_id, (key for key in store.keys if key.startswith(MANIFEST.prefix))) if i is not None]
+    if left := [i for i in ids if i not in latest.referenced() and i < max(ids)]:
+        raise Failure("liveness", "liveness:garbage is left", f"manifest {left[0]} is still there, and nothing names it")
 
 
 def check_there(store: SimulatedStore, what: str, manifest: Manifest) -> None:
