@@ -340,7 +340,7 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "clock_ahead": ((OF_COLLECTOR,), ()),
     "ended_stay": (("liveness:",), ("liveness:",)),
     "checked_reads": (("liveness:",), ("liveness:",)),
-    "source_before": ((OF_CLIENT, "refinement:ended"), (GONE, SOURCE)),
+    "source_before": ((OF_CLIENT, "refinement:ended", SOURCE), (GONE, SOURCE)),
     "first_read_is_named": ((OF_CLIENT, "refinement:ended", SOURCE), (GONE, SOURCE)),
     "latest_is_named": ((SOURCE,), (SOURCE,)),
     "created_again": ((OF_CLIENT, SOURCE), (GONE, SOURCE)),

@@ -2,8 +2,9 @@
 
 traces/protocols/checkpoints.py judges them. A client creates checkpoints of the latest manifest and from others, refreshes and
 deletes its own and those of others, and lists them. An operation whose outcome is unknown is called again with the same id,
-until its client gives up. A compactor uploads an SST, and puts it in the place of another one in the manifest. The manifests
-are in this repository's JSON form, or in SlateDB's V1 or V2. With an audit a collector leaves no checkpoint that has ended.
+until its client gives up. A compactor uploads an SST, and puts it beside the others in the manifest, or in the place of one.
+The manifests are in this repository's JSON form, or in SlateDB's V1 or V2. With an audit a collector leaves no checkpoint that
+has ended.
 """
 
 from collections.abc import Awaitable, Callable
@@ -103,13 +104,12 @@ def trace_options(shape: Shape) -> list[str]:
 
 
 def swapped(shape: Shape, new: str, at: int, _: int, m: Manifest) -> Manifest:
-    """Return the next manifest, with a new SST in the place of an old one."""
-    at %= len(m.l0)
+    """Return the next manifest, with a new SST in the place of the old one, or beside the others if there is none such."""
     if shape.form == "json":
         return m._replace(l0=(*m.l0[:at], new, *m.l0[at + 1:]))
-    old = m.l0[at].sst_id
+    gone = {view.sst_id for view in m.l0[at:at + 1]}
     return m._replace(l0=(*m.l0[:at], View(new, new), *m.l0[at + 1:]),
-                      ssts=(*(one for one in m.ssts if one.id != old), Sst(new, SstInfo())))
+                      ssts=(*(one for one in m.ssts if one.id not in gone), Sst(new, SstInfo())))
 
 
 class Impl(NamedTuple):
@@ -128,16 +128,8 @@ def production(world: World, shape: Shape, number: int) -> Impl:
     return Impl(MetadataStore(world, MANIFEST, FORMS[shape.form]))
 
 
-def first_of(shape: Shape) -> Manifest:
-    name = sst_name(-1, 0)
-    if shape.form == "json":
-        return Manifest(l0=(name,))
-    return Manifest(initialized=True, ssts=(Sst(name, SstInfo()),), l0=(View(name, name),))
-
-
 def begin(store: SimulatedStore, shape: Shape) -> None:
-    store.put(MANIFEST.key(FIRST_ID), FORMS[shape.form].encode(first_of(shape)), 0)
-    store.put(checkpoints.sst_key(ROOT, sst_name(-1, 0)), b"", 0)
+    store.put(MANIFEST.key(FIRST_ID), FORMS[shape.form].encode(Manifest(initialized=shape.form != "json")), 0)
 
 
 # --- clients
@@ -239,13 +231,16 @@ async def read_list(actors: Actors, client: Client, impl: Impl) -> None:
 
 # --- compactors
 
+MOST_SSTS = 2  # of a manifest, and one at least is replaced when there are so many
+
+
 async def compactor(actors: Actors, client: Client, world: World, number: int) -> None:
     shape, impl = actors.shape, actors.build(world, actors.shape, number)
     while actors.left[client.name]:
         actors.left[client.name] -= 1
         await actors.pause(client, world)
         _, _, count = actors.name_update(client.name).partition(".")
-        new, at = sst_name(number, int(count)), actors.choose(f"{client.name}.which", WHICH)
+        new, at = sst_name(number, int(count)), actors.choose(f"{client.name}.which", MOST_SSTS)
         try:
             await world.store.create(checkpoints.sst_key(ROOT, new), b"")
         except AlreadyExists:

@@ -26,9 +26,8 @@ class Constants(NamedTuple):
     CLIENTS: int = 1
     OPS: int | None = 2  # operations of a client
     COMPACTORS: int = 1
-    REPLACES: int | None = 2  # replacements of a compactor
+    SSTS: int | None = 2  # that a compactor adds
     COLLECTORS: int = 1
-    SSTS: int = 1  # of the first manifest
     MAX_ID: int | None = 4  # of a manifest; only collectors create one after it
     # Faults, each bounded
     MAX_PENDING: int | None = 0  # requests in flight that nobody waits for
@@ -46,12 +45,12 @@ class Constants(NamedTuple):
 
 
 LIMITS = {  # the values that an instance may have
-    **dict.fromkeys(("CLIENTS", "OPS", "COMPACTORS", "REPLACES", "COLLECTORS", "MAX_PENDING", "MAX_LOST"), MANY),
-    **dict.fromkeys(("SSTS", "MAX_ID"), MANY[1:]),
+    **dict.fromkeys(("CLIENTS", "OPS", "COMPACTORS", "SSTS", "COLLECTORS", "MAX_PENDING", "MAX_LOST"), MANY),
+    "MAX_ID": MANY[1:],
 }
 
 Id = tuple[int, int]  # of a checkpoint: client, zero-based index of the operation that creates it
-Sst = tuple[int, int]  # compactor, zero-based index of its replacement; (-1, i): an SST of the first manifest
+Sst = tuple[int, int]  # compactor, zero-based index of it among the compactor's
 Entry = tuple[Id, int, bool]  # a checkpoint: its id, the manifest that it names, whether it has a lease
 
 
@@ -81,7 +80,7 @@ class Client(NamedTuple):
 
 
 class Compactor(NamedTuple):
-    k: int = 0  # the zero-based index of its replacement
+    k: int = 0  # the number of SSTs that it has added
 
 
 class Collector(NamedTuple):
@@ -270,24 +269,38 @@ def give_up(c: Constants, me: int, s: Shared, w: Client) -> Iterator:
         yield (), s, Client(k=w.k + 1)
 
 
-# --- a compactor
+# --- a writer or a compactor
 
-def replaced(me: int, s: Shared, w: Compactor, old: Sst) -> Manifest:
+def may_add(c: Constants, s: Shared, w: Compactor) -> bool:
+    return below(w.k, c.SSTS) and below(len(s.files), c.MAX_ID)
+
+
+def added(me: int, s: Shared, w: Compactor, old: frozenset[Sst]) -> Manifest:
     m = latest(s)
-    return m._replace(ssts=m.ssts - {old} | {(me, w.k)})
+    return m._replace(ssts=m.ssts - old | {(me, w.k)})
+
+
+def flush(c: Constants, me: int, s: Shared, w: Compactor) -> Iterator:
+    if may_add(c, s, w):
+        yield (), put(s, added(me, s, w, frozenset())), Compactor(w.k + 1)
 
 
 def replace(c: Constants, me: int, s: Shared, w: Compactor) -> Iterator:
     """A new SST stands for an old one."""
-    if below(w.k, c.REPLACES) and below(len(s.files), c.MAX_ID):
+    if may_add(c, s, w):
         for old in sorted(latest(s).ssts):
-            yield (old,), put(s, replaced(me, s, w, old)), Compactor(w.k + 1)
+            yield (old,), put(s, added(me, s, w, frozenset({old}))), Compactor(w.k + 1)
+
+
+def send_flush(c: Constants, me: int, s: Shared, w: Compactor) -> Iterator:
+    if may_add(c, s, w) and below(len(s.pool), c.MAX_PENDING):
+        yield (), send(s, added(me, s, w, frozenset())), Compactor(w.k + 1)
 
 
 def send_replace(c: Constants, me: int, s: Shared, w: Compactor) -> Iterator:
-    if below(w.k, c.REPLACES) and below(len(s.files), c.MAX_ID) and below(len(s.pool), c.MAX_PENDING):
+    if may_add(c, s, w) and below(len(s.pool), c.MAX_PENDING):
         for old in sorted(latest(s).ssts):
-            yield (old,), send(s, replaced(me, s, w, old)), Compactor(w.k + 1)
+            yield (old,), send(s, added(me, s, w, frozenset({old}))), Compactor(w.k + 1)
 
 
 # --- a collector
@@ -399,8 +412,7 @@ def manifest_is_collected(c: Constants, s: Shared) -> bool:
 
 
 def sst_is_collected(c: Constants, s: Shared) -> bool:
-    """An SST of the first manifest, which is in the store from the beginning, is deleted."""
-    return not first(c).ssts <= s.ssts
+    return not frozenset(x for file in s.files if file for x in file.ssts) <= s.ssts
 
 
 def change_is_in_doubt(c: Constants, s: Shared, w: Client) -> bool:
@@ -417,7 +429,7 @@ CLIENT = {
     "SendCreateFrom": send_create_from, "SendRefresh": send_refresh, "SendDelete": send_delete, "FindSource": find_source,
     "Reply": reply, "GiveUp": give_up,
 }
-COMPACTOR = {"Replace": replace, "SendReplace": send_replace}
+COMPACTOR = {"Flush": flush, "Replace": replace, "SendFlush": send_flush, "SendReplace": send_replace}
 COLLECTOR = {"Drop": drop, "Condemn": condemn, "DeleteManifest": delete_manifest, "DeleteSst": delete_sst}
 STORE = {"ApplyPending": apply_pending, "EndLease": end_lease}
 
@@ -440,12 +452,8 @@ EVENTUALLY = {"ExpiredGo": (None, expired_go)}
 FAIR = {"Collector": frozenset({"Drop"})}
 
 
-def first(c: Constants) -> Manifest:
-    return Manifest(frozenset((-1, i) for i in range(c.SSTS)), frozenset())
-
-
-def initial(c: Constants) -> Shared:
-    return Shared((first(c),), first(c).ssts, frozenset(), (), 0, frozenset(), False, frozenset())
+def initial() -> Shared:
+    return Shared((Manifest(frozenset(), frozenset()),), frozenset(), frozenset(), (), 0, frozenset(), False, frozenset())
 
 
 def model(c: Constants) -> Model:
@@ -453,5 +461,5 @@ def model(c: Constants) -> Model:
              ("Collector", c.COLLECTORS, Collector(), COLLECTOR))
     absent = {"ChangeIsInDoubt"} if c.MAX_PENDING == 0 else set()
     absent |= set() if c.COLLECTORS else {"ManifestIsCollected", "SstIsCollected"}
-    return Model("checkpoints", c, initial(c), (*clients(*roles), store(STORE)), ALWAYS, all_but(SOMETIMES, absent), EVENTUALLY,
+    return Model("checkpoints", c, initial(), (*clients(*roles), store(STORE)), ALWAYS, all_but(SOMETIMES, absent), EVENTUALLY,
                  FAIR, renamed={"Collector": None})

@@ -37,13 +37,14 @@ from highwater.traces.trace import COLLECTS, refiner_without_witnesses, sent
 
 CHANGES = {"taken": "Create", "renewed": "Refresh", "dropped": "Delete"}  # response -> the kind of operation
 UPDATES = ("Create", "CreateFrom", "Refresh", "Delete")
-SENDS = tuple(f"Send{name}" for name in (*UPDATES, "Replace"))
+ADDS = ("Flush", "Replace")
+SENDS = tuple(f"Send{name}" for name in (*UPDATES, *ADDS))
 NO_STEP = ("unknown", "not read", "deleted", "not deleted", UNFINISHED)
 
 
 def constants(clients: int, compactors: int, collectors: int) -> Constants:
     """Return the constants of a model without bounds, for traces of so many clients."""
-    return Constants(CLIENTS=clients, COMPACTORS=compactors, COLLECTORS=collectors, OPS=None, REPLACES=None, MAX_ID=None,
+    return Constants(CLIENTS=clients, COMPACTORS=compactors, COLLECTORS=collectors, OPS=None, SSTS=None, MAX_ID=None,
                      MAX_PENDING=None, MAX_LOST=None)
 
 
@@ -118,7 +119,7 @@ class Trace(trace.Trace):
         if e.op in READS:
             return Match(client, (STUTTER,), (), None, e.op)
         if e.op == "create" and e.key != MANIFEST.boundary_key:
-            return self._created(e, UPDATES if client.startswith("Client") else ("Replace",))
+            return self._created(e, UPDATES if client.startswith("Client") else ADDS)
         raise self._no_action(e, client)
 
     def _created(self, e: Event, actions: tuple[str, ...]) -> Match:

@@ -36,14 +36,14 @@ def checkpoint_of(name: str) -> Id:
 
 
 def sst_name(compactor: int, number: int) -> str:
-    """Return the name of a compactor's SST; of compactor -1, one of the first manifest: a ULID."""
-    return ulid_of(compactor + 1 << HALF | number)
+    """Return the name of a compactor's SST: a ULID."""
+    return ulid_of(compactor << HALF | number)
 
 
 def sst_of(name: str) -> Sst:
     """Return compactor and number of an SST. Raises ValueError for a name that is no ULID."""
     number = number_of_ulid(name)
-    return (number >> HALF) - 1, number & (1 << HALF) - 1
+    return number >> HALF, number & (1 << HALF) - 1
 
 
 @lru_cache(100_000)
