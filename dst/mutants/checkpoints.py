@@ -18,7 +18,7 @@ from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import NotFound, OutcomeUnknown
 from highwater.impl.protocols import checkpoints
 from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
-from highwater.impl.protocols.checkpoints import CheckpointEnded, CheckpointMissing, expiry_ms, found, named_ssts, sst_key
+from highwater.impl.protocols.checkpoints import CheckpointEnded, CheckpointMissing, expiry_ms, found, sst_key
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Put, Recognised, Verdict
 from highwater.impl.protocols.sequenced_storage import FIRST_ID, SequencedStorage, old_ids
 from highwater.impl.world import World, list_all
@@ -41,11 +41,11 @@ async def collect_as(manifests: MetadataStore, root: str, min_age_ms: int, skew_
     spared, old, names = {one.manifest_id for one in entries}, old_ids(files[:-1], now_ms, min_age_ms), {}
     for file_id in sorted({*spared, *old}):
         try:
-            names[file_id] = named_ssts(await manifests.read(file_id))
+            names[file_id] = (await manifests.read(file_id)).named_ssts
         except NotFound:
             if file_id in spared:
                 return [], []
-    alive = set(named_ssts(value) if latest else ()).union(*(names[i] for i in spared if ssts))
+    alive = set(value.named_ssts if latest else ()).union(*(names[i] for i in spared if ssts))
     garbage = [file_id for file_id in old if file_id in names and file_id not in spared]
     dead = sorted(set().union(*(names[i] for i in garbage)) - alive)
     for sst in dead:
@@ -59,7 +59,7 @@ async def collect_by_listing(manifests: MetadataStore, root: str, min_age_ms: in
     """Delete each SST that no manifest names, also one that is uploaded and not yet in a manifest."""
     value = (await manifests.current()).value
     try:
-        alive = named_ssts(value).union(*[named_ssts(await manifests.read(i)) for i in sorted(value.referenced())])
+        alive = value.named_ssts.union(*[(await manifests.read(i)).named_ssts for i in sorted(value.referenced())])
     except NotFound:
         return [], []
     folder, deleted = sst_key(root, "").removesuffix(".sst"), []

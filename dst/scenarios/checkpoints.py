@@ -304,7 +304,7 @@ def nothing_left(store: SimulatedStore, latest: Manifest) -> None:
 
 
 def check_there(store: SimulatedStore, what: str, manifest: Manifest) -> None:
-    missing = [sst for sst in sorted(checkpoints.named_ssts(manifest)) if checkpoints.sst_key(ROOT, sst) not in store.objects]
+    missing = [sst for sst in sorted(manifest.named_ssts) if checkpoints.sst_key(ROOT, sst) not in store.objects]
     if missing:
         raise Failure("safety", "history:sst gone", f"{what} names SST {missing[0]}, which is gone")
 

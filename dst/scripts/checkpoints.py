@@ -15,7 +15,6 @@ from highwater.impl.protocols.checkpoints import (
     create,
     delete,
     listed,
-    named_ssts,
     refresh,
     sst_key,
 )
@@ -64,7 +63,7 @@ async def life(alone: Alone) -> None:
 
 
 async def missing_and_ended(alone: Alone) -> None:
-    """What is not listed, or has ended, is neither renewed nor copied, and nothing is written."""
+    """Nothing is written for a checkpoint that is not listed, or has ended: it is neither renewed nor copied."""
     manifests = await begun(alone)
     await create(manifests, "x", 5)
     for call in (refresh(manifests, "z", 5), create(manifests, "w", 5, None, "z")):
@@ -145,13 +144,13 @@ async def collection(alone: Alone) -> None:
 
 
 async def names(alone: Alone) -> None:
-    """What a manifest names: SSTs of L0 and of runs, and none of another database."""
-    same(named_ssts(Manifest(l0=("a",), compacted=("b",))), frozenset("ab"))
+    """A manifest names the SSTs of L0 and of runs, and none of another database."""
+    same(Manifest(l0=("a",), compacted=("b",)).named_ssts, frozenset("ab"))
     ssts = tuple(tables.Sst(one, tables.SstInfo()) for one in "abc")
     views = tuple(tables.View(one, one) for one in "abc")
     parent = tables.ExternalDb("p", "", "", ("b",))
-    same(named_ssts(Manifest(ssts=ssts, l0=views[:1], compacted=(tables.Run(1, views[1:]),), external_dbs=(parent,))),
-         frozenset("ac"))
+    both = Manifest(ssts=ssts, l0=views[:1], compacted=(tables.Run(1, views[1:]),), external_dbs=(parent,))
+    same(both.named_ssts, frozenset("ac"))
     same((sst_key("", "a"), sst_key("db", "a")), ("compacted/a.sst", "db/compacted/a.sst"))
 
 

@@ -173,25 +173,18 @@ async def _unnamed(manifests: MetadataStore, min_age_ms: int) -> tuple[list[int]
             continue  # another collector was faster
     latest = (await manifests.current()).value
     spared = latest.referenced()
-    alive = {*named_ssts(latest)}
+    alive = {*latest.named_ssts}
     for file_id in sorted(spared):
         try:
-            alive |= named_ssts(values[file_id] if file_id in values else await manifests.read(file_id))
+            alive |= (values[file_id] if file_id in values else await manifests.read(file_id)).named_ssts
         except NotFound:  # its checkpoint has been removed meanwhile, or the database is damaged
             return [], []
     garbage = [file_id for file_id in values if file_id not in spared]
-    return garbage, sorted({sst for file_id in garbage for sst in named_ssts(values[file_id])} - alive)
+    return garbage, sorted({sst for file_id in garbage for sst in values[file_id].named_ssts} - alive)
 
 
 def sst_key(root: str, sst: str) -> str:
     return f"{root}/compacted/{sst}.sst" if root else f"compacted/{sst}.sst"
-
-
-def named_ssts(manifest: Manifest) -> frozenset[str]:
-    """Return the SSTs of this database that a manifest names; those of other databases belong to these."""
-    others = {sst for of in manifest.external_dbs for sst in of.sst_ids}
-    ours = (name for name in manifest.sst_names if isinstance(name, str))  # in SlateDB's files they are views and runs
-    return frozenset((*ours, *(sst.id for sst in manifest.ssts if sst.id not in others)))
 
 
 # --- what is listed

@@ -1,5 +1,5 @@
-"""Safety, for any number of clients, checkpoints, compactors, SSTs, collectors, manifests and requests in flight: every `always`
-property of model/protocols/checkpoints.py, by an inductive invariant, action by action.
+"""Safety, for any number of clients, checkpoints, compactors, SSTs, collectors, manifests and requests in flight: every
+`always` property of model/protocols/checkpoints.py, by an inductive invariant, action by action.
 
 The invariant. Let high be the id of the latest manifest, and let a manifest be named if a checkpoint that is listed there names
 it. What is named or is the latest is in use.
@@ -8,13 +8,13 @@ The store
 - LatestIsThere: the latest manifest is there. FileIsKnown: 1 <= i <= high for every manifest i, and FileHasContent: only a
   manifest that is there names SSTs.
 - NamedIsThere: a manifest that is named is there. NamedIsWhole, LatestIsWhole: the SSTs of what is in use are there.
-- NothingIsUnreferencedTwice: an update names nothing new but itself. With it, what is not in use now is not in use later.
+- NothingIsUnreferencedTwice: an update names nothing new but itself. So what is not in use now is not in use later.
 - CheckpointOnce: a checkpoint is listed once. LeaseIsHonoured: what is held is listed. EndedIsNotHeld.
-- SstIsFresh: an SST that its compactor has not added is not in the store, NameIsFresh: nor named by a manifest, DeadIsFresh: nor
-  condemned, PendingIsFresh: nor in flight.
+- SstIsFresh: an SST that its compactor has not added is not in the store, NameIsFresh: nor named by a manifest, DeadIsFresh:
+  nor condemned, PendingIsFresh: nor in flight.
 A collector
-- OldIsOld: what it has condemned is behind the latest manifest, OldIsFree: and is not named. DeadIsNotLatest, DeadIsFree: an SST
-  that it has condemned is in nothing that is in use.
+- OldIsOld: what it has condemned is behind the latest manifest, OldIsFree: and is not named. DeadIsNotLatest, DeadIsFree: an
+  SST that it has condemned is in nothing that is in use.
 A request in flight, which creates the next manifest if its id is still the next one
 - PendingIsNext: it asks for high + 1 at most. If it asks for high + 1:
 - PendingNames: it names itself and what is named now. PendingIsNew: its SSTs are those of the latest manifest, and one that is

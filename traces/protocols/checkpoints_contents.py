@@ -8,7 +8,6 @@ from highwater.impl.codecs.manifest import Manifest as Stored
 from highwater.impl.codecs.slatedb.flatbuffer import number_of_ulid, number_of_uuid, ulid_of, uuid_of
 from highwater.impl.codecs.slatedb.manifest import ManifestCodec, Phase
 from highwater.impl.layout import Namespace
-from highwater.impl.protocols.checkpoints import named_ssts
 from highwater.model.protocols.checkpoints import Id, Manifest, Sst
 from highwater.traces.form import Keys
 
@@ -57,7 +56,7 @@ def manifest_of(body: bytes) -> Manifest:
     """Return the model's manifest. Raises what `decoded` raises, and ValueError."""
     stored = decoded(body)
     entries = [(checkpoint_of(one.id), one.manifest_id, ends_ms(one) > 0) for one in stored.checkpoints]
-    return Manifest(frozenset(map(sst_of, named_ssts(stored))), frozenset(entries))
+    return Manifest(frozenset(map(sst_of, stored.named_ssts)), frozenset(entries))
 
 
 def ends_ms(entry: Any) -> int:
