@@ -345,7 +345,7 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "latest_is_named": ((SOURCE,), (SOURCE,)),
     "created_again": ((OF_CLIENT, SOURCE), (GONE, SOURCE)),
     "ended_is_copied": (("refinement:ended",), ()),
-    "unheard_is_taken": (("told:taken", "call:create", SOURCE), (SOURCE,)),
+    "unheard_is_taken": (("told:committed", "call:create", SOURCE), (SOURCE,)),
     "ended_is_renewed": (("refinement:ended",), ()),
     "refresh_lists_again": ((OF_CLIENT, "refinement:ended"), (GONE,)),
     "missing_is_renewed": (("told:renewed",), ()),

@@ -39,9 +39,11 @@ from highwater.traces.protocols.checkpoints_contents import (
     checkpoint_name,
     decoded,
     ends_ms,
+    short_name,
     sst_name,
 )
 from highwater.traces.refine import Failure, refiner_of
+from highwater.traces.trace import update_of
 
 
 class OneForm(Cached):
@@ -160,7 +162,7 @@ async def client(actors: Actors, client: Client, world: World, number: int) -> N
 
 def known(actors: Actors) -> list[str]:
     """Return the checkpoints that anybody was told it has, the last one first."""
-    return [e.body.decode() for e in reversed(actors.told) if e.op == "taken"][:WHICH]
+    return [checkpoint_name(*update_of(e.body.decode())) for e in reversed(actors.told) if e.op == "committed"][:WHICH]
 
 
 def held(shape: Shape) -> Callable[[Committed | Recognised], str]:
@@ -186,7 +188,7 @@ async def operate(actors: Actors, client: Client, world: World, impl: Impl, draw
         said = await said_by(CALLS, call, actors.in_time(client, ask()), value=held(actors.shape))
         told = UNFINISHED if doubt and said.error and said.told != "unknown" else said.told
         about = other if told in ("missing", "ended") and what == "from" else which
-        actors.end(client, told, body=about.encode(), keys=said.keys)
+        actors.end(client, told, body=short_name(about).encode(), keys=said.keys)
         if said.value is not None:
             check_entry(what, which, other, begun_ms + lifetime_ms if lifetime_ms else 0, said)
             return
@@ -197,7 +199,7 @@ async def operate(actors: Actors, client: Client, world: World, impl: Impl, draw
             break
         await actors.pause(client, world)
     if doubt:
-        actors.tell(client, "given up", which.encode())
+        actors.tell(client, "given up", short_name(which).encode())
 
 
 def own_name(actors: Actors, client: Client) -> str:
@@ -226,7 +228,7 @@ async def read_list(actors: Actors, client: Client, impl: Impl) -> None:
     if said.told != "listed":
         actors.open.pop(client.name)
         return actors.not_read(client, said)
-    return actors.end(client, "listed", body=" ".join(one.id for one in said.value).encode(), keys=said.keys)
+    return actors.end(client, "listed", body=" ".join(short_name(one.id) for one in said.value).encode(), keys=said.keys)
 
 
 # --- compactors
@@ -317,7 +319,7 @@ def moments_of(events: list[Event], shape: Shape) -> set[str]:
     for e in events:
         if e.kind == "told":
             found |= {{"missing": "checkpoint missing", "ended": "lease ended", "given up": "given up"}.get(e.op, "")} - {""}
-            if e.op == "taken" and e.keys[1:2] == ("Recognised",):
+            if e.op == "committed" and e.keys[1:2] == ("Recognised",):
                 found.add("checkpoint recognised")
         elif e.kind == "applied" and e.op == "delete" and e.status == 204:
             found.add("sst collected" if e.key.endswith(".sst") else "manifest collected")
@@ -354,8 +356,8 @@ SCENARIO = Scenario(
     trace_of=trace_of,
     trace_options=trace_options,
     final_check=final_check,
-    told=("taken", "renewed", "dropped", "missing", "ended", "unknown", "failed", "given up", UNFINISHED, "listed", "not read",
-          "replaced", "deleted", "not deleted"),
+    told=("committed", "renewed", "dropped", "missing", "ended", "unknown", "failed", "given up", UNFINISHED,
+          "listed", "not read", "replaced", "deleted", "not deleted"),
     moments=("checkpoint missing", "lease ended", "given up", "checkpoint recognised", "sst collected", "manifest collected",
              "refused by the boundary", "ended dropped"),
     moments_of=moments_of,

@@ -449,7 +449,11 @@ SOMETIMES = {
     "ChangeIsInDoubt": ("Client", change_is_in_doubt),
 }
 EVENTUALLY = {"ExpiredGo": (None, expired_go)}
-FAIR = {"Collector": frozenset({"Drop"})}
+FAULTS = {  # never obligatory, so not fair
+    "Create", "CreateFrom", "Refresh", "Delete", "SendCreate", "SendCreateFrom", "SendRefresh", "SendDelete", "FindSource",
+    "GiveUp", "SendFlush", "SendReplace"}
+FAIR = {role: frozenset(actions.keys() - FAULTS)
+        for role, actions in (("Client", CLIENT), ("Compactor", COMPACTOR), ("Collector", COLLECTOR))}
 
 
 def initial() -> Shared:

@@ -20,25 +20,26 @@ from highwater.traces import trace
 from highwater.traces.calls import UNFINISHED
 from highwater.traces.event import Event
 from highwater.traces.form import READS
-from highwater.traces.protocols.checkpoints_calls import CALLS, JUDGES
+from highwater.traces.protocols.checkpoints_calls import CALLS, JUDGES, RECOGNISED
 from highwater.traces.protocols.checkpoints_contents import (
     KEYS,
     MANIFEST,
     SSTS,
-    checkpoint_of,
+    decoded,
     file_id,
     leases,
     manifest_of,
+    short_name,
     sst_of,
 )
 from highwater.traces.reads import Reads
 from highwater.traces.refine import STUTTER, Match, Refiner
-from highwater.traces.trace import COLLECTS, refiner_without_witnesses, sent
+from highwater.traces.trace import COLLECTS, refiner_without_witnesses, sent, update_of
 
-CHANGES = {"taken": "Create", "renewed": "Refresh", "dropped": "Delete"}  # response -> the kind of operation
+CHANGES = {"committed": "Create", "renewed": "Refresh", "dropped": "Delete"}  # response -> the kind of operation
 UPDATES = ("Create", "CreateFrom", "Refresh", "Delete")
 ADDS = ("Flush", "Replace")
-SENDS = tuple(f"Send{name}" for name in (*UPDATES, *ADDS))
+SENDS = ("SendCreate", "SendCreateFrom", "SendRefresh", "SendDelete", "SendFlush", "SendReplace")
 NO_STEP = ("unknown", "not read", "deleted", "not deleted", UNFINISHED)
 
 
@@ -66,6 +67,9 @@ class Trace(trace.Trace):
         self.reads = Reads(file_id, {MANIFEST.boundary_key: MANIFEST.prefix})
         self.bodies: dict[int, bytes] = {}  # manifests of the history, by id
         self.got: dict[str, tuple[int, bytes]] = {}  # client -> when it last got a manifest, and its content
+
+    def _updates(self, e: Event) -> tuple[str, ...]:
+        return tuple(short_name(one.id) for one in decoded(e.body).checkpoints)
 
     # --- what the model does not see
 
@@ -184,9 +188,11 @@ class Trace(trace.Trace):
             return self._read_of(e) if e.op == "listed" else None
         if e.op == "failed":
             return self._says(e, lambda s, l: not e.client.startswith("Client") or l.pc == "Idle")
-        which = checkpoint_of(e.body.decode())
-        if e.op in CHANGES and e.keys[1:2] != ("Recognised",):
-            op = CHANGES[e.op], which
+        which = update_of(e.body.decode())
+        op = CHANGES.get(e.op, ""), which
+        done = any(l.done and l.op == op for l in self.refiner.locals(e.client))
+        is_own = e.keys[1] != RECOGNISED if e.keys else done
+        if e.op in CHANGES and is_own:
             return self._tells(e, Match(e.client, ("Reply",), (), lambda a, s, l, s2, l2: l.op == op))
         return self._concluded(e, which)
 

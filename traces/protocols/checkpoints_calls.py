@@ -21,6 +21,7 @@ from highwater.traces.protocols import sequenced_metadata_boundary_calls as boun
 from highwater.traces.protocols.manifest_migration_calls import of_codec
 from highwater.traces.trace import Trace
 
+RECOGNISED = "Recognised"  # the class of a result: an earlier call made the change
 AGAIN = "call again with the same id: it finds out"
 MISSING = definite("missing", "no such checkpoint is listed, and what it kept may be gone: take another one")
 ENDED = definite("ended", "its lease is over by this client's clock: take another one")
@@ -35,7 +36,7 @@ def damaged(told: str, update: str) -> dict[str, Answer]:
 def change(told: str, means: str, recognised: str) -> dict[str, Answer]:
     return {
         "Committed": returns(told, means, "value"),
-        "Recognised": returns(told, recognised, "value"),
+        RECOGNISED: returns(told, recognised, "value"),
         "OutcomeUnknown": indefinite("unknown", AGAIN),
         "ObjectVersionBehindBoundary": indefinite("unknown", AGAIN),
         "ObjectVersionExists": definite("failed", "other clients were faster in every attempt: try again"),
@@ -46,7 +47,7 @@ def change(told: str, means: str, recognised: str) -> dict[str, Answer]:
 
 LISTED = "an earlier call did it: the named manifest shows it"
 CALLS: Calls = with_timeouts({
-    "create": {**change("taken", "the named manifest lists it, and later ones do until it ends or is deleted", LISTED),
+    "create": {**change("committed", "the named manifest lists it, and later ones do until it ends or is deleted", LISTED),
                "CheckpointMissing": MISSING, "CheckpointEnded": ENDED,
                "NotInitialized": definite("failed", "the database is a clone that is not complete: finish it first")},
     "refresh": {**change("renewed", "the checkpoint has the new expiry", LISTED), "CheckpointMissing": MISSING,

@@ -34,6 +34,11 @@ def checkpoint_of(name: str) -> Id:
     return of
 
 
+def short_name(name: str) -> str:
+    """Return the name "w.k" of the operation that creates a checkpoint. Raises ValueError as `checkpoint_of` does."""
+    return "{}.{}".format(*checkpoint_of(name))
+
+
 def sst_name(compactor: int, number: int) -> str:
     """Return the name of a compactor's SST: a ULID."""
     return ulid_of(compactor << HALF | number)

@@ -2,5 +2,5 @@
 
 from highwater.dst.scenarios.checkpoints import SCENARIO
 
-SMALL = SCENARIO.tiny
+SMALL = SCENARIO.tiny._replace(ops=4, replaces=3)
 IMPOSSIBLE = "first_list_is_kept"
