@@ -315,8 +315,8 @@ def the_clone_is_pinned(database: Database, parents: Parents, now_ms: int) -> It
         if one.sst_ids and one.final_checkpoint_id not in [pin.id for pin in pins]:
             yield Finding(
                 "danger", "clone not pinned",
-                f"{one.path!r} has no checkpoint {one.final_checkpoint_id}, which should keep {len(one.sst_ids)} SSTs for this "
-                "database",
+                f"{one.path!r} has no checkpoint {one.final_checkpoint_id or 'at all'}, which should keep "
+                f"{len(one.sst_ids)} SSTs for this database",
                 "its collector may delete them; compact everything here soon")
 
 

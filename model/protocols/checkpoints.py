@@ -106,7 +106,7 @@ def named(m: Manifest) -> frozenset[int]:
 
 
 def ssts_of(s: Shared, those: frozenset[int]) -> frozenset[Sst]:
-    return frozenset(x for i in those if present(s, i) for x in s.files[i - 1].ssts)
+    return frozenset(x for i, file in enumerate(s.files, 1) if file and i in those for x in file.ssts)
 
 
 # --- what is put

@@ -124,7 +124,7 @@ NOT_CALLS = {  # public coroutines that are no calls of users -> the call that t
     "database_metadata": {
         "append": "of the Wal that `open` returns", "flush": "of the Wal", "open_compactor": "Compactor.open",
         "compact": "of a Compactor", "current": "of the stores", "drop_ended": "of the stores", "read": "open",
-        "read_again": "append", "put": "flush",
+        "read_again": "append", "put": "flush", "checkpoint_all": "flush, and then `create` of checkpoints",
     },
 }
 
