@@ -11,6 +11,7 @@ from highwater.admin.gc import stores_of
 from highwater.impl.codecs.slatedb.tables import Checkpoint
 from highwater.impl.errors import Definite, Indefinite
 from highwater.impl.protocols import checkpoints
+from highwater.impl.protocols.checkpoints import CheckpointEnded, NotInitialized
 from highwater.impl.protocols.sequenced_metadata import MetadataStore
 from highwater.impl.world import World
 
@@ -20,6 +21,9 @@ class BeingDeleted(Definite):
 
     def __init__(self) -> None:
         super().__init__("the database has the mark .deleting: somebody deletes it, and a checkpoint would keep nothing")
+
+
+REFUSALS = (BeingDeleted, CheckpointEnded, NotInitialized)  # for the sake of safety
 
 
 class InDoubt(Indefinite):

@@ -114,12 +114,11 @@ def asked(url: str, ask: Any, *more: Any, read_only: bool = False) -> Any:
     """Return `await ask(world, root, *more)` for the database at `url`.
 
     Exits with 10 where the protocol refuses for the sake of safety, and with 2 for any other bad input."""
-    from highwater.admin.checkpoints import BeingDeleted
+    from highwater.admin.checkpoints import REFUSALS
     from highwater.cli.admin import asked as asked_of
-    from highwater.impl.protocols.checkpoints import CheckpointEnded, NotInitialized
 
     try:
-        return asked_of(url, ask, read_only, *more, through=(BeingDeleted, CheckpointEnded, NotInitialized))
-    except (BeingDeleted, CheckpointEnded, NotInitialized) as error:
+        return asked_of(url, ask, read_only, *more, through=REFUSALS)
+    except REFUSALS as error:
         Console(file=sys.stderr, highlight=False, soft_wrap=True).print(f"[bold red]refused:[/] {escape(f'{url}: {error}')}")
         raise typer.Exit(SAFETY) from None

@@ -79,6 +79,13 @@ class Manifest(NamedTuple):
         """The names of all SSTs of our own files: those of L0, then those of the runs."""
         return self.l0 + self.compacted
 
+    @property
+    def named_ssts(self) -> frozenset[str]:
+        """The names of all SSTs of this database, whichever form the file has. Those of other databases belong to these."""
+        others = {sst for of in self.external_dbs for sst in of.sst_ids}
+        ours = (name for name in (*self.l0, *self.compacted) if isinstance(name, str))  # SlateDB's are views and runs
+        return frozenset((*ours, *(sst.id for sst in self.ssts if sst.id not in others)))
+
     def referenced(self) -> frozenset[int]:
         """Return the ids of the files that checkpoints refer to, also those that have ended: each may still be renewed."""
         return frozenset(checkpoint.manifest_id for checkpoint in self.checkpoints)

@@ -14,8 +14,9 @@ A caller that got an Indefinite error calls again with the same id. Then nothing
 from typing import Any
 
 from highwater.impl.codecs.manifest import Manifest
-from highwater.impl.errors import Definite
+from highwater.impl.errors import Definite, NotFound, OutcomeUnknown
 from highwater.impl.protocols.sequenced_metadata import Attempt, Committed, MetadataStore, Put, Recognised, Verdict
+from highwater.impl.protocols.sequenced_storage import old_ids
 
 
 class CheckpointMissing(Definite):
@@ -133,6 +134,60 @@ async def listed(manifests: MetadataStore, name: str | None = None) -> tuple[Any
     entries = (await manifests.current()).value.checkpoints
     return entries if name is None else tuple(one for one in entries if (one.name or "") == name)
 
+
+# --- the collector
+
+async def collect(manifests: MetadataStore, root: str, min_age_ms: int, skew_ms: int = 0) -> tuple[list[int], list[str]]:
+    """Run one round of garbage collection of manifests and SSTs; return the ids and the names that it deleted.
+
+    It removes the checkpoints that have ended, and treats each one that is still listed as in force. It deletes the SSTs that
+    manifests to be deleted name, and neither the latest one nor that of a checkpoint, and then those manifests. So an SST that
+    is in no manifest yet is left alone, and a round that stops is continued by the next one. `skew_ms`: see
+    `MetadataStore.drop_ended`. Raises what that and `MetadataStore.collect` raise.
+    """
+    await manifests.drop_ended(skew_ms=skew_ms)
+    garbage, dead = await _unnamed(manifests, min_age_ms)
+    deleted = []
+    for sst in dead:
+        key = sst_key(root, sst)
+        try:
+            await manifests.world.store.delete(key)
+        except (Definite, OutcomeUnknown) as error:
+            manifests.world.metrics.warn(f"delete of {key!r} failed, the next round will find it: {error}")
+            return [], deleted  # the manifests that name it stay, so that it is found
+        deleted.append(sst)
+    return await manifests.collect(min_age_ms, only=garbage), deleted
+
+
+async def _unnamed(manifests: MetadataStore, min_age_ms: int) -> tuple[list[int], list[str]]:
+    """Return the manifests that may go, and the SSTs that only they name.
+
+    The latest manifest is read last. An SST that an earlier manifest names, and it does not, is in no later one either.
+    """
+    files = await manifests.bounded.list()
+    values: dict[int, Manifest] = {}
+    for file_id in old_ids(files[:-1], manifests.world.clock.now_ms(), min_age_ms):
+        try:
+            values[file_id] = await manifests.read(file_id)
+        except NotFound:
+            continue  # another collector was faster
+    latest = (await manifests.current()).value
+    spared = latest.referenced()
+    alive = {*latest.named_ssts}
+    for file_id in sorted(spared):
+        try:
+            alive |= (values[file_id] if file_id in values else await manifests.read(file_id)).named_ssts
+        except NotFound:  # its checkpoint has been removed meanwhile, or the database is damaged
+            return [], []
+    garbage = [file_id for file_id in values if file_id not in spared]
+    return garbage, sorted({sst for file_id in garbage for sst in values[file_id].named_ssts} - alive)
+
+
+def sst_key(root: str, sst: str) -> str:
+    return f"{root}/compacted/{sst}.sst" if root else f"compacted/{sst}.sst"
+
+
+# --- what is listed
 
 def found(manifest: Manifest, checkpoint: str) -> Any:
     """Return the entry of this id; None if there is none."""

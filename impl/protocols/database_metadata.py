@@ -21,7 +21,7 @@ from highwater.impl.codecs.json.wal import WalManifest
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import NotFound, OutcomeUnknown, PreconditionFailed
 from highwater.impl.layout import Namespace
-from highwater.impl.protocols import manifest_compactions, wal_fencing
+from highwater.impl.protocols import checkpoints, manifest_compactions, wal_fencing
 from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
 from highwater.impl.protocols.checkpoints import CheckpointMissing
 from highwater.impl.protocols.manifest_compactions import Stores
@@ -128,6 +128,18 @@ async def take_checkpoint(manifests: MetadataStore, update_id: str, expiry_ms: i
     if not lists(taken.value, update_id):
         raise CheckpointMissing(update_id)
     return taken
+
+
+async def checkpoint_all(wal: Wal, manifests: MetadataStore, checkpoint: str, lifetime_ms: int | None = None,
+                         name: str | None = None) -> Committed | Recognised:
+    """Take a checkpoint with every record that this writer has appended when it is called: the scope All of SlateDB's RFC.
+
+    An append that has returned is durable, so the scope Durable is the same for these records. A checkpoint pins no WAL object:
+    its records are in SSTs, because the writer flushes first. Raises what `Wal.flush` and `checkpoints.create` raise; after an
+    error of the flush there is no checkpoint. It may be called again with the same id.
+    """
+    await wal.flush()
+    return await checkpoints.create(manifests, checkpoint, lifetime_ms, name)
 
 
 async def renew_checkpoint(manifests: MetadataStore, update_id: str, checkpoint: str, expiry_ms: int) -> Committed | Recognised:

@@ -10,7 +10,7 @@ nothing to do. Where files are deleted, the file may be in nobody's history: bet
 a late create took its id. So a verdict counts only if a boundary read after the file is behind its id.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, NamedTuple
 
 from highwater.impl.codecs.json.manifest import UPDATES
@@ -285,18 +285,19 @@ class MetadataStore:
     async def advance_boundary(self, boundary: int) -> None:
         await self.bounded.boundary.advance(boundary)
 
-    async def drop_ended(self, attempts: int | None = None) -> Committed | Recognised:
-        """Remove the checkpoints that have ended by this client's clock, by an update; Recognised if there are none.
+    async def drop_ended(self, attempts: int | None = None, skew_ms: int = 0) -> Committed | Recognised:
+        """Remove the checkpoints that ended `skew_ms` ago by this client's clock, by an update; Recognised if there are none.
 
+        `skew_ms`: the largest difference between the clocks of two clients, so that a lease lasts as long as its owner thinks.
         Call it before `collect`, which deletes no file of a checkpoint that is listed. It may be repeated after any error.
         Raises what `update_recognised` raises.
         """
-        now_ms = self.world.clock.now_ms()
+        now_ms = self.world.clock.now_ms() - skew_ms
         return await self.update_recognised(lambda value: value.without_ended(now_ms) == value,
                                             lambda _, value: value.without_ended(now_ms), attempts)
 
-    async def collect(self, min_age_ms: int) -> list[int]:
-        """Run one round of garbage collection; return the deleted ids.
+    async def collect(self, min_age_ms: int, only: Collection[int] | None = None) -> list[int]:
+        """Run one round of garbage collection; return the deleted ids. `only`: of these files alone.
 
         The boundary becomes «the maximum file ID from that filtered list»: all files older than `min_age_ms` except the latest,
         including those that a checkpoint refers to. Files in that list are deleted unless a checkpoint refers to them. It makes
@@ -304,7 +305,7 @@ class MetadataStore:
         """
         files = await self.bounded.list()
         now_ms = self.world.clock.now_ms()
-        old = old_ids(files[:-1], now_ms, min_age_ms)
+        old = [file_id for file_id in old_ids(files[:-1], now_ms, min_age_ms) if only is None or file_id in only]
         if not old:
             return []  # «If no files are old enough, GC skips the boundary update for that namespace.»
         await self.advance_boundary(max(old))

@@ -13,7 +13,9 @@ from highwater.specs.runs import rows
 
 ROOT = Path(__file__).resolve().parents[2]
 STEMS = sorted({*SCENARIOS, *(row.stem for row in rows()), *project.ours("model")})
-NAMED = re.compile(rf"(?<![a-z0-9])({'|'.join(STEMS)})(?![a-z0-9])", re.IGNORECASE)
+WORDS = ("checkpoints",)  # stems that are words of metadata, too: only as a module of a room are they a protocol's name
+NAMED = re.compile(rf"(?<![a-z0-9])({'|'.join(stem for stem in STEMS if stem not in WORDS)})(?![a-z0-9])"
+                   rf"|(?<=protocols[./])({'|'.join(WORDS)})(?![a-z0-9])", re.IGNORECASE)
 MACHINERY = (  # rooms, with all below them but `PROTOCOLS`; and files
     "specs", "model", "impl/codecs", "impl/stores", "impl/errors.py", "impl/layout.py", "impl/world.py", "traces", "dst",
     "highwater/cli", "highwater/clients", "highwater/conformance", "highwater/gate", "highwater/recorder", "highwater/reports",
@@ -25,7 +27,7 @@ PROTOCOLS = (  # the rooms of protocols: a module's name begins with its protoco
     "highwater/conformance/protocols", "highwater/gate/protocols",
 )
 FOLDERS = {"model/protocols/database": "database_metadata"}  # of one protocol: its modules have names of their own
-OF_A_SYSTEM = ("traces/recorded/systems",)  # maps a system's log to our protocols, so it names them
+OF_A_SYSTEM = ("traces/recorded/systems", "highwater/cli/checkpoint.py")  # tools of a system: they name our protocols
 BELOW_PROOFS = "model/proofs/engine"  # is machinery again
 # Tools of SlateDB's databases, which are sequences of metadata files, may import the protocols that these databases have.
 TOOLS: dict[str, set[str]] = {"highwater/admin/checkpoints.py": {"impl/protocols/checkpoints"}}
@@ -36,7 +38,7 @@ MODELS = {f"model/protocols/{part}" for part in ("manifest_compactions", "manife
 DATABASE, OF_A_DATABASE = "database_metadata", ("manifest_compactions", "wal_fencing")  # which is made of these two
 OF_IMPL = {f"impl/protocols/{part}" for part in OF_A_DATABASE}
 OF_DATABASES = {
-    **{f"{room}/{DATABASE}": OF_IMPL for room in ("impl/protocols", "dst/mutants", "dst/scenarios", "dst/scripts")},
+    **{f"{room}/{DATABASE}": OF_IMPL for room in ("dst/mutants", "dst/scenarios", "dst/scripts")},
     f"impl/protocols/{DATABASE}": {*OF_IMPL, "impl/protocols/checkpoints"},
     f"dst/mutants/{DATABASE}_parts": {*OF_IMPL, *(f"dst/mutants/{part}" for part in (
         *OF_A_DATABASE, BOUNDARY, f"{BOUNDARY}_ambiguity", "update_ids"))},
@@ -60,6 +62,8 @@ EDGES = {  # module of a protocol -> the modules of others that it imports
     "dst/scenarios/update_ids": {f"traces/protocols/{BOUNDARY}_calls", *(
         f"{room}/{BOUNDARY}" for room in ("dst/scenarios", "traces/protocols"))},
     "dst/scenarios/wal_fencing": {"impl/kv/wal"},
+    "traces/protocols/checkpoints_calls": {f"traces/protocols/{part}_calls" for part in (BOUNDARY, "manifest_migration")},
+    # an update of manifests in each form
     "traces/protocols/manifest_migration_calls": {f"traces/protocols/{BOUNDARY}_calls"},  # whose stores it uses
     **{f"model/protocols/database/{module}": MODELS for module in ("clients", "constants", "state")},
     "model/protocols/database/joint": {f"model/protocols/{BOUNDARY}"},
@@ -96,7 +100,7 @@ def named(tree: ast.AST) -> Iterator[tuple[int, str]]:
         for field in ("id", "attr", "name", "arg", "module", "asname", "value"):
             text = getattr(node, field, None)
             for match in NAMED.finditer(text if isinstance(text, str) else ""):
-                yield getattr(node, "lineno", 0), match[1]
+                yield getattr(node, "lineno", 0), match[0]
 
 
 @pytest.mark.parametrize("path", [path for path in sources() if is_machinery(path)])
@@ -108,7 +112,8 @@ def test_no_machinery_names_a_protocol(path):
 @pytest.mark.parametrize("source", [
     "import highwater.model.protocols.wal_fencing", "from highwater.dst.scenarios import log_gc",
     "from highwater.traces.protocols.baseline import Trace", "STEM = 'manifest_epochs'", "def of_baseline(): pass",
-    "x.sequenced_write", "f(log_gc=1)", "f'highwater.model.protocols.wal_fencing.{name}'", "'''As wal_fencing does.'''"])
+    "x.sequenced_write", "import highwater.model.protocols.checkpoints",
+    "f(log_gc=1)", "f'highwater.model.protocols.wal_fencing.{name}'", "'''As wal_fencing does.'''"])
 def test_a_name_would_be_noticed(source):
     assert list(named(ast.parse(source)))
 

@@ -5,12 +5,19 @@ import itertools
 
 import pytest
 
+from highwater.dst import script
+from highwater.dst.run_spec import Run
+from highwater.dst.scenarios import mutants_of
+from highwater.dst.scripts.checkpoints import SCRIPTS
+from highwater.dst.simulate import simulate
 from highwater.impl.codecs.json.manifest import DATABASE
+from highwater.impl.codecs.json.ssts import records_of
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.manifest import ManifestCodec, Phase
+from highwater.impl.codecs.slatedb.tables import ExternalDb
 from highwater.impl.errors import Definite, OutcomeUnknown
 from highwater.impl.layout import Namespace
-from highwater.impl.protocols import checkpoints
+from highwater.impl.protocols import checkpoints, database_metadata
 from highwater.impl.protocols.checkpoints import CheckpointEnded, CheckpointMissing, NotInitialized
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Recognised
 from highwater.impl.stores.memory import MemoryStore
@@ -18,6 +25,7 @@ from highwater.impl.stores.system import system_world
 
 CODECS = {"json": DATABASE, "V1": ManifestCodec(Phase.WRITE_V1), "V2": ManifestCodec(Phase.WRITE_V2)}
 HOUR_MS = 3_600_000
+ULID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
 
 class Clock:
@@ -258,3 +266,53 @@ def test_what_a_form_cannot_hold(scene):
 
 def test_errors_say_that_nothing_happened():
     assert all(issubclass(error, Definite) for error in (CheckpointMissing, CheckpointEnded, NotInitialized))
+
+
+@pytest.mark.parametrize("one", SCRIPTS, ids=lambda one: one.__name__)
+def test_a_script(one):
+    assert script.failed((one,)) is None
+
+
+@pytest.mark.parametrize("name", mutants_of("checkpoints").builds)
+def test_a_mutant_is_found_and_its_story_told(name):
+    """The first seeds that find it: as the page of the zoo says, few are needed."""
+    expected = mutants_of("checkpoints").oracles[name][0]
+    runs = (simulate(Run(seed, "checkpoints", mutant=name)) for seed in range(1000))
+    failed = next(run for run in runs if run.signature)
+    assert failed.signature.startswith(expected) and failed.message
+
+
+def test_a_collector_leaves_an_sst_that_is_uploaded_and_not_yet_named(scene):
+    """slatedb#1029, #1031: a compaction's output was collected before the manifest named it."""
+    async def go():
+        one = await scene.begin()
+        await scene.memory.create(checkpoints.sst_key("db", ULID), b"")
+        for epoch in (1, 2, 3):
+            await one.update(lambda _, m, epoch=epoch: m._replace(writer_epoch=epoch))
+        assert (await checkpoints.collect(one, "db", -1))[1] == []
+        assert [of.key for of in (await scene.memory.list_page("db/compacted/")).entries] == [checkpoints.sst_key("db", ULID)]
+
+    run(go())
+
+
+@pytest.mark.parametrize("codec", [CODECS["V1"], CODECS["V2"]], ids=["V1", "V2"])
+def test_a_clone_without_a_final_checkpoint_is_read_and_written(codec):
+    """`final_checkpoint_id` is optional in the released schema."""
+    parent = ExternalDb("parent", checkpoints.new_id(Scene(codec).client()), None, (ULID,))
+    manifest = Manifest(initialized=True, external_dbs=(parent,))
+    again = codec.decode(codec.encode(manifest))
+    assert again.external_dbs == (parent,) and codec.encode(again) == codec.encode(manifest)
+
+
+def test_a_checkpoint_of_all_has_every_record_that_was_appended():
+    """FLUSH_BEFORE: without the flush of the writer, the checkpoint's manifest lacks the records that are in the WAL alone."""
+    async def taken(take) -> list[bytes]:
+        stores = database_metadata.stores_of(system_world(MemoryStore()), "db")
+        await database_metadata.initialise(stores)
+        wal = await database_metadata.open(stores, "db")
+        await wal.append(b"a")
+        manifest = (await take(wal, stores.manifest)).value
+        return [record.body for sst in manifest.l0 for record in records_of(sst)]
+
+    assert run(taken(lambda wal, manifests: database_metadata.checkpoint_all(wal, manifests, "x", HOUR_MS, "n"))) == [b"a"]
+    assert run(taken(lambda wal, manifests: checkpoints.create(manifests, "x", HOUR_MS))) == []

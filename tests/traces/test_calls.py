@@ -120,10 +120,11 @@ NOT_CALLS = {  # public coroutines that are no calls of users -> the call that t
     "sequenced_metadata_boundary": {"list": "update", "latest": "update", "create": "update", "apply": "update",
                                     "claim": "open, of other protocols"},
     "manifest_migration": {"update": "of the stores", "collect": "of the stores"},
+    "checkpoints": {"update": "of the stores"},
     "database_metadata": {
         "append": "of the Wal that `open` returns", "flush": "of the Wal", "open_compactor": "Compactor.open",
         "compact": "of a Compactor", "current": "of the stores", "drop_ended": "of the stores", "read": "open",
-        "read_again": "append", "put": "flush",
+        "read_again": "append", "put": "flush", "checkpoint_all": "flush, and then `create` of checkpoints",
     },
 }
 

@@ -108,7 +108,7 @@ class ExternalDb(NamedTuple):
 
     path: str
     source_checkpoint_id: Uuid
-    final_checkpoint_id: Uuid | None = None  # None: it is not known yet, and the clone is not finished
+    final_checkpoint_id: Uuid | None = None  # optional in the released schema; without it nothing keeps the SSTs
     sst_ids: Annotated[tuple[Ulid, ...], REQUIRED] = ()
 
 
