@@ -595,7 +595,7 @@ INSTANCES = (
     {"MAX_ID": 3, "MAX_PENDING": 1, "CLIENTS": 0}, {"SOURCE_IN_SAME_CAS": False, "MAX_ID": 3, "COMPACTORS": 0, "COLLECTORS": 0},
 )
 # An instance too large to explore fully, the number of random walks through it, and the steps of a walk.
-WALKED = {"CLIENTS": 2, "OPS": 1, "COMPACTORS": 1, "SSTS": 2, "COLLECTORS": 1, "MAX_ID": 5, "MAX_PENDING": 1, "MAX_LOST": 1}
+WALKED = {"CLIENTS": 2, "OPS": 2, "COMPACTORS": 2, "SSTS": 2, "COLLECTORS": 2, "MAX_ID": 6, "MAX_PENDING": 1, "MAX_LOST": 1}
 WALKS, STEPS = 4, 30
 
 
