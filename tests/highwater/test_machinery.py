@@ -28,7 +28,9 @@ FOLDERS = {"model/protocols/database": "database_metadata"}  # of one protocol: 
 OF_A_SYSTEM = ("traces/recorded/systems",)  # maps a system's log to our protocols, so it names them
 BELOW_PROOFS = "model/proofs/engine"  # is machinery again
 # Tools of SlateDB's databases, which are sequences of metadata files, may import the protocols that these databases have.
-TOOLS: dict[str, set[str]] = {}
+TOOLS: dict[str, set[str]] = {
+    "highwater/admin/gc_data.py": {f"impl/protocols/{of}" for of in ("database_gc", "manifest_compactions")},
+}
 PARTS = {f"impl/protocols/{part}" for part in ("boundary_object", "sequenced_storage", "sequenced_metadata")}
 # of no protocol: any may be made of them
 BOUNDARY = "sequenced_metadata_boundary"
