@@ -39,6 +39,8 @@ class Constants(NamedTuple):
     KINDS: str = "ssts"  # the objects that collectors delete: some of "ssts manifests wal"
     # Faults, bounded
     MAX_CRASHES: int | None = 0  # rounds of collectors that end before all is read
+    # For liveness alone: switch it off and garbage stays
+    CLEAR: bool = True  # a compactor that opens removes the records of those before it
     # Safeguards: switch one off and a property must fail
     ORDER: str = "list compactions manifest"  # of a collector's reads
     L0_CUTOFF: bool = True  # only SSTs older than the newest L0 are deleted
@@ -49,7 +51,6 @@ class Constants(NamedTuple):
     CLAIM_FIRST: bool = True  # a compaction is recorded before an output is uploaded
     FINISH_LAST: bool = True  # its record is removed after its outputs are in the manifest
     EPOCH_CHECK: bool = True  # a compactor commits only while no later one has opened
-    CLEAR: bool = True  # a compactor that opens removes the records of those before it
     SPARE_LATEST: bool = True  # what the latest manifest names is kept; False: only what those of checkpoints name
     SPARE_CHECKPOINTED: bool = True  # what the manifest of a checkpoint names is kept, and the manifest
     SPARE_LISTED: bool = True  # that of every listed checkpoint; False: of those that have not ended by the collector's clock
