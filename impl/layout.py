@@ -1,5 +1,7 @@
-"""Names the keys: sequenced files are `<root>/<folder>/<id, 20 digits>.<suffix>`, boundaries `<root>/gc/<name>.boundary`."""
+"""Names the keys: sequenced files are `<root>/<folder>/<id, 20 digits>.<suffix>`, boundaries `<root>/gc/<name>.boundary`, and
+SSTs `<root>/compacted/<ULID>.sst`."""
 
+import re
 from functools import lru_cache
 
 from highwater.impl.errors import Definite
@@ -8,7 +10,9 @@ DIGITS = 20  # enough for every u64
 U64 = 1 << 64
 LEAST_TOO_LARGE = str(U64)  # it has 20 digits, too, so that texts compare as numbers do
 LATELY = 10_000  # size of the cache of names: every listing returns the same names again
-SUFFIXES = {"wal": ".sst"}  # for any other folder the suffix is the folder's name
+SST = ".sst"
+ULID = re.compile("[0-7][0-9A-HJKMNP-TV-Z]{25}")
+SUFFIXES = {"wal": SST}  # for any other folder the suffix is the folder's name
 
 
 class Namespace:
@@ -45,6 +49,30 @@ class Namespace:
         raise InvalidName(key)
 
 
+# --- SSTs
+
+def prefix_of_ssts(root: str) -> str:
+    return f"{root}/compacted/" if root else "compacted/"
+
+
+def key_of_sst(root: str, sst: str) -> str:
+    """Return the key of the SST with this ULID."""
+    return f"{prefix_of_ssts(root)}{sst}{SST}"
+
+
+def sst_of(root: str, key: str) -> str | None:
+    """Return the ULID that a key names; None for a key with another suffix, which is not an SST.
+
+    Raises InvalidName for a key with the suffix whose name is no ULID: nobody can tell how old it is.
+    """
+    if not key.endswith(SST):
+        return None
+    name = key.removeprefix(prefix_of_ssts(root)).removesuffix(SST)
+    if not ULID.fullmatch(name):
+        raise InvalidName(key, "of an SST", "a ULID")
+    return name
+
+
 class InvalidId(Definite):
     """An id that no file can have."""
 
@@ -52,7 +80,7 @@ class InvalidId(Definite):
 class InvalidName(Definite):
     """A key that has the suffix of a namespace but names no id."""
 
-    def __init__(self, key: str):
+    def __init__(self, key: str, of: str = "of sequenced metadata", should: str = f"a u64 of {DIGITS} digits"):
         self.key = key
-        super().__init__(f"{key!r} has the suffix of sequenced metadata, but its name is not a u64 of {DIGITS} digits, so its "
-                         "id is unclear: move it out of the folder")
+        super().__init__(f"{key!r} has the suffix {of}, but its name is not {should}, so its id is unclear: move it out of the "
+                         "folder")

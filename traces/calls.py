@@ -13,7 +13,7 @@ from hashlib import blake2b
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from highwater.impl.layout import DIGITS, U64
+from highwater.impl.layout import DIGITS, U64, ULID
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS
 from highwater.traces.refine import Failure
@@ -303,6 +303,7 @@ def listed_wrongly(page: Event) -> str:
 
 
 def is_file(key: str) -> bool:
-    """Return whether a key ends with an id of 20 digits and a suffix."""
+    """Return whether a key ends with an id of 20 digits, or a ULID, and a suffix."""
     digits = key.rpartition("/")[2].partition(".")[0]
-    return len(digits) == DIGITS and digits.isascii() and digits.isdigit() and int(digits) < U64
+    return ULID.fullmatch(digits) is not None or (
+        len(digits) == DIGITS and digits.isascii() and digits.isdigit() and int(digits) < U64)

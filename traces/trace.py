@@ -201,11 +201,15 @@ class Trace:
             self._numbered(e)
             if e.pending and e.op in MUTATIONS:
                 self._sent(e)
-            self.refiner.event(e.client, e, self._match)
+            self._step(e)
             if e.status == 200 and e.op in PUTS:
                 self._note(e)
         else:
             self._arrived(e)
+
+    def _step(self, e: Event) -> None:
+        """Take the step of an event that is an action of its own client."""
+        self.refiner.event(e.client, e, self._match)
 
     def _on_time(self, e: Event) -> None:
         if e.t_ms < self.now_ms:
@@ -279,7 +283,7 @@ class Trace:
         if not request:
             return
         if request == COLLECTS:
-            self.refiner.event(e.client, e, self._match)
+            self._step(e)
         else:
             self.refiner.event("", (0, 0, request, e.status), self._arrives)
         if e.status == 200:

@@ -1,8 +1,9 @@
 """highwater admin: inspect | history | check | gc | checkpoint, for SlateDB databases."""
 
 import json
+import sys
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.markup import escape
@@ -76,20 +77,35 @@ def check_command(url: Url, as_json: Json = False, wal_url: WalUrl = None,
 @app.command("gc")
 def gc_command(url: Url, dry_run: Annotated[bool, typer.Option("--dry-run", help="show what would be deleted and why")] = False,
                min_age_s: Annotated[int, typer.Option(min=0, help="keep files younger than this")] = 300,
-           wal_url: WalUrl = None) -> None:
-    """Advance the boundaries, then delete the manifests and compactions files behind them. WAL and SSTs are not touched."""
-    from highwater.admin.gc import collected, planned
+               data: Annotated[bool, typer.Option("--data", help="WAL objects and SSTs, too; exit code 10 if the database has "
+                                                  "faults")] = False,
+               as_json: Json = False, wal_url: WalUrl = None) -> None:
+    """Advance the boundaries, then delete the manifests and compactions files behind them. WAL and SSTs are not touched, unless
+    --data is given. A WAL in another place is not touched."""
+    from highwater.admin import gc, gc_data
 
     if not dry_run:
         from highwater.admin.check import judge
         bad = [finding for finding in asked(url, judge, True, wal_at(wal_url)) if finding.level != "note"]
         if bad:
-            refuse(f"{bad[0].kind}: {bad[0].what}: nothing was collected, because the database has faults; see "
-                   f"`highwater admin check {url}`")
+            said = (f"{bad[0].kind}: {bad[0].what}: nothing was collected, because the database has faults; see "
+                    f"`highwater admin check {url}`")
+            (unsafe if data else refuse)(said)
+    of = gc_data if data else gc
+    rows = asked(url, of.planned if dry_run else of.collected, dry_run, min_age_s * 1000)
+    if as_json:
+        print(json.dumps([dict(zip(("file", "what", "why"), row)) for row in rows], indent=2))
+        return
     table = Table("file", "", "why")
-    for row in asked(url, planned if dry_run else collected, dry_run, min_age_s * 1000):
+    for row in rows:
         table.add_row(*map(escape, row))
     console.print(table)
+
+
+def unsafe(message: str) -> NoReturn:
+    """Print one line to stderr and exit with the code of what is not safe."""
+    print(f"error: {message}", file=sys.stderr)
+    raise typer.Exit(SAFETY)
 
 
 def wal_at(url: str | None) -> Any:

@@ -43,11 +43,11 @@ class Manifest(NamedTuple):
     compacted: tuple[Any, ...] = ()
     replay_after_wal_id: int = 0  # «the id of the last WAL file processed by compaction»: its content is in an SST; 0: none
     next_wal: int = 1  # ours: «the id used to create the next WAL file»
+    wal_id_last_seen: int = 0
+    last_compacted_l0_sst_id: str | None = None  # the SST of the last compacted view; None if unknown
     external_dbs: tuple[ExternalDb, ...] = ()
     initialized: bool = False
-    wal_id_last_seen: int = 0
     last_compacted_l0_view_id: str | None = None
-    last_compacted_l0_sst_id: str | None = None  # the SST of that view; None if unknown
     ssts: tuple[Sst, ...] = ()
     last_l0_clock_tick: int = 0
     last_l0_seq: int = 0

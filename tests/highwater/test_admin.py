@@ -348,6 +348,39 @@ def test_what_a_dry_run_says_is_done(bench):
     assert found(bench) == []
 
 
+def collected_data(bench, *options: str) -> list[str]:
+    result = ran("gc", bench.folder, "--data", "--json", "--min-age-s", "0", *options)
+    assert result.exit_code == 0, result.output
+    return [one["file"] for one in json.loads(result.stdout) if one["what"] == "deleted"]
+
+
+@pytest.mark.parametrize("checkpoint", [True, False], ids=["of a checkpoint", "of nobody"])
+def test_data_that_nothing_names_is_collected(bench, checkpoint):
+    for wal_id in (2, 3):
+        bench.put(Namespace("", "wal").key(wal_id), b"" if wal_id == 3 else WHOLE)
+    if not checkpoint:
+        bench.latest(checkpoints=())
+    garbage = [] if checkpoint else [f"compacted/{A}.sst", f"compacted/{B}.sst"]
+    before = bench.files()
+    planned = collected_data(bench, "--dry-run")
+    assert bench.files() == before
+    assert [file for file in planned if file.startswith(("wal", "compacted"))] == [Namespace("", "wal").key(2), *garbage]
+    assert collected_data(bench) == planned and not any((bench.folder / file).exists() for file in planned)
+    assert (bench.folder / Namespace("", "wal").key(3)).exists()  # a fence
+    assert found(bench) == [] and collected_data(bench, "--dry-run") == []
+
+
+def test_data_of_a_database_with_faults_is_not_collected(bench):
+    bench.put("gc/manifest.boundary", b"8")
+    before = bench.files()
+    result = ran("gc", bench.folder, "--data", "--min-age-s", "0")
+    assert result.exit_code == SAFETY and "boundary ahead" in result.output and bench.files() == before
+
+
+def test_there_is_no_data_to_collect(tmp_path):
+    assert ran("gc", tmp_path, "--data", "--dry-run").exit_code == BAD_INPUT
+
+
 @pytest.mark.parametrize("codec", [V1, V2], ids=["V1", "V2"])
 def test_expired_checkpoints_are_removed_before_the_collection(bench, codec):
     """In the version of the latest manifest: an old release reads no other."""

@@ -30,7 +30,10 @@ FOLDERS = {"model/protocols/database": "database_metadata"}  # of one protocol: 
 OF_A_SYSTEM = ("traces/recorded/systems", "highwater/cli/checkpoint.py")  # tools of a system: they name our protocols
 BELOW_PROOFS = "model/proofs/engine"  # is machinery again
 # Tools of SlateDB's databases, which are sequences of metadata files, may import the protocols that these databases have.
-TOOLS: dict[str, set[str]] = {"highwater/admin/checkpoints.py": {"impl/protocols/checkpoints"}}
+TOOLS: dict[str, set[str]] = {
+    "highwater/admin/checkpoints.py": {"impl/protocols/checkpoints"},
+    "highwater/admin/gc_data.py": {f"impl/protocols/{of}" for of in ("database_gc", "manifest_compactions")},
+}
 PARTS = {f"impl/protocols/{part}" for part in ("boundary_object", "sequenced_storage", "sequenced_metadata")}
 # of no protocol: any may be made of them
 BOUNDARY = "sequenced_metadata_boundary"
@@ -52,10 +55,12 @@ OF_DATABASES = {
 }
 EDGES = {  # module of a protocol -> the modules of others that it imports
     **OF_DATABASES,
+    "dst/mutants/database_gc": {"impl/protocols/manifest_compactions"},  # whose two sequences it has
     "dst/mutants/known_latest": {f"dst/mutants/{BOUNDARY}"},
     "dst/mutants/log_gc": {f"{room}/{BOUNDARY}" for room in ("dst/mutants", "impl/protocols")},  # it has its storage
     "dst/mutants/manifest_migration": {f"impl/protocols/{BOUNDARY}"},
     "dst/mutants/wal_fencing": {"impl/kv/wal"},
+    "dst/scenarios/database_gc": {"impl/protocols/database_metadata", "impl/protocols/manifest_compactions"},  # its checkpoints
     "dst/scenarios/known_latest": {f"{room}/{BOUNDARY}" for room in ("dst/scenarios", "traces/protocols")},
     "dst/scenarios/sequenced_metadata_boundary": {"dst/scripts/boundary_object", "dst/scripts/sequenced_metadata"},
     "dst/scripts/wal_fencing": {"impl/kv/wal"},
@@ -73,6 +78,8 @@ EDGES = {  # module of a protocol -> the modules of others that it imports
     "model/proofs/database_metadata": {f"model/{room}/{BOUNDARY}" for room in ("proofs", "protocols")},
     "model/proofs/refinements/sequenced_write": {"model/proofs/abstract/sequenced_files"},  # the abstract model that it refines
     "impl/kv/wal": {"impl/protocols/wal_fencing"},  # a store of keys and values whose log it is
+    "impl/protocols/database_gc": {"impl/protocols/manifest_compactions"},
+    "impl/protocols/database_gc_uploads": {"impl/protocols/manifest_compactions"},
     "impl/protocols/log_gc": {f"impl/protocols/{BOUNDARY}"},
     "impl/protocols/sequenced_metadata": {f"impl/protocols/{BOUNDARY}"},  # whose boundary is one of its policies
 }

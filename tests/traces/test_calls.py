@@ -30,9 +30,10 @@ ALSO = {  # protocol -> modules whose errors its table has, too
     "sequenced_metadata_boundary": ("update_ids",), "log_gc": ("sequenced_metadata_boundary",),
     "manifest_compactions": ("sequenced_metadata_boundary",), "manifest_migration": ("sequenced_metadata_boundary",),
     "database_metadata": ("manifest_compactions", "wal_fencing"),
+    "database_gc": ("database_gc_uploads", "database_metadata", "manifest_compactions", "sequenced_metadata_boundary"),
 }
 # protocol -> modules whose calls its table has, too
-CALLS_OF = {"sequenced_metadata_boundary": ("sequenced_metadata", "update_ids")}
+CALLS_OF = {"sequenced_metadata_boundary": ("sequenced_metadata", "update_ids"), "database_gc": ("database_gc_uploads",)}
 # their errors are in the tables of the protocols that are made of them
 PARTS = ("boundary_object", "sequenced_storage", "sequenced_metadata")
 
@@ -87,7 +88,7 @@ def test_an_error_of_a_table_is_of_its_kind(stem):
 SEVERAL = {  # calls of several updates: a definite error denies the last of them, and the earlier ones stay
     ("manifest_compactions", "open"), ("manifest_compactions", "compact"), ("manifest_migration", "begin_v2_only"),
     ("wal_fencing", "open"), ("database_metadata", "open"), ("database_metadata", "open_compactor"),
-    ("database_metadata", "compact"),
+    ("database_metadata", "compact"), ("database_gc", "open"), ("database_gc", "compact"),
 }
 
 
@@ -120,6 +121,11 @@ NOT_CALLS = {  # public coroutines that are no calls of users -> the call that t
     "sequenced_write": {"create": "update"},
     "sequenced_metadata_boundary": {"list": "update", "latest": "update", "create": "update", "apply": "update",
                                     "claim": "open, of other protocols"},
+    "database_gc": {
+        "plan": "collect", "delete": "collect", "rounds": "collect", "go_on": "collect", "upload": "flush", "commit": "flush",
+        "append": "of a writer of the scenario", "read_checkpoint": "of an operator of the scenario",
+        **dict.fromkeys(("take_checkpoint", "renew_checkpoint", "drop_checkpoint"), "of database_metadata"),
+    },
     "manifest_migration": {"update": "of the stores", "collect": "of the stores"},
     "checkpoints": {"update": "of the stores"},
     "database_metadata": {

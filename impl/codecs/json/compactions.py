@@ -2,7 +2,8 @@
 
     {"compactor_epoch":1,"jobs":[["0.0","0.1"]]}
 
-A job is the list of the names of the SSTs to merge. `jobs` has the jobs that were claimed and not finished.
+A job is the list of the names of the SSTs to merge. `jobs` has the jobs that were claimed and not finished. If their outputs
+are objects, `ids` has the ULID of each job, in the same order. It is written only if it is not empty.
 """
 
 import json
@@ -19,6 +20,7 @@ class Compactions(NamedTuple):
 
     compactor_epoch: int = 0
     jobs: tuple[Job, ...] = ()  # the claimed jobs
+    ids: tuple[str, ...] = ()  # the ULID of each
 
 
 class InvalidCompactions(Definite):
@@ -30,7 +32,7 @@ def frozen(value: Any) -> Any:
 
 
 def encode(compactions: Compactions) -> bytes:
-    return ENCODER.encode(compactions._asdict()).encode()
+    return ENCODER.encode({name: value for name, value in compactions._asdict().items() if value or name != "ids"}).encode()
 
 
 def decode(body: bytes) -> Compactions:

@@ -5,9 +5,9 @@
      "writer_epoch":1}
 
 Each form has fields that it always writes. It writes any other field only if its value is not the default, for example
-`"sessions":[["..",3]]`. `last_wal` is `replay_after_wal_id`. `l0` and `compacted` are names of SSTs, in the order in which they
-were added. `expiry_ms` is the time until which the checkpoint is active, in milliseconds since the epoch; 0 means that it never
-expires.
+`"sessions":[["..",3]]`. `last_wal` is `replay_after_wal_id`, `last_seen` is `wal_id_last_seen`, and `last_l0` is
+`last_compacted_l0_sst_id`. `l0` and `compacted` are names of SSTs, in the order in which they were added. `expiry_ms` is the
+time until which the checkpoint is active, in milliseconds since the epoch; 0 means that it never expires.
 """
 
 import json
@@ -51,9 +51,12 @@ NAMES = {  # field -> its name in the file
     **{name: name for name in ("updates", "checkpoints", "sessions", "writer_epoch", "compactor_epoch", "collector_epoch", "l0",
                                "compacted", "next_wal")},
     "replay_after_wal_id": "last_wal",
+    "wal_id_last_seen": "last_seen",
+    "last_compacted_l0_sst_id": "last_l0",
 }
 FIELDS = {there: name for name, there in NAMES.items()}
 KNOWN = frozenset(NAMES)
+TYPES = {name: str if value is None else type(value) for name, value in DEFAULTS.items()}
 OTHERS = Manifest()[len(KNOWN):]  # the fields that only SlateDB's files have come last
 
 
@@ -87,7 +90,7 @@ class ManifestCodec:
                 fields["checkpoints"] = tuple(Checkpoint(**one) for one in fields["checkpoints"])
             if "sessions" in fields:
                 fields["sessions"] = tuple((session, number) for session, number in fields["sessions"])
-            if strange := [name for name, value in fields.items() if type(value) is not type(DEFAULTS[name])]:
+            if strange := [name for name, value in fields.items() if type(value) is not TYPES[name]]:
                 raise TypeError(f"{strange[0]} is {fields[strange[0]]!r}")
             if not self.always <= fields.keys():
                 raise KeyError(min(self.always - fields.keys()))
@@ -102,6 +105,6 @@ class ManifestCodec:
 
 
 UPDATES = ManifestCodec("checkpoints", "updates")
-EPOCHS = ManifestCodec(*sorted(KNOWN - {"updates", "sessions"}))
+EPOCHS = ManifestCodec(*sorted(KNOWN - {"updates", "sessions", "wal_id_last_seen", "last_compacted_l0_sst_id"}))
 COMPACTED = ManifestCodec("compacted", "compactor_epoch", "l0")
 DATABASE = ManifestCodec("checkpoints", "compacted", "compactor_epoch", "l0", "replay_after_wal_id", "writer_epoch")

@@ -1,0 +1,267 @@
+"""Safety: every request of the trace is an action of model/protocols/database_gc.py, and each response to a caller agrees with
+the model's history.
+
+An update of a sequence is one action: the create of the next file, at the moment at which the store applies it. What came
+before it, and whether its client hears of it, makes no difference to the model. So reads are no actions, but for those of a
+collector. A create that is behind the boundary makes no file of the history, and its client is told so.
+
+The model numbers ULIDs as they are minted. A trace shows a ULID first when its object is put, or its compaction is listed. That
+is when the model mints it, at its place in the order of all ULIDs so far.
+"""
+
+from bisect import bisect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from highwater.impl.codecs.json import compactions as compactions_json
+from highwater.impl.codecs.json.compactions import InvalidCompactions
+from highwater.impl.codecs.json.manifest import DATABASE, InvalidManifest
+from highwater.impl.codecs.manifest import Manifest as Stored
+from highwater.impl.codecs.sst_ids import newest_l0
+from highwater.impl.layout import Namespace, prefix_of_ssts, sst_of
+from highwater.model.protocols.database_gc import (
+    Checkpoint,
+    Compactions,
+    Compactor,
+    Constants,
+    Manifest,
+    Operator,
+    Shared,
+    Ulid,
+    model,
+    named,
+)
+from highwater.traces import trace
+from highwater.traces.event import Event
+from highwater.traces.form import MUTATIONS, Keys
+from highwater.traces.protocols.database_gc_calls import CALLS, CLAIMS
+from highwater.traces.refine import STUTTER, Match, Refiner
+from highwater.traces.trace import distinct, refiner_without_witnesses
+
+ROOT = "db"
+MANIFEST, COMPACTIONS, WAL = (Namespace(ROOT, name) for name in ("manifest", "compactions", "wal"))
+SSTS = prefix_of_ssts(ROOT)
+BOUNDARIES = {MANIFEST.boundary_key: MANIFEST, COMPACTIONS.boundary_key: COMPACTIONS}
+KEYS = Keys(ROOT, listed=(MANIFEST.prefix, COMPACTIONS.prefix, WAL.prefix, SSTS), single=(*BOUNDARIES,))
+UPDATES = {  # role -> the actions that create a manifest
+    "Writer": ("Commit",), "Compactor": ("OpenManifest", "Apply"), "Operator": ("Take", "Renew", "Drop"),
+    "Collector": ("DropEnded",),
+}
+UPLOADS = {"Writer": "Upload", "Compactor": "Output"}
+LISTED = {SSTS: ("ListSsts",), COMPACTIONS.prefix: ("ReadCompactions", STUTTER), MANIFEST.prefix: ("ReadManifest", STUTTER)}
+
+
+def constants(writers: int, compactors: int, operators: int, collectors: int) -> Constants:
+    """Return the constants of a model without bounds, for traces of so many clients."""
+    return Constants(
+        WRITERS=writers, COMPACTORS=compactors, OPERATORS=operators, COLLECTORS=collectors, UPLOADS=None, APPENDS=None,
+        OPENS=None, COMPACTIONS=None, OUTPUTS=None, CHECKPOINTS=None, RENEWALS=None, SKEW=None, MAX_CRASHES=None,
+        KINDS="ssts manifests wal")
+
+
+def refiner(c: Constants) -> Refiner:
+    return refiner_without_witnesses(model(c))
+
+
+class Trace(trace.Trace):
+    """Refines one trace of this protocol."""
+
+    alien = (*trace.ALIEN, InvalidManifest, InvalidCompactions)
+    calls, claims = CALLS, CLAIMS
+    keyed = ("taken", "renewed", "dropped")
+    bodiless = ("nothing", "fenced", "not open", "not compacted", "not flushed", "not logged")
+    aside = (SSTS,)
+
+    def __init__(self, refiner: Refiner, namespace: Keys = KEYS, skew_ms: int = 0):
+        super().__init__(refiner, namespace, skew_ms)
+        self.ulids: dict[str, Ulid] = {}  # the model's number of each
+        self.order: list[str] = []
+        self.checkpoints: dict[str, Checkpoint] = {}  # all that a manifest has listed
+        self.expiry_ms: dict[str, int] = {}  # of the checkpoints in the latest manifest
+        self.boundaries = dict.fromkeys(BOUNDARIES, 0)
+        self.compactions_id = 1  # of the latest file
+
+    # --- requests as actions of the model
+
+    def _is_collector(self, e: Event) -> bool:
+        """Return True: a request that is applied late is an action of its own client, of whatever role."""
+        return True
+
+    def _take(self, e: Event) -> None:
+        super()._take(e)
+        if e.client.startswith("Collector") and e.kind in ("told", "crash"):
+            self._steps(e.client, ("ends",), lambda _: Match(e.client, ("Crash", STUTTER)))
+
+    def _step(self, e: Event) -> None:
+        self._well_formed(e)
+        if e.kind != "applied" or (e.op in MUTATIONS and e.op != "delete" and e.status != 200):
+            return
+        namespace = next((of for of in (MANIFEST, COMPACTIONS, WAL) if e.key.startswith(of.prefix)), None)
+        if e.key in BOUNDARIES:
+            self._of_boundary(e)
+        elif e.op == "list":
+            self._listed(e)
+        elif namespace is None:
+            self._of_sst(e)
+        elif e.op in MUTATIONS:
+            of = {MANIFEST: self._of_manifest, COMPACTIONS: self._of_compactions, WAL: self._of_wal}
+            of[namespace](e, namespace.file_id(e.key))
+
+    def _steps(self, client: str, what: tuple, match: Callable[[Any], Match]) -> None:
+        """Take the step of a request in the model's terms: `what` says all that the match depends on."""
+        self.refiner.event(client, (0, 0, client, *what), match)
+
+    def _of_boundary(self, e: Event) -> None:
+        if e.op not in ("create", "update"):
+            return
+        value = int(e.body)
+        if e.key == COMPACTIONS.boundary_key and value >= self.compactions_id:
+            raise self._refused("boundary", f"{e.key} is {value}, and the latest file {self.compactions_id}")
+        self.boundaries[e.key] = value
+        if e.key == MANIFEST.boundary_key:
+            self._steps(e.client, ("boundary", value), lambda _: Match(
+                e.client, (STUTTER,), (), lambda a, s, l, s2, l2: value < s.n, e.op))
+
+    def _listed(self, e: Event) -> None:
+        """Follow a listing of a collector. Its last page is the moment at which all that is listed is there."""
+        if e.truncated or not e.client.startswith("Collector") or e.key not in LISTED:
+            return
+        found = frozenset(self.ulids[name] for key in e.keys if (name := sst_of(ROOT, key))) if e.key == SSTS else frozenset()
+        self._steps(e.client, ("list", e.key, found), lambda _: Match(
+            e.client, LISTED[e.key], None, lambda a, s, l, s2, l2: found <= s.ssts, e.op, unheard=True))
+
+    def _of_sst(self, e: Event) -> None:
+        sst = sst_of(ROOT, e.key)
+        role = e.client.partition("#")[0]
+        if sst is None or (e.op == "create" and role not in UPLOADS) or e.op not in ("create", "get", "delete"):
+            raise self._no_action(e, role)
+        if e.op == "create":
+            at, x = self._mint(sst)
+            self._steps(e.client, ("upload", at, x), lambda _: Match(
+                e.client, (UPLOADS[role],), None, lambda a, s, l, s2, l2: s2.order.index(x) == at and len(s.order) + 1 == x))
+            return
+        x = self.ulids.get(sst, 0)
+        if e.op == "get":
+            self._steps(e.client, ("get", x, e.status), lambda _: Match(
+                e.client, (STUTTER,), (), lambda a, s, l, s2, l2: (e.status == 200) == (x in s.ssts), e.op))
+        else:
+            self._steps(e.client, ("delete", x), lambda _: Match(
+                e.client, ("DeleteSst", STUTTER), (x,), lambda a, s, l, s2, l2: a is not STUTTER or x not in s.ssts, e.op))
+
+    def _of_wal(self, e: Event, i: Any) -> None:
+        if e.op == "delete":
+            self._steps(e.client, ("delete wal", i), lambda _: Match(
+                e.client, ("DeleteWal", STUTTER), (i,), lambda a, s, l, s2, l2: a is not STUTTER or i not in s.wal, e.op))
+        else:  # an object behind the flushed ones is replayed by nobody
+            self._steps(e.client, ("append", i), lambda _: Match(
+                e.client, ("Append", STUTTER), (), lambda a, s, l, s2, l2: s2.logged == i if a else i < s.latest.after, e.op))
+
+    def _of_compactions(self, e: Event, i: Any) -> None:
+        if e.op == "delete":
+            if i >= self.compactions_id or i > self.boundaries[COMPACTIONS.boundary_key]:
+                raise self._refused("delete", f"{e.key} is not behind the boundary")
+        elif i > self.boundaries[COMPACTIONS.boundary_key]:
+            if i != self.compactions_id + 1:
+                raise self._refused("create", f"{e.key} is created after {self.compactions_id}")
+            stored, at = compactions_json.decode(e.body), -1
+            for ulid in stored.ids:
+                if ulid not in self.ulids:
+                    at, _ = self._mint(ulid)
+            content = Compactions(stored.compactor_epoch, distinct(self.ulids[ulid] for ulid in stored.ids))
+            self.compactions_id = i
+            self._steps(e.client, ("compactions", at, content), lambda _: Match(
+                e.client, ("OpenCompactions", "Claim", "Finish"), None,
+                lambda a, s, l, s2, l2: s2.compactions == content and (a != "Claim" or s2.order.index(len(s2.order)) == at)))
+
+    def _of_manifest(self, e: Event, i: Any) -> None:
+        if e.op == "delete":
+            if i > self.boundaries[MANIFEST.boundary_key]:
+                raise self._refused("delete", f"{e.key} is not behind the boundary")
+            self._steps(e.client, ("delete manifest", i), lambda _: Match(
+                e.client, ("DeleteManifest", STUTTER), (i,),
+                lambda a, s, l, s2, l2: a is not STUTTER or i not in s.files, e.op))
+        elif i > self.boundaries[MANIFEST.boundary_key]:
+            stored = DATABASE.decode(e.body)
+            self._note_checkpoints(e, i, stored)
+            content = self._content(stored)
+            self._steps(e.client, ("manifest", i, content), lambda _: Match(
+                e.client, UPDATES[e.client.partition("#")[0]], None,
+                lambda a, s, l, s2, l2: s.n + 1 == s2.n == i and s2.latest == content))
+
+    def _mint(self, ulid: str) -> tuple[int, Ulid]:
+        """Return the place of a new ULID in the order, and its number. Raises ValueError if it is not new."""
+        if ulid in self.ulids:
+            raise ValueError(f"{ulid} is minted twice")
+        at = bisect(self.order, ulid)
+        self.order.insert(at, ulid)
+        self.ulids[ulid] = len(self.order)
+        return at, len(self.order)
+
+    def _content(self, stored: Stored) -> Manifest:
+        """Return a manifest in the model's terms. Raises KeyError, ValueError."""
+        newest = newest_l0(stored)
+        return Manifest(
+            stored.compactor_epoch, distinct(map(self.ulids.__getitem__, stored.l0)),
+            distinct(map(self.ulids.__getitem__, stored.compacted)), self.ulids[newest] if newest else 0,
+            distinct(self.checkpoints[one.id] for one in stored.checkpoints), stored.replay_after_wal_id,
+            stored.wal_id_last_seen)
+
+    def _note_checkpoints(self, e: Event, i: int, stored: Stored) -> None:
+        """Name the checkpoint that a manifest lists first, and check that a collector removes none that has not ended."""
+        listed = {one.id: one.expiry_ms for one in stored.checkpoints}
+        for id_, expiry_ms in self.expiry_ms.items():
+            if e.client.startswith("Collector") and id_ not in listed and (
+                    not expiry_ms or expiry_ms > e.t_ms + self.skew_ms):
+                raise self._refused("DropEnded", f"checkpoint {id_} has not ended, and {e.client} removes it")
+        for id_ in [id_ for id_ in listed if id_ not in self.checkpoints]:
+            by = int(e.client.partition("#")[2])
+            ids = frozenset(self.ulids[sst] for sst in stored.sst_names)
+            number = sum(one.by == by for one in self.checkpoints.values())
+            self.checkpoints[id_] = Checkpoint(by, number, i, tuple(sorted(ids)), stored.replay_after_wal_id,
+                                               stored.wal_id_last_seen)
+        self.expiry_ms = listed
+
+    # --- responses to callers
+
+    def _told_of(self, e: Event) -> str:
+        return self._says(e, partial(SAID[e.op], self, e.body.decode()))
+
+
+def is_named(s: Shared, x: Ulid) -> bool:
+    """Return whether a manifest has named the SST."""
+    return x in named(s.latest) or x in s.replaced
+
+
+def were_applied(of: Trace, body: str, s: Shared, l: Compactor) -> bool:
+    return all(is_named(s, of.ulids[sst]) for sst in body.split()) and not l.applied & s.compactions.listed
+
+
+def is_listed(of: Trace, body: str, s: Shared, l: Operator) -> bool:
+    return of.checkpoints.get(body) in s.latest.checkpoints
+
+
+def always(of: Trace, body: str, s: Shared, l: Any) -> bool:
+    return True
+
+
+SAID: dict[str, Callable[[Trace, str, Shared, Any], bool]] = {  # response -> the condition under which it is true
+    "logged": lambda of, body, s, l: int(body) <= s.logged,
+    "flushed": lambda of, body, s, l: is_named(s, of.ulids[body]),
+    "not flushed": always,
+    "not logged": always,
+    "flush unknown": always,
+    "opened": lambda of, body, s, l: l.open and l.epoch == int(body),
+    "not open": lambda of, body, s, l: isinstance(l, Compactor),
+    "compacted": were_applied,
+    "nothing": lambda of, body, s, l: l.open,
+    "fenced": lambda of, body, s, l: l.epoch < max(s.latest.epoch, s.compactions.epoch),
+    "not compacted": lambda of, body, s, l: l.open,
+    "taken": lambda of, body, s, l: body in of.checkpoints,
+    "renewed": lambda of, body, s, l: body in of.checkpoints,
+    "dropped": lambda of, body, s, l: not is_listed(of, body, s, l),
+    "not changed": always,
+    "change unknown": always,
+    "read": always,
+    "lost": lambda of, body, s, l: False,
+}
