@@ -87,8 +87,9 @@ async def checkpointed_files(stores: Stores, plan: Plan, latest: Manifest, optio
 
 async def ended_files(stores: Stores, plan: Plan, latest: Manifest, options: Options) -> Plan:
     now_ms = stores.manifest.world.clock.now_ms()
-    ended = latest.referenced() - latest.without_ended(now_ms).referenced() - {plan.manifest}
-    return plan._replace(manifests=tuple(sorted({*plan.manifests, *(i for i in ended if i <= plan.boundaries[0])})))
+    active = latest.without_ended(now_ms).referenced() | {plan.manifest}
+    ended = [i for i in sorted(latest.referenced()) if i not in active and i <= plan.boundaries[0]]
+    return plan._replace(manifests=tuple(sorted({*plan.manifests, *ended})))
 
 
 async def all_flushed(stores: Stores, plan: Plan, latest: Manifest, options: Options) -> Plan:

@@ -26,7 +26,7 @@ from highwater.impl.world import Entry, World, list_all
 
 
 class NoDatabase(Definite):
-    """No manifest is there: «If no manifest is found, exit.»"""
+    """No manifest is left: «If no manifest is found, exit.»"""
 
 
 class CheckpointGone(Definite):
@@ -42,7 +42,9 @@ class Options(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The deletions of a round: ids of sequenced files, of WAL objects, of SSTs. `boundaries` are put first; 0: none."""
+    """The objects that a round deletes: ids of sequenced files and WAL objects, and SSTs.
+
+    `boundaries` are put first; 0: none."""
 
     manifest: int  # the id of the manifest that says so
     boundaries: tuple[int, int] = (0, 0)  # of the manifests, of the compactions

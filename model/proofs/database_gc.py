@@ -420,9 +420,8 @@ def of_manifest(of: m.Manifest) -> Tables:
 
 def manifest_of(t: Tables) -> m.Manifest:
     checkpoints = frozenset(m.Checkpoint(
-        key[0], key[1], t["cp_id"][key], tuple(sorted(x for of, x in t["cp_named"] if of == key)), t["cp_after"][key],
-        t["cp_seen"][key])
-        for key in t["cp"])
+        by, k, t["cp_id"][by, k], tuple(sorted(x for of, x in t["cp_named"] if of == (by, k))), t["cp_after"][by, k],
+        t["cp_seen"][by, k]) for by, k in t["cp"])
     return m.Manifest(t["epoch"], t["l0"], t["run"], t["newest"], checkpoints, t["after"], t["seen"])
 
 
