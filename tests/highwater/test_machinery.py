@@ -61,7 +61,6 @@ EDGES = {  # module of a protocol -> the modules of others that it imports
     "dst/mutants/manifest_migration": {f"impl/protocols/{BOUNDARY}"},
     "dst/mutants/wal_fencing": {"impl/kv/wal"},
     "dst/scenarios/database_gc": {"impl/protocols/database_metadata", "impl/protocols/manifest_compactions"},  # its checkpoints
-    "dst/scripts/database_gc": {"impl/protocols/database_metadata", "impl/protocols/manifest_compactions"},
     "dst/scenarios/known_latest": {f"{room}/{BOUNDARY}" for room in ("dst/scenarios", "traces/protocols")},
     "dst/scenarios/sequenced_metadata_boundary": {"dst/scripts/boundary_object", "dst/scripts/sequenced_metadata"},
     "dst/scripts/database_gc": {"impl/protocols/database_metadata", "impl/protocols/manifest_compactions"},
