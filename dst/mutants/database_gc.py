@@ -18,7 +18,7 @@ from highwater.impl.codecs.json.compactions import Compactions
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.flatbuffer import number_of_ulid, ulid_of
 from highwater.impl.codecs.sst_ids import RANDOM, listed, named, newest_l0, time_ms
-from highwater.impl.errors import OutcomeUnknown
+from highwater.impl.errors import NotFound, OutcomeUnknown
 from highwater.impl.layout import key_of_sst, prefix_of_ssts, sst_of
 from highwater.impl.protocols import database_gc, database_gc_uploads
 from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
@@ -39,7 +39,10 @@ async def ssts_of(stores: Stores, root: str, options: Options, order: str, *, l0
              "manifest": stores.manifest.current}
     got = {name: await reads[name]() for name in order.split()}
     manifest: Manifest = got["manifest"].value
-    manifests = [await stores.manifest.read(i) for i in sorted(manifest.referenced())] if held else []
+    try:
+        manifests = [await stores.manifest.read(i) for i in sorted(manifest.referenced())] if held else []
+    except NotFound as error:
+        raise database_gc.CheckpointGone(str(error)) from error
     kept = frozenset[str]().union(*map(named, [*manifests, *([manifest] if latest else [])]))
     newest, before_ms = newest_l0(manifest), now_ms - options.min_age_ms
     ends = [before_ms, *([time_ms(newest) if newest else 0] if l0 else []),
@@ -167,7 +170,7 @@ class OutputBefore(SstCompactor):
     async def _list(self) -> None:
         await super()._list()
         number = number_of_ulid(self.id)
-        self.outputs += [await upload_as(self, ulid_of(number - (100 << RANDOM)))]
+        self.outputs += [await upload_as(self, ulid_of(max(number - (100 << RANDOM), 0)))]
 
 
 async def upload_as(of: SstCompactor, sst: str) -> str:
@@ -311,7 +314,7 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "older_committed": ((OF_WRITER, OF_COLLECTOR), LOST),
     "commit_first": (("refinement:",), LOST),
     "unheard_is_flushed": ((OF_WRITER, "told:flushed", "call:flush"), ()),
-    "output_before": ((OF_COMPACTOR,), LOST),
+    "output_before": (("refinement:",), LOST),
     "upload_first": ((OF_COMPACTOR,), LOST),
     "unlisted": ((OF_COMPACTOR,), LOST),
     "finished_first": ((OF_COMPACTOR,), LOST),

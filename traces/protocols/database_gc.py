@@ -105,6 +105,8 @@ class Trace(trace.Trace):
         elif namespace is None:
             self._of_sst(e)
         elif e.op in MUTATIONS:
+            if e.op not in ("create", "delete"):
+                raise self._no_action(e)
             of = {MANIFEST: self._of_manifest, COMPACTIONS: self._of_compactions, WAL: self._of_wal}
             of[namespace](e, namespace.file_id(e.key))
 
@@ -113,8 +115,10 @@ class Trace(trace.Trace):
         self.refiner.event(client, (0, 0, client, *what), match)
 
     def _of_boundary(self, e: Event) -> None:
-        if e.op not in ("create", "update"):
+        if e.op in ("get", "get_if_changed"):
             return
+        if e.op not in ("create", "update") or not e.client.startswith("Collector"):
+            raise self._no_action(e, e.client)
         value = int(e.body)
         if e.key == COMPACTIONS.boundary_key and value >= self.compactions_id:
             raise self._refused("boundary", f"{e.key} is {value}, and the latest file {self.compactions_id}")

@@ -2,5 +2,5 @@
 
 from highwater.dst.scenarios.database_gc import SCENARIO
 
-SMALL = SCENARIO.tiny
+SMALL = SCENARIO.tiny._replace(flushes=3, rounds=3)
 IMPOSSIBLE = "latest_not_spared"
