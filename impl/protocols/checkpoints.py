@@ -142,8 +142,10 @@ async def collect(manifests: MetadataStore, root: str, min_age_ms: int, skew_ms:
 
     It removes the checkpoints that have ended, and treats each one that is still listed as in force. It deletes the SSTs that
     manifests to be deleted name, and neither the latest one nor that of a checkpoint, and then those manifests. So an SST that
-    is in no manifest yet is left alone, and a round that stops is continued by the next one. `skew_ms`: see
-    `MetadataStore.drop_ended`. Raises what that and `MetadataStore.collect` raise.
+    is in no manifest yet is left alone, and a round that stops is continued by the next one.
+
+    A client must upload another SST after an update with an unknown outcome: the manifest that it created may be in no history,
+    and still name the first one. `skew_ms`: see `MetadataStore.drop_ended`. Raises what that and `MetadataStore.collect` raise.
     """
     await manifests.drop_ended(skew_ms=skew_ms)
     garbage, dead = await _unnamed(manifests, min_age_ms)

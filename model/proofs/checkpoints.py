@@ -32,7 +32,7 @@ from typing import Any, Literal, NewType
 
 from highwater.model.proofs.engine import inductive
 from highwater.model.proofs.engine.logic import And, If, Implies, Not, Or, at
-from highwater.model.proofs.engine.parts import nothing, own, room, zero
+from highwater.model.proofs.engine.parts import nothing, one_more, own, room, zero
 from highwater.model.proofs.engine.system import Scope, System, Tables, View
 from highwater.model.protocols import checkpoints as m
 
@@ -294,6 +294,11 @@ def replace(c, s, w, old: Sst, new: Sst):
     yield And(may_add(c, s, w, new), latest(s).names(old)), (old,), put(s, added(s, new, old)), w.but(k=w.k + 1)
 
 
+def abandon(c, s, w):
+    yield (And(room(w.k, c.SSTS), room(s.lost, c.MAX_LOST)), (), s.but(lost=one_more(s.lost, c.MAX_LOST)),
+           w.but(k=w.k + 1))
+
+
 def send_flush(c, s, w, new: Sst):
     yield And(may_add(c, s, w, new), may_send(c, s)), (), send(s, added(s, new)), w.but(k=w.k + 1)
 
@@ -374,7 +379,8 @@ ACTIONS = {
         "SendCreateFrom": send_create_from, "SendRefresh": send_refresh, "SendDelete": send_delete, "FindSource": find_source,
         "Reply": reply, "GiveUp": give_up,
     },
-    "Compactor": {"Flush": flush, "Replace": replace, "SendFlush": send_flush, "SendReplace": send_replace},
+    "Compactor": {"Flush": flush, "Replace": replace, "Abandon": abandon, "SendFlush": send_flush,
+                  "SendReplace": send_replace},
     "Collector": {"Drop": drop, "Condemn": condemn, "DeleteManifest": delete_manifest, "DeleteSst": delete_sst},
     "": {"ApplyPending": apply_pending, "EndLease": end_lease},
 }
@@ -590,7 +596,7 @@ SAFEGUARDS_OFF = tuple({name: False} for name in m.Constants._fields if name in 
 SYSTEMS = {"": {}}
 # Instances for the tie that together take every action.
 INSTANCES = (
-    {"OPS": 1, "MAX_ID": 3}, {"MAX_ID": 3, "MAX_LOST": 1, "COLLECTORS": 0, "COMPACTORS": 0},
+    {"OPS": 1, "MAX_ID": 3, "MAX_LOST": 1}, {"MAX_ID": 3, "MAX_LOST": 1, "COLLECTORS": 0, "COMPACTORS": 0},
     {"OPS": 1, "MAX_ID": 2, "MAX_PENDING": 1}, {"MAX_ID": 3, "MAX_PENDING": 1, "COMPACTORS": 0, "COLLECTORS": 0},
     {"MAX_ID": 3, "MAX_PENDING": 1, "CLIENTS": 0}, {"SOURCE_IN_SAME_CAS": False, "MAX_ID": 3, "COMPACTORS": 0, "COLLECTORS": 0},
 )

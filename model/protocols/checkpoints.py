@@ -31,7 +31,7 @@ class Constants(NamedTuple):
     MAX_ID: int | None = 4  # of a manifest; only collectors create one after it
     # Faults, each bounded
     MAX_PENDING: int | None = 0  # requests in flight that nobody waits for
-    MAX_LOST: int | None = 0  # changes that are made again because there was no reply
+    MAX_LOST: int | None = 0  # changes that are made again because there was no reply, and SSTs abandoned
     # Safeguards: switch one off and a property must fail
     SPARE_CHECKPOINTED: bool = True  # a collector spares the manifests and SSTs of checkpoints
     DROP_EXPIRED_FIRST: bool = True  # it spares those of each listed checkpoint, and an ended one goes by an update; False:
@@ -80,7 +80,7 @@ class Client(NamedTuple):
 
 
 class Compactor(NamedTuple):
-    k: int = 0  # the number of SSTs that it has added
+    k: int = 0  # the number of SSTs that it has added or abandoned
 
 
 class Collector(NamedTuple):
@@ -292,6 +292,12 @@ def replace(c: Constants, me: int, s: Shared, w: Compactor) -> Iterator:
             yield (old,), put(s, added(me, s, w, frozenset({old}))), Compactor(w.k + 1)
 
 
+def abandon(c: Constants, me: int, s: Shared, w: Compactor) -> Iterator:
+    """An SST is uploaded, and its manifest is in no history: its name is not used again."""
+    if below(w.k, c.SSTS) and below(s.lost, c.MAX_LOST):
+        yield (), s._replace(lost=one_more(s.lost, c.MAX_LOST)), Compactor(w.k + 1)
+
+
 def send_flush(c: Constants, me: int, s: Shared, w: Compactor) -> Iterator:
     if may_add(c, s, w) and below(len(s.pool), c.MAX_PENDING):
         yield (), send(s, added(me, s, w, frozenset())), Compactor(w.k + 1)
@@ -429,7 +435,7 @@ CLIENT = {
     "SendCreateFrom": send_create_from, "SendRefresh": send_refresh, "SendDelete": send_delete, "FindSource": find_source,
     "Reply": reply, "GiveUp": give_up,
 }
-COMPACTOR = {"Flush": flush, "Replace": replace, "SendFlush": send_flush, "SendReplace": send_replace}
+COMPACTOR = {"Flush": flush, "Replace": replace, "Abandon": abandon, "SendFlush": send_flush, "SendReplace": send_replace}
 COLLECTOR = {"Drop": drop, "Condemn": condemn, "DeleteManifest": delete_manifest, "DeleteSst": delete_sst}
 STORE = {"ApplyPending": apply_pending, "EndLease": end_lease}
 
@@ -451,7 +457,7 @@ SOMETIMES = {
 EVENTUALLY = {"ExpiredGo": (None, expired_go)}
 FAULTS = {  # never obligatory, so not fair
     "Create", "CreateFrom", "Refresh", "Delete", "SendCreate", "SendCreateFrom", "SendRefresh", "SendDelete", "FindSource",
-    "GiveUp", "SendFlush", "SendReplace"}
+    "GiveUp", "Abandon", "SendFlush", "SendReplace"}
 FAIR = {role: frozenset(actions.keys() - FAULTS)
         for role, actions in (("Client", CLIENT), ("Compactor", COMPACTOR), ("Collector", COLLECTOR))}
 

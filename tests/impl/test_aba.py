@@ -52,7 +52,7 @@ CONDITIONS = {  # scenario -> keys that are asked for with the version of what w
     **{stem: {NAMESPACE.boundary_key, BOUNDARY} for stem in (
         "sequenced_metadata_boundary", "known_latest", "manifest_compactions", "database_metadata")},
     "update_ids": {BOUNDARY},
-    "manifest_migration": {NAMESPACE.boundary_key},
+    "manifest_migration": {NAMESPACE.boundary_key}, "checkpoints": {NAMESPACE.boundary_key},
     "log_gc": {"db/gc/log.boundary"},
 }
 

@@ -131,8 +131,9 @@ class Trace(trace.Trace):
         i, m = file_id(e.key), manifest_of(e.body)
         if e.status != 200:
             return Match(e.client, (STUTTER,), (), None, e.op)
-        return Match(e.client, (*actions, STUTTER), None, lambda a, s, l, s2, l2: (
-            is_gone(s, i) if a is STUTTER else len(s2.files) == i and s2.files[-1] == m))
+        lost = ("Abandon",) if actions == ADDS and e.awaited else ()
+        return Match(e.client, (*actions, *lost, STUTTER), None, lambda a, s, l, s2, l2: (
+            is_gone(s, i) if a in (STUTTER, *lost) else len(s2.files) == i and s2.files[-1] == m))
 
     def _of_collector(self, e: Event) -> Match:
         client = e.client
@@ -158,6 +159,8 @@ class Trace(trace.Trace):
         """Put an update into the model's pool, unless it comes too late already: then it can only be in no history."""
         late = not e.key.startswith(MANIFEST.prefix) or (file_id(e.key) or 0) <= len(self.refiner.shared().files)
         if late and not self._is_collector(e):
+            if e.client.startswith("Compactor") and e.key.startswith(MANIFEST.prefix):
+                self.refiner.step(Match(e.client, ("Abandon",)))
             self.pending[e.client, e.request] = COLLECTS, sent(e)
             return
         super()._sent(e)
