@@ -50,7 +50,7 @@ BOUNDARY = "db/gc/compactions.boundary"
 CONDITIONS = {  # scenario -> keys that are asked for with the version of what was read
     "simple_conditional": {"db/all"}, "store_primitives": {"db/store/1", "db/store/2"}, "wal_fencing": {"db/wal.manifest"},
     **{stem: {NAMESPACE.boundary_key, BOUNDARY} for stem in (
-        "sequenced_metadata_boundary", "known_latest", "manifest_compactions", "database_metadata")},
+        "sequenced_metadata_boundary", "known_latest", "manifest_compactions", "database_gc", "database_metadata")},
     "update_ids": {BOUNDARY},
     "manifest_migration": {NAMESPACE.boundary_key}, "checkpoints": {NAMESPACE.boundary_key},
     "log_gc": {"db/gc/log.boundary"},
