@@ -196,14 +196,14 @@ def within(old: Event) -> bool:
 class Call(NamedTuple):
     """The call that ends with an event."""
 
-    end: Event | None
+    end: int  # the number of events up to that one; the same event may occur twice
     events: list[Event]  # of its client, latest first
     answered: list[Event]  # its requests whose responses arrived, latest first
 
 
 def call_of(trace: Any, e: Event) -> Call:
-    if trace.call.end is not e:
-        ended, client, lost = Call(e, [], []), e.client, set()
+    if trace.call.end != len(trace.events):
+        ended, client, lost = Call(len(trace.events), [], []), e.client, set()
         for at in range(len(trace.events) - 2, -1, -1):
             old = trace.events[at]
             if old.client == client:
@@ -303,7 +303,9 @@ def listed_wrongly(page: Event) -> str:
 
 
 def is_file(key: str) -> bool:
-    """Return whether a key ends with an id of 20 digits, or a ULID, and a suffix."""
-    digits = key.rpartition("/")[2].partition(".")[0]
-    return ULID.fullmatch(digits) is not None or (
-        len(digits) == DIGITS and digits.isascii() and digits.isdigit() and int(digits) < U64)
+    """Return whether a key ends with an id of 20 digits, or is an SST's and ends with a ULID; and a suffix."""
+    folder, _, name = key.rpartition("/")
+    digits = name.partition(".")[0]
+    if folder.endswith("compacted"):
+        return ULID.fullmatch(digits) is not None
+    return len(digits) == DIGITS and digits.isascii() and digits.isdigit() and int(digits) < U64

@@ -182,3 +182,15 @@ def test_a_last_conflict_with_what_the_call_put_itself_is_none_of_its_attempts()
     """In this run a create has no response, and its repetition is the fourth conflict of four attempts."""
     outcome = simulate(Run(1001, scenario="sequenced_write"))
     assert not outcome.kind and any("attempts=4" in e.keys and e.key.endswith("5.sst") for e in outcome.events)
+
+
+def test_an_answer_that_is_given_twice_has_no_request_the_second_time():
+    """The very same event occurs again: it ends another call."""
+    outcome = next(found for found in (simulate(Run(seed)) for seed in range(50))
+                   if any(e.op == "deleted" and e.keys for e in found.events))
+    at = next(number for number, e in enumerate(outcome.events) if e.op == "deleted" and e.keys)
+    trace = named("sequenced_metadata_boundary").judge(outcome.shape)
+    for e in outcome.events[:at + 1]:
+        trace.observe(e)
+    with pytest.raises(Failure, match="this call has sent no request"):
+        trace.observe(outcome.events[at])
