@@ -16,9 +16,10 @@ from highwater.dst.scenario import Mutants
 from highwater.dst.scenarios.checkpoints import Impl, Shape, production, swapped
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import NotFound, OutcomeUnknown
+from highwater.impl.layout import key_of_sst
 from highwater.impl.protocols import checkpoints
 from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
-from highwater.impl.protocols.checkpoints import CheckpointEnded, CheckpointMissing, expiry_ms, found, sst_key
+from highwater.impl.protocols.checkpoints import CheckpointEnded, CheckpointMissing, expiry_ms, found
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Put, Recognised, Verdict
 from highwater.impl.protocols.sequenced_storage import FIRST_ID, SequencedStorage, old_ids
 from highwater.impl.world import World, list_all
@@ -49,7 +50,7 @@ async def collect_as(manifests: MetadataStore, root: str, min_age_ms: int, skew_
     garbage = [file_id for file_id in old if file_id in names and file_id not in spared]
     dead = sorted(set().union(*(names[i] for i in garbage)) - alive)
     for sst in dead:
-        await manifests.world.store.delete(sst_key(root, sst))
+        await manifests.world.store.delete(key_of_sst(root, sst))
     if garbage:
         await manifests.advance_boundary(max(garbage))
     return [file_id for file_id in garbage if await manifests.bounded.storage.collect(file_id)], dead
@@ -62,7 +63,7 @@ async def collect_by_listing(manifests: MetadataStore, root: str, min_age_ms: in
         alive = value.named_ssts.union(*[(await manifests.read(i)).named_ssts for i in sorted(value.referenced())])
     except NotFound:
         return [], []
-    folder, deleted = sst_key(root, "").removesuffix(".sst"), []
+    folder, deleted = key_of_sst(root, "").removesuffix(".sst"), []
     for entry in await list_all(manifests.world.store, folder):
         sst = entry.key.removeprefix(folder).removesuffix(".sst")
         if sst not in alive:

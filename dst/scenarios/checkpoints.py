@@ -24,6 +24,7 @@ from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.manifest import ManifestCodec, Phase
 from highwater.impl.codecs.slatedb.tables import Sst, SstInfo, View
 from highwater.impl.errors import AlreadyExists, Definite, Indefinite
+from highwater.impl.layout import key_of_sst
 from highwater.impl.protocols import checkpoints
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Recognised
 from highwater.impl.protocols.sequenced_storage import FIRST_ID
@@ -244,7 +245,7 @@ async def compactor(actors: Actors, client: Client, world: World, number: int) -
         _, _, count = actors.name_update(client.name).partition(".")
         new, at = sst_name(number, int(count)), actors.choose(f"{client.name}.which", MOST_SSTS)
         try:
-            await world.store.create(checkpoints.sst_key(ROOT, new), b"")
+            await world.store.create(key_of_sst(ROOT, new), b"")
         except AlreadyExists:
             pass  # an earlier attempt uploaded it, and no manifest names it
         except (Definite, Indefinite):
@@ -273,7 +274,7 @@ def pause_ms(actors: Actors, client: Client) -> int:
 
 def deleted(those: tuple[list[int], list[str]]) -> str:
     """Return the keys that a round has deleted."""
-    return " ".join(sorted([*map(MANIFEST.key, those[0]), *(checkpoints.sst_key(ROOT, sst) for sst in those[1])]))
+    return " ".join(sorted([*map(MANIFEST.key, those[0]), *(key_of_sst(ROOT, sst) for sst in those[1])]))
 
 
 # --- when the faults have stopped
@@ -306,7 +307,7 @@ def nothing_left(store: SimulatedStore, latest: Manifest) -> None:
 
 
 def check_there(store: SimulatedStore, what: str, manifest: Manifest) -> None:
-    missing = [sst for sst in sorted(manifest.named_ssts) if checkpoints.sst_key(ROOT, sst) not in store.objects]
+    missing = [sst for sst in sorted(manifest.named_ssts) if key_of_sst(ROOT, sst) not in store.objects]
     if missing:
         raise Failure("safety", "history:sst gone", f"{what} names SST {missing[0]}, which is gone")
 

@@ -6,7 +6,7 @@ from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb import tables
 from highwater.impl.codecs.slatedb.manifest import ManifestCodec
 from highwater.impl.errors import OutcomeUnknown
-from highwater.impl.layout import Namespace
+from highwater.impl.layout import Namespace, key_of_sst
 from highwater.impl.protocols.checkpoints import (
     CheckpointEnded,
     CheckpointMissing,
@@ -16,7 +16,6 @@ from highwater.impl.protocols.checkpoints import (
     delete,
     listed,
     refresh,
-    sst_key,
 )
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Recognised
 
@@ -28,7 +27,7 @@ async def begun(alone: Alone, *ssts: str) -> MetadataStore:
     manifests = MetadataStore(alone.world, MANIFESTS, DATABASE)
     await manifests.initialise(Manifest(l0=ssts))
     for sst in ssts:
-        await alone.real.create(sst_key("db", sst), b"")
+        await alone.real.create(key_of_sst("db", sst), b"")
     alone.sent()
     return manifests
 
@@ -121,10 +120,10 @@ async def unfinished(alone: Alone) -> None:
 async def collection(alone: Alone) -> None:
     """A collector deletes what nothing that is listed names, SSTs first; and never what is in no manifest yet."""
     manifests = await begun(alone, "a")
-    await alone.real.create(sst_key("db", "uploaded"), b"")
+    await alone.real.create(key_of_sst("db", "uploaded"), b"")
     await create(manifests, "x", 1000)
     for new in "bcd":
-        await alone.real.create(sst_key("db", new), b"")
+        await alone.real.create(key_of_sst("db", new), b"")
         await manifests.update(lambda _, m, new=new: m._replace(l0=(new,)))
     alone.now += 500
     alone.sent()
@@ -151,7 +150,7 @@ async def names(alone: Alone) -> None:
     parent = tables.ExternalDb("p", "", "", ("b",))
     both = Manifest(ssts=ssts, l0=views[:1], compacted=(tables.Run(1, views[1:]),), external_dbs=(parent,))
     same(both.named_ssts, frozenset("ac"))
-    same((sst_key("", "a"), sst_key("db", "a")), ("compacted/a.sst", "db/compacted/a.sst"))
+    same((key_of_sst("", "a"), key_of_sst("db", "a")), ("compacted/a.sst", "db/compacted/a.sst"))
 
 
 SCRIPTS: tuple[Script, ...] = (life, missing_and_ended, meanwhile, lost, unfinished, collection, names)

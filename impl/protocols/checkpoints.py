@@ -15,6 +15,7 @@ from typing import Any
 
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import Definite, NotFound, OutcomeUnknown
+from highwater.impl.layout import key_of_sst
 from highwater.impl.protocols.sequenced_metadata import Attempt, Committed, MetadataStore, Put, Recognised, Verdict
 from highwater.impl.protocols.sequenced_storage import old_ids
 
@@ -151,7 +152,7 @@ async def collect(manifests: MetadataStore, root: str, min_age_ms: int, skew_ms:
     garbage, dead = await _unnamed(manifests, min_age_ms)
     deleted = []
     for sst in dead:
-        key = sst_key(root, sst)
+        key = key_of_sst(root, sst)
         try:
             await manifests.world.store.delete(key)
         except (Definite, OutcomeUnknown) as error:
@@ -183,10 +184,6 @@ async def _unnamed(manifests: MetadataStore, min_age_ms: int) -> tuple[list[int]
             return [], []
     garbage = [file_id for file_id in values if file_id not in spared]
     return garbage, sorted({sst for file_id in garbage for sst in values[file_id].named_ssts} - alive)
-
-
-def sst_key(root: str, sst: str) -> str:
-    return f"{root}/compacted/{sst}.sst" if root else f"compacted/{sst}.sst"
 
 
 # --- what is listed

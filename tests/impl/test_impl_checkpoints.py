@@ -16,7 +16,7 @@ from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.manifest import ManifestCodec, Phase
 from highwater.impl.codecs.slatedb.tables import ExternalDb
 from highwater.impl.errors import Definite, OutcomeUnknown
-from highwater.impl.layout import Namespace
+from highwater.impl.layout import Namespace, key_of_sst
 from highwater.impl.protocols import checkpoints, database_metadata
 from highwater.impl.protocols.checkpoints import CheckpointEnded, CheckpointMissing, NotInitialized
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Recognised
@@ -286,11 +286,11 @@ def test_a_collector_leaves_an_sst_that_is_uploaded_and_not_yet_named(scene):
     """slatedb#1029, #1031: a compaction's output was collected before the manifest named it."""
     async def go():
         one = await scene.begin()
-        await scene.memory.create(checkpoints.sst_key("db", ULID), b"")
+        await scene.memory.create(key_of_sst("db", ULID), b"")
         for epoch in (1, 2, 3):
             await one.update(lambda _, m, epoch=epoch: m._replace(writer_epoch=epoch))
         assert (await checkpoints.collect(one, "db", -1))[1] == []
-        assert [of.key for of in (await scene.memory.list_page("db/compacted/")).entries] == [checkpoints.sst_key("db", ULID)]
+        assert [of.key for of in (await scene.memory.list_page("db/compacted/")).entries] == [key_of_sst("db", ULID)]
 
     run(go())
 
