@@ -26,7 +26,8 @@ PROTOCOLS = (  # the rooms of protocols: a module's name begins with its protoco
     "traces/damage/protocols", "dst/scenarios", "dst/scripts", "dst/mutants",
     "highwater/conformance/protocols", "highwater/gate/protocols",
 )
-FOLDERS = {"model/protocols/database": "database_metadata"}  # of one protocol: its modules have names of their own
+# folders of one protocol: their modules have names of their own
+FOLDERS = dict.fromkeys(("model/protocols/database", "traces/protocols/database"), "database_metadata")
 OF_A_SYSTEM = ("traces/recorded/systems", "highwater/cli/checkpoint.py")  # tools of a system: they name our protocols
 BELOW_PROOFS = "model/proofs/engine"  # is machinery again
 # Tools of SlateDB's databases, which are sequences of metadata files, may import the protocols that these databases have.
@@ -46,12 +47,12 @@ OF_DATABASES = {
     f"dst/mutants/{DATABASE}_parts": {*OF_IMPL, *(f"dst/mutants/{part}" for part in (
         *OF_A_DATABASE, BOUNDARY, f"{BOUNDARY}_ambiguity", "update_ids"))},
     f"traces/protocols/{DATABASE}_calls": {f"traces/protocols/{part}_calls" for part in (*OF_A_DATABASE, BOUNDARY)},
-    f"traces/protocols/{DATABASE}_claims": {"traces/protocols/manifest_compactions"},
-    f"traces/protocols/{DATABASE}_epochs": {"model/protocols/manifest_epochs"},
-    f"traces/protocols/{DATABASE}_log": {f"{room}/wal_fencing" for room in ("model/protocols", "traces/protocols")},
-    f"traces/protocols/{DATABASE}_parts": {f"traces/protocols/{part}" for part in (
+    "traces/protocols/database/claims": {"traces/protocols/manifest_compactions"},
+    "traces/protocols/database/epochs": {"model/protocols/manifest_epochs"},
+    "traces/protocols/database/log": {f"{room}/wal_fencing" for room in ("model/protocols", "traces/protocols")},
+    "traces/protocols/database/parts": {f"traces/protocols/{part}" for part in (
         *OF_A_DATABASE, BOUNDARY, "manifest_epochs")},
-    f"traces/protocols/{DATABASE}_sequences": {f"traces/protocols/{BOUNDARY}"},
+    "traces/protocols/database/sequences": {f"traces/protocols/{BOUNDARY}"},
 }
 EDGES = {  # module of a protocol -> the modules of others that it imports
     **OF_DATABASES,

@@ -323,7 +323,7 @@ def latest_of(database: Database, folder: str) -> Path:
     return max((database.root / database.name / folder).iterdir())
 
 
-HARM = {  # damage to each file; tests/highwater/test_admin.py damages the contents of manifests
+HARM = {  # damage to each file; tests/admin/test_admin.py damages the contents of manifests
     "gap": lambda d: sorted((d.root / d.name / "manifest").iterdir())[-3].unlink(),
     "unreadable file": lambda d: latest_of(d, "manifest").write_bytes(latest_of(d, "manifest").read_bytes()[:80]),
     "boundary ahead": lambda d: (d.root / d.namespace("manifest").boundary_key).write_bytes(b"99"),

@@ -16,8 +16,7 @@ from highwater.impl.codecs.json.wal import Record, WalManifest, encode_manifest
 from highwater.impl.codecs.manifest import Manifest
 from highwater.traces.event import Event
 from highwater.traces.explain.explain import explain, replay
-from highwater.traces.protocols.database_metadata import COMPACTIONS, MANIFEST, WAL
-from highwater.traces.protocols.database_metadata_contents import (
+from highwater.traces.protocols.database.contents import (
     BUMP,
     CHECKPOINTS,
     CLAIM,
@@ -26,8 +25,9 @@ from highwater.traces.protocols.database_metadata_contents import (
     Change,
     change_of,
 )
-from highwater.traces.protocols.database_metadata_log import Log
-from highwater.traces.protocols.database_metadata_parts import constants, refiners_of
+from highwater.traces.protocols.database.log import Log
+from highwater.traces.protocols.database.parts import constants, refiners_of
+from highwater.traces.protocols.database_metadata import COMPACTIONS, MANIFEST, WAL
 from highwater.traces.refine import Failure
 from highwater.traces.store import Store
 

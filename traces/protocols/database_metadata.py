@@ -30,9 +30,8 @@ from highwater.traces import trace
 from highwater.traces.calls import UNFINISHED, judge_answer, judge_claims
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, UNUSED, Keys
-from highwater.traces.protocols.database_metadata_calls import CALLS, JUDGES
-from highwater.traces.protocols.database_metadata_claims import Claims
-from highwater.traces.protocols.database_metadata_contents import (
+from highwater.traces.protocols.database.claims import Claims
+from highwater.traces.protocols.database.contents import (
     BUMP,
     CHECKPOINTS,
     CLAIM,
@@ -46,9 +45,9 @@ from highwater.traces.protocols.database_metadata_contents import (
     manifest_of,
     read_names,
 )
-from highwater.traces.protocols.database_metadata_epochs import Epochs, view_of
-from highwater.traces.protocols.database_metadata_log import Log
-from highwater.traces.protocols.database_metadata_parts import (
+from highwater.traces.protocols.database.epochs import Epochs, view_of
+from highwater.traces.protocols.database.log import Log
+from highwater.traces.protocols.database.parts import (
     Parts,
     constants,
     lift,
@@ -57,7 +56,8 @@ from highwater.traces.protocols.database_metadata_parts import (
     refiners_of,
     state_of_all,
 )
-from highwater.traces.protocols.database_metadata_sequences import LOOKS, Put, Sequence
+from highwater.traces.protocols.database.sequences import LOOKS, Put, Sequence
+from highwater.traces.protocols.database_metadata_calls import CALLS, JUDGES
 from highwater.traces.reads import Reads
 from highwater.traces.refine import REST, Failure, Refiner
 from highwater.traces.trace import ALIEN

@@ -14,7 +14,7 @@ from typing import Any
 
 from highwater.impl.codecs.manifest import Manifest
 from highwater.model.protocols.manifest_epochs import ssts
-from highwater.traces.protocols.database_metadata_contents import BUMP, CLAIM, COMPACTION, FLUSH, Change
+from highwater.traces.protocols.database.contents import BUMP, CLAIM, COMPACTION, FLUSH, Change
 from highwater.traces.refine import Match, Refiner
 
 View = tuple[int, int, int]  # what is compared: writer epoch, compactor epoch, number of SSTs

@@ -14,7 +14,7 @@ from highwater.impl.codecs.json.manifest import COMPACTED
 from highwater.impl.codecs.manifest import Manifest
 from highwater.traces.event import Event
 from highwater.traces.protocols import manifest_compactions as compaction
-from highwater.traces.protocols.database_metadata_contents import (
+from highwater.traces.protocols.database.contents import (
     BUMP,
     COMPACTION,
     FLUSH,

@@ -22,7 +22,7 @@ from highwater.model.explore.tabulated import BITS, FIELD
 from highwater.model.protocols.wal_fencing import Constants, Shared, Writer, latest
 from highwater.traces.event import Event
 from highwater.traces.protocols import wal_fencing as wal
-from highwater.traces.protocols.database_metadata_contents import CLAIM, FLUSH, Change, copied, observed
+from highwater.traces.protocols.database.contents import CLAIM, FLUSH, Change, copied, observed
 from highwater.traces.refine import STUTTER, Match, Refiner
 
 NEW = tuple.__new__

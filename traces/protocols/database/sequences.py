@@ -21,7 +21,7 @@ from highwater.impl.layout import Namespace
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, READS
 from highwater.traces.protocols import sequenced_metadata_boundary as boundary
-from highwater.traces.protocols.database_metadata_contents import copied, numbered
+from highwater.traces.protocols.database.contents import copied, numbered
 from highwater.traces.refine import STUTTER, Match, Refiner
 
 LOOKS = ("get", "get_if_changed")  # reads of a boundary

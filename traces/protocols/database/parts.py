@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from highwater.model.core import Action, Local, Model, Process, Property, State
 from highwater.traces.protocols import manifest_compactions, manifest_epochs, wal_fencing
 from highwater.traces.protocols import sequenced_metadata_boundary as boundary
-from highwater.traces.protocols.database_metadata_log import with_pages
+from highwater.traces.protocols.database.log import with_pages
 from highwater.traces.refine import Failure, Match, Refiner
 
 PARTS = "manifest", "compactions", "epochs", "claims", "wal"

@@ -10,8 +10,8 @@ from highwater.admin.durations import duration_ms
 from highwater.gate.exits import BAD_INPUT, SAFETY
 from highwater.impl.codecs.slatedb.manifest import ManifestCodec
 from highwater.impl.codecs.slatedb.tables import Checkpoint
-from tests.highwater.test_admin import NIGHT_S, UUIDS, V1, V2, Bench, found, manifests, ran
-from tests.highwater.test_admin import bench as bench
+from tests.admin.test_admin import NIGHT_S, UUIDS, V1, V2, Bench, found, manifests, ran
+from tests.admin.test_admin import bench as bench
 
 V4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 DAY_S = 86_400

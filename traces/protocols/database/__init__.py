@@ -1,0 +1,1 @@
+"""The judges of the parts of the composed protocol: database_metadata."""
