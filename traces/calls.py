@@ -258,6 +258,12 @@ def right_version(trace: Any, e: Event, value: str) -> str:
     return f"this call has met no version {value} of {e.key!r}"
 
 
+def right_value(trace: Any, e: Event, value: str) -> str:
+    """The returned value is what this call put or got under a key. `value`: the key, and the content."""
+    found = any([old.key, content(old.body)] == value.split() for old in in_call(trace, e) if old.op in ("get", "create"))
+    return "" if found else "this call has neither put nor got that content"
+
+
 JUDGES: Mapping[str, Claim] = MappingProxyType(  # of every protocol
     {"attempts": right_attempts, "content": right_content, "deleted": right_deletes, "version": right_version})
 NO_CALLS: Calls = MappingProxyType({})

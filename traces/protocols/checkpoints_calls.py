@@ -7,19 +7,16 @@ from highwater.traces.calls import (
     Answer,
     Calls,
     Claim,
-    content,
     definite,
     fault,
-    in_call,
     indefinite,
     returns,
+    right_value,
     with_timeouts,
 )
 from highwater.traces.calls import JUDGES as COMMON
-from highwater.traces.event import Event
 from highwater.traces.protocols import sequenced_metadata_boundary_calls as boundary
 from highwater.traces.protocols.manifest_migration_calls import of_codec
-from highwater.traces.trace import Trace
 
 RECOGNISED = "Recognised"  # the class of a result: an earlier call made the change
 AGAIN = "call again with the same id: it finds out"
@@ -65,12 +62,6 @@ CALLS: Calls = with_timeouts({
         **damaged("not deleted", NONE),
     },
 })
-
-
-def right_value(trace: Trace, e: Event, value: str) -> str:
-    """The returned value is what this call put or got under a key. `value`: the key, and the content."""
-    found = any([old.key, content(old.body)] == value.split() for old in in_call(trace, e) if old.op in ("get", "create"))
-    return "" if found else "this call has neither put nor got that content"
 
 
 JUDGES: dict[str, Claim] = {**COMMON, "value": right_value}

@@ -9,20 +9,17 @@ from highwater.traces.calls import (
     Answer,
     Calls,
     Claim,
-    content,
     definite,
     fault,
-    in_call,
     indefinite,
     returns,
+    right_value,
     unreadable,
     with_timeouts,
 )
 from highwater.traces.calls import (
     JUDGES as COMMON,
 )
-from highwater.traces.event import Event
-from highwater.traces.trace import Trace
 
 
 def errors(definitely: str, indefinitely: str, never: str = NEVER, perhaps: str = PERHAPS) -> dict[str, Answer]:
@@ -56,12 +53,6 @@ CALLS: Calls = with_timeouts({
     "collect": {"tuple": returns("deleted", "these ids, and no others, are deleted by this round", "deleted", update=NONE),
                 **errors("not deleted", "not deleted", NONE, NONE)},
 })
-
-
-def right_value(trace: Trace, e: Event, value: str) -> str:
-    """The returned value is what this call put or got under a key. `value`: the key, and the content."""
-    found = any([old.key, content(old.body)] == value.split() for old in in_call(trace, e) if old.op in ("get", "create"))
-    return "" if found else "this call has neither put nor got that content"
 
 
 JUDGES: dict[str, Claim] = {**COMMON, "value": right_value}
