@@ -1,9 +1,8 @@
 """highwater admin: inspect | history | check | gc | checkpoint, for SlateDB databases."""
 
 import json
-import sys
 from datetime import UTC, datetime
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -11,7 +10,7 @@ from rich.table import Table
 
 from highwater.cli import checkpoint
 from highwater.cli.console import console, refuse
-from highwater.gate.exits import SAFETY
+from highwater.gate.exits import BAD_INPUT, SAFETY
 
 app = typer.Typer(no_args_is_help=True)
 app.add_typer(checkpoint.app, name="checkpoint")
@@ -90,7 +89,7 @@ def gc_command(url: Url, dry_run: Annotated[bool, typer.Option("--dry-run", help
         if bad:
             said = (f"{bad[0].kind}: {bad[0].what}: nothing was collected, because the database has faults; see "
                     f"`highwater admin check {url}`")
-            (unsafe if data else refuse)(said)
+            refuse(said, SAFETY if data else BAD_INPUT)
     of = gc_data if data else gc
     rows = asked(url, of.planned if dry_run else of.collected, dry_run, min_age_s * 1000)
     if as_json:
@@ -100,12 +99,6 @@ def gc_command(url: Url, dry_run: Annotated[bool, typer.Option("--dry-run", help
     for row in rows:
         table.add_row(*map(escape, row))
     console.print(table)
-
-
-def unsafe(message: str) -> NoReturn:
-    """Print one line to stderr and exit with the code of what is not safe."""
-    print(f"error: {message}", file=sys.stderr)
-    raise typer.Exit(SAFETY)
 
 
 def wal_at(url: str | None) -> Any:

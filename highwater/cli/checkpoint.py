@@ -1,11 +1,9 @@
 """highwater admin checkpoint: create | refresh | delete | list, for SlateDB databases."""
 
 import json
-import sys
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -120,5 +118,4 @@ def asked(url: str, ask: Any, *more: Any, read_only: bool = False) -> Any:
     try:
         return asked_of(url, ask, read_only, *more, through=REFUSALS)
     except REFUSALS as error:
-        Console(file=sys.stderr, highlight=False, soft_wrap=True).print(f"[bold red]refused:[/] {escape(f'{url}: {error}')}")
-        raise typer.Exit(SAFETY) from None
+        refuse(f"{url}: {error}", SAFETY)

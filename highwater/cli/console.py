@@ -55,10 +55,10 @@ def steps_shown(doing: str, total: int) -> Generator[Callable[[str], None], None
         yield show
 
 
-def refuse(message: str) -> NoReturn:
-    """Print one line to stderr and exit with 2."""
+def refuse(message: str, code: int = BAD_INPUT) -> NoReturn:
+    """Print one line to stderr and exit with 2, or with this code."""
     Console(stderr=True, highlight=False, soft_wrap=True).print(f"[bold red]error:[/] {escape(message)}")
-    raise typer.Exit(BAD_INPUT)
+    raise typer.Exit(code)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -91,8 +91,7 @@ async def refresh(manifests: MetadataStore, checkpoint: str, lifetime_ms: int | 
                   ) -> Committed | Recognised:
     """Let a listed checkpoint's lease end `lifetime_ms` after this call began; None: never. Nothing else of it changes.
 
-    Raises CheckpointMissing, CheckpointEnded, ValueError as `create` does, and what
-    `MetadataStore.apply` raises.
+    Raises CheckpointMissing, CheckpointEnded, ValueError as `create` does, and what `MetadataStore.apply` raises.
     """
     ends_ms = expiry_ms(manifests, lifetime_ms)
 

@@ -67,7 +67,6 @@ class ManifestCodec:
         check_fields(manifest, KNOWN, "V1" if self.phase == Phase.WRITE_V1 else "V2")
         return closed(1, write(to_v1(manifest))) if self.phase == Phase.WRITE_V1 else closed(2, write(to_v2(manifest)))
 
-
     @staticmethod
     def is_initialized(manifest: Manifest) -> bool:
         """Return whether the database may be used: it is not a clone that is still being made."""
