@@ -61,13 +61,14 @@ def key_of_sst(root: str, sst: str) -> str:
 
 
 def sst_of(root: str, key: str) -> str | None:
-    """Return the ULID that a key names; None for a key with another suffix, which is not an SST.
+    """Return the ULID that a key names; None for a key with another suffix or in another folder, which is not an SST.
 
     Raises InvalidName for a key with the suffix whose name is no ULID: nobody can tell how old it is.
     """
-    if not key.endswith(SST):
+    folder = prefix_of_ssts(root)
+    if not (key.startswith(folder) and key.endswith(SST)):
         return None
-    name = key.removeprefix(prefix_of_ssts(root)).removesuffix(SST)
+    name = key[len(folder):-len(SST)]
     if not ULID.fullmatch(name):
         raise InvalidName(key, "of an SST", "a ULID")
     return name

@@ -348,7 +348,7 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "ended_is_copied": (("refinement:ended",), ()),
     "unheard_is_taken": (("told:committed", "call:create", SOURCE), (SOURCE,)),
     "ended_is_renewed": (("refinement:ended",), ()),
-    "refresh_lists_again": ((OF_CLIENT, "refinement:ended"), (GONE,)),
+    "refresh_lists_again": ((OF_CLIENT, "refinement:ended"), (GONE, "told:lease")),
     "missing_is_renewed": (("told:renewed",), ()),
     "unlisted_is_deleted": ((OF_CLIENT, "told:dropped", "call:delete"), ()),
     "listed_unchecked": (("told:listed",), ()),

@@ -9,6 +9,7 @@ EPOCH_CHECK (`zombie`), CLEAR (`not_cleared`), SPARE_LATEST (`latest_not_spared`
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -18,7 +19,7 @@ from highwater.impl.codecs.json.compactions import Compactions
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.flatbuffer import number_of_ulid, ulid_of
 from highwater.impl.codecs.sst_ids import RANDOM, listed, named, newest_l0, time_ms
-from highwater.impl.errors import NotFound, OutcomeUnknown
+from highwater.impl.errors import AlreadyExists, NotFound, OutcomeUnknown
 from highwater.impl.layout import key_of_sst, prefix_of_ssts, sst_of
 from highwater.impl.protocols import database_gc, database_gc_uploads
 from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
@@ -174,7 +175,8 @@ class OutputBefore(SstCompactor):
 
 
 async def upload_as(of: SstCompactor, sst: str) -> str:
-    await of.stores.manifest.world.store.create(key_of_sst(of.root, sst), b"rows")
+    with suppress(AlreadyExists):  # an earlier attempt uploaded it
+        await of.stores.manifest.world.store.create(key_of_sst(of.root, sst), b"rows")
     return sst
 
 
@@ -299,16 +301,17 @@ BUILDS = {  # name -> (its bug, its Build)
     "newest_forgotten": ("a compaction forgets the newest L0", with_compactor(NewestForgotten)),
 }
 OF_COLLECTOR, OF_COMPACTOR, OF_WRITER = "refinement:Collector.", "refinement:Compactor.", "refinement:Writer."
-LOST = ("history:lost object", "told:lost")
+LOST = ("history:lost object",)
 ORACLES = {  # name -> prefixes of its signatures: by model; by harm
-    **dict.fromkeys(("manifest_first", "list_last", "min_age_alone", "compactions_unread", "no_cutoff", "latest_not_spared",
+    **dict.fromkeys(("manifest_first", "min_age_alone", "compactions_unread", "no_cutoff", "latest_not_spared",
                      "checkpoints_unread"), ((OF_COLLECTOR,), LOST)),
-    "checkpointed_files_go": ((OF_COLLECTOR, "refinement:delete"), ("history:lost checkpoint", "told:lost")),
-    "ended_not_spared": ((OF_COLLECTOR,), ("history:lost checkpoint", "told:lost")),
+    "list_last": ((OF_COLLECTOR,), ()),  # an object is lost in 1 run of some 2,000
+    "checkpointed_files_go": ((OF_COLLECTOR, "refinement:delete"), ("history:lost checkpoint",)),
+    "ended_not_spared": ((OF_COLLECTOR,), ("history:lost checkpoint",)),
     "seen_not_spared": ((OF_COLLECTOR, "history:too young"), (*LOST, "history:too young")),
     "all_logged": ((OF_COLLECTOR, "history:too young"), (*LOST, "history:too young")),
     "drops_all": (("refinement:DropEnded",), ()),
-    "young_too": (("history:too young",), ("history:too young",)),
+    "young_too": (("history:too young",), ()),
     "says_planned": (("call:collect",), ()),
     "keeps_ssts": (("liveness:garbage",), ("liveness:garbage",)),
     "older_committed": ((OF_WRITER, OF_COLLECTOR), LOST),
@@ -318,7 +321,7 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "upload_first": ((OF_COMPACTOR,), LOST),
     "unlisted": ((OF_COMPACTOR,), LOST),
     "finished_first": ((OF_COMPACTOR,), LOST),
-    "zombie": ((OF_COMPACTOR, "told:"), LOST),
+    "zombie": ((OF_COMPACTOR, "told:"), ()),
     "not_cleared": ((OF_COMPACTOR,), ("liveness:garbage",)),
     "cleared_first": ((OF_COMPACTOR,), ()),
     "inputs_kept": ((OF_COMPACTOR,), ()),

@@ -31,7 +31,6 @@ from highwater.impl.protocols.database_gc_uploads import Flushed, SstCompactor
 from highwater.impl.protocols.manifest_compactions import Stores
 from highwater.impl.protocols.sequenced_storage import FIRST_ID
 from highwater.impl.world import World, list_all
-from highwater.traces.calls import UNFINISHED
 from highwater.traces.event import Event
 from highwater.traces.histories.history import too_young
 from highwater.traces.protocols.database_gc import COMPACTIONS, KEYS, MANIFEST, ROOT, SSTS, WAL, Trace, constants, refiner
@@ -343,8 +342,8 @@ SCENARIO = Scenario(
     trace_of=trace_of,
     final_check=final_check,
     told=("logged", "not logged", "flushed", "not flushed", "flush unknown", "opened", "not open", "compacted", "nothing",
-          "fenced", "not compacted", "taken", "renewed", "dropped", "not changed", "change unknown", "read", "not read", "lost",
-          "deleted", "not deleted", UNFINISHED),
+          "fenced", "not compacted", "taken", "renewed", "dropped", "not changed", "change unknown", "read", "not read",
+          "deleted", "not deleted"),
     moments=("upload in flight listed", "orphan deleted", *(f"{name} deleted" for name in PREFIXES)),
     moments_of=moments_of,
     cost={},

@@ -267,5 +267,4 @@ SAID: dict[str, Callable[[Trace, str, Shared, Any], bool]] = {  # response -> th
     "not changed": always,
     "change unknown": always,
     "read": always,
-    "lost": lambda of, body, s, l: False,
 }

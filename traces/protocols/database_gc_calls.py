@@ -61,7 +61,7 @@ CALLS: Calls = with_timeouts({
     "drop_checkpoint": changed("dropped", "no later manifest lists the checkpoint"),
     "read_checkpoint": {"Read": returns("read", "the checkpoint's manifest and all that it names, or that it is not listed",
                                         update=NONE),
-                        "NotFound": definite("lost", "an object of a listed checkpoint is gone", NONE),
+                        "NotFound": fault("not read", "an object of a listed checkpoint is gone", NONE, DEFINITE),
                         **errors("not read", "not read", NONE, NONE)},
     "collect": {"Plan": returns("deleted", "these objects, and no others, are deleted by this round", "deleted", update=NONE),
                 "CheckpointGone": definite("not deleted", "a checkpoint was removed meanwhile: call again", NONE),
