@@ -16,6 +16,6 @@ class Size(NamedTuple):
     deep: bool = False  # take the larger instance of a spec's row, if it has one
 
 
-GATE = Size("make verify", seeds=5_000, each_strategy=0, compared=60, kills=5, budget=2_000, judged=4, tried=50, campaign=500)
+GATE = Size("make verify", seeds=2_000, each_strategy=0, compared=60, kills=5, budget=2_000, judged=4, tried=50, campaign=500)
 DEEP = Size("make verify-deep", seeds=10_000, each_strategy=1_000, compared=500, kills=30, budget=10_000, judged=20, tried=500,
             campaign=5_000, deep=True)

@@ -1,6 +1,7 @@
 """The checker notices damaged traces; with any of its checks switched off it misses some damage."""
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -16,7 +17,7 @@ from highwater.traces.damage import kills
 from highwater.traces.damage.damage import EDITS, KINDS_OF_DAMAGE, damages, spread
 from highwater.traces.damage.kills import Good, Tally, kind_of, measure
 from highwater.traces.damage.knowledge import Knowledge
-from highwater.traces.damage.protocols import baseline
+from highwater.traces.damage.protocols import baseline, knowledge
 from highwater.traces.damage.protocols import sequenced_metadata_boundary as boundary
 from highwater.traces.damage.survivors import GENERAL
 from highwater.traces.event import EMPTY, Event, from_json
@@ -208,8 +209,16 @@ def test_command_fails_where_a_check_is_off(monkeypatch):
     assert result.exit_code == HARNESS and "not explained" in result.output and "good.ndjson: event" in result.output
 
 
-def test_command_takes_every_protocol_and_says_what_is_not_known(monkeypatch):
+@pytest.fixture
+def unknown(monkeypatch) -> Iterator[None]:
+    """Nothing is known of the baseline, whatever earlier tests of this process asked for."""
     monkeypatch.setattr(baseline, "KNOWLEDGE", Knowledge())
+    knowledge.cache_clear()
+    yield
+    knowledge.cache_clear()
+
+
+def test_command_takes_every_protocol_and_says_what_is_not_known(unknown):
     result = CliRunner().invoke(command.app, ["damage", "--protocol", "baseline", "--seeds", "0:1"])
     assert result.exit_code == INCOMPLETE, result.output
     assert "put: 200" in result.output and "unexplained" in result.output and "is not known" in result.output
