@@ -8,7 +8,7 @@ the harm.
 """
 
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from itertools import pairwise, permutations
 from typing import NamedTuple
 
 from highwater.model.functions.manifests import Database, Manifest, Pin, Run, View, effective
@@ -171,37 +171,41 @@ def deduplicated(c: Constants, pins: list[Pin], ids: Ids) -> tuple[Pin, ...]:
 # --- merging views
 
 def merge(c: Constants, m: Manifest, ids: Ids) -> Manifest:
-    l0 = m.l0
-    if not c.KEEP_ORDER:
-        l0 = tuple(sorted(l0, key=lambda view: (-view.sst.number, view.start)))
-    while following := next(merged_once(c, l0, ids), None):
-        l0 = following
+    groups: list[Group] = [(view,) for view in m.l0]
+    while following := next(merged_once(c, m.l0, groups), None):
+        groups = following
     runs = tuple(run._replace(views=merged_run(c, run.views, ids)) for run in m.runs)
-    return across(c, m._replace(l0=l0, runs=runs))
+    return across(c, m._replace(l0=tuple(one_of(c, group, ids) for group in groups), runs=runs))
 
 
-def joined(c: Constants, a: View, b: View, ids: Ids) -> View | None:
-    """Return one view with the keys of both, if they show one SST, `b` right after `a`."""
-    (_, end), (start, _) = effective(a, c.KEYS), effective(b, c.KEYS)
-    if a.sst != b.sst or (end != start if c.NO_GAPS else end > start):
-        return None
-    return View(ids.new() if c.MERGED_HAS_NEW_ID else a.id, a.sst, a.start, b.end)
+Group = tuple[View, ...]  # views of L0 that become one
 
 
-def merged_once(c: Constants, l0: tuple[View, ...], ids: Ids) -> Iterator[tuple[View, ...]]:
-    """Yield L0 with two of its views merged, at each place where the result keeps the order of views that overlap."""
-    for i, a in enumerate(l0):
-        for j, b in enumerate(l0):
-            if i != j and (one := joined(c, a, b, ids)):
-                rest = [view for place, view in enumerate(l0) if place not in (i, j)]
-                for at in range(min(i, j), max(i, j)):
-                    if not c.KEEP_ORDER or all(passes_none(c, l0, place, rest[:at]) for place in (i, j)):
-                        yield (*rest[:at], one, *rest[at:])
+def merged_once(c: Constants, l0: tuple[View, ...], groups: list[Group]) -> Iterator[list[Group]]:
+    """Yield the groups in a possible order after two of them were merged."""
+    for a, b in permutations(groups, 2):
+        if adjoin(c, a[-1], b[0]):
+            merged = [a + b if group is a else group for group in groups if group is not b]
+            if order := possible_order(c, l0, merged):
+                yield order
 
 
-def passes_none(c: Constants, l0: tuple[View, ...], place: int, before: list[View]) -> bool:
-    """Tell whether a view still comes after the views that it overlaps and came after, and before the others."""
-    return all((view in l0[:place]) == (view in before) for view in l0 if view is not l0[place] and overlap(c, view, l0[place]))
+def possible_order(c: Constants, l0: tuple[View, ...], groups: list[Group]) -> list[Group] | None:
+    """Return the groups in an order in which no view passes one that it overlaps; None if there is none."""
+    if not c.KEEP_ORDER:
+        return sorted(groups, key=lambda group: -group[0].sst.number)
+    order: list[Group] = []
+    while left := [group for group in groups if group not in order]:
+        if (following := next((group for group in left if not waits(c, l0, group, left)), None)) is None:
+            return None
+        order.append(following)
+    return order
+
+
+def waits(c: Constants, l0: tuple[View, ...], group: Group, left: list[Group]) -> bool:
+    """Tell whether a view of another group that is left is newer than one of this group, and overlaps it."""
+    others = [view for other in left if other is not group for view in other]
+    return any(overlap(c, newer, view) for view in group for newer in l0[:l0.index(view)] if newer in others)
 
 
 def overlap(c: Constants, a: View, b: View) -> bool:
@@ -209,12 +213,27 @@ def overlap(c: Constants, a: View, b: View) -> bool:
     return max(start, other_start) < min(end, other_end)
 
 
+def adjoin(c: Constants, a: View, b: View) -> bool:
+    """Tell whether `b` shows the keys of the same SST that follow those of `a`."""
+    (_, end), (start, _) = effective(a, c.KEYS), effective(b, c.KEYS)
+    return a.sst == b.sst and (end == start if c.NO_GAPS else end <= start)
+
+
+def one_of(c: Constants, group: Group, ids: Ids) -> View:
+    first, last = group[0], group[-1]
+    if len(group) == 1:
+        return first
+    return View(ids.new() if c.MERGED_HAS_NEW_ID else first.id, first.sst, first.start, last.end)
+
+
 def merged_run(c: Constants, views: tuple[View, ...], ids: Ids) -> tuple[View, ...]:
-    done: list[View] = []
+    groups: list[Group] = []
     for view in views:
-        one = joined(c, done[-1], view, ids) if done else None
-        done[-1:] = [one] if one else [*done[-1:], view]
-    return tuple(done)
+        if groups and adjoin(c, groups[-1][-1], view):
+            groups[-1] += (view,)
+        else:
+            groups.append((view,))
+    return tuple(one_of(c, group, ids) for group in groups)
 
 
 def across(c: Constants, m: Manifest) -> Manifest:
@@ -222,10 +241,11 @@ def across(c: Constants, m: Manifest) -> Manifest:
     for run in m.runs if not c.WITHIN_L0 else ():
         for view in run.views:
             for place, first in enumerate(m.l0):
-                if one := joined(c._replace(MERGED_HAS_NEW_ID=False), first, view, Ids()):
+                if adjoin(c, first, view):
                     left = tuple(other for other in run.views if other is not view)
                     runs = tuple(other if other is not run else run._replace(views=left) for other in m.runs)
-                    return m._replace(l0=(*m.l0[:place], one, *m.l0[place + 1:]), runs=tuple(one for one in runs if one.views))
+                    l0 = (*m.l0[:place], first._replace(end=view.end), *m.l0[place + 1:])
+                    return m._replace(l0=l0, runs=tuple(one for one in runs if one.views))
     return m
 
 

@@ -109,7 +109,7 @@ def split(c: Constants, f: Functions) -> Iterator[tuple[Database, Objects, int, 
 def pins_are_needed(c: Constants, f: Functions) -> Iterator[Story]:
     """Yield stories of projections of a clone that pin an SST that they do not show, or show one of another database
     unpinned."""
-    for database, _ in databases(c, 2):
+    for database, _ in databases(c, min(c.SSTS, 2)):
         whole = clone(c, f, database, "c", Ids())
         for span in spans(c.KEYS):
             m = f.project(c, whole.manifest, span)
@@ -224,7 +224,7 @@ def jobs(m: Manifest) -> Iterator[Job]:
 
 def pins_are_bounded(c: Constants, f: Functions) -> Iterator[Story]:
     """Yield stories of rounds of splitting and uniting after which there are more pins than owners x manifests."""
-    for database, _ in databases(c, 2):
+    for database, _ in databases(c, min(c.SSTS, 2)):
         for cut in range(1, c.KEYS):
             ids, now = Ids(), database
             for number in range(1, c.ROUNDS + 1):
