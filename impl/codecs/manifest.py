@@ -83,7 +83,7 @@ class Manifest(NamedTuple):
     def named_ssts(self) -> frozenset[str]:
         """The names of all SSTs of this database, whichever form the file has. Those of other databases belong to these."""
         others = {sst for of in self.external_dbs for sst in of.sst_ids}
-        ours = (name for name in self.sst_names if isinstance(name, str))  # SlateDB's are views and runs
+        ours = (name for name in (*self.l0, *self.compacted) if isinstance(name, str))  # SlateDB's are views and runs
         return frozenset((*ours, *(sst.id for sst in self.ssts if sst.id not in others)))
 
     def referenced(self) -> frozenset[int]:
