@@ -109,7 +109,7 @@ def test_a_union_of_ours_is_read_and_compacted(newest, database, merged):
 
 
 def test_with_copied_view_ids_the_same_union_loses_keys(newest, database, monkeypatch):
-    """As the release's own union does: docs/operating/findings.md."""
+    """The union of the release itself does the same: docs/operating/findings.md."""
     monkeypatch.setattr(union_module, "fresh_view_ids", lambda new_id, taken: lambda view: view.id)
     whole = united(newest, database, merged=False)
     assert checked(whole) == {"view twice"}
