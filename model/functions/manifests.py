@@ -95,9 +95,9 @@ def in_run(database: Database, run: Run, key: int, keys: int, objects: Objects) 
 def versions(database: Database, key: int, keys: int, objects: Objects) -> tuple[Version, ...]:
     """Return what a reader finds of a key, the newest first."""
     manifest = database.manifest
-    log = [(database.path, -1)] if key in manifest.log else []
+    logged = [(database.path, -1)] if key in manifest.log else []
     l0 = [version for view in manifest.l0 for version in found(database, view, key, keys, objects)]
-    return (*log, *l0, *(version for run in manifest.runs for version in in_run(database, run, key, keys, objects)))
+    return (*logged, *l0, *(version for run in manifest.runs for version in in_run(database, run, key, keys, objects)))
 
 
 def rows(database: Database, keys: int, objects: Objects) -> tuple[tuple[Version, ...], ...]:
