@@ -1,0 +1,1 @@
+"""Pure functions on manifests: projection, union, and the merging of views."""

@@ -1,0 +1,1 @@
+"""Proofs of facts about pure functions, for values of any size."""
