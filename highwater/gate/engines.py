@@ -1,5 +1,5 @@
-"""Define the checks of `highwater verify` that need no protocol: the engines agree, in memory and on Spark, and the simulation
-executes the statements of the protocols, but those that are listed with a reason."""
+"""Define the checks of `highwater verify` that need no protocol: the engines agree, in memory and on Spark, the simulation
+executes the statements of the protocols, but those that are listed with a reason, and functions on manifests hold."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from highwater.gate import mutation
-from highwater.gate.exits import HARNESS, INCOMPLETE, NONDETERMINISM, of_kinds
+from highwater.gate.exits import HARNESS, INCOMPLETE, NONDETERMINISM, PROOF, SAFETY, of_kinds
 from highwater.gate.rows import Check, Found
 from highwater.gate.sizes import Size
 
@@ -20,6 +20,8 @@ def checks(size: Size) -> Iterator[Check]:
     yield Check(GROUP, "model", "the wide engine visits what the plain one visits", engines)
     yield Check(GROUP, "simulation", "all statements of the protocols are executed, or have a reason", executed, (LEAST, MOST),
                 weight=25)
+    yield Check(GROUP, "model", "projection and union of every small database", functions, weight=20)
+    yield Check(GROUP, "proof", "facts about spans, for any keys", spans)
     yield from mutation.shared_checks(GROUP, size.deep)
     yield Check(GROUP, "campaign", f"{size.campaign:,} seeds on Spark, the same rows as here", on_spark, (size.campaign,),
                 ("java",), weight=60)
@@ -34,6 +36,32 @@ def engines() -> Found:
     if len(set(found.values())) > 1:
         return Found("", HARNESS, "\n".join(f"{name}: {result[:5]}" for name, result in found.items()))
     return Found(f"{found['highwater.model.explore.wide'].states:,} states of S1, three engines")
+
+
+def functions() -> Found:
+    from highwater.model.functions.projection_union import SAFEGUARDS, Constants
+    from highwater.model.functions.projection_union_checks import CHECKS, first
+
+    small = Constants(KEYS=3, SSTS=2)
+    for name in CHECKS:
+        if story := first(name, small):
+            return Found("", SAFETY, f"{name}: {'; '.join(story)}")
+    for knob in sorted(SAFEGUARDS):
+        if not any(first(name, small._replace(**{knob: False})) for name in CHECKS):
+            return Found("", HARNESS, f"no property fails without {knob}")
+    return Found(f"{len(CHECKS)} properties hold, and one fails without each of {len(SAFEGUARDS)} safeguards")
+
+
+def spans() -> Found:
+    from highwater.model.proofs.functions.spans import LEMMAS, REFUTED, counterexample
+
+    for name in LEMMAS:
+        if values := counterexample(name):
+            return Found("", PROOF, f"{name}: {values}")
+    for name, knobs in REFUTED:
+        if not counterexample(name, knobs):
+            return Found("", HARNESS, f"{name} holds without its safeguard, too")
+    return Found(f"{len(LEMMAS)} lemmas proved, and each refuted without its safeguard")
 
 
 def executed(least: int, most: int) -> Found:
