@@ -1,7 +1,7 @@
 """The tests that ask what rows of `highwater verify` ask, and take long. `make test` leaves them out; CI runs them
 (`make repeated`)."""
 
-SEEDS, MUTANT = ("simulation", "5,000 seeds refine the model"), ("mutant", "")
+SEEDS, MUTANT = ("simulation", "2,000 seeds refine the model"), ("mutant", "")
 KEEPS, FAILS = ("proof", "every action keeps every clause"), ("proof", "fails with ")
 TIED, REFINES = ("proof", "its transition relation is the model's"), ("refinement", "every step is one of ")
 ROWS = {  # file::test -> the part of the gate's rows, and how their texts begin
