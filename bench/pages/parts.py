@@ -4,7 +4,7 @@ A part stands between `<!-- generated: NAME -->` and `<!-- end -->` in a page. A
 The part `min_age` takes minutes, so `python -m bench.pages min_age` writes it, and a run without names leaves it out.
 
 A protocol needs no entry here. Its reference page and its diagrams are found by its spec. What is drawn or generated for one
-protocol alone is said in docs/protocols/STEM.toml (bench/pages/protocol.py).
+protocol alone is said in bench/pages/shown/STEM.toml (bench/pages/protocol.py).
 """
 
 import re
