@@ -118,6 +118,12 @@ async def continued(alone: Alone) -> None:
     alone.fails("create", ".compactions", Unavailable)
     await alone.raises(Unavailable, compactor.compact((b"a",)))
     same(await compactor.compact((b"a",)), tuple(first))
+    alone.now += 100
+    await flushed(alone, stores)
+    alone.fails("create", "6.compactions", Unavailable)
+    await alone.raises(Unavailable, compactor.compact((b"b",)))
+    await SstCompactor(stores, "db").open()
+    await alone.raises(FencedInDoubt, compactor.compact((b"b",)))
 
 
 async def collected(alone: Alone) -> None:
@@ -139,6 +145,17 @@ async def collected(alone: Alone) -> None:
     same(await collect(stores, "db", OLD), Plan(4, (3, 0)))
     await stores.manifest.world.store.delete("db/manifest/00000000000000000003.manifest")
     await alone.raises(CheckpointGone, collect(stores, "db", OLD))
+
+
+async def logs(alone: Alone) -> None:
+    """WAL objects behind the flushed ones go, but not those that a checkpoint shows, nor what has no id."""
+    stores = await begun(alone)
+    for name in ("readme", *(f"{i:020}.sst" for i in range(1, 8))):
+        await alone.real.create(f"db/wal/{name}", b"record")
+    await flushed(alone, stores, Flushed(3, 5))
+    await database_metadata.take_checkpoint(stores.manifest, "cp", 0)
+    await flushed(alone, stores, Flushed(6, 6))
+    same((await collect(stores, "db", OLD)).wal, (1, 2, 3))
 
 
 async def minted_twice(alone: Alone) -> None:
@@ -198,5 +215,5 @@ async def nothing_there(alone: Alone) -> None:
     await alone.raises(NoDatabase, plan(stores, "db", OLD))
 
 
-SCRIPTS: tuple[Script, ...] = (uploaded, lost_reply, compacted, continued, collected, minted_twice, shown, several,
-                               nothing_there)
+SCRIPTS: tuple[Script, ...] = (uploaded, lost_reply, compacted, continued, collected, logs, minted_twice, shown,
+                               several, nothing_there)
