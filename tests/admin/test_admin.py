@@ -126,6 +126,17 @@ def test_a_healthy_database(bench):
     assert ran("check", bench.folder).output.strip() == "ok: nothing is wrong"
 
 
+def test_a_pin_that_nobody_needs(bench):
+    """A checkpoint still shows A and B, the latest manifest C and D."""
+    pin = (Checkpoint(UUIDS[0], 5), Checkpoint(UUIDS[1], 5))
+    for needed in (A, D):
+        bench.latest(checkpoints=pin, external_dbs=(own_parent(bench, needed),))
+        assert found(bench) == []
+    bench.latest(checkpoints=pin, external_dbs=(own_parent(bench, "01ARZ3NDEKTSV4RRFFQ69G5FAV"),))
+    assert found(bench) == [("note", "pin not needed")]
+    assert UUIDS[1] in ran("check", bench.folder).output.replace("\n", "")
+
+
 def test_a_collected_database(bench):
     for file_id in (1, 2, 3, 4, 6, 7):
         bench.delete("manifest", file_id)
@@ -135,6 +146,13 @@ def test_a_collected_database(bench):
 
 LEFT, RIGHT = (Range(Bound(start, INCLUDED), Bound(end, EXCLUDED)) for start, end in ((b"a", b"m"), (b"m", b"z")))
 CLONE = ExternalDb("somewhere/else", UUIDS[1], UUIDS[2], (C,))
+
+
+def own_parent(bench: Bench, *ssts: str) -> ExternalDb:
+    """Return an entry that says that SSTs are another database's, which is this one: so they are there."""
+    return ExternalDb(str(bench.folder).lstrip("/"), UUIDS[2], UUIDS[1], ssts or (D,))
+
+
 DAMAGE = {
     "a manifest is missing": (lambda b: b.delete("manifest", 3), ("damage", "gap")),
     "one is missing behind a boundary": (lambda b: (b.delete("manifest", 6), b.put("gc/manifest.boundary", b"4")),
@@ -170,6 +188,10 @@ DAMAGE = {
     "a clone whose pins differ": (lambda b: b.latest(
         checkpoints=(Checkpoint(UUIDS[0], 5), Checkpoint(UUIDS[1], 7)),
         external_dbs=(ExternalDb(str(b.folder).lstrip("/"), UUIDS[0], UUIDS[1]),)), ("danger", "pins differ")),
+    "a clone that no try can finish": (lambda b: b.latest(
+        initialized=False, external_dbs=(own_parent(b),)), ("danger", "clone stuck")),
+    "a clone whose pin has expired": (lambda b: b.latest(
+        checkpoints=(Checkpoint(UUIDS[1], 8, NIGHT_S),), external_dbs=(own_parent(b),)), ("danger", "clone not pinned")),
     "half deleted": (lambda b: b.put(".deleting", b""), ("danger", "being deleted")),
     "an SST is cut off": (lambda b: b.put(f"compacted/{D}.sst", WHOLE[:90]), ("damage", "cut short")),
     "a name that is not UTF-8": (lambda b: (b.folder / os.fsdecode(b"manifest/\xff.manifest")).write_bytes(b"x"),
@@ -197,7 +219,7 @@ def test_nothing_else_is_told(bench, what):
     """Each kind of damage is called by its name, and by another only where it is a consequence."""
     harm, (_, kind) = DAMAGE[what]
     harm(bench)
-    consequences = {"SST missing"} if kind == "clone not pinned" else set()
+    consequences = {"SST missing"} if kind == "clone not pinned" and "expired" not in what else set()
     assert {other for level, other in found(bench) if level != "note"} == {kind} | consequences
 
 
