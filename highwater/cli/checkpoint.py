@@ -109,12 +109,13 @@ def until(of: Any) -> str:
 
 
 def asked(url: str, ask: Any, *more: Any, read_only: bool = False) -> Any:
-    """Return `await ask(world, root, *more)` for the database at `url`.
+    """Return `await ask(world, root, *more)` for the database at `url`, if its latest manifest can be read.
 
     Exits with 10 where the protocol refuses for the sake of safety, and with 2 for any other bad input."""
-    from highwater.admin.checkpoints import REFUSALS
+    from highwater.admin.checkpoints import REFUSALS, check_readable
     from highwater.cli.admin import asked as asked_of
 
+    asked_of(url, check_readable)
     try:
         return asked_of(url, ask, read_only, *more, through=REFUSALS)
     except REFUSALS as error:

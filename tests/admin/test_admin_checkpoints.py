@@ -10,6 +10,9 @@ from highwater.admin.durations import duration_ms
 from highwater.gate.exits import BAD_INPUT, SAFETY
 from highwater.impl.codecs.slatedb.manifest import ManifestCodec
 from highwater.impl.codecs.slatedb.tables import Checkpoint
+from highwater.impl.errors import AlreadyExists, OutcomeUnknown
+from highwater.impl.layout import Namespace
+from highwater.impl.stores.local import LocalStore
 from tests.admin.test_admin import NIGHT_S, UUIDS, V1, V2, Bench, found, manifests, ran
 from tests.admin.test_admin import bench as bench
 
@@ -128,3 +131,42 @@ def test_what_it_writes_is_healthy(bench):
                                       ("1m", 60_000)])
 def test_durations(text, ms):
     assert duration_ms(text) == ms
+
+
+# ------------------------------------------------------------------------------------- nothing is written without need
+
+CHANGES = [("create",), ("refresh", "-i", UUIDS[0], "-l", "1h"), ("delete", "-i", UUIDS[0])]
+
+
+@pytest.mark.parametrize("words", CHANGES, ids=lambda words: words[0])
+@pytest.mark.parametrize("key, body, said", [
+    ("gc/manifest.boundary", b"x", "not an ASCII number"), ("gc/manifest.boundary", b"8", "the latest file is 8"),
+    (Namespace("", "manifest").key(8), b"\0\2", "manifest 8, the latest, cannot be read")],
+    ids=["invalid boundary", "boundary ahead", "unreadable"])
+def test_a_database_that_nobody_can_open_is_left_alone(bench, words, key, body, said):
+    bench.put(key, body)
+    before = bench.files()
+    result = ran("checkpoint", words[0], bench.folder, *words[1:])
+    assert result.exit_code == BAD_INPUT and said in result.stderr and bench.files() == before, result.output
+
+
+@pytest.mark.parametrize("words", CHANGES, ids=lambda words: words[0])
+def test_in_a_folder_without_a_database_nothing_is_left(bench, words):
+    """For example, in the folder of the manifests itself: clients would list a file there."""
+    before = bench.files()
+    assert ran("checkpoint", words[0], bench.folder / "manifest", *words[1:]).exit_code == BAD_INPUT
+    assert bench.files() == before
+
+
+@pytest.mark.parametrize("words", CHANGES, ids=lambda words: words[0])
+@pytest.mark.parametrize("error, said", [(OutcomeUnknown("no reply"), "now or later"),
+                                         (AlreadyExists("of another client"), "nothing was changed")], ids=["lost", "faster"])
+def test_a_store_that_always_fails_is_given_up(bench, monkeypatch, words, error, said):
+    async def create(self, key, body):
+        if isinstance(error, AlreadyExists):
+            bench.put(key, V2.encode(manifests()[8]))  # another client creates it first
+        raise error
+
+    monkeypatch.setattr(LocalStore, "create", create)
+    result = ran("checkpoint", words[0], bench.folder, *words[1:])
+    assert result.exit_code == BAD_INPUT and said in result.stderr and len(result.stderr.splitlines()) == 1, result.output
