@@ -153,6 +153,12 @@ def own_parent(bench: Bench, *ssts: str) -> ExternalDb:
     return ExternalDb(str(bench.folder).lstrip("/"), UUIDS[2], UUIDS[1], ssts or (D,))
 
 
+def another_parent(bench: Bench) -> ExternalDb:
+    """Return an entry of a parent in the folder `parent`, which has the SST D."""
+    bench.put(f"parent/compacted/{D}.sst", WHOLE)
+    return ExternalDb(f"{bench.folder}/parent".lstrip("/"), UUIDS[2], UUIDS[1], (D,))
+
+
 DAMAGE = {
     "a manifest is missing": (lambda b: b.delete("manifest", 3), ("damage", "gap")),
     "one is missing behind a boundary": (lambda b: (b.delete("manifest", 6), b.put("gc/manifest.boundary", b"4")),
@@ -192,10 +198,17 @@ DAMAGE = {
         initialized=False, external_dbs=(own_parent(b),)), ("danger", "clone stuck")),
     "a clone whose pin has expired": (lambda b: b.latest(
         checkpoints=(Checkpoint(UUIDS[1], 8, NIGHT_S),), external_dbs=(own_parent(b),)), ("danger", "clone not pinned")),
+    "a clone whose parent is damaged": (lambda b: (
+        b.put(f"parent/{Namespace('', 'manifest').key(1)}", b"\0\2"), b.latest(external_dbs=(another_parent(b),))),
+        ("danger", "parent unreadable")),
+    "a clone whose parent has a foreign file": (lambda b: (
+        b.put("parent/manifest/99.manifest", b""), b.latest(external_dbs=(another_parent(b),))),
+        ("danger", "parent unreadable")),
     "half deleted": (lambda b: b.put(".deleting", b""), ("danger", "being deleted")),
     "an SST is cut off": (lambda b: b.put(f"compacted/{D}.sst", WHOLE[:90]), ("damage", "cut short")),
     "a name that is not UTF-8": (lambda b: (b.folder / os.fsdecode(b"manifest/\xff.manifest")).write_bytes(b"x"),
                                  ("danger", "foreign file")),
+    "a folder of locks among the manifests": (lambda b: (b.folder / "manifest/.highwater").mkdir(), ("danger", "foreign file")),
     "a link to nothing": (lambda b: (b.folder / Namespace("", "manifest").key(9)).symlink_to("nowhere"),
                           ("danger", "dangling link")),
     "no manifest at all": (lambda b: [b.delete("manifest", file_id) for file_id in manifests()], ("damage", "no manifest")),
