@@ -9,8 +9,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from highwater.cli import checkpoint
-from highwater.cli.console import console, refuse
-from highwater.gate.exits import SAFETY
+from highwater.cli.console import complain, console, refuse
+from highwater.gate.exits import INTERRUPTED, SAFETY
 
 app = typer.Typer(no_args_is_help=True)
 app.add_typer(checkpoint.app, name="checkpoint")
@@ -122,16 +122,28 @@ async def loaded(world: Any, root: str) -> Any:
 def asked(url: str, ask: Any, read_only: bool = True, *more: Any, through: tuple[type[Exception], ...] = ()) -> Any:
     """Return `await ask(world, root, *more)` for the database at `url`. Refuses an invalid URL and a store that fails.
 
-    Errors of the classes `through` are raised."""
+    Errors of the classes `through` are raised. After Ctrl-C it exits with 130."""
     import asyncio
 
     from highwater.impl.errors import StoreError
     from highwater.impl.stores.system import open_database, system_world
 
+    async def until_stopped(asking: Any) -> Any:
+        try:
+            return await asking
+        except asyncio.CancelledError:  # Ctrl-C; the request in flight is still waited for
+            complain(f"{url}: stopped" + ("" if read_only else ": the last request may be applied, now or later: look at the "
+                                          "database before you ask again"))
+            raise
+
     try:
         store, root = open_database(url, read_only)
-        return asyncio.run(ask(system_world(store), root, *more))
+        return asyncio.run(until_stopped(ask(system_world(store), root, *more)))
     except through:
         raise
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
     except (ValueError, StoreError) as error:
         refuse(f"{url}: {error}")
+    except OSError as error:  # of a local folder
+        refuse(f"{url}: {error.strerror}: {error.filename}")

@@ -1,8 +1,10 @@
 """`highwater admin` shows a database, reports damage, and changes nothing unless asked."""
 
 import asyncio
+import errno
 import json
 import os
+import signal
 import zlib
 
 import pytest
@@ -11,7 +13,7 @@ from typer.testing import CliRunner
 from highwater.admin import check as admin_check
 from highwater.admin.database import load
 from highwater.cli.main import app
-from highwater.gate.exits import BAD_INPUT, SAFETY
+from highwater.gate.exits import BAD_INPUT, INTERRUPTED, SAFETY
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb import compactions
 from highwater.impl.codecs.slatedb.flatbuffer import NewerFields, ulid_of
@@ -463,7 +465,9 @@ def test_nothing_is_collected_where_something_is_wrong(bench):
 # -------------------------------------------------------------------------------------------------------------- URLs
 
 @pytest.mark.parametrize("url, says", [("memory://", "accepted are"), ("gs://bucket", "accepted are"),
-                                       ("file://db", "accepted are"), ("/there/is/no/such", "there is no folder")])
+                                       ("file://db", "accepted are"), ("", "accepted are"),
+                                       ("s3://", "accepted are file"), ("s3:///x", "accepted are file"),
+                                       ("/there/is/no/such", "there is no folder")])
 def test_what_is_no_database(url, says):
     for verb in ("inspect", "history", "check", "gc"):
         result = ran(verb, url)
@@ -505,3 +509,31 @@ def test_a_database_in_a_bucket(bench, moto_stores, monkeypatch):
     assert result.exit_code == 0, result.output
     assert "to be collected" not in ran("check", f"{url}/some/db").output
     assert ran("check", f"{url}/some").exit_code == SAFETY
+
+
+def test_a_folder_that_cannot_be_read(bench, monkeypatch):
+    def closed(*_):
+        raise PermissionError(errno.EACCES, "Permission denied", "/db")
+
+    monkeypatch.setattr(LocalStore, "strays", closed)
+    result = ran("check", bench.folder)
+    assert result.exit_code == BAD_INPUT and "Permission denied: /db" in result.stderr
+
+
+def test_what_is_refused_is_one_line(tmp_path):
+    result = ran("check", tmp_path / "a\nb\x1b[31m")
+    assert result.exit_code == BAD_INPUT and len(result.stderr.splitlines()) == 1 and "\x1b" not in result.stderr
+
+
+@pytest.mark.parametrize("words, says", [(("check",), "stopped"), (("checkpoint", "create"), "may be applied, now or later")])
+def test_ctrl_c(bench, monkeypatch, words, says):
+    async def list_page(self, prefix, after=""):
+        if words == ("check",) or not self._read_only:
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.sleep(30)
+        return await listed(self, prefix, after)
+
+    listed = LocalStore.list_page
+    monkeypatch.setattr(LocalStore, "list_page", list_page)
+    result = ran(*words, bench.folder)
+    assert result.exit_code == INTERRUPTED and says in result.stderr and len(result.stderr.splitlines()) == 1, result.output

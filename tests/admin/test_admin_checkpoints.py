@@ -78,7 +78,9 @@ REFUSED = [  # words, what is done before, exit code, what is said
     (("create", "-l", "7x"), {}, BAD_INPUT, "'x' in '7x' is no unit"),
     (("create", "-l", "soon"), {}, BAD_INPUT, "'soon' in 'soon' is not a number with a unit"),
     (("create", "-l", "0s"), {}, BAD_INPUT, "is no time at all"),
-    (("create", "-l", "900y"), {}, BAD_INPUT, "no time after 2106"),
+    (("create", "-l", "900y"), {}, BAD_INPUT, "--lifetime: '900y' from now is too long: a manifest holds no time after 2106"),
+    (("create", "-l", "9" * 5000 + "s"), {}, BAD_INPUT, "is not a number with a unit"),
+    (("create", "-n", "\udcff"), {}, BAD_INPUT, "--name: '\\udcff' is not UTF-8"),
     (("create", "-s", "x"), {}, BAD_INPUT, "--source: 'x' is not a UUID"),
     (("create", "-s", UUIDS[2]), {}, BAD_INPUT, "is not listed"),
     (("create", "-s", UUIDS[1]), {"checkpoints": (ENDED,)}, SAFETY, "has ended"),
@@ -128,7 +130,7 @@ def test_what_it_writes_is_healthy(bench):
 
 @pytest.mark.parametrize("text, ms", [("7days 30min 10s", 606_610_000), ("1h", 3_600_000), ("1w2d", 777_600_000), ("15 ms", 15),
                                       ("2months", 5_260_032_000), ("1y", 31_557_600_000), ("1M", 2_630_016_000),
-                                      ("1m", 60_000)])
+                                      ("1m", 60_000), (" 1s ", 1000)])
 def test_durations(text, ms):
     assert duration_ms(text) == ms
 
