@@ -17,7 +17,7 @@ from highwater.admin.findings import LEVELS, Finding, Parent, Parents, reference
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.manifest import ManifestCodec
 from highwater.impl.codecs.slatedb.tables import Sst, View
-from highwater.impl.errors import NotFound
+from highwater.impl.errors import Definite, ListingNeverEnds, NotFound, Unavailable
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.sequenced_storage import SequencedStorage
 from highwater.impl.stores.keys import fault_of
@@ -55,13 +55,19 @@ async def look(world: World, root: str, wal_at: Place | None, deep: bool) -> lis
 
 
 async def parent_at(world: World, path: str) -> Parent:
+    """Read the latest manifest of another database, and list its SSTs. Raises Unavailable, ListingNeverEnds."""
     storage = SequencedStorage(world, Namespace(path, "manifest"))
-    files, latest = await storage.list(), None
+    latest, fault = None, ""
     try:
+        files = await storage.list()
         latest = ManifestCodec().decode(await storage.read(files[-1].id)) if files else None
     except NotFound:
         pass
-    return Parent(latest, await ssts_of(world, path, []))
+    except (Unavailable, ListingNeverEnds):
+        raise
+    except Definite as error:
+        fault = str(error)
+    return Parent(latest, await ssts_of(world, path, []), fault)
 
 
 # ------------------------------------------------------------------------------------------------------ sequenced files
@@ -166,7 +172,7 @@ def no_foreign_files(database: Database, parents: Parents, now_ms: int) -> Itera
 
 def no_strays(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
     for key in database.strays:
-        named = fault_of(key)
+        named = fault_of(key.rpartition("/")[2])
         yield Finding(
             "danger", "foreign file" if named else "dangling link",
             f"{key!r} " + (f"has a name that no key can have: {named}" if named else "is a link to nothing"),
@@ -202,7 +208,7 @@ def checkpoints_are_distinct(database: Database, parents: Parents, now_ms: int) 
                 yield Finding(
                     "damage", "checkpoint twice",
                     f"checkpoint {name} is {number} times in the latest manifest (for manifests {places})",
-                    "a write was applied, reported as refused, and repeated; delete one")
+                    "a write was applied, reported as refused, and repeated; `checkpoint delete` removes both")
 
 
 def checkpoints_have_their_manifest(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:

@@ -11,6 +11,12 @@ def it_is_pinned(database: Database, parents: Parents, now_ms: int) -> Iterator[
         return
     stuck = False
     for one in database.latest.external_dbs:
+        if fault := parents[one.path].fault:
+            yield Finding(
+                "danger", "parent unreadable",
+                f"the latest manifest of {one.path!r} cannot be read: {fault}",
+                "nobody can tell whether it keeps the SSTs that this database reads; check the parent")
+            continue
         parent = parents[one.path].latest
         pins = {pin.id: pin.manifest_id for pin in parent.checkpoints if pin.active(now_ms)} if parent else {}
         source, final = pins.get(one.source_checkpoint_id), pins.get(one.final_checkpoint_id or "")

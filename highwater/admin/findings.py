@@ -18,10 +18,11 @@ class Finding(NamedTuple):
 
 
 class Parent(NamedTuple):
-    """A database whose SSTs this one reads. `latest` is None if it has no readable manifest."""
+    """A database whose SSTs this one reads. `latest` is None if it has no manifest, or if the latest cannot be read."""
 
     latest: Manifest | None
     ssts: dict[str, int]  # with their sizes in bytes
+    fault: str = ""  # why the latest manifest cannot be read
 
 
 Parents = dict[str, Parent]
