@@ -32,7 +32,7 @@ class Constants(NamedTuple):
     PINS: int | None = 2  # checkpoints of a reader
     # Faults, each bounded
     MAX_ENDED: int | None = 0  # leases that end
-    MAX_STRAYS: int | None = 0  # checkpoints of a reader that does not wait for the reply
+    MAX_LOST: int | None = 0  # checkpoints of a reader that does not wait for the reply, and views that it gives up
     MAX_CLOSED: int | None = 0  # readers that are closed, or crash
     # For liveness alone: switch it off and a reader stays without a checkpoint
     SEES_LOSS: bool = True  # a poll notices that the checkpoint is not listed
@@ -46,7 +46,7 @@ class Constants(NamedTuple):
 
 
 LIMITS = dict.fromkeys(("WRITERS", "READERS", "COLLECTORS", "APPENDS", "FLUSHES", "COMPACTIONS", "PINS", "MAX_ENDED",
-                        "MAX_STRAYS", "MAX_CLOSED"), MANY)  # the values that an instance may have
+                        "MAX_LOST", "MAX_CLOSED"), MANY)  # the values that an instance may have
 
 Sst = int  # numbered as they are put, from 1 on
 Log = int  # a row, and its WAL object
@@ -120,7 +120,7 @@ class Writer(NamedTuple):
 
 class Reader(NamedTuple):
     pins: int = 0  # checkpoints so far
-    strays: int = 0  # faults so far
+    lost: int = 0  # faults so far
     closed: int = 0
     base: Base = Base()
     next: Build = Build()
@@ -128,6 +128,10 @@ class Reader(NamedTuple):
     scan: View = View()  # that is open
     # ghost
     most: Log = 0  # the last row that it has shown
+
+
+class Collector(NamedTuple):
+    """It knows nothing that matters here."""
 
 
 # --- what is known
@@ -215,10 +219,10 @@ def pin(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
 
 def stray(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
     """A checkpoint of it is taken, and it has not waited for that."""
-    if below(r.strays, c.MAX_STRAYS) and below(r.pins, c.PINS):
+    if below(r.lost, c.MAX_LOST) and below(r.pins, c.PINS):
         for seen in range(s.latest.seen, s.logged + 1):
             yield (seen,), pinned(c, me, s, seen), r._replace(pins=one_more(r.pins, c.PINS),
-                                                           strays=one_more(r.strays, c.MAX_STRAYS))
+                                                           lost=one_more(r.lost, c.MAX_LOST))
 
 
 def adopt(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
@@ -238,6 +242,12 @@ def replay(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
         yield (), s, after if c.REPLACE_AFTER_BUILT else shown(after)
 
 
+def miss(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
+    """The next WAL object is gone, because the checkpoint was dropped: it stops building."""
+    if r.next.k and r.next.at < r.next.to and r.next.at + 1 not in s.wal:
+        yield (), s, r._replace(next=Build())
+
+
 def swap(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
     """It shows what it has built."""
     if r.next.k and r.next.at >= r.next.to:
@@ -246,8 +256,8 @@ def swap(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
 
 def give_up(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
     """It stops building, because a request failed."""
-    if r.next.k:
-        yield (), s, r._replace(next=Build())
+    if r.next.k and below(r.lost, c.MAX_LOST):
+        yield (), s, r._replace(next=Build(), lost=one_more(r.lost, c.MAX_LOST))
 
 
 def start_scan(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
@@ -278,7 +288,7 @@ def refresh(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
 def close(c: Constants, me: int, s: Shared, r: Reader) -> Iterator:
     """It is closed or crashes. Whoever opens it again uses new ids."""
     if r.view.k + r.next.k + r.scan.k and below(r.closed, c.MAX_CLOSED):
-        yield (), s, Reader(r.pins, r.strays, one_more(r.closed, c.MAX_CLOSED))
+        yield (), s, Reader(r.pins, r.lost, one_more(r.closed, c.MAX_CLOSED))
 
 
 # --- a collector, and time
@@ -288,19 +298,19 @@ def without(s: Shared, gone: frozenset[Id]) -> Shared:
     return s._replace(latest=s.latest._replace(checkpoints=left), ended=s.ended - gone)
 
 
-def drop(c: Constants, me: int, s: Shared, g: tuple) -> Iterator:
+def drop(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
     """It removes the checkpoints whose lease has ended."""
     if s.ended:
         yield (), without(s, s.ended)._replace(dropped=s.dropped | s.ended), g
 
 
-def delete_sst(c: Constants, me: int, s: Shared, g: tuple) -> Iterator:
+def delete_sst(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
     kept = s.latest.ssts | {x for one in s.latest.checkpoints for x in one.ssts}
     for x in sorted(s.ssts - kept):
         yield (x,), s._replace(ssts=s.ssts - {x}), g
 
 
-def delete_wal(c: Constants, me: int, s: Shared, g: tuple) -> Iterator:
+def delete_wal(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
     for i in sorted(s.wal):
         if i <= s.latest.after and not any(one.after < i <= one.seen for one in s.latest.checkpoints):
             yield (i,), s._replace(wal=s.wal - {i}), g
@@ -365,8 +375,8 @@ def reader_comes_back(c: Constants, s: Shared, r: Reader) -> bool:
 
 WRITER = {"Append": append, "Flush": flush, "Compact": compact}
 READER = {
-    "Look": look, "Pin": pin, "Stray": stray, "Adopt": adopt, "Replay": replay, "Swap": swap, "GiveUp": give_up,
-    "StartScan": start_scan, "EndScan": end_scan, "Release": release, "Refresh": refresh, "Close": close,
+    "Look": look, "Pin": pin, "Stray": stray, "Adopt": adopt, "Replay": replay, "Miss": miss, "Swap": swap,
+    "GiveUp": give_up, "StartScan": start_scan, "EndScan": end_scan, "Release": release, "Refresh": refresh, "Close": close,
 }
 COLLECTOR = {"Drop": drop, "DeleteSst": delete_sst, "DeleteWal": delete_wal}
 STORE = {"EndLease": end_lease}
@@ -403,6 +413,6 @@ def absent(c: Constants) -> Iterator[str]:
 
 def model(c: Constants) -> Model:
     roles = (("Writer", c.WRITERS, Writer(), WRITER), ("Reader", c.READERS, Reader(), READER),
-             ("Collector", c.COLLECTORS, (), COLLECTOR))
+             ("Collector", c.COLLECTORS, Collector(), COLLECTOR))
     return Model("db_reader", c, initial(), (*clients(*roles), store(STORE)), ALWAYS, all_but(SOMETIMES, absent(c)), EVENTUALLY,
                  FAIR, renamed={"Collector": None})
