@@ -165,7 +165,7 @@ class DbReader:
     async def _changed(self) -> bool:
         """Return whether another checkpoint is needed.
 
-        The latest manifest is read without the boundary: if it is in nobody's history, a checkpoint is taken for nothing.
+        What the latest manifest says counts only if a boundary read after it is behind it: else it may be in nobody's history.
         """
         view = self.view
         if view is None or view.checkpoint in self.lost:
@@ -177,13 +177,15 @@ class DbReader:
             latest = await self.manifests.read(files[-1].id)
         except NotFound:
             return False  # there is a later one, which the next poll finds
-        if found(latest, view.checkpoint) is None:
+        listed = found(latest, view.checkpoint) is not None
+        if listed and named(latest) == named(view.manifest):
+            self.known = files[-1].id
+            return False
+        if files[-1].id <= await self.manifests.bounded.boundary.read():
+            return False
+        if not listed:
             self.lost.add(view.checkpoint)
-            return True
-        if named(latest) != named(view.manifest):
-            return True
-        self.known = files[-1].id
-        return False
+        return True
 
     async def refresh(self) -> None:
         """Renew the lease of each checkpoint in use of which at most half is left. One that is gone is noted as lost."""

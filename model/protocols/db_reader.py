@@ -35,7 +35,7 @@ class Constants(NamedTuple):
     MAX_LOST: int | None = 0  # checkpoints of a reader that does not wait for the reply, and views that it gives up
     MAX_CLOSED: int | None = 0  # readers that are closed, or crash
     # For liveness alone: switch it off and a reader stays without a checkpoint
-    SEES_LOSS: bool = True  # a poll notices that the checkpoint is not listed
+    SEES_LOSS: bool = True  # a poll notices that the checkpoint is not listed, or has ended
     # Safeguards: switch one off and a property must fail
     PIN_BEFORE_READ: bool = True  # a reader shows the manifest that its checkpoint keeps; False: one that it read before
     LAST_SEEN: bool = True  # a checkpoint says how far the WAL is seen, so that it keeps the WAL up to there
@@ -147,7 +147,7 @@ def top(of: View | Build) -> Log:
 
 def needs(c: Constants, s: Shared, r: Reader) -> bool:
     """Tell whether a poll finds that another checkpoint is needed."""
-    lost = c.SEES_LOSS and r.view.k not in listed(s)
+    lost = c.SEES_LOSS and (r.view.k not in listed(s) or r.view.k in s.ended)
     return r.view.k == 0 or r.view.ssts != s.latest.ssts or lost
 
 
@@ -299,9 +299,9 @@ def without(s: Shared, gone: frozenset[Id]) -> Shared:
 
 
 def drop(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
-    """It removes the checkpoints whose lease has ended."""
-    if s.ended:
-        yield (), without(s, s.ended)._replace(dropped=s.dropped | s.ended), g
+    """It removes a checkpoint whose lease has ended."""
+    for which in sorted(s.ended):
+        yield (which,), without(s, frozenset({which}))._replace(dropped=s.dropped | {which}), g
 
 
 def delete_sst(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:

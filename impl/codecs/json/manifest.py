@@ -6,8 +6,9 @@
 
 Each form has fields that it always writes. It writes any other field only if its value is not the default, for example
 `"sessions":[["..",3]]`. `last_wal` is `replay_after_wal_id`, `last_seen` is `wal_id_last_seen`, `last_l0` is
-`last_compacted_l0_sst_id`, and `last_seq` is `last_l0_seq`. `l0` and `compacted` are names of SSTs, in the order in which they were added. `expiry_ms` is the
-time until which the checkpoint is active, in milliseconds since the epoch; 0 means that it never expires.
+`last_compacted_l0_sst_id`, and `last_seq` is `last_l0_seq`. `l0` and `compacted` are names of SSTs, in the order in which they
+were added. `expiry_ms` is the time until which the checkpoint is active, in milliseconds since the epoch; 0 means that it never
+expires.
 """
 
 import json
