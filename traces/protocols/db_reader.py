@@ -1,5 +1,5 @@
-"""Safety: every request of the trace is an action of model/protocols/db_reader.py, and each response to a caller agrees with the
-model's history.
+"""Safety: every request of the trace is an action of model/protocols/db_reader.py, and each response to a caller agrees with
+the model's history.
 
 An update of the manifest is one action: the create of the next file, at the moment at which the store applies it. What changes
 says which one. A reader's tasks, "Reader#0/poller" for example, act for their reader. The trace does not show when a view is
@@ -175,6 +175,8 @@ class Trace(trace.Trace):
     def _of_reader(self, e: Event, client: str, before: dict[str, int], those: tuple[set[str], set[str], set[str]], changes: Any
                    ) -> None:
         new, gone, renewed = those
+        if gone and e.client == client:  # it is no task's: the reader is being closed
+            self._closes(client)
         self._settles(client)
         if new:
             for one, expiry_ms in sorted(before.items()):  # by its own clock
