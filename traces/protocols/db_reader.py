@@ -62,7 +62,8 @@ class Trace(trace.Trace):
         super().__init__(refiner, namespace, skew_ms)
         self.rows: dict[str, tuple[int, ...]] = {}  # SST -> the rows in it
         self.ssts: dict[str, int] = {}  # the model's number of each that a manifest has named
-        self.checkpoints: dict[str, Checkpoint] = {}  # all that a manifest has listed
+        self.checkpoints: dict[str, Checkpoint] = {}  # all that a manifest has listed; one that is taken again is another one
+        self.taken = 0  # checkpoints so far
         self.expiry_ms: dict[str, int] = {}  # of the checkpoints in the latest manifest
         self.boundaries = dict.fromkeys(BOUNDARIES, 0)
         self.latest = {MANIFEST: 1, COMPACTIONS: 1}  # the ids of the latest files
@@ -210,8 +211,9 @@ class Trace(trace.Trace):
         for one in stored.checkpoints:
             if one.id in new:
                 by = int(client.partition("#")[2]) if client.startswith("Reader") else -1
-                self.checkpoints[one.id] = Checkpoint(len(self.checkpoints) + 1, by, numbers, stored.last_l0_seq,
-                                                      stored.replay_after_wal_id, stored.wal_id_last_seen)
+                self.taken += 1
+                self.checkpoints[one.id] = Checkpoint(self.taken, by, numbers, stored.last_l0_seq, stored.replay_after_wal_id,
+                                                      stored.wal_id_last_seen)
         return Manifest(frozenset(numbers), stored.last_l0_seq, stored.replay_after_wal_id, stored.wal_id_last_seen,
                         frozenset(self.checkpoints[one.id] for one in stored.checkpoints))
 
