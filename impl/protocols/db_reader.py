@@ -57,7 +57,7 @@ class Scan:
     async def rows(self) -> list[Row]:
         """Return all rows, by their sequence numbers. Raises NotReadable if the checkpoint was lost, Unavailable, InvalidRows.
         """
-        return await rows_in(self.reader.manifests.world.store, self.reader.root, self.view)
+        return await self.reader.rows_of(self.view)
 
     async def get(self, key: str) -> str | None:
         """Return the latest value of a key; None if there is none. Raises what `rows` raises."""
@@ -116,6 +116,10 @@ class DbReader:
         if self.view is None:
             raise NotOpen("this reader is not open: open another one")
         return Scan(self, self.view)
+
+    async def rows_of(self, view: View) -> list[Row]:
+        """Return all rows of a view, by their sequence numbers. Raises what `Scan.rows` raises."""
+        return await rows_in(self.manifests.world.store, self.root, view)
 
     async def get(self, key: str) -> str | None:
         """Return the latest value of a key; None if there is none. Raises NotOpen, and what `Scan.get` raises."""
@@ -224,8 +228,7 @@ class DbReader:
             if isinstance(taken, Recognised):  # later updates may have changed the SSTs
                 file_id = found(manifest, checkpoint).manifest_id
                 manifest = await manifests.read(file_id)
-            self.view = await replayed(manifests.world.store, self.wal, self.view, checkpoint, manifest,
-                                       options.max_memtable_bytes)
+            self.view = await self._built(checkpoint, manifest)
             self.known = file_id
         finally:
             self.building = ""
@@ -242,7 +245,11 @@ class DbReader:
         if entry is None or not entry.active(self.manifests.world.clock.now_ms()):
             raise CheckpointEnded(checkpoint) if entry else CheckpointMissing(checkpoint)
         manifest = await self.manifests.read(entry.manifest_id)
-        return await replayed(self.manifests.world.store, self.wal, None, checkpoint, manifest, self.options.max_memtable_bytes)
+        return await self._built(checkpoint, manifest)
+
+    async def _built(self, checkpoint: str, manifest: Manifest) -> View:
+        return await replayed(self.manifests.world.store, self.wal, self.view, checkpoint, manifest,
+                              self.options.max_memtable_bytes)
 
     async def _release(self) -> None:
         """Delete the own checkpoints that are not in use. One that cannot be deleted now is tried again."""
