@@ -1,10 +1,10 @@
 """Safety, for any number of readers, SSTs, WAL objects and checkpoints: every `always` property of
 model/protocols/db_reader.py, by an inductive invariant, action by action.
 
-The invariant. What the latest manifest or a listed checkpoint names is there (LatestIsThere, CheckpointIsThere), and so is the WAL
-after the latest manifest, and that which a checkpoint has seen (WalIsThere). What a reader builds, shows or scans names no more
-than its checkpoint does, and that is listed, or a collector has dropped it (NextIsHeld, ViewIsHeld, ScanIsHeld). The rows in
-memory are those after the SSTs', up to the last row: RowsAreNext. Two facts keep it so when another view is built:
+The invariant. What the latest manifest or a listed checkpoint names is there (LatestIsThere, CheckpointIsThere), and so is the
+WAL after the latest manifest, and that which a checkpoint has seen (WalIsThere). What a reader builds, shows or scans names no
+more than its checkpoint does, and that is listed, or a collector has dropped it (NextIsHeld, ViewIsHeld, ScanIsHeld). The rows
+in memory are those after the SSTs', up to the last row: RowsAreNext. Two facts keep it so when another view is built:
 
 - Its SSTs have all rows that those of the view have, because checkpoints are numbered as they are taken (ViewIsBehind,
   NextIsBehind, CheckpointsRise).

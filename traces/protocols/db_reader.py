@@ -129,6 +129,9 @@ class Trace(trace.Trace):
             if x := self.ssts.get(sst):
                 self._steps(client, ("DeleteSst", STUTTER), lambda a, s, l, s2, l2: a is not STUTTER or x not in s.ssts, (x,),
                             e.op)
+        elif e.op == "get" and client.startswith("Reader"):
+            x = self.ssts.get(sst, 0)
+            self._steps(client, (STUTTER,), lambda a, s, l, s2, l2: x in l.scan.ssts, (), e.op)
         elif e.op != "get":
             raise self._no_action(e, client)
 
