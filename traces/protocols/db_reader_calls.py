@@ -40,7 +40,7 @@ def errors(told: str, unknown: str, never: str = NEVER, perhaps: str = PERHAPS) 
 
 def right_rows(s: Any, l: Any, e: Event, value: str) -> bool:
     """Tell whether the rows are those of the scan's view: "7" stands for the rows 1 to 7."""
-    return value.isdigit() and int(value) == max((l.scan.upto, *l.scan.rows))
+    return value == str(max((l.scan.upto, *l.scan.rows)))
 
 
 CALLS: Calls = with_timeouts({
