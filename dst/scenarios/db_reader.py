@@ -23,7 +23,7 @@ from highwater.impl.codecs.json.manifest import DATABASE
 from highwater.impl.codecs.json.rows import Row, decode_rows, encode_rows
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.sst_ids import named, newest_l0
-from highwater.impl.errors import AlreadyExists, Definite, OutcomeUnknown
+from highwater.impl.errors import AlreadyExists, OutcomeUnknown, UpdateConflict
 from highwater.impl.layout import key_of_sst
 from highwater.impl.protocols import database_gc, database_metadata
 from highwater.impl.protocols.database_gc import Options as GcOptions
@@ -167,14 +167,10 @@ async def compact(world: World, stores: Stores) -> str:
     return sst
 
 
-class SstsReplaced(Definite):
-    """The manifest has other SSTs by now: this one is not put."""
-
-
 async def replace(stores: Stores, sst: str, inputs: frozenset[str], change: Callable[[Manifest], Manifest]) -> None:
-    """Change the SSTs of the manifest, if they are still `inputs`. Raises SstsReplaced."""
+    """Change the SSTs of the manifest, if they are still `inputs`. Raises UpdateConflict."""
     await stores.manifest.update_recognised(
-        lambda m: sst in named(m) or (named(m) != inputs and SstsReplaced(f"{sst} is of other SSTs")), lambda _, m: change(m))
+        lambda m: sst in named(m) or (named(m) != inputs and UpdateConflict(f"{sst} is of other SSTs")), lambda _, m: change(m))
 
 
 # --- readers

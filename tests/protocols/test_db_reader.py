@@ -1,5 +1,4 @@
-"""The model of the reader of a database: what else fails without a safeguard, and how long the shortest stories are. (Counts and
-knobs: test_rows.py.)"""
+"""The model of the reader of a database: cases, and how long the shortest stories are. (Counts and knobs: test_rows.py.)"""
 
 import pytest
 
