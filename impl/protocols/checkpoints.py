@@ -11,6 +11,7 @@ a lease is rounded (up).
 A caller that got an Indefinite error calls again with the same id. Then nothing is done twice.
 """
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from highwater.impl.codecs.manifest import Manifest
@@ -58,12 +59,13 @@ def expiry_ms(manifests: MetadataStore, lifetime_ms: int | None) -> int:
 
 
 async def create(manifests: MetadataStore, checkpoint: str, lifetime_ms: int | None = None, name: str | None = None,
-                 source: str | None = None, attempts: int | None = None) -> Committed | Recognised:
+                 source: str | None = None, attempts: int | None = None,
+                 also: Callable[[Manifest], Awaitable[Manifest]] | None = None) -> Committed | Recognised:
     """Take a checkpoint with this id, exactly once however often this is called while it is listed.
 
     Without `source` it keeps the manifest that lists it first, which has all that its predecessor has. With `source` it keeps
     what that checkpoint keeps. The source is looked up in the manifest that the new entry is added to, so it is listed until
-    then.
+    then. `also` makes what else changes with the same update.
 
     Raises CheckpointMissing or CheckpointEnded for the source, NotInitialized, ValueError for a lifetime below 1 ms or an
     expiry that the form cannot hold, and what `MetadataStore.apply` raises.
@@ -82,6 +84,7 @@ async def create(manifests: MetadataStore, checkpoint: str, lifetime_ms: int | N
             if of is None or not of.active(manifests.world.clock.now_ms()):
                 return Verdict(CheckpointEnded(source) if of else CheckpointMissing(source))
             keeps = of.manifest_id
+        manifest = await also(manifest) if also else manifest
         return Put(manifest.with_checkpoint(entry._replace(manifest_id=keeps)))
 
     return done(await manifests.apply(decide, True, attempts))

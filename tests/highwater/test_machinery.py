@@ -80,6 +80,11 @@ EDGES = {  # module of a protocol -> the modules of others that it imports
     "model/proofs/database_metadata": {f"model/{room}/{BOUNDARY}" for room in ("proofs", "protocols")},
     "model/proofs/refinements/sequenced_write": {"model/proofs/abstract/sequenced_files"},  # the abstract model that it refines
     "impl/kv/wal": {"impl/protocols/wal_fencing"},  # a store of keys and values whose log it is
+    "dst/mutants/db_reader": {"impl/protocols/checkpoints"},
+    "dst/scenarios/db_reader": {f"impl/protocols/{of}" for of in (
+        "database_gc", "database_gc_uploads", "database_metadata", "manifest_compactions")},  # its writer and its collector
+    "dst/scripts/db_reader": {"impl/protocols/checkpoints"},
+    "impl/protocols/db_reader": {"impl/protocols/checkpoints"},
     "impl/protocols/database_gc": {"impl/protocols/manifest_compactions"},
     "impl/protocols/database_gc_uploads": {"impl/protocols/manifest_compactions"},
     "impl/protocols/log_gc": {f"impl/protocols/{BOUNDARY}"},

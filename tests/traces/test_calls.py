@@ -31,6 +31,7 @@ ALSO = {  # protocol -> modules whose errors its table has, too
     "manifest_compactions": ("sequenced_metadata_boundary",), "manifest_migration": ("sequenced_metadata_boundary",),
     "database_metadata": ("manifest_compactions", "wal_fencing"),
     "database_gc": ("database_gc_uploads", "database_metadata", "manifest_compactions", "sequenced_metadata_boundary"),
+    "db_reader": ("db_reader_view", "checkpoints", "database_gc"),
 }
 # protocol -> modules whose calls its table has, too
 CALLS_OF = {"sequenced_metadata_boundary": ("sequenced_metadata", "update_ids"), "database_gc": ("database_gc_uploads",)}
@@ -89,6 +90,7 @@ SEVERAL = {  # calls of several updates: a definite error denies the last of the
     ("manifest_compactions", "open"), ("manifest_compactions", "compact"), ("manifest_migration", "begin_v2_only"),
     ("wal_fencing", "open"), ("database_metadata", "open"), ("database_metadata", "open_compactor"),
     ("database_metadata", "compact"), ("database_gc", "open"), ("database_gc", "compact"),
+    ("db_reader", "open"),
 }
 
 
@@ -125,6 +127,11 @@ NOT_CALLS = {  # public coroutines that are no calls of users -> the call that t
         "plan": "collect", "delete": "collect", "rounds": "collect", "go_on": "collect", "upload": "flush", "commit": "flush",
         "append": "of a writer of the scenario", "read_checkpoint": "of an operator of the scenario",
         **dict.fromkeys(("take_checkpoint", "renew_checkpoint", "drop_checkpoint"), "of database_metadata"),
+    },
+    "db_reader": {
+        "poll": "open", "refresh": "of the refresher", "close": "which raises nothing", "get": "rows", "rows_of": "rows",
+        "append": "of the writer of the scenario", "flush": "of the writer of the scenario",
+        "compact": "of the writer of the scenario", "collect": "of database_gc",
     },
     "manifest_migration": {"update": "of the stores", "collect": "of the stores"},
     "checkpoints": {"update": "of the stores"},
