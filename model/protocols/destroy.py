@@ -41,6 +41,7 @@ class Constants(NamedTuple):
     SEAL: bool = True  # no id is ahead of the boundary; False: those after the manifest that was checked are
     KEEP_TOMBSTONE: bool = True  # the boundary is not deleted
     MANIFEST_LAST: bool = True  # the manifests are deleted after the SSTs
+    RESUME: bool = True  # an operator that finds the tombstone deletes what is left
 
 
 LIMITS = {  # the values that an instance may have
@@ -264,7 +265,7 @@ def may_delete(c: Constants, s: Shared) -> bool:
     """Tell whether a read shows that the database may be deleted. A hard mark says that no checkpoint is listed."""
     m = current(s)
     if m is None:
-        return s.sealed
+        return s.sealed and c.RESUME
     return bool(m.mark) and (s.over or not c.KEEP_GRACE) and (m.mark == "Hard" or not m.pins or not c.CHECK_PINS)
 
 
