@@ -79,7 +79,7 @@ class Trace(trace.Trace):
 
     def __init__(self, refiner: Refiner, namespace: Any = WHERE, skew_ms: int = 0):
         super().__init__(refiner, namespace, skew_ms)
-        self.due_ms = 0  # when the grace is over, by the latest mark in the history
+        self.due_ms: int | None = None  # when the grace is over, by the latest mark in the history; None: there is none
         self.ever: set[tuple[str, tuple[int, int]]] = set()  # the SSTs and checkpoints of the history, with their role
 
     def _updates(self, e: Event) -> tuple[str, ...]:
@@ -94,14 +94,15 @@ class Trace(trace.Trace):
         if e.kind == "applied" and e.op == "create" and e.status == 200 and file_id(e.key):
             last, m = self.refiner.shared().files[-1], manifest_of(e.body)
             if last == m:
-                self.due_ms = mark_in(decoded(e.body))[1]
+                kind, due_ms = mark_in(decoded(e.body))
+                self.due_ms = due_ms if kind else None
                 self.ever |= {("Writer", x) for x in m.ssts} | {("Client", which) for which, _ in m.pins}
 
     def _acts(self, e: Event) -> None:
         """Take the steps that an operator's request shows: the grace is over, and it has checked."""
         s = self.refiner.shared()
         seals = e.key == MANIFEST.boundary_key and e.op in ("create", "update") and e.status == 200
-        if seals and not s.over and e.t_ms >= self.due_ms > 0:
+        if seals and not s.over and self.due_ms is not None and e.t_ms >= self.due_ms + self.skew_ms:
             self.refiner.step(Match("", ("EndGrace", STUTTER), (), lambda a, s, l, s2, l2: a is not STUTTER or not s.files[-1]))
         if seals or (s.sealed and ((e.op == "list" and e.key == SSTS) or e.op == "delete")):
             self.refiner.step(Match(e.client, ("Check", STUTTER), (), lambda a, s, l, s2, l2: (
@@ -113,7 +114,7 @@ class Trace(trace.Trace):
         return None
 
     def _crashed(self, e: Event) -> Match | None:
-        return None
+        return abandons(e.client) if e.client.startswith("Writer") else None
 
     def _answered(self, e: Event) -> Match:
         client = e.client
@@ -124,7 +125,7 @@ class Trace(trace.Trace):
             if e.status != 200:
                 return Match(client, (STUTTER,), (), None, e.op)
             return Match(client, ("Upload", STUTTER), (), lambda a, s, l, s2, l2: (
-                x in s2.ssts if a is not STUTTER else s.sealed and l.up), e.op)
+                s.sealed if a is STUTTER else x in s2.ssts and l2.up), e.op)
         if e.op == "create" and e.key.startswith(MANIFEST.prefix):
             return self._created(e)
         raise self._no_action(e, client)
@@ -168,10 +169,10 @@ class Trace(trace.Trace):
                     self.refiner.step(Match(e.client, ("Abandon", STUTTER)))
                 self.pending[e.client, e.request] = COLLECTS, sent(e)
                 return
-        elif e.key.startswith(SSTS) and e.client.startswith("Writer"):
-            x = sst_of(e.key.removeprefix(SSTS).removesuffix(".sst"))
-            if x in self.refiner.shared().ssts:  # it is there already: this one changes nothing, unless it is deleted before
-                self.refiner.step(Match(e.client, ("Abandon", STUTTER)))
+        elif e.key.startswith(SSTS) and e.op == "create" and any(w.up for w in self.refiner.locals(e.client)):
+            self.refiner.step(Match(e.client, ("Abandon",)))  # it is there already, or was deleted: it is in no manifest
+            self.pending[e.client, e.request] = COLLECTS, sent(e)
+            return
         super()._sent(e)
 
     def _request(self, e: Event) -> tuple:
@@ -199,20 +200,25 @@ class Trace(trace.Trace):
     def _told_of(self, e: Event) -> str | None:
         if e.client.startswith("Client") and e.body:
             return self._of_client(e, update_of(e.body.decode()))
-        if e.op == "committed" and ("Writer", update_of(e.body.decode())) not in self.ever:
-            raise self._misled(e, "no manifest of the history names this SST")
+        if e.client.startswith("Writer"):
+            return self._of_writer(e)
         if e.op == "marked":
             return self._says(e, lambda s, l: s.gone or (s.files[-1] is not None and bool(s.files[-1].mark)))
         if e.op == "destroyed":
             return self._says(e, lambda s, l: s.gone)
-        if e.op == "fenced":
-            return self._says(e, lambda s, l: s.gone or s.sealed or (s.files[-1] is not None and bool(s.files[-1].mark)))
         return None
+
+    def _of_writer(self, e: Event) -> str | None:
+        if e.op == "committed" and ("Writer", update_of(e.body.decode())) not in self.ever:
+            raise self._misled(e, "no manifest of the history names this SST")
+        if e.op == "fenced" and self.due_ms is None:
+            raise self._misled(e, "no manifest of the history is marked")
+        return self._tells(e, abandons(e.client))
 
     def _of_client(self, e: Event, which: tuple[int, int]) -> str | None:
         if e.op == "committed" and ("Client", which) not in self.ever:
             raise self._misled(e, "no manifest of the history lists this checkpoint")
-        if e.op == "refused" and not self.due_ms:
+        if e.op == "refused" and self.due_ms is None:
             raise self._misled(e, "no manifest of the history is marked")
         if e.op == "dropped":
             return self._says(e, lambda s, l: which not in s.held)
@@ -220,6 +226,10 @@ class Trace(trace.Trace):
             return self._tells(e, Match(e.client, ("GoOn", STUTTER), (), lambda a, s, l, s2, l2: (
                 l.k == which[1] if a is not STUTTER else l.k > which[1])))
         return None
+
+
+def abandons(client: str) -> Match:
+    return Match(client, ("Abandon", STUTTER), (), lambda a, s, l, s2, l2: a is not STUTTER or not l.up)
 
 
 def is_idle(l: Operator) -> bool:

@@ -33,6 +33,7 @@ CALLS: Calls = with_timeouts({
     "commit": sealed({
         **{name: answer for name, answer in boundary.UPDATE.items() if name != "Committed"},
         "Committed": returns("committed", "the named manifest has the new SST", "value"),
+        "Recognised": returns("committed", "an earlier call did it", "value"),
         "ObjectVersionExists": definite("failed", "other clients were faster in every attempt: try again"),
         "ObjectVersionBehindBoundary": indefinite("unknown", GONE),
         "FencedInDoubt": indefinite("fenced", "close: another writer has opened since, or the database is destroyed")}),
