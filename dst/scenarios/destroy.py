@@ -1,9 +1,9 @@
 """Simulate writers, clients with checkpoints, and operators that destroy the database, of impl/protocols/destroy.py.
 
-traces/protocols/destroy.py judges them. A writer uploads an SST and puts it into the manifest. A client takes checkpoints of the
-latest manifest and from others, as a clone does, and deletes its own and those of others. An operator marks the database softly
-or hard, and finishes what is marked. All writers have one epoch, which the mark ends. With an audit the clients let go of all
-checkpoints, and an operator finishes: then nothing of a marked database is left.
+traces/protocols/destroy.py judges them. A writer uploads an SST and puts it into the manifest. A client takes checkpoints of
+the latest manifest and from others, as a clone does, and deletes its own and those of others. An operator marks the database
+softly or hard, and finishes what is marked. All writers have one epoch, which the mark ends. With an audit the clients let go
+of all checkpoints, and an operator finishes: then nothing of a marked database is left.
 """
 
 from collections.abc import Callable

@@ -66,8 +66,8 @@ async def create(manifests: MetadataStore, checkpoint: str, lifetime_ms: int | N
     what that checkpoint keeps. The source is looked up in the manifest that the new entry is added to, so it is listed until
     then.
 
-    Raises CheckpointMissing or CheckpointEnded for the source, NotInitialized, DatabaseDestroyed, ValueError for a lifetime below 1 ms or an
-    expiry that the form cannot hold, and what `MetadataStore.apply` raises.
+    Raises CheckpointMissing or CheckpointEnded for the source, NotInitialized, DatabaseDestroyed, ValueError for a lifetime
+    below 1 ms or an expiry that the form cannot hold, and what `MetadataStore.apply` raises.
     """
     now_ms, ends_ms = manifests.world.clock.now_ms(), expiry_ms(manifests, lifetime_ms)
     entry = manifests.codec.checkpoint.taken(checkpoint, 0, ends_ms, now_ms, name)
@@ -94,7 +94,8 @@ async def refresh(manifests: MetadataStore, checkpoint: str, lifetime_ms: int | 
                   ) -> Committed | Recognised:
     """Let a listed checkpoint's lease end `lifetime_ms` after this call began; None: never. Nothing else of it changes.
 
-    Raises CheckpointMissing, CheckpointEnded, DatabaseDestroyed, ValueError as `create` does, and what `MetadataStore.apply` raises.
+    Raises CheckpointMissing, CheckpointEnded, DatabaseDestroyed, ValueError as `create` does, and what `MetadataStore.apply`
+    raises.
     """
     ends_ms = expiry_ms(manifests, lifetime_ms)
 

@@ -1,11 +1,11 @@
-"""Safety: nothing of a database is deleted that a listed checkpoint names, and what is destroyed stays destroyed: after the last
-manifest is deleted, no late request makes another one.
+"""Safety: nothing of a database is deleted that a listed checkpoint names, and what is destroyed stays destroyed: after the
+last manifest is deleted, no late request makes another one.
 
 `mark` puts the mark into the manifest in whose list it has looked for checkpoints, by one update: destroy_mark.py. The same
-update fences the writer and the compactor. `finish` deletes what is marked: at once after a hard mark, and after a soft one once
-the grace is over and the last checkpoint has gone. It first sets the boundary to SEALED, so that no create is accepted any more,
-also none with a higher id that is under way. Then it deletes the SSTs, the WAL and the compactions, and then the manifests, the
-latest one last. The sealed boundary stays as the tombstone.
+update fences the writer and the compactor. `finish` deletes what is marked: at once after a hard mark, and after a soft one
+once the grace is over and the last checkpoint has gone. It first sets the boundary to SEALED, so that no create is accepted
+any more, also none with a higher id that is under way. Then it deletes the SSTs, the WAL and the compactions, and then the
+manifests, the latest one last. The sealed boundary stays as the tombstone.
 
 Each call may be made again after any error, by any client: it goes on where an earlier one stopped.
 """
@@ -47,7 +47,8 @@ class GraceRuns(Definite):
 
 
 async def is_sealed(manifests: MetadataStore) -> bool:
-    """Return whether the database has the tombstone: it is being deleted, or is gone. Raises what reading the boundary raises."""
+    """Return whether the database has the tombstone: it is being deleted, or is gone. Raises what reading the boundary
+    raises."""
     return await manifests.bounded.boundary.read() >= SEALED
 
 

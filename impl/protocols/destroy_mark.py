@@ -1,5 +1,5 @@
-"""Safety: the mark of a destroyed database is in the manifest that its checkpoints were checked in, and every later manifest has
-it.
+"""Safety: the mark of a destroyed database is in the manifest that its checkpoints were checked in, and every later manifest
+has it.
 
 No release of SlateDB has a field for it, and drops a field of ours. So it is an entry in the list of checkpoints, which every
 release keeps: an id that nobody draws, no lease, and a name that says how and when. A released collector spares what it names.

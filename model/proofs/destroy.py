@@ -14,8 +14,9 @@ The store
 - GoneIsSealed: after the last manifest is deleted the store is sealed, and there is no manifest.
 - EmptyIsEmpty: an operator that has listed no SST is right about those that manifests name, as the store is sealed.
 SSTs
-- NameIsUsed, PendingIsUsed: a manifest, also one in flight, names SSTs that their writers have done with. UploadIsUsed: so are those
-  in flight, UploadIsNotNamed, UploadIsNotPending: and no manifest names them. ReadyIsThere: what a writer has uploaded is there.
+- NameIsUsed, PendingIsUsed: a manifest, also one in flight, names SSTs that their writers have done with. UploadIsUsed: so are
+  those in flight, UploadIsNotNamed, UploadIsNotPending: and no manifest names them. ReadyIsThere: what a writer has uploaded
+  is there.
 A request in flight, which creates the next manifest if its id is still the next one and the store is not sealed
 - PendingIsNext: it asks for high + 1 at most. If it asks for high + 1:
 - PendingIsMarked: it keeps the mark, PendingIsFree: a hard one lists no checkpoint, PendingIsNotNew: and after a mark it adds
@@ -119,7 +120,8 @@ def is_current(s: View) -> Any:
 def put(s: View, i: Any, new: Content) -> View:
     return s.but(
         high=If(i > s.high, i, s.high), present=lambda j: Or(j == i, s.present(j)),
-        names=lambda j, x: If(j == i, new.names(x), s.names(j, x)), pins=lambda j, u, o: If(j == i, new.pins(u, o), s.pins(j, u, o)),
+        names=lambda j, x: If(j == i, new.names(x), s.names(j, x)),
+        pins=lambda j, u, o: If(j == i, new.pins(u, o), s.pins(j, u, o)),
         soft=lambda j: If(j == i, new.soft, s.soft(j)), hard=lambda j: If(j == i, new.hard, s.hard(j)),
         over=Or(s.over, new.hard), held=lambda u: listed(s, new, u))
 
@@ -474,7 +476,8 @@ def pending_is_not_new(c, s, q: Place, u: Checkpoint, o: Id):
 
 
 def pending_names(c, s, q: Place, u: Checkpoint, o: Id):
-    return Implies(And(is_next(s, q), s.with_pins(q, u, o)), Or(o == s.high + 1, s.some(Checkpoint, lambda v: latest(s).pins(v, o))))
+    named = s.some(Checkpoint, lambda v: latest(s).pins(v, o))
+    return Implies(And(is_next(s, q), s.with_pins(q, u, o)), Or(o == s.high + 1, named))
 
 
 def pending_is_whole(c, s, q: Place, x: Sst):

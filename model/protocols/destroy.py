@@ -1,12 +1,12 @@
-"""Safety: nothing of a database is deleted that a listed checkpoint names, and what is destroyed stays destroyed: after the last
-manifest is deleted, no late request makes another one.
+"""Safety: nothing of a database is deleted that a listed checkpoint names, and what is destroyed stays destroyed: after the
+last manifest is deleted, no late request makes another one.
 
 The destruction of SlateDB's RFC on checkpoints and clones. An operator marks the latest manifest, softly or hard, by a
 conditional update, which is one action here. A hard mark needs a manifest without checkpoints. A soft one stays until the grace
-is over and the last checkpoint has gone. The mark also claims the writer's epoch. Then an operator seals the boundary: no create
-is accepted from then on. It deletes the SSTs, then the manifests, the latest one last. The sealed boundary stays: the tombstone.
-A client with a checkpoint stands for a clone, whose final checkpoint has no lease. specs/Destroy.fizz has the same names, states
-and labelled edges.
+is over and the last checkpoint has gone. The mark also claims the writer's epoch. Then an operator seals the boundary: no
+create is accepted from then on. It deletes the SSTs, then the manifests, the latest one last. The sealed boundary stays: the
+tombstone. A client with a checkpoint stands for a clone, whose final checkpoint has no lease. specs/Destroy.fizz has the same
+names, states and labelled edges.
 
 There is no clock: the grace ends at any time after the mark. A create that the boundary refuses is in no history, and changes
 nothing here. An operator that has checked may stall: its DELETE at any later time is the same action.

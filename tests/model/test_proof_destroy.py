@@ -10,7 +10,8 @@ BREAKS = {  # safeguard -> a clause that some action breaks without it
     "CHECK_PINS": ("Operator.Mark", "HardIsFree"), "CHECK_AND_MARK_IN_ONE_CAS": ("Operator.Mark", "HardIsFree"),
     "REFUSE_PINS": ("Client.Pin", "HardIsFree"), "CLAIM_EPOCH": ("Writer.Commit", "NothingIsWrittenAfterTheMark"),
     "KEEP_GRACE": ("Operator.Check", "CheckedIsOver"), "SEAL": ("Operator.Seal", "LatestIsThere"),
-    "KEEP_TOMBSTONE": ("Operator.DeleteTombstone", "GoneIsSealed"), "MANIFEST_LAST": ("Operator.DeleteManifest", "ManifestLast"),
+    "KEEP_TOMBSTONE": ("Operator.DeleteTombstone", "GoneIsSealed"),
+    "MANIFEST_LAST": ("Operator.DeleteManifest", "ManifestLast"),
 }
 
 

@@ -47,7 +47,8 @@ LISTED = "an earlier call did it: the named manifest shows it"
 CALLS: Calls = with_timeouts({
     "create": {**change("committed", "the named manifest lists it, and later ones do until it ends or is deleted", LISTED),
                "CheckpointMissing": MISSING, "CheckpointEnded": ENDED,
-               "NotInitialized": definite("failed", "the database is a clone that is not complete: finish it first"), **DESTROYED},
+               "NotInitialized": definite("failed", "the database is a clone that is not complete: finish it first"),
+               **DESTROYED},
     "refresh": {**change("renewed", "the checkpoint has the new expiry", LISTED), "CheckpointMissing": MISSING,
                 "CheckpointEnded": ENDED, **DESTROYED},
     "delete": {**change("dropped", "no later manifest lists the checkpoint", LISTED), "CheckpointMissing": MISSING},

@@ -238,7 +238,8 @@ def is_idle(l: Operator) -> bool:
 
 def is_dead(s: Shared, i: Any) -> bool:
     """Return whether a manifest of this id is in no history: it is behind the boundary, or was deleted."""
-    return (is_behind(s, i) and not (i <= len(s.files) and s.files[i - 1])) or (1 <= i <= len(s.files) and s.files[i - 1] is None)
+    there = 1 <= i <= len(s.files) and s.files[i - 1] is not None
+    return not there and (is_behind(s, i) or i <= len(s.files))
 
 
 def arrives(request: tuple[int, Manifest], ok: bool, action: str | None, s: Shared, l: Any, s2: Shared, l2: Any) -> bool:
