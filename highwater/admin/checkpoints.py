@@ -12,6 +12,7 @@ from highwater.impl.codecs.slatedb.tables import Checkpoint
 from highwater.impl.errors import Definite, Indefinite
 from highwater.impl.protocols import checkpoints
 from highwater.impl.protocols.checkpoints import CheckpointEnded, NotInitialized
+from highwater.impl.protocols.destroy_mark import MARK, DatabaseDestroyed
 from highwater.impl.protocols.sequenced_metadata import MetadataStore
 from highwater.impl.world import World
 
@@ -23,7 +24,14 @@ class BeingDeleted(Definite):
         super().__init__("the database has the mark .deleting: somebody deletes it, and a checkpoint would keep nothing")
 
 
-REFUSALS = (BeingDeleted, CheckpointEnded, NotInitialized)  # for the sake of safety
+class MarkIsKept(Definite):
+    """The entry is the mark of a destroyed database."""
+
+    def __init__(self) -> None:
+        super().__init__("this entry is no checkpoint: it marks the database as destroyed, and what it names may be gone")
+
+
+REFUSALS = (BeingDeleted, CheckpointEnded, DatabaseDestroyed, MarkIsKept, NotInitialized)  # for the sake of safety
 
 
 class InDoubt(Indefinite):
@@ -53,7 +61,9 @@ async def refresh(world: World, root: str, checkpoint: str, lifetime_ms: int | N
 
 
 async def delete(world: World, root: str, checkpoint: str) -> None:
-    """Remove a checkpoint. Raises InDoubt, and what the protocol raises."""
+    """Remove a checkpoint. Raises MarkIsKept, InDoubt, and what the protocol raises."""
+    if checkpoint == MARK:
+        raise MarkIsKept
     try:
         await checkpoints.delete(await there(world, root), checkpoint)
     except Indefinite as error:

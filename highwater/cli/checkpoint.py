@@ -81,14 +81,14 @@ def list_command(url: Url, name: Annotated[str | None, typer.Option("--name", "-
     console.print(table if rows else "no checkpoints")
 
 
-def lifetime_ms(text: str | None) -> int | None:
+def lifetime_ms(text: str | None, option: str = "--lifetime") -> int | None:
     """Return a lifetime in milliseconds; None: it does not end. Refuses a text that is no duration."""
     from highwater.admin.durations import duration_ms
 
     try:
         return None if text is None else duration_ms(text)
     except ValueError as error:
-        refuse(f"--lifetime: {error}")
+        refuse(f"{option}: {error}")
 
 
 def uuid(text: str, option: str) -> str:

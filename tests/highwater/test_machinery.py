@@ -28,11 +28,13 @@ PROTOCOLS = (  # the rooms of protocols: a module's name begins with its protoco
 )
 # folders of one protocol: their modules have names of their own
 FOLDERS = dict.fromkeys(("model/protocols/database", "traces/protocols/database"), "database_metadata")
-OF_A_SYSTEM = ("traces/recorded/systems", "highwater/cli/checkpoint.py")  # tools of a system: they name our protocols
+OF_A_SYSTEM = ("traces/recorded/systems", "highwater/cli/checkpoint.py", "highwater/cli/destroy.py")  # tools of a system: they name our protocols
 BELOW_PROOFS = "model/proofs/engine"  # is machinery again
 # Tools of SlateDB's databases, which are sequences of metadata files, may import the protocols that these databases have.
 TOOLS: dict[str, set[str]] = {
-    "highwater/admin/checkpoints.py": {"impl/protocols/checkpoints"},
+    "highwater/admin/check.py": {"impl/protocols/destroy"},
+    "highwater/admin/checkpoints.py": {"impl/protocols/checkpoints", "impl/protocols/destroy_mark"},
+    "highwater/admin/destroy.py": {"impl/protocols/destroy", "impl/protocols/destroy_mark"},
     "highwater/admin/gc_data.py": {f"impl/protocols/{of}" for of in ("database_gc", "manifest_compactions")},
 }
 PARTS = {f"impl/protocols/{part}" for part in ("boundary_object", "sequenced_storage", "sequenced_metadata")}
