@@ -43,7 +43,7 @@ async def destroyed(world: World, root: str, kind: str, grace_ms: int, dry_run: 
             await manifests.drop_ended()
             mark = mark_of((await destroy.mark(manifests, kind, grace_ms)).value) or mark
         try:
-            return Destroyed(mark.kind, mark.due_ms, await destroy.finish(manifests, root))
+            return Destroyed(mark.kind, mark.due_ms, within(root, await destroy.finish(manifests, root)))
         except (GraceRuns, InvalidDeletion) as error:
             if mark.kind == HARD:
                 raise
@@ -70,7 +70,12 @@ async def planned(world: World, root: str, kind: str, grace_ms: int) -> Destroye
         if pins:
             return Destroyed(mark.kind, mark.due_ms, [], str(InvalidDeletion(pins[0].id)))
     files = [entry.key for entry in await list_all(world.store, manifests.bounded.storage.namespace.prefix)]
-    return Destroyed(mark.kind, mark.due_ms, [*await destroy.others_of(manifests, root), *files])
+    return Destroyed(mark.kind, mark.due_ms, within(root, [*await destroy.others_of(manifests, root), *files]))
+
+
+def within(root: str, keys: list[str]) -> list[str]:
+    """Return the keys as they are called in the database."""
+    return [key.removeprefix(f"{root}/") for key in keys]
 
 
 async def there(manifests: Any) -> None:

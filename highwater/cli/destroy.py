@@ -35,7 +35,8 @@ def destroy_command(url: Url, soft: Annotated[bool, typer.Option("--soft", help=
         print(json.dumps({**done._asdict(), "dry_run": dry_run}, indent=2))
         return
     if done.waits:
-        console.print(f"{'would be ' * dry_run}marked ({done.mark}), due {moment(done.due_ms // 1000)}: {done.waits}", markup=False)
+        due = moment(done.due_ms // 1000)
+        console.print(f"{'would be ' * dry_run}marked ({done.mark}), due {due}: {done.waits}", markup=False)
         return
     for key in done.deleted:
         console.print(f"{'would be ' * dry_run}deleted: {key}", markup=False)
