@@ -14,7 +14,7 @@ def destroy_command(url: Url, soft: Annotated[bool, typer.Option("--soft", help=
                                                                  "and no checkpoint is listed")] = False,
                     hard: Annotated[bool, typer.Option("--hard", help="mark it and delete it now; exit code 10 if a "
                                                        "checkpoint is listed, which may be a clone's")] = False,
-                    grace: Annotated[str | None, typer.Option("--grace", help='with --soft: "7days 30min", from now on')] = None,
+                    grace: Annotated[str | None, typer.Option("--grace", help='of --soft: "7days 30min", from now on')] = None,
                     dry_run: Annotated[bool, typer.Option("--dry-run", help="show what would be deleted")] = False,
                     as_json: Json = False) -> None:
     """Destroy a database for good. Give the command again to go on, or once the grace is over. A boundary of 2^63-1 stays."""

@@ -16,7 +16,6 @@ from highwater.impl.codecs.json.manifest import DATABASE, InvalidManifest
 from highwater.impl.codecs.manifest import Manifest as Stored
 from highwater.model.protocols.destroy import Constants, Manifest, Operator, Shared, is_behind, model
 from highwater.traces import trace
-from highwater.traces.calls import UNFINISHED
 from highwater.traces.event import Event
 from highwater.traces.form import READS
 from highwater.traces.protocols.checkpoints_contents import KEYS, MANIFEST, SSTS, checkpoint_of, file_id, sst_of
@@ -222,7 +221,7 @@ class Trace(trace.Trace):
             raise self._misled(e, "no manifest of the history is marked")
         if e.op == "dropped":
             return self._says(e, lambda s, l: which not in s.held)
-        if e.keys and e.keys[0] == "create" and e.op != UNFINISHED:
+        if e.client == f"Client#{which[0]}":  # it created it, or has done with it
             return self._tells(e, Match(e.client, ("GoOn", STUTTER), (), lambda a, s, l, s2, l2: (
                 l.k == which[1] if a is not STUTTER else l.k > which[1])))
         return None
