@@ -486,8 +486,8 @@ def pending_is_whole(c, s, q: Place, x: Sst):
 
 # --- the properties, as the model states them ------------------------------------------------------------------------------
 
-def destroy_respects_pins(c, s, u: Checkpoint, o: Id, x: Sst):
-    there = And(s.present(o), Implies(s.names(o, x), s.ssts(x)))
+def destroy_respects_pins(c, s, u: Checkpoint, o: Id):
+    there = And(s.present(o), s.every(Sst, lambda x: Implies(s.names(o, x), s.ssts(x))))
     return And(Implies(s.held(u), s.present(s.high)), Implies(latest(s).pins(u, o), there))
 
 
