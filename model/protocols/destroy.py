@@ -15,7 +15,7 @@ nothing here. An operator that has checked may stall: its DELETE at any later ti
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from highwater.model.core import Model
+from highwater.model.core import Model, Property
 from highwater.model.parts import MANY, all_but, below, clients, crashed, one_more, present, store, with_file
 
 
@@ -209,13 +209,17 @@ def without(m: Manifest, which: Id) -> Manifest:
 
 def unpin(c: Constants, me: int, s: Shared, w: Client) -> Iterator:
     m = current(s)
-    for which in ids(m) if m else ():
+    if m is None:
+        return
+    for which in ids(m):
         yield (which,), put_next(s, without(m, which)), w
 
 
 def send_unpin(c: Constants, me: int, s: Shared, w: Client) -> Iterator:
     m = current(s)
-    for which in ids(m) if m and may_send(c, s) else ():
+    if m is None or not may_send(c, s):
+        return
+    for which in ids(m):
         yield (which,), send(s, without(m, which)), w
 
 
@@ -401,7 +405,7 @@ ALWAYS = {
     "GraceIsKept": (None, grace_is_kept),
     "NothingIsWrittenAfterTheMark": (None, nothing_is_written_after_the_mark),
 }
-SOMETIMES = {
+SOMETIMES: dict[str, Property] = {
     "PinOutlivesTheMark": (None, pin_outlives_the_mark),
     "IsDestroyed": (None, is_destroyed),
     "UploadIsLate": (None, upload_is_late),

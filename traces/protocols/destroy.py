@@ -150,7 +150,7 @@ class Trace(trace.Trace):
         if e.op == "delete" and e.key.startswith(MANIFEST.prefix):
             i = file_id(e.key)
             return Match(client, ("DeleteManifest", STUTTER), None, lambda a, s, l, s2, l2: (
-                is_dead(s, i) if a is STUTTER else s2.files[i - 1] is None and s.files[i - 1] is not None), e.op)
+                is_dead(s, i) if a is STUTTER else left(s) - left(s2) == {i}), e.op)
         if e.op in ("create", "update") and e.key == MANIFEST.boundary_key and e.body == SEALED:
             return Match(client, ("Seal",), (), None, e.op)
         if e.op == "create" and e.key.startswith(MANIFEST.prefix):
@@ -233,6 +233,10 @@ def abandons(client: str) -> Match:
 
 def is_idle(l: Operator) -> bool:
     return l.empty or not l.checked
+
+
+def left(s: Shared) -> set[int]:
+    return {i for i, file in enumerate(s.files, 1) if file is not None}
 
 
 def is_dead(s: Shared, i: Any) -> bool:
