@@ -19,6 +19,7 @@ from highwater.impl.codecs.slatedb.manifest import ManifestCodec
 from highwater.impl.codecs.slatedb.tables import Sst, View
 from highwater.impl.errors import Definite, ListingNeverEnds, NotFound, Unavailable
 from highwater.impl.layout import Namespace
+from highwater.impl.protocols.destroy import SEALED
 from highwater.impl.protocols.sequenced_storage import SequencedStorage
 from highwater.impl.stores.keys import fault_of
 from highwater.impl.world import World
@@ -44,6 +45,9 @@ async def judge(world: World, root: str, wal_at: Place | None = None, deep: bool
 async def look(world: World, root: str, wal_at: Place | None, deep: bool) -> list[Finding]:
     """Read the database once, with its parents, and return all findings."""
     database = await load(world, root, wal_at)
+    if (database.boundaries["manifest"].value or 0) >= SEALED:
+        return [Finding("note", "destroyed", "gc/manifest.boundary is 2^63-1: the database is destroyed, or about to be",
+                        "no client may use it; `highwater admin destroy --hard` deletes what is left")]
     parents = {}
     for external in database.latest.external_dbs if database.latest else ():
         parents[external.path] = await parent_at(world, external.path)

@@ -13,6 +13,7 @@ from highwater.impl.codecs.slatedb.tables import Checkpoint
 from highwater.impl.errors import Definite, Indefinite, UpdateConflict
 from highwater.impl.protocols import checkpoints
 from highwater.impl.protocols.checkpoints import CheckpointEnded, NotInitialized
+from highwater.impl.protocols.destroy_mark import MARK, DatabaseDestroyed
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Recognised
 from highwater.impl.protocols.sequenced_storage import ObjectVersionExists
 from highwater.impl.world import World
@@ -29,7 +30,14 @@ class Unreadable(Definite):
     """The latest manifest is damaged, or of an unknown version."""
 
 
-REFUSALS = (BeingDeleted, CheckpointEnded, NotInitialized)  # for the sake of safety
+class MarkIsKept(Definite):
+    """The entry is the mark of a destroyed database."""
+
+    def __init__(self) -> None:
+        super().__init__("this entry is no checkpoint: it marks the database as destroyed, and what it names may be gone")
+
+
+REFUSALS = (BeingDeleted, CheckpointEnded, DatabaseDestroyed, MarkIsKept, NotInitialized)  # for the sake of safety
 ATTEMPTS = 20  # of one change, after conflicts and failures of the store
 
 
@@ -55,7 +63,9 @@ async def refresh(world: World, root: str, checkpoint: str, lifetime_ms: int | N
 
 
 async def delete(world: World, root: str, checkpoint: str) -> None:
-    """Remove a checkpoint. Raises what `applied` raises."""
+    """Remove a checkpoint. Raises MarkIsKept, and what `applied` raises."""
+    if checkpoint == MARK:
+        raise MarkIsKept
     await applied(checkpoints.delete(stores_of(world, root)["manifest"], checkpoint, ATTEMPTS),
                   f"checkpoint {checkpoint} may be removed, now or later: list the checkpoints")
 

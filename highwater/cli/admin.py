@@ -1,4 +1,4 @@
-"""highwater admin: inspect | history | check | gc | checkpoint, for SlateDB databases."""
+"""highwater admin: inspect | history | check | gc | checkpoint | destroy, for SlateDB databases."""
 
 import json
 from datetime import UTC, datetime
@@ -8,12 +8,13 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from highwater.cli import checkpoint
+from highwater.cli import checkpoint, destroy
 from highwater.cli.console import complain, console, refuse
 from highwater.gate.exits import INTERRUPTED, SAFETY
 
 app = typer.Typer(no_args_is_help=True)
 app.add_typer(checkpoint.app, name="checkpoint")
+app.command("destroy")(destroy.destroy_command)
 
 Url = Annotated[str, typer.Argument(help="the database: file:///a/folder, a/folder, s3://bucket/prefix")]
 WalUrl = Annotated[str | None, typer.Option(help="where the folder wal/ is, if it is not in the database's own folder")]
@@ -22,7 +23,7 @@ Json = Annotated[bool, typer.Option("--json", help="print JSON only")]
 
 @app.callback()
 def admin() -> None:
-    """Inspect and check SlateDB databases in a folder or in S3. Only gc and checkpoint write."""
+    """Inspect and check SlateDB databases in a folder or in S3. Only gc, checkpoint and destroy write."""
 
 
 @app.command("inspect")

@@ -83,16 +83,16 @@ def list_command(url: Url, name: Annotated[str | None, typer.Option("--name", "-
     console.print(table if rows else "no checkpoints")
 
 
-def lifetime_ms(text: str | None) -> int | None:
+def lifetime_ms(text: str | None, option: str = "--lifetime") -> int | None:
     """Return a lifetime in milliseconds; None: it does not end. Refuses a text that is no duration."""
     from highwater.admin.durations import duration_ms
 
     try:
         lifetime = None if text is None else duration_ms(text)
     except ValueError as error:
-        refuse(f"--lifetime: {error}")
+        refuse(f"{option}: {error}")
     if lifetime is not None and time.time() * 1000 + lifetime >= LAST_MS:
-        refuse(f"--lifetime: {text!r} from now is too long: a manifest holds no time after 2106; give less, or no lifetime")
+        refuse(f"{option}: {text!r} from now is too long: a manifest holds no time after 2106; give less, or no lifetime")
     return lifetime
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import Definite, NotFound, OutcomeUnknown
 from highwater.impl.layout import key_of_sst
+from highwater.impl.protocols.destroy_mark import DatabaseDestroyed, mark_of
 from highwater.impl.protocols.sequenced_metadata import Attempt, Committed, MetadataStore, Put, Recognised, Verdict
 from highwater.impl.protocols.sequenced_storage import old_ids
 
@@ -67,8 +68,8 @@ async def create(manifests: MetadataStore, checkpoint: str, lifetime_ms: int | N
     what that checkpoint keeps. The source is looked up in the manifest that the new entry is added to, so it is listed until
     then. `also` makes what else changes with the same update.
 
-    Raises CheckpointMissing or CheckpointEnded for the source, NotInitialized, ValueError for a lifetime below 1 ms or an
-    expiry that the form cannot hold, and what `MetadataStore.apply` raises.
+    Raises CheckpointMissing or CheckpointEnded for the source, NotInitialized, DatabaseDestroyed, ValueError for a lifetime
+    below 1 ms or an expiry that the form cannot hold, and what `MetadataStore.apply` raises.
     """
     now_ms, ends_ms = manifests.world.clock.now_ms(), expiry_ms(manifests, lifetime_ms)
     entry = manifests.codec.checkpoint.taken(checkpoint, 0, ends_ms, now_ms, name)
@@ -78,6 +79,8 @@ async def create(manifests: MetadataStore, checkpoint: str, lifetime_ms: int | N
             return Verdict(Recognised(latest, manifest))
         if not manifests.codec.is_initialized(manifest):
             return Verdict(NotInitialized(manifests.bounded.storage.namespace.prefix))
+        if mark := mark_of(manifest):
+            return Verdict(DatabaseDestroyed(mark))
         keeps = latest + 1
         if source is not None:
             of = found(manifest, source)
@@ -94,7 +97,8 @@ async def refresh(manifests: MetadataStore, checkpoint: str, lifetime_ms: int | 
                   ) -> Committed | Recognised:
     """Let a listed checkpoint's lease end `lifetime_ms` after this call began; None: never. Nothing else of it changes.
 
-    Raises CheckpointMissing, CheckpointEnded, ValueError as `create` does, and what `MetadataStore.apply` raises.
+    Raises CheckpointMissing, CheckpointEnded, DatabaseDestroyed, ValueError as `create` does, and what `MetadataStore.apply`
+    raises.
     """
     ends_ms = expiry_ms(manifests, lifetime_ms)
 
@@ -107,6 +111,8 @@ async def refresh(manifests: MetadataStore, checkpoint: str, lifetime_ms: int | 
             return Verdict(Recognised(latest, manifest))
         if not entry.active(manifests.world.clock.now_ms()):
             return Verdict(CheckpointEnded(checkpoint))
+        if mark := mark_of(manifest):
+            return Verdict(DatabaseDestroyed(mark))
         return Put(manifest._replace(checkpoints=tuple(renewed if one is entry else one for one in manifest.checkpoints)))
 
     return done(await manifests.apply(decide, True, attempts))
