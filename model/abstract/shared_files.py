@@ -67,7 +67,7 @@ class Constants(NamedTuple):
 INSTANCES: tuple[dict[str, Any], ...] = (  # of which the nearest states are visited
     {},
     {"FIRST": PINNED, "FIRST_CLONES": CLONED},
-    {"FIRST": Parent(), "CLIENTS": 2},
+    {"FIRST": Parent()},
     {"CLONES": 2, "FIRST": PINNED, "FIRST_CLONES": CLONED},
     {"PENDING": 1},
 )
@@ -94,7 +94,8 @@ class Shared(NamedTuple):
     # ghosts
     deleted: bool  # a request to delete the database was sent
     opened: frozenset[int]  # clones with a writer
-    lost: bool  # a clone has left the parent while its final checkpoint was there
+    finals: frozenset[int]  # clones whose final checkpoint has been put
+    removed: frozenset[int]  # clones whose final checkpoint has been removed, though a late client may have put it again
 
 
 class Client(NamedTuple):
@@ -102,7 +103,7 @@ class Client(NamedTuple):
     clones: frozenset[tuple[int, Clone]] = NONE  # the same
     pinned: frozenset[int] = NONE  # clones whose final checkpoint was there
     unnamed: frozenset[int] = NONE  # clones that are initialized and name nothing, now or later
-    gone: frozenset[int] = NONE  # clones whose final checkpoint is gone for ever
+    gone: frozenset[int] = NONE  # clones whose final checkpoint is gone, as they name nothing any more
     unpinned: Names = NONE  # SSTs that no manifest of the parent has or pins, now or later
 
 
@@ -157,7 +158,11 @@ def compacted(base: Parent) -> Parent:
 
 
 def may_create_final(c: Constants, me: int, w: Client, base: Parent, k: int) -> bool:
-    return base in w.parents and is_open(c, base) and any([has_source(c, base, clone) for at, clone in w.clones if at == k])
+    return base in w.parents and is_open(c, base) and any([has_source(c, base, clone) for clone in known(w, k)])
+
+
+def known(w: Client, k: int) -> list[Clone]:
+    return [clone for at, clone in w.clones if at == k]
 
 
 def is_open(c: Constants, base: Parent) -> bool:
@@ -270,8 +275,12 @@ def make(c: Constants, me: int, s: Shared, w: Client) -> Iterator:
 
 
 def with_clone(s: Shared, k: int, clone: Clone) -> Shared:
-    lost = not clone.attached and bool(final(s.parent, k))
-    return s._replace(clones=(*s.clones[:k], clone, *s.clones[k + 1:]), lost=s.lost or lost)
+    return s._replace(clones=(*s.clones[:k], clone, *s.clones[k + 1:]))
+
+
+def with_parent(s: Shared, parent: Parent) -> Shared:
+    was, now = ({k for k, _ in of.pins if k is not None} for of in (s.parent, parent))
+    return s._replace(parent=parent, finals=s.finals | now, removed=s.removed | (was - now))
 
 
 def updates(c: Constants, s: Shared, w: Client, me: int) -> Iterator[tuple[str, tuple, Any, Any]]:
@@ -303,7 +312,7 @@ def update(c: Constants, me: int, s: Shared, w: Client) -> Iterator:
         if after == base:
             continue
         if isinstance(base, Parent) and base == s.parent:
-            yield (kind, *choice), s._replace(parent=after), learns_parent(c, w, after)
+            yield (kind, *choice), with_parent(s, after), learns_parent(c, w, after)
         elif isinstance(base, Clone) and base == s.clones[choice[0]]:
             yield (kind, *choice), with_clone(s, choice[0], after), learns_clone(w, choice[0], after)
 
@@ -350,7 +359,7 @@ def apply(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
         if kind == "Delete":
             yield (kind, *choice), s._replace(ssts=s.ssts - set(choice)), ()
         elif isinstance(base, Parent) and base == s.parent:
-            yield (kind, *choice), s._replace(parent=after), ()
+            yield (kind, *choice), with_parent(s, after), ()
         elif isinstance(base, Clone) and base == s.clones[choice[0]]:
             yield (kind, *choice), with_clone(s, choice[0], after), ()
 
@@ -377,8 +386,8 @@ def initialized_is_pinned(c: Constants, s: Shared) -> bool:
 
 
 def no_pin_is_lost(c: Constants, s: Shared) -> bool:
-    """While a final checkpoint is there its clone has the parent in its manifest, so that somebody removes the checkpoint."""
-    return not s.lost
+    """A clone has the parent in its manifest until its final checkpoint is removed, so that somebody removes it."""
+    return all(clone.attached or k not in s.finals - s.removed for k, clone in enumerate(s.clones) if clone)
 
 
 def deleted_is_unpinned(c: Constants, s: Shared) -> bool:
@@ -413,5 +422,5 @@ GUARDS = {  # name -> (guard, True if a log with a step that it refuses counts a
 
 def model(c: Constants) -> Model:
     clones = c.FIRST_CLONES + (None,) * (c.CLONES - len(c.FIRST_CLONES))
-    first = Shared(c.FIRST, clones, SSTS, NONE, False, NONE, False)
+    first = Shared(c.FIRST, clones, SSTS, NONE, False, NONE, frozenset(k for k, _ in c.FIRST.pins if k is not None), NONE)
     return Model("shared_files", c, first, (*clients(("Client", c.CLIENTS, Client(), CLIENT)), store(STORE)), ALWAYS, {})
