@@ -278,7 +278,7 @@ def test_a_copy_over_what_a_writer_put_is_refused():
 
 
 def test_an_sst_that_a_clone_names_is_kept_without_a_pin_too():
-    """The clone is judged, not only its final checkpoint: with the safeguard off that keeps the pin, the SST is still missed."""
+    """The clone is judged, not only its final checkpoint: without a pin, its manifest still says that it needs the SST."""
     requests, boundary = rewritten("clone_day", 48, without_lasting)
     at = next(i for i, one in enumerate(requests) if one.number == 419)
     requests = deleted_instead(requests, at, Random(0))

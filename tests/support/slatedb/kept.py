@@ -173,7 +173,8 @@ OPERATIONS: dict[str, tuple[Callable[[Request], bool], Edit]] = {
 
 
 def edited(number: int) -> tuple[str, str, bool, list[Request]]:
-    """Return an edit of a log, or of the part that passes: the log's name, what was done, whether there are boundary files, the requests."""
+    """Return an edit of a log, of the part that passes: the log's name, what was done, whether there are boundary files, the
+    requests."""
     random = Random(f"edit {number}")
     logs = {name: stored()["logs"][name] for name in EDITED}
     name = EDITED[number % len(logs)]
