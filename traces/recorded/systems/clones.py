@@ -153,7 +153,8 @@ def opens(facts: Facts, request: Request, where: Namespaced, before: Manifest, a
         return None
     clone = Clone(SSTS)
     return send(shared, facts.shared, shared.Client(clones=frozenset({(0, clone)})), lambda: (
-        f"{request.client} claims writer epoch {after.writer_epoch} of {where.root}, which is not initialized"), "Open", 0, clone)
+        f"{request.client} claims writer epoch {after.writer_epoch} of {where.root}, which is not initialized"),
+        "Open", 0, clone)
 
 
 def initializes(facts: Facts, request: Request, where: Namespaced, now: dict[str, ExternalDb]) -> Refusal | None:
