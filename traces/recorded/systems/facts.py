@@ -121,7 +121,7 @@ class Created(NamedTuple):
 
 
 class Final(NamedTuple):
-    """What the manifest of a clone says of a final checkpoint in a database whose SSTs it reads."""
+    """A final checkpoint, as the manifest of the clone has it that reads the SSTs."""
 
     clone: tuple[str, str]  # (bucket, root)
     source: str  # the id of the checkpoint that it was made from
