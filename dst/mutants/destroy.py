@@ -15,6 +15,7 @@ from highwater.dst.scenarios.destroy import Impl, Shape, production
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import OutcomeUnknown
 from highwater.impl.protocols import checkpoints, destroy
+from highwater.impl.protocols.boundary_object import ObjectStoreBoundaryObject
 from highwater.impl.protocols.checkpoints import done, found
 from highwater.impl.protocols.destroy import InvalidDeletion, NotMarked, check_time, is_sealed, others_of
 from highwater.impl.protocols.destroy_mark import HARD, SOFT, Mark, mark_of, pins_of, with_mark
@@ -83,7 +84,9 @@ async def finish_as(manifests: MetadataStore, root: str, skew_ms: int = 0, *, pi
     deleted += await delete_manifests(manifests) if last else []
     if not tombstone:
         await manifests.world.store.delete(manifests.bounded.storage.namespace.boundary_key)
-        manifests.bounded.boundary.seen = None
+        boundary = manifests.bounded.boundary
+        assert isinstance(boundary, ObjectStoreBoundaryObject)
+        boundary.seen = None
         deleted.append(manifests.bounded.storage.namespace.boundary_key)
     return deleted
 

@@ -32,7 +32,7 @@ def decode_rows(body: bytes) -> tuple[Row, ...]:
     """Decode an object. An empty one is a fence of the WAL, which has no row. Raises InvalidRows."""
     try:
         rows = tuple(Row(*one) for one in json.loads(body)) if body else ()
-        if any((type(row.seq), type(row.key)) != (int, str) or not isinstance(row.value, str | None) for row in rows):
+        if any((type(of.seq), type(of.key)) != (int, str) or type(of.value) not in (str, type(None)) for of in rows):
             raise TypeError("a row is a number, a key and a value")
     except (ValueError, TypeError) as error:
         raise InvalidRows(f"not rows: {body[:60]!r}: {error}") from None
