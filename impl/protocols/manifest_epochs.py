@@ -8,8 +8,8 @@ epochs are compared before the change is applied. Nobody can observe the order, 
 The code follows model/protocols/manifest_epochs.py request by request.
 
 An open writer has one checkpoint of its own, so that no collector deletes what the manifest that it put last names. SlateDB's
-RFC on checkpoints: a writer that opens removes the checkpoints of all writers and creates its own, in the update that claims its
-epoch; later it puts a new one in its place «whenever the set of L0 SSTs, or Sorted Runs has changed». Here each flush does so.
+RFC on checkpoints: a writer that opens removes the checkpoints of all writers and creates its own, in the update that claims
+its epoch; later it puts a new one in its place «whenever the set of L0 SSTs, or Sorted Runs has changed». Here each flush does.
 
 The page leaves two TODOs. Here a compactor or a collector is fenced as a writer is: by an epoch of its own, at its next read of
 the manifest. A reader in another process learns of new keys by `poll`, which is one LIST and one GET.
@@ -130,7 +130,7 @@ class Instance:
         return opened
 
     def with_own_checkpoint(self, file_id: int, m: Manifest) -> Manifest:
-        """Return manifest `file_id` with a checkpoint of itself for the writer that puts it, in place of those of all writers."""
+        """Return manifest `file_id` with a checkpoint of itself for the writer that puts it, in place of all writers' ones."""
         if self.role != "writer":
             return m
         others = tuple(one for one in m.checkpoints if one.writer_epoch is None)

@@ -462,6 +462,18 @@ def flush_is_compacted(c: Constants, s: Shared) -> bool:
     return bool(s.acked & s.files[-1].compacted)
 
 
+def writer_checkpoint_is_replaced(c: Constants, s: Shared) -> bool:
+    """A writer has replaced the checkpoint of its open."""
+    return any(d == e and i != j for a, b in pairwise(s.files)
+               for d, i in a.writer_checkpoints for e, j in b.writer_checkpoints)
+
+
+def compacted_sst_is_pinned(c: Constants, s: Shared) -> bool:
+    """The writer checkpoint keeps a manifest in which a flush is in L0 that is compacted in the latest one."""
+    latest = s.files[-1]
+    return any(s.files[i - 1].l0 & latest.compacted for _, i in latest.writer_checkpoints if i <= len(s.files))
+
+
 def compactor_is_fenced(c: Constants, s: Shared, i: Compactor) -> bool:
     return i.pc == "Fenced"
 
@@ -521,6 +533,8 @@ SOMETIMES = {
     "RetriedOpenSucceeds": ("Writer", retried_open_succeeds),
     "FlushIsRetried": ("Writer", flush_is_retried),
     "FlushIsCompacted": (None, flush_is_compacted),
+    "WriterCheckpointIsReplaced": (None, writer_checkpoint_is_replaced),
+    "CompactedSstIsPinned": (None, compacted_sst_is_pinned),
     "CompactorIsFenced": ("Compactor", compactor_is_fenced),
     "CheckpointIsCollected": (None, checkpoint_is_collected),
     "DoubtfulFlushLands": (None, doubtful_flush_lands),
@@ -574,6 +588,8 @@ def witnesses(c: Constants) -> dict[str, tuple[str | None, Callable]]:
         "RetriedOpenSucceeds": c.OPEN_RETRIES > 0 and c.WRITERS > 1,  # -1: tries are not counted
         "FlushIsRetried": c.WRITERS > 0 and (c.COMPACTORS > 0 or c.COLLECTORS > 0),
         "FlushIsCompacted": c.COMPACTORS > 0, "CompactorIsFenced": c.COMPACTORS > 1,
+        "WriterCheckpointIsReplaced": c.WRITERS > 0 and c.FLUSHES != 0 and c.WRITER_CHECKPOINTS,
+        "CompactedSstIsPinned": c.COMPACTORS > 0 and c.WRITER_CHECKPOINTS,
         "CheckpointIsCollected": c.COLLECTORS > 0, "ReaderSeesFlush": c.READERS > 0,
         "DoubtfulFlushLands": c.MAX_LOST != 0 or c.MAX_PENDING != 0,
     }
