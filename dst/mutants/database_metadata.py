@@ -564,6 +564,8 @@ EPOCHS = {  # mutant of manifest_epochs -> the mutant here that has its bug, or 
     "fenced_is_definite": "a flush that repeats one that was fenced", "fenced_is_for_all": "a flush of a fenced writer",
     "returns_its_base": "the value of an update that is not recognised: `MetadataStore.update`",
     "nothing_is_old": "a poll for new SSTs",
+    **dict.fromkeys(("opens_unpinned", "keeps_predecessors", "keeps_first_checkpoint", "pins_its_base"),
+                    "a checkpoint of a writer's own"),
 }
 BUILDS: dict[str, tuple[str, Build]] = {
     **OWN, **OF_EPOCHS, **parts.OF_SEQUENCES,

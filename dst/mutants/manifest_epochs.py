@@ -1,6 +1,6 @@
 """Mutants of impl/protocols/manifest_epochs.py, each with one safeguard removed. Simulation must find each of them.
 
-The first eleven are the knobs of model/protocols/manifest_epochs.py, in its order.
+The first fourteen are the knobs of model/protocols/manifest_epochs.py, in its order.
 """
 
 from typing import Any
@@ -147,6 +147,36 @@ class ListsOnce(ManifestReader):
         return self.known._replace(manifest=await self.metadata.read(self.known.id))
 
 
+class OpensUnpinned(Instance):
+    """Takes its checkpoint in its first flush only, so until then nothing keeps the SSTs that it reads."""
+
+    def with_own_checkpoint(self, file_id: int, m: Manifest) -> Manifest:
+        return super().with_own_checkpoint(file_id, m) if self.epoch else m
+
+
+class KeepsPredecessors(Instance):
+    """Leaves the checkpoints of earlier writers in the manifest. They never expire, so nobody drops them."""
+
+    def with_own_checkpoint(self, file_id: int, m: Manifest) -> Manifest:
+        earlier = tuple(one for one in m.checkpoints if one.writer_epoch not in (None, m.writer_epoch))
+        found = super().with_own_checkpoint(file_id, m)
+        return found._replace(checkpoints=earlier + found.checkpoints) if self.role == "writer" else m
+
+
+class KeepsFirstCheckpoint(Instance):
+    """Does not replace the checkpoint of its open when it flushes."""
+
+    def with_own_checkpoint(self, file_id: int, m: Manifest) -> Manifest:
+        return m if self.epoch else super().with_own_checkpoint(file_id, m)
+
+
+class PinsItsBase(Instance):
+    """Takes the checkpoint of the manifest that it has read, and not of the one that it puts."""
+
+    def with_own_checkpoint(self, file_id: int, m: Manifest) -> Manifest:
+        return super().with_own_checkpoint(file_id - 1, m)
+
+
 class UnheardIsConflict(MetadataStore):
     """Treats its own create with an indeterminate outcome as another instance's."""
 
@@ -271,6 +301,10 @@ BUILDS = {  # name -> (its bug, its Build)
     "fencing_swallowed": ("a fenced instance only logs it, and reports success", client(Swallows)),
     "unknown_is_done": ("an update without a response is reported as done", client(store=UnknownIsDone)),
     "lists_once": ("a reader polls the manifest that it already knows", client(reader=ListsOnce)),
+    "opens_unpinned": ("an open takes no checkpoint for the writer", client(OpensUnpinned)),
+    "keeps_predecessors": ("a writer leaves the checkpoints of earlier writers in the manifest", client(KeepsPredecessors)),
+    "keeps_first_checkpoint": ("a flush does not replace the writer's checkpoint", client(KeepsFirstCheckpoint)),
+    "pins_its_base": ("a writer's checkpoint is of the manifest before the one that lists it", client(PinsItsBase)),
     "unheard_is_conflict": ("a create without a response is treated as refused", client(store=UnheardIsConflict)),
     "applied_again": ("an update without a response is applied again although it is in the manifest", client(AppliedAgain)),
     "fenced_is_denied": ("a fenced update without a response is reported as not applied although it was applied",
@@ -299,6 +333,10 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "fencing_swallowed": (DONE, ("history:lost update",)),
     "unknown_is_done": (DONE, ("history:lost update",)),
     "lists_once": (("refinement:Reader.",), ("history:stale read",)),
+    "opens_unpinned": (("refinement:Writer.",), ("history:writer checkpoint",)),
+    "keeps_predecessors": (("refinement:Writer.",), ("history:writer checkpoint",)),
+    "keeps_first_checkpoint": (("refinement:Writer.",), ("history:writer checkpoint",)),
+    "pins_its_base": (("refinement:Writer.",), ("history:writer checkpoint",)),
     "unheard_is_conflict": (("told:version_exists", "told:failed", "told:fenced"), ("history:denied update",)),
     "applied_again": ((*STALE, "refinement:ValueError", "told:failed", "told:unknown", "told:version_exists"),
                       ("history:applied twice",)),

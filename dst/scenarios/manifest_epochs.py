@@ -243,15 +243,27 @@ def in_order(manifest: Manifest) -> tuple[str, ...]:
 
 
 def final_check(actors: Actors, events: list[Event]) -> None:
-    """Check the callers' history of flushes, that epochs are unique, and that the checkpoint without expiry is there."""
+    """Check the callers' history of flushes, that epochs are unique, that the checkpoint without expiry is there, and that the
+    last writer's own checkpoint keeps every SST."""
     last = [key for key in actors.store.keys if key.startswith(MANIFESTS.prefix)][-1]
     final = EPOCHS.decode(actors.store.objects[last][0].body)
     found = [*anomalies(flushes(actors.history()), in_order(final)), *taken_twice(actors.told)]
     if LASTING not in final.checkpoints:
         found.append("lost checkpoint: one that never expires has been collected")
+    found += unpinned(actors, final)
     raise_anomalies(found)
     if actors.shape.audit:
         nothing_left(actors, final)
+
+
+def unpinned(actors: Actors, final: Manifest) -> list[str]:
+    """Only writers add SSTs. So the manifest that the last of them put names all that the final manifest names."""
+    kept = [one.manifest_id for one in final.checkpoints if one.writer_epoch is not None]
+    if len(kept) != (final.writer_epoch > 0):
+        return [f"writer checkpoint: {len(kept)} are listed, and the writer epoch is {final.writer_epoch}"]
+    named = [EPOCHS.decode(actors.store.objects[MANIFESTS.key(of)][0].body).sst_names for of in kept]
+    lost = sorted({*final.sst_names}.difference(*named)) if named else []
+    return [f"writer checkpoint: it does not keep {', '.join(lost)}"] if lost else []
 
 
 MEANS = outcomes(CALLS)
@@ -278,7 +290,7 @@ def taken_twice(told: list[Event]) -> list[str]:
 def nothing_left(actors: Actors, final: Manifest) -> None:
     """Check that the last compactor and the last collector, which nobody disturbed, left no work."""
     shape = actors.shape
-    ended = [checkpoint for checkpoint in final.checkpoints if checkpoint != LASTING]
+    ended = [checkpoint for checkpoint in final.checkpoints if checkpoint != LASTING and checkpoint.writer_epoch is None]
     if (shape.compactors and shape.compactions and final.l0) or (shape.collectors and shape.collections and ended):
         raise Failure("liveness", "liveness:left", f"after the last compaction and collection {final.l0} are in L0, and "
                       f"{len(ended)} ended checkpoints are there")

@@ -170,7 +170,8 @@ async def flushes(alone: Alone) -> None:
     writer = await written(alone)
     first = await writer.flush("a")
     after, then = first.value.replay_after_wal_id, first.value.next_wal
-    same(first, Committed(3, Manifest(writer_epoch=1, l0=("a",), replay_after_wal_id=after, next_wal=then)))
+    own, = first.value.checkpoints
+    same(first, Committed(3, Manifest(checkpoints=(own,), writer_epoch=1, l0=("a",), replay_after_wal_id=after, next_wal=then)))
     same(alone.sent(), update(2))
     second = (await writer.flush("b")).value
     same((second.l0, second.replay_after_wal_id - after, second.next_wal - then), (("a", "b"), 1, 1))
@@ -184,6 +185,33 @@ async def flushes(alone: Alone) -> None:
     same((await writer.flush("d")).id, 6)
     same(alone.sent(), [create(6)])
     same(alone.counted.count("updates_in_doubt"), 1)
+
+
+async def writer_checkpoints(alone: Alone) -> None:
+    """An open writer has one checkpoint, of the manifest that it put last. No other role touches it."""
+    lasting, ended = Checkpoint("a", 1, 0), Checkpoint("b", 1, 1)
+    await initialise(alone.world, "db", Manifest(checkpoints=(lasting, ended)))
+
+    async def own(file_id: int, epoch: int) -> Checkpoint:
+        *others, one = (await ManifestReader(alone.world, "db").poll()).manifest.checkpoints
+        same((others[0], one), (lasting, Checkpoint(one.id, file_id, 0, None, epoch)))
+        return one
+
+    first = await open_writer(alone.world, "db")
+    ids = {(await own(2, 1)).id}
+    await first.flush("a")
+    ids |= {(await own(3, 1)).id}
+    compactor, collector = await open_compactor(alone.world, "db"), await open_collector(alone.world, "db")
+    await compactor.compact()
+    same((await collector.drop_ended_checkpoints() or first_of_none()).id, 7)
+    ids |= {(await own(3, 1)).id}
+    second = await open_writer(alone.world, "db")
+    ids |= {(await own(8, 2)).id}
+    theirs = (await ManifestReader(alone.world, "db").poll()).manifest
+    alone.fails("create", "manifest/", another(alone, 9, theirs))
+    same((await second.flush("b")).id, 10)  # after a conflict it is of the manifest that was put
+    ids |= {(await own(10, 2)).id}
+    same((len(ids), len((await second.flush("c")).value.checkpoints)), (4, 2))
 
 
 async def flush_over_its_deadline(alone: Alone) -> None:
@@ -415,7 +443,7 @@ async def large_ids(alone: Alone) -> None:
 async def contents(alone: Alone) -> None:
     """A manifest as bytes, and which bytes are none."""
     full = Manifest(writer_epoch=1, compactor_epoch=2, collector_epoch=3, l0=("a",), compacted=("b",), replay_after_wal_id=4,
-                    next_wal=5, checkpoints=(Checkpoint("c", 6, 7),))
+                    next_wal=5, checkpoints=(Checkpoint("c", 6, 7), Checkpoint("d", 8, 0, None, 9)))
     for manifest in (EMPTY, full):
         same(decode(encode(manifest)), manifest)
     changed = (encode(full).replace(b'"l0":["a"]', b'"l0":1'), encode(full).replace(b'"id":"c"', b'"strange":"c"'))
@@ -459,6 +487,6 @@ async def polls(alone: Alone) -> None:
 
 
 SCRIPTS: tuple[Script, ...] = (
-    first_file, roles, misuse, open_that_conflicts, open_in_doubt, flushes, flush_over_its_deadline, doubts,
-    doubts_of_others, fenced, fenced_after_it_was_applied, compacts, succeeded_by_another_compactor, collects,
+    first_file, roles, misuse, open_that_conflicts, open_in_doubt, flushes, writer_checkpoints, flush_over_its_deadline,
+    doubts, doubts_of_others, fenced, fenced_after_it_was_applied, compacts, succeeded_by_another_compactor, collects,
     renewed_meanwhile, landed, many, large_ids, contents, another_codec, polls)

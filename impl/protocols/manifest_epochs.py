@@ -7,6 +7,10 @@ GET the latest, apply, compare the epochs, PUT the next id if absent; upon a «C
 epochs are compared before the change is applied. Nobody can observe the order, and a fenced instance should not begin to merge.
 The code follows model/protocols/manifest_epochs.py request by request.
 
+An open writer has one checkpoint of its own, so that no collector deletes what the manifest that it put last names. SlateDB's
+RFC on checkpoints: a writer that opens removes the checkpoints of all writers and creates its own, in the update that claims
+its epoch; later it puts a new one in its place «whenever the set of L0 SSTs, or Sorted Runs has changed». Here each flush does.
+
 The page leaves two TODOs. Here a compactor or a collector is fenced as a writer is: by an epoch of its own, at its next read of
 the manifest. A reader in another process learns of new keys by `poll`, which is one LIST and one GET.
 """
@@ -112,7 +116,7 @@ class Instance:
             raise RuntimeError(f"this {self.role} is open already, with epoch {self.epoch}: an epoch is taken once")
         end_ms = self.world.clock.now_ms() + int(retry_for_s * 1000)
         try:
-            opened = await self.metadata.claim(None if retry_for_s else 1, end_ms, self.attempt)
+            opened = await self.metadata.claim(None if retry_for_s else 1, end_ms, self.attempt, self.with_own_checkpoint)
         except (ObjectVersionExists, OutcomeUnknown) as error:
             self.over = StoreError(str(error))
             raise
@@ -125,8 +129,17 @@ class Instance:
         self.epoch, self.attempt = getattr(opened.value, self.metadata.policies.epoch), Attempt()
         return opened
 
+    def with_own_checkpoint(self, file_id: int, m: Manifest) -> Manifest:
+        """Return manifest `file_id` with a checkpoint of itself for the writer that puts it, in place of all writers' ones."""
+        if self.role != "writer":
+            return m
+        others = tuple(one for one in m.checkpoints if one.writer_epoch is None)
+        own = Checkpoint(self.world.ids.new_id(), file_id, 0, None, m.writer_epoch)
+        return m._replace(checkpoints=(*others, own))
+
     async def flush(self, sst: str, deadline_ms: int | None = None) -> Committed:
-        """Apply a writer's update: add the SST to L0 and advance the WAL ids. `sst` must be a name never used before.
+        """Apply a writer's update: add the SST to L0, advance the WAL ids, and replace the writer's checkpoint. `sst` must be a
+        name never used before.
 
         It retries after each conflict, until it succeeds or the clock reaches `deadline_ms`. Then it raises
         ObjectVersionExists, or OutcomeUnknown if a create had no response. After OutcomeUnknown only the same flush is
@@ -193,7 +206,7 @@ class Instance:
             if merge:
                 await merge(update.picked)  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]  # a compaction
             self.update = update
-        return Put(self.update.applied(m))
+        return Put(self.update.applied(self.with_own_checkpoint(latest + 1, m)))
 
     def _fenced(self, m: Manifest) -> Fenced:
         """Return the error of an instance that is fenced by this manifest.

@@ -212,15 +212,19 @@ class MetadataStore:
         return await self._changed(change, False, attempts, None, attempt)
 
     async def claim(self, attempts: int | None = None, deadline_ms: int | None = None,
-                    attempt: Attempt | None = None) -> Committed:
+                    attempt: Attempt | None = None, change: Change | None = None) -> Committed:
         """Add one to the epoch of the client's role. After a conflict, a refusal or a lost reply take the epoch after the one
-        that is read then.
+        that is read then. `change` is applied to the value with that epoch, in the same update.
 
         After an Indefinite error a file may have an epoch that no client has. Raises what `apply` raises.
         """
         if not self.policies.epoch:
             raise ValueError("this client's policies include no epoch")
-        return await self._changed(lambda _, value: self.claimed(value), True, attempts, deadline_ms, attempt)
+        def claimed(next_id: int, value: Any) -> Any:
+            value = self.claimed(value)
+            return change(next_id, value) if change else value
+
+        return await self._changed(claimed, True, attempts, deadline_ms, attempt)
 
     def claimed(self, value: Any) -> Any:
         """Return the value with the next epoch of the client's role."""

@@ -13,12 +13,14 @@ least that of the other, and if it takes nothing back: SSTs, what is compacted, 
 - An instance of any role: WriterKnowsIds: 1 <= n <= latest, once it has listed; and once it has read it has a base.
   WriterBaseIsRead, WriterBaseHoldsSsts, WriterBaseHoldsCheckpoints: its base is manifest n. WriterEpochIsNext: it opens with
   the epoch after that of its base, and updates with one that is no lower than that.
+- WriterIsPinned, OneWriterCheckpoint: a manifest of a writer lists a checkpoint of itself; none lists two of writers.
+  WriterCheckpointIsKept: manifests of other roles keep it. CompactorBaseHoldsPins, CollectorBaseHoldsPins: their bases do.
 - WriterIsFresh: a flush that a writer has not begun is in no manifest; nor is the one that it is at, unless it met a conflict
   or had no reply, and then it looks: FlushIsNew, what it adds is not in its base. FencedIsTold.
 - PickedIsKept: what a compactor has merged is in the latest manifest.
 - A request in flight: PendingIsNext: the manifest of the id before its own is there; PendingNumbersFollow,
-  PendingSstsFollow, PendingCheckpointsFollow: it follows that. PendingSstIsOnce, PendingWalIsBehind, PendingIsFresh: as of
-  manifests.
+  PendingSstsFollow, PendingCheckpointsFollow: it follows that. PendingSstIsOnce, PendingWalIsBehind, PendingIsFresh,
+  PendingIsPinned, PendingOneWriterCheckpoint, PendingCheckpointIsKept: as of manifests.
 - A reader: ReaderKnowsIds. OwedIsKept: what it must show is in the latest manifest, or in the one that it has listed;
   GotIsKept: what it showed is in the latest. ReadIsCurrent.
 
@@ -57,6 +59,7 @@ INSTANCES_OF = {role: ROLES[role] for role in EPOCHS}
 MANIFEST = {  # an SST is a writer and a count
     "writer_epoch": (Epoch,), "compactor_epoch": (Epoch,), "collector_epoch": (Epoch,), "l0": (Writer, Count, bool),
     "compacted": (Writer, Count, bool), "last_wal": (Wal,), "next_wal": (Wal,), "checkpoints": (Checkpoint, bool),
+    "writer_checkpoints": (Epoch, Id, bool),
 }
 BY = {"role": (Literal["None", "Writer", "Compactor", "Collector"],), "epoch": (Epoch,),
       "Writer": (Writer, bool), "Compactor": (Compactor, bool), "Collector": (Collector, bool)}
@@ -161,15 +164,25 @@ def own(i: View) -> Callable:
     return lambda v, k: And(v == i.me, k == i.k)
 
 
+def with_own_checkpoint(c: m.Constants, i: View, a: Any) -> Any:
+    """Return the manifest with the checkpoint of the writer that puts it next, in place of those of all writers."""
+    if i.role != "Writer" or not c.WRITER_CHECKPOINTS:
+        return a
+    return a._replace(writer_checkpoints=lambda e, n: Or(
+        And(e == i.epoch, n == i.n + 1), And(not c.DROP_PREDECESSORS, e != i.epoch, a.writer_checkpoints(e, n))))
+
+
 def changed(c: m.Constants, i: View) -> dict[str, Any]:
     """Return the record that an instance puts next, an open or an update, with its author."""
     a = manifest(i, "base_")
+    opens = with_own_checkpoint(c, i, a) if c.CHECKPOINT_AT_OPEN else a
     if c.BUMP_OWN_ONLY:
-        opens = a._replace(**{EPOCHS[i.role]: i.epoch})
+        opens = opens._replace(**{EPOCHS[i.role]: i.epoch})
     else:
-        opens = a._replace(**{name: getattr(a, name) + 1 for name in EPOCHS.values()})
+        opens = opens._replace(**{name: getattr(a, name) + 1 for name in EPOCHS.values()})
     if i.role == "Writer":
-        update = a._replace(l0=union(a.l0, own(i)), last_wal=a.next_wal, next_wal=a.next_wal + 1)
+        update = with_own_checkpoint(c, i, a) if c.REPLACE_CHECKPOINT else a
+        update = update._replace(l0=union(a.l0, own(i)), last_wal=a.next_wal, next_wal=a.next_wal + 1)
     elif i.role == "Compactor":
         update = a._replace(l0=without(a.l0, i.picked), compacted=union(a.compacted, i.picked))
     else:
@@ -431,6 +444,45 @@ def commits_are_of_latest(c, s, i: Id, j: Id):
     return And(*(commit_is_of_latest(s, role, i, j) for role in EPOCHS))
 
 
+def is_pinned(role, epoch, i, a):
+    """Say that the manifest `a` of id i, by an instance of this role, lists what a writer must list."""
+    return Implies(at(role, "Writer"), a.writer_checkpoints(epoch, i))
+
+
+def has_one_checkpoint(a, d, e, i, j):
+    return Implies(And(a.writer_checkpoints(d, i), a.writer_checkpoints(e, j)), And(d == e, i == j))
+
+
+def pins_follow(a, b, role, e, x):
+    """Say that `b`, by an instance of this role, keeps the writer checkpoint of `a`."""
+    return Or(at(role, "Writer"), a.writer_checkpoints(e, x) == b.writer_checkpoints(e, x))
+
+
+def writer_is_pinned(c, s, i: Id):
+    return Or(not c.WRITER_CHECKPOINTS, Implies(is_id(s, i), is_pinned(s.by_role(i), s.by_epoch(i), i, file(s, i))))
+
+
+def one_writer_checkpoint(c, s, n: Id, d: Epoch, e: Epoch, i: Id, j: Id):
+    return Implies(is_id(s, n), has_one_checkpoint(file(s, n), d, e, i, j))
+
+
+def writer_checkpoint_is_kept(c, s, i: Id, j: Id, e: Epoch, x: Id):
+    return Implies(follows(s, i, j), pins_follow(file(s, i), file(s, j), s.by_role(j), e, x))
+
+
+def pending_is_pinned(c, s, q: Place):
+    return Or(not c.WRITER_CHECKPOINTS, Implies(under_way(s, q), is_pinned(
+        s.with_by_role(q), s.with_by_epoch(q), s.after(q) + 1, manifest(s, "with_", q))))
+
+
+def pending_one_writer_checkpoint(c, s, q: Place, d: Epoch, e: Epoch, i: Id, j: Id):
+    return Implies(under_way(s, q), has_one_checkpoint(manifest(s, "with_", q), d, e, i, j))
+
+
+def pending_checkpoint_is_kept(c, s, q: Place, e: Epoch, x: Id):
+    return Implies(under_way(s, q), pins_follow(file(s, s.after(q)), manifest(s, "with_", q), s.with_by_role(q), e, x))
+
+
 def acked_is_kept(c, s, v: Writer, k: Count):
     return Implies(s.acked(v.me, k), in_file(s, s.top, v.me, k))
 
@@ -529,6 +581,9 @@ def of_role(role: str, sort: Any) -> dict[str, Callable]:
     def base_holds_checkpoints(c, s, i: sort, x: Checkpoint):  # pyright: ignore[reportInvalidTypeForm]
         return Implies(at(i.pc, "Ready"), i.base_checkpoints(x) == s.file_checkpoints(i.n, x))
 
+    def base_holds_pins(c, s, i: sort, e: Epoch, x: Id):  # pyright: ignore[reportInvalidTypeForm]
+        return Implies(at(i.pc, "Ready"), i.base_writer_checkpoints(e, x) == s.file_writer_checkpoints(i.n, e, x))
+
     def epoch_is_next(c, s, i: sort):  # pyright: ignore[reportInvalidTypeForm]
         after = role_epoch(manifest(i, "base_"), role) + 1
         return And(Implies(And(at(i.pc, "Idle", "Listed"), Not(i.open)), i.epoch == 0),
@@ -536,14 +591,18 @@ def of_role(role: str, sort: Any) -> dict[str, Callable]:
 
     return {f"{role}IsPast": is_past, f"{role}IsUnique": is_unique, f"{role}KnowsIds": knows_ids,
             f"{role}BaseIsRead": base_is_read, f"{role}BaseHoldsSsts": base_holds_ssts,
-            f"{role}BaseHoldsCheckpoints": base_holds_checkpoints, f"{role}EpochIsNext": epoch_is_next}
+            f"{role}BaseHoldsCheckpoints": base_holds_checkpoints, f"{role}EpochIsNext": epoch_is_next,
+            **({} if role == "Writer" else {f"{role}BaseHoldsPins": base_holds_pins})}  # a writer replaces what its base lists
 
 
 CLAUSES = {
     "FirstIsThere": first_is_there, "NumbersFollow": file_numbers_follow, "SstsFollow": file_ssts_follow,
     "CheckpointsFollow": file_checkpoints_follow, "SstIsOnce": sst_is_once, "WalIsBehind": wal_is_behind,
     "LatestIsHighest": latest_is_highest, "LatestHoldsAll": latest_holds_all,
-    "CommitsAreOfLatest": commits_are_of_latest, "AckedIsKept": acked_is_kept,
+    "CommitsAreOfLatest": commits_are_of_latest, "WriterIsPinned": writer_is_pinned,
+    "OneWriterCheckpoint": one_writer_checkpoint, "WriterCheckpointIsKept": writer_checkpoint_is_kept,
+    "PendingIsPinned": pending_is_pinned, "PendingOneWriterCheckpoint": pending_one_writer_checkpoint,
+    "PendingCheckpointIsKept": pending_checkpoint_is_kept, "AckedIsKept": acked_is_kept,
     **{name: clause for role, sort in INSTANCES_OF.items() for name, clause in of_role(role, sort).items()},
     "WriterIsFresh": writer_is_fresh, "FlushIsNew": flush_is_new, "FencedIsTold": fenced_is_told,
     "PickedIsKept": picked_is_kept, "PendingIsNext": pending_is_next, "PendingNumbersFollow": pending_numbers_follow,
@@ -612,6 +671,8 @@ PROPERTIES = {
     "CompactionOfStaleCompactorNeverLands": compaction_of_stale_compactor_never_lands,
     "AtMostOneActiveCollectorCommits": at_most_one_active_collector_commits,
     "OthersChangesAreKept": others_changes_are_kept, "EpochsAreMonotone": epochs_are_monotone,
+    "WriterIsPinned": writer_is_pinned, "OneWriterCheckpoint": one_writer_checkpoint,
+    "WriterCheckpointIsKept": writer_checkpoint_is_kept,
     "FlushIsKept": flush_is_kept, "FencedIsTold": fenced_is_told, "ReadIsCurrent": read_is_current,
 }
 
@@ -701,11 +762,12 @@ SMALL = scope(m.Constants(WRITERS=2, COMPACTORS=1, COLLECTORS=1, READERS=1, MAX_
 SYSTEM = System(FIELDS, ROLES, RIGID, meaning, initial, ACTIONS, CLAUSES, PROPERTIES, SMALL, read, write)
 UNBOUNDED = dict.fromkeys(("FLUSHES", "COMPACTIONS", "COLLECTIONS", "MAX_PENDING", "MAX_LOST", "MAX_CRASHES"))
 NUMBERS = {"WRITERS", "COMPACTORS", "COLLECTORS", "READERS", "CHECKPOINTS", "OPEN_RETRIES"}  # any, in what is proved
-SAFEGUARDS = {*m.Constants._fields} - {"ENDLESS", *NUMBERS, *UNBOUNDED}
+SAFEGUARDS = {*m.Constants._fields} - {"ENDLESS", "WRITER_CHECKPOINTS", *NUMBERS, *UNBOUNDED}
 SAFEGUARDS_OFF = (
     {"CREATE_IF_ABSENT": False}, {"OPEN_ANEW": False}, {"BUMP_OWN_ONLY": False}, {"EPOCH_CHECK": False},
     {"CHECK_AFTER_CONFLICT": False}, {"COMPACTOR_EPOCH": False}, {"REREAD": False}, {"REAPPLY": False},
     {"SWALLOW_FENCED": True}, {"UNKNOWN_IS_DONE": True}, {"POLL_LIST": False},
+    {"CHECKPOINT_AT_OPEN": False}, {"DROP_PREDECESSORS": False}, {"REPLACE_CHECKPOINT": False},
 )
 # The systems that are proved, each separately.
 SYSTEMS = {"": {}}

@@ -7,6 +7,10 @@ manifest, adds one to its role's epoch, and writes the next manifest with it. An
 epochs, apply the change, PUT the next if absent. After a conflict the instance repeats all of that. If it then reads a higher
 epoch of its own role, it is fenced and stops. If not, another role's update caused the conflict.
 
+An open writer has one checkpoint of its own, the writer checkpoint, so that no collector deletes what the manifest that the
+writer put last names. It is taken in the update that claims the epoch, and replaced in each flush. Whose update it is part of
+is all that matters here, so it costs no request and no action.
+
 The page leaves two questions open, and this model answers them. A compactor is fenced as a writer is: by an epoch of its own,
 at its next read of the manifest. A reader learns of new keys by LIST and GET alone. An SST's name is (writer, zero-based index
 of its flush). A compaction moves names out of L0. A WAL file is only its id.
@@ -35,6 +39,7 @@ class Constants(NamedTuple):
     CHECKPOINTS: int = 1  # checkpoints of the first manifest, all to be collected
     OPEN_RETRIES: int = 0  # retries of an open that lost its race: none on SlateDB's page on the manifest; -1: unlimited
     ENDLESS: bool = False  # True: endless updates without ids or content, for liveness
+    WRITER_CHECKPOINTS: bool = True  # False: writers take no checkpoints, as in released SlateDB and in database_metadata
     # Faults, each bounded
     MAX_PENDING: int | None = 0  # requests in flight whose clients no longer wait
     MAX_LOST: int | None = 0  # responses lost
@@ -51,6 +56,9 @@ class Constants(NamedTuple):
     SWALLOW_FENCED: bool = False  # True: a fenced instance only logs this, and does not report it to its caller
     UNKNOWN_IS_DONE: bool = False  # True: an update without a response is reported as done
     POLL_LIST: bool = True  # a reader lists in each poll; False: it gets the manifest that it already knows
+    CHECKPOINT_AT_OPEN: bool = True  # a writer takes its checkpoint in the update that claims its epoch
+    DROP_PREDECESSORS: bool = True  # with its own checkpoint it drops those of all other writers
+    REPLACE_CHECKPOINT: bool = True  # each flush replaces it, in the same update, by one of the manifest that it puts
 
 
 LIMITS = {  # the values that an instance may have
@@ -61,6 +69,7 @@ LIMITS = {  # the values that an instance may have
 
 Sst = tuple[int, int]  # (writer, zero-based index of its flush)
 By = tuple[str, int, int]  # (role, instance, its epoch)
+WriterCheckpoint = tuple[int, int]  # (the epoch of the writer, the id of the manifest that it keeps)
 
 
 class Manifest(NamedTuple):
@@ -72,6 +81,7 @@ class Manifest(NamedTuple):
     last_wal: int  # the last WAL id that an SST holds
     next_wal: int
     checkpoints: frozenset[int]
+    writer_checkpoints: frozenset[WriterCheckpoint]
 
 
 class Shared(NamedTuple):
@@ -236,6 +246,8 @@ def changed(c: Constants, me: int, i: Instance) -> Manifest:
     """The manifest that the instance puts next: an open with its epoch, or an update with its change."""
     m: Manifest = i.base  # pyright: ignore[reportAssignmentType]  # it has one when it puts
     if not i.open:
+        if c.CHECKPOINT_AT_OPEN:
+            m = with_own_checkpoint(c, i, m)
         if c.BUMP_OWN_ONLY:
             return m._replace(**{EPOCH[i.__class__]: i.epoch})
         return m._replace(**{name: getattr(m, name) + 1 for name in EPOCH.values()})
@@ -243,11 +255,21 @@ def changed(c: Constants, me: int, i: Instance) -> Manifest:
         return m
     match i:
         case Writer():
+            if c.REPLACE_CHECKPOINT:
+                m = with_own_checkpoint(c, i, m)
             return m._replace(l0=m.l0 | {(me, i.k)}, last_wal=m.next_wal, next_wal=m.next_wal + 1)
         case Compactor():
             return m._replace(l0=m.l0 - i.picked, compacted=m.compacted | i.picked)
         case Collector():
             return m._replace(checkpoints=m.checkpoints - i.picked)
+
+
+def with_own_checkpoint(c: Constants, i: Instance, m: Manifest) -> Manifest:
+    """The manifest with the checkpoint of the writer that puts it next, in place of those of all writers."""
+    if i.__class__ is not Writer or not c.WRITER_CHECKPOINTS or c.ENDLESS:
+        return m
+    others = frozenset() if c.DROP_PREDECESSORS else frozenset(one for one in m.writer_checkpoints if one[0] != i.epoch)
+    return m._replace(writer_checkpoints=others | {(i.epoch, i.n + 1)})
 
 
 def signed(me: int, i: Instance) -> By:
@@ -378,6 +400,23 @@ def epochs_are_monotone(c: Constants, s: Shared) -> bool:
     return all(epoch(a) <= epoch(b) for a, b in pairwise(s.files) for epoch in EPOCH_OF.values())
 
 
+def writer_is_pinned(c: Constants, s: Shared) -> bool:
+    """A manifest that a writer has put lists a checkpoint of itself, with the epoch of this writer."""
+    return not c.WRITER_CHECKPOINTS or c.ENDLESS or all(
+        (epoch, i) in m.writer_checkpoints for i, (m, (by, _, epoch)) in enumerate(zip(s.files, s.by), 1) if by == "Writer")
+
+
+def one_writer_checkpoint(c: Constants, s: Shared) -> bool:
+    """A manifest lists at most one writer checkpoint."""
+    return all(len(m.writer_checkpoints) < 2 for m in s.files)
+
+
+def writer_checkpoint_is_kept(c: Constants, s: Shared) -> bool:
+    """A manifest of another role lists the writer checkpoint that the previous one lists."""
+    return all(a.writer_checkpoints == b.writer_checkpoints
+               for (a, b), (by, _, _) in zip(pairwise(s.files), s.by[1:]) if by != "Writer")
+
+
 def flush_is_kept(c: Constants, s: Shared) -> bool:
     """A reported flush is in the latest manifest, in L0 or compacted."""
     return s.acked <= ssts(s.files[-1])
@@ -421,6 +460,18 @@ def flush_is_retried(c: Constants, s: Shared, w: Writer) -> bool:
 
 def flush_is_compacted(c: Constants, s: Shared) -> bool:
     return bool(s.acked & s.files[-1].compacted)
+
+
+def writer_checkpoint_is_replaced(c: Constants, s: Shared) -> bool:
+    """A writer has replaced the checkpoint of its open."""
+    return any(d == e and i != j for a, b in pairwise(s.files)
+               for d, i in a.writer_checkpoints for e, j in b.writer_checkpoints)
+
+
+def compacted_sst_is_pinned(c: Constants, s: Shared) -> bool:
+    """The writer checkpoint keeps a manifest in which a flush is in L0 that is compacted in the latest one."""
+    latest = s.files[-1]
+    return any(s.files[i - 1].l0 & latest.compacted for _, i in latest.writer_checkpoints if i <= len(s.files))
 
 
 def compactor_is_fenced(c: Constants, s: Shared, i: Compactor) -> bool:
@@ -467,6 +518,9 @@ ALWAYS = {
     "AtMostOneActiveCollectorCommits": (None, at_most_one_active_collector_commits),
     "OthersChangesAreKept": (None, others_changes_are_kept),
     "EpochsAreMonotone": (None, epochs_are_monotone),
+    "WriterIsPinned": (None, writer_is_pinned),
+    "OneWriterCheckpoint": (None, one_writer_checkpoint),
+    "WriterCheckpointIsKept": (None, writer_checkpoint_is_kept),
     "FlushIsKept": (None, flush_is_kept),
     "FencedIsTold": ("Writer", fenced_is_told),
     "ReadIsCurrent": ("Reader", read_is_current),
@@ -479,6 +533,8 @@ SOMETIMES = {
     "RetriedOpenSucceeds": ("Writer", retried_open_succeeds),
     "FlushIsRetried": ("Writer", flush_is_retried),
     "FlushIsCompacted": (None, flush_is_compacted),
+    "WriterCheckpointIsReplaced": (None, writer_checkpoint_is_replaced),
+    "CompactedSstIsPinned": (None, compacted_sst_is_pinned),
     "CompactorIsFenced": ("Compactor", compactor_is_fenced),
     "CheckpointIsCollected": (None, checkpoint_is_collected),
     "DoubtfulFlushLands": (None, doubtful_flush_lands),
@@ -520,7 +576,7 @@ def renamed_instances(of: str, part: tuple, names: tuple[int, ...]) -> tuple:
 
 def initial(c: Constants) -> Shared:
     nothing: frozenset = frozenset()
-    first = Manifest(0, 0, 0, nothing, nothing, 0, 1, frozenset(range(1, c.CHECKPOINTS + 1)))
+    first = Manifest(0, 0, 0, nothing, nothing, 0, 1, frozenset(range(1, c.CHECKPOINTS + 1)), nothing)
     return Shared((first,), (), 0, 0, nothing, (("", 0, 0),), nothing, nothing)
 
 
@@ -532,6 +588,8 @@ def witnesses(c: Constants) -> dict[str, tuple[str | None, Callable]]:
         "RetriedOpenSucceeds": c.OPEN_RETRIES > 0 and c.WRITERS > 1,  # -1: tries are not counted
         "FlushIsRetried": c.WRITERS > 0 and (c.COMPACTORS > 0 or c.COLLECTORS > 0),
         "FlushIsCompacted": c.COMPACTORS > 0, "CompactorIsFenced": c.COMPACTORS > 1,
+        "WriterCheckpointIsReplaced": c.WRITERS > 0 and c.FLUSHES != 0 and c.WRITER_CHECKPOINTS,
+        "CompactedSstIsPinned": c.COMPACTORS > 0 and c.WRITER_CHECKPOINTS,
         "CheckpointIsCollected": c.COLLECTORS > 0, "ReaderSeesFlush": c.READERS > 0,
         "DoubtfulFlushLands": c.MAX_LOST != 0 or c.MAX_PENDING != 0,
     }

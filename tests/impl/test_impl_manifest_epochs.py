@@ -49,6 +49,11 @@ async def latest(store) -> Manifest:
     return (await ManifestReader(world_of(store), "db").poll()).manifest
 
 
+def unpinned(m: Manifest) -> Manifest:
+    """Return the manifest without the checkpoints of writers."""
+    return m._replace(checkpoints=tuple(one for one in m.checkpoints if one.writer_epoch is None))
+
+
 def faulty(store) -> Faulty:
     found = Faulty(store)
     found.sent()
@@ -70,7 +75,7 @@ def test_an_epoch_begins_with_0_and_each_open_adds_one_to_its_own_role_s(stores)
         assert [(await open_writer(world_of(stores.open()), "db")).epoch for _ in range(2)] == [1, 2]
         assert (await open_compactor(world_of(stores.open()), "db")).epoch == 1
         collector = await open_collector(world_of(stores.open()), "db")
-        assert await latest(store) == Manifest(writer_epoch=2, compactor_epoch=1, collector_epoch=1)
+        assert unpinned(await latest(store)) == Manifest(writer_epoch=2, compactor_epoch=1, collector_epoch=1)
         with pytest.raises(RuntimeError, match="open already"):
             await collector.open()
         assert await store.get("db/manifest/00000000000000000005.manifest")
@@ -93,7 +98,7 @@ def test_an_open_that_loses_its_race_fails_at_once(stores, role):
         with pytest.raises(ObjectVersionExists) as lost:
             await task
         assert isinstance(lost.value, Definite) and lost.value.id == 2
-        assert await latest(store) == Manifest(writer_epoch=1)
+        assert unpinned(await latest(store)) == Manifest(writer_epoch=1)
         with pytest.raises(RuntimeError, match="failed to open"):
             await late.open()
 
@@ -178,8 +183,8 @@ def test_the_four_kinds_of_update_and_what_they_say(stores):
         compactor = await open_compactor(world_of(stores.open()), "db")
         opened = Manifest(writer_epoch=1, compactor_epoch=1)
         assert await compactor.compact() is None
-        assert (await writer.flush("a")).value == opened._replace(l0=("a",), replay_after_wal_id=1, next_wal=2)
-        assert (await writer.flush("b")).value == opened._replace(l0=("a", "b"), replay_after_wal_id=2, next_wal=3)
+        assert unpinned((await writer.flush("a")).value) == opened._replace(l0=("a",), replay_after_wal_id=1, next_wal=2)
+        assert unpinned((await writer.flush("b")).value) == opened._replace(l0=("a", "b"), replay_after_wal_id=2, next_wal=3)
         merged = []
 
         async def merge(picked: tuple[str, ...]) -> None:
@@ -187,8 +192,34 @@ def test_the_four_kinds_of_update_and_what_they_say(stores):
 
         done = await compactor.compact(merge)
         assert merged == [("a", "b")]
-        assert done == (6, opened._replace(compacted=("a", "b"), replay_after_wal_id=2, next_wal=3))
+        assert done and done.id == 6
+        assert unpinned(done.value) == opened._replace(compacted=("a", "b"), replay_after_wal_id=2, next_wal=3)
         assert await latest(store) == done.value
+
+    run(case())
+
+
+def test_a_writer_has_one_checkpoint_of_the_manifest_that_it_put_last(stores):
+    """SlateDB's RFC on checkpoints: «Look through the checkpoints under `checkpoint` for any entries with `metadata` of type
+    `WriterCheckpoint`, and remove any such entries», and create one of «the next manifest version (V + 1)»."""
+
+    async def case():
+        lasting = Checkpoint("c", 1, 0)
+        store = await fresh(stores, Manifest(checkpoints=(lasting,)))
+        old = await open_writer(world_of(stores.open()), "db")
+        compactor, collector = [await OPEN[role](world_of(stores.open()), "db") for role in ("compactor", "collector")]
+        await old.flush("a")
+        taken = (await latest(store)).checkpoints
+        assert [(one.manifest_id, one.writer_epoch) for one in taken] == [(1, None), (5, 1)]
+        await compactor.compact()
+        assert (await latest(store)).checkpoints == taken and await collector.drop_ended_checkpoints() is None
+        held = Held(stores.open(), "create", "7.manifest")
+        task = asyncio.ensure_future(open_writer(world_of(held), "db", retry_for_s=60))
+        await held.reached.wait()
+        await old.flush("b")
+        held.release.set()
+        assert (await task).epoch == 2
+        assert [(one.manifest_id, one.writer_epoch) for one in (await latest(store)).checkpoints] == [(1, None), (8, 2)]
 
     run(case())
 
@@ -245,7 +276,7 @@ def test_a_flush_that_is_reported_stays_whoever_else_writes(stores):
         assert sorted(final.sst_names) == [f"0.{n}" for n in range(4)]
         assert (final.writer_epoch, final.compactor_epoch, final.collector_epoch) == (1, 1, 1)
         assert (final.replay_after_wal_id, final.next_wal) == (4, 5)
-        assert final.checkpoints == kept
+        assert unpinned(final).checkpoints == kept
         assert await collector.drop_ended_checkpoints() is None
 
     run(case())
@@ -363,7 +394,7 @@ def test_a_compaction_and_a_collection_without_a_reply(fate):
             assert await update() and not instance.attempt.doubt
             await store.arrive()
         final = await latest(store)
-        assert (final.l0, final.compacted, final.checkpoints, merged) == ((), ("a",), (), [("a",)])
+        assert (final.l0, final.compacted, unpinned(final).checkpoints, merged) == ((), ("a",), (), [("a",)])
 
     run(case())
 
@@ -549,8 +580,9 @@ def test_the_codec_sorts_its_keys_and_refuses_what_it_would_drop():
 def test_fields_are_named_as_in_the_model():
     from highwater.model.protocols import manifest_epochs as model
 
-    assert {NAMES[field] for field in EPOCHS.always} == set(model.Manifest._fields)
+    assert {NAMES[field] for field in EPOCHS.always} == set(model.Manifest._fields) - {"writer_checkpoints"}
     first = model.initial(model.Constants(CHECKPOINTS=0)).files[0]._asdict()
+    assert not first.pop("writer_checkpoints")  # in the files they are among the checkpoints
     assert json.loads(encode(Manifest())) == {
         name: value if isinstance(value, int) else list(value) for name, value in first.items()}
 

@@ -22,6 +22,9 @@ FAILING = [
     ({"SWALLOW_FENCED": True}, "Writer", "ReadFenced", "FencedIsTold"),
     ({"UNKNOWN_IS_DONE": True}, "Writer", "SendCreate", "AckedIsKept"),
     ({"POLL_LIST": False}, "Reader", "List", "OwedIsKept"),
+    ({"CHECKPOINT_AT_OPEN": False}, "Writer", "CreateNext", "WriterIsPinned"),
+    ({"DROP_PREDECESSORS": False}, "Writer", "CreateNext", "OneWriterCheckpoint"),
+    ({"REPLACE_CHECKPOINT": False}, "Writer", "SendCreate", "PendingIsPinned"),
 ]
 # A clause that is left out -> where the proof then fails: a role (of a property: none), an action, a clause.
 OF_ROLE = {"IsPast": ("CreateNext", "{}IsUnique"), "KnowsIds": ("ReadLatest", "{}BaseIsRead"),
@@ -33,6 +36,12 @@ NEEDED = {
     "SstIsOnce": ("", "Property", "OthersChangesAreKept"), "WalIsBehind": ("Writer", "CreateNext", "NumbersFollow"),
     "LatestIsHighest": ("", "ApplyPending", "CommitsAreOfLatest"), "LatestHoldsAll": ("Writer", "ReadLatest", "FlushIsNew"),
     "CommitsAreOfLatest": ("", "Property", "AtMostOneActiveWriterCommits"), "AckedIsKept": ("", "Property", "FlushIsKept"),
+    **{clause: ("", "Property", clause) for clause in ("WriterIsPinned", "OneWriterCheckpoint", "WriterCheckpointIsKept")},
+    "PendingIsPinned": ("", "ApplyPending", "WriterIsPinned"),
+    "PendingOneWriterCheckpoint": ("", "ApplyPending", "OneWriterCheckpoint"),
+    "PendingCheckpointIsKept": ("", "ApplyPending", "WriterCheckpointIsKept"),
+    "CompactorBaseHoldsPins": ("Compactor", "CreateNext", "WriterCheckpointIsKept"),
+    "CollectorBaseHoldsPins": ("Collector", "CreateNext", "WriterCheckpointIsKept"),
     **{f"{role}IsUnique": ("", "Property", "OneWriterPerEpoch") for role in proofs.INSTANCES_OF},
     **{role + clause: (role, action, fails.format(role)) for role in proofs.INSTANCES_OF
        for clause, (action, fails) in OF_ROLE.items()},

@@ -32,6 +32,19 @@ def test_what_else_loses_a_flush(constants):
     assert explore(of).violated == "FlushIsKept"
 
 
+def test_what_else_drops_the_checkpoint_of_a_writer():
+    """A compactor that puts its old lists drops the checkpoint of a writer that has opened since."""
+    of = model(Constants(REAPPLY=False, COMPACTORS=1))
+    kept = of._replace(always={"WriterCheckpointIsKept": of.always["WriterCheckpointIsKept"]}, sometimes={})
+    assert explore(kept).violated == "WriterCheckpointIsKept"
+
+
+def test_a_lost_open_leaves_a_checkpoint_and_the_next_open_drops_it():
+    of = model(Constants(WRITERS=2, FLUSHES=0, MAX_LOST=1))
+    after = walked(of, init(of), *opening(0, "LoseReply"), *opening(1, "CreateNext"))
+    assert [m.writer_checkpoints for m in after.shared.files] == [set(), {(1, 2)}, {(2, 3)}]
+
+
 # --- the sources' sentences
 
 def walked(of, state: State, *labels) -> State:

@@ -2,7 +2,7 @@
 with the model's history.
 
 A client of a run is one instance of the model. It does not return after a crash; another instance opens. The SST "w.k" is flush
-k of writer w. The model has only expired checkpoints, so a checkpoint without expiry is left out of its state.
+k of writer w. The model has expired checkpoints and those of writers, so any other without expiry is left out of its state.
 
 After an applied create, the trace does not show whether the response arrived. Both cases are followed until the client reports
 an outcome to its caller, or stops waiting. A read whose response is lost leaves the client's state unchanged. After a failed
@@ -45,7 +45,9 @@ def decoded(body: bytes) -> Manifest:
     m = EPOCHS.decode(body)
     return Manifest(m.writer_epoch, m.compactor_epoch, m.collector_epoch, distinct(map(update_of, m.l0)),
                     distinct(map(update_of, m.compacted)), m.replay_after_wal_id, m.next_wal,
-                    frozenset([int(checkpoint.id) for checkpoint in m.checkpoints if checkpoint.expiry_ms]))
+                    frozenset([int(checkpoint.id) for checkpoint in m.checkpoints if checkpoint.expiry_ms]),
+                    distinct(tuple((checkpoint.writer_epoch, checkpoint.manifest_id) for checkpoint in m.checkpoints
+                                   if checkpoint.writer_epoch is not None)))
 
 
 class Trace(trace.Trace):

@@ -8,7 +8,8 @@ Each form has fields that it always writes. It writes any other field only if it
 `"sessions":[["..",3]]`. `last_wal` is `replay_after_wal_id`, `last_seen` is `wal_id_last_seen`, `last_l0` is
 `last_compacted_l0_sst_id`, and `last_seq` is `last_l0_seq`. `l0` and `compacted` are names of SSTs, in the order in which they
 were added. `expiry_ms` is the time until which the checkpoint is active, in milliseconds since the epoch; 0 means that it never
-expires.
+expires. A checkpoint with `writer_epoch` is the one that the writer of this epoch has for itself: a WriterCheckpoint in
+SlateDB's files.
 """
 
 import json
@@ -25,6 +26,7 @@ class Checkpoint(NamedTuple):
     manifest_id: int
     expiry_ms: int
     name: str | None = None
+    writer_epoch: int | None = None
 
     def active(self, now_ms: int) -> bool:
         """Return whether the checkpoint is still in force at `now_ms`."""

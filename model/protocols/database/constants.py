@@ -91,7 +91,7 @@ def parts(c: Constants) -> Parts:
                               **off.get("compactions", {})}),
         manifest_epochs.Constants(**{
             "WRITERS": c.WRITERS, "COMPACTORS": c.COMPACTORS, "READERS": c.READERS, "FLUSHES": None, "COMPACTIONS": None,
-            "CHECKPOINTS": 0, "OPEN_RETRIES": -1, **UNBOUNDED, **off.get("epochs", {})}),
+            "CHECKPOINTS": 0, "OPEN_RETRIES": -1, "WRITER_CHECKPOINTS": False, **UNBOUNDED, **off.get("epochs", {})}),
         manifest_compactions.Constants(**{
             "WRITERS": 1, "COMPACTORS": c.COMPACTORS, "FLUSHES": None, **UNBOUNDED, **off.get("claims", {})}),
         wal_fencing.Constants(**{

@@ -59,7 +59,8 @@ def refiners_of(c: Constants, make: Callable[[Model], Refiner] | None = None) ->
         "manifest": boundary.refiner(boundary.constants(c.WRITERS + c.COMPACTORS + c.OPERATORS, c.COLLECTORS, c.READERS, c.PAGE,
                                                         True, known=True)),
         "compactions": boundary.refiner(boundary.constants(c.COMPACTORS, c.COLLECTORS, 0, c.PAGE, False)),
-        "epochs": manifest_epochs.refiner(manifest_epochs.constants(c.WRITERS, c.COMPACTORS, 0, 0, 0, True)),
+        "epochs": manifest_epochs.refiner(manifest_epochs.constants(c.WRITERS, c.COMPACTORS, 0, 0, 0, True)._replace(
+            WRITER_CHECKPOINTS=False)),
         "claims": manifest_compactions.refiner(manifest_compactions.constants(1, c.COMPACTORS, 0)),
         "wal": with_pages(wal_fencing.refiner(wal_fencing.constants(c.WRITERS, c.COLLECTORS))),
     }
