@@ -1,7 +1,7 @@
 """Safety: a part that is unpacked has exactly the content that was packed, and takes no more memory than MOST bytes.
 
 Parts of an SST are packed one by one, with the codec that its info names. zlib is in the standard library; the others are done
-by pyarrow, which the extra `spark` brings. It is imported only for a table that needs it.
+by pyarrow, which the extra `codecs` brings. It is imported only for a table that needs it.
 
     1 snappy, raw      2 zlib      3 LZ4: the content's length, a little-endian u32, then one block      4 zstd frames
 """
@@ -22,7 +22,7 @@ class CodecMissing(Definite):
     """The library that unpacks this codec is not installed."""
 
     def __init__(self, codec: int):
-        super().__init__(f"codec {NAMES[codec]} needs the package pyarrow: pip install 'highwater-verify[spark]'")
+        super().__init__(f"codec {NAMES[codec]} needs the package pyarrow: pip install 'highwater-verify[codecs]'")
 
 
 def pack(content: bytes, codec: int) -> bytes:
