@@ -27,8 +27,8 @@ def bytes_of(text: str) -> bytes:
     while at < len(text):
         match = PIECE.match(text, at)
         if match is None:
-            raise ValueError(f"key {text!r}: after the backslash at character {at} write xNN, two hexadecimal digits, or another "
-                             "backslash")
+            raise ValueError(f"key {text!r}: after the backslash at character {at} write xNN, two hexadecimal digits, or "
+                             "another backslash")
         raw += bytes.fromhex(match[1]) if match[1] else b"\\" if match[2] else match[3].encode("utf-8", "surrogateescape")
         at = match.end()
     return bytes(raw)
@@ -55,7 +55,7 @@ def row_of(row: Row) -> dict[str, Any]:
 
 
 def shown_of(shown: Shown) -> dict[str, Any]:
-    """Return what a key shows as JSON has it. Operands are listed, the oldest first: only the database's user can merge them."""
+    """Return what a key shows as JSON has it. Operands are listed, the oldest first: only the database's user merges them."""
     value = None if shown.value is None else text_of(shown.value)
     operands = {"operands": [text_of(one) for one in shown.operands]} if shown.operands else {}
     return {"key": text_of(shown.key), "value": value} | operands | {"seq": shown.seq} | times_of(shown)

@@ -1,6 +1,6 @@
 """Safety: the rows of a block are what its bytes say, or an error names the byte that no writer writes.
 
-A block of format 2 has entries, then the offsets of those with a whole key (restarts: every 16th), u16, and their number, u16:
+A block of format 2 has entries, then the offsets of those with a whole key (restarts: every 16th), u16, and their number:
 
     shared, unshared, value length (each LEB128) · the rest of the key · value · seq u64 · flags u8 · [expires i64] [created i64]
 
@@ -13,6 +13,7 @@ Numbers are big-endian. A block has no key range of its own: the index does. imp
 
 import struct
 from collections.abc import Sequence
+from itertools import pairwise
 
 from highwater.impl.db.damaged import Place
 from highwater.impl.db.rows import HAS_CREATION, HAS_EXPIRY, KNOWN_FLAGS, LONGEST_KEY, MERGE, TOMBSTONE, Row, check, flags_of
@@ -38,7 +39,7 @@ def trailer(block: bytes, place: Place) -> tuple[tuple[int, ...], int]:
     if not number or end <= 0:
         raise place.damaged(len(block) - 2, "number of offsets", f"{number} offsets in a block of {len(block)} bytes")
     offsets = struct.unpack_from(f">{number}H", block, end)
-    if offsets[0] or any(a >= b for a, b in zip(offsets, offsets[1:])) or offsets[-1] >= end:
+    if offsets[0] or any(a >= b for a, b in pairwise(offsets)) or offsets[-1] >= end:
         raise place.damaged(end, "offsets", "they do not begin with 0 and rise up to the last entry")
     return offsets, end
 
@@ -73,9 +74,7 @@ def decode_v2(block: bytes, restarts: tuple[int, ...], end: int, place: Place) -
                 create_ms = I64.unpack_from(block, at)[0]
                 at += 8
         except (IndexError, struct.error):
-            at = end + 1
-            seq = flags = 0
-            value, expire_ms, create_ms = b"", None, None
+            raise place.damaged(start, "entry", f"it goes beyond the block's {len(block)} bytes") from None
         if at > end:
             raise place.damaged(start, "entry", f"it goes beyond the block's entries, which end at {end}")
         if restart < len(restarts) and restarts[restart] <= start:

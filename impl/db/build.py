@@ -51,7 +51,7 @@ def wal_of(rows: Sequence[Row], codec: int = 0, block_bytes: int = BLOCK_BYTES) 
 
 def checked(rows: Sequence[Row], block_bytes: int) -> list[tuple[list[Row], bytes]]:
     if not rows or not 0 < block_bytes <= LARGEST_BLOCK:
-        raise ValueError(f"{len(rows)} rows in blocks of {block_bytes:,} bytes: there must be some, in at most {LARGEST_BLOCK:,}")
+        raise ValueError(f"{len(rows)} rows in blocks of {block_bytes:,} bytes: write some, in at most {LARGEST_BLOCK:,}")
     return blocks_of(rows, block_bytes)
 
 
@@ -63,8 +63,8 @@ def separator(last: bytes, first: bytes) -> bytes:
 def stats_of(blocks: Iterable[list[Row]]) -> Stats:
     counted = [(BlockStats(*(sum(row.kind == kind for row in rows) for kind in (VALUE, TOMBSTONE, MERGE))), rows)
                for rows in blocks]
-    sums = (sum(of[place] for of, _ in counted) for place in range(3))
-    return Stats(*sums, sum(len(row.key) for _, rows in counted for row in rows),
+    puts, deletes, merges = (sum(of[place] for of, _ in counted) for place in range(3))
+    return Stats(puts, deletes, merges, sum(len(row.key) for _, rows in counted for row in rows),
                  sum(len(row.value) for _, rows in counted for row in rows), tuple(of for of, _ in counted))
 
 

@@ -25,8 +25,8 @@ class TwoRows(Definite):
     """Two sources have different rows with the same key and number, so nobody can tell which one counts."""
 
     def __init__(self, one: Row, other: Row):
-        super().__init__(f"the key {one.key!r} has two different rows of number {one.seq}: {one} and {other}: one of their SSTs is "
-                         "not of this database, or damaged")
+        super().__init__(f"the key {one.key!r} has two different rows of number {one.seq}: {one} and {other}: one of their "
+                         "SSTs is not of this database, or damaged")
 
 
 class Shown(NamedTuple):

@@ -25,7 +25,7 @@ class BlockMeta(NamedTuple):
     """A block in the index."""
 
     offset: U64 = 0
-    first_key: bytes = b""  # a key that is after all of the block before, and not after the first one of this; empty for block 0
+    first_key: bytes = b""  # after all keys of the block before, and not after the first one of this; empty for block 0
     encoded_len: U64 = 0  # since 0.18
 
 

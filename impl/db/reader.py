@@ -1,7 +1,7 @@
 """Safety: a read shows what one state of the database shows: one manifest's SSTs in their visible ranges, and the WAL behind.
 
-Nothing is written, so nothing keeps that state: a collector may delete an SST while it is read. Then the read fails, and says so.
-With a checkpoint that lasts, it cannot happen.
+Nothing is written, so nothing keeps that state: a collector may delete an SST while it is read. Then the read fails, and says
+so. With a checkpoint that lasts, it cannot happen.
 
 An SST is one request: the seam reads whole objects. Of a run, one SST is in memory at a time.
 """
@@ -168,7 +168,8 @@ class Reader:
         try:
             body = (await self.store.get(key)).body
         except NotFound:
-            raise CannotRead(f"{key}: it is missing; if a collector has just deleted it, read again, or read a checkpoint") from None
+            raise CannotRead(f"{key}: it is missing; if a collector has just deleted it, read again, or read a "
+                             "checkpoint") from None
         return Table(key, body, self.state.ssts[sst].info)
 
 

@@ -1,4 +1,4 @@
-"""Safety: the rows that a table returns are those of its object, in the order that its kind has, or an error says what is wrong.
+"""Safety: the rows that a table returns are those of its object, in the order of its kind, or an error says what is wrong.
 
 A table is an SST or a WAL object whose bytes are in memory. The seam has no ranged read: an object is read whole, by one
 request. Blocks are checked and unpacked one by one, when they are asked for.
@@ -9,6 +9,7 @@ The rows of an SST ascend by key; the versions of one key descend by number. Tho
 from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import pairwise
 
 from highwater.impl.codecs.slatedb.tables import SstInfo
 from highwater.impl.db import block, bloom
@@ -25,17 +26,17 @@ class Table:
         self.key, self.body = key, body
         self.info, self.version, self.info_offset = info_of(body, key)
         if expected is not None and expected != self.info:
-            raise DamagedObject(key, self.info_offset, "info", f"it is {self.info}, and the manifest says {expected}: the object "
-                                "is another one, or damaged")
+            raise DamagedObject(key, self.info_offset, "info", f"it is {self.info}, and the manifest says {expected}: the "
+                                "object is another one, or damaged")
         index, place = self.part("index", self.info.index_offset, self.info.index_len)
         metas = table_of(index, Index, place).block_meta
         self.offsets = [meta.offset for meta in metas]
         self.first_keys = [meta.first_key for meta in metas]
         self.end_of_blocks = self.info.filter_offset if self.info.filter_len else self.info.index_offset
-        if metas and (self.offsets[0] or any(a >= b for a, b in zip(self.offsets, (*self.offsets[1:], self.end_of_blocks)))):
+        if metas and (self.offsets[0] or any(a >= b for a, b in pairwise((*self.offsets, self.end_of_blocks)))):
             raise place.damaged(0, "offsets of blocks", f"they do not rise from 0 up to the last block, before byte "
                                 f"{self.end_of_blocks:,}")
-        if not self.is_wal and any(a > b for a, b in zip(self.first_keys, self.first_keys[1:])):
+        if not self.is_wal and any(a > b for a, b in pairwise(self.first_keys)):
             raise place.damaged(0, "first keys of blocks", "they do not ascend")
 
     @property
@@ -87,7 +88,7 @@ class Table:
     def check_commits(self, number: int, rows: list[Row], place: Place) -> None:
         seqs = [row.seq for row in rows]
         first = self.first_keys[number]
-        if any(a > b for a, b in zip(seqs, seqs[1:])) or (first and int.from_bytes(first, "big") > seqs[0]):
+        if any(a > b for a, b in pairwise(seqs)) or (first and int.from_bytes(first, "big") > seqs[0]):
             raise place.damaged(0, "numbers of rows", f"{seqs[:3]} .. do not ascend from the index's {first!r}")
 
     def blocks(self, start: bytes = b"", end: bytes | None = None) -> Iterator[list[Row]]:

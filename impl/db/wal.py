@@ -17,8 +17,8 @@ class WalMissing(Definite):
     """A WAL object whose rows are in no SST is not there."""
 
     def __init__(self, key: str, last: int):
-        super().__init__(f"{key}: it is missing, but the WAL goes on to object {last}; its rows are in no SST: if the WAL is in "
-                         "another store, say where; else see `highwater admin check`")
+        super().__init__(f"{key}: it is missing, but the WAL goes on to object {last}; its rows are in no SST: if the WAL is "
+                         "in another store, say where; else see `highwater admin check`")
 
 
 def rows_of(key: str, body: bytes) -> list[Row]:
@@ -32,7 +32,8 @@ async def ids_after(store: ObjectStore, namespace: Namespace, after: int) -> lis
     return [number for entry in entries if (number := namespace.file_id(entry.key)) is not None]
 
 
-async def replayed(store: ObjectStore, namespace: Namespace, after: int, last: int | None, seq: int) -> AsyncIterator[list[Row]]:
+async def replayed(store: ObjectStore, namespace: Namespace, after: int, last: int | None, seq: int
+                   ) -> AsyncIterator[list[Row]]:
     """Yield the rows with numbers after `seq` of each WAL object behind `after`, up to `last` or all that are listed.
 
     Rows up to `seq` are in an SST. Raises WalMissing, DamagedObject.
