@@ -1,7 +1,8 @@
 """Safety: a filter never excludes a key that was added to it.
 
 An SST's filter part holds named filters: their number u16, then for each the length u16 of its name, the name, the length u64
-of its content, the content. SlateDB writes one, named `_bf`, a Bloom filter: the number of probes u16, then the bits. It holds the SipHash-1-3 of each row's key, with the keys 0 and 0. A filter of another name excludes nothing here.
+of its content, the content. SlateDB writes one, named `_bf`, a Bloom filter: the number of probes u16, then the bits.
+It holds the SipHash-1-3 of each row's key, with the keys 0 and 0. A filter of another name excludes nothing here.
 
 The two halves of a hash give its probes: h and d, the low and the high half modulo the number of bits m. For each number i from
 0 on, d grows by i, the bit h is probed, and h grows by d, modulo m. Bit i is bit i % 8 of byte i // 8, from the low end.

@@ -35,4 +35,4 @@ def check(row: Row) -> None:
     if row.kind not in KINDS or (row.kind == TOMBSTONE and row.value):
         raise ValueError(f"the row {row.key!r} of kind {row.kind} is no value, tombstone or merge")
     if len(row.value) > LONGEST_VALUE or not 0 <= row.seq < 1 << 64:
-        raise ValueError(f"the row {row.key!r} has {len(row.value):,} bytes of value and the number {row.seq}: one is too large")
+        raise ValueError(f"the row {row.key!r} has {len(row.value):,} value bytes and the number {row.seq}: one is too large")
