@@ -53,16 +53,15 @@ async def opened(store: ObjectStore, root: str, checkpoint: str | None = None, w
     """Return the latest state, or that of a checkpoint. Raises CannotRead, WalMissing, DamagedObject, InvalidFile, ..."""
     for attempt in range(ATTEMPTS):
         latest, manifest = await latest_of(store, root)
-        last, manifest_id = None, latest
+        manifest_id = latest
         if checkpoint is not None:
             manifest_id, manifest = await kept(store, root, manifest, checkpoint)
-            last = manifest.wal_id_last_seen
         if not manifest.initialized:
             raise CannotRead(f"manifest {manifest_id} is that of an unfinished clone: its parent may delete what it reads")
         rows: list[Row] = []
         try:
             async for more in wal.replayed(wal_store or store, Namespace(root if wal_root is None else wal_root, "wal"),
-                                           manifest.replay_after_wal_id, last, manifest.last_l0_seq):
+                                           manifest, checkpoint is None):
                 rows += more
         except wal.WalMissing:
             if checkpoint is not None or attempt == ATTEMPTS - 1 or (await latest_of(store, root))[0] == latest:

@@ -6,6 +6,7 @@ empty since release 0.14; before, it is a table without blocks.
 
 from collections.abc import AsyncIterator
 
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.db.rows import Row
 from highwater.impl.db.table import Table
 from highwater.impl.errors import Definite, NotFound
@@ -32,14 +33,13 @@ async def ids_after(store: ObjectStore, namespace: Namespace, after: int) -> lis
     return [number for entry in entries if (number := namespace.file_id(entry.key)) is not None]
 
 
-async def replayed(store: ObjectStore, namespace: Namespace, after: int, last: int | None, seq: int
-                   ) -> AsyncIterator[list[Row]]:
-    """Yield the rows with numbers after `seq` of each WAL object behind `after`, up to `last` or all that are listed.
+async def replayed(store: ObjectStore, namespace: Namespace, manifest: Manifest, later: bool) -> AsyncIterator[list[Row]]:
+    """Yield the rows of each WAL object that are in no SST of the manifest: those that it has seen, and those `later`.
 
-    Rows up to `seq` are in an SST. Raises WalMissing, DamagedObject.
+    Raises WalMissing, DamagedObject.
     """
-    ids = await ids_after(store, namespace, after)
-    end = max([after, *ids]) if last is None else last
+    after, seq = manifest.replay_after_wal_id, manifest.last_l0_seq
+    end = max([manifest.wal_id_last_seen, *(await ids_after(store, namespace, after) if later else ())])
     for number in range(after + 1, end + 1):
         key = namespace.key(number)
         try:
