@@ -2,7 +2,7 @@
 
 A block of format 2 has entries, the offsets of those with a whole key (every 16th), and the number of the offsets:
 
-    shared, unshared, value length (each LEB128) · the rest of the key · value · seq u64 · flags u8 · [expires i64] [created i64]
+    shared, unshared, length (each LEB128) · the rest of the key · value · seq u64 · flags u8 · [expires i64] [created i64]
 
 Offsets and their number are u16; `shared` bytes are those of the previous key. Format 1 has the offset of every entry, and
 shares with the block's first key:

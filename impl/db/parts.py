@@ -25,7 +25,7 @@ class BlockMeta(NamedTuple):
     """A block in the index."""
 
     offset: U64 = 0
-    first_key: bytes = b""  # after all keys of the block before, and not after the first one of this; empty for block 0
+    first_key: Annotated[bytes, REQUIRED] = b""  # a key after the block before, up to the first one of this; b"" for block 0
     encoded_len: U64 = 0  # since 0.18
 
 

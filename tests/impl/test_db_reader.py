@@ -20,10 +20,11 @@ from highwater.impl.manifests.spans import Malformed, Span, range_of
 from tests.support.slatedb.tables import database, id_of
 
 NOW = 1000
+EVERYTHING = Span()
 UUID = "01740ee5-6459-44af-9a45-85deb6e468e3"
 
 
-def scanned(store, span=Span(), checkpoint=None, now_ms=NOW, root="db") -> list[Shown]:
+def scanned(store, span=EVERYTHING, checkpoint=None, now_ms=NOW, root="db") -> list[Shown]:
     async def go():
         reader = Reader(store, await opened(store, root, checkpoint))
         return [found async for found in reader.scan(span, now_ms)]
@@ -170,7 +171,8 @@ def test_an_sst_of_a_parent_is_read_there():
 def with_checkpoint(**fields):
     """Manifest 2 keeps manifest 1 by a checkpoint, and has nothing in L0; its WAL has one object more than manifest 1 knows."""
     store, manifest = database([ALL[:1]], [[Row(b"w1", 2)], [Row(b"w2", 3)]], wal_id_last_seen=1)
-    later = manifest._replace(l0=(), ssts=(), checkpoints=(Checkpoint(UUID, 1, name="kept"),), wal_id_last_seen=2)._replace(**fields)
+    later = manifest._replace(l0=(), ssts=(), checkpoints=(Checkpoint(UUID, 1, name="kept"),), wal_id_last_seen=2)
+    later = later._replace(**fields)
     asyncio.run(store.put(Namespace("db", "manifest").key(2), ManifestCodec().encode(later)))
     return store
 

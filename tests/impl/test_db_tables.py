@@ -2,6 +2,7 @@
 
 import random
 import sys
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -119,7 +120,7 @@ def parts_of(body: bytes) -> list[tuple[int, int]]:
     table = Table("x", body)
     info, blocks = table.info, [*table.offsets, table.end_of_blocks]
     others = [(getattr(info, f"{name}_offset"), getattr(info, f"{name}_len")) for name in ("filter", "index", "stats")]
-    return [*zip(blocks, blocks[1:]), *((start, start + length) for start, length in others if length),
+    return [*pairwise(blocks), *((start, start + length) for start, length in others if length),
             (table.info_offset, len(body) - FOOTER.size)]
 
 

@@ -1,4 +1,4 @@
-"""Rows to draw, objects that hold them, a database of ours in memory, and SSTs of format 1, which no release writes any more."""
+"""Rows to draw, a database of ours in memory, and SSTs of format 1, which no release writes any more."""
 
 import asyncio
 import struct
@@ -59,7 +59,8 @@ def block_v1(rows: Sequence[Row]) -> bytes:
         offsets.append(len(entries))
         shared = next((i for i, (a, b) in enumerate(zip(rows[0].key, row.key)) if a != b), min(len(rows[0].key), len(row.key)))
         shared = shared if entries else 0
-        entries += struct.pack(">HH", shared, len(row.key) - shared) + row.key[shared:] + struct.pack(">QB", row.seq, flags_of(row))
+        entries += struct.pack(">HH", shared, len(row.key) - shared) + row.key[shared:]
+        entries += struct.pack(">QB", row.seq, flags_of(row))
         entries += b"".join(struct.pack(">q", time) for time in (row.expire_ms, row.create_ms) if time is not None)
         entries += b"" if row.kind == TOMBSTONE else struct.pack(">I", len(row.value)) + row.value
     return bytes(entries) + struct.pack(f">{len(offsets) + 1}H", *offsets, len(offsets))
@@ -72,6 +73,7 @@ def sst_v1(blocks: Sequence[Sequence[Row]]) -> Built:
         metas.append(BlockMeta(len(body), separator(before[-1].key, rows[0].key) if before else b""))
         body += sealed(block_v1(rows))
     index = sealed(write(Index(tuple(metas))))
-    info = SstInfo(blocks[0][0].key, len(body), len(index), len(body), 0, last_entry=blocks[-1][-1].key, filter_format=COMPOSITE)
+    info = SstInfo(blocks[0][0].key, len(body), len(index), len(body), 0, last_entry=blocks[-1][-1].key,
+                   filter_format=COMPOSITE)
     body += index
     return Built(bytes(body) + sealed(write(info)) + FOOTER.pack(len(body), 1), info)
