@@ -26,8 +26,8 @@ from tests.interop.test_interop import WRITES, Database
 from tests.interop.test_interop import database as database
 from tests.interop.test_interop import peer as peer
 from tests.interop.test_interop import release as release
-from tests.support.slatedb.client import Client, compacting
-from tests.support.slatedb.tables import sst_v1
+from tests.support.slatedb.client import Client, PeerError, compacting
+from tests.support.slatedb.tables import fence_with_body, sst_v1
 
 pytestmark = pytest.mark.interop
 CODECS = (None, "Snappy", "Zlib", "Lz4", "Zstd")
@@ -81,7 +81,7 @@ def test_every_object_decodes_and_rows_are_those_of_their_scan(release, peer, da
     """With rows that are only in the WAL; then with all in L0. What we build of the same rows has the same blocks and filter."""
     filled(peer, database, codec)
     rows = peer.rows()
-    assert read(database) == rows and len(rows) == 502
+    assert read(database) == rows and len(rows) == 503
     peer.close()
     assert read(database) == rows == peer.rows_of(path=database.path, merging=True)
     seen = {"SST": 0, "WAL": 0, "fence": 0, "filter": 0}
@@ -188,12 +188,28 @@ def ours(database: Database, release: str, built: list[Built], wal: list[bytes],
     return manifest
 
 
+def fence_of(release: str) -> bytes:
+    """A fence as the release reads it. 0.13.1 refuses an empty one that it has to replay: "empty SSTable"."""
+    return fence_with_body() if release == "0.13.1" else FENCE
+
+
+def test_0_13_1_cannot_replay_an_empty_fence(release, peer, database):
+    """docs/operating/reading-slatedb.md: where a later release has opened a database, and not flushed since."""
+    ours(database, release, [], [FENCE, wal_of([Row(b"k", 1, VALUE, b"v", NOW_MS)]).body])
+    assert [row[0] for row in read(database)] == ["k"]
+    if release == "0.13.1":
+        with pytest.raises(PeerError, match="empty SSTable"):
+            peer.rows_of(path=database.path)
+    else:
+        assert peer.rows_of(path=database.path) == read(database)
+
+
 def test_it_reads_a_whole_database_of_ours_and_goes_on(release, peer, database):
     """A run of two SSTs, L0, a view with a range, and a WAL that it replays: written by nobody but us."""
     run = [[Row(b"r%04d" % i, 1, VALUE, b"run", NOW_MS) for i in part] for part in (range(2000), range(2000, 2500))]
     newer = [Row(b"e", 3, VALUE, b"v", NOW_MS, NOW_MS + HOUR_MS), Row(b"m", 4, MERGE, b"2", NOW_MS),
              Row(b"m", 2, VALUE, b"1", NOW_MS), Row(b"r0001", 3, TOMBSTONE, b"", NOW_MS), Row(b"z", 3, VALUE, b"hidden", NOW_MS)]
-    wal = [FENCE, wal_of([Row(b"m", 5, MERGE, b"3", NOW_MS), Row(b"r0002", 5, TOMBSTONE, b"", NOW_MS)]).body,
+    wal = [fence_of(release), wal_of([Row(b"m", 5, MERGE, b"3", NOW_MS), Row(b"r0002", 5, TOMBSTONE, b"", NOW_MS)]).body,
            wal_of([Row(b"w%04d" % i, 6, VALUE, b"wal", NOW_MS) for i in range(500)]).body]
     hidden = range_of(Span(b"", b"z"))
     ours(database, release, [sst_of(run[0]), sst_of(run[1]), sst_of(newer)], wal, last_l0_seq=4,
@@ -217,7 +233,7 @@ def test_it_reads_format_1_of_ours(release, peer, database):
     rows = [Row(b"k%02d" % i, 9 - i % 3, TOMBSTONE if i % 7 == 3 else VALUE, b"" if i % 7 == 3 else b"v%d" % i, NOW_MS,
                 None if i % 2 else NOW_MS + HOUR_MS) for i in range(40)]
     built = sst_v1([rows[:25], rows[25:]])
-    ours(database, release, [built], [FENCE], last_l0_seq=9, replay_after_wal_id=1,
+    ours(database, release, [built], [fence_of(release)], last_l0_seq=9, replay_after_wal_id=1,
          l0=lambda names: (View(names[0], names[0]),), ssts=lambda names: (Sst(names[0], built.info, 1),))
     expected = read(database)
     assert len(expected) == 34 and peer.rows_of(path=database.path) == expected
@@ -226,7 +242,7 @@ def test_it_reads_format_1_of_ours(release, peer, database):
 def test_where_they_show_expired_rows_and_we_do_not(release, peer, database):
     """docs/operating/reading-slatedb.md: an expired value is read by released clients until it is compacted."""
     rows = [Row(b"a", 1, VALUE, b"old", NOW_MS), Row(b"e", 2, VALUE, b"expired", NOW_MS - 10, NOW_MS - 5)]
-    ours(database, release, [sst_of(rows)], [FENCE], last_l0_seq=2, replay_after_wal_id=1,
+    ours(database, release, [sst_of(rows)], [fence_of(release)], last_l0_seq=2, replay_after_wal_id=1,
          l0=lambda names: (View(names[0], names[0]),))
     assert [row[0] for row in read(database)] == ["a"]
     assert [row[0] for row in peer.rows_of(path=database.path)] == ["a", "e"]

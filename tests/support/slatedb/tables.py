@@ -52,6 +52,13 @@ def database(ssts: Sequence[Sequence[Row]], wal: Sequence[Sequence[Row] | None] 
     return store, manifest
 
 
+def fence_with_body() -> bytes:
+    """A fence as releases before 0.14 write it: a table without blocks."""
+    index = sealed(write(Index()))
+    info = SstInfo(index_len=len(index), filter_format=COMPOSITE)
+    return index + sealed(write(info)) + FOOTER.pack(len(index), 2)
+
+
 def block_v1(rows: Sequence[Row]) -> bytes:
     """A block of format 1: every key shares with the first one."""
     entries, offsets = bytearray(), []
