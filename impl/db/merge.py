@@ -11,10 +11,10 @@ version of a key is newer is decided by the rows' numbers alone, whatever source
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from heapq import heapify, heappop, heapreplace
+from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
-from highwater.impl.db.rows import MERGE, TOMBSTONE, Row
+from highwater.impl.db.rows import MERGE, TOMBSTONE, VALUE, Row
 from highwater.impl.errors import Definite
 
 Source = AsyncIterator[Sequence[Row]]
@@ -54,39 +54,44 @@ async def versions(sources: Iterable[Source]) -> AsyncIterator[list[Row]]:
     """
     heads = []
     for rank, source in enumerate(sources):
-        async for rows in source:
-            if rows:
-                heads.append((rows[0].key, -rows[0].seq, rank, 0, rows, source))
-                break
+        if rows := await next_of(source):
+            heads.append((rows[0].key, -rows[0].seq, rank, 0, rows, source))
     heapify(heads)
     found: list[Row] = []
     while heads:
-        _, _, rank, at, rows, source = heads[0]
-        row = rows[at]
-        if found and row.key != found[0].key:
-            yield found
-            found = []
-        if not found or row.seq != found[-1].seq:
-            found.append(row)
-        elif row != found[-1]:
-            raise TwoRows(found[-1], row)
-        at += 1
-        if at == len(rows):
-            rows, at = [], 0
-            async for more in source:
-                if more:
-                    rows = more
-                    break
-        if rows:
-            heapreplace(heads, (rows[at].key, -rows[at].seq, rank, at, rows, source))
-        else:
-            heappop(heads)
+        _, _, rank, at, rows, source = heappop(heads)
+        others = heads[0][:2] if heads else None  # where the other sources go on: until there, this one has the next rows
+        while rows:
+            row = rows[at]
+            if others is not None and (row.key, -row.seq) > others:
+                heappush(heads, (row.key, -row.seq, rank, at, rows, source))
+                break
+            if found and row.key != found[0].key:
+                yield found
+                found = [row]
+            elif not found or row.seq != found[-1].seq:
+                found.append(row)
+            elif row != found[-1]:
+                raise TwoRows(found[-1], row)
+            at += 1
+            if at == len(rows):
+                rows, at = await next_of(source), 0
     if found:
         yield found
 
 
+async def next_of(source: Source) -> Sequence[Row]:
+    """Return the next block of a source that has rows; nothing at its end."""
+    async for rows in source:
+        if rows:
+            return rows
+    return ()
+
+
 def shown(rows: Sequence[Row], now_ms: int, seq: int | None = None) -> Shown | None:
     """Return what the versions of one key show, the newest first; None if they show nothing. Rows after `seq` are not there."""
+    if len(rows) == 1 and rows[0].kind == VALUE and seq is None and rows[0].expire_ms is None:  # most keys
+        return Shown(rows[0].key, rows[0].value, (), rows[0].seq, rows[0].create_ms, None)
     value, operands, parts = None, [], []
     for row in rows:
         if seq is not None and row.seq > seq:
