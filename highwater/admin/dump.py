@@ -11,10 +11,10 @@ from highwater.admin.database import Place, wal_namespace
 from highwater.admin.rows import row_of, shown_of, table_of
 from highwater.impl.codecs.sst_ids import is_ulid
 from highwater.impl.db.merge import shown, versions
-from highwater.impl.db.reader import CannotRead, Reader, State, latest_of, opened
+from highwater.impl.db.reader import Reader, State, latest_of, opened
 from highwater.impl.db.table import Table
 from highwater.impl.db.wal import ids_after
-from highwater.impl.errors import NotFound
+from highwater.impl.errors import Definite, NotFound
 from highwater.impl.layout import key_of_sst
 from highwater.impl.manifests.spans import Span
 from highwater.impl.world import World
@@ -74,7 +74,7 @@ async def keys_of(world: World, root: str, sst: str) -> list[str]:
     """Return the keys that an SST may have: here, and in the parents that the latest manifest names, if it can be read."""
     try:
         parents = (await latest_of(world.store, root))[1].external_dbs
-    except CannotRead:
+    except Definite:
         parents = ()
     return [key_of_sst(root, sst), *(key_of_sst(one.path, sst) for one in parents if sst in one.sst_ids)]
 

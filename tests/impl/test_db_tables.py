@@ -2,7 +2,6 @@
 
 import random
 import sys
-from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -15,14 +14,13 @@ from highwater.impl.db.build import sst_of, wal_of
 from highwater.impl.db.compression import LZ4, NAMES, SNAPPY, ZLIB, ZSTD, CodecMissing, pack, unpack
 from highwater.impl.db.damaged import DamagedObject, Place
 from highwater.impl.db.parts import FOOTER, BlockMeta, Index, sealed
-from highwater.impl.db.rows import MERGE, TOMBSTONE, Row
+from highwater.impl.db.rows import TOMBSTONE, Row
 from highwater.impl.db.table import Table
 from highwater.impl.db.wal import rows_of
+from tests.support.slatedb.forged import SOME, read_whole, try_forged
 from tests.support.slatedb.tables import block_v1, fence_with_body, rows, sst_v1
 
 HERE = Place("db/compacted/x.sst", 0, "block 0")
-SOME = [Row(b"a%03d" % i, 9 - i % 2, MERGE if i % 5 == 1 else TOMBSTONE if i % 7 == 2 else 0, b"" if i % 7 == 2 and i % 5 != 1
-            else b"v%d" % i * (i % 9), None if i % 3 else 1000 + i, 2000 + i if i % 4 else None) for i in range(120)]
 CODECS = range(len(NAMES))
 
 
@@ -104,49 +102,6 @@ def test_every_cut_is_an_error():
     for end in range(len(built.body)):
         with pytest.raises(DamagedObject):
             read_whole(built.body[:end], built.info)
-
-
-def read_whole(body: bytes, info: SstInfo | None = None) -> list[Row]:
-    table = Table("db/x.sst", body, info)
-    assert table.bloom is None or table.bloom.probes
-    assert table.stats is None or table.stats.puts >= 0
-    return list(table.rows())
-
-
-def parts_of(body: bytes) -> list[tuple[int, int]]:
-    """Where the parts with a checksum begin and end."""
-    table = Table("x", body)
-    info, blocks = table.info, [*table.offsets, table.end_of_blocks]
-    others = [(getattr(info, f"{name}_offset"), getattr(info, f"{name}_len")) for name in ("filter", "index", "stats")]
-    return [*pairwise(blocks), *((start, start + length) for start, length in others if length),
-            (table.info_offset, len(body) - FOOTER.size)]
-
-
-def forged(body: bytes, parts: list[tuple[int, int]], draw: random.Random) -> bytes:
-    """Damage one part and put the right checksum behind it, as a faulty writer does."""
-    start, end = draw.choice(parts)
-    part = bytearray(body[start:end - 4])
-    for _ in range(draw.choice((1, 1, 2, 8))):
-        part[draw.randrange(len(part))] = draw.choice((0, 1, 127, 128, 255, draw.randrange(256)))
-    return body[:start] + sealed(bytes(part)) + body[end:]
-
-
-def try_forged(seed: int, inputs: int) -> int:
-    """Read forged objects of all codecs and both formats. Return how many were refused; nothing else than that may happen."""
-    draw, refused = random.Random(seed), 0
-    built = [*(sst_of(SOME, codec, 400, least_filtered=3) for codec in CODECS), sst_v1([SOME[:60], SOME[60:]]),
-             *(wal_of(sorted(SOME, key=lambda row: row.seq), codec, 400) for codec in (0, LZ4))]
-    bodies = [(one.body, parts_of(one.body)) for one in built]
-    for _ in range(inputs):
-        body = forged(*draw.choice(bodies), draw)
-        try:
-            found = read_whole(body)
-        except DamagedObject as error:
-            assert error.key == "db/x.sst" and 0 <= error.offset <= len(body)
-            refused += 1
-        else:
-            assert all(isinstance(row.value, bytes) and row.key for row in found) and len(found) < 500
-    return refused
 
 
 @pytest.mark.parametrize("seed", range(2))
