@@ -16,13 +16,14 @@ from bench import (
     shrinking,
     simulation,
     strangers,
+    tables,
 )
 from bench.peers import simulators
 
 ALL = {"exploration": exploration, "exploration_on_disk": exploration_on_disk, "simulation": simulation,
        "simulators": simulators, "shrinking": shrinking, "proof": proof, "recording": recording, "checking": checking,
        "refinement": refinement, "strangers": strangers,
-       "client_test": client_test,
+       "client_test": client_test, "tables": tables,
        "campaigns": campaigns, "bulk": bulk, "gate": gate}
 
 

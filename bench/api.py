@@ -25,6 +25,7 @@ docstrings by `python -m bench.api`. A type checker sees the types: the package 
     pip install 'highwater-verify[spark]'   # campaigns, and traces in bulk
     pip install 'highwater-verify[proofs]'  # proofs with Z3
     pip install 'highwater-verify[s3]'      # S3Store, store probe
+    pip install 'highwater-verify[codecs]'  # SSTs of SlateDB that are packed with snappy, LZ4 or zstd
 """
 SECTIONS = {  # title -> the modules of highwater.PLACES
     "Models": ("model.core",),

@@ -1,1 +1,1 @@
-"""Inspects, checks and collects a SlateDB database."""
+"""Inspects, checks, collects and reads a SlateDB database."""

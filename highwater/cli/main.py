@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from highwater.cli import admin, client, cost, new, store, verify
+from highwater.cli import admin, client, cost, db, new, store, verify
 from highwater.cli.campaign import app as campaign
 from highwater.cli.dst import app as dst
 from highwater.cli.model import app as model
@@ -26,8 +26,9 @@ app.add_typer(trace.app, name="trace", help="check: compare a recorded trace wit
 app.add_typer(client.app, name="client", help="test: try a program that commits through an object store, with faults at each "
                                               "of its requests")
 app.add_typer(store.app, name="store", help="probe: test a store for every guarantee that the protocols rely on")
-app.add_typer(admin.app, name="admin", help="inspect | history | check | gc | checkpoint: for a SlateDB database in a folder "
-                                          "or a bucket")
+app.add_typer(admin.app, name="admin", help="inspect | history | check | gc | checkpoint | destroy: for a SlateDB database in "
+                                          "a folder or a bucket")
+app.add_typer(db.app, name="db", help="get | scan | dump-sst | dump-wal: rows of a SlateDB database, read without SlateDB")
 app.add_typer(campaign.app, name="campaign", help="run | resume | status | report | triage | sql | views: many seeds, "
                                                            "on Spark or local processes")
 

@@ -17,9 +17,9 @@ WORDS = ("checkpoints", "destroy")  # stems that are words, too: only as a modul
 NAMED = re.compile(rf"(?<![a-z0-9])({'|'.join(stem for stem in STEMS if stem not in WORDS)})(?![a-z0-9])"
                    rf"|(?<=protocols[./])({'|'.join(WORDS)})(?![a-z0-9])", re.IGNORECASE)
 MACHINERY = (  # rooms, with all below them but `PROTOCOLS`; and files
-    "specs", "model", "impl/codecs", "impl/stores", "impl/errors.py", "impl/layout.py", "impl/world.py", "traces", "dst",
-    "highwater/cli", "highwater/clients", "highwater/conformance", "highwater/gate", "highwater/recorder", "highwater/reports",
-    "highwater/probe", "highwater/servers",
+    "specs", "model", "impl/codecs", "impl/db", "impl/stores", "impl/errors.py", "impl/layout.py", "impl/world.py", "traces",
+    "dst", "highwater/cli", "highwater/clients", "highwater/conformance", "highwater/gate", "highwater/recorder",
+    "highwater/reports", "highwater/probe", "highwater/servers",
 )
 PROTOCOLS = (  # the rooms of protocols: a module's name begins with its protocol's stem
     "model/protocols", "model/proofs", "model/refinements", "impl/protocols", "impl/kv", "traces/protocols",

@@ -41,9 +41,14 @@ class Peer:
     def __init__(self):
         self.db = None
 
-    async def open(self, path, url="file:///", settings=None, wal_url=None):
+    async def open(self, path, url="file:///", settings=None, wal_url=None, merging=False, block=None):
+        """`merging`: with a merge operator, which joins values; `block`: the name of a block size."""
         builder = s.DbBuilder(path, s.ObjectStore.resolve(url))
         builder.with_settings(settings_of(settings or {}))
+        if merging:
+            builder.with_merge_operator(Joined())
+        if block:
+            builder.with_sst_block_size(getattr(s.SstBlockSize, block))
         if wal_url:
             builder.with_wal_object_store(s.ObjectStore.resolve(wal_url))
         self.db = await builder.build()
@@ -54,6 +59,40 @@ class Peer:
 
     async def delete(self, key):
         await self.db.delete(key.encode())
+
+    async def write(self, batch):
+        """One batch: lists of "put" | "merge" | "delete", key, value, milliseconds to live or None; texts are Latin-1."""
+        made = s.WriteBatch()
+        for what, key, *more in batch:
+            key = key.encode("latin-1")
+            if what == "delete":
+                made.delete(key)
+                continue
+            value, live_ms = more[0].encode("latin-1"), more[1] if len(more) > 1 else None
+            ttl = s.Ttl.NO_EXPIRY() if live_ms is None else s.Ttl.EXPIRE_AFTER_TICKS(live_ms) if hasattr(
+                s.Ttl, "EXPIRE_AFTER_TICKS") else s.Ttl.EXPIRE_AFTER_MILLIS(live_ms)
+            options = s.PutOptions(ttl=ttl) if what == "put" else s.MergeOptions(ttl=ttl)
+            getattr(made, f"{what}_with_options")(key, value, options)
+        await self.db.write(made)
+
+    async def snapshot(self):
+        """Keep a snapshot until the client ends, so that a flush keeps the versions down to it."""
+        self.kept = await self.db.snapshot()
+
+    async def rows(self):
+        """The rows of a scan: key, value, seq, create and expire time; texts are Latin-1."""
+        return await every_row(self.db)
+
+    async def rows_of(self, path, url="file:///", merging=False):
+        """The rows of a scan by a reader of its own."""
+        builder = s.DbReaderBuilder(path, s.ObjectStore.resolve(url))
+        if merging:
+            builder.with_merge_operator(Joined())
+        reader = await builder.build()
+        try:
+            return await every_row(reader)
+        finally:
+            await reader.shutdown()
 
     async def flush(self, kind="MEM_TABLE"):
         await self.db.flush_with_options(s.FlushOptions(flush_type=getattr(s.FlushType, kind)))
@@ -147,6 +186,20 @@ def span(first, end):
     if first is None and end is None:
         return None
     return s.KeyRange(start=first and first.encode(), start_inclusive=True, end=end and end.encode(), end_inclusive=False)
+
+
+class Joined(s.MergeOperator):
+    """Joins the operands to what was there."""
+
+    def merge(self, key, existing_value, operand):
+        return (existing_value or b"") + operand
+
+
+async def every_row(db):
+    found, rows = [], await db.scan(s.KeyRange(start=None, start_inclusive=True, end=None, end_inclusive=False))
+    while (row := await rows.next()) is not None:
+        found.append([row.key.decode("latin-1"), row.value.decode("latin-1"), row.seq, row.create_ts, row.expire_ts])
+    return found
 
 
 async def everything(db):
