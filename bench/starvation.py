@@ -8,7 +8,7 @@ a writer that opens behind a compactor.
 """
 
 from collections.abc import Callable
-from itertools import product
+from itertools import count, product
 from math import ceil
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from highwater.dst.actors import QuietMetrics
 from highwater.dst.cost import sampler
 from highwater.dst.sim.kernel import Client, Kernel
 from highwater.dst.world.clock import ClientClock
+from highwater.dst.world.ids import ClientIds
 from highwater.dst.world.network import Network
 from highwater.dst.world.store import ClientStore, SimulatedStore
 from highwater.impl.codecs.json.manifest import EPOCHS
@@ -74,7 +75,8 @@ def open_behind(pause_ms: int, slower_ms: int, late_ms: int, delay_ms: Callable[
     found: list[tuple[int, bool]] = []
 
     async def writes() -> None:
-        world = World(ClientStore(), ClientClock(kernel, writing), None, QuietMetrics())
+        clock = ClientClock(kernel, writing)
+        world = World(ClientStore(), clock, ClientIds(clock, 0, count()), QuietMetrics())
         writer = await open_writer(world, ROOT)
         while not found:
             await writer.flush(f"0.{len(flushed_ms)}")

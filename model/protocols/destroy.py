@@ -32,6 +32,8 @@ class Constants(NamedTuple):
     # Faults, each bounded
     MAX_PENDING: int | None = 0  # requests in flight that nobody waits for
     MAX_CRASHES: int | None = 0  # of operators
+    # For liveness alone: switch it off and a destroyed database stays
+    RESUME: bool = True  # an operator that finds the tombstone deletes what is left
     # Safeguards: switch one off and a property must fail
     CHECK_PINS: bool = True  # a hard mark, and the end of a soft one, need that no checkpoint is listed
     CHECK_AND_MARK_IN_ONE_CAS: bool = True  # a hard mark is put into the manifest that was checked
@@ -41,7 +43,6 @@ class Constants(NamedTuple):
     SEAL: bool = True  # no id is ahead of the boundary; False: those after the manifest that was checked are
     KEEP_TOMBSTONE: bool = True  # the boundary is not deleted
     MANIFEST_LAST: bool = True  # the manifests are deleted after the SSTs
-    RESUME: bool = True  # an operator that finds the tombstone deletes what is left
 
 
 LIMITS = {  # the values that an instance may have
@@ -380,6 +381,16 @@ def is_destroyed(c: Constants, s: Shared) -> bool:
     return s.gone
 
 
+def is_marked_hard(c: Constants, s: Shared) -> bool:
+    m = current(s)
+    return m is not None and m.mark == "Hard"
+
+
+def grace_is_over(c: Constants, s: Shared) -> bool:
+    m = current(s)
+    return m is not None and m.mark == "Soft" and s.over
+
+
 def upload_is_late(c: Constants, s: Shared) -> bool:
     return s.gone and bool(s.ssts)
 
@@ -409,8 +420,13 @@ SOMETIMES: dict[str, Property] = {
     "PinOutlivesTheMark": (None, pin_outlives_the_mark),
     "IsDestroyed": (None, is_destroyed),
     "UploadIsLate": (None, upload_is_late),
+    "IsMarkedHard": (None, is_marked_hard),
+    "GraceIsOver": (None, grace_is_over),
 }
 EVENTUALLY = {"DestroyedGoes": (None, destroyed_goes)}
+FAULTS = {  # never obligatory, so not fair
+    "Upload", "SendUpload", "Commit", "SendCommit", "Pin", "SendPin", "SendUnpin", "GoOn", "Mark", "SendMark", "Look",
+    "DeleteTombstone", "Crash"}
 FAIR = {
     "Writer": frozenset({"Abandon"}), "Client": frozenset({"Unpin"}),
     "Operator": frozenset({"Check", "Seal", "DeleteSst", "FindEmpty", "DeleteManifest"}), "": frozenset({"EndGrace"}),
@@ -427,6 +443,6 @@ def model(c: Constants) -> Model:
              ("Operator", c.OPERATORS, Operator(), OPERATOR))
     absent = {"UploadIsLate"} if c.WRITERS == 0 else set()
     absent |= {"PinOutlivesTheMark"} if c.CLIENTS == 0 else set()
-    absent |= {"IsDestroyed"} if c.OPERATORS == 0 else set()
+    absent |= {"IsDestroyed", "IsMarkedHard", "GraceIsOver"} if c.OPERATORS == 0 else set()
     return Model("destroy", c, initial(), (*clients(*roles), store(STORE)), ALWAYS, all_but(SOMETIMES, absent), EVENTUALLY,
                  FAIR)

@@ -52,7 +52,7 @@ CONDITIONS = {  # scenario -> keys that are asked for with the version of what w
     **{stem: {NAMESPACE.boundary_key, BOUNDARY} for stem in (
         "sequenced_metadata_boundary", "known_latest", "manifest_compactions", "database_gc", "database_metadata")},
     "update_ids": {BOUNDARY},
-    "manifest_migration": {NAMESPACE.boundary_key}, "checkpoints": {NAMESPACE.boundary_key},
+    **{stem: {NAMESPACE.boundary_key} for stem in ("manifest_migration", "checkpoints", "db_reader", "destroy")},
     "log_gc": {"db/gc/log.boundary"},
 }
 

@@ -83,7 +83,7 @@ def numbers(events: list[Event], i: int, words: Words) -> tuple[int, ...]:
 
 
 def clients(events: list[Event], i: int, words: Words) -> Iterator[str]:
-    role, _, number = events[i].client.partition("#")
+    role, _, number = events[i].client.partition("/")[0].partition("#")
     if number:
         yield f"{role}#{1 - int(number) if int(number) < 2 else 0}"
     yield from words.clients

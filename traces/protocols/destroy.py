@@ -28,7 +28,7 @@ WHERE = KEYS._replace(listed=(*KEYS.listed, *FOLDERS))
 SEALED = b"9223372036854775807"
 MARK = "destroyed"  # how the name of a mark begins
 UPDATES = {"Writer": ("Commit",), "Client": ("Pin", "Unpin"), "Operator": ("Mark",)}
-SENDS = ("SendCommit", "SendPin", "SendUnpin", "SendUpload")
+SENDS = ("SendCommit", "SendPin", "SendUnpin", "SendMark", "SendUpload")
 
 
 def constants(writers: int, clients: int, operators: int) -> Constants:
