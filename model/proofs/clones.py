@@ -8,8 +8,8 @@ The invariant
 - Why nothing dangles. OwnIsThere, PinIsWhole: the SSTs that the latest manifest, or a listed checkpoint, names of its own
   database are there; a collector deletes only others. EntryIsPinned, PinIsPinned: what an initialized database names of another
   one, a listed final there names as well. FinalStays: before a clone is initialized, nobody drops a final that it uses.
-- Why a final is right. FinalHasSource: a final names what its source names. EntryHasSource, NamedHasSource: the SSTs of an
-  entry are those of its source, or fewer. SourceIsOne: an entry has one source.
+- Why a final is right. FinalHasSource, FinalHasNames: a final names what its source names. EntryHasSource: the SSTs of an entry
+  are those of its source, or fewer. SourceIsOne: an entry has one source.
 - Why a detach finds its final. EntryIsOne, NamedIsOne: of each database one entry is in use. EntryIsOfClone: a final belongs
   to one clone. NoPinIsLost: it has an entry, or a slow cloner made it.
 - The WAL of a clone. CopyIsOld: its copies are those that its source has seen. OwnIsNew: what its writer put is behind them.
@@ -264,6 +264,10 @@ def final_has_source(c, s, f: Pin, g: Pin, n: Number):
     return Implies(And(s.source(f, g), s.known(f)), And(s.known(g), s.of_own(f, n) == s.of_own(g, n)))
 
 
+def final_has_names(c, s, f: Pin, g: Pin, e: Pin, n: Number):
+    return Implies(And(s.source(f, g), s.known(f)), s.of_names(f, e, n) == s.of_names(g, e, n))
+
+
 def entry_has_source(c, s, d: Db, f: Pin, n: Number):
     """What an entry names, its source names."""
     return Implies(s.names(d, f, n), s.some(Pin, lambda g: And(s.source(f, g), s.known(g), s.of_own(g, n))))
@@ -343,11 +347,6 @@ def ids_are_positive(c, s, d: Db, i: Log, by: Db, u: Pin):
                s.base(0) == 0)
 
 
-def seen_is_there(c, s, d: Db, u: Pin, i: Log):
-    """What has been seen of a WAL is there, once its database is initialized."""
-    return And(Implies(And(s.ready(d), i >= 1, i <= s.seen(d)), exists(s, d, i)),
-               Implies(And(s.known(u), i >= 1, i <= s.of_seen(u)), exists(s, s.home(u), i)))
-
 
 def copy_is_old(c, s, d: Db, i: Log, by: Db):
     return Implies(And(s.wal(d, i, by), by != d), And(i >= 1, i <= s.base(d)))
@@ -368,6 +367,7 @@ def acked_is_there(c, s, d: Db, i: Log):
 CLAUSES = {
     "OwnIsThere": own_is_there, "PinIsWhole": pin_is_whole, "EntryIsPinned": entry_is_pinned, "PinIsPinned": pin_is_pinned,
     "FinalStays": final_stays, "NamedIsMade": named_is_made, "FinalHasSource": final_has_source,
+    "FinalHasNames": final_has_names,
     "EntryHasSource": entry_has_source, "SourceIsOne": source_is_one, "SourceIsNear": source_is_near,
     "EntryIsOfClone": entry_is_of_clone, "NamesIsEntry": names_is_entry, "NamedIsBefore": named_is_before,
     "NamedIsOfClone": named_is_of_clone, "NamedIsEntry": named_is_entry, "EntryIsOne": entry_is_one,
