@@ -293,3 +293,15 @@ async def remove(manifests: MetadataStore, entry: ExternalDb) -> Said:
         return Put(manifest._replace(external_dbs=left))
 
     return checkpoints.done(await manifests.apply(decide, True))
+
+
+# --- a writer
+
+async def opened(manifests: MetadataStore) -> Committed:
+    """Return the manifest that a writer may build on. Raises NotInitialized, and what `current` raises.
+
+    A writer that opens a clone before it is initialized loses acknowledged rows: the WAL copy has the same ids."""
+    latest = await manifests.current()
+    if not manifests.codec.is_initialized(latest.value):
+        raise NotInitialized(manifests.bounded.storage.namespace.prefix)
+    return latest

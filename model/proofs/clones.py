@@ -188,9 +188,10 @@ def is_last(s, d, i):
     return And(Or(exists(s, d, i), i == 0), i >= 0, s.every(Log, lambda j: Implies(exists(s, d, j), j <= i)))
 
 
-def flush(c, s, w, d: Db, last: Log, old_db: Db, old: Number):
+def flush(c, s, w, d: Db, seen: Log, old_db: Db, old: Number):
     new = w.k + 1
-    guard = And(s.writer(d) == w.me, room(w.k, c.SSTS), is_open(c, s, d), is_last(s, d, last))
+    is_seen = Or(seen == s.seen(d), And(seen > s.seen(d), s.some(Log, lambda i: And(exists(s, d, i), seen <= i))))
+    guard = And(s.writer(d) == w.me, room(w.k, c.SSTS), is_open(c, s, d), is_seen)
     replaces = Or(And(old_db == d, s.own(d, old)), s.some(Pin, lambda f: And(s.home(f) == old_db, s.names(d, f, old))))
     for compacts in (False, True):
         after = s.but(
@@ -198,8 +199,8 @@ def flush(c, s, w, d: Db, last: Log, old_db: Db, old: Number):
                 compacts, e == d, old_db == d, n == old)))),
             names=lambda e, f, n, compacts=compacts: And(s.names(e, f, n), Not(And(
                 compacts, e == d, s.home(f) == old_db, n == old))),
-            seen=lambda e: If(And(e == d, last > s.seen(d)), last, s.seen(e)), ssts=put(s, s.ssts, d, new))
-        yield And(guard, Or(replaces, not compacts)), (old_db, old) if compacts else (), after, w.but(k=new)
+            seen=lambda e: If(e == d, seen, s.seen(e)), ssts=put(s, s.ssts, d, new))
+        yield And(guard, Or(replaces, not compacts)), ((old_db, old) if compacts else (), seen), after, w.but(k=new)
 
 
 def append(c, s, w, d: Db, last: Log):
@@ -443,7 +444,7 @@ def write(role: str, t: Tables) -> Any:
 
 def choices(action: str, chosen: tuple, shared: Tables) -> tuple:
     """Return the choices of the model's label."""
-    if action in ("Pin", "Collect", "Flush"):
+    if action in ("Pin", "Collect"):
         return (chosen,)
     if action == "Copy":
         d, i, by = chosen

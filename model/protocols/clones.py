@@ -244,14 +244,15 @@ def initialize(c: Constants, me: int, s: Shared, w: Cloner) -> Iterator:
 # --- the writer of a database, which is its compactor as well
 
 def flush(c: Constants, d: Db, s: Shared, w: Writer) -> Iterator:
-    """A new SST, in the place of an old one if there is one: then this is a compaction."""
+    """A new SST, in the place of an old one if there is one: then this is a compaction. The manifest has seen some WAL objects."""
     of = s.dbs[d]
     if below(w.k, c.SSTS) and is_open(c, s, d):
         new = (d, w.k + 1)
         for old in [(), *sorted([*of.own, *(x for _, ssts in of.entries for x in ssts)])]:
             entries = frozenset((f, tuple(x for x in ssts if x != old)) for f, ssts in of.entries)
-            yield (old,), changed(s, d, own=of.own - {old} | {new}, entries=entries, seen=max((of.seen, *ids(s, d))))._replace(
-                ssts=s.ssts | {new}), w._replace(k=w.k + 1)
+            after = changed(s, d, own=of.own - {old} | {new}, entries=entries)._replace(ssts=s.ssts | {new})
+            for seen in range(of.seen, max((of.seen, *ids(s, d))) + 1):
+                yield (old, seen), changed(after, d, seen=seen), w._replace(k=w.k + 1)
 
 
 def append(c: Constants, d: Db, s: Shared, w: Writer) -> Iterator:

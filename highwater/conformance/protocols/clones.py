@@ -1,6 +1,6 @@
 """Define runs of the smallest shape and a mutant for the FizzBee judge: the clones protocol."""
 
-SCENARIO = None
+from highwater.dst.scenarios.clones import SCENARIO
 
-SMALL = None
+SMALL = SCENARIO.tiny
 IMPOSSIBLE = "initialized_first"

@@ -1,0 +1,3 @@
+"""x"""
+from highwater.dst.scenario import Mutants
+MUTANTS = Mutants({}, {})
