@@ -2,6 +2,7 @@
 
 from highwater.dst.script import LOST, Alone, Script, same
 from highwater.impl.codecs.manifest import Manifest
+from highwater.impl.codecs.slatedb.flatbuffer import ulid_of
 from highwater.impl.codecs.slatedb.manifest import ManifestCodec
 from highwater.impl.codecs.slatedb.tables import Sst, SstInfo, View
 from highwater.impl.errors import OutcomeUnknown
@@ -20,17 +21,27 @@ from highwater.impl.protocols.clones import (
 )
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Recognised
 
-A, B = "0" * 26, "0" * 25 + "1"
+A, B = "0" * 26, "0" * 25 + "Z"
+
+
+class Ulids:
+    """Mints the ULIDs of a script."""
+
+    given = 0
+
+    def new_id(self) -> str:
+        self.given += 1
+        return ulid_of(self.given << 4)
 
 
 class Stores:
     """The databases of a script."""
 
     def __init__(self, alone: Alone):
-        self.alone = alone
+        self.world = alone.world._replace(ids=Ulids())
 
     def __call__(self, path: str) -> MetadataStore:
-        return MetadataStore(self.alone.world, Namespace(path, "manifest"), ManifestCodec())
+        return MetadataStore(self.world, Namespace(path, "manifest"), ManifestCodec())
 
 
 async def begun(alone: Alone, wal: int = 0) -> Stores:

@@ -264,7 +264,8 @@ async def detach(stores: StoreOf, path: str) -> list[str]:
     held = [await here.read(i) for i in sorted(latest.referenced())] if latest.external_dbs else []
     gone = []
     for of in latest.external_dbs:
-        if not any(in_use(manifest, of) for manifest in (latest, *held) if entry_in(manifest, of)):
+        entries = [(manifest, entry_in(manifest, of)) for manifest in (latest, *held)]  # each has its own SSTs of it
+        if not any(entry and in_use(manifest, entry) for manifest, entry in entries):
             await release(stores(of.path), of)
             await remove(here, of)
             gone.append(of.final_checkpoint_id or "")
