@@ -9,7 +9,7 @@ parent. A detacher detaches clones. A collector collects the manifests and SSTs 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from highwater.dst.actors import Actors, said_by
 from highwater.dst.scenario import RARE, STORES, BaseShape, Cached, Draw, Scenario
@@ -67,8 +67,8 @@ MOST = {"cloners": 3, "writers": 3, "detachers": 1, "collectors": 1}  # what the
 
 def draw_shape(of: Draw) -> Shape:
     return Shape.drawn(of, cloners=(2, 1, 3), clones=(4, 3, 6), writers=(2, 2, 3, 1), flushes=(3, 2, 5), detachers=(1, 1, 0),
-                       detaches=(2, 4), collectors=(1, 1, 0), rounds=(2, 4), nested=(True, False), lifetime_ms=(2000, 1000, 9000),
-                       min_age_ms=(60, 1, 150), pause_ms=(60, 1, 300), page_size=(1000, 1000, 2), chaos=(30, 5),
+                       detaches=(2, 4), collectors=(1, 1, 0), rounds=(2, 4), nested=(True, False),
+                       lifetime_ms=(2000, 1000, 9000), min_age_ms=(60, 1, 150), pause_ms=(60, 1, 300), page_size=(1000, 1000, 2), chaos=(30, 5),
                        audit=(True, False), skew_ms=(0, 50), store=("s3", "s3", "s3", *STORES))
 
 
@@ -117,8 +117,8 @@ def parent_of(shape: Shape, d: int) -> int:
 # --- cloners
 
 # What a cloner does next, and with which database
-OPERATIONS = ("clone 1", "clone 1", "clone 2", "clone 2", "from 1", "from 2", "again 1", "again 2", "take 0", "take 0", "take 1",
-              "end")
+OPERATIONS = ("clone 1", "clone 1", "clone 2", "clone 2", "from 1", "from 2", "again 1", "again 2", "take 0", "take 0",
+              "take 1", "end")
 
 
 async def cloner(actors: Actors, client: Client, world: World, number: int) -> None:
@@ -295,13 +295,13 @@ def moments_of(events: list[Event], shape: Shape) -> set[str]:
     found: set[str] = set()
     for e in events:
         if e.kind == "told":
-            found |= {e.op for _ in (1,) if e.op in ("cloned", "detached")} | {e.keys[1] for _ in (1,) if e.keys[1:2] in NAMED}
+            found |= {e.op, *e.keys[1:2]} & {"cloned", "detached", *NAMED}
         elif e.kind == "applied" and e.op == "delete" and e.status == 204 and e.key.endswith(".sst"):
             found.add("sst collected")
     return found
 
 
-NAMED = [(name,) for name in ("AttemptReplaced", "SourceBehind", "CheckpointMissing")]
+NAMED = ("AttemptReplaced", "SourceBehind", "CheckpointMissing")
 
 SCENARIO = Scenario(
     stem="clones",
@@ -312,7 +312,8 @@ SCENARIO = Scenario(
     most=MOST,
     optional=("Detacher", "Collector"),
     mildest=Shape(pause_ms=1, audit=False),
-    tiny=Shape(cloners=1, clones=2, writers=1, flushes=1, detachers=0, detaches=0, collectors=0, rounds=0, pause_ms=1, audit=False),
+    tiny=Shape(cloners=1, clones=2, writers=1, flushes=1, detachers=0, detaches=0, collectors=0, rounds=0, pause_ms=1,
+               audit=False),
     waits_ms=waits_ms,
     length=length,
     production=production,
@@ -325,7 +326,7 @@ SCENARIO = Scenario(
     final_check=final_check,
     told=("cloned", "not cloned", "detached", "not detached", "taken", "dropped", "not changed", "missing", "ended", "flushed",
           "not flushed", "logged", "not logged", "open", "not open", "deleted", "not deleted"),
-    moments=("cloned", "detached", "sst collected", *(name for name, in NAMED)),
+    moments=("cloned", "detached", "sst collected", *NAMED),
     moments_of=moments_of,
     cost={},
     breaks=DAMAGE,

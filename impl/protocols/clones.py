@@ -9,12 +9,12 @@ WAL objects that the source has seen are copied, and the clone is initialized.
 `restart` begins the attempt again from another one. Its finals are new, because those of the attempt before may be listed with
 other SSTs. Its source must have seen as much of the WAL: the copies of the attempt before stay, and a copy may land later.
 
-The entries of the attempt before name no SST any more. `detach` removes such entries, and those that compaction has emptied: the
-final checkpoint first, and then the entry, by which the checkpoint is found.
+The entries of the attempt before name no SST any more. `detach` removes such entries, and those that compaction has emptied:
+the final checkpoint first, and then the entry, by which the checkpoint is found.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.tables import ExternalDb

@@ -244,7 +244,9 @@ def initialize(c: Constants, me: int, s: Shared, w: Cloner) -> Iterator:
 # --- the writer of a database, which is its compactor as well
 
 def flush(c: Constants, d: Db, s: Shared, w: Writer) -> Iterator:
-    """A new SST, in the place of an old one if there is one: then this is a compaction. The manifest has seen some WAL objects."""
+    """A new SST, in the place of an old one if there is one: then this is a compaction.
+
+    The manifest has seen some WAL objects, not always all: its writer may not know of the last ones."""
     of = s.dbs[d]
     if below(w.k, c.SSTS) and is_open(c, s, d):
         new = (d, w.k + 1)
@@ -307,7 +309,7 @@ def detach_is_free(c: Constants, s: Shared) -> bool:
 
 
 def no_pin_is_lost(c: Constants, s: Shared) -> bool:
-    """A final checkpoint that is listed has an entry in its clone, by which a detach finds it; but for those of slow cloners."""
+    """A listed final has an entry in its clone, by which a detach finds it; but for those of slow cloners."""
     return all(u in s.late or any(f == u for f, _ in s.dbs[u[3]].entries) for of in s.dbs for u in of.pins if is_final(u))
 
 

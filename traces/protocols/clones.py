@@ -29,7 +29,7 @@ from highwater.traces.protocols.clones_contents import (
     database_of,
     file_of,
 )
-from highwater.traces.refine import STUTTER, Match, Refiner
+from highwater.traces.refine import Match, Refiner
 from highwater.traces.trace import refiner_without_witnesses
 
 DETACHER, COLLECTOR = "Detacher#0", "Collector#0"  # they know nothing, so it makes no difference who removes a checkpoint
@@ -182,7 +182,8 @@ class Trace(trace.Trace):
             self.pins[u] = (me, self.refiner.local(e.client).t, d, d)
         name, of = self.pins[u], self.files[d].get(i) or self._first(d)
         own = tuple(sorted(self.ssts[x] for x in of.own))
-        entries = tuple(sorted((self.pins[f], tuple(sorted(self.ssts[x] for x in ssts))) for f, _, _, ssts in of.entries if ssts))
+        entries = tuple(sorted((self.pins[f], tuple(sorted(self.ssts[x] for x in ssts)))
+                               for f, _, _, ssts in of.entries if ssts))
         self._changes(e.client, "Pin" if final else "Take", None, d, new, name, own, entries, of.seen,
                       so=lambda s: (name, own, entries, of.seen) in s.contents)
 

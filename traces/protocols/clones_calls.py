@@ -29,7 +29,7 @@ def partly(told: str) -> dict[str, Answer]:
         "ObjectVersionBehindBoundary": indefinite(told, AGAIN, PARTLY),
         "ObjectVersionExists": definite(told, "other clients were faster in every attempt: call again", PARTLY),
         "Unavailable": definite(told, AGAIN, PARTLY),
-        "NoLatest": definite(told, "there is no such database, or its files were collected faster than read: call again", PARTLY),
+        "NoLatest": definite(told, "there is no database, or its files were collected too fast: call again", PARTLY),
         "InvalidBoundary": fault(told, "a boundary is none that a collector writes: stop, and mend it", PARTLY),
         "BoundaryLost": fault(told, "a boundary is gone: stop, and restore it", PARTLY),
         **{name: fault(told, "the file is damaged: mend it", PARTLY, DEFINITE)
