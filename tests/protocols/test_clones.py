@@ -1,4 +1,4 @@
-"""The model of clones: the shortest story of each safeguard, and cases that SlateDB's RFC leaves open. (Counts: test_rows.py.)"""
+"""The model of clones: the shortest story of each safeguard, and one that alone harms nobody. (Counts: test_rows.py.)"""
 
 import pytest
 
