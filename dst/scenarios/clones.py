@@ -69,7 +69,8 @@ def draw_shape(of: Draw) -> Shape:
     return Shape.drawn(of, cloners=(2, 1, 3), clones=(4, 3, 6), writers=(2, 2, 3, 1), flushes=(3, 2, 5), detachers=(1, 1, 0),
                        detaches=(2, 4), collectors=(1, 1, 0), rounds=(2, 4), nested=(True, False),
                        lifetime_ms=(2000, 1000, 9000), min_age_ms=(60, 1, 150), pause_ms=(60, 1, 300),
-                       page_size=(1000, 1000, 2), chaos=(30, 5), audit=(True, False), skew_ms=(0, 50), store=("s3", "s3", "s3", *STORES))
+                       page_size=(1000, 1000, 2), chaos=(30, 5), audit=(True, False),
+                       skew_ms=(0, 50), store=("s3", "s3", "s3", *STORES))
 
 
 def waits_ms(shape: Shape) -> tuple[int, ...]:
