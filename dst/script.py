@@ -10,7 +10,7 @@ from functools import cache
 from types import coroutine
 from typing import Any, NamedTuple
 
-from highwater.impl.errors import OutcomeUnknown, StoreError
+from highwater.impl.errors import OutcomeUnknown, StoreError, TaskCancelled
 from highwater.impl.stores.memory import MemoryStore
 from highwater.impl.world import Entry, Object, ObjectStore, Page, World
 from highwater.traces.refine import Failure
@@ -90,6 +90,10 @@ class Alone:
     async def timeout(self, duration_ms: int, call: Awaitable[Any]) -> Any:
         return await call
 
+    def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> "Still":
+        work.close()
+        return Still()
+
     def new_id(self) -> str:
         self.ids += 1
         return f"id{self.ids}"
@@ -102,6 +106,17 @@ class Alone:
 
     def warn(self, message: str) -> None:
         self.warnings.append(message)
+
+
+class Still:
+    """A task of a script: it takes no step, and the script does what the task would do."""
+
+    def cancel(self) -> None:
+        pass
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        raise TaskCancelled("it was cancelled before it began")
+        yield
 
 
 class Faulty:

@@ -1,7 +1,7 @@
 """Draws the branch that a counterexample builds in the history of a protocol with numbered files.
 
 The files stand in a row by id. Below the row is the file that was put later under an id that had been used. The table `branch`
-of docs/protocols/STEM.toml names the run and the fields of the model. Style and fonts are those of diagram.py.
+of bench/pages/shown/STEM.toml names the run and the fields of the model. Style and fonts are those of diagram.py.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ BRANCH = (".branch .state{fill:#fbecea;stroke:#b3261e}.branch .edge{stroke:#b326
 
 
 class Branched(NamedTuple):
-    """The table `branch` of docs/protocols/STEM.toml."""
+    """The table `branch` of bench/pages/shown/STEM.toml."""
 
     stem: str
     run: str  # the run of the spec that fails

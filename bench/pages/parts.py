@@ -4,10 +4,11 @@ A part stands between `<!-- generated: NAME -->` and `<!-- end -->` in a page. A
 The part `min_age` takes minutes, so `python -m bench.pages min_age` writes it, and a run without names leaves it out.
 
 A protocol needs no entry here. Its reference page and its diagrams are found by its spec. What is drawn or generated for one
-protocol alone is said in docs/protocols/STEM.toml (bench/pages/protocol.py).
+protocol alone is said in bench/pages/shown/STEM.toml (bench/pages/protocol.py).
 """
 
 import re
+from argparse import ArgumentParser
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
@@ -101,8 +102,13 @@ def is_whole_file(name: str) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    check = "--check" in arguments
-    names = [a for a in arguments if not a.startswith("--")] or [name for name in PARTS if name != "min_age"]
+    parser = ArgumentParser(prog="python -m bench.pages", description="Write the generated parts of the docs anew.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="the parts; by default all but min_age, which takes minutes")
+    parser.add_argument("--check", action="store_true", help="write nothing, and name the parts that are stale")
+    asked = parser.parse_args(arguments)
+    if unknown := [name for name in asked.names if name not in PARTS]:
+        parser.error(f"there is no part {', '.join(unknown)}; the parts are {', '.join(PARTS)}")
+    check, names = asked.check, asked.names or [name for name in PARTS if name != "min_age"]
     stale = []
     for name in names:
         path, render = ROOT / PARTS[name][0], PARTS[name][1]

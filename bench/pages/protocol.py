@@ -2,7 +2,7 @@
 
 Fields and guards are read from the model's source. Steps between states come from explored graphs, and requests from simulated
 runs. The instances are the runs of the spec that hold, so a protocol has no settings here. What is shown of one protocol
-alone, such as the drawing of a branch, is said in docs/protocols/STEM.toml.
+alone, such as the drawing of a branch, is said in bench/pages/shown/STEM.toml.
 """
 
 import inspect
@@ -31,6 +31,7 @@ from highwater.traces.explain.explain import Record, request
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs/protocols"
+SHOWN = ROOT / "bench/pages/shown"
 LOST = {"timeout": "no response", "crash": "client crash", "refused": "503"}
 LATER = "client no longer waits"
 NOWHERE = "in no run of the spec"
@@ -62,7 +63,7 @@ MANY = 3_000  # states
 
 
 def instances_of(stem: str) -> Instances:
-    """Return the runs of the spec that hold, and the further `instances` of docs/protocols/STEM.toml. Together they should
+    """Return the runs of the spec that hold, and the further `instances` of bench/pages/shown/STEM.toml. Together they should
     take every step that larger instances take. Of a run of two sizes the larger one counts, unless it has many states."""
     held = [(deeper(row) if row.deep.get("states", 0) < MANY else row).constants
             for row in rows() if row.stem == stem and row.expect == "PASSED"]
@@ -81,8 +82,8 @@ def reading_order() -> list[str]:
 
 
 def page_data(stem: str) -> dict[str, Any]:
-    """Read docs/protocols/STEM.toml: `instances`, `parts`, `branch` and `readme_failure`; empty if there is no such file."""
-    path = DOCS / f"{stem}.toml"
+    """Read bench/pages/shown/STEM.toml: `instances`, `parts`, `branch` and `readme_failure`; empty if there is no such file."""
+    path = SHOWN / f"{stem}.toml"
     return tomllib.loads(path.read_text()) if path.exists() else {}
 
 

@@ -15,6 +15,7 @@ from highwater.impl.protocols.checkpoints import (
     create,
     delete,
     listed,
+    new_id,
     refresh,
 )
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Recognised
@@ -111,6 +112,7 @@ async def unfinished(alone: Alone) -> None:
     await manifests.initialise(Manifest())
     name = manifests.codec.checkpoint.id_of("01ARZ3NDEKTSV4RRFFQ69G5FAV")
     same((name[14], name[19] in "89ab"), ("4", True))
+    same(new_id(MetadataStore(alone.world, MANIFESTS, DATABASE)), "id1")
     await alone.raises(NotInitialized, create(manifests, name))
     await manifests.update(lambda _, m: m._replace(initialized=True))
     taken = await create(manifests, name, 1, "n")

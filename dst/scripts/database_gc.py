@@ -6,7 +6,17 @@ from highwater.impl.codecs.sst_ids import RANDOM, time_ms
 from highwater.impl.errors import FencedInDoubt, OutcomeUnknown, Unavailable
 from highwater.impl.layout import key_of_sst
 from highwater.impl.protocols import database_metadata
-from highwater.impl.protocols.database_gc import CheckpointGone, NoDatabase, Options, Plan, collect, delete, plan
+from highwater.impl.protocols.database_gc import (
+    CheckpointGone,
+    Collected,
+    NoDatabase,
+    Options,
+    Plan,
+    collect,
+    delete,
+    plan,
+    rounds,
+)
 from highwater.impl.protocols.database_gc_uploads import Flushed, SstCompactor, SstTooOld, commit, flush, upload
 from highwater.impl.protocols.manifest_compactions import Stores
 
@@ -18,10 +28,12 @@ class Ulids:
     """Mints the ULIDs of a script by its clock."""
 
     def __init__(self, alone: Alone):
-        self.alone, self.given = alone, 0
+        self.alone, self.given, self.same = alone, 0, 0
 
     def new_id(self) -> str:
-        self.given += 1
+        """Return one that is newer than those of the same time; the one given last as often as `same` says."""
+        self.given += not self.same
+        self.same = max(0, self.same - 1)
         return ulid_of(self.alone.now << RANDOM | self.given)
 
 
@@ -51,7 +63,7 @@ async def uploaded(alone: Alone) -> None:
                                                "get manifest.boundary"])
     value = (await stores.manifest.current()).value
     same((value.l0, value.replay_after_wal_id, value.wal_id_last_seen), ((sst,), 1, 2))
-    await alone.raises(SstTooOld, commit(stores.manifest, older, Flushed()))
+    await alone.raises(SstTooOld, commit(stores.manifest, older, Flushed()), sst=older, newest=sst)
     await commit(stores.manifest, sst, Flushed(9, 9))
     same((await stores.manifest.current()).value, value)
     same(time_ms(await upload(stores.manifest.world, "db", ulid_of(alone.now + 5 << RANDOM), b"rows")), alone.now + 6)
@@ -106,6 +118,12 @@ async def continued(alone: Alone) -> None:
     alone.fails("create", ".compactions", Unavailable)
     await alone.raises(Unavailable, compactor.compact((b"a",)))
     same(await compactor.compact((b"a",)), tuple(first))
+    alone.now += 100
+    await flushed(alone, stores)
+    alone.fails("create", "6.compactions", Unavailable)
+    await alone.raises(Unavailable, compactor.compact((b"b",)))
+    await SstCompactor(stores, "db").open()
+    await alone.raises(FencedInDoubt, compactor.compact((b"b",)))
 
 
 async def collected(alone: Alone) -> None:
@@ -129,10 +147,73 @@ async def collected(alone: Alone) -> None:
     await alone.raises(CheckpointGone, collect(stores, "db", OLD))
 
 
+async def logs(alone: Alone) -> None:
+    """WAL objects behind the flushed ones go, but not those that a checkpoint shows, nor what has no id."""
+    stores = await begun(alone)
+    for name in ("readme", *(f"{i:020}.sst" for i in range(1, 8))):
+        await alone.real.create(f"db/wal/{name}", b"record")
+    await flushed(alone, stores, Flushed(3, 5))
+    await database_metadata.take_checkpoint(stores.manifest, "cp", 0)
+    await flushed(alone, stores, Flushed(6, 6))
+    same((await collect(stores, "db", OLD)).wal, (1, 2, 3))
+
+
+async def minted_twice(alone: Alone) -> None:
+    """Another client has uploaded an SST of the same ULID: it is not overwritten, and a newer ULID is minted."""
+    ids = Ulids(alone)
+    world = alone.world._replace(ids=ids)
+    one = await upload(world, "db", "", b"theirs")
+    ids.same = 1
+    two = await upload(world, "db", "", b"ours")
+    same((one < two, time_ms(two)), (True, time_ms(one) + 1))
+    same([(await alone.real.get(key_of_sst("db", sst))).body for sst in (one, two)], [b"theirs", b"ours"])
+
+
+async def shown(alone: Alone) -> None:
+    """A plan as if what has ended were removed: nothing is written. The round then removes it, and deletes that much."""
+    stores = await begun(alone)
+    await flushed(alone, stores)
+    await database_metadata.take_checkpoint(stores.manifest, "cp", alone.now + 50)
+    alone.now += 100
+    await flushed(alone, stores)
+    same((await plan(stores, "db", OLD)).manifests, (1, 2))
+    alone.sent()
+    same((await plan(stores, "db", OLD, ended=True)).manifests, (1, 2, 3))
+    same([of for of in alone.sent() if not of.startswith(("get ", "list "))], [])
+    done = await collect(stores, "db", OLD)
+    same((done.manifest, done.manifests), (5, (1, 2, 3, 4)))
+
+
+async def several(alone: Alone) -> None:
+    """Rounds on three databases: one fails once, one is gone, and neither stops the others."""
+    asked, began = list[str](), alone.now
+
+    def database(name: str, *ends: Exception | None) -> Collected:
+        async def round_of_it() -> Plan:
+            asked.append(f"{name} {alone.now - began}")
+            if error := ends[sum(of.startswith(name) for of in asked) - 1]:
+                raise error
+            return Plan(1)
+        return Collected(name, round_of_it)
+
+    a, b, c = (database("a", Unavailable("no answer"), None, NoDatabase("gone")), database("b", NoDatabase("gone")),
+               database("c", None, None, None, NoDatabase("gone")))
+    await rounds(alone.world, (a, b, c), 7)
+    same(asked, ["a 0", "b 0", "c 0", "a 7", "c 7", "a 14", "c 14", "c 21"])
+    same(alone.now, began + 21)
+    same(alone.counted, ["database_gc_failures"])
+    same(alone.warnings, ["a round on 'a' failed, the next one begins anew: no answer"])
+    asked.clear()
+    await rounds(alone.world, (database("d", None, None, None),), 7, most=2)
+    same([of[0] for of in asked], ["d", "d"])
+    await alone.raises(ValueError, rounds(alone.world, (database("e", ValueError("a mistake")),), 7))
+
+
 async def nothing_there(alone: Alone) -> None:
     stores = database_metadata.stores_of(alone.world, "db")
     await alone.raises(NoDatabase, collect(stores, "db", OLD))
     await alone.raises(NoDatabase, plan(stores, "db", OLD))
 
 
-SCRIPTS: tuple[Script, ...] = (uploaded, lost_reply, compacted, continued, collected, nothing_there)
+SCRIPTS: tuple[Script, ...] = (uploaded, lost_reply, compacted, continued, collected, logs, minted_twice, shown,
+                               several, nothing_there)

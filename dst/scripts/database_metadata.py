@@ -13,6 +13,7 @@ from highwater.impl.layout import Namespace
 from highwater.impl.protocols.boundary_object import BoundaryLost
 from highwater.impl.protocols.database_metadata import (
     CheckpointMissing,
+    checkpoint_all,
     collect,
     drop_checkpoint,
     initialise,
@@ -309,6 +310,19 @@ async def checkpoints(alone: Alone) -> None:
     same((await manifests.current()).value.updates, ("x", "r", "z"))
 
 
+async def checkpoint_of_all(alone: Alone) -> None:
+    """The writer flushes first, so the checkpoint has every record; after an error of the flush there is none."""
+    stores, wal = await writing(alone, b"a", b"b")
+    taken = await checkpoint_all(wal, stores.manifest, "x", 5, "nightly")
+    same(flushed(taken.value), [b"a", b"b"])
+    same(taken.value.checkpoints, (Checkpoint("x", taken.id, alone.now + 5, "nightly"),))
+    same(type(await checkpoint_all(wal, stores.manifest, "x", 5, "nightly")), Recognised)
+    await wal.append(b"c")
+    alone.fails("create", ".manifest", Unavailable, times=3)
+    await alone.raises(OutcomeUnknown, checkpoint_all(wal, stores.manifest, "y"))
+    same(await current(alone), taken.value)
+
+
 async def missing_by_a_late_file(alone: Alone) -> None:
     """A checkpoint that is missing in a file which is in nobody's history is not missing."""
     manifests = (await begun(alone)).manifest
@@ -379,5 +393,5 @@ async def names(alone: Alone) -> None:
 
 SCRIPTS: tuple[Script, ...] = (
     first_files, write, others_fields, many_conflicts, put_in_doubt, claim_in_doubt, fenced, gone_before_it_is_read, late_file,
-    broken_boundary, compact, checkpoints, missing_by_a_late_file, collection, collection_by_a_late_file, collection_of_nothing,
-    names)
+    broken_boundary, compact, checkpoints, checkpoint_of_all, missing_by_a_late_file, collection,
+    collection_by_a_late_file, collection_of_nothing, names)

@@ -50,11 +50,12 @@ class ClientClock:
         try:
             while not (ended := [task for task in tasks if task.client.done]):
                 await joined(tasks)
-        finally:
-            for task in tasks:
-                task.cancel()
-            while running := [task for task in tasks if not task.client.done]:
-                await joined(running)
+        except GeneratorExit:  # the client has crashed, and the run is over: nothing of it takes a step any more
+            raise
+        except BaseException:
+            await cancelled(tasks)
+            raise
+        await cancelled(tasks)
         return await ended[0]
 
 
@@ -86,6 +87,14 @@ async def result_of(work: Coroutine[Any, Any, Answer], name: str) -> tuple[Answe
         return None, TaskCancelled(f"the task {name!r} was cancelled")
     finally:
         work.close()  # it may not have begun
+
+
+async def cancelled(tasks: list[SimulatedTask]) -> None:
+    """Cancel tasks, and return once all have ended."""
+    for task in tasks:
+        task.cancel()
+    while running := [task for task in tasks if not task.client.done]:
+        await joined(running)
 
 
 @coroutine

@@ -9,43 +9,25 @@ checked a second time, and reported only if it is still there (`judge`).
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import NamedTuple
 
+from highwater.admin import check_clones
 from highwater.admin.database import Database, Place, load, ssts_of
 from highwater.admin.deep import FOOTER, faults_of_ends
+from highwater.admin.findings import LEVELS, Finding, Parent, Parents, referenced
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.manifest import ManifestCodec
 from highwater.impl.codecs.slatedb.tables import Sst, View
-from highwater.impl.errors import NotFound
+from highwater.impl.errors import Definite, ListingNeverEnds, NotFound, Unavailable
 from highwater.impl.layout import Namespace
+from highwater.impl.protocols.destroy import SEALED
 from highwater.impl.protocols.sequenced_storage import SequencedStorage
 from highwater.impl.stores.keys import fault_of
 from highwater.impl.world import World
 
 ENDLESS = 1 << 64  # the size of an SST in a parent that was not looked at
-LEVELS = ("damage", "danger", "note")
 OPENS = {"manifest": "no client can open the database",
          "compactions": "no compactor can open the database; readers, and writers without a compactor, can"}
 HARM = ("reads of its keys may fail", "its records are lost; no client can open the database")  # of an SST, of a WAL file
-
-
-class Finding(NamedTuple):
-    """One thing that the check found."""
-
-    level: str
-    kind: str  # a short name
-    what: str  # the fault and its place
-    then: str  # its consequence, and what to do
-
-
-class Parent(NamedTuple):
-    """A database whose SSTs this one reads. `latest` is None if it has no readable manifest."""
-
-    latest: Manifest | None
-    ssts: dict[str, int]  # with their sizes in bytes
-
-
-Parents = dict[str, Parent]
 
 
 async def judge(world: World, root: str, wal_at: Place | None = None, deep: bool = False) -> tuple[Finding, ...]:
@@ -63,6 +45,9 @@ async def judge(world: World, root: str, wal_at: Place | None = None, deep: bool
 async def look(world: World, root: str, wal_at: Place | None, deep: bool) -> list[Finding]:
     """Read the database once, with its parents, and return all findings."""
     database = await load(world, root, wal_at)
+    if (database.boundaries["manifest"].value or 0) >= SEALED:
+        return [Finding("note", "destroyed", "gc/manifest.boundary is 2^63-1: the database is destroyed, or about to be",
+                        "no client may use it; `highwater admin destroy --hard` deletes what is left")]
     parents = {}
     for external in database.latest.external_dbs if database.latest else ():
         parents[external.path] = await parent_at(world, external.path)
@@ -74,13 +59,19 @@ async def look(world: World, root: str, wal_at: Place | None, deep: bool) -> lis
 
 
 async def parent_at(world: World, path: str) -> Parent:
+    """Read the latest manifest of another database, and list its SSTs. Raises Unavailable, ListingNeverEnds."""
     storage = SequencedStorage(world, Namespace(path, "manifest"))
-    files, latest = await storage.list(), None
+    latest, fault = None, ""
     try:
+        files = await storage.list()
         latest = ManifestCodec().decode(await storage.read(files[-1].id)) if files else None
     except NotFound:
         pass
-    return Parent(latest, await ssts_of(world, path, []))
+    except (Unavailable, ListingNeverEnds):
+        raise
+    except Definite as error:
+        fault = str(error)
+    return Parent(latest, await ssts_of(world, path, []), fault)
 
 
 # ------------------------------------------------------------------------------------------------------ sequenced files
@@ -185,7 +176,7 @@ def no_foreign_files(database: Database, parents: Parents, now_ms: int) -> Itera
 
 def no_strays(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
     for key in database.strays:
-        named = fault_of(key)
+        named = fault_of(key.rpartition("/")[2])
         yield Finding(
             "danger", "foreign file" if named else "dangling link",
             f"{key!r} " + (f"has a name that no key can have: {named}" if named else "is a link to nothing"),
@@ -221,7 +212,7 @@ def checkpoints_are_distinct(database: Database, parents: Parents, now_ms: int) 
                 yield Finding(
                     "damage", "checkpoint twice",
                     f"checkpoint {name} is {number} times in the latest manifest (for manifests {places})",
-                    "a write was applied, reported as refused, and repeated; delete one")
+                    "a write was applied, reported as refused, and repeated; `checkpoint delete` removes both")
 
 
 def checkpoints_have_their_manifest(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
@@ -301,31 +292,6 @@ def expired_checkpoints_are_gone(database: Database, parents: Parents, now_ms: i
                 "what it keeps stays until a collection removes it from the list; a released client may still refresh it")
 
 
-def the_clone_is_pinned(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
-    if not database.latest:
-        return
-    if not database.latest.initialized:
-        yield Finding(
-            "danger", "not initialized",
-            "the latest manifest is that of an unfinished clone",
-            "a writer can open it, but its parent may delete SSTs that it reads; make the clone again")
-    for one in database.latest.external_dbs:
-        parent = parents[one.path].latest
-        pins = {pin.id: pin.manifest_id for pin in parent.checkpoints} if parent else {}
-        source, final = pins.get(one.source_checkpoint_id), pins.get(one.final_checkpoint_id or "")
-        if source and final and source != final:
-            yield Finding(
-                "danger", "pins differ",
-                f"the source checkpoint of {one.path!r} keeps manifest {source}, and the final one manifest {final}",
-                "only the final one stays, and it may not name all SSTs that this database reads; make the clone again")
-        if one.sst_ids and final is None:
-            yield Finding(
-                "danger", "clone not pinned",
-                f"{one.path!r} has no checkpoint {one.final_checkpoint_id or '(none is named)'}, which should keep "
-                f"{len(one.sst_ids)} SSTs for this database",
-                "its collector may delete them; compact everything here soon")
-
-
 def the_wal_is_whole(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
     """Check that no WAL file is missing among those to replay."""
     if not database.latest:
@@ -373,12 +339,6 @@ def what_nobody_names(database: Database, parents: Parents, now_ms: int) -> Iter
             "keep reading both versions until they are collected")
 
 
-def referenced(database: Database, now_ms: int) -> frozenset[int]:
-    """Return the ids of the manifests that a collection keeps for a checkpoint."""
-    return frozenset(one.manifest_id for one in database.latest.checkpoints if one.active(now_ms)) \
-        if database.latest else frozenset()
-
-
 def span(ids: list[int]) -> str:
     return str(ids[0]) if len(ids) == 1 else f"{len(ids)} ({ids[0]} to {ids[-1]})"
 
@@ -386,6 +346,6 @@ def span(ids: list[int]) -> str:
 CHECKS: tuple[Callable[[Database, Parents, int], Iterator[Finding]], ...] = (
     there_is_a_manifest, files_can_be_read, ids_are_without_a_gap, boundaries_are_behind_the_latest,
     nothing_lives_behind_the_boundary, no_foreign_files, no_strays, epochs_do_not_go_back, checkpoints_are_distinct,
-    checkpoints_have_their_manifest, expired_checkpoints_are_gone, ssts_are_there, views_are_whole, the_clone_is_pinned,
-    the_wal_is_whole, it_is_not_being_deleted, what_nobody_names,
+    checkpoints_have_their_manifest, expired_checkpoints_are_gone, ssts_are_there, views_are_whole,
+    check_clones.it_is_pinned, check_clones.each_pin_is_needed, the_wal_is_whole, it_is_not_being_deleted, what_nobody_names,
 )

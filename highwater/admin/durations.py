@@ -12,13 +12,13 @@ UNITS_MS = {  # unit, in all its spellings -> milliseconds
     **dict.fromkeys(("M", "month", "months"), 2_630_016_000),  # 30.44 days
     **dict.fromkeys(("y", "year", "years"), 31_557_600_000),  # 365.25 days
 }
-PART = re.compile(r"([0-9]+)\s*([A-Za-z]+)\s*")
+PART = re.compile(r"([0-9]{1,20})\s*([A-Za-z]+)\s*")
 EXAMPLE = 'give numbers with units, for example "7days 30min 10s"'
 
 
 def duration_ms(text: str) -> int:
     """Return a duration in milliseconds. Raises ValueError, which names the part that is wrong."""
-    total_ms, at = 0, 0
+    total_ms, at = 0, len(text) - len(text.lstrip())
     while at < len(text):
         part = PART.match(text, at)
         if not part:

@@ -18,6 +18,7 @@ from highwater.impl.world import World
 Row = tuple[str, str, str]  # the file in the database, the action, the reason
 PHASES = {1: Phase.WRITE_V1, 2: Phase.WRITE_V2}  # the version of a file -> the phase that writes it
 MANIFESTS = Namespace("", "manifest")
+ATTEMPTS = 20  # of the removal of expired checkpoints, after conflicts and failures of the store
 
 
 class SameVersion(ManifestCodec):
@@ -96,7 +97,7 @@ async def collected(world: World, root: str, min_age_ms: int) -> list[Row]:
 async def dropped(manifests: MetadataStore) -> list[Row]:
     """Remove the checkpoints that have expired. One manifest that we cannot write again keeps them, and the rest goes on."""
     try:
-        done = await manifests.drop_ended()
+        done = await manifests.drop_ended(ATTEMPTS)
     except (NewerFields, CannotHold) as error:
         return [not_removed((await manifests.current()).id, error)]
     return [(MANIFESTS.key(done.id), "created", "without the checkpoints that have expired")] \

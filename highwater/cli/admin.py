@@ -1,4 +1,4 @@
-"""highwater admin: inspect | history | check | gc | checkpoint, for SlateDB databases."""
+"""highwater admin: inspect | history | check | gc | checkpoint | destroy, for SlateDB databases."""
 
 import json
 from datetime import UTC, datetime
@@ -8,12 +8,13 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from highwater.cli import checkpoint
-from highwater.cli.console import console, refuse
-from highwater.gate.exits import BAD_INPUT, SAFETY
+from highwater.cli import checkpoint, destroy
+from highwater.cli.console import complain, console, refuse
+from highwater.gate.exits import INTERRUPTED, SAFETY
 
 app = typer.Typer(no_args_is_help=True)
 app.add_typer(checkpoint.app, name="checkpoint")
+app.command("destroy")(destroy.destroy_command)
 
 Url = Annotated[str, typer.Argument(help="the database: file:///a/folder, a/folder, s3://bucket/prefix")]
 WalUrl = Annotated[str | None, typer.Option(help="where the folder wal/ is, if it is not in the database's own folder")]
@@ -22,7 +23,7 @@ Json = Annotated[bool, typer.Option("--json", help="print JSON only")]
 
 @app.callback()
 def admin() -> None:
-    """Inspect and check SlateDB databases in a folder or in S3. Only gc and checkpoint write."""
+    """Inspect and check SlateDB databases in a folder or in S3. Only gc, checkpoint and destroy write."""
 
 
 @app.command("inspect")
@@ -76,20 +77,19 @@ def check_command(url: Url, as_json: Json = False, wal_url: WalUrl = None,
 @app.command("gc")
 def gc_command(url: Url, dry_run: Annotated[bool, typer.Option("--dry-run", help="show what would be deleted and why")] = False,
                min_age_s: Annotated[int, typer.Option(min=0, help="keep files younger than this")] = 300,
-               data: Annotated[bool, typer.Option("--data", help="WAL objects and SSTs, too; exit code 10 if the database has "
-                                                  "faults")] = False,
+               data: Annotated[bool, typer.Option("--data", help="WAL objects and SSTs, too")] = False,
                as_json: Json = False, wal_url: WalUrl = None) -> None:
     """Advance the boundaries, then delete the manifests and compactions files behind them. WAL and SSTs are not touched, unless
-    --data is given. A WAL in another place is not touched."""
+    --data is given. A WAL in another place is not touched. If the database has faults, nothing is deleted (exit code 10)."""
     from highwater.admin import gc, gc_data
+    from highwater.admin.check import judge
 
-    if not dry_run:
-        from highwater.admin.check import judge
-        bad = [finding for finding in asked(url, judge, True, wal_at(wal_url)) if finding.level != "note"]
-        if bad:
-            said = (f"{bad[0].kind}: {bad[0].what}: nothing was collected, because the database has faults; see "
-                    f"`highwater admin check {url}`")
-            refuse(said, SAFETY if data else BAD_INPUT)
+    bad = [finding for finding in asked(url, judge, True, wal_at(wal_url)) if finding.level != "note"]
+    if any(finding.kind == "no manifest" for finding in bad):
+        asked(url, loaded)  # refuses a place without a database
+    if bad:
+        refuse(f"{bad[0].kind}: {bad[0].what}: nothing {'would be' if dry_run else 'was'} collected, because the database has "
+               f"faults; see `highwater admin check {url}`", SAFETY)
     of = gc_data if data else gc
     rows = asked(url, of.planned if dry_run else of.collected, dry_run, min_age_s * 1000)
     if as_json:
@@ -123,16 +123,28 @@ async def loaded(world: Any, root: str) -> Any:
 def asked(url: str, ask: Any, read_only: bool = True, *more: Any, through: tuple[type[Exception], ...] = ()) -> Any:
     """Return `await ask(world, root, *more)` for the database at `url`. Refuses an invalid URL and a store that fails.
 
-    Errors of the classes `through` are raised."""
+    Errors of the classes `through` are raised. After Ctrl-C it exits with 130."""
     import asyncio
 
     from highwater.impl.errors import StoreError
     from highwater.impl.stores.system import open_database, system_world
 
+    async def until_stopped(asking: Any) -> Any:
+        try:
+            return await asking
+        except asyncio.CancelledError:  # Ctrl-C; the request in flight is still waited for
+            complain(f"{url}: stopped" + ("" if read_only else ": the last request may be applied, now or later: look at the "
+                                          "database before you ask again"))
+            raise
+
     try:
         store, root = open_database(url, read_only)
-        return asyncio.run(ask(system_world(store), root, *more))
+        return asyncio.run(until_stopped(ask(system_world(store), root, *more)))
     except through:
         raise
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
     except (ValueError, StoreError) as error:
         refuse(f"{url}: {error}")
+    except OSError as error:  # of a local folder
+        refuse(f"{url}: {error.strerror}: {error.filename}")

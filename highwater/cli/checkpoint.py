@@ -1,6 +1,7 @@
 """highwater admin checkpoint: create | refresh | delete | list, for SlateDB databases."""
 
 import json
+import time
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ from highwater.cli.console import console, refuse
 from highwater.gate.exits import SAFETY
 
 app = typer.Typer(no_args_is_help=True)
+LAST_MS = (1 << 32) * 1000  # a manifest has times in seconds, in 32 bits
 
 Url = Annotated[str, typer.Argument(help="the database: file:///a/folder, a/folder, s3://bucket/prefix")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON only")]
@@ -34,7 +36,7 @@ def create_command(url: Url, lifetime: Lifetime = None,
     from highwater.admin.checkpoints import as_json as fields
     from highwater.admin.checkpoints import create
 
-    taken = asked(url, create, lifetime_ms(lifetime), source and uuid(source, "--source"), name)
+    taken = asked(url, create, lifetime_ms(lifetime), source and uuid(source, "--source"), utf_8(name))
     if as_json:
         print(json.dumps(fields(taken)))
     else:
@@ -81,14 +83,26 @@ def list_command(url: Url, name: Annotated[str | None, typer.Option("--name", "-
     console.print(table if rows else "no checkpoints")
 
 
-def lifetime_ms(text: str | None) -> int | None:
+def lifetime_ms(text: str | None, option: str = "--lifetime") -> int | None:
     """Return a lifetime in milliseconds; None: it does not end. Refuses a text that is no duration."""
     from highwater.admin.durations import duration_ms
 
     try:
-        return None if text is None else duration_ms(text)
+        lifetime = None if text is None else duration_ms(text)
     except ValueError as error:
-        refuse(f"--lifetime: {error}")
+        refuse(f"{option}: {error}")
+    if lifetime is not None and time.time() * 1000 + lifetime >= LAST_MS:
+        refuse(f"{option}: {text!r} from now is too long: a manifest holds no time after 2106; give less, or no lifetime")
+    return lifetime
+
+
+def utf_8(name: str | None) -> str | None:
+    """Return a name for a checkpoint. Refuses bytes that are no text: a manifest cannot hold them."""
+    try:
+        (name or "").encode()
+    except UnicodeEncodeError:
+        refuse(f"--name: {name!r} is not UTF-8: give a name that is")
+    return name
 
 
 def uuid(text: str, option: str) -> str:
@@ -109,12 +123,13 @@ def until(of: Any) -> str:
 
 
 def asked(url: str, ask: Any, *more: Any, read_only: bool = False) -> Any:
-    """Return `await ask(world, root, *more)` for the database at `url`.
+    """Return `await ask(world, root, *more)` for the database at `url`, if its latest manifest can be read.
 
     Exits with 10 where the protocol refuses for the sake of safety, and with 2 for any other bad input."""
-    from highwater.admin.checkpoints import REFUSALS
+    from highwater.admin.checkpoints import REFUSALS, check_readable
     from highwater.cli.admin import asked as asked_of
 
+    asked_of(url, check_readable)
     try:
         return asked_of(url, ask, read_only, *more, through=REFUSALS)
     except REFUSALS as error:

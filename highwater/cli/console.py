@@ -57,8 +57,14 @@ def steps_shown(doing: str, total: int) -> Generator[Callable[[str], None], None
 
 def refuse(message: str, code: int = BAD_INPUT) -> NoReturn:
     """Print one line to stderr and exit with 2, or with this code."""
-    Console(stderr=True, highlight=False, soft_wrap=True).print(f"[bold red]error:[/] {escape(message)}")
+    complain(message)
     raise typer.Exit(code)
+
+
+def complain(message: str) -> None:
+    """Print one line to stderr, whatever the message has in it."""
+    line = "".join(char if char.isprintable() else " " if char.isspace() else repr(char)[1:-1] for char in message)
+    Console(stderr=True, highlight=False, soft_wrap=True).print(f"[bold red]error:[/] {escape(line)}")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -45,12 +45,12 @@ class Manifest(NamedTuple):
     next_wal: int = 1  # ours: «the id used to create the next WAL file»
     wal_id_last_seen: int = 0
     last_compacted_l0_sst_id: str | None = None  # the SST of the last compacted view; None if unknown
+    last_l0_seq: int = 0  # the SSTs have the rows up to this sequence number
     external_dbs: tuple[ExternalDb, ...] = ()
     initialized: bool = False
     last_compacted_l0_view_id: str | None = None
     ssts: tuple[Sst, ...] = ()
     last_l0_clock_tick: int = 0
-    last_l0_seq: int = 0
     wal_object_store_uri: str | None = None
     recent_snapshot_min_seq: int = 0
     sequence_tracker: bytes | None = None

@@ -11,11 +11,13 @@ a lease is rounded (up).
 A caller that got an Indefinite error calls again with the same id. Then nothing is done twice.
 """
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import Definite, NotFound, OutcomeUnknown
 from highwater.impl.layout import key_of_sst
+from highwater.impl.protocols.destroy_mark import DatabaseDestroyed, mark_of
 from highwater.impl.protocols.sequenced_metadata import Attempt, Committed, MetadataStore, Put, Recognised, Verdict
 from highwater.impl.protocols.sequenced_storage import old_ids
 
@@ -58,15 +60,16 @@ def expiry_ms(manifests: MetadataStore, lifetime_ms: int | None) -> int:
 
 
 async def create(manifests: MetadataStore, checkpoint: str, lifetime_ms: int | None = None, name: str | None = None,
-                 source: str | None = None, attempts: int | None = None) -> Committed | Recognised:
+                 source: str | None = None, attempts: int | None = None,
+                 also: Callable[[Manifest], Awaitable[Manifest]] | None = None) -> Committed | Recognised:
     """Take a checkpoint with this id, exactly once however often this is called while it is listed.
 
     Without `source` it keeps the manifest that lists it first, which has all that its predecessor has. With `source` it keeps
     what that checkpoint keeps. The source is looked up in the manifest that the new entry is added to, so it is listed until
-    then.
+    then. `also` makes what else changes with the same update.
 
-    Raises CheckpointMissing or CheckpointEnded for the source, NotInitialized, ValueError for a lifetime below 1 ms or an
-    expiry that the form cannot hold, and what `MetadataStore.apply` raises.
+    Raises CheckpointMissing or CheckpointEnded for the source, NotInitialized, DatabaseDestroyed, ValueError for a lifetime
+    below 1 ms or an expiry that the form cannot hold, and what `MetadataStore.apply` raises.
     """
     now_ms, ends_ms = manifests.world.clock.now_ms(), expiry_ms(manifests, lifetime_ms)
     entry = manifests.codec.checkpoint.taken(checkpoint, 0, ends_ms, now_ms, name)
@@ -76,12 +79,15 @@ async def create(manifests: MetadataStore, checkpoint: str, lifetime_ms: int | N
             return Verdict(Recognised(latest, manifest))
         if not manifests.codec.is_initialized(manifest):
             return Verdict(NotInitialized(manifests.bounded.storage.namespace.prefix))
+        if mark := mark_of(manifest):
+            return Verdict(DatabaseDestroyed(mark))
         keeps = latest + 1
         if source is not None:
             of = found(manifest, source)
             if of is None or not of.active(manifests.world.clock.now_ms()):
                 return Verdict(CheckpointEnded(source) if of else CheckpointMissing(source))
             keeps = of.manifest_id
+        manifest = await also(manifest) if also else manifest
         return Put(manifest.with_checkpoint(entry._replace(manifest_id=keeps)))
 
     return done(await manifests.apply(decide, True, attempts))
@@ -91,7 +97,8 @@ async def refresh(manifests: MetadataStore, checkpoint: str, lifetime_ms: int | 
                   ) -> Committed | Recognised:
     """Let a listed checkpoint's lease end `lifetime_ms` after this call began; None: never. Nothing else of it changes.
 
-    Raises CheckpointMissing, CheckpointEnded, ValueError as `create` does, and what `MetadataStore.apply` raises.
+    Raises CheckpointMissing, CheckpointEnded, DatabaseDestroyed, ValueError as `create` does, and what `MetadataStore.apply`
+    raises.
     """
     ends_ms = expiry_ms(manifests, lifetime_ms)
 
@@ -104,6 +111,8 @@ async def refresh(manifests: MetadataStore, checkpoint: str, lifetime_ms: int | 
             return Verdict(Recognised(latest, manifest))
         if not entry.active(manifests.world.clock.now_ms()):
             return Verdict(CheckpointEnded(checkpoint))
+        if mark := mark_of(manifest):
+            return Verdict(DatabaseDestroyed(mark))
         return Put(manifest._replace(checkpoints=tuple(renewed if one is entry else one for one in manifest.checkpoints)))
 
     return done(await manifests.apply(decide, True, attempts))

@@ -32,6 +32,7 @@ class SstTooOld(Definite):
 
     def __init__(self, sst: str, newest: str):
         super().__init__(f"{sst} is not newer than {newest}, the newest L0: it is not committed, so upload another one")
+        self.sst, self.newest = sst, newest
 
 
 class Flushed(NamedTuple):

@@ -52,11 +52,11 @@ def open_database(url: str, read_only: bool = True) -> tuple[ObjectStore, str]:
     is a store of its own.
     """
     scheme, separator, place = url.partition("://")
-    if scheme == "s3" and separator:
+    if scheme == "s3" and place.strip("/") and not place.startswith("/"):
         bucket, _, root = place.partition("/")
         store = open_store(f"s3://{bucket}")
         return (ReadOnly(store) if read_only else store), root.strip("/")
-    if separator and (scheme != "file" or not place.startswith("/")):
+    if not url or (separator and (scheme != "file" or not place.startswith("/"))):
         raise ValueError(f"bad database URL {url!r}: accepted are file:///a/folder, a/folder, s3://bucket/prefix")
     folder = os.path.abspath(unquote(place) if separator else url)
     if not os.path.isdir(folder):

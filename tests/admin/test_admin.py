@@ -1,8 +1,10 @@
 """`highwater admin` shows a database, reports damage, and changes nothing unless asked."""
 
 import asyncio
+import errno
 import json
 import os
+import signal
 import zlib
 
 import pytest
@@ -11,7 +13,7 @@ from typer.testing import CliRunner
 from highwater.admin import check as admin_check
 from highwater.admin.database import load
 from highwater.cli.main import app
-from highwater.gate.exits import BAD_INPUT, SAFETY
+from highwater.gate.exits import BAD_INPUT, INTERRUPTED, SAFETY
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb import compactions
 from highwater.impl.codecs.slatedb.flatbuffer import NewerFields, ulid_of
@@ -126,6 +128,17 @@ def test_a_healthy_database(bench):
     assert ran("check", bench.folder).output.strip() == "ok: nothing is wrong"
 
 
+def test_a_pin_that_nobody_needs(bench):
+    """A checkpoint still shows A and B, the latest manifest C and D."""
+    pin = (Checkpoint(UUIDS[0], 5), Checkpoint(UUIDS[1], 5))
+    for needed in (A, D):
+        bench.latest(checkpoints=pin, external_dbs=(own_parent(bench, needed),))
+        assert found(bench) == []
+    bench.latest(checkpoints=pin, external_dbs=(own_parent(bench, "01ARZ3NDEKTSV4RRFFQ69G5FAV"),))
+    assert found(bench) == [("note", "pin not needed")]
+    assert UUIDS[1] in ran("check", bench.folder).output.replace("\n", "")
+
+
 def test_a_collected_database(bench):
     for file_id in (1, 2, 3, 4, 6, 7):
         bench.delete("manifest", file_id)
@@ -135,6 +148,19 @@ def test_a_collected_database(bench):
 
 LEFT, RIGHT = (Range(Bound(start, INCLUDED), Bound(end, EXCLUDED)) for start, end in ((b"a", b"m"), (b"m", b"z")))
 CLONE = ExternalDb("somewhere/else", UUIDS[1], UUIDS[2], (C,))
+
+
+def own_parent(bench: Bench, *ssts: str) -> ExternalDb:
+    """Return an entry that says that SSTs are another database's, which is this one: so they are there."""
+    return ExternalDb(str(bench.folder).lstrip("/"), UUIDS[2], UUIDS[1], ssts or (D,))
+
+
+def another_parent(bench: Bench) -> ExternalDb:
+    """Return an entry of a parent in the folder `parent`, which has the SST D."""
+    bench.put(f"parent/compacted/{D}.sst", WHOLE)
+    return ExternalDb(f"{bench.folder}/parent".lstrip("/"), UUIDS[2], UUIDS[1], (D,))
+
+
 DAMAGE = {
     "a manifest is missing": (lambda b: b.delete("manifest", 3), ("damage", "gap")),
     "one is missing behind a boundary": (lambda b: (b.delete("manifest", 6), b.put("gc/manifest.boundary", b"4")),
@@ -170,10 +196,21 @@ DAMAGE = {
     "a clone whose pins differ": (lambda b: b.latest(
         checkpoints=(Checkpoint(UUIDS[0], 5), Checkpoint(UUIDS[1], 7)),
         external_dbs=(ExternalDb(str(b.folder).lstrip("/"), UUIDS[0], UUIDS[1]),)), ("danger", "pins differ")),
+    "a clone that no try can finish": (lambda b: b.latest(
+        initialized=False, external_dbs=(own_parent(b),)), ("danger", "clone stuck")),
+    "a clone whose pin has expired": (lambda b: b.latest(
+        checkpoints=(Checkpoint(UUIDS[1], 8, NIGHT_S),), external_dbs=(own_parent(b),)), ("danger", "clone not pinned")),
+    "a clone whose parent is damaged": (lambda b: (
+        b.put(f"parent/{Namespace('', 'manifest').key(1)}", b"\0\2"), b.latest(external_dbs=(another_parent(b),))),
+        ("danger", "parent unreadable")),
+    "a clone whose parent has a foreign file": (lambda b: (
+        b.put("parent/manifest/99.manifest", b""), b.latest(external_dbs=(another_parent(b),))),
+        ("danger", "parent unreadable")),
     "half deleted": (lambda b: b.put(".deleting", b""), ("danger", "being deleted")),
     "an SST is cut off": (lambda b: b.put(f"compacted/{D}.sst", WHOLE[:90]), ("damage", "cut short")),
     "a name that is not UTF-8": (lambda b: (b.folder / os.fsdecode(b"manifest/\xff.manifest")).write_bytes(b"x"),
                                  ("danger", "foreign file")),
+    "a folder of locks among the manifests": (lambda b: (b.folder / "manifest/.highwater").mkdir(), ("danger", "foreign file")),
     "a link to nothing": (lambda b: (b.folder / Namespace("", "manifest").key(9)).symlink_to("nowhere"),
                           ("danger", "dangling link")),
     "no manifest at all": (lambda b: [b.delete("manifest", file_id) for file_id in manifests()], ("damage", "no manifest")),
@@ -188,7 +225,9 @@ def test_damage_is_told_and_nothing_is_changed(bench, what):
     assert expected in found(bench)
     for verb in ("check", "inspect", "history"):
         assert ran(verb, bench.folder).exit_code in (0, SAFETY)
-    assert ran("gc", bench.folder, "--dry-run").exit_code == 0
+    for options in ((), ("--data",), ("--dry-run",), ("--data", "--dry-run")):
+        result = ran("gc", bench.folder, "--min-age-s", "0", *options)
+        assert result.exit_code == SAFETY and "has faults" in result.stderr and not result.stdout, result.output
     assert bench.files() == before
 
 
@@ -197,7 +236,7 @@ def test_nothing_else_is_told(bench, what):
     """Each kind of damage is called by its name, and by another only where it is a consequence."""
     harm, (_, kind) = DAMAGE[what]
     harm(bench)
-    consequences = {"SST missing"} if kind == "clone not pinned" else set()
+    consequences = {"SST missing"} if kind == "clone not pinned" and "expired" not in what else set()
     assert {other for level, other in found(bench) if level != "note"} == {kind} | consequences
 
 
@@ -220,7 +259,7 @@ def test_a_wal_in_another_store(bench, tmp_path):
     bench.latest()
     wal_url = "--wal-url", tmp_path / "elsewhere"
     assert found(bench, *wal_url) == found(bench, *wal_url, "--deep") == []
-    assert ran("gc", bench.folder, *wal_url).exit_code == 0 and ran("gc", bench.folder).exit_code == BAD_INPUT
+    assert ran("gc", bench.folder, *wal_url).exit_code == 0 and ran("gc", bench.folder).exit_code == SAFETY
     (tmp_path / "elsewhere" / Namespace("", "wal").key(5)).unlink()
     assert found(bench, *wal_url) == [("damage", "WAL missing")]
     assert ran("check", bench.folder, "--wal-url", tmp_path / "no").exit_code == BAD_INPUT
@@ -301,7 +340,8 @@ def test_the_json_has_everything(bench):
     assert [one["id"] for one in shown["wal"]] == [4, 5] and shown["ssts"] == [A, B, C, D]
 
 
-@pytest.mark.parametrize("words", [("inspect",), ("inspect", "--json"), ("history",), ("gc", "--dry-run")], ids=" ".join)
+@pytest.mark.parametrize("words", [("inspect",), ("inspect", "--json"), ("history",), ("gc",), ("gc", "--dry-run"),
+                                   ("gc", "--data")], ids=" ".join)
 def test_where_nothing_is_there_is_no_database(tmp_path, words):
     result = ran(words[0], tmp_path, *words[1:])
     assert result.exit_code == 2 and "there is no database here" in result.output and list(tmp_path.iterdir()) == []
@@ -419,13 +459,15 @@ def test_nothing_is_collected_where_something_is_wrong(bench):
     bench.put("manifest/99.manifest", b"x")
     before = bench.files()
     result = ran("gc", bench.folder, "--min-age-s", "0")
-    assert result.exit_code == BAD_INPUT and "foreign file" in result.stderr and bench.files() == before
+    assert result.exit_code == SAFETY and "foreign file" in result.stderr and bench.files() == before
 
 
 # -------------------------------------------------------------------------------------------------------------- URLs
 
 @pytest.mark.parametrize("url, says", [("memory://", "accepted are"), ("gs://bucket", "accepted are"),
-                                       ("file://db", "accepted are"), ("/there/is/no/such", "there is no folder")])
+                                       ("file://db", "accepted are"), ("", "accepted are"),
+                                       ("s3://", "accepted are file"), ("s3:///x", "accepted are file"),
+                                       ("/there/is/no/such", "there is no folder")])
 def test_what_is_no_database(url, says):
     for verb in ("inspect", "history", "check", "gc"):
         result = ran(verb, url)
@@ -467,3 +509,31 @@ def test_a_database_in_a_bucket(bench, moto_stores, monkeypatch):
     assert result.exit_code == 0, result.output
     assert "to be collected" not in ran("check", f"{url}/some/db").output
     assert ran("check", f"{url}/some").exit_code == SAFETY
+
+
+def test_a_folder_that_cannot_be_read(bench, monkeypatch):
+    def closed(*_):
+        raise PermissionError(errno.EACCES, "Permission denied", "/db")
+
+    monkeypatch.setattr(LocalStore, "strays", closed)
+    result = ran("check", bench.folder)
+    assert result.exit_code == BAD_INPUT and "Permission denied: /db" in result.stderr
+
+
+def test_what_is_refused_is_one_line(tmp_path):
+    result = ran("check", tmp_path / "a\nb\x1b[31m")
+    assert result.exit_code == BAD_INPUT and len(result.stderr.splitlines()) == 1 and "\x1b" not in result.stderr
+
+
+@pytest.mark.parametrize("words, says", [(("check",), "stopped"), (("checkpoint", "create"), "may be applied, now or later")])
+def test_ctrl_c(bench, monkeypatch, words, says):
+    async def list_page(self, prefix, after=""):
+        if words == ("check",) or not self._read_only:
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.sleep(30)
+        return await listed(self, prefix, after)
+
+    listed = LocalStore.list_page
+    monkeypatch.setattr(LocalStore, "list_page", list_page)
+    result = ran(*words, bench.folder)
+    assert result.exit_code == INTERRUPTED and says in result.stderr and len(result.stderr.splitlines()) == 1, result.output

@@ -10,6 +10,9 @@ from highwater.admin.durations import duration_ms
 from highwater.gate.exits import BAD_INPUT, SAFETY
 from highwater.impl.codecs.slatedb.manifest import ManifestCodec
 from highwater.impl.codecs.slatedb.tables import Checkpoint
+from highwater.impl.errors import AlreadyExists, OutcomeUnknown
+from highwater.impl.layout import Namespace
+from highwater.impl.stores.local import LocalStore
 from tests.admin.test_admin import NIGHT_S, UUIDS, V1, V2, Bench, found, manifests, ran
 from tests.admin.test_admin import bench as bench
 
@@ -75,7 +78,9 @@ REFUSED = [  # words, what is done before, exit code, what is said
     (("create", "-l", "7x"), {}, BAD_INPUT, "'x' in '7x' is no unit"),
     (("create", "-l", "soon"), {}, BAD_INPUT, "'soon' in 'soon' is not a number with a unit"),
     (("create", "-l", "0s"), {}, BAD_INPUT, "is no time at all"),
-    (("create", "-l", "900y"), {}, BAD_INPUT, "no time after 2106"),
+    (("create", "-l", "900y"), {}, BAD_INPUT, "--lifetime: '900y' from now is too long: a manifest holds no time after 2106"),
+    (("create", "-l", "9" * 5000 + "s"), {}, BAD_INPUT, "is not a number with a unit"),
+    (("create", "-n", "\udcff"), {}, BAD_INPUT, "--name: '\\udcff' is not UTF-8"),
     (("create", "-s", "x"), {}, BAD_INPUT, "--source: 'x' is not a UUID"),
     (("create", "-s", UUIDS[2]), {}, BAD_INPUT, "is not listed"),
     (("create", "-s", UUIDS[1]), {"checkpoints": (ENDED,)}, SAFETY, "has ended"),
@@ -125,6 +130,45 @@ def test_what_it_writes_is_healthy(bench):
 
 @pytest.mark.parametrize("text, ms", [("7days 30min 10s", 606_610_000), ("1h", 3_600_000), ("1w2d", 777_600_000), ("15 ms", 15),
                                       ("2months", 5_260_032_000), ("1y", 31_557_600_000), ("1M", 2_630_016_000),
-                                      ("1m", 60_000)])
+                                      ("1m", 60_000), (" 1s ", 1000)])
 def test_durations(text, ms):
     assert duration_ms(text) == ms
+
+
+# ------------------------------------------------------------------------------------- nothing is written without need
+
+CHANGES = [("create",), ("refresh", "-i", UUIDS[0], "-l", "1h"), ("delete", "-i", UUIDS[0])]
+
+
+@pytest.mark.parametrize("words", CHANGES, ids=lambda words: words[0])
+@pytest.mark.parametrize("key, body, said", [
+    ("gc/manifest.boundary", b"x", "not an ASCII number"), ("gc/manifest.boundary", b"8", "the latest file is 8"),
+    (Namespace("", "manifest").key(8), b"\0\2", "manifest 8, the latest, cannot be read")],
+    ids=["invalid boundary", "boundary ahead", "unreadable"])
+def test_a_database_that_nobody_can_open_is_left_alone(bench, words, key, body, said):
+    bench.put(key, body)
+    before = bench.files()
+    result = ran("checkpoint", words[0], bench.folder, *words[1:])
+    assert result.exit_code == BAD_INPUT and said in result.stderr and bench.files() == before, result.output
+
+
+@pytest.mark.parametrize("words", CHANGES, ids=lambda words: words[0])
+def test_in_a_folder_without_a_database_nothing_is_left(bench, words):
+    """For example, in the folder of the manifests itself: clients would list a file there."""
+    before = bench.files()
+    assert ran("checkpoint", words[0], bench.folder / "manifest", *words[1:]).exit_code == BAD_INPUT
+    assert bench.files() == before
+
+
+@pytest.mark.parametrize("words", CHANGES, ids=lambda words: words[0])
+@pytest.mark.parametrize("error, said", [(OutcomeUnknown("no reply"), "now or later"),
+                                         (AlreadyExists("of another client"), "nothing was changed")], ids=["lost", "faster"])
+def test_a_store_that_always_fails_is_given_up(bench, monkeypatch, words, error, said):
+    async def create(self, key, body):
+        if isinstance(error, AlreadyExists):
+            bench.put(key, V2.encode(manifests()[8]))  # another client creates it first
+        raise error
+
+    monkeypatch.setattr(LocalStore, "create", create)
+    result = ran("checkpoint", words[0], bench.folder, *words[1:])
+    assert result.exit_code == BAD_INPUT and said in result.stderr and len(result.stderr.splitlines()) == 1, result.output

@@ -13,7 +13,7 @@ from highwater.specs.runs import rows
 
 ROOT = Path(__file__).resolve().parents[2]
 STEMS = sorted({*SCENARIOS, *(row.stem for row in rows()), *project.ours("model")})
-WORDS = ("checkpoints",)  # stems that are words of metadata, too: only as a module of a room are they a protocol's name
+WORDS = ("checkpoints", "destroy")  # stems that are words, too: only as a module of a room are they a protocol's name
 NAMED = re.compile(rf"(?<![a-z0-9])({'|'.join(stem for stem in STEMS if stem not in WORDS)})(?![a-z0-9])"
                    rf"|(?<=protocols[./])({'|'.join(WORDS)})(?![a-z0-9])", re.IGNORECASE)
 MACHINERY = (  # rooms, with all below them but `PROTOCOLS`; and files
@@ -28,11 +28,14 @@ PROTOCOLS = (  # the rooms of protocols: a module's name begins with its protoco
 )
 # folders of one protocol: their modules have names of their own
 FOLDERS = dict.fromkeys(("model/protocols/database", "traces/protocols/database"), "database_metadata")
-OF_A_SYSTEM = ("traces/recorded/systems", "highwater/cli/checkpoint.py")  # tools of a system: they name our protocols
+# tools of a system: they name our protocols
+OF_A_SYSTEM = ("traces/recorded/systems", "highwater/cli/checkpoint.py", "highwater/cli/destroy.py")
 BELOW_PROOFS = "model/proofs/engine"  # is machinery again
 # Tools of SlateDB's databases, which are sequences of metadata files, may import the protocols that these databases have.
 TOOLS: dict[str, set[str]] = {
-    "highwater/admin/checkpoints.py": {"impl/protocols/checkpoints"},
+    "highwater/admin/check.py": {"impl/protocols/destroy"},
+    "highwater/admin/checkpoints.py": {"impl/protocols/checkpoints", "impl/protocols/destroy_mark"},
+    "highwater/admin/destroy.py": {"impl/protocols/destroy", "impl/protocols/destroy_mark"},
     "highwater/admin/gc_data.py": {f"impl/protocols/{of}" for of in ("database_gc", "manifest_compactions")},
 }
 PARTS = {f"impl/protocols/{part}" for part in ("boundary_object", "sequenced_storage", "sequenced_metadata")}
@@ -57,20 +60,25 @@ OF_DATABASES = {
 EDGES = {  # module of a protocol -> the modules of others that it imports
     **OF_DATABASES,
     "dst/mutants/database_gc": {"impl/protocols/manifest_compactions"},  # whose two sequences it has
+    "dst/mutants/destroy": {"impl/protocols/checkpoints"},
     "dst/mutants/known_latest": {f"dst/mutants/{BOUNDARY}"},
     "dst/mutants/log_gc": {f"{room}/{BOUNDARY}" for room in ("dst/mutants", "impl/protocols")},  # it has its storage
     "dst/mutants/manifest_migration": {f"impl/protocols/{BOUNDARY}"},
     "dst/mutants/wal_fencing": {"impl/kv/wal"},
     "dst/scenarios/database_gc": {"impl/protocols/database_metadata", "impl/protocols/manifest_compactions"},  # its checkpoints
+    "dst/scenarios/destroy": {"impl/protocols/checkpoints", "traces/protocols/checkpoints_contents"},  # its clones' pins
     "dst/scenarios/known_latest": {f"{room}/{BOUNDARY}" for room in ("dst/scenarios", "traces/protocols")},
     "dst/scenarios/sequenced_metadata_boundary": {"dst/scripts/boundary_object", "dst/scripts/sequenced_metadata"},
     "dst/scripts/database_gc": {"impl/protocols/database_metadata", "impl/protocols/manifest_compactions"},
+    "dst/scripts/destroy": {"impl/protocols/checkpoints"},
     "dst/scripts/wal_fencing": {"impl/kv/wal"},
     "dst/scenarios/update_ids": {f"traces/protocols/{BOUNDARY}_calls", *(
         f"{room}/{BOUNDARY}" for room in ("dst/scenarios", "traces/protocols"))},
     "dst/scenarios/wal_fencing": {"impl/kv/wal"},
     "traces/protocols/checkpoints_calls": {f"traces/protocols/{part}_calls" for part in (BOUNDARY, "manifest_migration")},
     # an update of manifests in each form
+    "traces/protocols/destroy": {"traces/protocols/checkpoints_contents"},  # the names of checkpoints and SSTs
+    "traces/protocols/destroy_calls": {f"traces/protocols/{part}_calls" for part in ("checkpoints", BOUNDARY)},
     "traces/protocols/manifest_migration_calls": {f"traces/protocols/{BOUNDARY}_calls"},  # whose stores it uses
     **{f"model/protocols/database/{module}": MODELS for module in ("clients", "constants", "state")},
     "model/protocols/database/joint": {f"model/protocols/{BOUNDARY}"},
@@ -80,8 +88,15 @@ EDGES = {  # module of a protocol -> the modules of others that it imports
     "model/proofs/database_metadata": {f"model/{room}/{BOUNDARY}" for room in ("proofs", "protocols")},
     "model/proofs/refinements/sequenced_write": {"model/proofs/abstract/sequenced_files"},  # the abstract model that it refines
     "impl/kv/wal": {"impl/protocols/wal_fencing"},  # a store of keys and values whose log it is
+    "dst/mutants/db_reader": {"impl/protocols/checkpoints"},
+    "dst/scenarios/db_reader": {f"impl/protocols/{of}" for of in (
+        "database_gc", "database_gc_uploads", "database_metadata", "manifest_compactions")},  # its writer and its collector
+    "dst/scripts/db_reader": {"impl/protocols/checkpoints"},
+    "impl/protocols/db_reader": {"impl/protocols/checkpoints"},
     "impl/protocols/database_gc": {"impl/protocols/manifest_compactions"},
     "impl/protocols/database_gc_uploads": {"impl/protocols/manifest_compactions"},
+    "impl/protocols/checkpoints": {"impl/protocols/destroy_mark"},  # a destroyed database takes none
+    "impl/protocols/destroy": {"impl/protocols/checkpoints"},
     "impl/protocols/log_gc": {f"impl/protocols/{BOUNDARY}"},
     "impl/protocols/sequenced_metadata": {f"impl/protocols/{BOUNDARY}"},  # whose boundary is one of its policies
 }

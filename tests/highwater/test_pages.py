@@ -52,6 +52,14 @@ def test_a_stale_part_is_noticed(monkeypatch, tmp_path, capsys):
     assert main(["drawn.svg"]) == 0 == main(["drawn.svg", "--check"])
 
 
+@pytest.mark.parametrize(("arguments", "code"), [(["--help"], 0), (["--check", "nonsuch"], 2), (["--chek"], 2)])
+def test_nothing_is_written_for_what_is_not_understood(monkeypatch, arguments, code):
+    monkeypatch.setattr("bench.pages.parts.PARTS", {})
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == code
+
+
 def test_lines_are_counted_without_blanks_and_comments(tmp_path):
     for suffix, count in ((".py", 2), (".fizz", 2), (".md", 3)):  # in Markdown `#` begins a heading
         path = tmp_path / f"x{suffix}"

@@ -18,7 +18,7 @@ from highwater.specs.runs import Row, rows
 
 SPECS = {row.stem: row.path for row in rows()}
 HOLDS_NOWHERE = {"StaleFilesAreCollected"}
-NO_SOUND_IMPLEMENTATION_DOES = {"Precheck", "PrecheckReject", "Begin", "Skip", "ListAgain", "FindSource"}
+NO_SOUND_IMPLEMENTATION_DOES = {"Precheck", "PrecheckReject", "Begin", "Skip", "ListAgain", "FindSource", "Look"}
 NO_SOUND_STORE_DOES = {"StaleGet", "StaleList", "ApplyHalf"}
 
 pytestmark = pytest.mark.parametrize("stem", SPECS)

@@ -31,6 +31,8 @@ ALSO = {  # protocol -> modules whose errors its table has, too
     "manifest_compactions": ("sequenced_metadata_boundary",), "manifest_migration": ("sequenced_metadata_boundary",),
     "database_metadata": ("manifest_compactions", "wal_fencing"),
     "database_gc": ("database_gc_uploads", "database_metadata", "manifest_compactions", "sequenced_metadata_boundary"),
+    "db_reader": ("db_reader_view", "checkpoints", "database_gc"),
+    "checkpoints": ("destroy_mark",), "destroy": ("checkpoints", "destroy_mark"),
 }
 # protocol -> modules whose calls its table has, too
 CALLS_OF = {"sequenced_metadata_boundary": ("sequenced_metadata", "update_ids"), "database_gc": ("database_gc_uploads",)}
@@ -89,6 +91,8 @@ SEVERAL = {  # calls of several updates: a definite error denies the last of the
     ("manifest_compactions", "open"), ("manifest_compactions", "compact"), ("manifest_migration", "begin_v2_only"),
     ("wal_fencing", "open"), ("database_metadata", "open"), ("database_metadata", "open_compactor"),
     ("database_metadata", "compact"), ("database_gc", "open"), ("database_gc", "compact"),
+    ("db_reader", "open"),
+    ("destroy", "finish"),
 }
 
 
@@ -126,8 +130,15 @@ NOT_CALLS = {  # public coroutines that are no calls of users -> the call that t
         "append": "of a writer of the scenario", "read_checkpoint": "of an operator of the scenario",
         **dict.fromkeys(("take_checkpoint", "renew_checkpoint", "drop_checkpoint"), "of database_metadata"),
     },
+    "db_reader": {
+        "poll": "open", "refresh": "of the refresher", "close": "which raises nothing", "get": "rows", "rows_of": "rows",
+        "append": "of the writer of the scenario", "flush": "of the writer of the scenario",
+        "compact": "of the writer of the scenario", "collect": "of database_gc",
+    },
     "manifest_migration": {"update": "of the stores", "collect": "of the stores"},
     "checkpoints": {"update": "of the stores"},
+    "destroy": {"is_sealed": "finish", "release": "finish", "others_of": "finish", "create": "of checkpoints",
+                "delete": "of checkpoints", "commit": "of a writer of the scenario"},
     "database_metadata": {
         "append": "of the Wal that `open` returns", "flush": "of the Wal", "open_compactor": "Compactor.open",
         "compact": "of a Compactor", "current": "of the stores", "drop_ended": "of the stores", "read": "open",

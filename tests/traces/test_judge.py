@@ -10,21 +10,24 @@ from collections.abc import Callable
 from random import Random
 from types import ModuleType
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from highwater import project
+from highwater.impl.codecs.manifest import Manifest
+from highwater.impl.codecs.slatedb.manifest import ManifestCodec
 from highwater.model import guards
-from highwater.model.abstract import one_object, sequenced_files, write_ahead_log
+from highwater.model.abstract import one_object, sequenced_files, shared_files, write_ahead_log
 from highwater.model.core import Model, State, init, moves
 from highwater.traces.recorded.orders import search
-from highwater.traces.recorded.s3log import Request
+from highwater.traces.recorded.s3log import Body, Request
 from highwater.traces.recorded.s3store import steps_of
 from highwater.traces.recorded.systems.facts import Knobs
 from highwater.traces.recorded.systems.slatedb import MODELS, Slatedb
 from tests.support.slatedb.kept import BUDGET, deleted_instead, edited, judged, replaced, requests_of, stored
 
-MODULES = (sequenced_files, write_ahead_log)
+MODULES = (sequenced_files, write_ahead_log, shared_files)
 ALL = (*MODULES, one_object)  # test_mapped.py has its guards
 RECORDED = project.PACKAGE / "traces/recorded"
 PAGE = project.PACKAGE.parent / "docs/checking/strangers.md"
@@ -33,7 +36,8 @@ ELSEWHERE = {"s3store.py": {"store"}, "judge.py": {"Form"}}  # what no abstract 
 
 OWN = {"judge.py", "machine.py", "orders.py"}  # they make refusals of what a model says, and hand them on
 JUDGE = {"ME", "no_action", "send", "take"}  # what a mapping has of judge.py
-ABSTRACT = {"files": sequenced_files.__name__, "log": write_ahead_log.__name__, "one_object": one_object.__name__}
+MODELS_BY_NAME = {"files": sequenced_files, "log": write_ahead_log, "one_object": one_object, "shared": shared_files}
+ABSTRACT = {name: model.__name__ for name, model in MODELS_BY_NAME.items()}
 
 
 def guards_of(model: ModuleType) -> set[str]:
@@ -60,7 +64,7 @@ def wrong_refusals(name: str, source: str) -> list[str]:
         elif called == "_replace" and any(one.arg == "guard" for one in node.keywords) and name != "judge.py":
             wrong.append(f"a guard is replaced in line {node.lineno}")
         elif called in ("take", "send") and isinstance(node.func, ast.Name):
-            model = {"files": sequenced_files, "log": write_ahead_log, "one_object": one_object}[ast.unparse(node.args[0])]
+            model = MODELS_BY_NAME[ast.unparse(node.args[0])]
             actions = model.CLIENT if called == "take" else model.MAY
             named = node.args[2] if called == "take" else node.args[4]
             texts = [one.value for one in ast.walk(named) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
@@ -166,6 +170,26 @@ def deleted(name: str, number: int) -> Log:
     return deleted_instead(requests, [one.number for one in requests].index(number), Random(0)), boundary
 
 
+def rewritten(name: str, number: int, change: Callable[[Manifest], Manifest]) -> Log:
+    """A log in which a request puts another manifest."""
+    body = next(one.sent_body for one in requests_of(name) if one.number == number)
+    data = ManifestCodec().encode(change(ManifestCodec().decode(body.data)))
+    return changed(name, number, sent_body=Body(len(data), "", data))
+
+
+def of_another(manifest: Manifest) -> Manifest:
+    return manifest._replace(external_dbs=tuple(one._replace(source_checkpoint_id=str(UUID(int=1)))
+                                                for one in manifest.external_dbs))
+
+
+def without_lasting(manifest: Manifest) -> Manifest:
+    return manifest._replace(checkpoints=tuple(one for one in manifest.checkpoints if one.expire_time_s))
+
+
+def naming_again(manifest: Manifest) -> Manifest:
+    return manifest._replace(external_dbs=tuple(one._replace(sst_ids=(manifest.ssts[0].id,)) for one in manifest.external_dbs))
+
+
 def no_need(*_: Any) -> bool:
     return True
 
@@ -178,7 +202,7 @@ def any_epoch(*_: Any) -> list[int]:
     return [0]
 
 
-FILES, LOG = sequenced_files, write_ahead_log
+FILES, LOG, SHARED = sequenced_files, write_ahead_log, shared_files
 # (model, guard, a log that it refuses, how the model goes without it: a safeguard off, or a function in its place)
 OFF: tuple[tuple[ModuleType, str, Callable[[], Log], dict[str, bool] | Callable], ...] = (
     (FILES, "ReadLatest", lambda: edit(9), any_base),
@@ -192,7 +216,7 @@ OFF: tuple[tuple[ModuleType, str, Callable[[], Log], dict[str, bool] | Callable]
     (FILES, "BoundaryIsMonotone", lambda: deleted("applied_again", 28), no_need),
     (FILES, "BoundaryIsBelowLatest", lambda: edit(169), {"LATEST_KEPT": False}),
     (FILES, "CONDITIONAL_ADVANCE", lambda: edit(157), {"CONDITIONAL_ADVANCE": False}),
-    (FILES, "DeletedIsBehindBoundary", lambda: log("parent_deleted"), {"BEHIND": False}),
+    (FILES, "DeletedIsBehindBoundary", lambda: edit(33), {"BEHIND": False}),
     (FILES, "LatestIsKept", lambda: edit(19), no_need),
     (FILES, "PinnedIsKept", lambda: deleted("applied_again", 69), {"PINS": False}),
     (LOG, "CREATE_IF_ABSENT", lambda: changed("stale_writer_fenced", 44, conditions={}), {"CREATE_IF_ABSENT": False}),
@@ -200,6 +224,16 @@ OFF: tuple[tuple[ModuleType, str, Callable[[], Log], dict[str, bool] | Callable]
     (LOG, "FENCE_AHEAD", lambda: log("fence_behind"), any_epoch),
     (LOG, "OneWriterAcks", lambda: changed("stale_writer_fenced", 44, client="A"), no_need),
     (LOG, "GC_BEHIND", lambda: edit(141), {"BEHIND": False}),
+    (SHARED, "FINAL_NEEDS_SOURCE", lambda: rewritten("clone_day", 43, of_another), {"FINAL_NEEDS_SOURCE": False}),
+    (SHARED, "FINAL_FIRST", lambda: rewritten("clone_day", 48, without_lasting), {"FINAL_FIRST": False}),
+    (SHARED, "OPEN_INITIALIZED", lambda: log("clone_without_pin"), {"OPEN_INITIALIZED": False}),
+    (SHARED, "NAMES_SHRINK", lambda: rewritten("clone_day", 541, naming_again), {"NAMES_SHRINK": False}),
+    (SHARED, "DETACH_UNNAMED", lambda: rewritten("clone_day", 318, without_lasting), {"DETACH_UNNAMED": False}),
+    (SHARED, "PARENT_FIRST", lambda: rewritten("clone_day", 595, lambda one: one._replace(external_dbs=())),
+     {"PARENT_FIRST": False}),
+    (SHARED, "SPARE_PINNED", lambda: deleted("clone_day", 419), {"SPARE_PINNED": False}),
+    (SHARED, "CHECK_PINS", lambda: log("parent_deleted"), {"CHECK_PINS": False}),
+    (SHARED, "CLOSED", lambda: log("clone_of_deleted"), {"CLOSED": False}),
 )
 
 
@@ -233,6 +267,22 @@ def test_a_refusal_names_the_line_of_the_model(model, guard, of, without):
     path, line = re.search(r"\((model/abstract/\w+\.py):(\d+)\)", needs[0]).groups()
     first = inspect.getsourcelines(function)[1]
     assert path == f"model/abstract/{stem(model)}.py" and first <= int(line) <= first + len(inspect.getsourcelines(function)[0])
+
+
+def test_a_copy_over_what_a_writer_put_is_refused():
+    """A clone's WAL may be put without a condition, but only where nobody else has put an object."""
+    requests, boundary = log("clone_overwritten")
+    found = judged(requests, boundary, OPEN_INITIALIZED=False)
+    at, = [one for one in requests if one.number == found.refused[0][0]]
+    assert found.refused[0][1] == "CREATE_IF_ABSENT" and (at.op, at.client) == ("copy", "K") and "clone/wal/" in at.key
+
+
+def test_an_sst_that_a_clone_names_is_kept_without_a_pin_too():
+    """The clone is judged, not only its final checkpoint: without a pin, its manifest still says that it needs the SST."""
+    requests, boundary = rewritten("clone_day", 48, without_lasting)
+    at = next(i for i, one in enumerate(requests) if one.number == 419)
+    requests = deleted_instead(requests, at, Random(0))
+    assert judged(requests, boundary, FINAL_FIRST=False, DETACH_UNNAMED=False).refused[0] == [419, "SPARE_PINNED"]
 
 
 def rows() -> list[tuple[str, str]]:
@@ -293,3 +343,27 @@ def test_the_facts_about_one_object_are_enough(constants):
                 assert LOG.may_send(c, me, w, *what) == LOG.may_send(c, me, few[kind], *what)
                 possible |= {kind} if LOG.may_send(c, me, w, *what) else set()
     assert "Fence" in possible
+
+
+@pytest.mark.parametrize("constants", SHARED.INSTANCES, ids=str)
+def test_the_facts_about_one_clone_are_enough(constants):
+    c = SHARED.Constants(**constants)
+    clients = reached(SHARED.model(c))
+    bases = {base for _, w in clients for base in w.parents}
+    for me, w in clients:
+        def same(few, kind, *what, me=me, w=w):
+            return SHARED.may_send(c, me, w, kind, *what) == SHARED.may_send(c, me, few, kind, *what)
+
+        for base in bases:
+            known = SHARED.Client(w.parents & {base})
+            assert same(known, "Mark", base) and same(known, "DeleteDb", base)
+            for k in range(c.CLONES):
+                of = frozenset(one for one in w.clones if one[0] == k)
+                assert same(known._replace(clones=of), "CreateFinal", base, k)
+                assert same(known._replace(unnamed=w.unnamed & {k}), "Detach", base, k)
+        for k, clone in w.clones:
+            known = SHARED.Client(clones=frozenset({(k, clone)}))
+            assert same(known, "Open", k, clone) and same(known, "Rewrite", k, clone, SHARED.SSTS)
+            assert same(known._replace(pinned=w.pinned & {k}), "Initialize", k, clone)
+            assert same(known._replace(gone=w.gone & {k}), "Leave", k, clone)
+        assert same(SHARED.Client(unpinned=w.unpinned), "Delete", 0)

@@ -116,7 +116,7 @@ def test_all_that_is_remembered_tells_points_of_a_search_apart():
     tables = [table for table in tables if all(table is not of for of in (
         machine.actions, machine.granted, machine.facts.roles, machine.store.numbers,  # how many there were; constants
         machine.store.present))]  # follows from the versions
-    assert len(tables) == 11
+    assert len(tables) == 14
     digests = [machine.digest()]
     for table in tables * 2:
         mark = machine.mark()
@@ -524,7 +524,8 @@ def test_a_command(tmp_path):
     code, text = said(tmp_path, begun().ask("A", "PUT", "elsewhere/x"))
     assert code == 0 and "7 requests refine the models" in text and "1 x PUT (put) elsewhere/*" in text
     text = " ".join(text.split())
-    models = "sequenced_files (manifest/, compactions/ and gc/), write_ahead_log (wal/)"
+    models = "sequenced_files (manifest/, compactions/ and gc/), write_ahead_log (wal/), shared_files (clones and their " \
+        "parents, .deleting)"
     assert f"held against {models}: 6 requests; the other 1 against the store only" in text
     assert "no action of a model: 1 x put elsewhere/*" in text and "taken for granted" not in text
     code, text = said(tmp_path, begun().create("B", 4).check("B", 0))

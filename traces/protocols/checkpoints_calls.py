@@ -42,13 +42,15 @@ def change(told: str, means: str, recognised: str) -> dict[str, Answer]:
     }
 
 
+DESTROYED = {"DatabaseDestroyed": definite("failed", "the database is marked as destroyed: it takes no checkpoints any more")}
 LISTED = "an earlier call did it: the named manifest shows it"
 CALLS: Calls = with_timeouts({
     "create": {**change("committed", "the named manifest lists it, and later ones do until it ends or is deleted", LISTED),
                "CheckpointMissing": MISSING, "CheckpointEnded": ENDED,
-               "NotInitialized": definite("failed", "the database is a clone that is not complete: finish it first")},
+               "NotInitialized": definite("failed", "the database is a clone that is not complete: finish it first"),
+               **DESTROYED},
     "refresh": {**change("renewed", "the checkpoint has the new expiry", LISTED), "CheckpointMissing": MISSING,
-                "CheckpointEnded": ENDED},
+                "CheckpointEnded": ENDED, **DESTROYED},
     "delete": {**change("dropped", "no later manifest lists the checkpoint", LISTED), "CheckpointMissing": MISSING},
     "listed": {"tuple": returns("listed", "each checkpoint that was reported before the call, and is not deleted", update=NONE),
                **{name: answer for name, answer in boundary.READ.items() if name != "NotFound"}, **damaged("not read", NONE)},

@@ -5,9 +5,10 @@
      "writer_epoch":1}
 
 Each form has fields that it always writes. It writes any other field only if its value is not the default, for example
-`"sessions":[["..",3]]`. `last_wal` is `replay_after_wal_id`, `last_seen` is `wal_id_last_seen`, and `last_l0` is
-`last_compacted_l0_sst_id`. `l0` and `compacted` are names of SSTs, in the order in which they were added. `expiry_ms` is the
-time until which the checkpoint is active, in milliseconds since the epoch; 0 means that it never expires.
+`"sessions":[["..",3]]`. `last_wal` is `replay_after_wal_id`, `last_seen` is `wal_id_last_seen`, `last_l0` is
+`last_compacted_l0_sst_id`, and `last_seq` is `last_l0_seq`. `l0` and `compacted` are names of SSTs, in the order in which they
+were added. `expiry_ms` is the time until which the checkpoint is active, in milliseconds since the epoch; 0 means that it never
+expires.
 """
 
 import json
@@ -53,6 +54,7 @@ NAMES = {  # field -> its name in the file
     "replay_after_wal_id": "last_wal",
     "wal_id_last_seen": "last_seen",
     "last_compacted_l0_sst_id": "last_l0",
+    "last_l0_seq": "last_seq",
 }
 FIELDS = {there: name for name, there in NAMES.items()}
 KNOWN = frozenset(NAMES)
@@ -105,6 +107,7 @@ class ManifestCodec:
 
 
 UPDATES = ManifestCodec("checkpoints", "updates")
-EPOCHS = ManifestCodec(*sorted(KNOWN - {"updates", "sessions", "wal_id_last_seen", "last_compacted_l0_sst_id"}))
+EPOCHS = ManifestCodec(*sorted(KNOWN - {"updates", "sessions", "wal_id_last_seen", "last_compacted_l0_sst_id",
+                                        "last_l0_seq"}))
 COMPACTED = ManifestCodec("compacted", "compactor_epoch", "l0")
 DATABASE = ManifestCodec("checkpoints", "compacted", "compactor_epoch", "l0", "replay_after_wal_id", "writer_epoch")

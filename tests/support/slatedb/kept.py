@@ -27,6 +27,8 @@ from highwater.traces.recorded.systems.slatedb_layout import SEQUENCED, place_of
 FOLDER = Path(__file__).resolve().parents[2] / "golden" / "recorded"
 VERDICTS = FOLDER / "verdicts.json"
 EDITS = 200
+EDITED = ("clone_without_pin", "day_0_13", "day_0_14", "day_0_15", "day_0_17", "soak", "stale_writer_fenced",
+          "stale_writer_refused", "ten_thousand")  # up to the request that is refused, if one is
 BUDGET = 5_000  # steps of a search beyond the requests of the log; a search that needs more is undecided
 LONGEST = 1_200  # requests of the part of a log that is edited
 
@@ -171,11 +173,13 @@ OPERATIONS: dict[str, tuple[Callable[[Request], bool], Edit]] = {
 
 
 def edited(number: int) -> tuple[str, str, bool, list[Request]]:
-    """Return an edit of a log that passes: the log's name, what was done, whether there are boundary files, the requests."""
+    """Return an edit of a log, of the part that passes: the log's name, what was done, whether there are boundary files, the
+    requests."""
     random = Random(f"edit {number}")
-    logs = {name: log for name, log in stored()["logs"].items() if log["verdict"] == "complete"}
-    name = sorted(logs)[number % len(logs)]
-    requests = [*requests_of(name)][:LONGEST]
+    logs = {name: stored()["logs"][name] for name in EDITED}
+    name = EDITED[number % len(logs)]
+    passing = logs[name]["refused"][0][0] - 1 if logs[name]["refused"] else LONGEST
+    requests = [*requests_of(name)][:min(LONGEST, passing)]
     fitting = [what for what in sorted(OPERATIONS) if any(map(OPERATIONS[what][0], requests))]
     what = fitting[number // len(logs) % len(fitting)]
     fits, edit = OPERATIONS[what]

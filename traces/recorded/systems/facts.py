@@ -6,7 +6,7 @@ the contents mean.
 
 from typing import Any, NamedTuple, Protocol
 
-from highwater.model.abstract import one_object
+from highwater.model.abstract import one_object, shared_files
 from highwater.model.abstract import sequenced_files as files
 from highwater.model.abstract import write_ahead_log as log
 from highwater.model.abstract.sequenced_files import File
@@ -120,6 +120,13 @@ class Created(NamedTuple):
     looked: bool = False
 
 
+class Final(NamedTuple):
+    """A final checkpoint, as the manifest of the clone has it that reads the SSTs."""
+
+    clone: tuple[str, str]  # (bucket, root)
+    source: str  # the id of the checkpoint that it was made from
+
+
 class Facts:
     """The tables, and the constants of the models. `safeguards` of the models are switched off, to see what they do."""
 
@@ -130,6 +137,7 @@ class Facts:
         self.roles = {role: files.Constants(1, FIRST=None, ROLES=(role,), **of_files) for role in (None, 0, 1)}
         self.files = self.roles[None]
         self.log = log.Constants(1, **fitting(log, {"CHECKED": False} | safeguards))
+        self.shared = shared_files.Constants(**fitting(shared_files, safeguards))
         self.object = one_object.Constants(1, **fitting(one_object, safeguards))
         update = frozenset({(ME, 0)})
         self.sure_at_once = update <= files.knows_put(self.files, ME, NO_FACTS, 1, files.File(update)).sure  # without a check
@@ -142,6 +150,9 @@ class Facts:
         self.first: dict[Namespaced, int] = table()  # the first id of each sequence that the log has from its beginning on
         self.epochs: dict[tuple[str, Namespaced, int], int] = table()  # (client, where, role) -> the epoch that it has claimed
         self.fences: dict[tuple[Namespaced, int], int] = table()  # (wal, id) -> the epoch of the fence there
+        self.finals: dict[tuple[str, str, str], Final] = table()  # (bucket, root, final checkpoint) -> whose it is
+        self.shown: dict[tuple[str, str, str], frozenset[str]] = table()  # (bucket, root, SST) -> final checkpoints for it
+        self.copied: dict[Key, bool] = table()  # objects of a clone's WAL that are copies
 
 
 def done(request: Request) -> bool:

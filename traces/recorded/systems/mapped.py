@@ -115,7 +115,7 @@ class Files:
         if self.is_fence(request.sent_body):
             epochs = [epoch for (where, _), epoch in self.facts.fences.items() if where == spot.where]
             self.facts.store.put(self.facts.epochs, (request.client, spot.where, WRITER), 1 + max(epochs, default=0))
-        refusal = wal.appends(self.facts, request, spot)
+        refusal = wal.appends(self.facts, request, key, spot)
         if not refusal:
             sequences.begins(self.facts, spot)
             sequences.exists(self.facts, spot)

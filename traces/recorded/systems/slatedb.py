@@ -9,6 +9,7 @@ Requests to SlateDB's layout are mapped to actions, here and in the files beside
     DELETE manifest/N ..               sequenced_files    Delete
     PUT wal/N                          write_ahead_log    Append and Accept; Fence, if it is empty
     DELETE wal/N                       write_ahead_log    Delete
+    all that concerns clones           shared_files       clones.py, deletion.py
 
 A model's client is given only the facts on which the action depends. Where the log cannot show a fact, it is taken for granted,
 and counted: what lies before the beginning of the log, or is not in it. A client knows what any client has seen of the latest
@@ -20,12 +21,13 @@ from highwater.traces.recorded.machine import Machine
 from highwater.traces.recorded.orders import Refusal
 from highwater.traces.recorded.s3log import Body, Request
 from highwater.traces.recorded.s3store import ABSENT, Change, Key
-from highwater.traces.recorded.systems import sequences, wal
+from highwater.traces.recorded.systems import clones, deletion, sequences, wal
 from highwater.traces.recorded.systems.facts import WRITER, Edit, Facts, Knobs, Namespaced, Place, done
 from highwater.traces.recorded.systems.slatedb_files import change_of
-from highwater.traces.recorded.systems.slatedb_layout import SEQUENCED, boundary_of_ids, content_of, key_of, place_of
+from highwater.traces.recorded.systems.slatedb_layout import MARK, SEQUENCED, boundary_of_ids, content_of, key_of, place_of
 
-MODELS = {"sequenced_files": "manifest/, compactions/ and gc/", "write_ahead_log": "wal/"}
+MODELS = {"sequenced_files": "manifest/, compactions/ and gc/", "write_ahead_log": "wal/",
+          "shared_files": "clones and their parents, .deleting"}
 
 
 def is_metadata(key: Key) -> bool:
@@ -47,12 +49,19 @@ class Slatedb:
         request, key, op, _ = change
         place, facts = place_of(key), self.facts
         if place is None or (op == "delete" and not done(request)):
-            return None
+            return deletion.deletes_data(facts, request, key) if op == "delete" and done(request) else None
+        if place.folder == MARK:
+            if op == "put":
+                return deletion.marks(facts, request, place) if done(request) else None
+            return deletion.ends(facts, place) if op == "delete" and self.store.version(key) else None
+        if op == "delete" and clones.is_marked(facts, place.where.bucket, place.where.root):
+            return deletion.deletes_database(facts, request, key, place.where.bucket, place.where.root)
         if op == "put" and place.folder != "gc" and not done(request):
             return facts.count("CreateConflict")
         if place.folder in SEQUENCED:
             if op == "put":
-                return sequences.creates(facts, request, key, place)
+                refusal = sequences.creates(facts, request, key, place)
+                return refusal or clones.puts(facts, request, place) if place.folder == "manifest" else refusal
             if op == "delete":
                 return sequences.deletes(facts, request, key, place)
             return sequences.reads(facts, request, key, place) if op == "get" else None
@@ -64,7 +73,7 @@ class Slatedb:
             return sequences.advances(facts, request, place) if op == "put" and done(request) else None
         if place.folder == "wal":
             if op == "put":
-                return wal.appends(facts, request, place)
+                return wal.appends(facts, request, key, place)
             return wal.deletes(facts, request, key, place) if op == "delete" else None
         return None
 

@@ -13,7 +13,8 @@ from highwater.traces.recorded.s3store import Key
 from highwater.traces.recorded.systems.facts import Namespaced, done
 
 SEQUENCED = ("manifest", "compactions")
-DATA = re.compile(r"(?:.*/)?compacted/[0-7][0-9A-HJKMNP-TV-Z]{25}\.sst", re.DOTALL)  # the name is a ULID
+MARK = ".deleting"  # the object that marks a database for deletion
+DATA = re.compile(r"(?:(.*)/)?compacted/([0-7][0-9A-HJKMNP-TV-Z]{25})\.sst", re.DOTALL)  # the name is a ULID
 CODEC = ManifestCodec()
 
 
@@ -38,11 +39,17 @@ def boundary_of_ids(where: Namespaced) -> Key:
     return where.bucket, Namespace(where.root, where.folder).boundary_key
 
 
+def mark_of(bucket: str, root: str) -> Key:
+    return bucket, f"{root}/{MARK}" if root else MARK
+
+
 @lru_cache(100_000)
 def place_of(key: Key) -> Place | None:
     """Return the meaning of a key; None if it is not metadata."""
     bucket, path = key
     root, _, rest = path.rpartition("/")
+    if rest == MARK:
+        return Place(Namespaced(bucket, root, "manifest"), MARK)
     root, _, folder = root.rpartition("/")
     if folder == "gc":
         name, _, suffix = rest.rpartition(".")
@@ -68,7 +75,7 @@ def is_known(request: Request) -> bool:
 def is_unread(request: Request) -> bool:
     """Return whether it put a metadata file or a boundary whose content is not in the log."""
     place = place_of((request.bucket, request.key)) if request.op in ("put", "copy", "complete") and done(request) else None
-    return place is not None and place.folder != "wal" and (request.op != "put" or request.sent_body.data is None)
+    return place is not None and place.folder not in ("wal", MARK) and (request.op != "put" or request.sent_body.data is None)
 
 
 def content_of(folder: str, body: Body) -> Any:

@@ -13,11 +13,14 @@ from highwater.traces.recorded.s3store import ABSENT, Key
 from highwater.traces.recorded.systems.facts import Facts, Place, heard
 
 
-def appends(facts: Facts, request: Request, place: Place) -> Refusal | None:
-    """Append and Accept for a record; Fence for an empty object. Nothing, if the WAL is copied into a clone."""
+def appends(facts: Facts, request: Request, key: Key, place: Place) -> Refusal | None:
+    """Append and Accept for a record; Fence for an empty object. Nothing, if the WAL is copied into a clone, where nobody else
+    has put an object."""
     manifest, fence = facts.system.flushed(facts, place), facts.system.is_fence(request.sent_body)
     conditional = bool(request.conditions.keys() & {"if-none-match", UNSAID})
-    if not conditional and manifest is not None and not manifest.initialized:
+    if not conditional and manifest is not None and not manifest.initialized and (
+            not facts.store.version(key) or key in facts.copied):
+        facts.store.put(facts.copied, key, True)
         return facts.count("Copy, of the WAL")
     flushed = manifest.replay_after_wal_id if manifest is not None and heard(request) else 0
     epoch = facts.system.writer_epoch(facts, request.client, place)

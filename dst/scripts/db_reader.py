@@ -1,0 +1,182 @@
+"""Scripts of readers of one database, impl/protocols/db_reader.py."""
+
+from highwater.dst.script import LOST, Alone, Script, same
+from highwater.impl.codecs.json.manifest import DATABASE
+from highwater.impl.codecs.json.rows import InvalidRows, Row, decode_rows, encode_rows
+from highwater.impl.codecs.manifest import Manifest
+from highwater.impl.errors import Unavailable
+from highwater.impl.layout import Namespace, key_of_sst
+from highwater.impl.protocols import checkpoints
+from highwater.impl.protocols.checkpoints import CheckpointEnded, CheckpointMissing
+from highwater.impl.protocols.db_reader import DbReader, NotOpen, Options
+from highwater.impl.protocols.db_reader_view import NotReadable, added, last_wal_id, purged
+from highwater.impl.protocols.sequenced_metadata import MetadataStore
+
+MANIFESTS, WAL = Namespace("db", "manifest"), Namespace("db", "wal")
+A, B = "01ARZ3NDEKTSV4RRFFQ69G5FAV", "01ARZ3NDEKTSV4RRFFQ69G5FAW"
+OPTIONS = Options(10, 100, 60)
+
+
+def row(i: int, key: str = "k") -> Row:
+    return Row(i, key, f"v{i}")
+
+
+async def begun(alone: Alone, rows: int, upto: int, after: int) -> MetadataStore:
+    """Begin a database: WAL objects with one row each, of which an SST has those up to `upto`."""
+    manifests = MetadataStore(alone.world, MANIFESTS, DATABASE)
+    for i in range(1, rows + 1):
+        await alone.real.create(WAL.key(i), encode_rows([row(i)]))
+    await alone.real.create(key_of_sst("db", A), encode_rows(map(row, range(1, upto + 1))))
+    await manifests.initialise(Manifest(l0=(A,), last_l0_seq=upto, replay_after_wal_id=after))
+    alone.sent()
+    return manifests
+
+
+async def compacted(manifests: MetadataStore, alone: Alone, upto: int) -> None:
+    """Put another SST in the place of all others, and collect what nothing in the latest manifest names."""
+    await alone.real.create(key_of_sst("db", B), encode_rows(map(row, range(1, upto + 1))))
+    await manifests.update(lambda _, m: m._replace(l0=(B,), last_l0_seq=upto, replay_after_wal_id=upto))
+    alone.sent()
+
+
+def seqs(rows: list[Row]) -> list[int]:
+    return [one.seq for one in rows]
+
+
+async def life(alone: Alone) -> None:
+    """A reader opens, polls without a change, follows a compaction, renews its lease, and closes."""
+    manifests = await begun(alone, 3, 2, 1)
+    reader = DbReader(manifests, "db", OPTIONS)
+    await alone.raises(NotOpen, reader.get("k"))
+    view = await reader.open()
+    same((view.manifest.wal_id_last_seen, view.wal, [table.rows for table in view.tables]), (3, 3, [(row(3),)]))
+    same(alone.sent(), ["list manifest", "get 1.manifest", "list wal", "create 2.manifest", "get manifest.boundary",
+                        "get 2.sst", "get 3.sst"])
+    same(await reader.poll(), False)
+    same(alone.sent(), ["list manifest"])
+    await manifests.update(lambda _, m: m._replace(updates=("x",)))
+    alone.sent()
+    same([await reader.poll(), await reader.poll()], [False, False])
+    same(alone.sent(), ["list manifest", "get 3.manifest", "list manifest"])
+    scan = reader.scan()
+    await compacted(manifests, alone, 3)
+    same(await reader.poll(), True)
+    same((seqs(await scan.rows()), await reader.get("k"), await reader.get("z")), ([1, 2, 3], "v3", None))
+    same(len((await manifests.current()).value.checkpoints), 2)
+    scan.end()
+    scan.end()
+    same(await reader.poll(), False)
+    same([one.id for one in (await manifests.current()).value.checkpoints], ["id2"])
+    alone.sent()
+    await reader.refresh()
+    same(alone.sent(), [])
+    alone.now += 50
+    await reader.refresh()
+    same((await manifests.current()).value.checkpoints[0].expiry_ms, alone.now + 100)
+    await reader.close()
+    same((await manifests.current()).value.checkpoints, ())
+
+
+async def loss(alone: Alone) -> None:
+    """A checkpoint that is gone is noticed by a poll and by a refresh, and another one is taken."""
+    manifests = await begun(alone, 1, 0, 0)
+    reader = DbReader(manifests, "db", OPTIONS)
+    for lose in (reader.poll, reader.refresh):
+        view = await reader.open()
+        scan = reader.scan()
+        alone.now += 60
+        await checkpoints.delete(manifests, view.checkpoint)
+        await lose()
+        await reader.poll()
+        same(reader.view is not None and reader.view.checkpoint != view.checkpoint, True)
+        await alone.real.delete(key_of_sst("db", A))
+        await alone.raises(NotReadable, scan.rows(), checkpoint=view.checkpoint)
+        await alone.real.create(key_of_sst("db", A), encode_rows([]))
+        await reader.close()
+    view = await reader.open()
+    alone.now += 101
+    await reader.refresh()
+    same(reader.lost, {view.checkpoint})
+    same(await reader.poll(), True)
+
+
+async def failures(alone: Alone) -> None:
+    """What fails is tried again by the next poll, and the view stays as it is meanwhile."""
+    manifests = await begun(alone, 2, 1, 0)
+    reader = DbReader(manifests, "db", OPTIONS)
+    alone.fails("create", "manifest/", LOST)
+    await reader.open()
+    same(alone.sent()[-3:], ["get 2.manifest", "get 1.sst", "get 2.sst"])
+    await compacted(manifests, alone, 1)
+    await alone.real.create(WAL.key(3), encode_rows([row(3)]))
+    alone.fails("get", "wal/", lambda: alone.real.delete(WAL.key(3)))
+    await alone.raises(NotReadable, reader.poll(), checkpoint="id2")
+    same(seqs(await reader.rows_of(reader.scan().view)), [1, 2])
+    await alone.real.create(WAL.key(3), encode_rows([row(3)]))
+    same((await reader.poll(), reader.view and reader.view.wal), (True, 3))
+    await manifests.update(lambda _, m: m._replace(updates=("x",)))
+    latest = (await manifests.current()).id
+    alone.fails("get", f"{latest}.manifest", lambda: alone.real.delete(MANIFESTS.key(latest)))
+    same(await reader.poll(), False)
+    alone.now += 60
+    alone.fails("list", "manifest", Unavailable)
+    await reader.refresh()
+    same(any("could not be renewed" in one for one in alone.warnings), True)
+    alone.fails("list", "manifest", Unavailable)
+    await reader.close()
+    same("not deleted yet" in alone.warnings[-1], True)
+
+
+async def given(alone: Alone) -> None:
+    """A reader of somebody's checkpoint takes none, and neither polls nor refreshes."""
+    manifests = await begun(alone, 2, 1, 1)
+    await checkpoints.create(manifests, "x", 100)
+    await compacted(manifests, alone, 2)
+    reader = DbReader(manifests, "db", OPTIONS)
+    same((await reader.open("x")).manifest.l0, (A,))
+    same(seqs(await reader.scan().rows()), [1])
+    await reader.close()
+    await alone.raises(CheckpointMissing, reader.open("y"), checkpoint="y")
+    alone.now += 100
+    await alone.raises(CheckpointEnded, reader.open("x"), checkpoint="x")
+    same((await manifests.current()).id, 3)
+
+
+async def tables(alone: Alone) -> None:
+    """Tables are of at most so many bytes, and rows go by their sequence numbers."""
+    full = added((), map(row, range(1, 6)), 25)
+    same([seqs([*table.rows]) for table in full], [[1, 2], [3, 4], [5]])
+    same([(seqs([*table.rows]), table.size_bytes) for table in purged(full, 3)], [([4], 11), ([5], 11)])
+    same([table.size_bytes for table in added((), [Row(1, "k", None)], 1)], [9])
+    for i in (1, 2, 4):
+        await alone.real.create(WAL.key(i), b"")
+    await alone.real.create(WAL.prefix + "0.tmp", b"")
+    same([await last_wal_id(alone.world.store, WAL, after) for after in (0, 1, 2, 3)], [2, 2, 2, 4])
+    same((decode_rows(b""), decode_rows(encode_rows([row(1)]))), ((), (row(1),)))
+    for body in (b"{", b"[[1]]", b'[["1","k","v"]]', b'[[1,"k",2]]'):
+        try:
+            decode_rows(body)
+        except InvalidRows:
+            continue
+        raise AssertionError(f"{body!r} was decoded")
+    for lifetime_ms in (20, 19):
+        try:
+            Options(10, lifetime_ms).check()
+        except ValueError:
+            continue
+        raise AssertionError(f"a lifetime of {lifetime_ms} ms was allowed")
+    Options(10, None).check()
+
+
+async def forever(alone: Alone) -> None:
+    """Without a lifetime a checkpoint never ends, and nothing renews it."""
+    manifests = await begun(alone, 0, 0, 0)
+    reader = DbReader(manifests, "db", Options(10, None))
+    await reader.open()
+    same((await manifests.current()).value.checkpoints[0].expiry_ms, 0)
+    alone.sent()
+    await reader.refresh()
+    same(alone.sent(), [])
+
+
+SCRIPTS: tuple[Script, ...] = (life, loss, failures, given, tables, forever)
