@@ -118,8 +118,9 @@ def parent_of(shape: Shape, d: int) -> int:
 # --- cloners
 
 # What a cloner does next, and with which database
-OPERATIONS = ("clone 1", "clone 1", "clone 2", "clone 2", "from 1", "from 2", "again 1", "again 2", "take 0", "take 0",
-              "take 1", "end")
+OPERATIONS = ("clone 1", "clone 1", "clone 2", "from 1", "from 2", "stop 1", "stop 1", "stop 2", "again 1", "again 2", "take 0",
+              "take 0", "take 1", "take 1", "end")
+STOP_MS = 300  # about as long as a clone takes
 
 
 async def cloner(actors: Actors, client: Client, world: World, number: int) -> None:
@@ -133,7 +134,7 @@ async def cloner(actors: Actors, client: Client, world: World, number: int) -> N
         if what in ("take", "end"):
             await change(actors, client, impl, own, int(d or 0), what)
         else:
-            await clone(actors, client, impl, own, int(d), what)
+            await clone(actors, client, world, impl, own, int(d), what)
         await actors.pause(client, world)
 
 
@@ -150,12 +151,15 @@ async def change(actors: Actors, client: Client, impl: Impl, own: list[tuple[int
     actors.tell(client, said.told, ROOTS[d].encode(), keys=said.keys)
 
 
-async def clone(actors: Actors, client: Client, impl: Impl, own: list[tuple[int, str]], d: int, what: str) -> None:
+async def clone(actors: Actors, client: Client, world: World, impl: Impl, own: list[tuple[int, str]], d: int, what: str
+                ) -> None:
+    """Clone a database, from a checkpoint of this client or from the latest state. "stop": give up before it is done."""
     parent = parent_of(actors.shape, d)
     those = [u for of, u in own if of == parent]
-    source = those[actors.choose(f"{client.name}.source", len(those))] if those and what != "clone" else None
-    said = await said_by(CALLS, "clone", actors.in_time(client, impl.clone(
-        impl.stores, ROOTS[d], ROOTS[parent], source, what == "again" or actors.auditing)))
+    source = those[actors.choose(f"{client.name}.source", len(those))] if those and what in ("from", "again") else None
+    call = impl.clone(impl.stores, ROOTS[d], ROOTS[parent], source, what == "again" or actors.auditing)
+    call = world.clock.timeout(1 + actors.choose(f"{client.name}.stop", STOP_MS), call) if what == "stop" else call
+    said = await said_by(CALLS, "clone", actors.in_time(client, call))
     actors.tell(client, said.told, ROOTS[d].encode(), keys=said.keys)
     done = said.value is not None or said.keys[1] == "OtherParent"  # it is detached
     if actors.auditing and not done and not actors.shape.broken:
@@ -200,8 +204,10 @@ async def writer(actors: Actors, client: Client, world: World, d: int) -> None:
 
 
 def swapped(without: Callable, new: str, at: int, seen: int, _: int, m: Manifest) -> Manifest:
-    """Return the next manifest: with a new SST in the place of an old one, or beside the others if there is none such."""
-    m = without(m, m.l0[at].sst_id) if at < len(m.l0) else m
+    """Return the next manifest: with a new SST in the place of an old one, or beside the others if there is none such.
+
+    `at` counts from the oldest one, so that those of the parent go soon."""
+    m = without(m, m.l0[-1 - at].sst_id) if at < len(m.l0) else m
     return m._replace(l0=(View(new, new), *m.l0), ssts=(*m.ssts, Sst(new, SstInfo())),
                       wal_id_last_seen=max(seen, m.wal_id_last_seen))
 
