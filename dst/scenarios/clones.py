@@ -60,6 +60,7 @@ class Shape(BaseShape):
     lifetime_ms: int = 2000  # of a checkpoint
     min_age_ms: int = 60
     pause_ms: int = 60  # between two operations of a client, at most
+    habit: str = ""  # of cloners: one of HABITS
 
 
 MOST = {"cloners": 3, "writers": 3, "detachers": 1, "collectors": 1}  # what the model is made for
@@ -69,6 +70,7 @@ def draw_shape(of: Draw) -> Shape:
     return Shape.drawn(of, cloners=(2, 1, 3), clones=(4, 3, 6), writers=(2, 2, 3, 1), flushes=(3, 2, 5), detachers=(1, 1, 0),
                        detaches=(2, 4), collectors=(1, 1, 0), rounds=(2, 4), nested=(True, False),
                        lifetime_ms=(2000, 1000, 9000), min_age_ms=(60, 1, 150), pause_ms=(60, 1, 300),
+                       habit=("", "restarts", "ends", "holds"),
                        page_size=(1000, 1000, 2), chaos=(30, 5), audit=(True, False),
                        skew_ms=(0, 50), store=("s3", "s3", "s3", *STORES))
 
@@ -117,9 +119,14 @@ def parent_of(shape: Shape, d: int) -> int:
 
 # --- cloners
 
-# What a cloner does next, and with which database
-OPERATIONS = ("clone 1", "clone 1", "clone 2", "from 1", "from 2", "stop 1", "stop 1", "stop 2", "again 1", "again 2", "take 0",
-              "take 0", "take 1", "take 1", "end")
+# What a cloner does next, and with which database. In most runs cloners have a habit, so that rare stories are drawn often.
+HABITS = {
+    "": ("clone 1", "clone 1", "clone 2", "from 1", "from 2", "stop 1", "stop 2", "again 1", "again 2", "take 0", "take 0", "take 1",
+         "end"),
+    "restarts": ("take 0", "take 0", "stop 1", "again 1"),
+    "ends": ("take 0", "stop 1", "stop 1", "end", "clone 1"),
+    "holds": ("clone 1", "clone 1", "take 1", "take 1", "clone 2"),
+}
 STOP_MS = 300  # about as long as a clone takes
 
 
@@ -128,7 +135,8 @@ async def cloner(actors: Actors, client: Client, world: World, number: int) -> N
     await world.clock.sleep_ms(1 + actors.shape.skew_ms)  # until no clock is before 1970, which the files cannot hold
     while actors.left[client.name]:
         actors.left[client.name] -= 1
-        what, _, d = OPERATIONS[actors.choose(f"{client.name}.operation", len(OPERATIONS))].partition(" ")
+        those = HABITS[actors.shape.habit]
+        what, _, d = those[actors.choose(f"{client.name}.operation", len(those))].partition(" ")
         if actors.auditing:
             what, d = "clone", "1"
         if what in ("take", "end"):
@@ -141,7 +149,7 @@ async def cloner(actors: Actors, client: Client, world: World, number: int) -> N
 async def change(actors: Actors, client: Client, impl: Impl, own: list[tuple[int, str]], d: int, what: str) -> None:
     """Take a checkpoint, or delete one of this client's."""
     if what == "end" and own:
-        d, which = own.pop(0)
+        d, which = own.pop(actors.choose(f"{client.name}.ends", len(own)))
         said = await said_by(CALLS, "delete", actors.in_time(client, checkpoints.delete(impl.stores(ROOTS[d]), which)))
     else:
         which = checkpoints.new_id(impl.stores(ROOTS[d]))
@@ -155,8 +163,9 @@ async def clone(actors: Actors, client: Client, world: World, impl: Impl, own: l
                 ) -> None:
     """Clone a database, from a checkpoint of this client or from the latest state. "stop": give up before it is done."""
     parent = parent_of(actors.shape, d)
-    those = [u for of, u in own if of == parent]
-    source = those[actors.choose(f"{client.name}.source", len(those))] if those and what in ("from", "again") else None
+    those: list[str | None] = [u for of, u in own if of == parent and what != "clone"]
+    those += [None] if what == "stop" or not those else []
+    source = those[actors.choose(f"{client.name}.source", len(those))]
     call = impl.clone(impl.stores, ROOTS[d], ROOTS[parent], source, what == "again" or actors.auditing)
     call = world.clock.timeout(1 + actors.choose(f"{client.name}.stop", STOP_MS), call) if what == "stop" else call
     said = await said_by(CALLS, "clone", actors.in_time(client, call))
@@ -185,7 +194,7 @@ async def writer(actors: Actors, client: Client, world: World, d: int) -> None:
             actors.tell(client, said.told, ROOTS[d].encode(), keys=said.keys)
             is_open = said.value is not None
             if not is_open:
-                await world.clock.sleep_ms(1 + 2 * shape.pause_ms)
+                await world.clock.sleep_ms(pause_ms(actors, client))
                 continue
         if not log.last or actors.choose(f"{client.name}.appends", 2):
             said = await said_by(CALLS, "append", append(world, d, log))
@@ -235,7 +244,7 @@ async def detacher(actors: Actors, client: Client, world: World, number: int) ->
     impl = actors.build(world, actors.shape, number)
     while actors.left[client.name]:
         actors.left[client.name] -= 1
-        await actors.pause(client, world)
+        await world.clock.sleep_ms(pause_ms(actors, client))
         for root in ROOTS[1:]:
             said = await said_by(CALLS, "detach", actors.in_time(client, impl.detach(impl.stores, root)))
             actors.tell(client, said.told, root.encode() if said.told == "detached" else b"", keys=said.keys)

@@ -13,7 +13,7 @@ from typing import Any
 from highwater.impl.codecs.slatedb.flatbuffer import DamagedBuffer
 from highwater.impl.codecs.slatedb.header import InvalidFile
 from highwater.impl.layout import sst_of
-from highwater.model.protocols.clones import Constants, Pin, Shared, Sst, model
+from highwater.model.protocols.clones import Constants, Pin, Shared, Sst, is_final, model
 from highwater.traces import trace
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, READS
@@ -131,8 +131,7 @@ class Trace(trace.Trace):
             self._pins(e, d, *pins.popitem(), new)
         elif gone:
             for u in sorted(gone):
-                final = self.pins[u][2] != self.pins[u][3]
-                self._steps(*((DETACHER, "Release") if final else (COLLECTOR, "EndLease")), (self.pins[u],))
+                self._steps(*((DETACHER, "Release") if is_final(self.pins[u]) else (COLLECTOR, "EndLease")), (self.pins[u],))
             self._agrees(d, new)
         elif left := {f for f, *_ in old.entries} - {f for f, *_ in new.entries}:
             for f in sorted(left):
@@ -176,8 +175,10 @@ class Trace(trace.Trace):
         self._changes(e.client, "Flush", None, d, new)
 
     def _pins(self, e: Event, d: int, u: str, i: int, new: File) -> None:
-        """Take the step of a new checkpoint: what it names is what its manifest names."""
-        final, me = u in self.pins, int(e.client.partition("#")[2])
+        """Take the step of a new checkpoint: what it names is what its manifest names.
+
+        A call that takes a checkpoint lists it again, if its lease ended before a retry. Then it is another one."""
+        final, me = u in self.pins and is_final(self.pins[u]), int(e.client.partition("#")[2])
         if not final:
             self.pins[u] = (me, self.refiner.local(e.client).t, d, d)
         name, of = self.pins[u], self.files[d].get(i) or self._first(d)
