@@ -9,7 +9,7 @@ parent. A detacher detaches clones. A collector collects the manifests and SSTs 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from highwater.dst.actors import Actors, said_by
 from highwater.dst.scenario import RARE, STORES, BaseShape, Cached, Draw, Scenario
@@ -20,7 +20,7 @@ from highwater.dst.world.store import SimulatedStore
 from highwater.dst.world.tampering import DAMAGE
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.tables import Sst, SstInfo, View
-from highwater.impl.errors import AlreadyExists, Definite, Indefinite, OutcomeUnknown
+from highwater.impl.errors import AlreadyExists, Definite, Indefinite, OutcomeUnknown, TimedOut
 from highwater.impl.layout import key_of_sst
 from highwater.impl.protocols import checkpoints, clones
 from highwater.impl.protocols.sequenced_metadata import MetadataStore
@@ -60,7 +60,7 @@ class Shape(BaseShape):
     lifetime_ms: int = 2000  # of a checkpoint
     min_age_ms: int = 60
     pause_ms: int = 60  # between two operations of a client, at most
-    habit: str = ""  # of cloners: one of HABITS
+    habit: str = ""  # of cloners: one of HABITS or ORDERED
 
 
 MOST = {"cloners": 3, "writers": 3, "detachers": 1, "collectors": 1}  # what the model is made for
@@ -123,11 +123,14 @@ def parent_of(shape: Shape, d: int) -> int:
 HABITS = {
     "": ("clone 1", "clone 1", "clone 2", "from 1", "from 2", "stop 1", "stop 2", "again 1", "again 2", "take 0", "take 0", "take 1",
          "end"),
-    "restarts": ("take 0", "take 0", "stop 1", "again 1"),
-    "ends": ("take 0", "stop 1", "stop 1", "end", "clone 1"),
     "holds": ("clone 1", "clone 1", "take 1", "take 1", "clone 2"),
 }
-STOP_MS = 300  # about as long as a clone takes
+ORDERED = {  # one after the other, with time for a writer between them
+    "restarts": ("take 0", "stop 1", "again 1", "clone 1"),
+    "ends": ("take 0", "from 1", "end", "clone 1"),
+}
+WAIT_MS = 800  # for a clone to be there
+REQUESTS = 16  # of a clone, about
 
 
 async def cloner(actors: Actors, client: Client, world: World, number: int) -> None:
@@ -135,8 +138,12 @@ async def cloner(actors: Actors, client: Client, world: World, number: int) -> N
     await world.clock.sleep_ms(1 + actors.shape.skew_ms)  # until no clock is before 1970, which the files cannot hold
     while actors.left[client.name]:
         actors.left[client.name] -= 1
-        those = HABITS[actors.shape.habit]
-        what, _, d = those[actors.choose(f"{client.name}.operation", len(those))].partition(" ")
+        if those := ORDERED.get(actors.shape.habit):
+            what, _, d = those[(actors.shape.clones - 1 - actors.left[client.name]) % len(those)].partition(" ")
+            await world.clock.sleep_ms(1 + actors.choose(f"{client.name}.wait", WAIT_MS))
+        else:
+            those = HABITS[actors.shape.habit]
+            what, _, d = those[actors.choose(f"{client.name}.operation", len(those))].partition(" ")
         if actors.auditing:
             what, d = "clone", "1"
         if what in ("take", "end"):
@@ -144,6 +151,28 @@ async def cloner(actors: Actors, client: Client, world: World, number: int) -> N
         else:
             await clone(actors, client, world, impl, own, int(d), what)
         await actors.pause(client, world)
+
+
+SENT = ("get", "list_page", "create", "update", "put", "delete")
+
+
+class Stopping:
+    """Send so many requests, and then raise TimedOut: the caller has given up."""
+
+    def __init__(self, store: Any, left: int):
+        self.store, self.left = store, left
+
+    def __getattr__(self, op: str) -> Any:
+        if op not in SENT:
+            return getattr(self.store, op)
+
+        def sent(*arguments: Any) -> Any:
+            if not self.left:
+                raise TimedOut("the caller has given up")
+            self.left -= 1
+            return getattr(self.store, op)(*arguments)
+
+        return sent
 
 
 async def change(actors: Actors, client: Client, impl: Impl, own: list[tuple[int, str]], d: int, what: str) -> None:
@@ -161,14 +190,17 @@ async def change(actors: Actors, client: Client, impl: Impl, own: list[tuple[int
 
 async def clone(actors: Actors, client: Client, world: World, impl: Impl, own: list[tuple[int, str]], d: int, what: str
                 ) -> None:
-    """Clone a database, from a checkpoint of this client or from the latest state. "stop": give up before it is done."""
+    """Clone a database, from a checkpoint of this client or from the latest state. "stop": give up, mostly before it is done."""
     parent = parent_of(actors.shape, d)
     those: list[str | None] = [u for of, u in own if of == parent and what != "clone"]
-    those += [None] if what == "stop" or not those else []
+    those = [None] if what == "stop" or not those else those
     source = those[actors.choose(f"{client.name}.source", len(those))]
-    call = impl.clone(impl.stores, ROOTS[d], ROOTS[parent], source, what == "again" or actors.auditing)
-    call = world.clock.timeout(1 + actors.choose(f"{client.name}.stop", STOP_MS), call) if what == "stop" else call
-    said = await said_by(CALLS, "clone", actors.in_time(client, call))
+    again = what == "again" or actors.auditing
+    if what == "stop" or (what == "from" and actors.choose(f"{client.name}.stops", 2)):
+        stops = Stopping(world.store, 1 + actors.choose(f"{client.name}.stop", REQUESTS))
+        impl = actors.build(world._replace(store=stops), actors.shape, int(client.name.partition("#")[2]))
+    said = await said_by(CALLS, "clone", actors.in_time(client, impl.clone(
+        impl.stores, ROOTS[d], ROOTS[parent], source, again)))
     actors.tell(client, said.told, ROOTS[d].encode(), keys=said.keys)
     done = said.value is not None or said.keys[1] == "OtherParent"  # it is detached
     if actors.auditing and not done and not actors.shape.broken:
@@ -194,13 +226,13 @@ async def writer(actors: Actors, client: Client, world: World, d: int) -> None:
             actors.tell(client, said.told, ROOTS[d].encode(), keys=said.keys)
             is_open = said.value is not None
             if not is_open:
-                await world.clock.sleep_ms(pause_ms(actors, client))
+                await world.clock.sleep_ms(1 + actors.choose(f"{client.name}.wait", WAIT_MS))
                 continue
-        if not log.last or actors.choose(f"{client.name}.appends", 2):
+        for _ in range(actors.choose(f"{client.name}.appends", 3) or not log.last):
             said = await said_by(CALLS, "append", append(world, d, log))
             actors.tell(client, said.told, ROOTS[d].encode(), keys=said.keys)
             if said.value is None:
-                continue
+                break
         sst = world.ids.new_id()
         try:
             await world.store.create(key_of_sst(ROOTS[d], sst), b"")
@@ -244,7 +276,7 @@ async def detacher(actors: Actors, client: Client, world: World, number: int) ->
     impl = actors.build(world, actors.shape, number)
     while actors.left[client.name]:
         actors.left[client.name] -= 1
-        await world.clock.sleep_ms(pause_ms(actors, client))
+        await world.clock.sleep_ms(1 + actors.choose(f"{client.name}.wait", WAIT_MS))
         for root in ROOTS[1:]:
             said = await said_by(CALLS, "detach", actors.in_time(client, impl.detach(impl.stores, root)))
             actors.tell(client, said.told, root.encode() if said.told == "detached" else b"", keys=said.keys)
