@@ -23,6 +23,7 @@ from highwater.impl.codecs.slatedb.tables import Sst, SstInfo, View
 from highwater.impl.errors import AlreadyExists, Definite, Indefinite, OutcomeUnknown, TimedOut
 from highwater.impl.layout import key_of_sst
 from highwater.impl.protocols import checkpoints, clones
+from highwater.impl.protocols.clones_manifest import without_sst
 from highwater.impl.protocols.sequenced_metadata import MetadataStore
 from highwater.impl.protocols.sequenced_storage import FIRST_ID
 from highwater.impl.world import World, list_all
@@ -99,7 +100,7 @@ class Impl(NamedTuple):
     clone: Callable = clones.clone
     detach: Callable = clones.detach
     opened: Callable = clones.opened
-    without_sst: Callable = clones.without_sst
+    without_sst: Callable = without_sst
 
 
 def production(world: World, shape: Shape, number: int) -> Impl:

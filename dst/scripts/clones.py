@@ -9,16 +9,9 @@ from highwater.impl.errors import OutcomeUnknown
 from highwater.impl.layout import Namespace, key_of_sst
 from highwater.impl.protocols import checkpoints
 from highwater.impl.protocols.checkpoints import CheckpointMissing, NotInitialized
-from highwater.impl.protocols.clones import (
-    NotPinned,
-    OtherParent,
-    SourceBehind,
-    WalObjectMissing,
-    clone,
-    detach,
-    opened,
-    without_sst,
-)
+from highwater.impl.protocols.clones import clone, detach, opened
+from highwater.impl.protocols.clones_manifest import NotPinned, OtherParent, SourceBehind, WalObjectMissing, without_sst
+from highwater.impl.protocols.destroy_mark import DatabaseDestroyed, Mark, with_mark
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Recognised
 
 A, B = "0" * 26, "0" * 25 + "Z"
@@ -125,4 +118,15 @@ async def nested(alone: Alone) -> None:
     same([of.path for of in (await stores("g").current()).value.external_dbs], ["p"])
 
 
-SCRIPTS: tuple[Script, ...] = (life, lost, refusals, nested)
+async def destroyed(alone: Alone) -> None:
+    """A database that was destroyed after its source was taken gets no final checkpoint."""
+    stores = await begun(alone)
+    source = checkpoints.new_id(stores("p"))
+    await checkpoints.create(stores("p"), source)
+    marked = with_mark((await stores("p").current()).value, Mark("soft", 1, 2), stores("p").codec, 3)
+    await stores("p").update(lambda _, m: marked._replace(checkpoints=(*m.checkpoints, *marked.checkpoints[-1:])))
+    await alone.raises(DatabaseDestroyed, clone(stores, "c", "p", source))
+    await alone.raises(DatabaseDestroyed, clone(stores, "d", "p"))
+
+
+SCRIPTS: tuple[Script, ...] = (life, lost, refusals, nested, destroyed)

@@ -14,79 +14,32 @@ the final checkpoint first, and then the entry, by which the checkpoint is found
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.tables import ExternalDb
-from highwater.impl.errors import AlreadyExists, Definite, Indefinite, NotFound
+from highwater.impl.errors import AlreadyExists, NotFound
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols import checkpoints
 from highwater.impl.protocols.checkpoints import CheckpointEnded, CheckpointMissing, NotInitialized, found
+from highwater.impl.protocols.clones_manifest import (
+    AttemptReplaced,
+    NotPinned,
+    Said,
+    Source,
+    SourceBehind,
+    WalObjectMissing,
+    check_parent,
+    cloned,
+    entry_in,
+    finals,
+    in_use,
+)
+from highwater.impl.protocols.destroy_mark import DatabaseDestroyed, mark_of
 from highwater.impl.protocols.sequenced_metadata import Attempt, Committed, MetadataStore, Put, Recognised, Verdict
 from highwater.impl.protocols.sequenced_storage import FIRST_ID, ObjectVersionExists
 
 EPHEMERAL_MS = 300_000  # «Ephemeral checkpoint will have TTL of 5 minutes»
 StoreOf = Callable[[str], MetadataStore]  # the manifests of the database at a path
-Said = Committed | Recognised
-
-
-class OtherParent(Definite):
-    """The database at the clone's path is no clone of this parent, or of this checkpoint: use another path."""
-
-
-class NotPinned(Definite):
-    """The clone is initialized, and a final checkpoint of it is not listed: what it names may be gone."""
-
-
-class SourceBehind(Definite):
-    """The new source has seen less of the WAL than the one before: take a later checkpoint."""
-
-
-class AttemptReplaced(Indefinite):
-    """Another cloner has begun the attempt again from another source: call again, to continue that one."""
-
-
-class WalObjectMissing(Definite):
-    """A WAL object that the source has seen is gone: begin again from another source."""
-
-
-class Source(NamedTuple):
-    """A checkpoint of the parent with its manifest, and the parent's manifest in which it was listed."""
-
-    id: str
-    value: Manifest
-    parent: Committed | Recognised
-
-
-# --- what a manifest uses
-
-def named_by(manifest: Manifest) -> frozenset[str]:
-    return frozenset(sst.id for sst in manifest.ssts)
-
-
-def in_use(manifest: Manifest, entry: ExternalDb) -> bool:
-    """Return whether the manifest names an SST of this entry."""
-    return not named_by(manifest).isdisjoint(entry.sst_ids)
-
-
-def without_sst(manifest: Manifest, sst: str) -> Manifest:
-    """Return the manifest without an SST of L0: a compactor has replaced it. An external SST leaves its entry, too."""
-    return manifest._replace(
-        l0=tuple(view for view in manifest.l0 if view.sst_id != sst),
-        ssts=tuple(one for one in manifest.ssts if one.id != sst),
-        external_dbs=tuple(of._replace(sst_ids=tuple(one for one in of.sst_ids if one != sst)) for of in manifest.external_dbs))
-
-
-def cloned(manifests: MetadataStore, parent: str, source: Source, old: tuple[ExternalDb, ...] = ()) -> Manifest:
-    """Return the first manifest of an attempt. Entries of the attempt before stay without SSTs, so that `detach` finds them."""
-    base, inherited = source.value, [of for of in source.value.external_dbs if in_use(source.value, of)]
-    others = frozenset(sst for of in inherited for sst in of.sst_ids)
-    own = tuple(sst.id for sst in base.ssts if sst.id not in others)
-    entries = [ExternalDb(parent, source.id, checkpoints.new_id(manifests), own)]
-    entries += [ExternalDb(of.path, of.final_checkpoint_id or of.source_checkpoint_id, checkpoints.new_id(manifests),
-                           tuple(sst for sst in of.sst_ids if sst in named_by(base))) for of in inherited]
-    return base._replace(initialized=False, checkpoints=(), writer_epoch=base.writer_epoch + 1,
-                         external_dbs=(*entries, *(of._replace(sst_ids=()) for of in old)))
 
 
 # --- the steps, in their order
@@ -148,19 +101,10 @@ async def restart(manifests: MetadataStore, parent: str, source: Source) -> Said
     return checkpoints.done(await manifests.apply(decide, True))
 
 
-def check_parent(manifest: Manifest, parent: str, checkpoint: str | None) -> None:
-    """Check that the database is a clone of this parent, and of this checkpoint if one is given. Raises OtherParent."""
-    entries = [of for of in manifest.external_dbs if of.path == parent]
-    if not entries:
-        raise OtherParent(f"the database at the clone's path is no clone of {parent!r}: use another path")
-    if checkpoint is not None and entries[0].source_checkpoint_id != checkpoint:
-        raise OtherParent(f"the clone is of checkpoint {entries[0].source_checkpoint_id!r}: go on with that one, or restart it")
-
-
 async def pin(manifests: MetadataStore, entry: ExternalDb, base: Said | None = None) -> Said:
     """Make the final checkpoint of an entry, if it is not listed. `base`: a manifest to build on without reading it again.
 
-    Raises CheckpointMissing if the source is gone, and what `apply` raises."""
+    Raises CheckpointMissing if the source is gone, DatabaseDestroyed, and what `apply` raises."""
     final = entry.final_checkpoint_id or ""
 
     async def decide(latest: int, manifest: Manifest) -> Put | Verdict:
@@ -169,6 +113,8 @@ async def pin(manifests: MetadataStore, entry: ExternalDb, base: Said | None = N
         source = found(manifest, entry.source_checkpoint_id)
         if source is None:
             return Verdict(CheckpointMissing(entry.source_checkpoint_id))
+        if mark := mark_of(manifest):
+            return Verdict(DatabaseDestroyed(mark))
         kept = manifests.codec.checkpoint.taken(final, source.manifest_id, 0, manifests.world.clock.now_ms(), None)
         return Put(manifest.with_checkpoint(kept))
 
@@ -207,10 +153,6 @@ async def initialize(manifests: MetadataStore, attempt: Said) -> Said:
     return checkpoints.done(await manifests.apply(decide, True, attempt=base))
 
 
-def finals(manifest: Manifest) -> frozenset[str | None]:
-    return frozenset(of.final_checkpoint_id for of in manifest.external_dbs if of.sst_ids)
-
-
 async def check_pinned(stores: StoreOf, manifest: Manifest) -> None:
     """Check that all finals of an initialized clone are listed. Raises NotPinned."""
     for of in manifest.external_dbs:
@@ -225,7 +167,7 @@ async def clone(stores: StoreOf, path: str, parent: str, checkpoint: str | None 
 
     `again`: begin again from this checkpoint, or from the latest state, if the clone is not initialized. It may be called again
     after any error. Raises OtherParent, NotPinned, SourceBehind, CheckpointMissing, CheckpointEnded, NotInitialized,
-    AttemptReplaced, WalObjectMissing, and what `apply` raises.
+    DatabaseDestroyed, AttemptReplaced, WalObjectMissing, and what `apply` raises.
     """
     here = stores(path)
     attempt, source = await existing(here), None
@@ -270,10 +212,6 @@ async def detach(stores: StoreOf, path: str) -> list[str]:
             await remove(here, of)
             gone.append(of.final_checkpoint_id or "")
     return gone
-
-
-def entry_in(manifest: Manifest, entry: ExternalDb) -> ExternalDb | None:
-    return next((of for of in manifest.external_dbs if of.final_checkpoint_id == entry.final_checkpoint_id), None)
 
 
 async def release(manifests: MetadataStore, entry: ExternalDb) -> None:

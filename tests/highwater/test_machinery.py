@@ -88,6 +88,11 @@ EDGES = {  # module of a protocol -> the modules of others that it imports
     "model/proofs/database_metadata": {f"model/{room}/{BOUNDARY}" for room in ("proofs", "protocols")},
     "model/proofs/refinements/sequenced_write": {"model/proofs/abstract/sequenced_files"},  # the abstract model that it refines
     "impl/kv/wal": {"impl/protocols/wal_fencing"},  # a store of keys and values whose log it is
+    **dict.fromkeys(("dst/mutants/clones", "dst/scenarios/clones", "dst/scripts/clones"), {
+        "impl/protocols/checkpoints", "impl/protocols/clones_manifest", "impl/protocols/destroy_mark"}),
+    "impl/protocols/clones": {"impl/protocols/checkpoints", "impl/protocols/destroy_mark"},  # its finals are checkpoints
+    "impl/protocols/clones_manifest": {"impl/protocols/checkpoints"},
+    "traces/protocols/clones_calls": {"traces/protocols/checkpoints_calls"},
     "dst/mutants/db_reader": {"impl/protocols/checkpoints"},
     "dst/scenarios/db_reader": {f"impl/protocols/{of}" for of in (
         "database_gc", "database_gc_uploads", "database_metadata", "manifest_compactions")},  # its writer and its collector

@@ -46,6 +46,7 @@ CALLS: Calls = with_timeouts({
         "NotFound": definite("not cloned", f"the source was collected meanwhile: {ELSE}", PARTLY),
         "WalObjectMissing": definite("not cloned", f"the source was collected meanwhile: {ELSE}", PARTLY),
         "NotInitialized": definite("not cloned", "the parent is a clone that is not complete: finish it first", PARTLY),
+        "DatabaseDestroyed": definite("not cloned", "the parent is marked as destroyed", PARTLY),
         "OtherParent": definite("not cloned", "the path has a clone of something else: use another path", PARTLY),
         "SourceBehind": definite("not cloned", "take a later checkpoint", PARTLY),
         "NotPinned": definite("not cloned", "what the clone names may be gone: restore the parent", PARTLY),
