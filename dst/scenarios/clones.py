@@ -122,8 +122,8 @@ def parent_of(shape: Shape, d: int) -> int:
 
 # What a cloner does next, and with which database. In most runs cloners have a habit, so that rare stories are drawn often.
 HABITS = {
-    "": ("clone 1", "clone 1", "clone 2", "from 1", "from 2", "stop 1", "stop 2", "again 1", "again 2", "take 0", "take 0", "take 1",
-         "end"),
+    "": ("clone 1", "clone 1", "clone 2", "from 1", "from 2", "stop 1", "stop 2", "again 1", "again 2", "take 0", "take 0",
+         "take 1", "end"),
     "holds": ("clone 1", "clone 1", "take 1", "take 1", "clone 2"),
 }
 ORDERED = {  # one after the other, with time for a writer between them
@@ -191,7 +191,7 @@ async def change(actors: Actors, client: Client, impl: Impl, own: list[tuple[int
 
 async def clone(actors: Actors, client: Client, world: World, impl: Impl, own: list[tuple[int, str]], d: int, what: str
                 ) -> None:
-    """Clone a database, from a checkpoint of this client or from the latest state. "stop": give up, mostly before it is done."""
+    """Clone a database, from a checkpoint of this client or from the latest state. "stop": give up, mostly before its end."""
     parent = parent_of(actors.shape, d)
     those: list[str | None] = [u for of, u in own if of == parent and what != "clone"]
     those = [None] if what == "stop" or not those else those
@@ -217,7 +217,7 @@ class Log:
 
 
 async def writer(actors: Actors, client: Client, world: World, d: int) -> None:
-    shape, impl, log = actors.shape, actors.build(world, actors.shape, d), Log()
+    impl, log = actors.build(world, actors.shape, d), Log()
     manifests, is_open = impl.stores(ROOTS[d]), False
     while actors.left[client.name]:
         actors.left[client.name] -= 1
@@ -288,10 +288,15 @@ async def collector(actors: Actors, client: Client, world: World, number: int) -
     while actors.left[client.name]:
         actors.left[client.name] -= 1
         await world.clock.sleep_ms(pause_ms(actors, client))
-        for root in ROOTS:
+        for d, root in enumerate(ROOTS):
             said = await said_by(CALLS, "collect", actors.in_time(client, checkpoints.collect(
-                impl.stores(root), root, shape.min_age_ms, 2 * shape.skew_ms)))
+                impl.stores(root), root, shape.min_age_ms, 2 * shape.skew_ms)), deleted=partial(deleted, d))
             actors.tell(client, said.told, b"", keys=said.keys)
+
+
+def deleted(d: int, gone: tuple[list[int], list[str]]) -> str:
+    ids, ssts = gone
+    return " ".join(sorted([*map(MANIFESTS[d].key, ids), *(key_of_sst(ROOTS[d], sst) for sst in ssts)]))
 
 
 def pause_ms(actors: Actors, client: Client) -> int:
@@ -374,7 +379,7 @@ SCENARIO = Scenario(
     trace_options=trace_options,
     final_check=final_check,
     told=("cloned", "not cloned", "detached", "not detached", "taken", "dropped", "not changed", "missing", "ended", "flushed",
-          "not flushed", "logged", "not logged", "open", "not open", "deleted", "not deleted"),
+          "not flushed", "logged", "not logged", "open", "not open", "deleted", "not deleted", "unknown"),
     moments=("cloned", "detached", "sst collected", *NAMED),
     moments_of=moments_of,
     cost={},

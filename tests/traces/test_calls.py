@@ -142,7 +142,8 @@ NOT_CALLS = {  # public coroutines that are no calls of users -> the call that t
                 "delete": "of checkpoints", "commit": "of a writer of the scenario"},
     "clones": {"opened": "open", **dict.fromkeys(("source_of", "existing", "begin", "restart", "pin", "copy_wal", "initialize",
                                                  "check_pinned"), "clone"), "release": "detach", "remove": "detach",
-               "append": "of a writer of the scenario", "flush": "of a writer of the scenario"},
+               **dict.fromkeys(("append", "flush"), "of a writer of the scenario"), "open": "opened",
+               **dict.fromkeys(("create", "delete", "collect"), "of checkpoints")},
     "database_metadata": {
         "append": "of the Wal that `open` returns", "flush": "of the Wal", "open_compactor": "Compactor.open",
         "compact": "of a Compactor", "current": "of the stores", "drop_ended": "of the stores", "read": "open",

@@ -6,6 +6,7 @@ from highwater.traces.calls import (
     NEVER,
     NONE,
     PARTLY,
+    RETURNED,
     Answer,
     Calls,
     Claim,
@@ -37,6 +38,14 @@ def partly(told: str) -> dict[str, Answer]:
     }
 
 
+def renamed(call: str, done: str, failed: str) -> dict[str, Answer]:
+    """Return the answers of a call of checkpoints in words of this scenario, without claims."""
+    def told(answer: Answer) -> str:
+        return done if answer.kind == RETURNED else failed if answer.update == NEVER else answer.told
+
+    return {name: answer._replace(told=told(answer), claims=()) for name, answer in CHECKPOINTS[call].items()}
+
+
 CALLS: Calls = with_timeouts({
     "clone": {
         "Committed": returns("cloned", "the clone is initialized"),
@@ -59,12 +68,9 @@ CALLS: Calls = with_timeouts({
         "NotFound": definite("not detached", "a checkpoint was removed meanwhile: call again", PARTLY),
         **partly("not detached"),
     },
-    "create": {name: answer._replace(told={"committed": "taken"}.get(answer.told, "not changed"), claims=())
-               for name, answer in CHECKPOINTS["create"].items()},
-    "delete": {name: answer._replace(told={"dropped": "dropped"}.get(answer.told, "not changed"), claims=())
-               for name, answer in CHECKPOINTS["delete"].items()},
-    "flush": {name: answer._replace(told={"replaced": "flushed"}.get(answer.told, "not flushed"), claims=())
-              for name, answer in CHECKPOINTS["update"].items()},
+    "create": renamed("create", "taken", "not changed"),
+    "delete": renamed("delete", "dropped", "not changed"),
+    "flush": renamed("update", "flushed", "not flushed"),
     "append": {"int": returns("logged", "the WAL object with this id is there", update=NONE),
                "Unavailable": definite("not logged", "call again", NONE),
                **{name: fault("not logged", "the listing is damaged: mend it", NONE, DEFINITE)
@@ -73,7 +79,6 @@ CALLS: Calls = with_timeouts({
              "NotInitialized": definite("not open", "the clone is not complete: call again", NONE),
              **{name: answer._replace(told="not open", update=NONE) for name, answer in partly("not open").items()
                 if name not in ("OutcomeUnknown", "ObjectVersionExists", "ObjectVersionBehindBoundary")}},
-    "collect": {name: answer._replace(told={"deleted": "deleted"}.get(answer.told, "not deleted"), claims=())
-                for name, answer in CHECKPOINTS["collect"].items()},
+    "collect": CHECKPOINTS["collect"],
 })
 CLAIMS: dict[str, Claim] = JUDGES
