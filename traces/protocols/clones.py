@@ -87,8 +87,8 @@ class Trace(trace.Trace):
     def _steps(self, client: str, action: str, choices: tuple | None, *agrees: Any,
                so: Callable[[Shared], object] | None = None) -> None:
         """Take a step in the model's terms: `agrees` has all that `so` depends on."""
-        self.refiner.event(client, (0, 0, client, action, choices, *agrees), lambda _: Match(
-            client, (action,), choices, (lambda a, s, l, s2, l2: so(s2)) if so else None))
+        check = None if so is None else lambda a, s, l, s2, l2: so(s2)
+        self.refiner.event(client, (0, 0, client, action, choices, *agrees), lambda _: Match(client, (action,), choices, check))
 
     def _of_sst(self, e: Event, d: int) -> None:
         sst = sst_of(ROOTS[d], e.key)

@@ -1,5 +1,7 @@
 """The answers that each call of impl/protocols/clones.py may give, and what is true then."""
 
+from collections.abc import Mapping
+
 from highwater.traces.calls import (
     DEFINITE,
     JUDGES,
@@ -81,4 +83,4 @@ CALLS: Calls = with_timeouts({
                 if name not in ("OutcomeUnknown", "ObjectVersionExists", "ObjectVersionBehindBoundary")}},
     "collect": CHECKPOINTS["collect"],
 })
-CLAIMS: dict[str, Claim] = JUDGES
+CLAIMS: Mapping[str, Claim] = JUDGES
