@@ -366,7 +366,7 @@ SCENARIO = Scenario(
     most=MOST,
     optional=("Detacher", "Collector"),
     mildest=Shape(pause_ms=1, audit=False),
-    tiny=Shape(cloners=1, clones=2, writers=1, flushes=1, detachers=0, detaches=0, collectors=0, rounds=0, pause_ms=1,
+    tiny=Shape(cloners=1, clones=4, writers=1, flushes=2, detachers=0, detaches=0, collectors=0, rounds=0, pause_ms=1,
                audit=False),
     waits_ms=waits_ms,
     length=length,

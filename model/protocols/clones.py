@@ -98,7 +98,7 @@ class Writer(NamedTuple):
 
 
 class Nothing(NamedTuple):
-    """What a detacher and a collector know from one request to the next."""
+    """The state of a detacher and of a collector: neither knows anything from one request to the next."""
 
 
 # --- what is read
@@ -116,7 +116,7 @@ def known(s: Shared) -> frozenset[Pin]:
 
 
 def content(s: Shared, u: Pin) -> Content:
-    return next(one for one in s.contents if one.pin == u)
+    return next(one for one in sorted(s.contents) if one.pin == u)
 
 
 def listed(s: Shared, u: Pin) -> bool:
@@ -125,7 +125,7 @@ def listed(s: Shared, u: Pin) -> bool:
 
 def entries_in(s: Shared, of: Database) -> list[Entry]:
     """The entries of the latest manifest and of those of its checkpoints."""
-    return [*of.entries, *(e for one in s.contents if one.pin in of.pins for e in one.entries)]
+    return [*of.entries, *(e for one in sorted(s.contents) if one.pin in of.pins for e in one.entries)]
 
 
 def used(c: Constants, s: Shared, f: Pin) -> bool:
@@ -250,7 +250,7 @@ def flush(c: Constants, d: Db, s: Shared, w: Writer) -> Iterator:
     of = s.dbs[d]
     if below(w.k, c.SSTS) and is_open(c, s, d):
         new = (d, w.k + 1)
-        for old in [(), *sorted([*of.own, *(x for _, ssts in of.entries for x in ssts)])]:
+        for old in [(), *sorted([*of.own, *(x for _, ssts in sorted(of.entries) for x in ssts)])]:
             entries = frozenset((f, tuple(x for x in ssts if x != old)) for f, ssts in of.entries)
             after = changed(s, d, own=of.own - {old} | {new}, entries=entries)._replace(ssts=s.ssts | {new})
             for seen in range(of.seen, max((of.seen, *ids(s, d))) + 1):
@@ -290,7 +290,7 @@ def collect(c: Constants, me: int, s: Shared, w: Nothing) -> Iterator:
     """An SST goes that its own database does not name, in the latest manifest or in that of a checkpoint."""
     for x in sorted(s.ssts):
         of = s.dbs[x[0]]
-        if x not in of.own and not any(x in one.own for one in s.contents if one.pin in of.pins):
+        if x not in of.own and not any(x in one.own for one in sorted(s.contents) if one.pin in of.pins):
             yield (x,), s._replace(ssts=s.ssts - {x}), w
 
 
@@ -299,7 +299,7 @@ def collect(c: Constants, me: int, s: Shared, w: Nothing) -> Iterator:
 def clone_is_pinned(c: Constants, s: Shared) -> bool:
     """What an initialized database names is there, in its latest manifest and in those of its checkpoints."""
     return all(s.ssts.issuperset(ssts) for of in s.dbs if of.ready
-               for ssts in (of.own, *(one.own for one in s.contents if one.pin in of.pins),
+               for ssts in (of.own, *(one.own for one in sorted(s.contents) if one.pin in of.pins),
                             *(ssts for _, ssts in entries_in(s, of))))
 
 
@@ -309,7 +309,7 @@ def detach_is_free(c: Constants, s: Shared) -> bool:
 
 
 def no_pin_is_lost(c: Constants, s: Shared) -> bool:
-    """A listed final has an entry in its clone, by which a detach finds it; but for those of slow cloners."""
+    """A final checkpoint that is listed has an entry in its clone, by which a detach finds it; but for those of slow cloners."""
     return all(u in s.late or any(f == u for f, _ in s.dbs[u[3]].entries) for of in s.dbs for u in of.pins if is_final(u))
 
 
@@ -350,12 +350,6 @@ def unused_pins_go(c: Constants, s: Shared) -> bool:
     return all(used(c, s, u) for of in s.dbs for u in of.pins if is_final(u))
 
 
-def attempts_end(c: Constants, s: Shared) -> bool:
-    """An attempt ends: the clone is initialized, or a source is gone before its final was made."""
-    there = known(s)
-    return all(of.ready or not of.there or any(ssts and f not in there for f, ssts in of.entries) for of in s.dbs)
-
-
 CLONER = {"Take": take, "Begin": begin, "Restart": restart, "Pin": pin, "Copy": copy, "Initialize": initialize}
 WRITER = {"Flush": flush, "Append": append}
 DETACHER = {"Release": release, "Remove": remove}
@@ -375,7 +369,7 @@ SOMETIMES = {
     "SstIsCollected": (None, sst_is_collected),
     "PinIsLate": (None, pin_is_late),
 }
-EVENTUALLY = {"UnusedPinsGo": (None, unused_pins_go), "AttemptsEnd": (None, attempts_end)}
+EVENTUALLY = {"UnusedPinsGo": (None, unused_pins_go)}
 FAULTS = {"Take", "Begin", "Restart", "Flush", "Append"}  # never obligatory, so not fair
 ROLES = {"Cloner": CLONER, "Writer": WRITER, "Detacher": DETACHER, "Collector": COLLECTOR}
 FAIR = {role: frozenset(actions.keys() - FAULTS) for role, actions in ROLES.items()}
