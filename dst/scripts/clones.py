@@ -9,7 +9,7 @@ from highwater.impl.errors import OutcomeUnknown
 from highwater.impl.layout import Namespace, key_of_sst
 from highwater.impl.protocols import checkpoints
 from highwater.impl.protocols.checkpoints import CheckpointMissing, NotInitialized
-from highwater.impl.protocols.clones import clone, detach, opened
+from highwater.impl.protocols.clones import clone, detach, initialize, opened
 from highwater.impl.protocols.clones_manifest import NotPinned, OtherParent, SourceBehind, WalObjectMissing, without_sst
 from highwater.impl.protocols.destroy_mark import DatabaseDestroyed, Mark, with_mark
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Recognised
@@ -63,6 +63,8 @@ async def life(alone: Alone) -> None:
     same(parent.checkpoints[1].expire_time_s, 0)
     same((await alone.real.get(Namespace("c", "wal").key(1))).body, b"1")
     same(type(await clone(stores, "c", "p")), Recognised)
+    again = await initialize(stores("c"), done)
+    same((type(again), again.id, again.value.initialized), (Recognised, 2, True))
     same(await detach(stores, "c"), [])
     await stores("c").update(lambda _, m: without_sst(m, A))
     same(await detach(stores, "c"), [entry.final_checkpoint_id])

@@ -250,8 +250,8 @@ def flush(c: Constants, d: Db, s: Shared, w: Writer) -> Iterator:
     of = s.dbs[d]
     if below(w.k, c.SSTS) and is_open(c, s, d):
         new = (d, w.k + 1)
-        for old in [(), *sorted([*of.own, *(x for _, ssts in sorted(of.entries) for x in ssts)])]:
-            entries = frozenset((f, tuple(x for x in ssts if x != old)) for f, ssts in of.entries)
+        for old in [(), *sorted(of.own.union(*(ssts for _, ssts in sorted(of.entries))))]:
+            entries = frozenset((f, tuple([x for x in ssts if x != old])) for f, ssts in of.entries)
             after = changed(s, d, own=of.own - {old} | {new}, entries=entries)._replace(ssts=s.ssts | {new})
             for seen in range(of.seen, max((of.seen, *ids(s, d))) + 1):
                 yield (old, seen), changed(after, d, seen=seen), w._replace(k=w.k + 1)
@@ -309,7 +309,8 @@ def detach_is_free(c: Constants, s: Shared) -> bool:
 
 
 def no_pin_is_lost(c: Constants, s: Shared) -> bool:
-    """A final checkpoint that is listed has an entry in its clone, by which a detach finds it; but for those of slow cloners."""
+    """A final checkpoint that is listed has an entry in its clone, by which a detach finds it; but for those of slow
+    cloners."""
     return all(u in s.late or any(f == u for f, _ in s.dbs[u[3]].entries) for of in s.dbs for u in of.pins if is_final(u))
 
 
