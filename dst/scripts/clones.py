@@ -9,7 +9,7 @@ from highwater.impl.errors import OutcomeUnknown
 from highwater.impl.layout import Namespace, key_of_sst
 from highwater.impl.protocols import checkpoints
 from highwater.impl.protocols.checkpoints import CheckpointMissing, NotInitialized
-from highwater.impl.protocols.clones import clone, detach, initialize, opened
+from highwater.impl.protocols.clones import clone, detach, initialize, opened, remove
 from highwater.impl.protocols.clones_manifest import NotPinned, OtherParent, SourceBehind, WalObjectMissing, without_sst
 from highwater.impl.protocols.destroy_mark import DatabaseDestroyed, Mark, with_mark
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Recognised
@@ -69,6 +69,7 @@ async def life(alone: Alone) -> None:
     await stores("c").update(lambda _, m: without_sst(m, A))
     same(await detach(stores, "c"), [entry.final_checkpoint_id])
     same((await stores("c").current()).value.external_dbs, ())
+    same(type(await remove(stores("c"), entry)), Recognised)
     same([one.id for one in (await stores("p").current()).value.checkpoints], [entry.source_checkpoint_id])
 
 
@@ -104,6 +105,7 @@ async def refusals(alone: Alone) -> None:
     await alone.raises(NotInitialized, clone(stores, "e", "d", done.value.external_dbs[0].source_checkpoint_id))
     await alone.raises(SourceBehind, clone(stores, "d", "p", None, True))
     await stores("p").update(lambda _, m: m._replace(wal_id_last_seen=2))
+    alone.fails("create", "d/manifest/", LOST)
     await alone.raises(WalObjectMissing, clone(stores, "d", "p", None, True))
     await alone.raises(CheckpointMissing, clone(stores, "d2", "p", checkpoints.new_id(stores("p"))))
 

@@ -251,7 +251,7 @@ def flush(c: Constants, d: Db, s: Shared, w: Writer) -> Iterator:
     if below(w.k, c.SSTS) and is_open(c, s, d):
         new = (d, w.k + 1)
         for old in [(), *sorted(of.own.union(*(ssts for _, ssts in sorted(of.entries))))]:
-            entries = frozenset((f, tuple([x for x in ssts if x != old])) for f, ssts in of.entries)
+            entries = frozenset((f, tuple([x for x in those if x != old])) for f, those in of.entries)
             after = changed(s, d, own=of.own - {old} | {new}, entries=entries)._replace(ssts=s.ssts | {new})
             for seen in range(of.seen, max((of.seen, *ids(s, d))) + 1):
                 yield (old, seen), changed(after, d, seen=seen), w._replace(k=w.k + 1)
