@@ -108,7 +108,7 @@ def test_direct_causes_are_what_an_event_met():
     assert all(met.values()), met
 
 
-@pytest.mark.parametrize("stem", [stem for stem in STEMS if stem not in ("store_primitives", "database_gc", "clones")])  # without names
+@pytest.mark.parametrize("stem", [stem for stem in STEMS if stem not in ("store_primitives", "database_gc", "clones")])
 def test_an_update_is_known_by_its_name_in_whatever_carries_it(stem):
     told = 0
     for seed in range(60):
