@@ -297,7 +297,7 @@ def collect(c: Constants, me: int, s: Shared, w: Nothing) -> Iterator:
 # --- properties
 
 def clone_is_pinned(c: Constants, s: Shared) -> bool:
-    """What an initialized database names is there, in its latest manifest and in those of its checkpoints."""
+    """An initialized database names only what is there, in its latest manifest and in those of its checkpoints."""
     return all(s.ssts.issuperset(ssts) for of in s.dbs if of.ready
                for ssts in (of.own, *(one.own for one in sorted(s.contents) if one.pin in of.pins),
                             *(ssts for _, ssts in entries_in(s, of))))
