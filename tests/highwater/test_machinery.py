@@ -13,7 +13,7 @@ from highwater.specs.runs import rows
 
 ROOT = Path(__file__).resolve().parents[2]
 STEMS = sorted({*SCENARIOS, *(row.stem for row in rows()), *project.ours("model")})
-WORDS = ("checkpoints", "destroy")  # stems that are words, too: only as a module of a room are they a protocol's name
+WORDS = ("checkpoints", "clones", "destroy")  # stems that are words, too: only as a module of a room are they a protocol's name
 NAMED = re.compile(rf"(?<![a-z0-9])({'|'.join(stem for stem in STEMS if stem not in WORDS)})(?![a-z0-9])"
                    rf"|(?<=protocols[./])({'|'.join(WORDS)})(?![a-z0-9])", re.IGNORECASE)
 MACHINERY = (  # rooms, with all below them but `PROTOCOLS`; and files
@@ -88,6 +88,11 @@ EDGES = {  # module of a protocol -> the modules of others that it imports
     "model/proofs/database_metadata": {f"model/{room}/{BOUNDARY}" for room in ("proofs", "protocols")},
     "model/proofs/refinements/sequenced_write": {"model/proofs/abstract/sequenced_files"},  # the abstract model that it refines
     "impl/kv/wal": {"impl/protocols/wal_fencing"},  # a store of keys and values whose log it is
+    **{f"dst/{room}/clones": {"impl/protocols/checkpoints"} for room in ("mutants", "scenarios")},
+    "dst/scripts/clones": {"impl/protocols/checkpoints", "impl/protocols/destroy_mark"},
+    "impl/protocols/clones": {"impl/protocols/checkpoints", "impl/protocols/destroy_mark"},  # its finals are checkpoints
+    "impl/protocols/clones_manifest": {"impl/protocols/checkpoints"},
+    "traces/protocols/clones_calls": {"traces/protocols/checkpoints_calls"},
     "dst/mutants/db_reader": {"impl/protocols/checkpoints"},
     "dst/scenarios/db_reader": {f"impl/protocols/{of}" for of in (
         "database_gc", "database_gc_uploads", "database_metadata", "manifest_compactions")},  # its writer and its collector

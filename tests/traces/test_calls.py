@@ -32,6 +32,7 @@ ALSO = {  # protocol -> modules whose errors its table has, too
     "database_metadata": ("manifest_compactions", "wal_fencing"),
     "database_gc": ("database_gc_uploads", "database_metadata", "manifest_compactions", "sequenced_metadata_boundary"),
     "db_reader": ("db_reader_view", "checkpoints", "database_gc"),
+    "clones": ("clones_manifest", "checkpoints", "destroy_mark"),
     "checkpoints": ("destroy_mark",), "destroy": ("checkpoints", "destroy_mark"),
 }
 # protocol -> modules whose calls its table has, too
@@ -92,7 +93,7 @@ SEVERAL = {  # calls of several updates: a definite error denies the last of the
     ("wal_fencing", "open"), ("database_metadata", "open"), ("database_metadata", "open_compactor"),
     ("database_metadata", "compact"), ("database_gc", "open"), ("database_gc", "compact"),
     ("db_reader", "open"),
-    ("destroy", "finish"),
+    ("destroy", "finish"), ("clones", "clone"), ("clones", "detach"),
 }
 
 
@@ -139,6 +140,10 @@ NOT_CALLS = {  # public coroutines that are no calls of users -> the call that t
     "checkpoints": {"update": "of the stores"},
     "destroy": {"is_sealed": "finish", "release": "finish", "others_of": "finish", "create": "of checkpoints",
                 "delete": "of checkpoints", "commit": "of a writer of the scenario"},
+    "clones": {"opened": "open", **dict.fromkeys(("source_of", "existing", "begin", "restart", "pin", "copy_wal", "initialize",
+                                                 "check_pinned"), "clone"), "release": "detach", "remove": "detach",
+               **dict.fromkeys(("append", "flush"), "of a writer of the scenario"), "open": "opened",
+               **dict.fromkeys(("create", "delete", "collect"), "of checkpoints")},
     "database_metadata": {
         "append": "of the Wal that `open` returns", "flush": "of the Wal", "open_compactor": "Compactor.open",
         "compact": "of a Compactor", "current": "of the stores", "drop_ended": "of the stores", "read": "open",

@@ -1,0 +1,136 @@
+"""Scripts of cloners and detachers, impl/protocols/clones.py."""
+
+from highwater.dst.script import LOST, Alone, Script, same
+from highwater.impl.codecs.manifest import Manifest
+from highwater.impl.codecs.slatedb.flatbuffer import ulid_of
+from highwater.impl.codecs.slatedb.manifest import ManifestCodec
+from highwater.impl.codecs.slatedb.tables import Sst, SstInfo, View
+from highwater.impl.errors import OutcomeUnknown
+from highwater.impl.layout import Namespace, key_of_sst
+from highwater.impl.protocols import checkpoints
+from highwater.impl.protocols.checkpoints import CheckpointMissing, NotInitialized
+from highwater.impl.protocols.clones import clone, detach, initialize, opened, remove
+from highwater.impl.protocols.clones_manifest import NotPinned, OtherParent, SourceBehind, WalObjectMissing, without_sst
+from highwater.impl.protocols.destroy_mark import DatabaseDestroyed, Mark, with_mark
+from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Recognised
+
+A, B = "0" * 26, "0" * 25 + "Z"
+
+
+class Ulids:
+    """Mints the ULIDs of a script."""
+
+    given = 0
+
+    def new_id(self) -> str:
+        self.given += 1
+        return ulid_of(self.given << 4)
+
+
+class Stores:
+    """The databases of a script."""
+
+    def __init__(self, alone: Alone):
+        self.world = alone.world._replace(ids=Ulids())
+
+    def __call__(self, path: str) -> MetadataStore:
+        return MetadataStore(self.world, Namespace(path, "manifest"), ManifestCodec())
+
+
+async def begun(alone: Alone, wal: int = 0) -> Stores:
+    """Make a parent with one SST, which has seen some WAL objects."""
+    stores = Stores(alone)
+    await alone.real.create(key_of_sst("p", A), b"")
+    for i in range(1, wal + 1):
+        await alone.real.create(Namespace("p", "wal").key(i), b"%d" % i)
+    await stores("p").initialise(Manifest(initialized=True, l0=(View(A, A),), ssts=(Sst(A, SstInfo()),), wal_id_last_seen=wal))
+    alone.sent()
+    return stores
+
+
+async def life(alone: Alone) -> None:
+    """A clone from its first request until it is detached. It takes 11 requests, and 2 a WAL object."""
+    stores = await begun(alone, 1)
+    done = await clone(stores, "c", "p")
+    same((type(done), done.id, done.value.initialized, done.value.writer_epoch), (Committed, 2, True, 1))
+    sent = alone.sent()
+    same(len(sent), 11 + 2)
+    entry, = done.value.external_dbs
+    same((entry.path, entry.sst_ids), ("p", (A,)))
+    parent = (await stores("p").current()).value
+    same([one.id for one in parent.checkpoints], [entry.source_checkpoint_id, entry.final_checkpoint_id])
+    same(parent.checkpoints[0].manifest_id, parent.checkpoints[1].manifest_id)
+    same(parent.checkpoints[1].expire_time_s, 0)
+    same((await alone.real.get(Namespace("c", "wal").key(1))).body, b"1")
+    same(type(await clone(stores, "c", "p")), Recognised)
+    again = await initialize(stores("c"), done)
+    same((type(again), again.id, again.value.initialized), (Recognised, 2, True))
+    same(await detach(stores, "c"), [])
+    await stores("c").update(lambda _, m: without_sst(m, A))
+    same(await detach(stores, "c"), [entry.final_checkpoint_id])
+    same((await stores("c").current()).value.external_dbs, ())
+    same(type(await remove(stores("c"), entry)), Recognised)
+    same([one.id for one in (await stores("p").current()).value.checkpoints], [entry.source_checkpoint_id])
+
+
+async def lost(alone: Alone) -> None:
+    """Each step may be lost, and the next call goes on from there."""
+    stores = await begun(alone, 1)
+    for where in ("c/manifest/", "p/manifest/", "c/wal/"):
+        alone.fails("create", where, OutcomeUnknown)
+        try:
+            await clone(stores, "c", "p")
+        except OutcomeUnknown:
+            pass
+        alone.fails("create", where, LOST)
+        try:
+            await clone(stores, "c", "p")
+        except OutcomeUnknown:
+            pass
+    same((await clone(stores, "c", "p")).value.initialized, True)
+    same((await opened(stores("c"))).value.initialized, True)
+
+
+async def refusals(alone: Alone) -> None:
+    """Another parent, an unfinished clone, a missing final and a source that is behind are refused."""
+    stores = await begun(alone)
+    await alone.raises(CheckpointMissing, clone(stores, "c", "p", checkpoints.new_id(stores("p"))))
+    done = await clone(stores, "c", "p")
+    await alone.raises(OtherParent, clone(stores, "c", "q"))
+    await stores("p").update(lambda _, m: m._replace(checkpoints=()))
+    await alone.raises(NotPinned, clone(stores, "c", "p"))
+    await stores("d").initialise(done.value._replace(initialized=False, wal_id_last_seen=2))
+    await alone.raises(NotInitialized, opened(stores("d")))
+    await alone.raises(NotInitialized, detach(stores, "d"))
+    await alone.raises(NotInitialized, clone(stores, "e", "d", done.value.external_dbs[0].source_checkpoint_id))
+    await alone.raises(SourceBehind, clone(stores, "d", "p", None, True))
+    await stores("p").update(lambda _, m: m._replace(wal_id_last_seen=2))
+    alone.fails("create", "d/manifest/", LOST)
+    await alone.raises(WalObjectMissing, clone(stores, "d", "p", None, True))
+    await alone.raises(CheckpointMissing, clone(stores, "d2", "p", checkpoints.new_id(stores("p"))))
+
+
+async def nested(alone: Alone) -> None:
+    """A clone of a clone has a final in each of its ancestors, and may be detached from each alone."""
+    stores = await begun(alone)
+    await clone(stores, "c", "p")
+    await stores("c").update(lambda _, m: m._replace(l0=(View(B, B), *m.l0), ssts=(*m.ssts, Sst(B, SstInfo()))))
+    done = await clone(stores, "g", "c")
+    same([(of.path, of.sst_ids) for of in done.value.external_dbs], [("c", (B,)), ("p", (A,))])
+    await stores("g").update(lambda _, m: without_sst(m, B))
+    same(await detach(stores, "g"), [done.value.external_dbs[0].final_checkpoint_id])
+    same([of.path for of in (await stores("g").current()).value.external_dbs], ["p"])
+
+
+async def destroyed(alone: Alone) -> None:
+    """A database that was destroyed after its source was taken gets no final checkpoint."""
+    stores = await begun(alone)
+    source = checkpoints.new_id(stores("p"))
+    await checkpoints.create(stores("p"), source)
+    marked = with_mark((await stores("p").current()).value, Mark("soft", 1, 2), stores("p").codec, 3)
+    await stores("p").update(lambda _, m: marked._replace(checkpoints=(*m.checkpoints, *marked.checkpoints[-1:])))
+    await alone.raises(DatabaseDestroyed, clone(stores, "c", "p", source))
+    await alone.raises(DatabaseDestroyed, clone(stores, "d", "p"))
+
+
+SCRIPTS: tuple[Script, ...] = (life, lost, refusals, nested, destroyed)

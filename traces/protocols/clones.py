@@ -1,0 +1,196 @@
+"""Safety: every request of the trace is an action of model/protocols/clones.py, and each response to a caller agrees with the
+model's history.
+
+The create of the next manifest of a database is the model's update, at the moment at which the store applies it: what it
+changes says which one. So a request that is applied late needs no pool, and reads are no actions. A manifest that is created
+where one was collected is in no history, and is no step. The model's names are given when an SST, a checkpoint or a final is
+first in a manifest of the history.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from highwater.impl.codecs.slatedb.flatbuffer import DamagedBuffer
+from highwater.impl.codecs.slatedb.header import InvalidFile
+from highwater.impl.layout import sst_of
+from highwater.model.protocols.clones import Constants, Pin, Shared, Sst, is_final, model
+from highwater.traces import trace
+from highwater.traces.event import Event
+from highwater.traces.form import MUTATIONS, READS
+from highwater.traces.protocols.clones_calls import CALLS, CLAIMS
+from highwater.traces.protocols.clones_contents import (
+    FIRST_SST,
+    KEYS,
+    MANIFESTS,
+    ROOTS,
+    SSTS,
+    WALS,
+    File,
+    database_of,
+    file_of,
+)
+from highwater.traces.refine import Match, Refiner
+from highwater.traces.trace import refiner_without_witnesses
+
+DETACHER, COLLECTOR = "Detacher#0", "Collector#0"  # they know nothing, so it makes no difference who removes a checkpoint
+NO_ROW = File(False, frozenset(), frozenset(), frozenset(), 0, 0)
+UPLOADS = ("Writer",)
+BOUNDARIES = frozenset(of.boundary_key for of in MANIFESTS)
+
+
+def constants(parents: str, cloners: int) -> Constants:
+    """Return the constants of a model without bounds, for traces of so many cloners."""
+    return Constants(PARENTS=parents, CLONERS=cloners, TAKES=None, TRIES=None, SSTS=None, APPENDS=None)
+
+
+def refiner(c: Constants) -> Refiner:
+    return refiner_without_witnesses(model(c))
+
+
+class Trace(trace.Trace):
+    """Refines one trace of this protocol."""
+
+    alien = (*trace.ALIEN, InvalidFile, DamagedBuffer)
+    calls, claims = CALLS, CLAIMS
+    aside = SSTS
+
+    def __init__(self, refiner: Refiner, namespace: Any = KEYS, skew_ms: int = 0):
+        super().__init__(refiner, namespace, skew_ms)
+        self.files: tuple[dict[int, File], ...] = tuple({} for _ in ROOTS)  # the history of each database
+        self.ssts: dict[str, Sst] = {FIRST_SST: (0, 0)}
+        self.pins: dict[str, Pin] = {}
+
+    # --- requests as actions of the model
+
+    def _is_collector(self, e: Event) -> bool:
+        """Return True: a request that is applied late is an action of its own client, of whatever role."""
+        return True
+
+    def _step(self, e: Event) -> None:
+        self._well_formed(e)
+        if e.kind != "applied" or e.op in READS or (e.op in MUTATIONS and e.op != "delete" and e.status != 200):
+            return
+        if e.key in BOUNDARIES:
+            if e.op not in ("create", "update") or not e.client.startswith("Collector"):
+                raise self._no_action(e, e.client)
+            return
+        d = database_of(e.key)
+        if e.key.startswith(SSTS[d]):
+            self._of_sst(e, d)
+        elif e.key.startswith(WALS[d].prefix):
+            self._of_wal(e, d, WALS[d].file_id(e.key) or 0)
+        elif e.op == "create":
+            self._of_manifest(e, d, MANIFESTS[d].file_id(e.key) or 0)
+        elif e.op != "delete" or not e.client.startswith("Collector"):
+            raise self._no_action(e, e.client)
+
+    def _steps(self, client: str, action: str, choices: tuple | None, *agrees: Any,
+               so: Callable[[Shared], object] | None = None) -> None:
+        """Take a step in the model's terms: `agrees` has all that `so` depends on."""
+        check = None if so is None else lambda a, s, l, s2, l2: so(s2)
+        self.refiner.event(client, (0, 0, client, action, choices, *agrees), lambda _: Match(client, (action,), choices, check))
+
+    def _of_sst(self, e: Event, d: int) -> None:
+        sst = sst_of(ROOTS[d], e.key)
+        if e.op == "create" and e.client.startswith(UPLOADS):
+            return
+        if e.op != "delete" or sst is None:
+            raise self._no_action(e, e.client)
+        if sst in self.ssts and self.ssts[sst] in self.refiner.shared().ssts:
+            self._steps(COLLECTOR, "Collect", (self.ssts[sst],))
+
+    def _of_wal(self, e: Event, d: int, i: int) -> None:
+        if e.op != "create":
+            raise self._no_action(e, e.client)
+        if e.client.startswith("Writer"):
+            self._steps(e.client, "Append", (), d, i, so=lambda s: (d, i) in s.acked)
+        else:
+            by = int(e.body.partition(b".")[0])
+            self._steps(e.client, "Copy", None, d, i, by, so=lambda s: (d, i, by) in s.wal)
+
+    def _of_manifest(self, e: Event, d: int, i: int) -> None:
+        """Take the steps of a manifest: the next one, or none of the history, where one was collected."""
+        files, new = self.files[d], file_of(e.body)
+        if i <= max(files, default=1 - (d > 0)):
+            return  # in the place of one that was collected
+        old = files[max(files)] if files else self._first(d)
+        files[i] = new
+        finals = {f for f, *_ in new.entries} - {f for f, *_ in old.entries}
+        pins, gone = dict(new.pins - old.pins), {u for u, _ in old.pins} - {u for u, _ in new.pins}
+        more = len(new.own - old.own) + (not new.ready and not old.ready and bool(finals)) + len(pins)
+        more += bool(gone) + (new.ready and not old.ready) + bool({f for f, *_ in old.entries} - {f for f, *_ in new.entries})
+        if more > 1:
+            raise self._no_action(e, "any client: it changes several things")
+        if new.ready and not old.ready:
+            self._changes(e.client, "Initialize", (d,), d, new)
+        elif finals:
+            self._begins(e, d, finals, new)
+        elif new.own - old.own:
+            self._flushes(e, d, old, new)
+        elif pins:
+            self._pins(e, d, *pins.popitem(), new)
+        elif gone:
+            for u in sorted(gone):
+                self._steps(*((DETACHER, "Release") if is_final(self.pins[u]) else (COLLECTOR, "EndLease")), (self.pins[u],))
+            self._agrees(d, new)
+        elif left := {f for f, *_ in old.entries} - {f for f, *_ in new.entries}:
+            for f in sorted(left):
+                self._steps(DETACHER, "Remove", (d, self.pins[f]))
+            self._agrees(d, new)
+        elif new != old:
+            raise self._no_action(e, e.client)
+
+    @staticmethod
+    def _first(d: int) -> File:
+        return NO_ROW if d else File(True, frozenset({FIRST_SST}), frozenset(), frozenset(), 0, 0)
+
+    def _shown(self, new: File) -> tuple:
+        """Return what the model must have of a manifest."""
+        entries = frozenset((self.pins[f], tuple(sorted(self.ssts[x] for x in ssts))) for f, _, _, ssts in new.entries)
+        return (True, new.ready, frozenset(self.ssts[x] for x in new.own), entries,
+                frozenset(self.pins[u] for u, _ in new.pins), new.seen)
+
+    def _changes(self, client: str, action: str, choices: tuple | None, d: int, new: File, *more: Any,
+                 so: Callable[[Shared], object] = lambda s: True) -> None:
+        shown = self._shown(new)
+        self._steps(client, action, choices, d, shown, *more, so=lambda s: s.dbs[d][:6] == shown and so(s))
+
+    def _agrees(self, d: int, new: File) -> None:
+        shown = self._shown(new)
+        if self.refiner.shared().dbs[d][:6] != shown:
+            raise self._refused("manifest", f"a manifest of {ROOTS[d]} changes more than the checkpoints that it removes")
+
+    def _begins(self, e: Event, d: int, finals: set[str], new: File) -> None:
+        me, k = int(e.client.partition("#")[2]), self.refiner.local(e.client).k
+        entries = {f: (path, source) for f, path, source, _ in new.entries if f in finals}
+        for f, (path, _) in entries.items():
+            self.pins[f] = (me, k, ROOTS.index(path), d)
+        pairs = frozenset((self.pins[f], self.pins[source]) for f, (_, source) in entries.items())
+        first = len(self.files[d]) == 1
+        self._changes(e.client, "Begin" if first else "Restart", None, d, new, pairs, so=lambda s: pairs <= s.sources)
+
+    def _flushes(self, e: Event, d: int, old: File, new: File) -> None:
+        for sst in new.own - old.own:
+            self.ssts[sst] = (d, self.refiner.local(e.client).k + 1)
+        self._changes(e.client, "Flush", None, d, new)
+
+    def _pins(self, e: Event, d: int, u: str, i: int, new: File) -> None:
+        """Take the step of a new checkpoint: what it names is what its manifest names.
+
+        A call that takes a checkpoint lists it again, if its lease ended before a retry. Then it is another one."""
+        final, me = u in self.pins and is_final(self.pins[u]), int(e.client.partition("#")[2])
+        if not final:
+            self.pins[u] = (me, self.refiner.local(e.client).t, d, d)
+        name, of = self.pins[u], self.files[d].get(i) or self._first(d)
+        own = tuple(sorted(self.ssts[x] for x in of.own))
+        entries = tuple(sorted((self.pins[f], tuple(sorted(self.ssts[x] for x in ssts)))
+                               for f, _, _, ssts in of.entries if ssts))
+        self._changes(e.client, "Pin" if final else "Take", None, d, new, name, own, entries, of.seen,
+                      so=lambda s: (name, own, entries, of.seen) in s.contents)
+
+    # --- responses to callers
+
+    def _told_of(self, e: Event) -> str | None:
+        if e.op == "cloned" and not self.refiner.shared().dbs[database_of(e.body.decode() + "/")].ready:
+            raise self._misled(e, "the clone is not initialized")
+        return None
