@@ -53,7 +53,7 @@ CONDITIONS = {  # scenario -> keys that are asked for with the version of what w
         "sequenced_metadata_boundary", "known_latest", "manifest_compactions", "database_gc", "database_metadata")},
     "update_ids": {BOUNDARY},
     **{stem: {NAMESPACE.boundary_key} for stem in ("manifest_migration", "checkpoints", "db_reader", "destroy")},
-    "log_gc": {"db/gc/log.boundary"},
+    "log_gc": {"db/gc/log.boundary"}, "clones": {f"dbs/{number}/gc/manifest.boundary" for number in range(3)},
 }
 
 
