@@ -174,13 +174,13 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "initialized_first": ((OF_CLONER,), (HARM,)),
     "final_without_source": ((OF_CLONER,), (HARM,)),
     "old_finals": ((OF_CLONER, "refinement:create"), (HARM,)),
-    "opened_early": (("refinement:Writer",), (HARM,)),
+    "opened_early": (("refinement:Writer",), ()),
     "copied_over": (("refinement:Writer", "refinement:put"), (HARM,)),
     "not_copied": ((OF_CLONER,), (HARM,)),
     "source_behind": ((OF_CLONER,), ()),
     "seen_of_latest": ((OF_CLONER,), ()),
     "wal_emptied": (("refinement:delete",), (HARM,)),
-    "detached_from_checkpoints": ((OF_DETACHER,), (HARM,)),
+    "detached_from_checkpoints": ((OF_DETACHER,), ()),
     "entry_first": ((OF_DETACHER,), ()),
 }
 MUTANTS = Mutants(BUILDS, ORACLES)

@@ -339,7 +339,7 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "pins_its_base": (("refinement:Writer.",), ("history:writer checkpoint",)),
     "unheard_is_conflict": (("told:version_exists", "told:failed", "told:fenced"), ("history:denied update",)),
     "applied_again": ((*STALE, "refinement:ValueError", "told:failed", "told:unknown", "told:version_exists"),
-                      ("history:applied twice",)),
+                      ("history:applied twice", "history:writer checkpoint",)),
     "fenced_is_denied": (("told:fenced",), ("history:denied update",)),
     "forgets_doubt": (("refinement:", "told:misuse"), ("told:misuse", "history:")),
     "opens_again": (("refinement:", "told:misuse"), ("told:misuse",)),

@@ -15,7 +15,7 @@ specs/Clones.fizz has the same names, states and labelled edges.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from highwater.model.core import Model, Process
+from highwater.model.core import Model, Process, Property
 from highwater.model.parts import MANY, all_but, below, clients
 
 
@@ -363,7 +363,7 @@ ALWAYS = {
     "CloneIsTheCheckpoint": (None, clone_is_the_checkpoint),
     "CopyTouchesNobody": (None, copy_touches_nobody),
 }
-SOMETIMES = {
+SOMETIMES: dict[str, Property] = {
     "CloneOutlivesItsParent": (None, clone_outlives_its_parent),
     "CloneIsDetached": (None, clone_is_detached),
     "SourceIsGone": (None, source_is_gone),
