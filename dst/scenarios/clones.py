@@ -378,7 +378,7 @@ SCENARIO = Scenario(
     trace_of=trace_of,
     trace_options=trace_options,
     final_check=final_check,
-    told=("cloned", "not cloned", "detached", "not detached", "taken", "dropped", "not changed", "missing", "flushed",
+    told=("cloned", "not cloned", "detached", "not detached", "taken", "dropped", "not changed", "missing", "ended", "flushed",
           "not flushed", "logged", "not logged", "open", "not open", "deleted", "not deleted", "unknown"),
     moments=("cloned", "detached", "sst collected", *NAMED),
     moments_of=moments_of,

@@ -277,7 +277,9 @@ def moments_of(events: list[Event], shape: Shape) -> set[str]:
     reached = set[str]()
     for e in events:
         _, _, task = e.client.partition("/")
-        if e.kind == "applied" and e.op == "delete" and e.status == 204:
+        if e.kind == "told":
+            reached |= {"checkpoint lost"} if e.op == "lost" else set()
+        elif e.kind == "applied" and e.op == "delete" and e.status == 204:
             reached |= {f"{name} collected" for name, prefix in PREFIXES.items() if e.key.startswith(prefix)}
         elif e.kind == "applied" and e.op == "create" and e.status == 200 and e.key.startswith(MANIFEST.prefix) and task:
             reached.add("refreshed" if task == "refresher" else "taken or released")
@@ -307,8 +309,8 @@ SCENARIO = Scenario(
     trace_options=trace_options,
     final_check=final_check,
     told=("logged", "not logged", "flushed", "not flushed", "flush unknown", "compacted", "not compacted", "compaction unknown",
-          "opened", "not open", "scanning", "scanned", "not read", "closed", "deleted", "not deleted"),
-    moments=("SST collected", "WAL object collected", "refreshed", "taken or released"),
+          "opened", "not open", "scanning", "scanned", "lost", "not read", "closed", "deleted", "not deleted"),
+    moments=("checkpoint lost", "SST collected", "WAL object collected", "refreshed", "taken or released"),
     moments_of=moments_of,
     cost={},
     breaks=DAMAGE,

@@ -294,7 +294,7 @@ SCENARIO = Scenario(
     trace_of=trace_of,
     trace_options=trace_options,
     final_check=final_check,
-    told=("committed", "dropped", "refused", "unknown", "failed", "fenced", "marked", "pinned", "destroyed",
+    told=("committed", "dropped", "missing", "ended", "refused", "unknown", "failed", "fenced", "marked", "pinned", "destroyed",
           "waits", "not marked"),
     moments=("checkpoint in the way", "grace runs", "checkpoint refused", "writer fenced", "destroyed", "late manifest",
              "late upload"),

@@ -47,6 +47,13 @@ def refiner(c: Constants) -> Refiner:
     return refiner_without_witnesses(model(c))
 
 
+class Histories(tuple[dict[int, File], ...]):
+    """The history of each database: id -> file."""
+
+    def __copy__(self) -> "Histories":
+        return Histories(dict(of) for of in self)
+
+
 class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
@@ -56,7 +63,7 @@ class Trace(trace.Trace):
 
     def __init__(self, refiner: Refiner, namespace: Any = KEYS, skew_ms: int = 0):
         super().__init__(refiner, namespace, skew_ms)
-        self.files: tuple[dict[int, File], ...] = tuple({} for _ in ROOTS)  # the history of each database
+        self.files = Histories({} for _ in ROOTS)
         self.ssts: dict[str, Sst] = {FIRST_SST: (0, 0)}
         self.pins: dict[str, Pin] = {}
 
