@@ -196,6 +196,6 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "listed_once": ((OF_OPERATOR,), ()),
     "unmarked": (("refinement:",), (GONE,)),
     "unheard_mark": (("told:marked", "call:mark"), ()),
-    "unheard_delete": (("told:destroyed", "call:finish"), ("liveness:",)),
+    "unheard_delete": (("told:destroyed", "call:finish"), ("liveness:", "call:finish")),
 }
 MUTANTS = Mutants(BUILDS, ORACLES)
