@@ -101,7 +101,7 @@ async def loss(alone: Alone) -> None:
 
 
 async def failures(alone: Alone) -> None:
-    """What fails is tried again by the next poll, and the view stays as it is meanwhile."""
+    """The next poll tries again what failed, and the view stays as it is meanwhile."""
     manifests = await begun(alone, 2, 1, 0)
     reader = DbReader(manifests, "db", OPTIONS)
     alone.fails("create", "manifest/", LOST)

@@ -16,7 +16,7 @@ REFUSALS = (InvalidDeletion,)  # for the sake of safety
 
 
 class Destroyed(NamedTuple):
-    """What a command found and did. `waits`: why a soft mark is not finished yet; "" if nothing is left, or in a dry run."""
+    """The result of a command. `waits`: why a soft mark is not finished yet; "" if nothing is left, or in a dry run."""
 
     mark: str
     due_ms: int

@@ -23,7 +23,7 @@ Steps = Callable[[str], None]  # is told what is read next
 
 
 class Asked(NamedTuple):
-    """Which state is read, and how much of it."""
+    """The state that is read, and how much of it."""
 
     span: Span = Span()
     checkpoint: str | None = None  # its id or its name

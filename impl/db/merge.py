@@ -30,7 +30,7 @@ class TwoRows(Definite):
 
 
 class Shown(NamedTuple):
-    """What a key shows."""
+    """The rows that a key shows."""
 
     key: bytes
     value: bytes | None  # None: there is nothing below the operands

@@ -25,11 +25,11 @@ ATTEMPTS = 5  # to read the latest manifest and the WAL behind it, while others 
 
 
 class CannotRead(Definite):
-    """There is no such state of the database, or it is gone."""
+    """The database has no such state, or no longer has it."""
 
 
 class State(NamedTuple):
-    """What is read: a manifest, and the rows of the WAL behind it."""
+    """The state that is read: a manifest, and the rows of the WAL behind it."""
 
     root: str
     manifest_id: int
