@@ -31,7 +31,7 @@ class Table(NamedTuple):
 
 
 class View(NamedTuple):
-    """What a reader shows. It never changes."""
+    """The rows that a reader shows. They never change."""
 
     checkpoint: str
     manifest: Manifest  # that the checkpoint keeps

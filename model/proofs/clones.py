@@ -270,7 +270,7 @@ def final_has_names(c, s, f: Pin, g: Pin, e: Pin, n: Number):
 
 
 def entry_has_source(c, s, d: Db, f: Pin, n: Number):
-    """What an entry names, its source names."""
+    """An entry names only what its source names."""
     return Implies(s.names(d, f, n), s.some(Pin, lambda g: And(s.source(f, g), s.known(g), s.of_own(g, n))))
 
 

@@ -56,7 +56,7 @@ Entry = tuple[Pin, tuple[Sst, ...]]  # of a clone: the final, and the SSTs of th
 
 
 class Content(NamedTuple):
-    """What a checkpoint names. That never changes."""
+    """The state that a checkpoint names. It never changes."""
 
     pin: Pin
     own: tuple[Sst, ...]

@@ -329,7 +329,7 @@ def is_prefix(of: View) -> bool:
 
 
 def reader_is_complete(c: Constants, s: Shared, r: Reader) -> bool:
-    """What a reader shows is the log up to some row, each row once, and so is what its scan shows."""
+    """A reader shows the log up to some row, each row once, and so is what its scan shows."""
     return is_prefix(r.view) and is_prefix(r.scan)
 
 

@@ -57,7 +57,7 @@ def histories(draw):
 
 
 def expected(rows: list[Row]) -> dict[bytes, tuple[bytes | None, tuple[bytes, ...]]]:
-    """What a map shows to which the commits are applied one by one: the same by another way."""
+    """The rows of a map to which the commits are applied one by one: the same by another way."""
     found: dict[bytes, tuple[bytes | None, tuple[bytes, ...]] | None] = {}
     for row in rows:
         expired = row.expire_ms is not None and row.expire_ms <= NOW

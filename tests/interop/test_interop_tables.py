@@ -40,7 +40,7 @@ def joined(key: bytes, value: bytes | None, operand: bytes) -> bytes:
 
 
 def as_told(shown: Shown) -> list:
-    """What a key shows, as peer.py tells it."""
+    """The rows that a key shows, as peer.py tells it."""
     return [shown.key.decode("latin-1"), shown.merged(joined).decode("latin-1"), shown.seq, shown.create_ms, shown.expire_ms]
 
 

@@ -28,7 +28,7 @@ def read_whole(body: bytes, info: SstInfo | None = None) -> list[Row]:
 
 
 def parts_of(body: bytes) -> list[tuple[int, int]]:
-    """Where the parts with a checksum begin and end."""
+    """The places where the parts with a checksum begin and end."""
     table = Table("x", body)
     info, blocks = table.info, [*table.offsets, table.end_of_blocks]
     others = [(getattr(info, f"{name}_offset"), getattr(info, f"{name}_len")) for name in ("filter", "index", "stats")]
