@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help verify verify-deep test repeated interop strangers stores setup fizzbee servers lint bench docs lock clean
+.PHONY: help verify verify-deep test slow interop strangers stores setup fizzbee servers lint bench docs lock clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1\t/' | expand -t 16
@@ -16,8 +16,8 @@ verify-deep: setup fizzbee  ## the same rows with more seeds, all strategies and
 test: setup fizzbee servers  ## the test suite
 	@$(BIN)/python -m pytest -n 3 --dist loadfile
 
-repeated: setup fizzbee  ## the tests that ask what rows of the gate ask, and take long; CI runs them, too
-	@$(BIN)/python -m pytest -m repeated -n 2
+slow: setup fizzbee servers  ## the tests that take long, most of which ask what rows of the gate ask, too
+	@$(BIN)/python -m pytest -m slow -n 2
 
 interop: setup servers  ## released SlateDB clients and our code on the same databases, and on a real S3 server (installs the clients, once)
 	@$(BIN)/python -m pytest -m interop -n 2

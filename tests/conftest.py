@@ -10,6 +10,7 @@ HOME stays, because pip, Go and pyenv keep their downloads there. AWS's settings
 import gc
 import os
 import re
+import signal
 import sys
 from pathlib import Path
 
@@ -32,17 +33,20 @@ NO_FILES = {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.dev
 for name in [*os.environ]:
     if not KEPT.fullmatch(name):
         del os.environ[name]
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # of a shell that runs the suite in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.update(OURS if os.environ.get("HIGHWATER_S3_ENDPOINT") else OURS | NO_FILES)
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items):
-    from tests.support.repeated import ROWS
     from tests.support.schedule import place
+    from tests.support.slow import OTHERS, ROWS
 
+    slow = {*ROWS, *OTHERS}
     for item in items:
-        if item.nodeid.partition("[")[0] in ROWS:
-            item.add_marker("repeated")
+        if item.nodeid.partition("[")[0] in slow:
+            item.add_marker("slow")
 
     items.sort(key=lambda item: place(item.nodeid))
 

@@ -112,7 +112,7 @@ def forgets(before: Client, after: Client) -> bool:
 
 
 def kept(parent: Parent) -> Names:
-    return parent.names.union(*[names for _, names in parent.pins])
+    return parent.names | {name for _, names in parent.pins for name in names}
 
 
 def final(parent: Parent, k: int) -> frozenset[Pin]:

@@ -142,7 +142,7 @@ def listed(s: Shared) -> frozenset[Id]:
 
 def top(of: View | Build) -> Log:
     """The last row of a view."""
-    return max((of.upto, *of.rows))
+    return max(of.upto, max(of.rows, default=0))
 
 
 def needs(c: Constants, s: Shared, r: Reader) -> bool:

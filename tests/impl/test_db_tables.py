@@ -71,7 +71,7 @@ def test_what_no_sst_may_hold_is_refused():
 
 
 def test_siphash_of_nothing():
-    """The hash of nothing, as Rust's SipHasher13 gives it. tests/interop compares whole filters with those of released clients."""
+    """The hash of nothing, as Rust's SipHasher13 gives it. tests/interop compares filters with those of released clients."""
     assert bloom.siphash13(b"") == 0xd1fba762150c532c
     assert len({bloom.siphash13(bytes(n)) for n in range(64)}) == 64
 

@@ -89,7 +89,7 @@ UNTAKEN: dict[str, set[tuple[str, str]]] = {"database_metadata": {
     *(("wal (wal_fencing)", action) for action in ("ListAgain", "ReadGone", "ReadOther", "RereadFenced"))}}
 
 
-FORMS = {"CHAINED", "BOUNDARY", "PINS"}  # constants of an abstract model that are no safeguards; PINS where files have pins
+FORMS = {"CHAINED", "BOUNDARY", "PINS", "WRITER_CHECKPOINTS"}  # constants that are no safeguards; PINS where files have pins
 
 
 @pytest.mark.parametrize("stem, constants", cases("INSTANCES"))

@@ -8,7 +8,7 @@ first in a manifest of the history.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 from highwater.impl.codecs.slatedb.flatbuffer import DamagedBuffer
 from highwater.impl.codecs.slatedb.header import InvalidFile
@@ -50,8 +50,8 @@ def refiner(c: Constants) -> Refiner:
 class Histories(tuple[dict[int, File], ...]):
     """The history of each database: id -> file."""
 
-    def __copy__(self) -> "Histories":
-        return Histories(dict(of) for of in self)
+    def __copy__(self) -> Self:
+        return type(self)(dict(of) for of in self)
 
 
 class Trace(trace.Trace):

@@ -1,4 +1,4 @@
-"""Tests of the list of tests that `make test` leaves out: each is there, asks what rows of the gate ask, and runs in CI."""
+"""Tests of the list of tests that `make test` leaves out: each is there, and each of ROWS asks what rows of the gate ask."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from highwater.gate.checks import of_protocol
 from highwater.gate.sizes import GATE
-from tests.support.repeated import ROWS
+from tests.support.slow import OTHERS, ROWS
 
 ROOT = Path(__file__).resolve().parents[2]
 PROTOCOLS = ("sequenced_metadata_boundary", "sequenced_write")
@@ -17,14 +17,17 @@ def rows():
     return [(check.part, check.what) for protocol in PROTOCOLS for check in of_protocol(protocol, GATE, True)]
 
 
-@pytest.mark.parametrize("test, row", ROWS.items())
-def test_the_gate_asks_it_too(test, row, rows):
+@pytest.mark.parametrize("test", [*ROWS, *OTHERS])
+def test_it_is_there(test):
     file, _, name = test.partition("::")
     assert f"def {name}(" in (ROOT / file).read_text(), "the test has another name now"
+
+
+@pytest.mark.parametrize("row", set(ROWS.values()))
+def test_the_gate_asks_it_too(row, rows):
     assert [what for part, what in rows if part == row[0] and what.startswith(row[1])]
 
 
-def test_ci_runs_them():
-    assert "make repeated\n" in (ROOT / ".ci" / "run").read_text()
+def test_a_command_runs_them():
     makefile = (ROOT / "Makefile").read_text()
-    assert "pytest -m repeated" in makefile.partition("\nrepeated:")[2].partition("\n\n")[0]
+    assert "pytest -m slow" in makefile.partition("\nslow:")[2].partition("\n\n")[0]
