@@ -1,0 +1,104 @@
+"""Clones a SlateDB database; impl/protocols/clones.py is the protocol.
+
+The clone shares the SSTs of its parent, which a checkpoint there keeps. The command may be given again after any error: it
+continues the clone that it finds.
+"""
+
+from typing import Any, NamedTuple
+
+from highwater.admin import several
+from highwater.admin.several import Log, Taken, check_pinnable, check_places, log_behind, place_at, source_at, stores_of_all
+from highwater.impl.codecs.manifest import Manifest
+from highwater.impl.codecs.slatedb.tables import ExternalDb
+from highwater.impl.errors import Indefinite
+from highwater.impl.protocols import clones
+from highwater.impl.protocols.checkpoints import CheckpointMissing
+from highwater.impl.protocols.clones_manifest import NotPinned, OtherParent, Source, SourceBehind, WalObjectMissing, check_parent
+from highwater.impl.world import World
+
+REFUSALS = (*several.REFUSALS, NotPinned, OtherParent, SourceBehind, WalObjectMissing)  # for the sake of safety
+
+
+class Made(NamedTuple):
+    """A new database, or what would be made.
+
+    `what`: "made", "continued", "begun again", or "complete already". `manifest_id`: of its latest manifest; 0 in a dry run.
+    `wal_ids`: the WAL objects that are copied. `not_included`: those that its source has not seen, so that it lacks their rows.
+    """
+
+    path: str
+    what: str
+    manifest_id: int
+    external_dbs: tuple[ExternalDb, ...]
+    wal_ids: tuple[int, ...] = ()
+    not_included: tuple[int, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields. An external database has the names of SlateDB's manifest."""
+        return {**self._asdict(), "external_dbs": [one._asdict() for one in self.external_dbs]}
+
+
+class InDoubt(Indefinite):
+    """The command stopped on the way."""
+
+    def __init__(self, error: Indefinite):
+        super().__init__("the new database may be unfinished, or the last step may be applied later: give the command again "
+                         f"({error})")
+
+
+async def cloned(world: World, roots: list[str], checkpoint: str | None, restart: bool, dry_run: bool) -> Made:
+    """Clone the first root into the second one, or continue that. With `dry_run` nothing is written.
+
+    `restart`: begin an unfinished clone again, from this checkpoint or the latest manifest. Raises REFUSALS, ValueError if
+    there is no database to clone, and InDoubt.
+    """
+    (parent, path), stores = roots, stores_of_all(world)
+    check_places([parent], path)
+    here, of_parent = stores(path), stores(parent)
+    attempt = await place_at(here, path)
+    if attempt:
+        check_parent(attempt.value, parent, None if restart else checkpoint)
+    if attempt and (attempt.value.initialized or not restart):
+        value, complete = attempt.value, attempt.value.initialized
+        if complete:
+            await clones.check_pinned(stores, value)
+        log = await log_behind(world, parent, value)
+        planned = Made(path, "complete already" if complete else "continued", 0, value.external_dbs, () if complete else log.seen)
+    else:
+        source = await source_at(of_parent, parent, checkpoint)
+        log = await log_behind(world, parent, source.manifest)
+        check_log(source.manifest, log, parent)
+        here.codec.at_least(of_parent.codec.version)
+        new = clones.cloned(here, parent, Source(checkpoint or "", source.manifest, source.latest))
+        await check_pinnable(stores, new.external_dbs[1:])
+        planned = Made(path, "begun again" if attempt else "made", 0, without_ids(new.external_dbs), log.seen, log.later)
+    if dry_run:
+        return planned
+    try:
+        done = await clones.clone(stores, path, parent, checkpoint, restart)
+    except CheckpointMissing as error:
+        raise stuck(path, error) from error
+    except Indefinite as error:
+        raise InDoubt(error) from error
+    return planned._replace(manifest_id=done.id, external_dbs=done.value.external_dbs)
+
+
+def check_log(source: Manifest, log: Log, parent: str) -> None:
+    """Check that the WAL objects can be copied. Raises ValueError, WalObjectMissing."""
+    if source.wal_object_store_uri and (log.seen or log.missing):
+        raise ValueError(f"the WAL of {parent!r} is in another store ({source.wal_object_store_uri}), which is not copied: flush "
+                         "the memtable of the parent, and clone it then")
+    if log.missing:
+        raise WalObjectMissing(f"WAL object {log.missing[0]} of {parent!r} is not there, and its rows are in no SST: see "
+                               "`highwater admin check`. If the WAL is in another store, flush the memtable, and clone then")
+
+
+def without_ids(external_dbs: tuple[ExternalDb, ...]) -> tuple[ExternalDb, ...]:
+    """Return the entries of a dry run: the checkpoints that would be made have no ids yet."""
+    return tuple(of._replace(final_checkpoint_id=None) for of in external_dbs)
+
+
+def stuck(path: str, error: CheckpointMissing) -> Taken:
+    """Return the error of an attempt that nobody can continue."""
+    return Taken(f"{path!r} is unfinished, and cannot be continued: checkpoint {error.checkpoint!r}, which it is made from, is "
+                 "gone. Begin it again with --restart")
